@@ -1,0 +1,1 @@
+"""The command line: reads arguments, calls klog, shows results.  No logic of its own."""

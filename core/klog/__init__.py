@@ -1,0 +1,61 @@
+"""klog: Kafka broker data directories without a broker.
+
+    import klog
+
+    for batch in klog.Segment("data/orders-3/00000000000000000000.log").batches():
+        if isinstance(batch, klog.Damage):
+            print("damaged:", batch)
+            continue
+        for record in batch.records():
+            print(record.offset, record.key, record.value)
+
+Names are loaded when they are first used, so that ``import klog`` costs next to nothing.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from klog.errors import KlogError as KlogError
+    from klog.formats.batch import Batch as Batch
+    from klog.formats.damage import Damage as Damage
+    from klog.formats.record import Record as Record
+    from klog.log_dir import LogDir as LogDir
+    from klog.partition import Partition as Partition
+    from klog.place import Place as Place
+    from klog.segment import Segment as Segment
+
+__version__ = "0.1.0"
+
+_HOME = {
+    "Batch": "klog.formats.batch",
+    "Damage": "klog.formats.damage",
+    "KlogError": "klog.errors",
+    "LogDir": "klog.log_dir",
+    "Partition": "klog.partition",
+    "Place": "klog.place",
+    "Record": "klog.formats.record",
+    "Segment": "klog.segment",
+}
+__all__ = [
+    "Batch",
+    "Damage",
+    "KlogError",
+    "LogDir",
+    "Partition",
+    "Place",
+    "Record",
+    "Segment",
+    "__version__",
+]
+
+
+def __getattr__(name: str) -> object:
+    if name in _HOME:
+        from importlib import import_module
+
+        value = getattr(import_module(_HOME[name]), name)
+        globals()[name] = value
+        return value
+    raise AttributeError(f"module 'klog' has no attribute {name!r}")

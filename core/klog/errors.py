@@ -1,0 +1,31 @@
+"""What klog raises when it cannot answer.
+
+Damage in a file's content is never raised while reading: it is a value (`klog.formats.damage.Damage`).
+An exception means that there is no answer at all: not Kafka data, not supported, refused, unreadable.
+"""
+
+from __future__ import annotations
+
+
+class KlogError(Exception):
+    """The root of everything klog raises on purpose: one line that says what, where and what to do next."""
+
+    exit_code = 8
+
+
+class NotKafkaError(KlogError):
+    """The path is there, but it holds nothing that klog knows."""
+
+
+class UnsupportedError(KlogError):
+    """The data is Kafka's, but klog will not or cannot handle it (too large, a newer version, …)."""
+
+
+class UnreadableError(KlogError):
+    """The operating system refused to open or read: permission, I/O error, vanished file."""
+
+
+class UsageError(KlogError):
+    """The caller asked for something that makes no sense: a wrong option, a path of the wrong kind."""
+
+    exit_code = 16

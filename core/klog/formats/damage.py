@@ -1,0 +1,43 @@
+"""Damage: what is wrong with a stretch of a log, as a value."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+from klog.place import Place
+
+
+class DamageKind(str, Enum):
+    """The closed set of ways in which a log's content can be wrong."""
+
+    TORN_TAIL = "torn tail"
+    ZEROED_TAIL = "zeroed tail"
+    SHORT_HEADER = "short header"
+    BAD_LENGTH = "bad length"
+    BAD_MAGIC = "bad magic"
+    BAD_CRC = "bad CRC"
+    BAD_COMPRESSION = "bad compression"
+    BAD_RECORD = "bad record"
+    OFFSET_BACKWARDS = "offset backwards"
+    OFFSET_OVERFLOW = "offset overflow"
+    UNREADABLE = "unreadable"
+
+
+@dataclass(frozen=True)
+class Damage:
+    """A damaged stretch of a log.
+
+    *place* is where it begins: the first byte of the batch (of the rest, for tails).  *size* is how many bytes are
+    known to be part of it, None where that is unknown.  *detail* says what was there and what was wanted.
+    """
+
+    kind: DamageKind
+    place: Place
+    detail: str
+    size: int | None = None
+    stored_crc: int | None = None
+    computed_crc: int | None = None
+
+    def __str__(self) -> str:
+        return f"{self.place}: {self.kind.value}: {self.detail}"

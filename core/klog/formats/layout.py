@@ -1,0 +1,76 @@
+"""A fixed binary structure, declared once: names, widths, meaning.
+
+All of Kafka's fixed structures are big-endian and unpadded.  The compiled kernel takes its byte offsets from these
+declarations too (`tools/make_layouts.py` writes them into `kernel/layouts.pxi`).
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from typing import NamedTuple
+
+_CODES = {"int8": "b", "int16": "h", "int32": "i", "uint32": "I", "int64": "q"}
+
+
+class Field(NamedTuple):
+    """One field: its name, its type (`int8 … int64`, `uint32`) and what it means, unit included."""
+
+    name: str
+    type: str
+    meaning: str
+
+
+class Span(NamedTuple):
+    """A field's bytes in a file: `start` up to, not including, `end`."""
+
+    name: str
+    start: int
+    end: int
+    value: int
+    meaning: str
+
+
+class Layout:
+    """Fields in their order, without gaps.
+
+    Values travel as tuples in field order; `names` tells which is which.
+    """
+
+    def __init__(self, name: str, *fields: tuple[str, str, str]) -> None:
+        self.name = name
+        self.fields = tuple(Field(*field) for field in fields)
+        self.names = tuple(field.name for field in self.fields)
+        self._struct = struct.Struct(">" + "".join(_CODES[field.type] for field in self.fields))
+        self.size = self._struct.size
+        self.offsets: dict[str, int] = {}
+        at = 0
+        for field in self.fields:
+            self.offsets[field.name] = at
+            at += struct.calcsize(">" + _CODES[field.type])
+
+    def read(self, buffer: bytes | bytearray | memoryview, position: int = 0) -> tuple[int, ...]:
+        """Return the values at *position*.
+
+        Raises struct.error when fewer than `size` bytes are there: compare first.
+        """
+        return self._struct.unpack_from(buffer, position)
+
+    def read_all(self, buffer: bytes | bytearray | memoryview) -> Iterator[tuple[int, ...]]:
+        """Yield the values of structure after structure; a rest shorter than one structure is left out."""
+        whole = len(buffer) - len(buffer) % self.size
+        return self._struct.iter_unpack(memoryview(buffer)[:whole])
+
+    def write(self, *values: int) -> bytes:
+        """Return the bytes of *values*, given in field order."""
+        return self._struct.pack(*values)
+
+    def spans(self, buffer: bytes | bytearray | memoryview, position: int = 0) -> list[Span]:
+        """Return each field with its place and value, for people who look at hex dumps."""
+        found = []
+        at = position
+        for field, value in zip(self.fields, self.read(buffer, position), strict=True):
+            end = at + struct.calcsize(">" + _CODES[field.type])
+            found.append(Span(field.name, at, end, value, field.meaning))
+            at = end
+        return found

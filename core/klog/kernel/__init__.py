@@ -1,0 +1,1 @@
+"""The one compiled module: scan, CRC, decode, format.  See `_kernel.pyx`."""

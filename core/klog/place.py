@@ -1,0 +1,22 @@
+"""Where something is: a file, a byte position in it, a Kafka offset."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Place:
+    """A spot on disk.  *position* is bytes from the start of the file, *offset* is Kafka's; None where it has no meaning."""
+
+    file: str
+    position: int | None = None
+    offset: int | None = None
+
+    def __str__(self) -> str:
+        text = self.file
+        if self.position is not None:
+            text += f" @ {self.position}"
+        if self.offset is not None:
+            text += f" (offset {self.offset})"
+        return text
