@@ -1,1 +1,46 @@
-"""The one compiled module: scan, CRC, decode, format.  See `_kernel.pyx`."""
+"""The one compiled module: scan, checksum, decode, format.  Its source is `_kernel.pyx` and the `.pxi` files it includes."""
+
+from klog.kernel._kernel import (
+    BATCH_FIELDS,
+    COLUMNS,
+    KeySet,
+    Window,
+    crc32,
+    crc32c,
+    crc32c_portable,
+    hardware_crc,
+    java_string,
+)
+
+DONE, MORE, BAD_LENGTH, BAD_MAGIC, SHORT_HEADER, BAD_RECORD, BAD_COUNT = range(7)
+"""Why a scan or a decode stopped (`rows.pxi`)."""
+
+TEXT_RECORDS, TEXT_CONTENT, TEXT_BARE, TEXT_LAZY = 1, 2, 4, 8
+"""What `Window.text_lines` writes (`text.pxi`)."""
+
+VALUES = ("text", "base64", "hex", "redacted", "none")
+"""How `json_lines` and `csv_lines` show values: the place in this list is the option's number (`json.pxi`)."""
+
+__all__ = [
+    "BAD_COUNT",
+    "BAD_LENGTH",
+    "BAD_MAGIC",
+    "BAD_RECORD",
+    "BATCH_FIELDS",
+    "COLUMNS",
+    "DONE",
+    "MORE",
+    "SHORT_HEADER",
+    "TEXT_BARE",
+    "TEXT_CONTENT",
+    "TEXT_LAZY",
+    "TEXT_RECORDS",
+    "VALUES",
+    "KeySet",
+    "Window",
+    "crc32",
+    "crc32c",
+    "crc32c_portable",
+    "hardware_crc",
+    "java_string",
+]

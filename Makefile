@@ -1,0 +1,82 @@
+# Two commands do everything on a fresh machine: `make demo` and `make test`.  The others are for developers.
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+.DELETE_ON_ERROR:
+.DEFAULT_GOAL := help
+
+BIN := .venv/bin
+PIP := PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_INPUT=1 $(BIN)/python -m pip install --quiet
+UV := uv==0.13.9
+KERNEL := $(wildcard $(addprefix core/klog/kernel/*.,pyx pxi pxd h))
+
+.PHONY: help demo test build dev lint format lock bench fuzz completions dist clean
+
+help:                ## this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "%-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+demo: build          ## build klog, then look at real broker data in fixtures/
+	@tools/demo.sh
+
+test: dev            ## every test, against real Kafka too (ARGS="-k name" narrows)
+	@tools/test.sh $(ARGS)
+
+build: .venv/built   ## an editable install in .venv, kernel compiled in place
+
+dev: .venv/dev .venv/built
+
+lint: dev            ## ruff, mypy --strict, the layer test
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy --strict
+	$(BIN)/python -m pytest -q tests/test_layers.py
+
+format: dev          ## ruff format and the fixes it is sure of
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+bench: dev           ## klog beside its peers (ARGS="--quick"); see bench/README.md
+	@tools/machine.sh kafka || true
+	$(BIN)/python -m bench $(ARGS)
+
+fuzz: dev            ## damage without end (ARGS="--seconds 600")
+	$(BIN)/python -m tests.fuzz $(ARGS)
+
+completions: build   ## completions/ and docs/klog.1, from the command line's own declarations
+	$(BIN)/python -m tools.make_completions
+	$(BIN)/python -m tools.make_man
+
+dist: dev            ## sdist and wheel in dist/
+	$(BIN)/python -m build --no-isolation
+
+lock:                ## requirements.lock: today's newest versions that fit pyproject.toml, for every supported Python
+	@tools/machine.sh build
+	rm -rf build/lock && "$$(tools/machine.sh python)" -m venv build/lock
+	build/lock/bin/python -m pip install --quiet $(UV)
+	build/lock/bin/uv pip compile --quiet --no-config --universal --python-version 3.10 --upgrade --extra dev \
+	    --annotation-style line --custom-compile-command "make lock" --output-file requirements.lock pyproject.toml
+
+clean:               ## all that was built, .venv included
+	rm -rf .venv build dist core/*.egg-info *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -f core/klog/kernel/_kernel*.so core/klog/kernel/_kernel.c
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+.venv/made:
+	@tools/machine.sh build
+	@python=$$(tools/machine.sh python) && echo "setting up .venv with $$python" && "$$python" -m venv --clear .venv
+	@touch $@
+
+# Everything in the lock, by its exact version.
+.venv/dev: .venv/made requirements.lock
+	@echo "installing the developers' tools"
+	@$(PIP) --requirement requirements.lock
+	@touch $@
+
+# What is compiled is removed first: setuptools does not know that the kernel includes its .pxi files.  The .pth file
+# names the two source roots: the import hook that setuptools puts there costs 15 ms at every start.
+.venv/built: .venv/made requirements.lock pyproject.toml $(KERNEL)
+	@echo "building klog (a minute at most)"
+	@rm -f core/klog/kernel/_kernel*.so core/klog/kernel/_kernel.c
+	@$(PIP) --constraint requirements.lock setuptools Cython
+	@$(PIP) --constraint requirements.lock --no-build-isolation --editable .
+	@printf '%s\n' "$(CURDIR)/core" "$(CURDIR)/cli" | tee .venv/lib/python*/site-packages/__editable__.klog-*.pth >/dev/null
+	@touch $@

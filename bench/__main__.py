@@ -1,0 +1,100 @@
+"""``python -m bench``: run the jobs, print the table.  See bench/README.md."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import subprocess
+import sys
+import time
+
+from bench import table
+from bench.installed import HERE, NotInstalledError, child, find_klog, kafka_dump, peers_python
+from bench.jobs import JOBS, Bench, DisagreementError
+from bench.measure import CommandFailedError
+
+QUICK_SCALE = 8
+
+
+def arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="make bench", description="klog beside its peers; all in one run, medians.")
+    jobs = ", ".join(JOBS)
+    parser.add_argument("--only", metavar="NAME", default="", help=f"only jobs whose name has this in it: {jobs}")
+    parser.add_argument("--rounds", type=int, metavar="N", help="rounds of quick commands (7; with --quick 3)")
+    parser.add_argument("--quick", action="store_true", help=f"corpora of 1/{QUICK_SCALE} of the size")
+    data = os.path.join(HERE, "data")
+    parser.add_argument("--data", metavar="DIR", default=data, help="where corpora and peers live (bench/data)")
+    parser.add_argument("--save", action="store_true", help="also write bench/results/<date>-<cpu>.md")
+    parser.add_argument("--strict", action="store_true", help="exit 1 if a target is missed")
+    return parser.parse_args()
+
+
+def corpora(data: str, python: str, scale: int) -> str:
+    """Return the folder of the corpora of that *scale*, made the first time."""
+    folder = os.path.join(data, f"corpora-{scale}")
+    if not os.path.isdir(folder):
+        unfinished = folder + ".making"
+        shutil.rmtree(unfinished, ignore_errors=True)
+        tell("making the corpora (once, about half a minute)")
+        subprocess.run([python, child("generate.py"), unfinished, str(scale)], check=True)
+        os.rename(unfinished, folder)
+    return folder
+
+
+def tell(what: str) -> None:
+    """Say on stderr what goes on; on a terminal one line is enough for all."""
+    if sys.stderr.isatty():
+        sys.stderr.write(f"\r\x1b[K{what}")
+    else:
+        sys.stderr.write(f"{time.strftime('%H:%M:%S')} {what}\n")
+    sys.stderr.flush()
+
+
+def prepared(options: argparse.Namespace) -> Bench:
+    """Return the bench with everything installed and made that the jobs need."""
+    data = os.path.abspath(options.data)
+    os.makedirs(data, exist_ok=True)
+    klog = find_klog()
+    tell("looking for the peers (installed once)")
+    python = peers_python(data)
+    kafka = kafka_dump(data)
+    folder = corpora(data, python, QUICK_SCALE if options.quick else 1)
+    rounds = options.rounds or (3 if options.quick else 7)
+    return Bench(folder, data, klog, python, kafka, rounds, min(rounds, 3), tell)
+
+
+def measured(name: str, bench: Bench) -> list[table.Row]:
+    """Return the rows of one job; what could not be measured is a row too, and a miss."""
+    rows: list[table.Row] = []
+    try:
+        rows.extend(JOBS[name](bench))
+    except (CommandFailedError, DisagreementError) as error:
+        rows.append(table.Row(name, f"not measured: {' '.join(str(error).split())[:400]}", None))
+    return rows
+
+
+def main() -> int:
+    options = arguments()
+    names = [name for name in JOBS if options.only in name]
+    if not names:
+        sys.stderr.write(f"no job has {options.only!r} in its name; there are {', '.join(JOBS)}\n")
+        return 2
+    try:
+        bench = prepared(options)
+    except (NotInstalledError, subprocess.CalledProcessError) as error:
+        sys.stderr.write(f"{error}\n")
+        return 2
+    facts = table.facts(bench.peers)
+    rows = [row for name in names for row in measured(name, bench)]
+    if sys.stderr.isatty():
+        sys.stderr.write("\r\x1b[K")
+    facts.append(f"load at the end {os.getloadavg()[0]:.1f}; the number of runs behind a median stands in brackets")
+    print("\n".join(facts), table.text(rows), sep="\n\n")
+    if options.save:
+        print("\nsaved as", table.save(os.path.join(HERE, "results"), table.markdown(rows, facts)))
+    return 1 if options.strict and not all(row.holds for row in rows) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,195 @@
+"""The only place that prints.  Results go to stdout, everything else to stderr."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterable, Sequence
+from datetime import datetime, timedelta, timezone
+from types import TracebackType
+
+STDOUT, STDERR = 1, 2
+Cell = object
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
+_UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
+
+
+class Quiet:
+    """Whether notes and bars are wanted; set once, by --quiet."""
+
+    on = False
+
+
+def write(data: bytes | memoryview, descriptor: int = STDOUT) -> None:
+    """Write all of *data*.  Raises BrokenPipeError when nobody reads any more."""
+    view = memoryview(data)
+    while len(view):
+        view = view[os.write(descriptor, view) :]
+
+
+def printable(text: str) -> str:
+    """Return *text* for a person's screen: control characters, as in a hostile file name, become visible."""
+    return "".join(char if char.isprintable() or char in "\t" else char.encode("unicode_escape").decode() for char in text)
+
+
+def error(message: str) -> None:
+    """Print one line about something that went wrong; --quiet does not silence it."""
+    write(f"klog: {printable(message)}\n".encode("utf-8", "replace"), STDERR)
+
+
+def note(message: str) -> None:
+    """Print one line that is good to know."""
+    if not Quiet.on:
+        error(message)
+
+
+def plain(line: str) -> None:
+    """Print a line to stderr as it is."""
+    write(f"{line}\n".encode("utf-8", "surrogateescape"), STDERR)
+
+
+def text(content: str) -> None:
+    """Print *content* to stdout."""
+    write(content.encode("utf-8", "surrogateescape"))
+
+
+def is_terminal(descriptor: int = STDOUT) -> bool:
+    """Whether a person is looking at it."""
+    return os.isatty(descriptor)
+
+
+def emit_json(value: object) -> None:
+    """Print *value* as one JSON document."""
+    import json
+
+    text(json.dumps(value, ensure_ascii=True, indent=2) + "\n")
+
+
+def emit_jsonl(rows: Iterable[object]) -> None:
+    """Print each of *rows* as a line of JSON."""
+    import json
+
+    for row in rows:
+        text(json.dumps(row, ensure_ascii=True, separators=(",", ":")) + "\n")
+
+
+def emit_csv(header: Sequence[str] | None, cells: Sequence[Cell]) -> None:
+    """Print a CSV line, below *header* if one is given; None is an empty field."""
+    import csv
+    import io
+
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    if header is not None:
+        writer.writerow(header)
+    writer.writerow(["" if cell is None else cell for cell in cells])
+    text(out.getvalue())
+
+
+def emit_table(titles: Sequence[str], columns: Sequence[str], rows: Iterable[Sequence[Cell]], form: str = "text") -> None:
+    """Print *titles*, a line each, then a table: with rules on a terminal (or *form* table), plain columns in a pipe."""
+    for title in titles:
+        text(f"{printable(title)}\n")
+    cells = [["" if cell is None else printable(str(cell)) for cell in row] for row in rows]
+    numeric = [all(_is_number(row[i]) for row in cells) for i in range(len(columns))]
+    if not columns:
+        return
+    if titles and titles[-1]:
+        text("\n")
+    if form == "table" or (form == "text" and is_terminal()):
+        _rich_table(columns, cells, numeric)
+    else:
+        _plain_table(columns, cells, numeric)
+
+
+def _is_number(cell: str) -> bool:
+    return not cell or cell[0].isdigit() or cell[0] == "-"
+
+
+def _plain_table(columns: Sequence[str], rows: list[list[str]], numeric: list[bool]) -> None:
+    widths = [max(len(column), *(len(row[i]) for row in rows), 0) for i, column in enumerate(columns)]
+    for row in [list(columns), *rows]:
+        padded = [cell.rjust(width) if right else cell.ljust(width) for cell, width, right in zip(row, widths, numeric, strict=True)]
+        text("  ".join(padded).rstrip() + "\n")
+
+
+def _rich_table(columns: Sequence[str], rows: list[list[str]], numeric: list[bool]) -> None:
+    from rich.box import SIMPLE_HEAD
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=SIMPLE_HEAD, pad_edge=False)
+    for column, right in zip(columns, numeric, strict=True):
+        table.add_column(column, justify="right" if right else "left", overflow="fold")
+    for row in rows:
+        table.add_row(*(Text(cell) for cell in row))
+    console = Console(width=None if is_terminal() else 100)
+    with console.capture() as captured:
+        console.print(table)
+    text(captured.get())
+
+
+def human_size(size: int) -> str:
+    """Return *size* in bytes for people: `734 B`, `1.2 GiB`."""
+    value, unit = float(size), 0
+    while value >= 1024 and unit < len(_UNITS) - 1:
+        value, unit = value / 1024, unit + 1
+    return f"{size} B" if unit == 0 else f"{value:.1f} {_UNITS[unit]}"
+
+
+def iso_time(timestamp: int) -> str:
+    """Return ms since the epoch as ISO 8601 in UTC; as the number itself where no calendar reaches."""
+    try:
+        return (_EPOCH + timedelta(milliseconds=timestamp)).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    except OverflowError:
+        return str(timestamp)
+
+
+class Results:
+    """Takes a dump: results to stdout or into a new file, damage to stderr, progress to a bar.
+
+    A file appears under its name only when all went well enough that the block it serves ends without an exception.
+    """
+
+    def __init__(self, path: str | None = None) -> None:
+        from klog_cli.progress import Bar
+
+        self._file = None
+        self.descriptor = STDOUT
+        if path is not None:
+            from klog.disk import NewFile
+
+            self._file = NewFile(path)
+            self.descriptor = self._file.descriptor
+        self._bar = Bar(shown=not Quiet.on and is_terminal(STDERR) and not is_terminal(self.descriptor))
+
+    def write(self, data: bytes | memoryview) -> None:
+        """Take a part of the result."""
+        view = memoryview(data)
+        while len(view):
+            view = view[os.write(self.descriptor, view) :]
+
+    def report(self, line: str) -> None:
+        """Take a line about damage."""
+        self._bar.clear()
+        plain(printable(line))
+
+    def expect(self, size: int) -> None:
+        """Say that *size* bytes more are going to be read."""
+        self._bar.expect(size)
+
+    def advance(self, size: int) -> None:
+        """Say that *size* bytes have been read."""
+        self._bar.advance(size)
+
+    def __enter__(self) -> Results:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self._bar.close()
+        if self._file is not None:
+            if kind is None:
+                self._file.commit()
+            self._file.__exit__(kind, error, trace)

@@ -1,0 +1,92 @@
+"""From a window's batches to its records: what is intact is decoded, what is not is said, each in its place."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from klog.formats.damage import Damage, DamageKind
+from klog.kernel import BAD_COUNT, DONE, MORE, Window
+from klog.place import Place
+from klog.resync import bad_crc
+
+Codecs = tuple[Callable[[memoryview, int], "bytes | bytearray"], ...]
+
+
+class Span:
+    """Which offsets a log can hold, for what is found inside a damaged batch: *floor* up to and with *ceiling*."""
+
+    def __init__(self, floor: int = 0, ceiling: int = 2**63 - 1) -> None:
+        self.floor, self.ceiling = floor, ceiling
+
+
+def decoded(window: Window, codecs: Codecs, file: str, span: Span) -> Iterator[tuple[Window, Damage | None]]:
+    """Check and decode all batches of *window* that are not skipped.
+
+    Yields (window, None) each time that record rows are filled, to be used before the next step, and (window, Damage)
+    where a batch is broken.  The window of the rows is another one where a damaged length had swallowed intact batches.
+    """
+    window.check(0, window.count)
+    first, end = 0, window.count
+    while first < end:
+        bad = window.first_bad(first, end)
+        for damage in _good(window, first, bad, codecs, file):
+            yield window, damage
+        if bad < end:
+            swallowed, at = _swallowed(window, bad, span)
+            yield window, bad_crc(window, bad, file, at or None)
+            if swallowed is not None:
+                yield from decoded(swallowed, codecs, file, span)
+        first = bad + 1
+
+
+def _good(window: Window, first: int, end: int, codecs: Codecs, file: str) -> Iterator[Damage | None]:
+    """Decode batches whose checksums hold (or do not matter): None for filled rows, a Damage for a broken batch."""
+    while first < end:
+        ready = window.decompress(first, end, codecs)
+        if window.error is not None and ready == first:
+            yield batch_damage(window, first, DamageKind.BAD_COMPRESSION, str(window.error), file)
+            first += 1
+            continue
+        window.begin(first, ready)
+        status = MORE
+        while status == MORE:
+            status = window.decode()
+            if window.records:
+                yield None
+        if status == DONE:
+            first = ready
+        else:
+            yield batch_damage(window, window.decoding, DamageKind.BAD_RECORD, broken_record(window, status), file)
+            first = window.decoding + 1
+
+
+def broken_record(window: Window, status: int) -> str:
+    """Say how the batch is broken at which decoding stopped."""
+    if status == BAD_COUNT:
+        return f"its records do not fill it, or overfill it (record {window.decoding_record})"
+    return f"the structure of record {window.decoding_record} is broken"
+
+
+def batch_damage(window: Window, i: int, kind: DamageKind, detail: str, file: str) -> Damage:
+    """Return the damage of batch *i*, whose checksum holds."""
+    facts = window.batch(i)
+    return Damage(kind, Place(file, facts[0], facts[1]), detail, facts[6])
+
+
+def _swallowed(window: Window, bad: int, span: Span) -> tuple[Window | None, int]:
+    """Return a window of the intact batches inside the extent that damaged batch *bad* claims, and where they begin.
+
+    That happens when its length is what is damaged.  Their offsets must lie between those of its neighbours.
+    """
+    facts = window.batch(bad)
+    start, size = window.at(bad), facts[6]
+    floor = window.batch(bad - 1)[2] + 1 if bad else span.floor
+    ceiling = window.batch(bad + 1)[1] - 1 if bad + 1 < window.count else span.ceiling
+    inner = Window(size, 1024, 1 << 16)
+    inner.room(size)[:size] = window.bytes(start, start + size)
+    inner.load(facts[0], size)
+    status, at = inner.find(1, size, floor, ceiling)
+    if status != DONE:
+        return None, 0
+    inner.scan(at)
+    return inner, at

@@ -1,0 +1,219 @@
+"""Dumping file after file: which part of the dump a file's name asks for, and what came of it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator
+
+from klog.dump import kafka_index
+from klog.dump.isolation import Committed, learn
+from klog.dump.kafka_log import LogDump
+from klog.dump.lanes import Sink, run
+from klog.dump.lines import LineDump, Origin
+from klog.dump.reports import Reports, absolute
+from klog.dump.request import ALL_BYTES, Request, Target, with_surroundings
+from klog.dump.wanted import LOWEST, Count, Wanted, start_position
+from klog.errors import KlogError, UsageError
+from klog.formats.batch import BATCH
+from klog.formats.java_text import parse_long
+from klog.formats.names import FileKind, parse_file
+from klog.log_dir import EXPECTED
+from klog.reader import LogReader
+from klog.segment import MAX_SEGMENT_BYTES, Segment
+from klog.source import Source
+
+OK, DAMAGED, FAILED = 0, 4, 8
+
+
+class _ShownError(KlogError):
+    """A file that Kafka's tool would have died of."""
+
+    exit_code = DAMAGED
+
+
+def dump_text(targets: Iterable[Target], request: Request, sink: Sink) -> int:
+    """Print *targets* as Kafka's dump tool does, then its reports; return the exit code."""
+    reports = Reports()
+    code = OK
+    for target in targets:
+        sink.write(f"Dumping {target.shown}\n".encode("utf-8", "surrogateescape"))
+        try:
+            code |= _text_file(target, request, sink, reports)
+        except KlogError as error:
+            sink.report(str(error))
+            code |= error.exit_code
+    for line in reports.lines():
+        sink.report(line)
+    return code | (DAMAGED if reports.disagreement else OK)
+
+
+def kind_of(target: Target, request: Request) -> str | None:
+    """Return what the file is taken for: log, checkpoint, index, timeindex, txnindex, snapshot; None for nothing known."""
+    suffix = os.path.basename(target.shown).rpartition(".")
+    known = ("log", "checkpoint", "index", "timeindex", "txnindex", "snapshot")
+    return suffix[2] if suffix[1] and suffix[2] in known else request.kind
+
+
+def _must_exist(target: Target) -> None:
+    if not os.path.lexists(target.path):
+        raise UsageError(f"{target.shown}: no such file; {EXPECTED}")
+
+
+def _text_file(target: Target, request: Request, sink: Sink, reports: Reports) -> int:
+    _must_exist(target)
+    kind = kind_of(target, request)
+    if kind in ("log", "checkpoint"):
+        return _text_log(target, request, sink, reports, kind == "log")
+    if kind is None:
+        sink.report(f"Ignoring unknown file {target.shown}")
+        return OK if parse_file(os.path.basename(target.shown)).kind is not FileKind.OTHER else FAILED
+    if kind == "snapshot":
+        lines, problem = kafka_index.dump_snapshot(target.path)
+        _write_lines(lines, sink)
+        if problem:
+            sink.report(problem)
+        return DAMAGED if problem else OK
+    if kind == "txnindex":
+        _write_lines(kafka_index.dump_txn_index(target.path), sink)
+        return OK
+    dump = kafka_index.dump_offset_index if kind == "index" else kafka_index.dump_time_index
+    _write_lines(dump(target.path, target.shown, request.index, reports), sink)
+    return OK
+
+
+def _write_lines(lines: Iterable[str], sink: Sink) -> None:
+    """Write *lines*, also those before an exception that making them raises."""
+    waiting: list[str] = []
+    try:
+        for line in lines:
+            waiting.append(line + "\n")
+            if len(waiting) == 4096:
+                sink.write("".join(waiting).encode("utf-8", "surrogateescape"))
+                waiting.clear()
+    finally:
+        sink.write("".join(waiting).encode("utf-8", "surrogateescape"))
+
+
+def _log_title(target: Target, is_log: bool, request: Request) -> str:
+    """Return the line that Kafka's tool begins a log with.  Kafka: DumpLogSegments.dumpLog, Snapshots.parse."""
+    name = os.path.basename(target.shown)
+    file = parse_file(name)
+    if not is_log:
+        if file.kind is FileKind.BOOTSTRAP:
+            return "KRaft bootstrap snapshot\n"
+        if file.offset is None or file.epoch is None:
+            raise _ShownError(f"{target.shown}: the name gives no end offset and epoch")
+        return f"Snapshot end offset: {file.offset}, epoch: {file.epoch}\n"
+    base_offset = parse_long(name.split(".", 1)[0])
+    if base_offset is None:
+        if request.kind:
+            return ""
+        raise _ShownError(f"{target.shown}: the name does not begin with an offset (--as log reads it all the same)")
+    return f"Log starting offset: {base_offset}\n"
+
+
+def _text_log(target: Target, request: Request, sink: Sink, reports: Reports, is_log: bool) -> int:
+    sink.write(_log_title(target, is_log, request).encode())
+    committed = _committed(target, request)
+    dump = LogDump(target.shown, request.log, _bounded(request.wanted, committed), committed=committed, max_batch_bytes=request.max_batch_bytes)
+    with Source(target.path) as source:
+        if source.size > MAX_SEGMENT_BYTES:
+            raise _ShownError(f"{target.shown}: {source.size} bytes, more than a segment can have; --output jsonl reads it")
+        end = min(source.size, request.max_bytes)
+        start = _start(source, target, request.wanted)
+        reader = Segment(target.path).reader(source, start, end, lenient=True, max_batch_bytes=request.max_batch_bytes)
+        run(reader, dump.work, sink, _jobs(request, reader))
+        head = source.read(dump.stop[1], BATCH.size) if dump.stop else b""
+        text, died = dump.end_text(os.path.basename(target.shown), reader.end, head, request.max_bytes == ALL_BYTES)
+    sink.write(text)
+    if died:
+        sink.report(died)
+    if dump.gaps.pairs:
+        reports.gaps[absolute(target.path)] = dump.gaps.listed()
+    unfinished = target.live and not died and text.startswith(b"Found")
+    return DAMAGED if dump.trouble and not unfinished else OK
+
+
+def _bounded(wanted: Wanted, committed: Committed | None) -> Wanted:
+    """Return *wanted* below the last stable offset, without markers, where only what is committed is to be seen."""
+    from dataclasses import replace
+
+    if committed is None:
+        return wanted
+    return replace(wanted, to_offset=min(wanted.to_offset, committed.last_stable_offset), controls=False)
+
+
+def _committed(target: Target, request: Request) -> Committed | None:
+    if not request.committed:
+        return None
+    around = with_surroundings(target)
+    if around.segments:
+        return learn(around.directory, around.segments)
+    return learn(target.directory, ())
+
+
+def _start(source: Source, target: Target, wanted: Wanted) -> int:
+    """Return the position in the log where reading may begin."""
+    if wanted.tail:
+        from dataclasses import replace
+
+        wanted = replace(wanted, from_offset=2**63 - 1)
+    if wanted.from_offset == LOWEST and wanted.from_time == LOWEST:
+        return 0
+    segment = with_surroundings(target).segment
+    if segment is None:
+        return 0
+    index = segment.offset_index and os.path.join(target.directory, segment.offset_index)
+    time_index = segment.time_index and os.path.join(target.directory, segment.time_index)
+    return start_position(source, index, time_index, segment.base_offset, wanted)
+
+
+def _jobs(request: Request, reader: LogReader) -> int:
+    """Return how many workers are worth their while."""
+    if request.wanted.limit is not None or request.wanted.in_range:
+        return 1
+    return max(1, min(request.jobs, (reader.end - reader.position) >> 22))
+
+
+def dump_lines(targets: Iterable[Target], request: Request, sink: Sink) -> int:
+    """Write the records (or batches, or other content) of *targets* as JSON lines or CSV; return the exit code."""
+    from klog.dump.values import value_lines
+
+    code = OK
+    count = Count(request.wanted.limit)
+    for target in targets:
+        if count.left == 0:
+            break
+        kind = kind_of(target, request)
+        try:
+            _must_exist(target)
+            if kind in ("log", "checkpoint"):
+                code |= _log_lines(target, request, sink, count)
+            else:
+                code |= value_lines(target, kind, request, sink)
+        except KlogError as error:
+            sink.report(str(error))
+            code |= error.exit_code
+    return code
+
+
+def _log_lines(target: Target, request: Request, sink: Sink, count: Count) -> int:
+    topic, partition = target.origin
+    origin = Origin(target.shown, topic, partition)
+    segment = Segment(target.path)
+    committed = _committed(target, request)
+    dump = LineDump(
+        origin,
+        request.lines,
+        _bounded(request.wanted, committed),
+        segment.span,
+        count=count,
+        committed=committed,
+        max_batch_bytes=request.max_batch_bytes,
+        live=target.live,
+    )
+    with Source(target.path) as source:
+        start = _start(source, target, request.wanted)
+        reader = segment.reader(source, start, request.max_bytes if request.max_bytes < ALL_BYTES else None, max_batch_bytes=request.max_batch_bytes)
+        run(reader, dump.work, sink, _jobs(request, reader))
+    return DAMAGED if dump.damages else OK

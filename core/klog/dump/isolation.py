@@ -1,0 +1,66 @@
+"""Which batches a read_committed consumer would see."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from klog.kernel import Window
+from klog.partition import SegmentFiles
+from klog.reader import MAX_BATCH_BYTES
+from klog.segment import Segment
+from klog.source import Source
+
+_ABORT = 0
+
+
+class Committed:
+    """The fate of every transaction in a log, learnt from its markers.
+
+    A data batch belongs to the transaction that the next marker of its producer ends.  Nothing at or after
+    *last_stable_offset* is seen: the first offset of the earliest transaction without a marker, else the log's end.
+    """
+
+    def __init__(self, aborted: set[int], last_stable_offset: int) -> None:
+        self._aborted = aborted
+        self.last_stable_offset = last_stable_offset
+
+    def skip(self, window: Window) -> None:
+        """Leave out the aborted batches of *window*."""
+        for i in window.transactional(0, window.count):
+            if window.batch(i)[1] in self._aborted:
+                window.skip(i)
+
+
+def learn(directory: str, segments: Sequence[SegmentFiles]) -> Committed:
+    """Read the headers and markers of *segments* (ascending: all of a partition, for the answer to be right)."""
+    window = Window()
+    aborted: set[int] = set()
+    open_batches: dict[int, list[int]] = {}  # producer id → base offsets of its open transaction's batches
+    end = 0
+    for segment in segments:
+        with Source(f"{directory}/{segment.log}") as source:
+            reader = Segment(source.path).reader(source, max_batch_bytes=MAX_BATCH_BYTES)
+            while reader.next(window):
+                window.check(0, window.count)
+                _apply(window, open_batches, aborted)
+                if window.count:
+                    end = window.batch(window.count - 1)[2] + 1
+    undecided = [batches[0] for batches in open_batches.values() if batches]
+    return Committed(aborted, min(undecided, default=end))
+
+
+def _apply(window: Window, open_batches: dict[int, list[int]], aborted: set[int]) -> None:
+    for i in window.transactional(0, window.count):
+        facts = window.batch(i)
+        base_offset, producer_id, is_control, holds = facts[1], facts[5], facts[13] & 0x20, facts[17]
+        if not holds:
+            continue
+        if not is_control:
+            open_batches.setdefault(producer_id, []).append(base_offset)
+            continue
+        window.begin(i, i + 1)
+        window.decode()
+        batches = open_batches.pop(producer_id, [])
+        key = window.record(0)[2] if window.records else None
+        if key is not None and len(key) >= 4 and int.from_bytes(key[2:4], "big") == _ABORT:
+            aborted.update(batches)

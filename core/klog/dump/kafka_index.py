@@ -1,0 +1,360 @@
+"""`.index`, `.timeindex`, `.txnindex` and `.snapshot` as Kafka's dump tool prints them, byte for byte.
+
+Kafka: DumpLogSegments of 4.3.1.  Nothing is created or trimmed beside the files, as that tool does.  Where it dies with
+a stack trace, DiedError says in one line why.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from klog.decode import broken_record
+from klog.dump.reports import Reports, absolute
+from klog.errors import KlogError
+from klog.formats.batch import BATCH, ENTRY, MIN_SIZE, OVERHEAD
+from klog.formats.codec import MAX_OUTPUT, Decompressor
+from klog.formats.index import ABORTED_TXN, OFFSET_ENTRY, TIME_ENTRY
+from klog.formats.layout import Layout
+from klog.formats.snapshot import read_snapshot
+from klog.kernel import DONE, MORE, Window, crc32c
+from klog.segment import MAX_SEGMENT_BYTES
+from klog.source import Source
+
+_WARM_BYTES = 8192
+_LARGEST_SNAPSHOT = 64 << 20
+
+
+class DiedError(KlogError):
+    """Kafka's tool would have died here."""
+
+    exit_code = 4
+
+
+@dataclass(frozen=True)
+class IndexStyle:
+    """*sanity_only*: --index-sanity-check; *verify_only*: --verify-index-only; *max_message_size*: bytes of log looked at."""
+
+    sanity_only: bool = False
+    verify_only: bool = False
+    max_message_size: int = 5 << 20
+
+
+class Entries:
+    """The entries of an index, all slots taken for valid, as a broker does.  Offsets are absolute."""
+
+    def __init__(self, path: str, layout: Layout, base_offset: int, key: str) -> None:
+        self.layout, self._base = layout, base_offset
+        try:
+            with Source(path) as source:
+                if source.size > MAX_SEGMENT_BYTES:
+                    raise DiedError(f"{path}: {source.size} bytes, more than an index can have")
+                self.length = source.size
+                data = source.read(0, source.size - source.size % layout.size)
+        except KlogError as error:
+            raise DiedError(str(error)) from error
+        relative = layout.names.index("relative_offset")
+        self.columns = [list(column) for column in zip(*layout.read_all(data), strict=True)] or [[] for _ in layout.names]
+        self.offsets = [base_offset + offset for offset in self.columns[relative]]
+        self.keys = self.offsets if key == "relative_offset" else self.columns[layout.names.index(key)]
+        self.others = self.columns[1 - relative]
+        self.count = len(self.offsets)
+
+    def lookup(self, wanted: int) -> int:
+        """Return the slot of the greatest key not above *wanted* by Kafka's own search, -1 for none.
+
+        Kafka: AbstractIndex.indexSlotRangeFor; on an index out of order the answer depends on the way there.
+        """
+        if self.count == 0:
+            return -1
+        warm = max(0, self.count - 1 - _WARM_BYTES // self.layout.size)
+        if self.keys[warm] < wanted:
+            low, high = warm, self.count - 1
+        elif self.keys[0] > wanted:
+            return -1
+        else:
+            low, high = 0, warm
+        while low < high:
+            middle = (low + high + 1) // 2
+            if self.keys[middle] > wanted:
+                high = middle - 1
+            elif self.keys[middle] < wanted:
+                low = middle
+            else:
+                return middle
+        return low
+
+
+class _Log:
+    """A log, as Kafka's tool looks at it through an index."""
+
+    def __init__(self, path: str) -> None:
+        try:
+            self.source = Source(path)
+        except KlogError as error:
+            raise DiedError(str(error)) from error
+        if self.source.size > MAX_SEGMENT_BYTES:
+            raise DiedError(f"{path}: {self.source.size} bytes, more than a segment can have")
+        self.size = self.source.size
+
+    def check_position(self, position: int) -> None:
+        """Die of a position outside the log."""
+        if not 0 <= position <= self.size:
+            raise DiedError(f"{self.source.path}: the index points to {position}, outside the log's {self.size} bytes")
+
+    def last_offset(self, position: int, end: int) -> tuple[int, int] | None:
+        """Return the last offset and the size of the entry at *position*; None when none lies before *end* whole.
+
+        Kafka: FileLogInputStream.nextBatch; an entry's header may reach beyond the entry.
+        """
+        if position >= end - ENTRY.size:
+            return None
+        head = self.source.read(position, BATCH.size)
+        offset, size, _, magic = ENTRY.read(head)
+        if size < MIN_SIZE:
+            raise DiedError(f"{self.source.path} @ {position}: a size of {size} bytes, where at least {MIN_SIZE} was expected")
+        if position > end - OVERHEAD - size:
+            return None
+        if magic >= BATCH_MAGIC:
+            if len(head) < BATCH.size:
+                raise DiedError(f"{self.source.path} @ {position}: the file ends in the batch's header")
+            offset += BATCH.read(head)[6]
+        return offset, OVERHEAD + size
+
+
+BATCH_MAGIC = 2
+
+
+def _paths(path: str) -> tuple[int, str]:
+    """Return the base offset that the file's name gives, and the path without its suffix."""
+    from klog.formats.java_text import parse_long
+
+    stem = os.path.basename(path).split(".", 1)[0]
+    base_offset = parse_long(stem)
+    if base_offset is None:
+        raise DiedError(f"{path}: the name does not begin with an offset")
+    return base_offset, os.path.join(os.path.dirname(path), stem)
+
+
+def dump_offset_index(path: str, shown: str, style: IndexStyle, reports: Reports) -> Iterator[str]:
+    """Yield the lines for an `.index`; what does not fit the log goes to *reports*.  Raises DiedError."""
+    base_offset, stem = _paths(path)
+    log = _Log(stem + ".log")
+    index = Entries(path, OFFSET_ENTRY, base_offset, "relative_offset")
+    if index.count == 0:
+        yield f"{shown} is empty."
+        return
+    if style.sanity_only:
+        _check_sanity(path, index, base_offset)
+        yield f"{shown} passed sanity check."
+        return
+    for slot in range(index.count):
+        offset, position = index.offsets[slot], index.others[slot]
+        if offset == base_offset and slot > 0:
+            return  # preallocated: nothing but zeros follows
+        log.check_position(position)
+        end = min(position + style.max_message_size, log.size)
+        found = log.last_offset(position, end if position + style.max_message_size <= MAX_SEGMENT_BYTES else log.size)
+        if found is None:
+            raise DiedError(f"{path}: no batch at position {position} of the log, to which the entry of offset {offset} points")
+        if found[0] != offset:
+            reports.mismatches.setdefault(absolute(path), []).append((offset, found[0]))
+        if not style.verify_only:
+            yield f"offset: {offset} position: {position}"
+
+
+def _check_sanity(path: str, index: Entries, base_offset: int) -> None:
+    """Kafka: OffsetIndex.sanityCheck, TimeIndex.sanityCheck."""
+    times = index.layout is TIME_ENTRY
+    if index.count and times and index.keys[-1] < index.keys[0]:
+        raise DiedError(f"{path}: corrupt: the last timestamp {index.keys[-1]} is below the first, {index.keys[0]}")
+    if index.count and index.offsets[-1] < base_offset:
+        raise DiedError(f"{path}: corrupt: the last offset {index.offsets[-1]} is below the base offset {base_offset}")
+    if index.length % index.layout.size:
+        raise DiedError(f"{path}: corrupt: {index.length} bytes are no multiple of {index.layout.size}")
+
+
+def dump_time_index(path: str, shown: str, style: IndexStyle, reports: Reports) -> Iterator[str]:
+    """Yield the lines for a `.timeindex`; what does not fit the log goes to *reports*.  Raises DiedError.
+
+    One walk over the log answers for all entries; Kafka's tool walks it anew for each.
+    """
+    base_offset, stem = _paths(path)
+    log = _Log(stem + ".log")
+    index = Entries(stem + ".index", OFFSET_ENTRY, base_offset, "relative_offset")
+    times = Entries(path, TIME_ENTRY, base_offset, "timestamp")
+    if style.sanity_only:
+        _check_sanity(path, times, base_offset)
+        yield f"{shown} passed sanity check."
+        return
+    count = next((slot for slot in range(1, times.count) if times.offsets[slot] == base_offset), times.count)
+    queries = [(_position(index, offset), offset) for offset in times.offsets[:count]]
+    answers = _first_reaching(log, queries)
+    largest = _Timestamps(log)
+    before = -1
+    for slot in range(count):
+        timestamp, offset = times.keys[slot], times.offsets[slot]
+        found = answers(slot)
+        if found is None or found[1] != offset:
+            reports.not_found.setdefault(absolute(path), []).append((offset, -1 if found is None else found[1]))
+        else:
+            in_log = largest.of(found[0])
+            if in_log != timestamp:
+                reports.timestamp_mismatches.setdefault(absolute(path), []).append((timestamp, in_log))
+            if before >= timestamp:
+                reports.out_of_order.setdefault(absolute(path), []).append((timestamp, before))
+        if not style.verify_only:
+            yield f"timestamp: {timestamp} offset: {offset}"
+        before = timestamp
+
+
+def _position(index: Entries, offset: int) -> int:
+    slot = index.lookup(offset)
+    return 0 if slot < 0 else index.others[slot]
+
+
+_Answer = tuple[int, int] | None
+
+
+def _first_reaching(log: _Log, queries: list[tuple[int, int]]) -> Callable[[int], _Answer]:
+    """Return a function from a query's number to (position, last offset) of the first entry that reaches its offset.
+
+    A query is a position to start from and an offset.  Positions that a walk from an earlier one comes by share that
+    walk; one that does not lie on it (in a wrong index) costs a walk of its own, and no more of these are made than
+    the log can bear.  Raises DiedError when asked for a query whose walk breaks off, as Kafka's tool would then.
+    """
+    import heapq
+
+    answers: dict[int, _Answer | DiedError] = {}
+    waiting = sorted(range(len(queries)), key=lambda number: (queries[number][0], number), reverse=True)
+    budget = 16 * log.size + (64 << 20)
+
+    def walk() -> None:
+        """Answer the first waiting query, and all whose positions this walk comes by."""
+        nonlocal budget
+        active: list[tuple[int, int]] = []
+        mine: list[int] = []
+        position = queries[waiting[-1]][0]
+        try:
+            log.check_position(position)
+            while True:
+                while waiting and queries[waiting[-1]][0] == position:
+                    number = waiting.pop()
+                    mine.append(number)
+                    heapq.heappush(active, (queries[number][1], number))
+                entry = log.last_offset(position, log.size)
+                if entry is None:
+                    return
+                while active and active[0][0] <= entry[0]:
+                    answers[heapq.heappop(active)[1]] = position, entry[0]
+                position += entry[1]
+                budget -= BATCH.size
+                if waiting and queries[waiting[-1]][0] < position:
+                    skipped.append(waiting.pop())
+                if budget < 0:
+                    raise DiedError(f"{log.source.path}: the index points astray too often to be followed")
+        except DiedError as error:
+            if not mine:
+                mine.append(waiting.pop())
+            answers.update(dict.fromkeys(mine, error))
+
+    skipped: list[int] = []
+
+    def answer(number: int) -> _Answer:
+        while number not in answers and (waiting or skipped):
+            if not waiting:
+                waiting.append(skipped.pop())
+            left = len(waiting)
+            walk()
+            if len(waiting) == left:
+                break
+        found = answers.get(number)
+        if isinstance(found, DiedError):
+            raise found
+        return found
+
+    return answer
+
+
+class _Timestamps:
+    """The largest record timestamp of an entry, by decoding it."""
+
+    def __init__(self, log: _Log) -> None:
+        self._log = log
+        self._codecs = Decompressor().functions
+
+    def of(self, position: int) -> int:
+        """Return the largest timestamp of the records of the entry at *position*, -1 for none.  Raises DiedError."""
+        entry = self._log.last_offset(position, self._log.size)
+        assert entry is not None
+        where = f"{self._log.source.path} @ {position}"
+        if entry[1] > MAX_OUTPUT:
+            raise DiedError(f"{where}: a batch of {entry[1]} bytes")
+        size = max(entry[1], BATCH.size)
+        window = Window(size, 1024, 1)
+        window.load(position, self._log.source.read_into(position, window.room(size)[:size]))
+        window.scan(0, True)
+        window.drop(min(window.count, 1))
+        if window.count == 0:
+            raise DiedError(f"{where}: no batch")
+        if window.decompress(0, 1, self._codecs) == 0:
+            raise DiedError(f"{where}: {window.error}")
+        window.begin(0, 1, True)
+        status, largest = MORE, -1
+        while status == MORE:
+            status = window.decode()
+            largest = max(largest, window.times())
+        if status != DONE:
+            raise DiedError(f"{where}: {broken_record(window, status)}")
+        return largest
+
+
+def dump_txn_index(path: str) -> Iterator[str]:
+    """Yield the lines for a `.txnindex`.  Raises DiedError."""
+    _paths(path)
+    try:
+        with Source(path) as source:
+            data = source.read(0, source.size)
+    except KlogError as error:
+        raise DiedError(str(error)) from error
+    lines = []
+    for version, producer_id, first, last, stable in ABORTED_TXN.read_all(data):
+        version >>= 8
+        if version > 0:
+            raise DiedError(f"{path}: an aborted transaction of version {version}, where 0 was expected")
+        lines.append(
+            f"version: {version} producerId: {producer_id} firstOffset: {first} lastOffset: {last} lastStableOffset: {stable}"
+        )
+    yield from lines
+
+
+def dump_snapshot(path: str) -> tuple[list[str], str | None]:
+    """Return the lines for a `.snapshot`, or none and what is wrong with it.  Raises DiedError.
+
+    Kafka: DumpLogSegments.dumpProducerIdSnapshot, ProducerStateManager.readSnapshot.
+    """
+    try:
+        with Source(path) as source:
+            if source.size > _LARGEST_SNAPSHOT:
+                raise DiedError(f"{path}: {source.size} bytes, more than a producer snapshot can have")
+            snapshot = read_snapshot(source.read(0, source.size), crc32c)
+    except KlogError as error:
+        raise DiedError(str(error)) from error
+    if snapshot.problem:
+        return [], snapshot.problem
+    lines = []
+    for producer in snapshot.producers:
+        start = producer.current_txn_first_offset
+        open_from = f"OptionalLong[{start}]" if start >= 0 else "OptionalLong.empty"
+        line = (
+            f"producerId: {producer.producer_id} producerEpoch: {producer.producer_epoch}"
+            f" coordinatorEpoch: {producer.coordinator_epoch} currentTxnFirstOffset: {open_from} lastTimestamp: {producer.timestamp}"
+        )
+        if producer.last_offset >= 0:
+            line += (
+                f" firstSequence: {producer.first_sequence} lastSequence: {producer.last_sequence}"
+                f" lastOffset: {producer.last_offset} offsetDelta: {producer.offset_delta} timestamp: {producer.timestamp}"
+            )
+        lines.append(line)
+    return lines, None

@@ -1,0 +1,279 @@
+"""`.log` and `.checkpoint` files as Kafka's dump tool prints them, byte for byte.
+
+Kafka: DumpLogSegments.dumpLog of 4.3.1.  Where that tool dies with a stack trace, everything that it has printed until
+then is printed here too, and the rest is one line for people.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from klog.decode import broken_record
+from klog.dump.isolation import Committed
+from klog.dump.lanes import Lane, Work
+from klog.dump.wanted import HIGHEST, LOWEST, Count, Wanted
+from klog.errors import KlogError
+from klog.formats.batch import ENTRY, OVERHEAD, Attributes
+from klog.formats.codec import MAX_OUTPUT, Decompressor
+from klog.formats.control import control_record
+from klog.kernel import BAD_LENGTH, BAD_MAGIC, DONE, MORE, TEXT_BARE, TEXT_CONTENT, TEXT_LAZY, TEXT_RECORDS, Window
+from klog.place import Place
+from klog.reader import Piece
+
+Decoder = Callable[["bytes | None", "bytes | None", int], "tuple[str | None, str | None]"]
+"""From key, value and offset to the text after `key: ` and after `payload: `, None for neither."""
+
+
+@dataclass(frozen=True)
+class LogStyle:
+    """What is printed: record lines (*deep*), keys and payloads (*content*), record lines without metadata (*bare*).
+
+    *decoder* turns keys and payloads into text; None shows them as they are.
+    """
+
+    deep: bool = False
+    content: bool = False
+    bare: bool = False
+    decoder: Decoder | None = None
+
+    @property
+    def flags(self) -> int:
+        """The same for the kernel."""
+        return TEXT_RECORDS * self.deep | TEXT_CONTENT * self.content | TEXT_BARE * self.bare
+
+
+@dataclass
+class Gaps:
+    """Where the offsets of a log's records do not follow one another: pairs of an offset and the one after it.
+
+    Kafka's tool keeps them by the first of the pair, the last one winning.
+    """
+
+    last: int = -1
+    pairs: array[int] = field(default_factory=lambda: array("q"))
+
+    def add(self, first: int, last: int, pairs: bytes) -> None:
+        """Take the records from offset *first* to *last*, which have *pairs* among them."""
+        if first != self.last + 1:
+            self.pairs.extend((self.last, first))
+        self.pairs.frombytes(pairs)
+        self.last = last
+
+    def listed(self) -> list[tuple[int, int]]:
+        """Return the pairs as they are printed."""
+        pairs = zip(self.pairs[::2], self.pairs[1::2], strict=True)
+        return sorted(dict(pairs).items())
+
+
+class _DiedError(Exception):
+    """Kafka's tool would have died in batch *batch*; *partial* is what it had printed of the line."""
+
+    def __init__(self, reason: str, partial: bytes, batch: int) -> None:
+        super().__init__(reason)
+        self.partial = partial
+        self.batch = batch
+
+
+class LogDump:
+    """The text of one log.  `trouble` tells whether anything in it was wrong, `stop` why and where the walk ended.
+
+    *file* is the path as it is shown.
+    """
+
+    def __init__(
+        self,
+        file: str,
+        style: LogStyle,
+        wanted: Wanted,
+        *,
+        committed: Committed | None = None,
+        max_batch_bytes: int = MAX_OUTPUT,
+    ) -> None:
+        self.file = file
+        self.style = style
+        self.wanted = wanted
+        self.committed = committed
+        self.max_batch_bytes = max_batch_bytes
+        self.count = Count(wanted.limit)
+        picks_records = (
+            wanted.keys is not None or wanted.from_time > LOWEST or wanted.to_time < HIGHEST or wanted.limit is not None
+        )
+        self.flags = style.flags | (TEXT_LAZY if picks_records and style.deep else 0)
+        self.gaps = Gaps()
+        self.trouble = False
+        self.stop: tuple[int, int] | None = None
+
+    def work(self) -> Work:
+        """Return a worker's function."""
+        return _Worker(self).text
+
+    def end_text(self, file_name: str, end: int, head: bytes, all_bytes: bool) -> tuple[bytes, str | None]:
+        """Return what is printed where the walk stopped, and for people why, if Kafka's tool died there.
+
+        *end*: where the looked-at part of the file ends; *head*: the bytes at the stop; *all_bytes*: no --max-bytes.
+        """
+        if self.stop is None or self.stop[0] == DONE:
+            return b"", None
+        status, at = self.stop
+        place = Place(self.file, at)
+        if status == BAD_LENGTH:
+            self.trouble = True
+            return b"", f"{place}: a size of {ENTRY.read(head)[1]} bytes, where at least 14 was expected"
+        if status == BAD_MAGIC:
+            self.trouble = True
+            offset, _, _, magic = ENTRY.read(head)
+            return f"offset: {offset}".encode(), f"{place}: format version {magic}"
+        rest = end - at
+        if rest > ENTRY.size and ENTRY.read(head)[1] <= rest - OVERHEAD:
+            self.trouble = True
+            return b"", f"{place}: {self._why_not_read(ENTRY.read(head)[1] + OVERHEAD)}"
+        if not all_bytes:
+            return b"", None
+        self.trouble = True
+        return f"Found {rest} invalid bytes at the end of {file_name}\n".encode("utf-8", "surrogateescape"), None
+
+    def _why_not_read(self, size: int) -> str:
+        if size > self.max_batch_bytes:
+            return f"a batch of {size} bytes (--max-batch-bytes {self.max_batch_bytes}; raise it if the batch is real)"
+        return f"an entry of {size} bytes, too small for its header, at the end of the file"
+
+
+class _Worker:
+    """One worker's part: its decompressor, and the gaps of the stretch at hand."""
+
+    def __init__(self, log: LogDump) -> None:
+        self._log = log
+        self._codecs = Decompressor(log.max_batch_bytes).functions
+        self._found: list[tuple[int, int, bytes]] = []
+
+    def text(self, window: Window, piece: Piece, lane: Lane) -> bool:
+        """Make text of a window; True when nothing after it is to be printed."""
+        log = self._log
+        last = log.wanted.skip(window)
+        if log.committed:
+            log.committed.skip(window)
+        if window.check(0, window.count):
+            log.trouble = True
+        known = window.first_unknown_codec(0, window.count)
+        self._found = []
+        try:
+            ended = self._records(window, known, lane) if log.style.deep else self._batch_lines(window, known, lane)
+            if known < window.count and not ended:
+                self._lines_up_to(window, known, lane)
+                raise _DiedError("there is no such codec", window.batch_head(known), known)
+        except _DiedError as death:
+            self._bury(death, window, lane)
+            return True
+        if self._found:
+            lane.wait()
+            for found in self._found:
+                log.gaps.add(*found)
+        if piece.stop:
+            log.stop = piece.stop
+        return ended or last
+
+    def _bury(self, death: _DiedError, window: Window, lane: Lane) -> None:
+        lane.flush(window)
+        lane.write(death.partial)
+        facts = window.batch(death.batch)
+        lane.report(f"{Place(self._log.file, facts[0], facts[1])}: {death}")
+        self._log.trouble = True
+
+    def _batch_lines(self, window: Window, end: int, lane: Lane) -> bool:
+        """Print batches up to *end*; True when the wanted number is reached."""
+        count = self._log.count
+        ended = count.left is not None and count.left <= end
+        if count.left is not None:
+            end = min(end, count.left)
+            count.left -= end
+        self._lines_up_to(window, end, lane)
+        return ended
+
+    def _lines_up_to(self, window: Window, stop: int, lane: Lane) -> None:
+        while not window.batch_lines(stop, self._log.flags):
+            lane.flush(window)
+
+    def _records(self, window: Window, end: int, lane: Lane) -> bool:
+        """Print batches up to *end* with their records; True when the wanted number is reached."""
+        first = 0
+        while first < end:
+            ready = window.decompress(first, end, self._codecs)
+            if window.error is not None and ready == first:
+                self._lines_up_to(window, first + 1, lane)
+                raise _DiedError(str(window.error), b"", first)
+            window.begin(first, ready, True)
+            status = MORE
+            while status == MORE:
+                status = window.decode()
+                if window.records and self._rows(window, lane):
+                    return True
+            self._lines_up_to(window, ready if status == DONE else window.decoding + 1, lane)
+            if status != DONE:
+                raise _DiedError(broken_record(window, status), b"", window.decoding)
+            first = ready
+        return False
+
+    def _rows(self, window: Window, lane: Lane) -> bool:
+        """Print the decoded records; True when the wanted number is reached."""
+        log = self._log
+        if log.wanted.all_records:
+            self._found.append((*window.ends(), window.gaps()))
+        log.wanted.keep(window)
+        ended = log.count.take(window)
+        contents, death = self._contents(window)
+        if death is not None:
+            self._die(window, contents or [], *death, lane)
+        self._print(window, window.records, contents, lane)
+        return ended
+
+    def _print(self, window: Window, end: int, contents: list[bytes | None] | None, lane: Lane) -> None:
+        at = 0
+        while (at := window.text_lines(at, end, self._log.flags, contents)) < end:
+            lane.flush(window)
+
+    def _die(self, window: Window, contents: list[bytes | None], row: int, reason: str, lane: Lane) -> None:
+        """Print the rows before the one that kills Kafka's tool, then that one's batch and metadata, and die."""
+        batch = window.record(row)[6]
+        self._print(window, row, contents, lane)
+        self._lines_up_to(window, batch + 1, lane)
+        lane.flush(window)
+        contents[row] = b""
+        window.text_lines(row, row + 1, self._log.flags, contents)
+        partial = bytes(window.output())[:-1]  # without the line's end
+        window.flushed()
+        raise _DiedError(reason, partial, batch)
+
+    def _contents(self, window: Window) -> tuple[list[bytes | None] | None, tuple[int, str] | None]:
+        """Return what follows each row's metadata where the kernel cannot tell, and the row that kills Kafka's tool with why."""
+        style = self._log.style
+        others = [] if style.bare else window.other_controls()
+        decoder = style.decoder if style.content else None
+        if decoder is None and not others:
+            return None, None
+        contents: list[bytes | None] = [None] * window.records
+        deaths: list[tuple[int, str]] = []
+        for row in others:
+            control = control_record(*window.record(row)[2:4])
+            contents[row] = control.text.encode("utf-8", "replace")
+            if control.failure:
+                deaths.append((row, control.failure))
+                break
+        if decoder is not None:
+            deaths += self._decode(window, decoder, contents)
+        return contents, min(deaths, default=None)
+
+    def _decode(self, window: Window, decoder: Decoder, contents: list[bytes | None]) -> list[tuple[int, str]]:
+        for row in range(window.records):
+            offset, _, key, value, _, _, batch = window.record(row)
+            if window.batch(batch)[13] & Attributes.CONTROL:
+                continue
+            try:
+                shown_key, shown_value = decoder(key, value, offset)
+            except KlogError as error:
+                return [(row, str(error))]
+            text = "" if shown_key is None else f" key: {shown_key}"
+            text += "" if shown_value is None else f" payload: {shown_value}"
+            contents[row] = ("|" * bool(self._log.style.bare and text) + text).encode("utf-8", "replace")
+        return []

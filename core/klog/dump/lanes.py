@@ -1,0 +1,131 @@
+"""Many windows in parallel, one order of output.
+
+Each worker owns a window and its buffers, fetches the next stretch of the log, makes lines of it, and writes them when
+all earlier stretches have been written.  Nothing is copied from hand to hand.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Protocol
+
+from klog.kernel import Window
+from klog.reader import LogReader, Piece
+
+OUTPUT_BYTES = 1 << 18
+"""Lines are written in pieces of this size when one worker writes at once …"""
+
+PARALLEL_OUTPUT_BYTES = 4 << 20
+"""… and kept up to this size by a worker that waits for its turn."""
+
+
+class Sink(Protocol):
+    """Where a dump goes."""
+
+    def write(self, data: bytes | memoryview) -> None:
+        """Take a part of the result."""
+
+    def report(self, line: str) -> None:
+        """Take a line about damage, for people."""
+
+
+class _OverError(Exception):
+    """Everything that was wanted has been written, or writing has failed: this worker is to end."""
+
+
+class _Turns:
+    """Whose turn it is to write."""
+
+    def __init__(self) -> None:
+        self._now = 0
+        self._over = False
+        self._changed = threading.Condition()
+        self.error: BaseException | None = None
+
+    def wait(self, number: int) -> None:
+        """Return when everything before *number* has been written; raise _OverError when nothing more is to be."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._now == number or self._over)
+            if self._over:
+                raise _OverError
+
+    def done(self, number: int, last: bool) -> None:
+        """Say that all of *number* has been written; with *last*, that nothing after it is to be."""
+        self.wait(number)
+        with self._changed:
+            self._now += 1
+            self._over = last
+            self._changed.notify_all()
+
+    def fail(self, error: BaseException) -> None:
+        """End everything because of *error*; the first one counts."""
+        with self._changed:
+            self._over = True
+            self.error = self.error or error
+            self._changed.notify_all()
+
+
+class Lane:
+    """A worker's way to the sink for one stretch: every call waits for its turn."""
+
+    def __init__(self, sink: Sink, turns: _Turns, number: int) -> None:
+        self._sink = sink
+        self._turns = turns
+        self._number = number
+
+    def wait(self) -> None:
+        """Return when it is this stretch's turn."""
+        self._turns.wait(self._number)
+
+    def write(self, data: bytes | memoryview) -> None:
+        """Write *data* after everything that comes before it."""
+        if len(data):
+            self.wait()
+            self._sink.write(data)
+
+    def flush(self, window: Window) -> None:
+        """Write the lines that wait in *window*."""
+        self.write(window.output())
+        window.flushed()
+
+    def report(self, line: str) -> None:
+        """Report a line in its turn."""
+        self.wait()
+        self._sink.report(line)
+
+
+Work = Callable[[Window, Piece, Lane], bool]
+"""Makes output of a window; returns True when nothing after it is wanted."""
+
+
+def run(reader: LogReader, make_work: Callable[[], Work], sink: Sink, jobs: int) -> None:
+    """Have *jobs* workers, each with a Work of its own, turn everything that *reader* brings into output.
+
+    Raises what a worker or the sink raised.  The caller's own thread is one of the workers.
+    """
+    turns = _Turns()
+    output = OUTPUT_BYTES if jobs == 1 else PARALLEL_OUTPUT_BYTES
+
+    def work() -> None:
+        try:
+            window = Window(output=output)
+            process = make_work()
+            while piece := reader.next(window):
+                last = process(window, piece, lane := Lane(sink, turns, piece.number))
+                lane.flush(window)
+                turns.done(piece.number, last)
+        except _OverError:
+            pass
+        except BaseException as error:  # of whatever kind: it ends all workers and is raised again below
+            turns.fail(error)
+        reader.stop()
+
+    threads = [threading.Thread(target=work, daemon=True) for _ in range(jobs - 1)]
+    for thread in threads:
+        thread.start()
+    work()
+    for thread in threads:
+        thread.join()
+    if turns.error is not None:
+        raise turns.error

@@ -1,0 +1,206 @@
+"""Records and batches as JSON lines or CSV, damage in its place."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+
+from klog.decode import Span, decoded
+from klog.dump.isolation import Committed
+from klog.dump.lanes import Lane, Work
+from klog.dump.wanted import Count, Wanted
+from klog.formats.codec import MAX_OUTPUT, Decompressor
+from klog.formats.damage import Damage, DamageKind
+from klog.kernel import Window
+from klog.place import Place
+from klog.reader import Piece
+from klog.resync import bad_crc
+
+CSV_COLUMNS = (
+    "offset,timestamp,timestamp_type,key,key_base64,value,value_base64,headers,partition,topic,leader_epoch,producer_id,"
+    "producer_epoch,sequence,transactional,control,coordinator_epoch,position,damage"
+)
+CSV_BATCH_COLUMNS = (
+    "base_offset,last_offset,records,position,size,magic,codec,crc,crc_holds,leader_epoch,producer_id,producer_epoch,"
+    "base_sequence,last_sequence,max_timestamp,timestamp_type,transactional,control,delete_horizon_ms,partition,topic"
+)
+
+
+@dataclass(frozen=True)
+class Origin:
+    """Which log the lines are about: its file as it is shown, its topic and partition where the directory tells."""
+
+    file: str
+    topic: str | None = None
+    partition: int | None = None
+
+    def json(self) -> bytes:
+        """Return the members that every JSON line carries."""
+        if self.topic is None:
+            return b""
+        return f',"partition":{self.partition},"topic":{_json(self.topic)}'.encode()
+
+    def csv(self) -> bytes:
+        """Return the fields that every CSV line carries."""
+        if self.topic is None:
+            return b","
+        name = self.topic.encode("utf-8", "replace").replace(b'"', b'""')
+        return str(self.partition).encode() + b',"' + name + b'"'
+
+
+def _json(text: str) -> str:
+    try:
+        text.encode()
+    except UnicodeEncodeError:  # a name that is no UTF-8: its bytes show as escapes
+        return json.dumps(text)
+    return json.dumps(text, ensure_ascii=False)
+
+
+@dataclass(frozen=True)
+class LineStyle:
+    """How lines look: CSV or JSON, a line a batch or a record, and the number of a way to show values (kernel.VALUES)."""
+
+    csv: bool = False
+    batches: bool = False
+    values: int = 0
+
+
+class LineDump:
+    """Makes lines of a log's windows.  `damages` counts what was wrong.
+
+    *live*: a broker is writing this log, so an unfinished batch at its end is no damage.
+    """
+
+    def __init__(
+        self,
+        origin: Origin,
+        style: LineStyle,
+        wanted: Wanted,
+        span: Span,
+        *,
+        count: Count,
+        committed: Committed | None = None,
+        max_batch_bytes: int = MAX_OUTPUT,
+        live: bool = False,
+    ) -> None:
+        self._origin = origin
+        self._style = style
+        self._wanted = wanted
+        self._span = span
+        self._count = count
+        self._committed = committed
+        self._max_batch_bytes = max_batch_bytes
+        self._live = live
+        self._fields = origin.csv() if style.csv else origin.json()
+        self.damages = 0
+
+    def work(self) -> Work:
+        """Return a worker's function."""
+        if self._style.batches:
+            return self._batches
+        codecs = Decompressor(self._max_batch_bytes).functions
+
+        def records(window: Window, piece: Piece, lane: Lane) -> bool:
+            last = self._wanted.skip(window)
+            if self._committed:
+                self._committed.skip(window)
+            for rows, damage in decoded(window, codecs, self._origin.file, self._span):
+                if damage:
+                    lane.flush(window)
+                    self._show(damage, lane)
+                elif self._rows(rows, window, lane):
+                    return True
+            return self._after(window, piece, lane) or last
+
+        return records
+
+    def _rows(self, rows: Window, window: Window, lane: Lane) -> bool:
+        """Make lines of the decoded records; True when there are to be no more."""
+        self._wanted.keep(rows)
+        last = self._count.take(rows)
+        if rows is not window:
+            lane.flush(window)
+        write = rows.csv_lines if self._style.csv else rows.json_lines
+        at = 0
+        while (at := write(at, self._fields, self._style.values)) < rows.records:
+            lane.flush(rows)
+        bad = rows.bad_messages()
+        if rows is not window or bad:
+            lane.flush(rows)
+        for i in bad:
+            offset, batch = rows.record(i)[0], rows.record(i)[6]
+            place = Place(self._origin.file, rows.batch(batch)[0], offset)
+            self._show(
+                Damage(DamageKind.BAD_CRC, place, "the message's own CRC-32 inside an intact wrapper does not hold"),
+                lane,
+            )
+        return last
+
+    def _batches(self, window: Window, piece: Piece, lane: Lane) -> bool:
+        last = self._wanted.skip(window)
+        window.check(0, window.count)
+        first = 0
+        while first < window.count:
+            bad = window.first_bad(first, window.count)
+            stop = min(bad + 1, window.count)
+            if self._count.left is not None:
+                stop = min(stop, first + self._count.left)
+                self._count.left -= stop - first
+            at = first
+            while (at := window.batch_rows(at, stop, self._style.csv, self._fields)) < stop:
+                lane.flush(window)
+            if bad < stop:
+                lane.flush(window)
+                self._report(bad_crc(window, bad, self._origin.file), lane)
+            if self._count.left == 0:
+                return True
+            first = stop
+        return self._after(window, piece, lane) or last
+
+    def _after(self, window: Window, piece: Piece, lane: Lane) -> bool:
+        """Say what is wrong behind the window's batches."""
+        if piece.damage and not (self._live and piece.damage.kind in (DamageKind.TORN_TAIL, DamageKind.ZEROED_TAIL)):
+            lane.flush(window)
+            self._show(piece.damage, lane)
+        return False
+
+    def _report(self, damage: Damage, lane: Lane) -> None:
+        lane.report(str(damage))
+        self.damages += 1
+
+    def _show(self, damage: Damage, lane: Lane) -> None:
+        """Put *damage* among the lines, and report it."""
+        lane.write(
+            damage_csv(damage)
+            if self._style.csv and not self._style.batches
+            else damage_json(damage)
+            if not self._style.csv
+            else b""
+        )
+        self._report(damage, lane)
+
+
+def damage_json(damage: Damage) -> bytes:
+    """Return the JSON line of *damage*; what is not known is left out."""
+    members: dict[str, object] = {
+        "damage": damage.kind.value,
+        "position": damage.place.position,
+        "offset": damage.place.offset,
+    }
+    members |= {"stored": damage.stored_crc, "computed": damage.computed_crc, "size": damage.size}
+    members |= {"detail": damage.detail, "file": damage.place.file}
+    return (
+        json.dumps(
+            {name: value for name, value in members.items() if value is not None},
+            ensure_ascii=True,
+            separators=(",", ":"),
+        ).encode()
+        + b"\n"
+    )
+
+
+def damage_csv(damage: Damage) -> bytes:
+    """Return the CSV line of *damage*: its offset, its position and, in the last column, what it is."""
+    offset = "" if damage.place.offset is None else damage.place.offset
+    text = f"{damage.kind.value}: {damage.detail}".replace('"', '""')
+    return f'{offset}{"," * 17}{damage.place.position},"{text}"\n'.encode("utf-8", "replace")

@@ -1,0 +1,80 @@
+"""What Kafka's dump tool says on stderr once it has gone through all files, in the order in which it says it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+
+Pair = tuple[int, int]
+
+
+def absolute(path: str) -> str:
+    """Return *path* as Java's File.getAbsolutePath does: made absolute, doubled slashes folded, nothing else resolved."""
+    return shown(path if path.startswith("/") else os.path.join(os.getcwd(), path))
+
+
+def shown(path: str) -> str:
+    """Return *path* as Java's File prints it: doubled slashes folded, no slash at the end."""
+    while "//" in path:
+        path = path.replace("//", "/")
+    return path.rstrip("/") or path[:1]
+
+
+def java_hash(text: str) -> int:
+    """Return Java's String.hashCode, unsigned."""
+    units = text.encode("utf-16-be", "surrogatepass")
+    h = 0
+    for at in range(0, len(units), 2):
+        h = (31 * h + (units[at] << 8 | units[at + 1])) & 0xFFFFFFFF
+    return h
+
+
+def java_order(names: Iterable[str]) -> Iterator[str]:
+    """Yield *names*, given in the order in which they were put, as a Java HashMap iterates over them."""
+    known = list(names)
+    buckets = 16
+    while len(known) > buckets * 3 // 4:
+        buckets *= 2
+
+    def bucket(name: str) -> int:
+        h = java_hash(name)
+        return (h ^ h >> 16) & (buckets - 1)
+
+    yield from sorted(known, key=bucket)
+
+
+@dataclass
+class Reports:
+    """The findings of one call, by file (absolute path), each in the order in which it was made."""
+
+    mismatches: dict[str, list[Pair]] = field(default_factory=dict)
+    timestamp_mismatches: dict[str, list[Pair]] = field(default_factory=dict)
+    out_of_order: dict[str, list[Pair]] = field(default_factory=dict)
+    not_found: dict[str, list[Pair]] = field(default_factory=dict)
+    gaps: dict[str, list[Pair]] = field(default_factory=dict)
+
+    def lines(self) -> Iterator[str]:
+        """Yield the lines of all sections.  Kafka: DumpLogSegments.main, TimeIndexDumpErrors.printErrors."""
+        for file in java_order(self.mismatches):
+            yield f"Mismatches in :{file}"
+            for offset, found in sorted(dict(self.mismatches[file]).items(), reverse=True):
+                yield f"  Index offset: {offset}, log offset: {found}"
+        for file in java_order(self.timestamp_mismatches):
+            yield f"Found timestamp mismatch in :{file}"
+            yield from (f"  Index timestamp: {there}, log timestamp: {log}" for there, log in self.timestamp_mismatches[file])
+        for file in java_order(self.out_of_order):
+            yield f"Found out of order timestamp in :{file}"
+            for there, before in self.out_of_order[file]:
+                yield f"  Index timestamp: {there}, Previously indexed timestamp: {before}"
+        for file in java_order(self.not_found):
+            yield f"The following indexed offsets are not found in :{file}"
+            yield from (f"Indexed offset: {offset}, found log offset: {found}" for offset, found in self.not_found[file])
+        for file in java_order(self.gaps):
+            yield f"Non-consecutive offsets in {file}"
+            yield from (f"  {offset} is followed by {following}" for offset, following in self.gaps[file])
+
+    @property
+    def disagreement(self) -> bool:
+        """Whether an index disagrees with its log."""
+        return bool(self.mismatches or self.timestamp_mismatches or self.out_of_order or self.not_found)

@@ -1,0 +1,117 @@
+"""What a dump is asked to do, and for which files."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from klog.dump.kafka_index import IndexStyle
+from klog.dump.kafka_log import LogStyle
+from klog.dump.lines import LineStyle
+from klog.dump.reports import shown
+from klog.dump.wanted import Wanted, segments_in
+from klog.formats.names import FileKind, file_name, parse_partition
+from klog.log_dir import KafkaFile, LogDir, open_path, select
+from klog.partition import Partition, SegmentFiles
+from klog.reader import MAX_BATCH_BYTES
+
+TEXT, JSON_LINES, CSV, PARQUET = "text", "jsonl", "csv", "parquet"
+ALL_BYTES = 2**31 - 1
+
+
+@dataclass(frozen=True)
+class Request:
+    """Everything a dump is asked for, besides its files.
+
+    *max_bytes*: only so many bytes of each log are looked at.  *committed*: isolation read_committed.  *kind*: what
+    files are taken for whose names do not tell (log, index …).
+    """
+
+    output: str = TEXT
+    log: LogStyle = field(default_factory=LogStyle)
+    index: IndexStyle = field(default_factory=IndexStyle)
+    lines: LineStyle = field(default_factory=LineStyle)
+    wanted: Wanted = field(default_factory=Wanted)
+    committed: bool = False
+    max_bytes: int = ALL_BYTES
+    max_batch_bytes: int = MAX_BATCH_BYTES
+    jobs: int = 1
+    kind: str | None = None
+
+
+@dataclass(frozen=True)
+class Target:
+    """A file to dump: its path, how it is shown, its segment and partition where it belongs to one.
+
+    *segments* are all of the partition's, ascending; *segment* is the file's own, None for other files.
+    *live*: a broker is writing this very file.
+    """
+
+    path: str
+    segment: SegmentFiles | None = None
+    segments: tuple[SegmentFiles, ...] = ()
+    live: bool = False
+
+    @property
+    def shown(self) -> str:
+        """The path as Kafka's tool prints it."""
+        return shown(self.path)
+
+    @property
+    def directory(self) -> str:
+        """The directory the file is in."""
+        return os.path.dirname(self.path) or "."
+
+    @property
+    def origin(self) -> tuple[str, int] | tuple[None, None]:
+        """Topic and partition, where the directory's name tells."""
+        name = parse_partition(os.path.basename(os.path.abspath(self.directory)))
+        return (name.topic, name.partition) if name else (None, None)
+
+
+def file_target(path: str) -> Target:
+    """Return the target for a single file; what surrounds it is looked at only when needed."""
+    return Target(path)
+
+
+def with_surroundings(target: Target) -> Target:
+    """Return *target* with its segment and the other segments of its partition, where it is a log among such."""
+    if target.segments:
+        return target
+    partition = Partition(target.directory)
+    own = next((segment for segment in partition.segments if segment.log == os.path.basename(target.path)), None)
+    if own is None:
+        return target
+    return Target(target.path, own, partition.segments, target.live)
+
+
+def expand(paths: Sequence[str], topics: Sequence[str], numbers: Sequence[int], with_indexes: bool, wanted: Wanted) -> Iterator[Target]:
+    """Yield the files that *paths* name: files as they are, directories by their segments that can hold what is wanted.
+
+    Raises UsageError for a path that is none of these, and for topics and partitions that are not there.
+    """
+    for path in paths:
+        if not os.path.isdir(path):
+            yield file_target(path)
+            continue
+        found = open_path(path)
+        assert not isinstance(found, KafkaFile)
+        partitions = select(found.partitions, topics, numbers) if isinstance(found, LogDir) else [found]
+        for partition in partitions:
+            yield from _files(partition, with_indexes, wanted)
+
+
+def _files(partition: Partition, with_indexes: bool, wanted: Wanted) -> Iterator[Target]:
+    from klog.log_dir import LogDir
+
+    live = bool(LogDir(os.path.dirname(os.path.abspath(partition.path))).lock.held)
+    segments = segments_in(partition.segments, wanted)
+    for segment in segments[-1:] if wanted.tail else segments:
+        last = segment is partition.segments[-1]
+        yield Target(os.path.join(partition.path, segment.log), segment, partition.segments, live and last)
+        if with_indexes:
+            beside = [segment.offset_index, segment.time_index, segment.txn_index]
+            snapshot = file_name(segment.base_offset, FileKind.SNAPSHOT)
+            beside += [snapshot] if snapshot in {name.name for name in partition.snapshots} else []
+            yield from (Target(os.path.join(partition.path, name)) for name in beside if name)

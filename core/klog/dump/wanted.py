@@ -1,0 +1,87 @@
+"""What a dump is asked for: ranges, keys, how many."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from klog.indexes import position_by_time, position_of_offset
+from klog.kernel import KeySet, Window
+from klog.partition import SegmentFiles
+from klog.source import Source
+
+LOWEST, HIGHEST = -(2**63), 2**63 - 1
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """Which records: offsets and timestamps from … up to, not including, to; *keys* None for all; *controls*: markers too.
+
+    *limit*: at most so many records (or batches), None for all.  *tail*: only the newest batches.
+    """
+
+    from_offset: int = LOWEST
+    to_offset: int = HIGHEST
+    from_time: int = LOWEST
+    to_time: int = HIGHEST
+    keys: KeySet | None = None
+    controls: bool = True
+    limit: int | None = None
+    tail: bool = False
+
+    @property
+    def in_range(self) -> bool:
+        """Whether offsets or times are limited."""
+        return (self.from_offset, self.to_offset, self.from_time, self.to_time) != (LOWEST, HIGHEST, LOWEST, HIGHEST)
+
+    @property
+    def all_records(self) -> bool:
+        """Whether no record is left out."""
+        return not self.in_range and self.keys is None and self.controls and self.limit is None
+
+    def skip(self, window: Window) -> bool:
+        """Leave out the batches that cannot hold anything wanted; True when nothing later can either."""
+        return self.in_range and window.skip_outside(self.from_offset, self.to_offset, self.from_time)
+
+    def keep(self, window: Window) -> None:
+        """Leave only the wanted ones of the decoded records."""
+        if self.in_range or self.keys is not None or not self.controls:
+            window.keep(self.from_offset, self.to_offset, self.from_time, self.to_time, self.controls, self.keys)
+
+
+class Count:
+    """Counts down what may still be given."""
+
+    def __init__(self, limit: int | None) -> None:
+        self.left = limit
+
+    def take(self, window: Window) -> bool:
+        """Cut the decoded records to what may still be given; True when that was the last of it."""
+        if self.left is None:
+            return False
+        window.cut_records(self.left)
+        self.left -= window.records
+        return self.left == 0
+
+
+def segments_in(segments: Sequence[SegmentFiles], wanted: Wanted) -> list[SegmentFiles]:
+    """Return the segments (ascending) that can hold a wanted offset, by their base offsets."""
+    kept = []
+    for i, segment in enumerate(segments):
+        following = segments[i + 1].base_offset if i + 1 < len(segments) else HIGHEST
+        if following > wanted.from_offset and segment.base_offset < wanted.to_offset:
+            kept.append(segment)
+    return kept
+
+
+def start_position(log: Source, index: str | None, time_index: str | None, base_offset: int, wanted: Wanted) -> int:
+    """Return the position in the log from which reading may begin: at or before the first wanted record.
+
+    The indexes are only believed where the log confirms them.
+    """
+    start = 0
+    if wanted.from_offset > base_offset and index:
+        start = position_of_offset(log, index, base_offset, wanted.from_offset)
+    if wanted.from_time > LOWEST and index and time_index:
+        start = max(start, position_by_time(log, index, time_index, base_offset, wanted.from_time))
+    return start

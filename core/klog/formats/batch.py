@@ -1,0 +1,100 @@
+"""The record batch: format v2, and what the three formats have in common.
+
+A `.log` is a plain sequence of entries, with no header, padding or footer.  Whatever its format, an entry begins with
+the same 17 bytes (`ENTRY`), so a reader can walk any log: read an entry's first 17 bytes, take `size`, and the next
+entry starts 12 + size bytes later.
+
+    magic 0, 1   message sets of old (see `legacy`): one message, or one compressed wrapper around many
+    magic 2      a record batch: the 61 bytes of `BATCH`, then the records (see `record`), compressed or not
+
+A batch is the smallest unit of writing, of reading, of the checksum.  Its offset, size, leader epoch and magic stand
+outside the checksum, so that a broker can set them without touching the rest.
+
+    base offset      offset of the batch; never changes, even when compaction removes the record that had it
+    last offset      base offset + last offset delta; survives compaction likewise
+    next offset      last offset + 1
+    record offset    base offset + the record's offset delta
+    sequence         base sequence + the record's offset delta, from 2^31 - 1 on to 0
+
+A batch without records is legal: compaction leaves it to remember a producer's last sequence number.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum, IntFlag
+
+from klog.formats.layout import Layout
+
+ENTRY = Layout(
+    "log entry",
+    ("offset", "int64", "v2: base offset; v0, v1: offset of the message, of a wrapper's last message"),
+    ("size", "int32", "bytes after this field"),
+    ("crc_or_epoch", "int32", "v0, v1: CRC-32; v2: partition leader epoch"),
+    ("magic", "int8", "format version: 0, 1 or 2"),
+)
+"""What every entry of a log begins with."""
+
+OVERHEAD = ENTRY.offsets["crc_or_epoch"]
+"""Bytes that `size` does not count: the offset and the size itself."""
+
+MIN_SIZE = 14
+"""No entry of any format has a smaller `size`; a broker takes one that has for corrupt.  Kafka: FileLogInputStream."""
+
+BATCH = Layout(
+    "record batch",
+    ("base_offset", "int64", "offset of the batch; not in the checksum"),
+    ("size", "int32", "bytes after this field, at least 49; not in the checksum"),
+    ("leader_epoch", "int32", "set by the leader on append, -1 unknown; not in the checksum"),
+    ("magic", "int8", "2; not in the checksum"),
+    ("crc", "uint32", "CRC-32C of everything after it"),
+    ("attributes", "int16", "see Attributes; only the low byte counts"),
+    ("last_offset_delta", "int32", "last offset - base offset; kept by compaction"),
+    ("base_timestamp", "int64", "ms; of the first record, or the delete horizon when that flag is set"),
+    ("max_timestamp", "int64", "ms; of all records, or the time of the append (LogAppendTime)"),
+    ("producer_id", "int64", "-1: none"),
+    ("producer_epoch", "int16", "-1: none"),
+    ("base_sequence", "int32", "-1: none"),
+    ("records_count", "int32", "records that are really there; compaction lowers it"),
+)
+"""The header of a record batch, magic 2."""
+
+CRC_START = BATCH.offsets["attributes"]
+"""Where the part of a record batch begins that its checksum covers; it ends with the batch."""
+
+
+class Attributes(IntFlag):
+    """Flags of a batch; the low three bits are its codec."""
+
+    CODEC = 0x07
+    LOG_APPEND_TIME = 0x08
+    TRANSACTIONAL = 0x10
+    CONTROL = 0x20
+    DELETE_HORIZON = 0x40
+
+
+class Codec(IntEnum):
+    """How a batch's records are compressed."""
+
+    NONE = 0
+    GZIP = 1
+    SNAPPY = 2
+    LZ4 = 3
+    ZSTD = 4
+
+
+CODEC_NAMES = tuple(codec.name.lower() for codec in Codec)
+
+MAX_SEQUENCE = 2**31 - 1
+
+
+def increment_sequence(sequence: int, by: int) -> int:
+    """Return the sequence number *by* records after *sequence*: after 2^31 - 1 comes 0.
+
+    Kafka: DefaultRecordBatch.incrementSequence.
+    """
+    return by - (MAX_SEQUENCE - sequence) - 1 if sequence > MAX_SEQUENCE - by else sequence + by
+
+
+def decrement_sequence(sequence: int, by: int) -> int:
+    """Return the sequence number *by* records before *sequence*.  Kafka: DefaultRecordBatch.decrementSequence."""
+    return MAX_SEQUENCE - (by - sequence) + 1 if sequence < by else sequence - by

@@ -1,0 +1,232 @@
+"""The text files: offset checkpoints, leader epochs, a partition's metadata.
+
+    0                   version                  version: 0
+    2                   number of entries        topic_id: rJv2bIYmQBmpTVV5UtZBLw
+    orders 3 1841       topic partition offset   (partition.metadata; no line end after the last line)
+    orders 4 0
+
+`leader-epoch-checkpoint` has the same frame around entries of two numbers: epoch, start offset.  A file of 0 bytes is
+valid and has no entries: brokers create these files empty.
+
+What a broker would refuse is a value here, `Malformed`, and never an exception: such a file costs a broker its log
+dir, or keeps it from starting, so everybody wants to know the line and the reason.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Final, Generic, NamedTuple, TypeVar
+
+from klog.formats.java_text import ZERO_UUID, lines, parse_int, parse_long, parse_uuid, split_at_blanks
+
+VERSION: Final = 0
+"""The only version of all these files."""
+
+
+@dataclass(frozen=True)
+class Malformed:
+    """Why a broker would refuse a file: the line, counted from 1, and the reason."""
+
+    line: int
+    reason: str
+
+    def __str__(self) -> str:
+        return f"line {self.line}: {self.reason}"
+
+
+class OffsetEntry(NamedTuple):
+    """A line of one of the four checkpoint files of a log dir."""
+
+    topic: str
+    partition: int
+    offset: int
+
+
+class EpochEntry(NamedTuple):
+    """A line of `leader-epoch-checkpoint`: the epoch covers offsets from *start_offset* up to the next epoch's."""
+
+    epoch: int
+    start_offset: int
+
+
+EntryT = TypeVar("EntryT", OffsetEntry, EpochEntry)
+
+
+@dataclass(frozen=True)
+class Checkpoint(Generic[EntryT]):
+    """The entries of a checkpoint file in their order, repeated keys included.
+
+    With *malformed* set a broker uses none of them; they are those in front of the bad line.
+    """
+
+    entries: tuple[EntryT, ...] = ()
+    malformed: Malformed | None = None
+
+
+def read_offsets(content: bytes) -> Checkpoint[OffsetEntry]:
+    """Read one of the four checkpoint files of a log dir.  Kafka: OffsetCheckpointFile."""
+    return _read(content, _offset_entry)
+
+
+def read_epochs(content: bytes) -> Checkpoint[EpochEntry]:
+    """Read a `leader-epoch-checkpoint`, as it stands; `epochs_in_force` says what holds.
+
+    A negative number is malformed as well.  Kafka: LeaderEpochCheckpointFile, LeaderEpochFileCache.assign.
+    """
+    found = _read(content, _epoch_entry)
+    if found.malformed is None:
+        for index, entry in enumerate(found.entries):
+            if entry.epoch < 0 or entry.start_offset < 0:
+                reason = f"leader epoch entry {entry.epoch} {entry.start_offset} has a negative number"
+                return Checkpoint(found.entries[:index], Malformed(index + 3, reason))
+    return found
+
+
+def offsets_by_partition(checkpoint: Checkpoint[OffsetEntry]) -> dict[tuple[str, int], int]:
+    """Return the offset of each topic and partition; the last of several lines counts.
+
+    Empty when the file is malformed: a broker goes on with nothing then, or not at all.
+    """
+    if checkpoint.malformed is not None:
+        return {}
+    return {(entry.topic, entry.partition): entry.offset for entry in checkpoint.entries}
+
+
+def epochs_in_force(entries: Iterable[EpochEntry]) -> list[EpochEntry]:
+    """Return what a broker keeps of *entries*: an entry drops those before it with its epoch or start, or a higher one.
+
+    Epochs and start offsets of the result ascend strictly.  Kafka: LeaderEpochFileCache.assign.
+    """
+    kept: list[EpochEntry] = []
+    for entry in entries:
+        if kept and entry.epoch == kept[-1].epoch and entry.start_offset >= kept[-1].start_offset:
+            continue
+        while kept and (kept[-1].epoch >= entry.epoch or kept[-1].start_offset >= entry.start_offset):
+            kept.pop()
+        kept.append(entry)
+    return kept
+
+
+def write_offsets(entries: Iterable[OffsetEntry]) -> bytes:
+    """Return the content of a checkpoint file of a log dir."""
+    return _write(f"{topic} {partition} {offset}" for topic, partition, offset in entries)
+
+
+def write_epochs(entries: Iterable[EpochEntry]) -> bytes:
+    """Return the content of a `leader-epoch-checkpoint`."""
+    return _write(f"{epoch} {start_offset}" for epoch, start_offset in entries)
+
+
+def _write(entries: Iterable[str]) -> bytes:
+    texts = list(entries)
+    return "".join(f"{line}\n" for line in (VERSION, len(texts), *texts)).encode()
+
+
+def _read(content: bytes, parse: Callable[[list[str]], EntryT | str]) -> Checkpoint[EntryT]:
+    """Read the common frame; *parse* makes an entry of a line's fields or says why not.  Kafka: CheckpointFile."""
+    text = decode(content)
+    if isinstance(text, Malformed):
+        return Checkpoint((), text)
+    found = lines(text)
+    if not found:
+        return Checkpoint()
+    version = parse_int(found[0])
+    if version is None:
+        return Checkpoint((), Malformed(1, f"{shorten(found[0])} is no version"))
+    if version != VERSION:
+        return Checkpoint((), Malformed(1, f"version {version}, expected {VERSION}"))
+    if len(found) == 1:
+        return Checkpoint()
+    count = parse_int(found[1])
+    if count is None or count < 0:
+        return Checkpoint((), Malformed(2, f"{shorten(found[1])} is no number of entries"))
+    entries: list[EntryT] = []
+    for number, line in enumerate(found[2:], start=3):
+        entry = parse(split_at_blanks(line))
+        if isinstance(entry, str):
+            return Checkpoint(tuple(entries), Malformed(number, f"{shorten(line)}: {entry}"))
+        entries.append(entry)
+    if len(entries) != count:
+        return Checkpoint(tuple(entries), Malformed(2, f"{count} entries announced, {len(entries)} found"))
+    return Checkpoint(tuple(entries))
+
+
+def _offset_entry(fields: list[str]) -> OffsetEntry | str:
+    if len(fields) != 3:
+        return f"{len(fields)} fields, expected topic, partition, offset"
+    partition, offset = parse_int(fields[1]), parse_long(fields[2])
+    if partition is None or offset is None:
+        return "partition or offset is no number"
+    return OffsetEntry(fields[0], partition, offset)
+
+
+def _epoch_entry(fields: list[str]) -> EpochEntry | str:
+    if len(fields) != 2:
+        return f"{len(fields)} fields, expected epoch, start offset"
+    epoch, start_offset = parse_int(fields[0]), parse_long(fields[1])
+    if epoch is None or start_offset is None:
+        return "epoch or start offset is no number"
+    return EpochEntry(epoch, start_offset)
+
+
+@dataclass(frozen=True)
+class PartitionMetadata:
+    """The content of `partition.metadata`; *topic_id* in its 22 letters."""
+
+    version: int
+    topic_id: str
+
+
+def read_partition_metadata(content: bytes) -> PartitionMetadata | Malformed:
+    """Read `partition.metadata`; lines after the second do not count.  Kafka: PartitionMetadataReadBuffer."""
+    text = decode(content)
+    if isinstance(text, Malformed):
+        return text
+    found = lines(text)
+    if not found:
+        return Malformed(1, "the file is empty")
+    version = parse_int(_after_colon(found[0]))
+    if version is None or version < VERSION:
+        return Malformed(1, f"{shorten(found[0])} gives no version")
+    if len(found) < 2:
+        return Malformed(2, "there is no line with a topic id")
+    topic_id = parse_uuid(_after_colon(found[1]))
+    if topic_id is None or topic_id == ZERO_UUID:
+        return Malformed(2, f"{shorten(found[1])} gives no topic id")
+    return PartitionMetadata(version, topic_id)
+
+
+def write_partition_metadata(topic_id: str) -> bytes:
+    """Return the content of `partition.metadata`.  Kafka: PartitionMetadata.encode."""
+    return f"version: {VERSION}\ntopic_id: {topic_id}".encode()
+
+
+def _after_colon(line: str) -> str:
+    """Return the second of two pieces between colons that blanks follow; nothing when there are more or fewer.
+
+    Kafka: Pattern.compile(":\\s+").split.
+    """
+    pieces, rest = [], line.replace("\t", " ").replace("\x0b", " ").replace("\f", " ")
+    while ": " in rest:
+        piece, _, rest = rest.partition(": ")
+        pieces.append(piece)
+        rest = rest.lstrip(" ")
+    pieces.append(rest)
+    while pieces and not pieces[-1]:
+        pieces.pop()
+    return pieces[1] if len(pieces) == 2 else ""
+
+
+def decode(content: bytes) -> str | Malformed:
+    """Return *content* as text, or where it is not UTF-8: a broker refuses the whole file then."""
+    try:
+        return content.decode("utf-8")
+    except UnicodeDecodeError as error:
+        before = content[: error.start].decode("utf-8")
+        return Malformed(len(lines(f"{before}.")), f"byte 0x{content[error.start]:02x} is not UTF-8")
+
+
+def shorten(text: str) -> str:
+    """Return *text* quoted, at most 60 letters of it, so that a broken file cannot flood a message."""
+    return repr(text if len(text) <= 60 else f"{text[:57]}…")

@@ -1,0 +1,33 @@
+"""The record: what a record batch (magic 2) holds, one after another, from byte 61 of the batch.
+
+    length          varint    bytes after this field
+    attributes      int8      unused
+    timestamp delta varlong   to the batch's base timestamp
+    offset delta    varint    to the batch's base offset
+    key             varint length (below zero: null), bytes
+    value           varint length (below zero: null: a tombstone), bytes
+    headers         varint count, then for each: varint key length, key (UTF-8), varint value length (below zero: null), value
+
+Varints are base 128, least significant group first, zig-zag (0, -1, 1, -2 …).  The kernel reads them; nothing here does.
+Kafka: DefaultRecord.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class Record(NamedTuple):
+    """One record, of whatever format.
+
+    *timestamp* is ms since the epoch, -1 when there is none (v0).  *key* and *value*: None is null, which is not
+    the same as b"".  *headers*: pairs of key and value in their order, keys may repeat, a value may be None.
+    *sequence* is -1 when the batch has no producer.
+    """
+
+    offset: int
+    timestamp: int
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[tuple[bytes, bytes | None], ...] = ()
+    sequence: int = -1

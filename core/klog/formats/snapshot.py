@@ -1,0 +1,120 @@
+"""Producer snapshots, `.snapshot`: what a partition knew about its producers at the offset in the file's name.
+
+    version   int16    1
+    crc       uint32   CRC-32C of everything after it
+    count     int32
+    entries   46 bytes each, in no order
+
+The number in the name is exclusive: `00000000000000001052.snapshot` holds the effect of every batch below 1052.  Only
+the last batch of each producer is kept.  A file that breaks a rule is worth nothing to a broker: it deletes it and
+takes the next older one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from klog.formats.batch import decrement_sequence
+from klog.formats.layout import Layout
+
+HEADER = Layout(
+    "producer snapshot",
+    ("version", "int16", "1"),
+    ("crc", "uint32", "CRC-32C of everything after it"),
+    ("count", "int32", "number of producer entries"),
+)
+
+PRODUCER = Layout(
+    "producer entry",
+    ("producer_id", "int64", "whose state it is"),
+    ("producer_epoch", "int16", "highest epoch seen"),
+    ("last_sequence", "int32", "of the last record of the last data batch; -1: none"),
+    ("last_offset", "int64", "of that record; -1: none"),
+    ("offset_delta", "int32", "last offset of that batch less its first"),
+    ("timestamp", "int64", "ms since the epoch: of the last data batch or of the last marker"),
+    ("coordinator_epoch", "int32", "of the last transaction marker; -1: none"),
+    ("current_txn_first_offset", "int64", "where the open transaction began; -1: none is open"),
+)
+
+VERSION: Final = 1
+CRC_START: Final = HEADER.offsets["count"]
+"""Where the checksummed part begins; it ends with the file."""
+
+_VERSION_BYTES = HEADER.offsets["crc"]
+
+Crc = Callable[[bytes], int]
+"""A CRC-32C function.  The kernel has the one that counts, and formats stand below the kernel: so it is handed in."""
+
+
+class Producer(NamedTuple):
+    """One producer's state; fields as in `PRODUCER`."""
+
+    producer_id: int
+    producer_epoch: int
+    last_sequence: int
+    last_offset: int
+    offset_delta: int
+    timestamp: int
+    coordinator_epoch: int
+    current_txn_first_offset: int
+
+    @property
+    def first_sequence(self) -> int:
+        """Sequence number of the last batch's first record; means nothing when there is no last batch."""
+        return decrement_sequence(self.last_sequence, self.offset_delta)
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """A producer snapshot as read.
+
+    *problem* is what the dump tool says on stderr about a file that a broker would throw away, None for a good one.
+    With it set, *producers* are what could be read all the same: for people to look at, not to rely on.
+    The checksums are None where reading did not come so far.
+    """
+
+    producers: tuple[Producer, ...]
+    problem: str | None = None
+    stored_crc: int | None = None
+    computed_crc: int | None = None
+
+
+def read_snapshot(content: bytes, crc32c: Crc) -> Snapshot:
+    """Read a whole snapshot file.  The order of the checks is Kafka's: ProducerStateManager.readSnapshot."""
+    if len(content) < _VERSION_BYTES:
+        return _against_schema("null")
+    version = int.from_bytes(content[:_VERSION_BYTES], "big", signed=True)
+    if version != VERSION:
+        return _against_schema(f"Snapshot contained an unknown file version {version}")
+    if len(content) < HEADER.size:
+        return _against_schema("null")
+    _, stored_crc, count = HEADER.read(content)
+    entries = content[HEADER.size :]
+    producers = tuple(Producer(*values) for values in PRODUCER.read_all(entries[: max(count, 0) * PRODUCER.size]))
+    if count < 0:
+        return _against_schema("non-nullable field producerEntries was serialized as null")
+    if count > len(entries):
+        reason = f"Tried to allocate a collection of size {count}, but there are only {len(entries)} bytes remaining."
+        return _against_schema(reason, producers)
+    if count > len(producers):
+        return _against_schema("null", producers)
+    computed_crc = crc32c(content[CRC_START:])
+    problem = None
+    if stored_crc != computed_crc:
+        problem = "Snapshot is corrupt (CRC is no longer valid). "
+        problem += f"Stored crc: {stored_crc}. Computed crc: {computed_crc}"
+    return Snapshot(producers, problem, stored_crc, computed_crc)
+
+
+def _against_schema(reason: str, producers: tuple[Producer, ...] = ()) -> Snapshot:
+    # "null" is what Java says of a buffer that ends too early.
+    return Snapshot(producers, f"Snapshot failed schema validation: {reason}")
+
+
+def write_snapshot(producers: Iterable[Producer], crc32c: Crc) -> bytes:
+    """Return the content of a snapshot of *producers*, in their order.  Kafka: ProducerStateManager.writeSnapshot."""
+    entries = [PRODUCER.write(*producer) for producer in producers]
+    unchecked = HEADER.write(VERSION, 0, len(entries)) + b"".join(entries)
+    return HEADER.write(VERSION, crc32c(unchecked[CRC_START:]), len(entries)) + unchecked[HEADER.size :]

@@ -1,0 +1,130 @@
+"""A log from header to header: what it holds at a glance, and where it ends.
+
+Only headers are read, no content and no checksum, so this is cheap on any log: of large entries little more than their
+first 61 bytes come from the disk.  Reading in earnest is the job of the reader.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from klog.errors import KlogError
+from klog.formats.damage import Damage, DamageKind
+from klog.formats.header import HEADER_BYTES, Header, read_header
+from klog.formats.index import OFFSET_ENTRY
+from klog.place import Place
+from klog.source import Source
+
+_WINDOW_BYTES = 64 << 10
+_SMALL_WINDOW_BYTES = 4 << 10
+_TRIES = 8
+
+
+@dataclass(frozen=True)
+class LogEnd:
+    """Where a log ends, by the headers of its last segment.
+
+    *offset* is the next to be written, *position* where in the last segment that would be, in bytes.  *damage* is what
+    stands there instead of the end of the file, None for nothing.  *walked_from* is where the walk began.
+    """
+
+    offset: int
+    position: int
+    damage: Damage | None
+    walked_from: int
+
+
+def walk_headers(log: Source, position: int = 0) -> Iterator[Header | Damage]:
+    """Yield the header of each entry from *position* on; what is no entry is a Damage and ends it.
+
+    Raises UnreadableError.
+    """
+    window, start, seen, expected = b"", position, 0, None
+    while position < log.size:
+        left, at = log.size - position, position - start
+        if at + min(HEADER_BYTES, left) > len(window):
+            dense = at < seen * _SMALL_WINDOW_BYTES
+            window = log.read(position, _WINDOW_BYTES if dense else _SMALL_WINDOW_BYTES)
+            start, at, seen = position, 0, 0
+            if len(window) < HEADER_BYTES:
+                left = len(window)  # also when the file was cut meanwhile
+        header = read_header(window, at, position, left)
+        if isinstance(header, DamageKind):
+            yield _damage(header, Place(log.path, position, expected), left, window[at:])
+            return
+        yield header
+        seen += 1
+        position += header.size
+        expected = header.last_offset + 1
+
+
+def _damage(kind: DamageKind, place: Place, left: int, there: bytes) -> Damage:
+    if not there.strip(b"\0"):
+        return Damage(DamageKind.ZEROED_TAIL, place, f"{left} bytes that begin with zeros", left)
+    return Damage(kind, place, f"{left} bytes that begin with no whole entry", left)
+
+
+def find_log_end(log_path: str, index_path: str | None, base_offset: int) -> LogEnd:
+    """Return where the log ends whose last segment this is: a walk from the last index entry that can be right.
+
+    The log answers, not the index: one that is missing, short, full of zeros or of garbage only makes the walk longer.
+    Raises UnreadableError.  Kafka: LogSegment.readNextOffset, which trusts the index.
+    """
+    with Source(log_path) as log:
+        start = _start_of_walk(log, index_path, base_offset) if index_path else 0
+        end = _walk_to_end(log, base_offset, start)
+        if start and end.damage and end.damage.kind is not DamageKind.ZEROED_TAIL:
+            # An entry can lead into the middle of a batch and find there what looks like a header.
+            end = _walk_to_end(log, base_offset, 0)
+    return end
+
+
+def _walk_to_end(log: Source, base_offset: int, start: int) -> LogEnd:
+    offset, position, damage = base_offset, start, None
+    for found in walk_headers(log, start):
+        if isinstance(found, Damage):
+            damage = found
+        else:
+            offset, position = found.last_offset + 1, found.position + found.size
+    return LogEnd(offset, position, damage, start)
+
+
+def _start_of_walk(log: Source, index_path: str, base_offset: int) -> int:
+    """Return the position of the last index entry at which a fitting batch begins, 0 when there is none."""
+    try:
+        with Source(index_path) as index:
+            low = _slots_in_use(index, log.size)
+            for slot in range(low - 1, max(low - 1 - _TRIES, -1), -1):
+                relative, position = _index_entry(index, slot)
+                if relative > 0 and 0 < position < log.size and _begins_at(log, base_offset, relative, position):
+                    return position
+    except KlogError:
+        pass  # the log answers without it
+    return 0
+
+
+def _slots_in_use(index: Source, log_bytes: int) -> int:
+    """Return how many entries there are in front of zeros (preallocated) or of positions beyond the log (truncated)."""
+    low, high = 0, index.size // OFFSET_ENTRY.size
+    while low < high:
+        middle = (low + high) // 2
+        relative, position = _index_entry(index, middle)
+        if relative > 0 and 0 < position < log_bytes:
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
+def _index_entry(index: Source, slot: int) -> tuple[int, ...]:
+    content = index.read(slot * OFFSET_ENTRY.size, OFFSET_ENTRY.size)
+    return OFFSET_ENTRY.read(content) if len(content) == OFFSET_ENTRY.size else (0, 0)
+
+
+def _begins_at(log: Source, base_offset: int, relative: int, position: int) -> bool:
+    """Whether an entry begins at *position* that an index entry with this relative offset can be about."""
+    content = log.read(position, HEADER_BYTES)
+    left = log.size - position if len(content) == HEADER_BYTES else len(content)
+    header = read_header(content, 0, position, left)
+    return isinstance(header, Header) and base_offset <= header.base_offset <= base_offset + relative

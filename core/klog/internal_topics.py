@@ -1,0 +1,295 @@
+"""What the records of Kafka's internal topics say, as data and as Kafka's dump tool prints it.
+
+    topic                  data                     text of key and payload
+    __consumer_offsets     coordinator_record       offsets
+    __transaction_state    coordinator_record       transactions
+    __share_group_state    coordinator_record       share_group_state
+    __cluster_metadata     metadata_record          cluster_metadata
+    __remote_log_metadata  remote_log_record        remote_log_metadata
+
+A record that cannot be decoded is a value too (`Undecodable`): the tool prints why and goes on, and so does klog.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cache
+from typing import Final, TypeAlias
+
+from klog.errors import KlogError
+from klog.formats.schema import Data, Schema, load, names_by_key
+from klog.formats.struct_bytes import Reader, StructError, decode
+from klog.formats.struct_json import Embedded, to_json
+
+CONSUMER_OFFSETS: Final = "__consumer_offsets"
+TRANSACTION_STATE: Final = "__transaction_state"
+SHARE_GROUP_STATE: Final = "__share_group_state"
+CLUSTER_METADATA: Final = "__cluster_metadata"
+REMOTE_LOG_METADATA: Final = "__remote_log_metadata"
+
+_COORDINATORS: Final = {CONSUMER_OFFSETS: "coordinator", TRANSACTION_STATE: "transaction", SHARE_GROUP_STATE: "share"}
+_GROUP_METADATA: Final = 2
+_PREFIX_BYTES: Final = 2
+
+
+class MissingKeyError(KlogError):
+    """A record has no key where the decoder needs one: Kafka's dump tool ends here.  The text is its exception's."""
+
+
+@dataclass(frozen=True)
+class CoordinatorRecord:
+    """A record of a coordinator's topic.
+
+    *type* is the record type, *name* its schema's name without "Key".  *version* and *value* are None in a tombstone.
+    Group metadata of consumers has its members' `subscription` and `assignment` decoded (`Embedded`) where that works.
+    """
+
+    type: int
+    name: str
+    key: Data
+    version: int | None
+    value: Data | None
+
+
+@dataclass(frozen=True)
+class MetadataRecord:
+    """A record of the cluster's metadata or of remote log metadata; *name* as in Kafka: `TOPIC_RECORD`."""
+
+    type: int
+    name: str
+    version: int
+    data: Data
+
+
+@dataclass(frozen=True)
+class Undecodable:
+    """Why a record cannot be decoded: the message of Kafka's exception, None where that has none.
+
+    *unknown_type* is set when the only reason is that this Kafka does not know the record type.
+    """
+
+    message: str | None
+    unknown_type: int | None = None
+
+
+# ---------------------------------------------------------------- coordinators
+
+
+@cache
+def _schemas(topic: str, record_type: int) -> tuple[str, Schema, Schema] | None:
+    """Return name, key and value schema of a record type, None when Kafka does not know it."""
+    names = names_by_key(_COORDINATORS[topic]).get(record_type)
+    if names is None:
+        return None
+    key, value = sorted(names)  # …Key, …Value
+    return key.removesuffix("Key"), load(_COORDINATORS[topic], key), load(_COORDINATORS[topic], value)
+
+
+def coordinator_record(topic: str, key: bytes, value: bytes | None) -> CoordinatorRecord | Undecodable:
+    """Return the record of *topic* (one of the three coordinators' topics); *value* None is a tombstone.
+
+    Kafka: CoordinatorRecordSerde.deserialize.
+    """
+    if len(key) < _PREFIX_BYTES:
+        return Undecodable("Could not read version from key's buffer.")
+    record_type = int.from_bytes(key[:_PREFIX_BYTES], "big", signed=True)
+    schemas = _schemas(topic, record_type)
+    if schemas is None:
+        return Undecodable(f"Found an unknown record type {record_type}", record_type)
+    name, key_schema, value_schema = schemas
+    key_data = _struct(key_schema, key, record_type, "key")
+    if isinstance(key_data, Undecodable):
+        return key_data
+    if value is None:
+        return CoordinatorRecord(record_type, name, key_data, None, None)
+    if len(value) < _PREFIX_BYTES:
+        return Undecodable("Could not read version from value's buffer.")
+    version = int.from_bytes(value[:_PREFIX_BYTES], "big", signed=True)
+    if not value_schema.lowest <= version <= value_schema.highest:
+        return Undecodable(f"Found an unknown record version {version} for {record_type} type")
+    value_data = _struct(value_schema, value, version, "value")
+    if isinstance(value_data, Undecodable):
+        return value_data
+    if topic == CONSUMER_OFFSETS and record_type == _GROUP_METADATA and value_data["protocolType"] == "consumer":
+        for member in value_data["members"]:
+            member["subscription"] = _embedded("ConsumerProtocolSubscription", member["subscription"])
+            member["assignment"] = _embedded("ConsumerProtocolAssignment", member["assignment"])
+    return CoordinatorRecord(record_type, name, key_data, version, value_data)
+
+
+def _struct(schema: Schema, data: bytes, version: int, part: str) -> Data | Undecodable:
+    try:
+        return decode(schema, data, version, _PREFIX_BYTES)[0]  # bytes left over do not disturb Kafka
+    except StructError as error:
+        message = "null" if error.message is None else error.message
+        return Undecodable(f"Could not read record with version {version} from {part}'s buffer due to: {message}.")
+
+
+def _embedded(name: str, data: bytes) -> Embedded | bytes:
+    """Return what a consumer wrote into its group's metadata; the bytes themselves when they are something else.
+
+    Kafka: DumpLogSegments.replaceField.
+    """
+    if len(data) < _PREFIX_BYTES:
+        return data
+    schema, version = load("consumer_protocol", name), int.from_bytes(data[:_PREFIX_BYTES], "big", signed=True)
+    try:
+        return Embedded(schema, version, decode(schema, data, version, _PREFIX_BYTES)[0])
+    except StructError:
+        return data
+
+
+def _coordinator_text(topic: str, key: bytes | None, value: bytes | None, offset: int) -> tuple[str, str | None]:
+    if key is None:
+        raise MissingKeyError(
+            f"Failed to decode message at offset {offset} using the specified decoder (message had a missing key)"
+        )
+    record = coordinator_record(topic, key, value)
+    if isinstance(record, Undecodable):
+        if record.unknown_type is not None:
+            return f"Unknown record type {record.unknown_type} at offset {offset}, skipping.", None
+        return f"Error at offset {offset}, skipping. {record.message}", None
+    schemas = _schemas(topic, record.type)
+    assert schemas is not None
+    _, key_schema, value_schema = schemas
+    key_text = f'{{"type":"{record.type}","data":{to_json(key_schema, record.key, 0)}}}'
+    if record.version is None or record.value is None:
+        return key_text, "<DELETE>"
+    return key_text, f'{{"version":"{record.version}","data":{to_json(value_schema, record.value, record.version)}}}'
+
+
+def offsets(key: bytes | None, value: bytes | None, offset: int) -> tuple[str | None, str | None]:
+    """Return the text of key and payload of a record of `__consumer_offsets`; None: the tool prints none.
+
+    Raises MissingKeyError when *key* is None.  Kafka: DumpLogSegments.OffsetsMessageParser.
+    """
+    return _coordinator_text(CONSUMER_OFFSETS, key, value, offset)
+
+
+def transactions(key: bytes | None, value: bytes | None, offset: int) -> tuple[str | None, str | None]:
+    """Return the text of key and payload of a record of `__transaction_state`; None: the tool prints none.
+
+    Raises MissingKeyError when *key* is None.  Kafka: DumpLogSegments.TransactionLogMessageParser.
+    """
+    return _coordinator_text(TRANSACTION_STATE, key, value, offset)
+
+
+def share_group_state(key: bytes | None, value: bytes | None, offset: int) -> tuple[str | None, str | None]:
+    """Return the text of key and payload of a record of `__share_group_state`; None: the tool prints none.
+
+    Raises MissingKeyError when *key* is None.  Kafka: DumpLogSegments.ShareGroupStateMessageParser.
+    """
+    return _coordinator_text(SHARE_GROUP_STATE, key, value, offset)
+
+
+# ---------------------------------------------------------------- metadata
+
+_FRAME_VERSION: Final = 1
+
+
+def _parse_error(message: str) -> StructError:
+    return StructError("org.apache.kafka.server.common.serialization.MetadataParseException", message)
+
+
+def _frame_number(reader: Reader, entity: str) -> int:
+    """Return one of the three numbers in front of a metadata record, cut to 16 bits as Kafka does."""
+    try:
+        number = reader.unsigned_varint()
+    except StructError:
+        raise _parse_error(f"Error while reading {entity}") from None
+    if number > 32767:
+        raise _parse_error(f"Value for {entity} was too large.")
+    return (number + 32768) % 65536 - 32768
+
+
+def _framed(file: str, value: bytes) -> MetadataRecord:
+    """Kafka: AbstractApiMessageSerde.read."""
+    reader = Reader(value)
+    frame = _frame_number(reader, "frame version")
+    if frame == 0:
+        raise _parse_error(
+            "Could not deserialize metadata record with frame version 0. Note that upgrades from the preview release of"
+            " KRaft in 2.8 to newer versions are not supported."
+        )
+    if frame != _FRAME_VERSION:
+        raise _parse_error(
+            f"Could not deserialize metadata record due to unknown frame version {frame}"
+            f"(only frame version {_FRAME_VERSION} is supported)"
+        )
+    record_type, version = _frame_number(reader, "type"), _frame_number(reader, "version")
+    names = names_by_key(file).get(record_type)
+    if names is None:
+        unknown = "org.apache.kafka.common.errors.UnsupportedVersionException: Unknown metadata id"
+        raise _parse_error(f"{unknown} {record_type}")
+    try:
+        data, end = decode(load(file, names[0]), value, version, reader.position)
+    except StructError:
+        raise _parse_error(f"Failed to deserialize record with type {record_type}") from None
+    if end < len(value):
+        raise _parse_error(f"Found {len(value) - end} byte(s) of garbage after {record_type}")
+    return MetadataRecord(record_type, _constant_name(names[0]), version, data)
+
+
+def _constant_name(name: str) -> str:
+    """TopicRecord: TOPIC_RECORD."""
+    return "".join(f"_{letter}" if letter.isupper() else letter.upper() for letter in name).removeprefix("_")
+
+
+def metadata_record(value: bytes | None) -> MetadataRecord | Undecodable:
+    """Return a record of `__cluster_metadata`.  Kafka: MetadataRecordSerde."""
+    if value is None:
+        return Undecodable("Error while reading frame version")
+    try:
+        return _framed("metadata", value)
+    except StructError as error:
+        return Undecodable(error.message)
+
+
+def cluster_metadata(_key: bytes | None, value: bytes | None, offset: int) -> tuple[str | None, str | None]:
+    """Return the text of key (always None) and payload.  Kafka: DumpLogSegments.ClusterMetadataLogMessageParser."""
+    record = metadata_record(value)
+    if isinstance(record, Undecodable):
+        return None, f"Error at {offset}, skipping. {record.message}"
+    (name,) = names_by_key("metadata")[record.type]
+    data = to_json(load("metadata", name), record.data, record.version)
+    return None, f'{{"type":"{record.name}","version":{record.version},"data":{data}}}'
+
+
+def remote_log_record(value: bytes | None) -> MetadataRecord | Undecodable:
+    """Return a record of `__remote_log_metadata`.  Kafka: RemoteLogMetadataSerde, without its own checks."""
+    if value is None:
+        called = '"java.nio.ByteBuffer.remaining()"'
+        returned = '"org.apache.kafka.common.record.internal.Record.value()"'
+        return Undecodable(f"Cannot invoke {called} because the return value of {returned} is null")
+    try:
+        return _framed("remote_log", value)
+    except StructError as error:
+        return Undecodable(error.message)
+
+
+def remote_log_metadata(_key: bytes | None, value: bytes | None, offset: int) -> tuple[str | None, str | None]:
+    """Return the text of key (always None) and payload.  Kafka: DumpLogSegments.RemoteMetadataLogMessageParser."""
+    from klog.formats.remote_log import remote_log_text
+
+    record = remote_log_record(value)
+    try:
+        if not isinstance(record, Undecodable):
+            return None, remote_log_text(record.type, record.data)
+        message = record.message
+    except StructError as error:
+        message = error.message
+    return None, f"Error at offset {offset}, skipping. {'null' if message is None else message}"
+
+
+TextOf: TypeAlias = Callable[["bytes | None", "bytes | None", int], "tuple[str | None, str | None]"]
+"""Key, value, offset of a record → what the tool prints after ` key: ` and after ` payload: `; None: not that part."""
+
+DECODERS: Final[Mapping[str, TextOf]] = {
+    CONSUMER_OFFSETS: offsets,
+    TRANSACTION_STATE: transactions,
+    CLUSTER_METADATA: cluster_metadata,
+    SHARE_GROUP_STATE: share_group_state,
+    REMOTE_LOG_METADATA: remote_log_metadata,
+}
+"""By topic."""

@@ -1,0 +1,91 @@
+# cython: language_level=3, boundscheck=True, wraparound=False, cdivision=True, initializedcheck=False
+"""The compiled kernel: everything that happens once a batch or once a record.
+
+A `Window` holds a stretch of a log.  Its methods turn bytes into batch rows (`scan`, `check`), batch rows into record
+rows (`decode`) and rows into lines or columns, many at a time, without a Python object for each.  Buffers are kept and
+used again: fresh memory costs seven times what copying into warm memory does.
+
+The interpreter's lock is released for every call that has more than a little to do.
+"""
+
+from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_Resize
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
+from cpython.memoryview cimport PyMemoryView_FromMemory
+from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdlib cimport calloc, free, realloc
+from libc.string cimport memcmp, memcpy, memset
+
+from klog.formats.codec import CodecError
+
+cdef extern from "crc.h" nogil:
+    int klog_hardware
+    void klog_crc_init()
+    uint32_t klog_crc32c(uint32_t crc, const uint8_t *p, size_t n)
+    uint32_t klog_crc32c_portable(uint32_t crc, const uint8_t *p, size_t n)
+    uint32_t klog_crc32(uint32_t crc, const uint8_t *p, size_t n)
+    void prefetch "__builtin_prefetch"(const void *p)
+
+cdef extern from "chars.h" nogil:
+    void klog_chars_init()
+    uint8_t *put "klog_put"(uint8_t *w, const char *literal)
+    uint8_t *decimal "klog_decimal"(uint8_t *w, int64_t value)
+    bint utf8_valid "klog_utf8_valid"(const uint8_t *p, const uint8_t *end)
+    uint8_t *json_string "klog_json_string"(uint8_t *w, const uint8_t *p, int64_t n)
+    int64_t json_size "klog_json_size"(const uint8_t *p, int64_t n)
+    uint8_t *base64 "klog_base64"(uint8_t *w, const uint8_t *p, int64_t n)
+    uint8_t *hex_digits "klog_hex"(uint8_t *w, const uint8_t *p, int64_t n)
+    uint8_t *csv_field "klog_csv_field"(uint8_t *w, const uint8_t *p, int64_t n)
+    uint8_t *java_text "klog_java_text"(uint8_t *w, const uint8_t *p, int64_t n)
+    int64_t java_size "klog_java_size"(const uint8_t *p, int64_t n)
+
+klog_crc_init()
+klog_chars_init()
+
+include "layouts.pxi"
+include "rows.pxi"
+include "read.pxi"
+include "scan.pxi"
+include "decode.pxi"
+include "filter.pxi"
+include "text.pxi"
+include "json.pxi"
+include "columns.pxi"
+include "window.pxi"
+
+
+def crc32c(const unsigned char[::1] data not None, unsigned int value=0):
+    """Return the CRC-32C of *data*, continuing from *value*."""
+    cdef uint32_t result
+    cdef Py_ssize_t n = data.shape[0]
+    if n == 0:
+        return value
+    with nogil:
+        result = klog_crc32c(value, &data[0], n)
+    return result
+
+
+def crc32c_portable(const unsigned char[::1] data not None, unsigned int value=0):
+    """Return the same without the processor's own instruction; for tests."""
+    return klog_crc32c_portable(value, &data[0], data.shape[0]) if data.shape[0] else value
+
+
+def crc32(const unsigned char[::1] data not None, unsigned int value=0):
+    """Return the CRC-32 (zlib's polynomial) of *data*, continuing from *value*."""
+    return klog_crc32(value, &data[0], data.shape[0]) if data.shape[0] else value
+
+
+def hardware_crc():
+    """Whether CRC-32C runs on the processor's own instruction."""
+    return bool(klog_hardware)
+
+
+def java_string(const unsigned char[::1] data not None):
+    """Return *data* as a Java program prints it when it takes it for UTF-8 (bytes; malformed parts become U+FFFD)."""
+    cdef Py_ssize_t n = data.shape[0]
+    cdef bytearray out
+    cdef uint8_t *w
+    if n == 0:
+        return b""
+    out = bytearray(3 * n + 16)
+    w = <uint8_t *>PyByteArray_AS_STRING(out)
+    return bytes(out[: java_text(w, &data[0], n) - w])

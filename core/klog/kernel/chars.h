@@ -1,0 +1,288 @@
+/* Bytes to characters: numbers, JSON strings, CSV fields, base64, hex, and text as a Java program prints it.
+ *
+ * Every writer takes a cursor and returns the new one.  None of them looks at the end of the output: the caller has
+ * asked for enough room first (the KLOG_..._ROOM macros say how much at worst, klog_json_size exactly).
+ */
+#ifndef KLOG_CHARS_H
+#define KLOG_CHARS_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#if defined(__SSE2__)
+#include <emmintrin.h>
+#endif
+
+#define KLOG_JSON_ROOM(n) (6 * (n) + 16)
+#define KLOG_JAVA_ROOM(n) (3 * (n) + 16)
+#define KLOG_CSV_ROOM(n) (2 * (n) + 16)
+#define KLOG_BASE64_ROOM(n) (((n) + 2) / 3 * 4 + 16)
+#define KLOG_HEX_ROOM(n) (2 * (n) + 16)
+
+static const char klog_digits[201] =
+    "0001020304050607080910111213141516171819202122232425262728293031323334353637383940414243444546474849"
+    "5051525354555657585960616263646566676869707172737475767778798081828384858687888990919293949596979899";
+
+static inline uint8_t *klog_decimal(uint8_t *w, int64_t value) {
+    uint64_t u = (uint64_t)value;
+    if (value < 0) {
+        *w++ = '-';
+        u = 0 - u;
+    }
+    char text[20];
+    int at = 20;
+    for (; u >= 100; u /= 100) {
+        at -= 2;
+        memcpy(text + at, klog_digits + 2 * (u % 100), 2);
+    }
+    if (u >= 10) {
+        at -= 2;
+        memcpy(text + at, klog_digits + 2 * u, 2);
+    } else {
+        text[--at] = (char)('0' + u);
+    }
+    memcpy(w, text + at, (size_t)(20 - at));
+    return w + (20 - at);
+}
+
+/* Length of the well-formed UTF-8 sequence at p, 0 if there is none (Unicode, table 3-7). */
+static inline int klog_utf8_length(const uint8_t *p, const uint8_t *end) {
+    uint8_t c = *p;
+    if (c < 0x80) return 1;
+    if (c < 0xc2) return 0;
+    if (c < 0xe0) return end - p >= 2 && (p[1] & 0xc0) == 0x80 ? 2 : 0;
+    if (c < 0xf0) {
+        if (end - p < 3 || (p[1] & 0xc0) != 0x80 || (p[2] & 0xc0) != 0x80) return 0;
+        if ((c == 0xe0 && p[1] < 0xa0) || (c == 0xed && p[1] >= 0xa0)) return 0;
+        return 3;
+    }
+    if (c < 0xf5) {
+        if (end - p < 4 || (p[1] & 0xc0) != 0x80 || (p[2] & 0xc0) != 0x80 || (p[3] & 0xc0) != 0x80) return 0;
+        if ((c == 0xf0 && p[1] < 0x90) || (c == 0xf4 && p[1] >= 0x90)) return 0;
+        return 4;
+    }
+    return 0;
+}
+
+static inline int klog_utf8_valid(const uint8_t *p, const uint8_t *end) {
+    while (p < end) {
+#if defined(__SSE2__)
+        if (end - p >= 16 && !_mm_movemask_epi8(_mm_loadu_si128((const __m128i *)p))) {
+            p += 16;
+            continue;
+        }
+#else
+        uint64_t word;
+        if (end - p >= 8 && (memcpy(&word, p, 8), !(word & 0x8080808080808080ull))) {
+            p += 8;
+            continue;
+        }
+#endif
+        int length = klog_utf8_length(p, end);
+        if (!length) return 0;
+        p += length;
+    }
+    return 1;
+}
+
+/* 0: as it is, 1: a backslash and a letter, 2: \u00XX */
+static uint8_t klog_escape_kind[256];
+static uint8_t klog_escape_letter[256];
+
+static void klog_chars_init(void) {
+    static const char from[] = "\"\\\b\f\n\r\t", to[] = "\"\\bfnrt";
+    for (int c = 0; c < 32; c++) klog_escape_kind[c] = 2;
+    for (int i = 0; from[i]; i++) {
+        klog_escape_kind[(uint8_t)from[i]] = 1;
+        klog_escape_letter[(uint8_t)from[i]] = (uint8_t)to[i];
+    }
+}
+
+static const char klog_hex_digits[17] = "0123456789abcdef";
+
+static inline uint8_t *klog_json_escape(uint8_t *w, uint8_t c) {
+    if (klog_escape_kind[c] == 1) {
+        w[0] = '\\';
+        w[1] = klog_escape_letter[c];
+        return w + 2;
+    }
+    memcpy(w, "\\u00", 4);
+    w[4] = (uint8_t)klog_hex_digits[c >> 4];
+    w[5] = (uint8_t)klog_hex_digits[c & 15];
+    return w + 6;
+}
+
+/* A JSON string with its quotes, or NULL if the bytes are not UTF-8 (then what was written is to be forgotten). */
+static inline uint8_t *klog_json_string(uint8_t *w, const uint8_t *p, int64_t n) {
+    const uint8_t *start = p, *end = p + n;
+    int high = 0;
+    *w++ = '"';
+#if defined(__SSE2__)
+    const __m128i quote = _mm_set1_epi8('"'), backslash = _mm_set1_epi8('\\'), control = _mm_set1_epi8(31);
+    while (end - p >= 16) {
+        __m128i x = _mm_loadu_si128((const __m128i *)p);
+        high |= _mm_movemask_epi8(x);
+        unsigned special = (unsigned)_mm_movemask_epi8(_mm_or_si128(_mm_or_si128(_mm_cmpeq_epi8(x, quote), _mm_cmpeq_epi8(x, backslash)),
+                                                                    _mm_cmpeq_epi8(_mm_min_epu8(x, control), x)));
+        _mm_storeu_si128((__m128i *)w, x);
+        if (!special) {
+            p += 16;
+            w += 16;
+            continue;
+        }
+        int done = 0;
+        do { /* all 16 bytes are in a register: write again what follows each escaped one */
+            int at = __builtin_ctz(special);
+            w = klog_json_escape(w + (at - done), p[at]);
+            done = at + 1;
+            special &= special - 1;
+            if (end - p >= 32)
+                _mm_storeu_si128((__m128i *)w, _mm_loadu_si128((const __m128i *)(p + done)));
+            else
+                memcpy(w, p + done, (size_t)(16 - done));
+        } while (special);
+        w += 16 - done;
+        p += 16;
+    }
+#endif
+    while (p < end) {
+        uint8_t c = *p++;
+        high |= c & 0x80;
+        if (klog_escape_kind[c])
+            w = klog_json_escape(w, c);
+        else
+            *w++ = c;
+    }
+    if (high && !klog_utf8_valid(start, end)) return NULL;
+    *w++ = '"';
+    return w;
+}
+
+/* Bytes of the JSON string that klog_json_string would write, quotes included. */
+static inline int64_t klog_json_size(const uint8_t *p, int64_t n) {
+    static const uint8_t extra[3] = {0, 1, 5};
+    int64_t size = n + 2;
+    for (int64_t i = 0; i < n; i++) size += extra[klog_escape_kind[p[i]]];
+    return size;
+}
+
+static inline uint8_t *klog_base64(uint8_t *w, const uint8_t *p, int64_t n) {
+    static const char letters[65] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    for (; n >= 3; n -= 3, p += 3) {
+        uint32_t x = (uint32_t)p[0] << 16 | (uint32_t)p[1] << 8 | p[2];
+        *w++ = (uint8_t)letters[x >> 18];
+        *w++ = (uint8_t)letters[x >> 12 & 63];
+        *w++ = (uint8_t)letters[x >> 6 & 63];
+        *w++ = (uint8_t)letters[x & 63];
+    }
+    if (n > 0) {
+        uint32_t x = (uint32_t)p[0] << 16 | (n == 2 ? (uint32_t)p[1] << 8 : 0);
+        *w++ = (uint8_t)letters[x >> 18];
+        *w++ = (uint8_t)letters[x >> 12 & 63];
+        *w++ = n == 2 ? (uint8_t)letters[x >> 6 & 63] : '=';
+        *w++ = '=';
+    }
+    return w;
+}
+
+static inline uint8_t *klog_hex(uint8_t *w, const uint8_t *p, int64_t n) {
+    for (int64_t i = 0; i < n; i++) {
+        *w++ = (uint8_t)klog_hex_digits[p[i] >> 4];
+        *w++ = (uint8_t)klog_hex_digits[p[i] & 15];
+    }
+    return w;
+}
+
+/* A quoted CSV field (RFC 4180). */
+static inline uint8_t *klog_csv_field(uint8_t *w, const uint8_t *p, int64_t n) {
+    const uint8_t *end = p + n;
+    *w++ = '"';
+    while (p < end) {
+        const uint8_t *quote = memchr(p, '"', (size_t)(end - p));
+        size_t run = (size_t)((quote ? quote + 1 : end) - p);
+        memmove(w, p, run); /* the headers' field is written over its own source */
+        w += run;
+        p += run;
+        if (quote) *w++ = '"';
+    }
+    *w++ = '"';
+    return w;
+}
+
+/* Bytes that Java's decoder takes for one U+FFFD where the sequence at p is malformed; *stop when it gives up on the
+ * rest, as it does with a sequence that the end of the string cuts short.  Java: String.decodeUTF8_UTF16 (JDK 17). */
+static inline int64_t klog_java_malformed(const uint8_t *p, const uint8_t *end, int *stop) {
+    uint8_t c = p[0];
+    int64_t left = end - p;
+    if (c >= 0xc2 && c < 0xe0) {
+        *stop = left < 2;
+        return 1;
+    }
+    if ((c & 0xf0) == 0xe0) {
+        if (left >= 2 && ((c == 0xe0 && (p[1] & 0xe0) == 0x80) || (p[1] & 0xc0) != 0x80)) return 1;
+        if (left < 3) {
+            *stop = 1;
+            return left;
+        }
+        return (p[2] & 0xc0) != 0x80 ? 2 : 3; /* 3: a surrogate */
+    }
+    if ((c & 0xf8) == 0xf0) {
+        if (c > 0xf4) return 1;
+        if (left >= 2 && ((c == 0xf0 && (p[1] < 0x90 || p[1] > 0xbf)) || (c == 0xf4 && (p[1] & 0xf0) != 0x80) || (p[1] & 0xc0) != 0x80))
+            return 1;
+        if (left >= 3 && (p[2] & 0xc0) != 0x80) return 2;
+        if (left < 4) {
+            *stop = 1;
+            return left;
+        }
+        return 3;
+    }
+    return 1;
+}
+
+/* Text as a Java program prints bytes that it takes for UTF-8: what is malformed becomes U+FFFD by Java's own rules. */
+static inline uint8_t *klog_java_text(uint8_t *w, const uint8_t *p, int64_t n) {
+    const uint8_t *end = p + n;
+    if (klog_utf8_valid(p, end)) {
+        if (n > 0) memcpy(w, p, (size_t)n);
+        return w + n;
+    }
+    int stop = 0;
+    while (p < end && !stop) {
+        int64_t length = klog_utf8_length(p, end);
+        if (length) {
+            memcpy(w, p, (size_t)length);
+            w += length;
+        } else {
+            length = klog_java_malformed(p, end, &stop);
+            memcpy(w, "\xef\xbf\xbd", 3);
+            w += 3;
+        }
+        p += length;
+    }
+    return w;
+}
+
+/* Bytes that klog_java_text would write. */
+static inline int64_t klog_java_size(const uint8_t *p, int64_t n) {
+    const uint8_t *end = p + n;
+    int64_t size = 0;
+    int stop = 0;
+    if (klog_utf8_valid(p, end)) return n;
+    while (p < end && !stop) {
+        int64_t length = klog_utf8_length(p, end);
+        size += length ? length : 3;
+        p += length ? length : klog_java_malformed(p, end, &stop);
+    }
+    return size;
+}
+
+/* A literal without its terminator; the compiler knows its length. */
+static inline __attribute__((always_inline)) uint8_t *klog_put(uint8_t *w, const char *literal) {
+    size_t n = strlen(literal);
+    memcpy(w, literal, n);
+    return w + n;
+}
+
+#endif

@@ -1,0 +1,225 @@
+# From batch rows to record rows.  Every length is compared with what is left before it is used; a row is counted only
+# when its record is known to be whole.
+
+cdef const uint8_t *skip_headers(const uint8_t *p, const uint8_t *end, int count) noexcept nogil:
+    cdef int i, length = 0
+    for i in range(count):
+        p = varint(p, end, &length)
+        if p == NULL or length < 0 or length > end - p:
+            return NULL
+        p += length
+        p = varint(p, end, &length)
+        if p == NULL or length > end - p:
+            return NULL
+        if length > 0:
+            p += length
+    return p
+
+
+cdef inline const uint8_t *decode_record(const uint8_t *p, const uint8_t *end, const uint8_t *base,
+                                         const BatchRow *batch, RecordRow *row) noexcept nogil:
+    """Decode the record at *p*; return where the next one begins, NULL if it is broken.  Kafka: DefaultRecord.readFrom."""
+    cdef int length = 0, offset_delta = 0
+    cdef long long timestamp_delta = 0
+    cdef const uint8_t *record_end
+    p = varint(p, end, &length)
+    if p == NULL or length < 1 or length > end - p:
+        return NULL
+    record_end = p + length
+    p = varlong(p + 1, record_end, &timestamp_delta)   # + 1: the attributes, unused
+    if p == NULL:
+        return NULL
+    p = varint(p, record_end, &offset_delta)
+    if p == NULL:
+        return NULL
+    row.offset = add(batch.base_offset, offset_delta)
+    if batch.attributes & ATTRIBUTE_LOG_APPEND_TIME:
+        row.timestamp = batch.max_timestamp
+    else:
+        row.timestamp = add(batch.base_timestamp, timestamp_delta)
+    p = varint(p, record_end, &length)
+    if p == NULL or length > record_end - p:
+        return NULL
+    row.key_at = <int>(p - base)
+    row.key_length = length if length >= 0 else -1
+    if length > 0:
+        p += length
+    p = varint(p, record_end, &length)
+    if p == NULL or length > record_end - p:
+        return NULL
+    row.value_at = <int>(p - base)
+    row.value_length = length if length >= 0 else -1
+    if length > 0:
+        p += length
+    p = varint(p, record_end, &length)
+    if p == NULL or length < 0 or length > record_end - p:
+        return NULL
+    row.headers_at = <int>(p - base)
+    row.headers_count = length
+    row.crc = 0
+    if length:
+        p = skip_headers(p, record_end, length)
+        if p == NULL:
+            return NULL
+    return p if p == record_end else NULL
+
+
+cdef int decode_batch(View *v) noexcept nogil:
+    """Decode the batch at hand from its next record on, until it ends or the rows are full."""
+    cdef const BatchRow *batch = v.batches + v.batch
+    cdef const uint8_t *base = v.bases[v.batch]
+    cdef const uint8_t *end = base + v.lengths[v.batch]
+    cdef const uint8_t *p = base + v.cursor
+    cdef const uint8_t *following
+    cdef RecordRow *row
+    while v.record < batch.records_count:
+        if v.records_count == v.records_room:
+            return MORE
+        row = v.records + v.records_count
+        following = decode_record(p, end, base, batch, row)
+        if following == NULL:
+            return BAD_RECORD
+        if v.record == batch.records_count - 1 and following != end:
+            return BAD_COUNT
+        row.batch = <int>v.batch
+        p = following
+        v.cursor = <int>(p - base)
+        v.record += 1
+        v.records_count += 1
+    return BAD_COUNT if batch.records_count < 0 else DONE
+
+
+cdef bint batch_decodes(View *v) noexcept nogil:
+    """Whether all records of the batch at hand are whole; fills no row."""
+    cdef const BatchRow *batch = v.batches + v.batch
+    cdef const uint8_t *base = v.bases[v.batch]
+    cdef const uint8_t *end = base + v.lengths[v.batch]
+    cdef const uint8_t *p = base
+    cdef RecordRow row
+    cdef int i
+    for i in range(batch.records_count):
+        p = decode_record(p, end, base, batch, &row)
+        if p == NULL:
+            return False
+    return p == end
+
+
+cdef int decode_message(const uint8_t *p, const uint8_t *end, const uint8_t *base, const BatchRow *wrapper,
+                        RecordRow *row) noexcept nogil:
+    """Decode the message whose entry is p … end.  Kafka: LegacyRecord."""
+    cdef int at
+    cdef int magic = p[MESSAGE_V0_MAGIC]
+    if end - p < smallest_entry(1 if magic else 0):
+        return BAD_RECORD
+    row.offset = be64(p)
+    row.crc = <uint32_t>be32(p + MESSAGE_V0_CRC)
+    row.headers_count = 0
+    row.headers_at = MESSAGE_HOLDS
+    if klog_crc32(0, p + MESSAGE_CRC_START, end - p - MESSAGE_CRC_START) != row.crc:
+        row.headers_at = MESSAGE_BAD
+    at = MESSAGE_V1_KEY_LENGTH if magic else MESSAGE_V0_KEY_LENGTH
+    row.timestamp = be64(p + MESSAGE_V1_TIMESTAMP) if magic else -1
+    if magic == 1 and wrapper.magic == 1 and wrapper.attributes & ATTRIBUTE_LOG_APPEND_TIME:
+        row.timestamp = wrapper.max_timestamp
+    row.key_length = be32(p + at)
+    row.key_at = <int>(p + at + 4 - base)
+    p += at + 4
+    if row.key_length > end - p - 4:
+        return BAD_RECORD
+    if row.key_length > 0:
+        p += row.key_length
+    row.value_length = be32(p)
+    row.value_at = <int>(p + 4 - base)
+    return BAD_RECORD if row.value_length > end - p - 4 else DONE
+
+
+cdef int open_set(View *v) noexcept nogil:
+    """Look through the wrapper at hand: every size, and what relative offsets count from.
+
+    A message that the end of the data cuts off is dropped in silence, as a broker does.
+    Kafka: AbstractLegacyRecordBatch.DeepRecordsIterator.
+    """
+    cdef const BatchRow *wrapper = v.batches + v.batch
+    cdef const uint8_t *base = v.bases[v.batch]
+    cdef Py_ssize_t length = v.lengths[v.batch], at = 0
+    cdef long long last = -1
+    cdef int size, count = 0
+    while length - at >= OVERHEAD:
+        size = be32(base + at + ENTRY_SIZE)
+        if size < MIN_SIZE:
+            return BAD_LENGTH
+        if size > length - at - OVERHEAD:
+            break
+        last = be64(base + at)
+        at += size + OVERHEAD
+        count += 1
+    if count == 0:
+        return BAD_COUNT
+    v.lengths[v.batch] = <int>at
+    v.set_base = 0
+    if wrapper.magic == 1 and wrapper.last_offset != 0:
+        if wrapper.last_offset < last:
+            return BAD_RECORD
+        v.set_base = wrapper.last_offset - last
+    return DONE
+
+
+cdef int decode_set(View *v) noexcept nogil:
+    """Decode the message, or the wrapper's messages, at hand."""
+    cdef BatchRow *batch = v.batches + v.batch
+    cdef const uint8_t *base = v.bases[v.batch]
+    cdef const uint8_t *p
+    cdef bint wrapped = (batch.attributes & ATTRIBUTE_CODEC) != 0
+    cdef RecordRow *row
+    cdef int size, status
+    if wrapped and v.record == 0:
+        status = open_set(v)
+        if status != DONE:
+            return status
+    while v.cursor < v.lengths[v.batch]:
+        if v.records_count == v.records_room:
+            return MORE
+        p = base + v.cursor
+        size = be32(p + ENTRY_SIZE) + OVERHEAD
+        row = v.records + v.records_count
+        if wrapped and p[MESSAGE_V0_ATTRIBUTES] & ATTRIBUTE_CODEC:
+            return BAD_RECORD
+        status = decode_message(p, p + size, base, batch, row)
+        if status != DONE:
+            return status
+        if wrapped and batch.magic == 1:
+            row.offset = add(row.offset, v.set_base)
+        if v.record == 0:
+            batch.base_offset = row.offset
+        row.batch = <int>v.batch
+        v.cursor += size
+        v.record += 1
+        v.records_count += 1
+    return DONE
+
+
+cdef int decode_some(View *v) noexcept nogil:
+    """Decode from where decoding is, until the last wanted batch is done (DONE), the rows are full (MORE), or a batch is
+    broken; then that is the batch at hand, and the rows hold what came before the break."""
+    cdef BatchRow *batch
+    cdef int status
+    while v.batch < v.batch_end:
+        batch = v.batches + v.batch
+        if not batch.state & SKIPPED:
+            if batch.magic < 2:
+                status = decode_set(v)
+            else:
+                if batch.size < BATCH_BYTES:
+                    return BAD_COUNT
+                if v.record == 0:
+                    v.cursor = 0 if batch.attributes & ATTRIBUTE_CODEC else BATCH_BYTES
+                    if v.whole and batch.attributes & ATTRIBUTE_CODEC and batch.records_count > 0:
+                        if not batch_decodes(v):
+                            return BAD_RECORD
+                status = DONE if batch.records_count == 0 else decode_batch(v)
+            if status != DONE:
+                return status
+        v.batch += 1
+        v.record = 0
+        v.cursor = 0
+    return DONE

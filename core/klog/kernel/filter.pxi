@@ -1,0 +1,67 @@
+# Which rows stay: by offset, by time, by key.
+
+cdef class KeySet:
+    """A set of keys that rows can be compared with: open addressing over FNV-1a hashes, the keys themselves compared."""
+
+    cdef list keys
+    cdef Py_ssize_t slots
+    cdef const uint8_t **starts
+    cdef Py_ssize_t *lengths
+
+    def __cinit__(self, keys):
+        cdef Py_ssize_t i, slot
+        cdef bytes key
+        self.keys = list(set(keys))
+        self.slots = 2 * len(self.keys) + 1
+        self.starts = <const uint8_t **>calloc(self.slots, sizeof(uint8_t *))
+        self.lengths = <Py_ssize_t *>calloc(self.slots, sizeof(Py_ssize_t))
+        if self.starts == NULL or self.lengths == NULL:
+            raise MemoryError()
+        for key in self.keys:
+            slot = <Py_ssize_t>(fnv(<const uint8_t *>PyBytes_AS_STRING(key), len(key)) % <uint64_t>self.slots)
+            while self.starts[slot] != NULL:
+                slot = slot + 1 if slot + 1 < self.slots else 0
+            self.starts[slot] = <const uint8_t *>PyBytes_AS_STRING(key)
+            self.lengths[slot] = len(key)
+
+    def __dealloc__(self):
+        free(self.starts)
+        free(self.lengths)
+
+    cdef bint has(self, const uint8_t *p, Py_ssize_t n) noexcept nogil:
+        cdef Py_ssize_t slot = <Py_ssize_t>(fnv(p, n) % <uint64_t>self.slots)
+        while self.starts[slot] != NULL:
+            if self.lengths[slot] == n and memcmp(self.starts[slot], p, n) == 0:
+                return True
+            slot = slot + 1 if slot + 1 < self.slots else 0
+        return False
+
+
+cdef inline uint64_t fnv(const uint8_t *p, Py_ssize_t n) noexcept nogil:
+    cdef uint64_t h = 0xCBF29CE484222325
+    cdef Py_ssize_t i
+    for i in range(n):
+        h = (h ^ p[i]) * <uint64_t>0x100000001B3
+    return h
+
+
+cdef Py_ssize_t keep_rows(View *v, long long from_offset, long long to_offset, long long from_time, long long to_time,
+                          bint controls, KeySet keys) noexcept nogil:
+    """Close the rows up over those that are not wanted; return how many stay."""
+    cdef Py_ssize_t i, n = 0
+    cdef RecordRow *row
+    cdef bint control
+    for i in range(v.records_count):
+        row = v.records + i
+        if row.offset < from_offset or row.offset >= to_offset or row.timestamp < from_time or row.timestamp >= to_time:
+            continue
+        control = is_control(v, row)
+        if control and (not controls or keys is not None):
+            continue
+        if keys is not None and (row.key_length < 0 or not keys.has(v.bases[row.batch] + row.key_at, row.key_length)):
+            continue
+        if n != i:
+            v.records[n] = row[0]
+        n += 1
+    v.records_count = n
+    return n

@@ -1,0 +1,71 @@
+# Reading fixed and variable numbers.  Everything is big-endian; every caller has compared lengths before.
+
+cdef inline int be16(const uint8_t *p) noexcept nogil:
+    return <short>(p[0] << 8 | p[1])
+
+cdef inline int be32(const uint8_t *p) noexcept nogil:
+    return <int>(<uint32_t>p[0] << 24 | <uint32_t>p[1] << 16 | <uint32_t>p[2] << 8 | <uint32_t>p[3])
+
+cdef inline long long be64(const uint8_t *p) noexcept nogil:
+    return <long long>(<uint64_t><uint32_t>be32(p) << 32 | <uint64_t><uint32_t>be32(p + 4))
+
+
+cdef inline const uint8_t *varint(const uint8_t *p, const uint8_t *end, int *value) noexcept nogil:
+    """Read a zig-zag varint of at most five bytes; NULL where it does not end in time.
+
+    Surplus bits of the fifth byte are dropped and overlong forms accepted.  Kafka: ByteUtils.readVarint.
+    """
+    cdef uint32_t u
+    cdef int shift
+    cdef uint8_t c
+    if p < end and p[0] < 0x80:
+        u = p[0]
+        value[0] = <int>(u >> 1) ^ -<int>(u & 1)
+        return p + 1
+    if end - p >= 2 and p[1] < 0x80:
+        u = (p[0] & 0x7F) | <uint32_t>p[1] << 7
+        value[0] = <int>(u >> 1) ^ -<int>(u & 1)
+        return p + 2
+    u = 0
+    shift = 0
+    while p < end:
+        c = p[0]
+        p += 1
+        u |= <uint32_t>(c & 0x7F) << shift
+        if c < 0x80:
+            value[0] = <int>(u >> 1) ^ -<int>(u & 1)
+            return p
+        shift += 7
+        if shift > 28:
+            return NULL
+    return NULL
+
+
+cdef inline const uint8_t *varlong(const uint8_t *p, const uint8_t *end, long long *value) noexcept nogil:
+    """Read a zig-zag varint of at most ten bytes; NULL where it does not end in time.  Kafka: ByteUtils.readVarlong."""
+    cdef uint64_t u = 0
+    cdef int shift = 0
+    cdef uint8_t c
+    while p < end:
+        c = p[0]
+        p += 1
+        u |= <uint64_t>(c & 0x7F) << shift
+        if c < 0x80:
+            value[0] = <long long>(u >> 1) ^ -<long long>(u & 1)
+            return p
+        shift += 7
+        if shift > 63:
+            return NULL
+    return NULL
+
+
+cdef inline long long add(long long a, long long b) noexcept nogil:
+    """Sum that wraps as Java's does."""
+    return <long long>(<uint64_t>a + <uint64_t>b)
+
+
+cdef inline int increment_sequence(int sequence, int by) noexcept nogil:
+    """The sequence *by* records on; 2^31 - 1 is followed by 0.  Kafka: DefaultRecordBatch.incrementSequence."""
+    if sequence > <int>(<uint32_t>2147483647 - <uint32_t>by):  # wraps, as Java's does, for a delta below zero
+        return <int>(<uint32_t>by - (<uint32_t>2147483647 - <uint32_t>sequence) - 1)
+    return <int>(<uint32_t>sequence + <uint32_t>by)

@@ -1,0 +1,196 @@
+# From bytes to batch rows: the walk from header to header, and the checksums.
+
+cdef struct View:
+    const uint8_t *data          # the window's bytes
+    Py_ssize_t size
+    long long position           # of data[0] in the file
+    BatchRow *batches
+    Py_ssize_t batches_count
+    const uint8_t **bases        # where each batch's records count from: the batch, or its decompressed records
+    int *lengths                 # bytes from there to the end of the records
+    RecordRow *records
+    Py_ssize_t records_count
+    Py_ssize_t records_room
+    # where decoding is
+    Py_ssize_t batch             # the batch at hand
+    Py_ssize_t batch_end         # first batch not to decode
+    int record                   # its next record …
+    int cursor                   # … and where that begins, counted from the batch's base
+    long long set_base           # v1 wrapper: what its messages' relative offsets count from
+    bint whole                   # all of a compressed batch's records or none
+
+
+cdef inline void read_batch(const uint8_t *p, BatchRow *row) noexcept nogil:
+    row.base_offset = be64(p + BATCH_BASE_OFFSET)
+    row.leader_epoch = be32(p + BATCH_LEADER_EPOCH)
+    row.crc = <uint32_t>be32(p + BATCH_CRC)
+    row.attributes = be16(p + BATCH_ATTRIBUTES)
+    row.last_offset_delta = be32(p + BATCH_LAST_OFFSET_DELTA)
+    row.last_offset = add(row.base_offset, row.last_offset_delta)
+    row.base_timestamp = be64(p + BATCH_BASE_TIMESTAMP)
+    row.max_timestamp = be64(p + BATCH_MAX_TIMESTAMP)
+    row.producer_id = be64(p + BATCH_PRODUCER_ID)
+    row.producer_epoch = be16(p + BATCH_PRODUCER_EPOCH)
+    row.base_sequence = be32(p + BATCH_BASE_SEQUENCE)
+    row.records_count = be32(p + BATCH_RECORDS_COUNT)
+
+
+cdef inline void read_message(const uint8_t *p, BatchRow *row) noexcept nogil:
+    row.base_offset = be64(p + MESSAGE_V0_OFFSET)
+    row.last_offset = row.base_offset
+    row.last_offset_delta = 0
+    row.leader_epoch = -1
+    row.crc = <uint32_t>be32(p + MESSAGE_V0_CRC)
+    row.attributes = p[MESSAGE_V0_ATTRIBUTES]
+    row.base_timestamp = be64(p + MESSAGE_V1_TIMESTAMP) if row.magic == 1 else -1
+    row.max_timestamp = row.base_timestamp
+    row.producer_id = -1
+    row.producer_epoch = -1
+    row.base_sequence = -1
+    row.records_count = -1
+
+
+cdef inline int smallest_entry(int magic) noexcept nogil:
+    """Bytes of the smallest entry of that format: its header, and for messages the lengths of a null key and value."""
+    if magic >= 2:
+        return BATCH_BYTES
+    return MESSAGE_V1_BYTES + 4 if magic == 1 else MESSAGE_V0_BYTES + 4
+
+
+cdef inline int header_bytes(int magic) noexcept nogil:
+    """Bytes that a broker reads to learn an entry's facts.  Kafka: FileLogInputStream, headerSize()."""
+    if magic >= 2:
+        return BATCH_BYTES
+    return MESSAGE_V1_KEY_LENGTH if magic == 1 else MESSAGE_V0_KEY_LENGTH
+
+
+cdef inline int unfit(const uint8_t *p, Py_ssize_t left, bint lenient) noexcept nogil:
+    """Why the entry at *p*, *left* bytes before the end, gets no row; DONE if it does.
+
+    Kafka's own tools are lenient: they take any format above 2 for 2, and read the header of an entry that is too
+    small for it from what follows.
+    """
+    cdef int size = be32(p + ENTRY_SIZE)
+    cdef int magic = <signed char>p[ENTRY_MAGIC]
+    if size < MIN_SIZE:
+        return BAD_LENGTH
+    if size > left - OVERHEAD:
+        return MORE
+    if magic < 0 or (magic > 2 and not lenient):
+        return BAD_MAGIC
+    if lenient:
+        return MORE if left < header_bytes(magic) else DONE
+    return SHORT_HEADER if size + OVERHEAD < smallest_entry(magic) else DONE
+
+
+cdef int scan_entries(View *v, Py_ssize_t *at, Py_ssize_t end, Py_ssize_t room, bint lenient) noexcept nogil:
+    """Append a row for each entry from *at* on that lies before *end* whole; *at* is where it stopped.
+
+    Stops as a broker does: with 17 bytes or less left, or an entry that goes on beyond the end (MORE), or a size that
+    no entry can have.  Kafka: FileLogInputStream.nextBatch.
+    """
+    cdef const uint8_t *p
+    cdef BatchRow *row
+    cdef int status
+    while v.batches_count < room:
+        if end - at[0] <= ENTRY_BYTES:
+            return DONE if at[0] == end else MORE
+        p = v.data + at[0]
+        status = unfit(p, end - at[0], lenient)
+        if status != DONE:
+            return status
+        row = v.batches + v.batches_count
+        row.position = v.position + at[0]
+        row.at = <int>at[0]
+        row.size = be32(p + ENTRY_SIZE) + OVERHEAD
+        row.magic = p[ENTRY_MAGIC]
+        row.state = 0
+        row.computed_crc = 0
+        if row.magic >= 2:
+            read_batch(p, row)
+        else:
+            read_message(p, row)
+        v.bases[v.batches_count] = p
+        v.lengths[v.batches_count] = row.size
+        v.batches_count += 1
+        at[0] += row.size
+        if row.size < 4096:
+            prefetch(p + 1536)
+    return MORE
+
+
+cdef inline uint32_t entry_crc(const uint8_t *p, int magic, int size) noexcept nogil:
+    if magic >= 2:
+        return klog_crc32c(0, p + BATCH_CRC_START, size - BATCH_CRC_START)
+    return klog_crc32(0, p + MESSAGE_CRC_START, size - MESSAGE_CRC_START)
+
+
+cdef Py_ssize_t check_entries(View *v, Py_ssize_t first, Py_ssize_t end) noexcept nogil:
+    """Compute the checksums of batches *first* to *end* that are wanted; return how many do not hold."""
+    cdef Py_ssize_t i, bad = 0
+    cdef BatchRow *row
+    for i in range(first, end):
+        row = v.batches + i
+        if row.state & SKIPPED:
+            continue
+        if row.state & CHECKED:
+            bad += not row.state & HOLDS
+            continue
+        row.state |= CHECKED
+        if row.magic >= 2 and row.size < BATCH_BYTES:  # lenient: too small to have a checksum at all
+            bad += 1
+            continue
+        row.computed_crc = entry_crc(v.data + row.at, row.magic, row.size)
+        if row.computed_crc == row.crc:
+            row.state |= HOLDS
+        else:
+            bad += 1
+    return bad
+
+
+cdef bint plausible(const uint8_t *p, Py_ssize_t left, long long floor, long long ceiling) noexcept nogil:
+    """Whether the *left* bytes at *p* may well begin with an entry whose offset lies between *floor* and *ceiling*."""
+    cdef int size, delta, count
+    cdef long long offset
+    if left <= ENTRY_BYTES or p[ENTRY_MAGIC] > 2:
+        return False
+    size = be32(p + ENTRY_SIZE)
+    if size + OVERHEAD < smallest_entry(p[ENTRY_MAGIC]):
+        return False
+    offset = be64(p)
+    if offset < floor or offset > ceiling:
+        return False
+    if left < smallest_entry(p[ENTRY_MAGIC]):
+        return False
+    if p[ENTRY_MAGIC] < 2:
+        return not p[MESSAGE_V0_ATTRIBUTES] & 0xF0 and p[MESSAGE_V0_ATTRIBUTES] & ATTRIBUTE_CODEC <= 3
+    delta = be32(p + BATCH_LAST_OFFSET_DELTA)
+    count = be32(p + BATCH_RECORDS_COUNT)
+    return (not be16(p + BATCH_ATTRIBUTES) & ~0x7F and p[BATCH_ATTRIBUTES + 1] & ATTRIBUTE_CODEC <= 4
+            and delta >= 0 and 0 <= count <= <long long>delta + 1
+            and be64(p + BATCH_PRODUCER_ID) >= -1 and be16(p + BATCH_PRODUCER_EPOCH) >= -1)
+
+
+cdef int find_entry(const uint8_t *data, Py_ssize_t *at, Py_ssize_t end, Py_ssize_t readable, long long floor, long long ceiling) noexcept nogil:
+    """Search on from *at* for an entry whose header makes sense and whose checksum holds.
+
+    DONE: *at* is one.  MORE: *at* may be one, but it goes on beyond *end* (though not beyond *readable*, the bytes that
+    there are in all).  BAD_LENGTH: none begins before *at*, which is as near to *end* as one can look.
+    """
+    cdef const uint8_t *p
+    cdef int size
+    while end - at[0] >= BATCH_BYTES or (end == readable and end - at[0] > ENTRY_BYTES):
+        p = data + at[0]
+        # sixteen zeros from the size on: no entry begins before the last of them could be part of a size
+        if end - at[0] >= 24 and be64(p + 8) == 0 and be64(p + 16) == 0:
+            at[0] += 12
+            continue
+        if plausible(p, end - at[0], floor, ceiling):
+            size = be32(p + ENTRY_SIZE)
+            if size <= end - at[0] - OVERHEAD:
+                if entry_crc(p, p[ENTRY_MAGIC], size + OVERHEAD) == <uint32_t>be32(p + (BATCH_CRC if p[ENTRY_MAGIC] == 2 else MESSAGE_V0_CRC)):
+                    return DONE
+            elif size <= readable - at[0] - OVERHEAD:
+                return MORE
+        at[0] += 1
+    return BAD_LENGTH

@@ -1,0 +1,621 @@
+# The window: what Python holds.
+
+cdef enum:
+    SMALL = 65536                # bytes of work for which giving up the interpreter's lock costs more than it brings
+    JSON_LINES = 0
+    CSV_LINES = 1
+    TEXT_LINES = 2
+
+BATCH_FIELDS = ("position", "base_offset", "last_offset", "base_timestamp", "max_timestamp", "producer_id", "size", "leader_epoch",
+                "crc", "computed_crc", "base_sequence", "last_offset_delta", "records_count", "attributes", "producer_epoch",
+                "magic", "crc_checked", "crc_holds")
+
+
+cdef class Window:
+    """A stretch of a log in memory, and what was made of it.
+
+    Load bytes into `room(n)` and say so with `load`; `scan` appends batch rows; `check` compares checksums; `decompress`
+    prepares compressed batches; `begin` and `decode` fill record rows, as many as there is room for, again and again
+    until DONE; `lines` and the column methods turn those rows into output.  One thread at a time.
+    """
+
+    cdef View view
+    cdef bytearray data
+    cdef bytearray out
+    cdef uint8_t *out_start
+    cdef Py_ssize_t out_room
+    cdef Py_ssize_t batches_room
+    cdef list payloads
+    cdef readonly Py_ssize_t next_at         # where the scan stopped: bytes from the start of the window
+    cdef readonly Py_ssize_t out_used        # bytes of output that wait in `output()`
+    cdef readonly object error               # why `decompress` stopped
+    cdef Py_ssize_t line_batch               # first batch whose text line has not been written
+
+    def __cinit__(self, Py_ssize_t capacity=1 << 20, Py_ssize_t records=8192, Py_ssize_t output=1 << 18):
+        self.data = bytearray(capacity)
+        self._reserve_output(output)
+        self.payloads = []
+        self.view.records = <RecordRow *>calloc(records, sizeof(RecordRow))
+        self.view.records_room = records
+        if self.view.records == NULL:
+            raise MemoryError()
+        self._reserve_batches(256)
+
+    def __dealloc__(self):
+        free(self.view.records)
+        free(self.view.batches)
+        free(self.view.bases)
+        free(self.view.lengths)
+
+    cdef int _reserve_output(self, Py_ssize_t size) except -1:
+        self.out = bytearray(size)
+        self.out_start = <uint8_t *>PyByteArray_AS_STRING(self.out)
+        self.out_room = size
+        return 0
+
+    cdef int _reserve_batches(self, Py_ssize_t count) except -1:
+        cdef void *batches = realloc(self.view.batches, count * sizeof(BatchRow))
+        if batches != NULL:
+            self.view.batches = <BatchRow *>batches
+        cdef void *bases = realloc(self.view.bases, count * sizeof(uint8_t *))
+        if bases != NULL:
+            self.view.bases = <const uint8_t **>bases
+        cdef void *lengths = realloc(self.view.lengths, count * sizeof(int))
+        if lengths != NULL:
+            self.view.lengths = <int *>lengths
+        if batches == NULL or bases == NULL or lengths == NULL:
+            raise MemoryError()
+        self.batches_room = count
+        return 0
+
+    # ---- bytes
+
+    def room(self, Py_ssize_t size):
+        """Return at least *size* writable bytes for the content of the window.  Earlier rows are gone."""
+        self._forget()
+        if size > len(self.data):
+            self.data = bytearray(size)
+        return memoryview(self.data)
+
+    def load(self, long long position, Py_ssize_t size):
+        """Say that the first *size* bytes of the room hold the file's bytes from *position* on."""
+        if not 0 <= size <= len(self.data) or size > 2147483647:
+            raise ValueError(f"a window of {size} bytes in a room of {len(self.data)}")
+        self._forget()
+        self.view.data = <const uint8_t *>PyByteArray_AS_STRING(self.data)
+        self.view.position = position
+        self.view.size = size
+
+    cdef _forget(self):
+        self.view.batches_count = self.view.records_count = 0
+        self.view.batch = self.view.batch_end = 0
+        self.view.size = 0
+        self.next_at = 0
+        self.line_batch = 0
+        self.payloads.clear()
+
+    @property
+    def position(self):
+        """Bytes from the start of the file to the start of the window."""
+        return self.view.position
+
+    @property
+    def size(self):
+        """Bytes in the window."""
+        return self.view.size
+
+    def bytes(self, Py_ssize_t start, Py_ssize_t end):
+        """Return a copy of the window's bytes from *start* to *end*."""
+        if not 0 <= start <= end <= self.view.size:
+            raise IndexError(f"bytes {start} to {end} of a window of {self.view.size}")
+        return bytes(memoryview(self.data)[start:end])
+
+    # ---- batches
+
+    @property
+    def count(self):
+        """Batches found so far."""
+        return self.view.batches_count
+
+    def scan(self, Py_ssize_t start, bint lenient=False):
+        """Append the batches from *start* on; return why that ended.  `next_at` is where.
+
+        *lenient*: take what Kafka's own tools take (see `unfit`).
+        """
+        cdef Py_ssize_t at = start
+        cdef int status = MORE
+        if not 0 <= start <= self.view.size:
+            raise IndexError(f"scan from {start} in a window of {self.view.size}")
+        while True:
+            if self.view.batches_count == self.batches_room:
+                self._reserve_batches(2 * self.batches_room)
+            if self.view.size - at < SMALL:
+                status = scan_entries(&self.view, &at, self.view.size, self.batches_room, lenient)
+            else:
+                with nogil:
+                    status = scan_entries(&self.view, &at, self.view.size, self.batches_room, lenient)
+            if self.view.batches_count < self.batches_room:
+                break
+        self.next_at = at
+        return status
+
+    def find(self, Py_ssize_t start, Py_ssize_t readable, long long floor, long long ceiling):
+        """Search from *start* on for an intact entry with an offset from *floor* to *ceiling*.
+
+        *readable*: bytes from the start of the window to the end of the log.  Returns (status, where): DONE, there is
+        one; MORE, there may be one but it goes on beyond the window; BAD_LENGTH, there is none before that.
+        """
+        cdef Py_ssize_t at = start
+        cdef int status
+        if not 0 <= start <= self.view.size <= readable:
+            raise IndexError(f"search from {start} in a window of {self.view.size}")
+        with nogil:
+            status = find_entry(self.view.data, &at, self.view.size, readable, floor, ceiling)
+        return status, at
+
+    def zeros(self, Py_ssize_t start):
+        """Whether all bytes from *start* to the end of the window are zero."""
+        cdef Py_ssize_t at = start
+        with nogil:
+            while at < self.view.size and self.view.data[at] == 0:
+                at += 1
+        return at >= self.view.size
+
+    def drop(self, Py_ssize_t count):
+        """Forget all batches but the first *count*."""
+        if not 0 <= count <= self.view.batches_count:
+            raise IndexError(f"{count} of {self.view.batches_count} batches")
+        self.view.batches_count = count
+
+    def check(self, Py_ssize_t first, Py_ssize_t end):
+        """Compute the checksums of batches *first* to *end*; return how many do not hold."""
+        cdef Py_ssize_t bad
+        self._range(first, end)
+        with nogil:
+            bad = check_entries(&self.view, first, end)
+        return bad
+
+    cdef int _range(self, Py_ssize_t first, Py_ssize_t end) except -1:
+        if not 0 <= first <= end <= self.view.batches_count:
+            raise IndexError(f"batches {first} to {end} of {self.view.batches_count}")
+        return 0
+
+    def first_bad(self, Py_ssize_t first, Py_ssize_t end):
+        """Return the first batch from *first* to *end* whose checksum was computed and does not hold, else *end*."""
+        cdef Py_ssize_t i
+        self._range(first, end)
+        for i in range(first, end):
+            if self.view.batches[i].state & (CHECKED | HOLDS | SKIPPED) == CHECKED:
+                return i
+        return end
+
+    def first_unknown_codec(self, Py_ssize_t first, Py_ssize_t end):
+        """Return the first batch from *first* to *end* with a codec that does not exist, else *end*."""
+        cdef Py_ssize_t i
+        self._range(first, end)
+        for i in range(first, end):
+            if self.view.batches[i].attributes & ATTRIBUTE_CODEC > 4:
+                return i
+        return end
+
+    def batch(self, Py_ssize_t i):
+        """Return the facts of batch *i* in the order of BATCH_FIELDS."""
+        cdef BatchRow *b
+        self._range(i, i + 1)
+        b = self.view.batches + i
+        return (b.position, b.base_offset, b.last_offset, b.base_timestamp, b.max_timestamp, b.producer_id, b.size, b.leader_epoch,
+                b.crc, b.computed_crc, b.base_sequence, b.last_offset_delta, b.records_count, b.attributes, b.producer_epoch,
+                b.magic, (b.state & CHECKED) != 0, (b.state & HOLDS) != 0)
+
+    def at(self, Py_ssize_t i):
+        """Return where batch *i* begins, in bytes from the start of the window."""
+        self._range(i, i + 1)
+        return self.view.batches[i].at
+
+    def skip(self, Py_ssize_t i):
+        """Leave batch *i* out of decoding and formatting."""
+        self._range(i, i + 1)
+        self.view.batches[i].state |= SKIPPED
+
+    def skip_outside(self, long long from_offset, long long to_offset, long long from_time):
+        """Leave out every batch whose header shows that no record of it lies in the range.
+
+        Returns True when a batch at or after *to_offset* was met: nothing later in an ordered log can be wanted.
+        """
+        cdef Py_ssize_t i
+        cdef BatchRow *b
+        cdef bint beyond = False
+        for i in range(self.view.batches_count):
+            b = self.view.batches + i
+            if b.last_offset < from_offset or b.max_timestamp < from_time:
+                b.state |= SKIPPED
+            # a wrapper's first offset is not in its header
+            elif b.base_offset >= to_offset and (b.magic >= 2 or not b.attributes & ATTRIBUTE_CODEC):
+                b.state |= SKIPPED
+                beyond = True
+        return beyond
+
+    def transactional(self, Py_ssize_t first, Py_ssize_t end):
+        """Return the batches from *first* to *end* that belong to a transaction, markers included."""
+        cdef Py_ssize_t i
+        self._range(first, end)
+        return [i for i in range(first, end) if self.view.batches[i].magic >= 2 and self.view.batches[i].attributes & ATTRIBUTE_TRANSACTIONAL]
+
+    # ---- records
+
+    def decompress(self, Py_ssize_t first, Py_ssize_t end, tuple codecs, Py_ssize_t budget=8 << 20):
+        """Decompress batches from *first* on and return where that stopped: at *end*, or once *budget* bytes were made.
+
+        *codecs*: a function (compressed bytes, magic) → bytes for each codec number.  When one of them raises
+        CodecError, the error is kept in `error` and the batch at fault is where decompressing stopped.
+        """
+        cdef Py_ssize_t i, made = 0
+        cdef BatchRow *b
+        cdef const uint8_t *p
+        cdef Py_ssize_t length
+        cdef object content
+        self._range(first, end)
+        self.error = None
+        self.payloads.clear()
+        for i in range(first, end):
+            b = self.view.batches + i
+            if not b.attributes & ATTRIBUTE_CODEC or b.state & SKIPPED or (b.magic >= 2 and b.records_count <= 0):
+                continue
+            if made >= budget:
+                return i
+            try:
+                p = self._compressed(b, &length)
+                content = codecs[b.attributes & ATTRIBUTE_CODEC](PyMemoryView_FromMemory(<char *>p, length, 0x100), b.magic)
+            except CodecError as error:
+                self.error = error
+                return i
+            self.payloads.append(content)
+            if type(content) is bytes:
+                self.view.bases[i] = <const uint8_t *>PyBytes_AS_STRING(content)
+            else:
+                self.view.bases[i] = <const uint8_t *>PyByteArray_AS_STRING(<bytearray?>content)
+            length = len(content)
+            if length > 2147483647:
+                raise OverflowError(f"a batch of {length} bytes when decompressed")
+            self.view.lengths[i] = <int>length
+            made += length
+        return end
+
+    cdef const uint8_t *_compressed(self, BatchRow *b, Py_ssize_t *length) except NULL:
+        """Where the compressed bytes of a batch are: behind its header, or in a wrapper's value."""
+        cdef const uint8_t *p = self.view.data + b.at
+        cdef const uint8_t *end = p + b.size
+        cdef int size
+        if b.magic >= 2:
+            length[0] = b.size - BATCH_BYTES
+            return p + BATCH_BYTES
+        if b.attributes & ATTRIBUTE_CODEC == 4:
+            raise CodecError("zstd in a message set, where it is not allowed")
+        p += MESSAGE_V1_KEY_LENGTH if b.magic else MESSAGE_V0_KEY_LENGTH
+        size = be32(p)
+        p += 4
+        if size > end - p - 4:
+            raise CodecError(f"the wrapper's key claims {size} bytes")
+        p += max(size, 0)
+        size = be32(p)
+        p += 4
+        if size < 0 or size > end - p:
+            raise CodecError("the wrapper has no value" if size < 0 else f"the wrapper's value claims {size} bytes")
+        length[0] = size
+        return p
+
+    def begin(self, Py_ssize_t first, Py_ssize_t end, bint whole=False):
+        """Start decoding at batch *first*, to stop before *end*; compressed ones have been decompressed.
+
+        *whole*: of a compressed batch with a broken record, give no record at all.
+        """
+        self._range(first, end)
+        self.view.batch = first
+        self.view.batch_end = end
+        self.view.record = 0
+        self.view.cursor = 0
+        self.view.records_count = 0
+        self.view.whole = whole
+
+    def decode(self):
+        """Fill the record rows anew; return DONE, MORE, or how batch `decoding` is broken."""
+        cdef int status
+        self.view.records_count = 0
+        if self.view.batch_end - self.view.batch > 1:
+            with nogil:
+                status = decode_some(&self.view)
+        else:
+            status = decode_some(&self.view)
+        return status
+
+    @property
+    def decoding(self):
+        """The batch at which decoding is."""
+        return self.view.batch
+
+    @property
+    def decoding_record(self):
+        """The record of that batch at which decoding is: its number in the batch, from 0."""
+        return self.view.record
+
+    @property
+    def records(self):
+        """How many record rows are filled."""
+        return self.view.records_count
+
+    def record(self, Py_ssize_t i):
+        """Return record row *i* as (offset, timestamp, key, value, headers, sequence, batch)."""
+        cdef const RecordRow *row
+        cdef const BatchRow *batch
+        if not 0 <= i < self.view.records_count:
+            raise IndexError(f"record {i} of {self.view.records_count}")
+        row = self.view.records + i
+        batch = self.view.batches + row.batch
+        return (row.offset, row.timestamp, self._slice(row.batch, row.key_at, row.key_length),
+                self._slice(row.batch, row.value_at, row.value_length), self._headers(row), record_sequence(batch, row), row.batch)
+
+    cdef object _slice(self, int batch, int at, int length):
+        return None if length < 0 else (<const char *>self.view.bases[batch])[at : at + length]
+
+    cdef tuple _headers(self, const RecordRow *row):
+        cdef const uint8_t *base = self.view.bases[row.batch]
+        cdef const uint8_t *p = base + row.headers_at
+        cdef int i, length = 0
+        cdef list found = []
+        for i in range(row.headers_count):
+            p = varint(p, p + 5, &length)
+            key = (<const char *>p)[:length]
+            p = varint(p + length, p + length + 5, &length)
+            found.append((key, None if length < 0 else (<const char *>p)[:length]))
+            p += max(length, 0)
+        return tuple(found)
+
+    def bad_messages(self):
+        """Return the rows of messages (v0, v1) inside wrappers whose own checksum does not hold."""
+        cdef Py_ssize_t i
+        return [i for i in range(self.view.records_count) if self.view.records[i].headers_at == MESSAGE_BAD]
+
+    def other_controls(self):
+        """Return the rows of control records other than plain COMMIT and ABORT markers."""
+        cdef Py_ssize_t i
+        cdef list found = []
+        for i in range(self.view.records_count):
+            if is_control(&self.view, self.view.records + i):
+                if not is_end_marker(self.view.records + i, self.view.bases[self.view.records[i].batch]):
+                    found.append(i)
+        return found
+
+    def cut_records(self, Py_ssize_t count):
+        """Keep only the first *count* record rows."""
+        self.view.records_count = max(0, min(count, self.view.records_count))
+
+    def drop_records(self, Py_ssize_t count):
+        """Drop the first *count* record rows."""
+        cdef Py_ssize_t i, n = max(0, min(count, self.view.records_count))
+        for i in range(self.view.records_count - n):
+            self.view.records[i] = self.view.records[i + n]
+        self.view.records_count -= n
+
+    def times(self):
+        """Return the largest timestamp of the rows (ms), -1 at least."""
+        cdef Py_ssize_t i
+        cdef long long largest = -1
+        for i in range(self.view.records_count):
+            largest = max(largest, self.view.records[i].timestamp)
+        return largest
+
+    def keep(self, long long from_offset, long long to_offset, long long from_time, long long to_time, bint controls, KeySet keys):
+        """Drop the rows that a filter does not want; return how many stay."""
+        cdef Py_ssize_t n
+        with nogil:
+            n = keep_rows(&self.view, from_offset, to_offset, from_time, to_time, controls, keys)
+        return n
+
+    def gaps(self):
+        """Return where the rows' offsets do not follow one another, as native pairs of int64 (an offset, the next one)."""
+        cdef Py_ssize_t i
+        cdef bytearray pairs = bytearray()
+        cdef long long pair[2]
+        for i in range(1, self.view.records_count):
+            pair[0] = self.view.records[i - 1].offset
+            pair[1] = self.view.records[i].offset
+            if pair[1] != add(pair[0], 1):
+                pairs += (<const char *>pair)[:16]
+        return bytes(pairs)
+
+    def ends(self):
+        """Return the offsets of the first and the last row."""
+        if not self.view.records_count:
+            raise IndexError("no rows")
+        return self.view.records[0].offset, self.view.records[self.view.records_count - 1].offset
+
+    # ---- lines
+
+    def output(self):
+        """Return the lines that wait; `flushed` makes room again."""
+        return memoryview(self.out)[: self.out_used]
+
+    def flushed(self):
+        """Say that the output has been taken."""
+        self.out_used = 0
+
+    def json_lines(self, Py_ssize_t first, bytes origin, int values):
+        """Write rows from *first* on as JSON lines; return the first row that found no room any more."""
+        return self._lines(first, self.view.records_count, JSON_LINES, origin, values, None)
+
+    def csv_lines(self, Py_ssize_t first, bytes origin, int values):
+        """Write rows from *first* on as CSV lines; return the first row that found no room any more."""
+        return self._lines(first, self.view.records_count, CSV_LINES, origin, values, None)
+
+    def text_lines(self, Py_ssize_t first, Py_ssize_t end, int flags, list contents=None):
+        """Write rows from *first* to *end* as Kafka's dump tool does, each batch's line before its first row's.
+
+        *contents*: for each row None, or the bytes that follow its metadata.  Returns the first row that found no room.
+        """
+        if end > self.view.records_count:
+            raise IndexError(f"rows to {end} of {self.view.records_count}")
+        return self._lines(first, end, TEXT_LINES, b"", flags, contents)
+
+    cdef Py_ssize_t _lines(self, Py_ssize_t first, Py_ssize_t end, int kind, bytes origin, int option, list contents) except -1:
+        cdef LineStyle style
+        cdef Py_ssize_t row = first
+        cdef long long wanted = 0
+        cdef const uint8_t **starts = NULL
+        cdef Py_ssize_t *lengths = NULL
+        cdef Py_ssize_t count = self.view.records_count
+        if first < 0:
+            raise IndexError(f"row {first}")
+        style.origin = <const uint8_t *>PyBytes_AS_STRING(origin)
+        style.origin_length = PyBytes_GET_SIZE(origin)
+        style.values = option
+        try:
+            if contents is not None:
+                starts = <const uint8_t **>calloc(count + 1, sizeof(uint8_t *))
+                lengths = <Py_ssize_t *>calloc(count + 1, sizeof(Py_ssize_t))
+                self._contents(contents, starts, lengths)
+            while row < end:
+                with nogil:
+                    row = self._write(row, end, kind, &style, starts, lengths, &wanted)
+                if row >= end or self.out_used:
+                    break
+                self._reserve_output(<Py_ssize_t>wanted)
+        finally:
+            free(starts)
+            free(lengths)
+        return row
+
+    cdef int _contents(self, list contents, const uint8_t **starts, Py_ssize_t *lengths) except -1:
+        cdef Py_ssize_t i
+        if starts == NULL or lengths == NULL:
+            raise MemoryError()
+        if len(contents) != self.view.records_count:
+            raise ValueError(f"{len(contents)} contents for {self.view.records_count} rows")
+        for i in range(self.view.records_count):
+            if contents[i] is not None:
+                starts[i] = <const uint8_t *>PyBytes_AS_STRING(<bytes?>contents[i])
+                lengths[i] = PyBytes_GET_SIZE(contents[i])
+        return 0
+
+    cdef Py_ssize_t _write(self, Py_ssize_t row, Py_ssize_t stop, int kind, const LineStyle *style, const uint8_t **starts, Py_ssize_t *lengths,
+                           long long *wanted) noexcept nogil:
+        cdef uint8_t *out = self.out_start
+        cdef uint8_t *w = out + self.out_used
+        cdef uint8_t *end = out + self.out_room
+        cdef const RecordRow *r
+        cdef const uint8_t *base
+        cdef const uint8_t *content = NULL
+        cdef View *v = &self.view
+        while row < stop:
+            r = v.records + row
+            base = v.bases[r.batch]
+            if kind == TEXT_LINES:
+                content = starts[row] if starts != NULL else NULL
+                w = self._batch_lines(w, end, r.batch + 1, style.values & TEXT_LAZY)
+                if self.line_batch <= r.batch:
+                    break
+                wanted[0] = text_room(r, base, style.values if content == NULL else 0)
+                if content != NULL:
+                    wanted[0] += lengths[row]
+            else:
+                wanted[0] = line_room(r, base, style)
+            if wanted[0] > end - w:
+                break
+            if kind == JSON_LINES:
+                w = put_json_record(w, v, r, style)
+            elif kind == CSV_LINES:
+                w = put_csv_record(w, v, r, style)
+            else:
+                w = put_text_record(w, v, r, style.values, content, lengths[row] if content != NULL else 0)
+                w = put(w, b"\n")
+            row += 1
+        self.out_used = w - out
+        return row
+
+    cdef uint8_t *_batch_lines(self, uint8_t *w, uint8_t *end, Py_ssize_t stop, bint lazy) noexcept nogil:
+        """Write the lines of batches up to *stop* that have not been written, as long as there is room before *end*."""
+        while self.line_batch < stop and w <= end - BATCH_LINE_ROOM:
+            if not self.view.batches[self.line_batch].state & SKIPPED and (not lazy or self.line_batch == stop - 1):
+                w = put_batch_line(w, self.view.batches + self.line_batch)
+            self.line_batch += 1
+        return w
+
+    def batch_lines(self, Py_ssize_t stop, int flags=0):
+        """Write the text lines of the batches before *stop* that have none yet; True when all are written."""
+        cdef uint8_t *w
+        if stop > self.view.batches_count:
+            raise IndexError(f"batch {stop} of {self.view.batches_count}")
+        if flags & TEXT_LAZY:
+            self.line_batch = max(self.line_batch, stop)
+            return True
+        with nogil:
+            w = self._batch_lines(self.out_start + self.out_used, self.out_start + self.out_room, stop, False)
+            self.out_used = w - self.out_start
+        return self.line_batch >= stop
+
+    def batch_head(self, Py_ssize_t i):
+        """Return the part of batch *i*'s text line that Kafka's tool writes first (bytes)."""
+        cdef uint8_t line[BATCH_LINE_ROOM]
+        self._range(i, i + 1)
+        self.line_batch = i + 1
+        return (<char *>line)[: put_batch_head(line, self.view.batches + i) - line]
+
+    def batch_rows(self, Py_ssize_t first, Py_ssize_t end, bint csv, bytes origin):
+        """Write batches *first* to *end* as JSON (or CSV) lines; return the first that found no room any more."""
+        cdef LineStyle style
+        cdef uint8_t *w
+        cdef uint8_t *stop
+        self._range(first, end)
+        style.origin = <const uint8_t *>PyBytes_AS_STRING(origin)
+        style.origin_length = PyBytes_GET_SIZE(origin)
+        with nogil:
+            w = self.out_start + self.out_used
+            stop = self.out_start + self.out_room
+            while first < end and stop - w >= LINE_ROOM + style.origin_length:
+                if not self.view.batches[first].state & SKIPPED:
+                    w = put_csv_batch(w, self.view.batches + first, &style) if csv else put_json_batch(w, self.view.batches + first, &style)
+                first += 1
+            self.out_used = w - self.out_start
+        return first
+
+    # ---- columns
+
+    def numbers(self, int column, long long[::1] out not None):
+        """Fill *out* with a number of each row; which, the order of COLUMNS tells."""
+        if out.shape[0] < self.view.records_count or not 0 <= column <= COLUMN_CONTROL:
+            raise ValueError(f"column {column} of {self.view.records_count} rows into {out.shape[0]}")
+        if self.view.records_count:
+            with nogil:
+                fill_numbers(&self.view, column, &out[0])
+
+    def binary_bytes(self, bint values):
+        """Return how many bytes all keys (or all values) have together."""
+        return binary_bytes(&self.view, values)
+
+    def binary(self, bint values, unsigned char[::1] data not None, int[::1] offsets not None, unsigned char[::1] validity not None):
+        """Copy all keys (or all values) into the buffers of an Arrow binary array; return how many are null."""
+        cdef Py_ssize_t nulls
+        cdef Py_ssize_t rows = self.view.records_count
+        if data.shape[0] < max(1, binary_bytes(&self.view, values)) or offsets.shape[0] <= rows or validity.shape[0] * 8 < rows + 1:
+            raise ValueError("a buffer is too small")
+        with nogil:
+            nulls = fill_binary(&self.view, values, &data[0], &offsets[0], &validity[0])
+        return nulls
+
+    def header_sizes(self):
+        """Return how many headers all rows have, and the bytes of their keys and values."""
+        cdef long long count, keys, values
+        measure_headers(&self.view, &count, &keys, &values)
+        return count, keys, values
+
+    def headers(self, int[::1] lists not None, unsigned char[::1] keys not None, int[::1] key_offsets not None,
+                unsigned char[::1] values not None, int[::1] value_offsets not None, unsigned char[::1] validity not None):
+        """Copy all headers into the buffers of Arrow arrays; return how many values are null."""
+        cdef Py_ssize_t nulls
+        cdef long long count, key_bytes, value_bytes
+        measure_headers(&self.view, &count, &key_bytes, &value_bytes)
+        if (lists.shape[0] <= self.view.records_count or keys.shape[0] <= key_bytes or values.shape[0] <= value_bytes
+                or key_offsets.shape[0] <= count or value_offsets.shape[0] <= count or validity.shape[0] * 8 <= count):
+            raise ValueError("a buffer is too small")
+        with nogil:
+            nulls = fill_headers(&self.view, &lists[0], &keys[0], &key_offsets[0], &values[0], &value_offsets[0], &validity[0])
+        return nulls

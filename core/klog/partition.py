@@ -1,0 +1,318 @@
+"""A partition directory: its segments, its snapshots, its epochs, and where its log ends.
+
+    for partition in LogDir("data").partitions:
+        print(partition.topic, partition.number, len(partition.segments), partition.log_end)
+
+The directory is listed once, when something of it is first asked for, and nothing is kept open.  Under a running broker
+files come and go in between: what has vanished or cannot be read is a value that says so, never an exception.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cached_property
+from typing import Final, NamedTuple
+
+from klog.errors import KlogError
+from klog.formats.checkpoint import (
+    Checkpoint,
+    EpochEntry,
+    Malformed,
+    OffsetEntry,
+    PartitionMetadata,
+    epochs_in_force,
+    offsets_by_partition,
+    read_epochs,
+    read_offsets,
+    read_partition_metadata,
+)
+from klog.formats.names import (
+    SEGMENT_KINDS,
+    FileKind,
+    FileName,
+    PartitionName,
+    PartitionState,
+    Stage,
+    parse_file,
+    parse_partition,
+)
+from klog.headers import LogEnd, find_log_end
+from klog.source import Source
+
+SMALL_FILE_BYTES: Final = 64 << 20
+"""No text file or snapshot of a broker comes near this; a larger one is not read."""
+
+
+class SegmentFiles(NamedTuple):
+    """The names of a segment's files, None for one that is not there.  *size*: bytes of the log as it was listed."""
+
+    base_offset: int
+    size: int
+    log: str
+    offset_index: str | None
+    time_index: str | None
+    txn_index: str | None
+
+
+class RootCheckpoints:
+    """The four checkpoint files of a log dir, each read when it is first asked for."""
+
+    def __init__(self, log_dir: str) -> None:
+        self.log_dir = log_dir
+        self._read: dict[FileKind, Checkpoint[OffsetEntry] | None] = {}
+        self._offsets: dict[FileKind, dict[tuple[str, int], int]] = {}
+
+    def file(self, kind: FileKind) -> Checkpoint[OffsetEntry] | None:
+        """Return the content of one of `ROOT_CHECKPOINTS`, None when there is no such file."""
+        if kind not in self._read:
+            path = os.path.join(self.log_dir, kind.value)
+            found: Checkpoint[OffsetEntry] | None = None
+            if os.path.lexists(path):
+                content = read_small(path)
+                found = Checkpoint((), content) if isinstance(content, Malformed) else read_offsets(content)
+            self._read[kind] = found
+        return self._read[kind]
+
+    def offset(self, kind: FileKind, topic: str, partition: int) -> int | None:
+        """Return what a checkpoint file says of a partition, None when it says nothing or is malformed."""
+        if kind not in self._offsets:
+            found = self.file(kind)
+            self._offsets[kind] = offsets_by_partition(found) if found is not None else {}
+        return self._offsets[kind].get((topic, partition))
+
+
+class Partition:
+    """A partition directory.  Its path need not end in a name a broker would accept: then *topic* is None."""
+
+    def __init__(self, path: str, checkpoints: RootCheckpoints | None = None) -> None:
+        self.path = path
+        self.directory = os.path.basename(os.path.abspath(path))
+        self.name: PartitionName | None = parse_partition(self.directory)
+        self._checkpoints = checkpoints
+
+    @property
+    def topic(self) -> str | None:
+        """The topic, as far as the directory's name tells."""
+        return self.name.topic if self.name else None
+
+    @property
+    def number(self) -> int | None:
+        """The partition's number, as far as the directory's name tells."""
+        return self.name.partition if self.name else None
+
+    @property
+    def state(self) -> PartitionState:
+        """What the directory is there for."""
+        return self.name.state if self.name else PartitionState.CURRENT
+
+    @cached_property
+    def checkpoints(self) -> RootCheckpoints:
+        """The checkpoint files of the log dir around it."""
+        return self._checkpoints or RootCheckpoints(os.path.dirname(os.path.abspath(self.path)))
+
+    # what is there
+
+    @cached_property
+    def _listing(self) -> _Listing:
+        return _list(self.path)
+
+    @property
+    def unreadable(self) -> str | None:
+        """Why the directory could not be listed; None when it could."""
+        return self._listing.unreadable
+
+    @property
+    def files(self) -> tuple[FileName, ...]:
+        """All regular files, by name."""
+        return self._listing.files
+
+    @property
+    def others(self) -> tuple[str, ...]:
+        """What is neither a regular file nor a directory, by name: a pipe, a link to nothing.  Brokers look past it."""
+        return self._listing.others
+
+    @property
+    def leftovers(self) -> tuple[FileName, ...]:
+        """Files of interrupted or unfinished operations: `.deleted`, `.cleaned`, `.swap`, `.part`, `.tmp`."""
+        return tuple(file for file in self.files if file.stage is not Stage.IN_USE)
+
+    @cached_property
+    def segments(self) -> tuple[SegmentFiles, ...]:
+        """The segments, base offsets ascending; the last is the active one.
+
+        A log whose name a broker would not have written (`5.log`) counts when no other has its offset; a log whose name
+        gives no offset never does.
+        """
+        by_offset: dict[int, dict[FileKind, FileName]] = {}
+        for file in self.files:
+            in_use = file.stage is Stage.IN_USE and file.kind in SEGMENT_KINDS
+            if in_use and file.offset is not None and file.offset >= 0:
+                found = by_offset.setdefault(file.offset, {})
+                if file.kind not in found or file.canonical:
+                    found[file.kind] = file
+        return tuple(
+            _segment(offset, found, self._listing.sizes)
+            for offset, found in sorted(by_offset.items())
+            if FileKind.LOG in found
+        )
+
+    @property
+    def size(self) -> int:
+        """Bytes of all logs as they were listed."""
+        return sum(segment.size for segment in self.segments)
+
+    @cached_property
+    def snapshots(self) -> tuple[FileName, ...]:
+        """The producer snapshots in use, by their offset."""
+        found = [file for file in self.files if file.kind is FileKind.SNAPSHOT and file.stage is Stage.IN_USE]
+        return tuple(sorted((file for file in found if file.offset is not None), key=lambda file: file.offset or 0))
+
+    # what it says
+
+    def _small(self, kind: FileKind) -> bytes | Malformed | None:
+        """Return the content of one of the partition's text files, None when it is not there."""
+        if not any(file.name == kind.value for file in self.files):
+            return None
+        return read_small(os.path.join(self.path, kind.value))
+
+    @cached_property
+    def metadata(self) -> PartitionMetadata | Malformed | None:
+        """The content of `partition.metadata`; None when there is no such file, as before 2.8."""
+        content = self._small(FileKind.PARTITION_METADATA)
+        return read_partition_metadata(content) if isinstance(content, bytes) else content
+
+    @property
+    def topic_id(self) -> str | None:
+        """The topic's id in its 22 letters; None when it is not given or not readable."""
+        return self.metadata.topic_id if isinstance(self.metadata, PartitionMetadata) else None
+
+    @cached_property
+    def epochs(self) -> Checkpoint[EpochEntry] | None:
+        """The content of `leader-epoch-checkpoint`; None when there is no such file."""
+        content = self._small(FileKind.LEADER_EPOCHS)
+        if isinstance(content, Malformed):
+            return Checkpoint((), content)
+        return None if content is None else read_epochs(content)
+
+    @property
+    def leader_epoch(self) -> int | None:
+        """The latest leader epoch of the checkpoint; None when it has none."""
+        kept = epochs_in_force(self.epochs.entries) if self.epochs and not self.epochs.malformed else []
+        return kept[-1].epoch if kept else None
+
+    def _checkpointed(self, kind: FileKind) -> int | None:
+        # What stands there under this topic and number belongs to the current directory, not to one on its way out.
+        if self.name is None or self.state in (PartitionState.DELETE, PartitionState.STRAY):
+            return None
+        return self.checkpoints.offset(kind, self.name.topic, self.name.partition)
+
+    @property
+    def high_watermark(self) -> int | None:
+        """The high watermark in the log dir's checkpoint; None when it says nothing."""
+        return self._checkpointed(FileKind.HIGH_WATERMARKS)
+
+    @property
+    def recovery_point(self) -> int | None:
+        """The offset below which all is on disk, from the log dir's checkpoint; None counts as 0 to a broker."""
+        return self._checkpointed(FileKind.RECOVERY_POINTS)
+
+    @property
+    def cleaner_offset(self) -> int | None:
+        """The first offset that the cleaner has not cleaned; None when it never cleaned here."""
+        return self._checkpointed(FileKind.CLEANER_OFFSETS)
+
+    @property
+    def log_start_offset(self) -> int | None:
+        """The first offset that can be read: the checkpoint's or the first segment's, whichever is higher.
+
+        None when there is neither.  Kafka: LogLoader.load.
+        """
+        starts = [segment.base_offset for segment in self.segments[:1]]
+        checkpointed = self._checkpointed(FileKind.LOG_STARTS)
+        return max([*starts, checkpointed] if checkpointed is not None else starts, default=None)
+
+    @cached_property
+    def log_end(self) -> LogEnd | None:
+        """Where the log ends, computed from the last segment; None when there is no segment.
+
+        Raises UnreadableError when its log cannot be read.
+        """
+        if not self.segments:
+            return None
+        last = self.segments[-1]
+        index = os.path.join(self.path, last.offset_index) if last.offset_index else None
+        return find_log_end(os.path.join(self.path, last.log), index, last.base_offset)
+
+
+class _Listing(NamedTuple):
+    files: tuple[FileName, ...]
+    others: tuple[str, ...]
+    sizes: dict[str, int]
+    unreadable: str | None
+
+
+def _list(path: str) -> _Listing:
+    """List a partition directory, with the sizes of its logs."""
+    files: list[FileName] = []
+    others: list[str] = []
+    sizes: dict[str, int] = {}
+    unreadable = None
+    try:
+        with scan_directory(path) as entries:
+            for entry in entries:
+                if entry.is_file():
+                    files.append(parse_file(entry.name))
+                    if entry.name.endswith(".log"):
+                        sizes[entry.name] = _size(entry)
+                elif not entry.is_dir():
+                    others.append(entry.name)
+    except OSError as error:
+        unreadable = f"cannot be listed: {error.strerror}"
+    return _Listing(tuple(sorted(files)), tuple(sorted(others)), sizes, unreadable)
+
+
+@contextmanager
+def scan_directory(path: str) -> Iterator[Iterator[os.DirEntry[str]]]:
+    """List a directory without leaving a trace in its access time, where the system allows.  Raises OSError."""
+    flags = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+    try:
+        descriptor = os.open(path, flags | getattr(os, "O_NOATIME", 0))
+    except PermissionError:  # O_NOATIME is for a file's owner only
+        descriptor = os.open(path, flags)
+    try:
+        with os.scandir(descriptor) as entries:
+            yield entries
+    finally:
+        os.close(descriptor)
+
+
+def _size(entry: os.DirEntry[str]) -> int:
+    try:
+        return entry.stat().st_size
+    except OSError:
+        return 0  # it vanished meanwhile; whoever opens it is told
+
+
+def _segment(offset: int, files: dict[FileKind, FileName], sizes: dict[str, int]) -> SegmentFiles:
+    names = {kind: file.name for kind, file in files.items()}
+    return SegmentFiles(
+        offset,
+        sizes.get(names[FileKind.LOG], 0),
+        names[FileKind.LOG],
+        names.get(FileKind.INDEX),
+        names.get(FileKind.TIME_INDEX),
+        names.get(FileKind.TXN_INDEX),
+    )
+
+
+def read_small(path: str) -> bytes | Malformed:
+    """Return the whole content of a text file or snapshot; a `Malformed` of line 0 says why it cannot be read."""
+    try:
+        with Source(path) as source:
+            if source.size > SMALL_FILE_BYTES:
+                return Malformed(0, f"{source.size} bytes are far too many for such a file")
+            return source.read(0, source.size)
+    except KlogError as error:
+        return Malformed(0, str(error))

@@ -1,0 +1,162 @@
+"""A log, window by window: whole batches in their order, and what is wrong between them.
+
+The walk from header to header is sequential by nature, so it happens under a lock; everything that is done with a
+window afterwards can happen in as many threads as there are windows in flight.
+"""
+
+from __future__ import annotations
+
+import threading
+from typing import NamedTuple
+
+from klog.formats.batch import BATCH, ENTRY, OVERHEAD
+from klog.formats.damage import Damage, DamageKind
+from klog.kernel import DONE, MORE, Window
+from klog.place import Place
+from klog.resync import BLOCK_BYTES, judge, next_entry, readable
+from klog.source import Source
+
+WINDOW_BYTES = 1 << 20
+FIRST_WINDOW_BYTES = 1 << 16
+MAX_BATCH_BYTES = 128 << 20
+
+
+class Piece(NamedTuple):
+    """What one step of a LogReader brought: a window's batches, and the damage that comes after the last of them.
+
+    *stop* is None as long as the walk goes on; else why a lenient walk ended (a kernel status) and where: the bytes
+    from the start of the file.
+    """
+
+    number: int
+    damage: Damage | None = None
+    stop: tuple[int, int] | None = None
+
+
+class LogReader:
+    """Hands out the batches of a log from byte *start* to byte *end*, a window at a time; `next` may be called from threads.
+
+    The walk goes on after damage at the next entry whose header makes sense and whose checksum holds; *floor* and
+    *ceiling* bound the offsets of such an entry.  With *lenient* it stops instead, where Kafka's own tools stop, and
+    takes what they take.  No batch larger than *max_batch_bytes* is read into memory.
+    """
+
+    def __init__(
+        self,
+        source: Source,
+        start: int = 0,
+        end: int | None = None,
+        *,
+        lenient: bool = False,
+        floor: int = 0,
+        ceiling: int = 2**63 - 1,
+        max_batch_bytes: int = MAX_BATCH_BYTES,
+    ) -> None:
+        self.source = source
+        self.position = start
+        self.end = source.size if end is None else min(end, source.size)
+        self.max_batch_bytes = max_batch_bytes
+        self._lenient = lenient
+        self._floor, self._ceiling = floor, ceiling
+        self._window_bytes = FIRST_WINDOW_BYTES  # small at first: many readers want only a few records
+        self._number = 0
+        self._ended = False
+        self._lock = threading.Lock()
+
+    def stop(self) -> None:
+        """Make every further `next` return None."""
+        self._ended = True
+
+    def next(self, window: Window) -> Piece | None:
+        """Fill *window* with the next whole batches; None when the log is at its end.
+
+        Raises nothing for content; an unreadable stretch is Damage.
+        """
+        with self._lock:
+            if self._ended or self.position >= self.end:
+                return None
+            piece = self._step(window)
+            self._number += 1
+            self._window_bytes = min(2 * self._window_bytes, WINDOW_BYTES)
+            return piece
+
+    def _step(self, window: Window) -> Piece:
+        wanted = self._window_bytes
+        while True:
+            size = min(wanted, self.end - self.position)
+            try:
+                read = self.source.read_into(self.position, window.room(size)[:size])
+            except OSError as error:
+                return self._unreadable(window, size, error)
+            window.load(self.position, read)
+            if read < size:
+                self.end = self.position + read  # it has shrunk since it was opened
+            status = window.scan(0, self._lenient)
+            larger = self._larger(window) if status == MORE else 0
+            if not larger:
+                return self._lenient_piece(window, status) if self._lenient else self._careful_piece(window, status)
+            wanted = larger
+
+    def _larger(self, window: Window) -> int:
+        """Return the window size that holds the first entry whole; 0 when it is held already or cannot be held."""
+        if window.count or window.size < ENTRY.size:
+            return 0
+        need = max(ENTRY.read(window.bytes(0, ENTRY.size))[1] + OVERHEAD, BATCH.size)
+        if need <= window.size or need > min(self.end - self.position, self.max_batch_bytes):
+            return 0
+        return need
+
+    def _lenient_piece(self, window: Window, status: int) -> Piece:
+        self.position += window.next_at
+        if window.count and status in (DONE, MORE):
+            return Piece(self._number)  # a rest without a whole entry is looked at again, alone
+        self._ended = True
+        return Piece(self._number, stop=(status, self.position))
+
+    def _careful_piece(self, window: Window, status: int) -> Piece:
+        """See to it that the window ends behind an intact batch, so that no damaged length leads astray."""
+        at_end = self.position + window.size >= self.end
+        if status == DONE and at_end:
+            self.position = self.end
+            return Piece(self._number)
+        good = self._without_bad_tail(window)
+        if good and (status == DONE or (status == MORE and not at_end)):
+            self.position += window.next_at if good == window.count else window.at(good)
+            window.drop(good)
+            return Piece(self._number)
+        at = window.next_at
+        if good < window.count:
+            at, status = window.at(good), DONE
+        window.drop(good)
+        return self._resync(self.position + at, self.position + at + 1, status)
+
+    def _without_bad_tail(self, window: Window) -> int:
+        """Return how many batches remain when those at the end whose checksum does not hold are left out."""
+        count = window.count
+        while count and window.check(count - 1, count):
+            count -= 1
+        return count
+
+    def _resync(self, start: int, search: int, status: int) -> Piece:
+        """Go on at the next intact entry from *search* on; what begins at *start* is broken."""
+        self.position = next_entry(self.source, search, self.end, self._floor, self._ceiling, self.max_batch_bytes)
+        return Piece(self._number, judge(self.source, start, self.position, self.end, status, self.max_batch_bytes))
+
+    def _unreadable(self, window: Window, size: int, error: OSError) -> Piece:
+        """Hand out what can be read before the block that cannot; if that is nothing whole, go on behind it."""
+        start = self.position
+        before = readable(self.source, start, size)
+        window.load(start, self.source.read_into(start, window.room(before)[:before]))
+        window.scan(0, self._lenient)
+        good = self._without_bad_tail(window)
+        if good:
+            self.position += window.next_at if good == window.count else window.at(good)
+            window.drop(good)
+            return Piece(self._number)
+        if self._lenient:
+            raise error
+        behind = ((start + before) // BLOCK_BYTES + 1) * BLOCK_BYTES
+        self.position = next_entry(self.source, behind, self.end, self._floor, self._ceiling, self.max_batch_bytes)
+        size = self.position - start
+        detail = f"{error.strerror}; {size} bytes are lost"
+        return Piece(self._number, Damage(DamageKind.UNREADABLE, Place(self.source.path, start), detail, size))

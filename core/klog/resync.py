@@ -1,0 +1,157 @@
+"""After damage: where a log goes on, and what to call what lies between.
+
+A log goes on at the next position where an entry's header makes sense *and* its checksum holds.
+"""
+
+from __future__ import annotations
+
+from klog.formats.batch import BATCH, ENTRY, OVERHEAD
+from klog.formats.damage import Damage, DamageKind
+from klog.kernel import BAD_LENGTH, BAD_MAGIC, DONE, MORE, SHORT_HEADER, Window
+from klog.place import Place
+from klog.source import Source
+
+STEP_BYTES = 1 << 20
+BLOCK_BYTES = 4096
+"""What a disk fails to read at once, at least."""
+
+
+def next_entry(source: Source, start: int, end: int, floor: int, ceiling: int, max_batch_bytes: int) -> int:
+    """Return the position of the first intact entry from byte *start* to byte *end*, else *end*.
+
+    Only entries with an offset from *floor* to *ceiling* count, and none larger than *max_batch_bytes*.  Blocks that
+    cannot be read are passed over.
+    """
+    window = Window(STEP_BYTES, 1, 1)
+    position = start
+    while position < end:
+        size = min(STEP_BYTES, end - position)
+        try:
+            read = source.read_into(position, window.room(size)[:size])
+        except OSError:
+            size = readable(source, position, size)
+            read = source.read_into(position, window.room(size)[:size]) if size else 0
+        window.load(position, read)
+        status, at = window.find(0, end - position, floor, ceiling)
+        while status == MORE and not _holds(source, position + at, max_batch_bytes):
+            status, at = window.find(at + 1, end - position, floor, ceiling)
+        if status != BAD_LENGTH:
+            return position + at
+        if read < size:
+            return end  # the file has shrunk
+        if position + read >= end:
+            return end
+        position = position + at if at else (position // BLOCK_BYTES + 1) * BLOCK_BYTES
+    return end
+
+
+def readable(source: Source, position: int, size: int) -> int:
+    """Return how many of the *size* bytes from *position* on can be read before one that cannot; tried block by block."""
+    block = memoryview(bytearray(BLOCK_BYTES))
+    at = position
+    while at < position + size:
+        step = min(BLOCK_BYTES - at % BLOCK_BYTES, position + size - at)
+        try:
+            at += (read := source.read_into(at, block[:step]))
+        except OSError:
+            break
+        if read < step:
+            break
+    return at - position
+
+
+def _holds(source: Source, position: int, max_batch_bytes: int) -> bool:
+    """Whether the entry at *position* is intact."""
+    entry = _entry_at(source, position, max_batch_bytes)
+    return entry is not None and not entry.check(0, 1)
+
+
+def _entry_at(source: Source, position: int, max_batch_bytes: int) -> Window | None:
+    """Return a window of just the entry at *position*, None when it is too large, unreadable or no entry."""
+    try:
+        size = ENTRY.read(source.read(position, ENTRY.size))[1] + OVERHEAD
+        if not BATCH.size - 35 <= size <= max_batch_bytes:
+            return None
+        window = Window(size, 1, 1)
+        window.load(position, source.read_into(position, window.room(size)[:size]))
+    except OSError:
+        return None
+    return window if window.scan(0) == DONE and window.count == 1 else None
+
+
+def is_zero(source: Source, start: int, end: int) -> bool:
+    """Whether all bytes from *start* to *end* are zero; what cannot be read is not."""
+    window = Window(STEP_BYTES, 1, 1)
+    position = start
+    while position < end:
+        size = min(STEP_BYTES, end - position)
+        try:
+            window.load(position, source.read_into(position, window.room(size)[:size]))
+        except OSError:
+            return False
+        if not window.zeros(0):
+            return False
+        position += size
+    return True
+
+
+def judge(source: Source, start: int, found: int, end: int, status: int, max_batch_bytes: int) -> Damage:
+    """Say what is wrong with the log's bytes from *start* to *found*, where it goes on (or to its *end*).
+
+    *status*: why the walk stopped at *start*; DONE when only the checksum of the entry there does not hold.
+    """
+    size = found - start
+    head = source.read(start, min(size, BATCH.size))
+    offset = int.from_bytes(head[:8], "big", signed=True) if len(head) >= 8 and any(head[:8]) else None
+    place = Place(source.path, start, offset)
+    if found >= end and not any(head) and is_zero(source, start, end):
+        return Damage(
+            DamageKind.ZEROED_TAIL, Place(source.path, start), f"{size} bytes of zeros to the end of the file", size
+        )
+    kind, detail = _kind(head, status, found >= end, size, max_batch_bytes)
+    if kind is DamageKind.BAD_CRC:
+        entry = _entry_at(source, start, max_batch_bytes)
+        if entry is not None and entry.check(0, 1):
+            return bad_crc(entry, 0, source.path, size)
+        kind = DamageKind.BAD_LENGTH
+    where = "to the end of the file" if found >= end else f"up to the next intact batch at {found}"
+    return Damage(kind, place, f"{detail}; {size} bytes {where}", size)
+
+
+def _kind(head: bytes, status: int, at_end: bool, size: int, max_batch_bytes: int) -> tuple[DamageKind, str]:
+    if len(head) <= ENTRY.size:
+        return DamageKind.TORN_TAIL if at_end else DamageKind.BAD_LENGTH, "too few bytes for a batch"
+    _, claimed, _, magic = ENTRY.read(head)
+    total = claimed + OVERHEAD
+    if status == BAD_MAGIC:
+        return DamageKind.BAD_MAGIC, f"format version {magic}, where 0, 1 or 2 was expected"
+    if status == SHORT_HEADER:
+        return DamageKind.SHORT_HEADER, f"a size of {claimed} bytes, too small for a header of version {magic}"
+    if status == BAD_LENGTH:
+        return DamageKind.BAD_LENGTH, f"a size of {claimed} bytes, where at least 14 was expected"
+    if status == MORE and at_end and total > size:
+        return DamageKind.TORN_TAIL, f"a batch of {total} bytes, cut short"
+    if status == MORE and total > max_batch_bytes:
+        return (
+            DamageKind.BAD_LENGTH,
+            f"a batch of {total} bytes (--max-batch-bytes {max_batch_bytes}; raise it if the batch is real)",
+        )
+    if status == MORE:
+        return DamageKind.BAD_LENGTH, f"a size of {claimed} bytes, which cannot be"
+    return DamageKind.BAD_CRC, "bad CRC"
+
+
+def bad_crc(window: Window, i: int, file: str, size: int | None = None) -> Damage:
+    """Return the damage of batch *i* of the window, whose checksum does not hold."""
+    facts = window.batch(i)
+    position, base_offset, batch_size, stored, computed, magic = (
+        facts[0],
+        facts[1],
+        facts[6],
+        facts[8],
+        facts[9],
+        facts[15],
+    )
+    name = "CRC-32C" if magic >= 2 else "CRC-32"
+    detail = f"{name} 0x{stored:08x}, computed 0x{computed:08x}"
+    return Damage(DamageKind.BAD_CRC, Place(file, position, base_offset), detail, size or batch_size, stored, computed)

@@ -1,0 +1,114 @@
+"""A segment: one `.log` file, whose name is the offset that it starts from."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from klog.batch import Batch
+from klog.decode import Span, decoded
+from klog.formats.codec import Decompressor
+from klog.formats.damage import Damage, DamageKind
+from klog.kernel import Window
+from klog.reader import MAX_BATCH_BYTES, LogReader
+from klog.resync import bad_crc
+from klog.source import Source
+
+MAX_SEGMENT_BYTES = 2**31 - 1
+"""A broker opens no larger `.log`: positions in a segment are int32."""
+
+MAX_RELATIVE_OFFSET = 2**31 - 1
+"""Offsets in a segment lie at most this far above its base offset: an index holds the difference in an int32."""
+
+_LIBRARY_ROWS = 64
+
+
+class Totals(NamedTuple):
+    """What a segment holds: intact batches, their records (None where only decoding would tell), bytes, damaged stretches."""
+
+    batches: int
+    records: int | None
+    bytes: int
+    damaged: int
+
+
+class Segment:
+    """A `.log`, by its path; nothing is opened before it is read.
+
+    *base_offset* is None when the file's name does not begin with a number.
+    """
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        stem = os.path.basename(path).split(".", 1)[0]
+        self.base_offset = int(stem) if stem.isascii() and stem.isdigit() and int(stem) < 2**63 else None
+        floor = self.base_offset or 0
+        self.span = Span() if self.base_offset is None else Span(floor, min(floor + MAX_RELATIVE_OFFSET, 2**63 - 1))
+
+    def reader(
+        self,
+        source: Source,
+        start: int = 0,
+        end: int | None = None,
+        *,
+        lenient: bool = False,
+        max_batch_bytes: int = MAX_BATCH_BYTES,
+    ) -> LogReader:
+        """Return a reader over the open file from byte *start* on (it must be where a batch begins)."""
+        floor, ceiling = self.span.floor, self.span.ceiling
+        return LogReader(
+            source, start, end, lenient=lenient, floor=floor, ceiling=ceiling, max_batch_bytes=max_batch_bytes
+        )
+
+    def batches(
+        self, start: int = 0, *, resync: bool = True, max_batch_bytes: int = MAX_BATCH_BYTES
+    ) -> Iterator[Batch | Damage]:
+        """Yield the batches from byte *start* on, and a Damage for each stretch that is damaged.
+
+        A batch whose checksum does not hold is a Damage, not a Batch.  After a Damage the walk goes on at the next
+        position where a header *and* its checksum hold, or, without *resync*, ends.  Content never raises; a file that
+        cannot be opened does (UnreadableError, NotKafkaError).
+        """
+        with Source(self.path) as source:
+            reader = self.reader(source, start, max_batch_bytes=max_batch_bytes)
+            while True:
+                window = Window(1, _LIBRARY_ROWS, 1)
+                piece = reader.next(window)
+                if piece is None:
+                    return
+                window.check(0, window.count)
+                for i in range(window.count):
+                    if window.first_bad(i, i + 1) == i:
+                        yield bad_crc(window, i, self.path)
+                        if not resync:
+                            return
+                        continue
+                    yield Batch(*window.batch(i), self.path, window, i)
+                if piece.damage:
+                    yield piece.damage
+                    if not resync:
+                        return
+
+    def totals(self, deep: bool = False, *, max_batch_bytes: int = MAX_BATCH_BYTES) -> Totals:
+        """Read the whole segment and check every batch; with *deep*, decompress and decode every record too."""
+        window = Window()
+        codecs = Decompressor().functions
+        batches = records = damaged = 0
+        with Source(self.path) as source:
+            reader = self.reader(source, max_batch_bytes=max_batch_bytes)
+            while piece := reader.next(window):
+                damaged += piece.damage is not None
+                if not deep:
+                    bad = window.check(0, window.count)
+                    damaged += bad
+                    batches += window.count - bad
+                    continue
+                batches += window.count
+                for rows, damage in decoded(window, codecs, self.path, self.span):
+                    if damage:
+                        damaged += 1
+                        batches -= damage.kind is DamageKind.BAD_CRC
+                    else:
+                        records += rows.records
+        return Totals(batches, records if deep else None, source.size, damaged)

@@ -1,0 +1,102 @@
+"""Files, read-only: the one place where klog opens and reads what a broker wrote.
+
+Reading is by `preadv` into the caller's memory, never through mmap: a file that shrinks, or a bad sector, kills a
+process that has it mapped, while a read gives less or an error with a position.  Nothing is locked, created or touched;
+not even the access time where the system allows that.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from types import TracebackType
+
+from klog.errors import NotKafkaError, UnreadableError
+
+_FLAGS = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY
+_NO_ATIME: int = getattr(os, "O_NOATIME", 0)
+
+
+def _open(path: str) -> int:
+    """Return a descriptor that waits for nothing (a FIFO without a writer) and leaves the access time alone if it may."""
+    try:
+        return os.open(path, _FLAGS | _NO_ATIME)
+    except PermissionError:
+        return os.open(path, _FLAGS)  # only the owner may ask for O_NOATIME
+
+
+class Source:
+    """A regular file.  *size* is its size in bytes when it was opened; it may have grown or shrunk since.
+
+    Several threads may read at once.  Raises UnreadableError where the system refuses, NotKafkaError for anything
+    that is no regular file.
+    """
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        try:
+            self._descriptor = _open(path)
+        except OSError as error:
+            raise UnreadableError(f"{path}: cannot open: {error.strerror}") from error
+        facts = os.fstat(self._descriptor)
+        if not stat.S_ISREG(facts.st_mode):
+            self.close()
+            raise NotKafkaError(f"{path}: {_kind(facts.st_mode)}, where a regular file was expected")
+        self.size = facts.st_size
+
+    def read_into(self, position: int, view: memoryview) -> int:
+        """Fill *view* with the bytes from *position* on; return how many there were: fewer only at the end of the file.
+
+        Raises OSError (EIO …) as the system gave it.
+        """
+        done = 0
+        while done < len(view):
+            count = os.preadv(self._descriptor, [view[done:]], position + done)
+            if count == 0:
+                break
+            done += count
+        return done
+
+    def read(self, position: int, size: int) -> bytes:
+        """Return up to *size* bytes from *position* on; fewer only at the end of the file.
+
+        Raises UnreadableError.
+        """
+        try:
+            data = os.pread(self._descriptor, size, position)
+            while len(data) < size and (more := os.pread(self._descriptor, size - len(data), position + len(data))):
+                data += more
+        except OSError as error:
+            raise UnreadableError(f"{self.path} @ {position}: cannot read: {error.strerror}") from error
+        return data
+
+    def current_size(self) -> int:
+        """Return the size of the file now, in bytes."""
+        return os.fstat(self._descriptor).st_size
+
+    def close(self) -> None:
+        """Close the file; a second time does nothing."""
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+    def __enter__(self) -> Source:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def _kind(mode: int) -> str:
+    for test, name in (
+        (stat.S_ISDIR, "a directory"),
+        (stat.S_ISFIFO, "a FIFO"),
+        (stat.S_ISSOCK, "a socket"),
+        (stat.S_ISCHR, "a character device"),
+        (stat.S_ISBLK, "a block device"),
+    ):
+        if test(mode):
+            return name
+    return "something"

@@ -1,0 +1,199 @@
+"""Fixtures: the command line as a function and as a process, fixture data, the corpora, real Kafka.
+
+Two kinds of tests need more than a clone: `corpora` (the full image collection, KLOG_CORPORA or ../shared/corpora) and
+`kafka` (Java 17 and Maven).  Where that is missing they are skipped, loudly, and fail when CI=true: a build that did
+not compare with Kafka must not look like one that did.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import shutil
+import subprocess
+import sys
+import tarfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from tests import kafka
+
+ROOT = Path(__file__).resolve().parent.parent
+FIXTURES = ROOT / "fixtures"
+CORPORA = Path(os.environ.get("KLOG_CORPORA", ROOT.parent / "shared" / "corpora"))
+ON_CI = os.environ.get("CI", "").lower() in ("1", "true")
+NOT_RUN = pytest.StashKey[dict[str, int]]()
+
+
+# what cannot run here, and that it did not
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.stash[NOT_RUN] = {}
+
+
+def _lacking(item: pytest.Item) -> str:
+    if item.get_closest_marker("corpora") and not (CORPORA / "manifest.json").exists():
+        return f"no corpora in {CORPORA} (set KLOG_CORPORA)"
+    if item.get_closest_marker("kafka") and kafka.missing():
+        return f"no real Kafka: {kafka.missing()}"
+    return ""
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    lacking = _lacking(item)
+    if not lacking:
+        return
+    counts = item.config.stash[NOT_RUN]
+    counts[lacking] = counts.get(lacking, 0) + 1
+    if ON_CI:
+        pytest.fail(f"CI=true, and {lacking}", pytrace=False)
+    pytest.skip(lacking)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    for reason, count in config.stash[NOT_RUN].items():
+        terminalreporter.write_line(f"NOT RUN: {count} tests: {reason}", red=True, bold=True)
+
+
+# the command line
+
+
+@dataclass(frozen=True)
+class Ran:
+    """What one run of the command line did."""
+
+    stdout: bytes
+    stderr: bytes
+    exit_code: int
+
+
+@contextmanager
+def _captured() -> Iterator[dict[int, int]]:
+    """Send descriptors 1 and 2, and sys.stdout and sys.stderr with them, to memory; yields what to read from."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    before = sys.stdout, sys.stderr
+    saved = {number: os.dup(number) for number in (1, 2)}
+    memory = {number: os.memfd_create(f"klog-{number}") for number in (1, 2)}
+    try:
+        for number in (1, 2):
+            os.dup2(memory[number], number)
+        sys.stdout, sys.stderr = (_text_stream(number) for number in (1, 2))
+        yield memory
+    finally:
+        for stream in (sys.stdout, sys.stderr):
+            with suppress(ValueError):  # the command closed it
+                stream.flush()
+        sys.stdout, sys.stderr = before
+        for number in (1, 2):
+            os.dup2(saved[number], number)
+            os.close(saved[number])
+            os.close(memory[number])
+
+
+def _text_stream(number: int) -> io.TextIOWrapper:
+    raw = open(number, "wb", closefd=False)  # noqa: SIM115
+    return io.TextIOWrapper(raw, encoding="utf-8", errors="surrogateescape", write_through=number == 2)
+
+
+def _read(number: int) -> bytes:
+    return os.pread(number, os.fstat(number).st_size, 0)
+
+
+def run_klog(*arguments: str | os.PathLike[str]) -> Ran:
+    """Run the command line inside this process: some milliseconds instead of a tenth of a second."""
+    from klog_cli.app import main
+
+    given = sys.argv
+    code: object = None
+    with _captured() as memory:
+        sys.argv = ["klog", *map(os.fspath, arguments)]
+        try:
+            code = main()
+        except SystemExit as left:
+            code = left.code
+        finally:
+            sys.argv = given
+            sys.stdout.flush()
+            sys.stderr.flush()
+        stdout, stderr = _read(memory[1]), _read(memory[2])
+    assert code is None or isinstance(code, int), f"klog left with {code!r}"
+    return Ran(stdout, stderr, code or 0)
+
+
+def run_klog_process(*arguments: str | os.PathLike[str], cwd: Path | None = None, stdin: bytes = b"") -> Ran:
+    """Run the command line as operators do: in a process of its own, into pipes."""
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
+    command = [sys.executable, "-m", "klog_cli.app", *map(os.fspath, arguments)]
+    done = subprocess.run(command, input=stdin, capture_output=True, cwd=cwd, env=environment, check=False, timeout=300)
+    return Ran(done.stdout, done.stderr, done.returncode)
+
+
+@pytest.fixture
+def klog() -> Callable[..., Ran]:
+    return run_klog
+
+
+@pytest.fixture
+def klog_process() -> Callable[..., Ran]:
+    return run_klog_process
+
+
+# data
+
+
+@pytest.fixture(scope="session")
+def corpora() -> Path:
+    """The root of the corpora; for tests marked `corpora`."""
+    return CORPORA
+
+
+@pytest.fixture(scope="session")
+def image(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+    """Return a function that unpacks an archive of the corpora (`crash/v4.3.1-kill/before.tar.gz`), once a session.
+
+    Modification times are the archive's.  What it returns is shared: tests that change files copy it first.
+    """
+    unpacked: dict[str, Path] = {}
+
+    def unpack(name: str) -> Path:
+        if name not in unpacked:
+            target = tmp_path_factory.mktemp(name.split(".tar")[0].replace("/", "-"))
+            extract(CORPORA / name, target)
+            unpacked[name] = target
+        return unpacked[name]
+
+    return unpack
+
+
+def extract(archive: Path, target: Path) -> None:
+    """Unpack *archive* with its modification times."""
+    with tarfile.open(archive) as tar:
+        if hasattr(tarfile, "data_filter"):
+            tar.extractall(target, filter="data")
+        else:
+            tar.extractall(target)
+
+
+def writable_copy(source: Path, target: Path) -> Path:
+    """Copy a tree that may be read-only into one that tests may change; modification times of files carry over."""
+    for folder, _, names in os.walk(source):
+        inside = target / os.path.relpath(folder, source)
+        inside.mkdir(parents=True, exist_ok=True)
+        for name in names:
+            shutil.copyfile(os.path.join(folder, name), inside / name)
+            shutil.copystat(os.path.join(folder, name), inside / name)
+            (inside / name).chmod(0o644)
+    return target
+
+
+@pytest.fixture(scope="session")
+def dump_tool() -> Iterator[kafka.DumpTool]:
+    """Kafka 4.3.1's dump tool in one JVM; for tests marked `kafka`."""
+    with kafka.DumpTool() as tool:
+        yield tool

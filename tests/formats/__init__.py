@@ -1,0 +1,1 @@
+"""Tests of `klog.formats`: each layout alone, without files."""

@@ -1,0 +1,328 @@
+"""One process of the fuzzer: fills windows with mutated entries and calls everything in the kernel that reads them.
+
+Windows hold thousands of entries, so that a call's cost is shared.  Prints how many went through scan and decode.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import importlib.util
+import io
+import json
+import sys
+import time
+from array import array
+from bisect import bisect_right
+from collections.abc import Callable, Iterator
+from itertools import accumulate, pairwise
+from random import Random
+from typing import TYPE_CHECKING
+
+from tests.fuzz import seeds
+
+if TYPE_CHECKING:
+    from klog.kernel._kernel import Window
+
+ENTRIES = 3000
+ORIGIN = b',"partition":3,"topic":"orders"'
+CSV_ORIGIN = b'3,"orders"'
+DONE, MORE, BAD_LENGTH = 0, 1, 2
+# Half of all bytes written mean something in a varint, a length or a flag.
+TABLE = bytes(
+    byte if byte < 128 else (0, 1, 2, 3, 0x7E, 0x7F, 0x80, 0x81, 0xFE, 0xFF, 0x0F, 0xED, 0x22, 0x0A)[byte % 14]
+    for byte in range(256)
+)
+
+
+def load_kernel(path: str) -> None:
+    """Put the module at *path* in the place of klog's own."""
+    spec = importlib.util.spec_from_file_location("klog.kernel._kernel", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+
+
+def given_back(data: memoryview, magic: int) -> bytes:
+    """A codec whose streams are what they hold."""
+    return bytes(data)
+
+
+def int32s(count: int) -> memoryview:
+    """Return room for *count* native numbers of 32 bits."""
+    return memoryview(array("i", bytes(4 * count)))
+
+
+Codecs = tuple[Callable[[memoryview, int], "bytes | bytearray"], ...]
+Take = Callable[["Window"], None]
+
+
+class Fuzzer:
+    """Makes windows of mutated entries and takes them apart."""
+
+    def __init__(self, seed: int) -> None:
+        from klog.formats.codec import Decompressor
+        from klog.kernel._kernel import KeySet, Window
+
+        self.make_window, self.chance, self.done = Window, Random(seed), 0
+        self.keys = KeySet([b"key", b"key-1", b"", b"a" * 100])
+        self.named: Codecs = (given_back,) * 8
+        self.real = Decompressor(1 << 20).functions
+        self.plain_seeds = seeds.plain_entries() + seeds.named_entries()
+        self.real_seeds = seeds.real_entries()
+        self.window = Window(1 << 20, 4096, 1 << 16)
+        self.masks = [self.mask(1 << 16) for _ in range(40)]
+        self.numbers = memoryview(array("q", bytes(8 * 5000)))
+        self.takes = (self.as_json, self.as_csv, self.as_text, self.as_columns, self.as_objects)
+
+    # making
+
+    def entries(self, count: int, real: bool) -> list[bytes]:
+        pool = seeds.broken(self.real_seeds if real else self.plain_seeds, self.chance, 1 + count // 12)
+        return self.chance.choices(pool, k=count)
+
+    def mask(self, size: int) -> bytes:
+        """Return bytes that are 0 but for about one in eighty."""
+        places, values = array("I", self.chance.randbytes(size // 20)), self.chance.randbytes(size // 80)
+        mask = bytearray(size)
+        # The upper half of the product with the size is as good as a random number below it.
+        for place, value in zip(places, values, strict=False):
+            mask[place * size >> 32] = value
+        return bytes(mask)
+
+    def content(self, entries: list[bytes]) -> tuple[bytearray, list[int]]:
+        """Return the bytes of *entries*, about one of them changed in each, and where each begins."""
+        starts = list(accumulate((len(entry) for entry in entries), initial=0))
+        size = starts[-1]
+        masks = self.chance.choices(self.masks, k=-(-size // len(self.masks[0])))
+        shift = self.chance.randrange(len(self.masks[0]))
+        mask = b"".join((masks[0][shift:], *masks, masks[0][:shift]))[:size]
+        # Numbers as large as the window: a byte-wise loop would cost more than all that the kernel does.
+        changed = int.from_bytes(b"".join(entries), "little") ^ int.from_bytes(mask, "little")
+        data = bytearray(changed.to_bytes(size, "little"))
+        self.say_something(data)
+        if self.chance.random() < 0.85:  # else the chain of sizes breaks, too
+            for at, entry in zip(starts, entries, strict=False):
+                data[at + 8 : at + 12] = entry[8:12]
+        return data, starts
+
+    def say_something(self, data: bytearray) -> None:
+        """Put a few bytes into *data* that mean something as a varint, a length, a flag or a character."""
+        changes = len(data) // 500
+        values = self.chance.randbytes(changes).translate(TABLE)
+        for place, value in zip(array("I", self.chance.randbytes(4 * changes)), values, strict=True):
+            data[place * len(data) >> 32] = value
+
+    def fill(self, window: Window, data: bytes | bytearray, starts: list[int]) -> None:
+        """Load and scan: where the chain of entries breaks, go on at the next one that was made."""
+        window.room(len(data))[: len(data)] = data
+        window.load(self.chance.choice((0, 4096, 2**40)), len(data))
+        lenient = self.chance.random() < 0.2
+        at = 0
+        while at < len(data) and window.scan(at, lenient) != DONE:
+            following = bisect_right(starts, window.next_at)
+            at = starts[following] if following < len(starts) else len(data)
+        window.check(0, window.count)
+
+    def decode(self, window: Window, take: Take, codecs: Codecs, often: bool) -> None:
+        """Decode all batches, around the broken ones, and give the rows to *take*.
+
+        *often*: at every broken batch, what came before the break in it too; else only whole ones, together: faster.
+        """
+        first, whole, count = 0, self.chance.random() < 0.5, window.count
+        while first < count:
+            stop = window.decompress(first, count, codecs, self.chance.choice((1 << 12, 1 << 18)))
+            if not often:
+                self.skip_broken(window, first, stop)
+            window.begin(first, stop, whole)
+            while True:
+                status = window.decode()
+                take(window)
+                if status == DONE:
+                    break
+                if status != MORE:
+                    assert often, "broken only when looked at again"
+                    window.begin(window.decoding + 1, stop, whole)
+            first = stop + (window.error is not None)
+        self.done += count
+
+    def skip_broken(self, window: Window, first: int, stop: int) -> None:
+        window.begin(first, stop)
+        while (status := window.decode()) != DONE:
+            if status != MORE:
+                window.skip(window.decoding)
+                window.begin(window.decoding + 1, stop)
+
+    # taking apart
+
+    def drain(self, window: Window, write: Callable[[int], int]) -> Iterator[bytes]:
+        row = 0
+        while row < window.records:
+            row = write(row)
+            yield bytes(window.output())
+            window.flushed()
+
+    def as_json(self, window: Window) -> None:
+        values = self.chance.randrange(5)
+        for text in self.drain(window, lambda row: window.json_lines(row, ORIGIN, values)):
+            line = text[: text.index(b"\n")]
+            assert json.loads(line)["topic"] == "orders"
+
+    def lines(self, window: Window) -> Iterator[bytes]:
+        return self.drain(window, lambda row: window.json_lines(row, ORIGIN, 0))
+
+    def as_csv(self, window: Window) -> None:
+        values = self.chance.randrange(5)
+        for text in self.drain(window, lambda row: window.csv_lines(row, CSV_ORIGIN, values)):
+            part = text[:2000].decode("utf-8", "replace")
+            assert len(next(csv.reader(io.StringIO(part, newline="")))) == 19 or len(text) > 2000
+
+    def as_text(self, window: Window) -> None:
+        others = window.other_controls()
+        contents: list[bytes | None] | None = None
+        if others:
+            contents = [None] * window.records
+            for row in others:
+                contents[row] = b" something else"
+        flags = self.chance.randrange(16) | 1
+        for text in self.drain(window, lambda row: window.text_lines(row, flags, contents)):
+            text.decode("utf-8")
+        while not window.batch_lines(window.decoding):
+            window.flushed()
+        window.flushed()
+
+    def as_columns(self, window: Window) -> None:
+        rows = window.records
+        for column in range(9):
+            window.numbers(column, self.numbers)
+        bits = bytearray(rows // 8 + 1)
+        for values in (False, True):
+            data = bytearray(max(1, window.binary_bytes(values)))
+            window.binary(values, data, int32s(rows + 1), bits)
+        count, keys, values_size = window.header_sizes()
+        lists, key_offsets, value_offsets = (int32s(n + 1) for n in (rows, count, count))
+        window.headers(
+            lists,
+            bytearray(keys + 1),
+            key_offsets,
+            bytearray(values_size + 1),
+            value_offsets,
+            bytearray(count // 8 + 1),
+        )
+
+    def as_objects(self, window: Window) -> None:
+        rows = window.records
+        if rows:
+            for row in {0, rows - 1, self.chance.randrange(rows)}:
+                offset, _, key, value, headers, _, batch = window.record(row)
+                assert -(2**63) <= offset < 2**63
+                assert 0 <= batch < window.count
+                size = sum(len(part or b"") for pair in ((key, value), *headers) for part in pair)
+                assert size <= 1 << 20
+            window.ends()
+        window.bad_messages()
+        window.gaps()
+        window.keep(50, 2**62, 0, 2**62, self.chance.random() < 0.5, self.keys if self.chance.random() < 0.5 else None)
+        self.as_json(window)
+
+    def as_batches(self, window: Window) -> None:
+        row, csv_rows, count = 0, self.chance.random() < 0.5, window.count
+        while row < count:
+            row = window.batch_rows(row, count, csv_rows, CSV_ORIGIN if csv_rows else ORIGIN)
+            window.flushed()
+        for number in self.chance.choices(range(count), k=3) if count else ():
+            window.batch(number)
+            window.batch_head(number)
+            window.bytes(window.at(number), window.at(number) + 17)
+        window.transactional(0, count)
+        window.first_bad(0, count)
+        window.first_unknown_codec(0, count)
+        window.skip_outside(3, 2**31, 0)
+
+    # rounds
+
+    def many(self) -> None:
+        """Thousands of entries in one window, taken apart in one of the ways."""
+        real = self.chance.random() < 0.05
+        data, starts = self.content(self.entries(ENTRIES // 10 if real else ENTRIES, real))
+        self.fill(self.window, data, starts)
+        codecs: Codecs = self.real if real else self.named
+        self.decode(self.window, self.chance.choice(self.takes), codecs, often=self.chance.random() < 0.15)
+        self.as_batches(self.window)
+
+    def tight(self) -> None:
+        """Entries alone, in memory that ends with them: what reads on behind one is caught."""
+        data, starts = self.content(self.entries(150, real=False))
+        for start, end in pairwise(starts):
+            window = self.make_window(end - start, self.chance.choice((1, 2, 100)), 2048)
+            self.fill(window, data[start:end], [0])
+            self.decode(window, self.chance.choice(self.takes), self.named, often=True)
+
+    def twice(self) -> None:
+        """The same window with room for much and for little must give the same lines."""
+        data, starts = self.content(self.entries(300, real=False))
+        state = self.chance.getstate()
+        answers: list[list[bytes]] = []
+        for window in (self.make_window(len(data), 4096, 1 << 20), self.make_window(len(data), 7, 2048)):
+            self.chance.setstate(state)
+            answers.append([])
+            self.fill(window, data, starts)
+            self.decode(window, lambda w: answers[-1].extend(self.lines(w)), self.named, often=True)
+        answers = [[b"".join(lines)] for lines in answers]
+        assert answers[0] == answers[1], "the size of the rooms changes what is read"
+
+    def search(self) -> None:
+        """Every entry that a search after damage finds is one; it ends, and never behind the window."""
+        data, _ = self.content(self.entries(300, real=True))
+        size = self.chance.randrange(1, len(data))
+        window = self.make_window(size, 1, 1)
+        window.room(size)[:size] = data[:size]
+        window.load(0, size)
+        readable = self.chance.choice((size, len(data)))
+        at, status, found = 0, DONE, 0
+        while status != BAD_LENGTH and at < size and found < 50:
+            status, at = window.find(at, readable, 0, 2**40)
+            assert at <= size
+            if status == DONE:
+                assert window.scan(at) is not None
+                found += 1
+            at += 1
+            window.drop(0)
+        window.zeros(self.chance.randrange(size))
+
+    def strings(self) -> None:
+        """Text as Java prints it, and the two ways to a checksum."""
+        from klog.kernel._kernel import crc32c, crc32c_portable, java_string
+
+        data = bytes(self.chance.randbytes(self.chance.randrange(1, 3000)).translate(TABLE))
+        java_string(data).decode("utf-8")
+        start = self.chance.randrange(len(data))
+        assert crc32c(data[start:]) == crc32c_portable(data[start:])
+
+    def run(self, seconds: float, inputs: int) -> None:
+        """Go on for *seconds* or until *inputs* are done, whichever is not 0."""
+        end = time.monotonic() + seconds if seconds else float("inf")
+        rounds = (self.many,) * 12 + (self.tight, self.twice, self.strings, self.search)
+        while time.monotonic() < end and (not inputs or self.done < inputs):
+            self.chance.choice(rounds)()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("kernel")
+    parser.add_argument("--seed", type=int, required=True)
+    parser.add_argument("--seconds", type=float, default=0)
+    parser.add_argument("--inputs", type=int, default=0)
+    options = parser.parse_args()
+    load_kernel(options.kernel)
+    fuzzer = Fuzzer(options.seed)
+    try:
+        fuzzer.run(options.seconds, options.inputs)
+    finally:
+        print(fuzzer.done, flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,71 @@
+"""What the fuzzer starts from: small entries of every shape."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from random import Random
+
+from tests.plain import encode, mutate, shapes
+from tests.plain.decode import scan
+
+SMALL = 600
+"""Bytes: larger entries hold no other code paths, only more of the same."""
+
+
+def _entries(data: bytes) -> list[bytes]:
+    return [data[part.position : part.position + (part.size or 0)] for part in scan(data)]
+
+
+def real_entries() -> list[bytes]:
+    """Return entries as they are on disk, compressed ones with their real streams."""
+    return [entry for data in shapes.all_logs().values() for entry in _entries(data) if len(entry) <= 4 * SMALL]
+
+
+def _bare(records: list[encode.Record]) -> list[encode.Record]:
+    return [r for r in records if sum(len(part or b"") for part in (r.key, r.value)) < 200 and len(r.headers) < 20]
+
+
+def named_entries() -> list[bytes]:
+    """Return entries whose codec is only claimed: their "streams" are the records themselves.
+
+    With codecs that give back what they get, mutations reach the decoder of decompressed data at full speed.
+    """
+    varied = _bare(shapes.varied_records(100))
+    found = []
+    for codec in ("gzip", "snappy", "lz4", "zstd"):
+        for records in (varied, shapes.some_records(5, 4)):
+            payload = encode.records_payload(records, records[0].offset, records[0].timestamp)
+            found.append(encode.batch(records, codec=codec, stream=payload))
+    for magic in (0, 1):
+        for inner in (0, 1):
+            messages = b"".join(
+                encode.message(i, inner, r.key, r.value, timestamp=r.timestamp) for i, r in enumerate(varied)
+            )
+            found.append(encode.wrapper(varied, magic, "gzip", stream=messages))
+            found.append(encode.wrapper(varied, magic, "lz4", stream=messages, append_time_ms=5))
+    return found
+
+
+def plain_entries() -> list[bytes]:
+    """Return uncompressed entries."""
+    old = shapes.legacy_logs()
+    logs = [*shapes.plain_logs().values(), old["v0 plain"], old["v1 plain"]]
+    small = [entry for data in logs for entry in _entries(data) if len(entry) <= SMALL]
+    varied = _bare(shapes.varied_records(100))
+    small.append(encode.batch(varied, control=True, transactional=True, producer=(5, 0, 2**31 - 2)))
+    small += [encode.batch([r]) for r in varied]
+    # Bits that mean nothing in a message: what is control or transactional in a batch must not be in it.
+    small += [encode.message(3, magic, None, b"", attributes=bits) for magic in (0, 1) for bits in (0x20, 0x78, -8)]
+    small += [encode.batch([replace(r, headers=((b"h", b"v"), (b"", None)))], append_time_ms=7) for r in varied]
+    return small
+
+
+def broken(entries: list[bytes], chance: Random, count: int) -> list[bytes]:
+    """Return *count* of *entries* with stretches cut out, put in, zeroed or copied, their sizes put right."""
+    found: list[bytes] = []
+    while len(found) < count:
+        entry = mutate.mutate(chance.choice(entries), chance, chance.choice((0, 1, 1, 2)))
+        if len(entry) >= 26:
+            magic = entry[16:17] if entry[16] <= 2 or chance.random() < 0.1 else b"\2"
+            found.append(entry[:8] + (len(entry) - 12).to_bytes(4, "big") + entry[12:16] + magic + entry[17:])
+    return found

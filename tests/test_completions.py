@@ -1,0 +1,90 @@
+"""Completions and the manual page are made from the command line, current and complete."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import klog
+import pytest
+
+from tools import make_man
+from tools.command_line import Command, Option, read
+from tools.make_completions import SHELLS
+
+ROOT = Path(__file__).parent.parent
+PRESS_TAB = """
+source "$1"; shift
+COMP_WORDS=("$@") COMP_CWORD=$(($# - 1))
+_klog
+((${#COMPREPLY[@]} == 0)) || printf '%s\\n' "${COMPREPLY[@]}"
+"""
+
+
+@pytest.mark.parametrize("name", SHELLS)
+def test_completions_are_those_of_the_command_line(name: str) -> None:
+    """A script from yesterday offers options that are gone and hides those that came; `make completions` mends it."""
+    assert (ROOT / "completions" / name).read_text(encoding="utf-8") == SHELLS[name](read())
+
+
+def test_the_manual_page_is_that_of_the_command_line() -> None:
+    """The same for docs/klog.1."""
+    assert (ROOT / "docs" / "klog.1").read_text(encoding="utf-8") == make_man.page(read(), klog.__version__)
+
+
+def test_the_manual_page_names_every_command_and_every_option() -> None:
+    """What the page leaves out does not exist for whoever is at a console without a network."""
+    page = (ROOT / "docs" / "klog.1").read_text(encoding="utf-8").replace("\\", "")
+    sections = {part.split(" [options]")[0]: part for part in page.split("\n.SS klog ")[1:]}
+    leaves = [command for command in read().walk() if command.words and not command.children]
+    assert sorted(sections) == sorted(command.name for command in leaves)
+    for command in leaves:
+        options = [name for option in command.options for name in option.names]
+        assert [name for name in options if f"fB{name}fR" not in sections[command.name]] == []
+
+
+def test_no_option_and_no_command_goes_without_help() -> None:
+    """An option that nobody explains is found by reading the source, at three in the morning."""
+    commands = list(read().walk())
+    bare = [
+        f"{command.name} {option.names[0]}" for command in commands for option in command.options if not option.help
+    ]
+    assert bare + [command.name for command in commands if not command.help] == []
+
+
+def press_tab(script: Path, *words: str) -> list[str]:
+    """Return what bash offers for the last of *words*."""
+    command = ["bash", "-uc", PRESS_TAB, "bash", str(script), *words]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()
+
+
+def made_up() -> Command:
+    """A command line with a group, a switch, a choice, a file and a free value."""
+    output = Option(("--output",), "Form.", "text|json", ("text", "json"))
+    leaf = Command(("dump",), "Dump.", ("PATH...",), (output, Option(("--to", "-t"), "File.", "FILE")), ())
+    nested = Command(("spark", "dump"), "Dump on Spark.", ("PATH...",), (Option(("--master",), "Where.", "URL"),), ())
+    group = Command(("spark",), "On Spark.", (), (), (nested,))
+    return Command((), "klog", (), (Option(("--version",), "Versions."),), (leaf, group))
+
+
+@pytest.mark.parametrize(
+    ("words", "offered"),
+    [
+        (["klog", ""], ["dump", "spark", "--version"]),
+        (["klog", "d"], ["dump"]),
+        (["klog", "dump", "--"], ["--output", "--to"]),
+        (["klog", "dump", "--output", ""], ["text", "json"]),
+        (["klog", "dump", "--output", "=", "j"], ["json"]),
+        (["klog", "dump", "--output", "="], ["text", "json"]),
+        (["klog", "dump", "--to", "co"], []),  # nothing of its own: bash then offers files
+        (["klog", "dump", "orders-3", "sp"], []),
+        (["klog", "dump", "spark", "-"], ["--output", "--to", "-t"]),  # a path named like a command stays a path
+        (["klog", "spark", ""], ["dump"]),
+        (["klog", "spark", "dump", "--"], ["--master"]),
+    ],
+)
+def test_bash_offers_what_fits(tmp_path: Path, words: list[str], offered: list[str]) -> None:
+    """TAB offers what may stand there: commands, then options of that command, then their values."""
+    script = tmp_path / "klog.bash"
+    script.write_text(SHELLS["klog.bash"](made_up()))
+    assert press_tab(script, *words) == offered

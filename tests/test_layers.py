@@ -1,0 +1,152 @@
+"""Who may know whom: the import table, and the few things that a single room may do.
+
+Rooms are listed from the bottom up; a module may import from its own room and from those below, never from above and
+never in a circle.  `core/klog/__init__.py` is the front door: it names things from every room and loads none of them.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from graphlib import CycleError, TopologicalSorter
+from pathlib import Path
+
+import pytest
+
+ROOMS = (
+    "place errors",
+    "formats",
+    "source kernel",
+    "batch resync reader headers segment indexes partition log_dir",
+    "lookup fetch check settings plan disk broker describe dump internal_topics arrow",
+    "recover salvage truncate cleaner apply work",
+    "spark serve",
+    "klog_cli pyspark_klog",
+)
+ROOM = {name: number for number, names in enumerate(ROOMS) for name in names.split()}
+ONLY_IN = {
+    "klog_cli/output.py": "print typer.echo typer.secho rich.print",
+    "klog_cli/": "typer click rich",
+    "klog/spark/": "pyspark",
+    "klog/serve/": "socket socketserver ssl select selectors asyncio http",
+    "klog/disk.py": "writing-open shutil tempfile os.O_WRONLY os.O_RDWR os.O_CREAT os.O_TRUNC os.O_APPEND os.truncate"
+    " os.ftruncate os.rename os.renames os.replace os.unlink os.remove os.rmdir os.removedirs os.link os.symlink"
+    " os.mkdir os.makedirs",
+}
+HOME = {name: place for place, names in ONLY_IN.items() for name in names.split()}
+
+
+def imports(tree: ast.AST) -> Iterator[str]:
+    """Yield what *tree* imports, in functions too, as full dotted names; a relative import keeps its leading dots."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            yield from (f"{'.' * node.level}{node.module or ''}.{alias.name}" for alias in node.names)
+
+
+def room(name: str) -> int:
+    """The room of a dotted name; 0 for what is not ours, for `klog` itself and for `klog.__version__`."""
+    head, _, rest = name.partition(".")
+    part = rest.split(".")[0] if head == "klog" else head
+    if head not in ("klog", "klog_cli", "pyspark_klog") or part in ("", "__version__"):
+        return 0
+    return ROOM.get(part, len(ROOMS))  # what has no room stands above all: nobody may import it
+
+
+def opens_for_writing(call: ast.Call) -> bool:
+    """Whether *call* opens a file in a mode that is not a literal, or not one that only reads."""
+    if ast.unparse(call.func) not in ("open", "io.open", "io.FileIO", "os.fdopen", "gzip.open", "codecs.open"):
+        return False
+    modes = [*call.args[1:2], *(keyword.value for keyword in call.keywords if keyword.arg == "mode")]
+    return any(not isinstance(mode, ast.Constant) or bool(set("wax+") & set(str(mode.value))) for mode in modes)
+
+
+def uses(tree: ast.AST) -> Iterator[str]:
+    """Yield what *tree* imports and the names and attributes it uses that may belong to one room alone."""
+    yield from imports(tree)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Name) and node.id == "print":
+            yield node.id
+        elif isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
+            yield ast.unparse(node)
+        elif isinstance(node, ast.Call) and opens_for_writing(node):
+            yield "writing-open"
+
+
+def violations(project: Path) -> list[str]:
+    """Return a sentence for each thing in `core/` and `cli/` of *project* that breaks the table."""
+    found: list[str] = []
+    knows: dict[str, list[str]] = {}
+    for path in sorted((*project.glob("core/**/*.py"), *project.glob("cli/**/*.py"))):
+        file = path.relative_to(project).as_posix().partition("/")[2]
+        module = file.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        knows[module] = [] if module == "klog" else list(imports(tree))
+        found += [f"{file} has no room in the table"] * (room(module) == len(ROOMS))
+        found += [f"{file} imports {name}, which is above it" for name in knows[module] if room(name) > room(module)]
+        found += [f"{file} imports {name}, a relative name" for name in knows[module] if name.startswith(".")]
+        for name in sorted({home for use in uses(tree) for home in HOME if f"{use}.".startswith(f"{home}.")}):
+            if not file.startswith(HOME[name]):
+                found.append(f"{file} uses {name}, which belongs in {HOME[name]}")
+    try:
+        names = {name: {to if to in knows else to.rpartition(".")[0] for to in knows[name]} for name in knows}
+        TopologicalSorter(names).prepare()
+    except CycleError as error:
+        found.append(f"import cycle: {' -> '.join(error.args[1])}")
+    return found
+
+
+def test_every_module_keeps_to_its_room() -> None:
+    """One import upwards, and the rooms below can no longer be read, tested or trusted alone."""
+    assert violations(Path(__file__).parent.parent) == []
+
+
+# A file, what is planted in it, and what must then be said.
+PLANTED = (
+    (
+        "core/klog/formats/batch.py",
+        "import klog.segment",
+        "klog/formats/batch.py imports klog.segment, which is above it",
+    ),
+    ("core/klog/kernel/__init__.py", "def f():\n from klog import segment", "imports klog.segment, which is above it"),
+    ("core/klog/check.py", "from klog import Segment", "klog/check.py imports klog.Segment, which is above it"),
+    ("core/klog/spark/job.py", "from klog_cli.app import app", "imports klog_cli.app.app, which is above it"),
+    ("core/klog/segment.py", "from .source import Source", "klog/segment.py imports .source.Source, a relative name"),
+    ("core/klog/helpers.py", "", "klog/helpers.py has no room in the table"),
+    ("core/klog/segment.py", "from klog.indexes import X", "import cycle: klog."),
+    ("cli/klog_cli/dump.py", "print(1)", "klog_cli/dump.py uses print, which belongs in klog_cli/output.py"),
+    ("cli/klog_cli/dump.py", "import typer\ntyper.echo(1)", "uses typer.echo, which belongs in klog_cli/output.py"),
+    ("cli/klog_cli/spark.py", "import pyspark.sql", "klog_cli/spark.py uses pyspark, which belongs in klog/spark/"),
+    ("core/klog/work.py", "def f():\n import socket", "klog/work.py uses socket, which belongs in klog/serve/"),
+    ("core/klog/describe.py", "from rich.table import T", "klog/describe.py uses rich, which belongs in klog_cli/"),
+    ("core/klog/check.py", "import os\nos.replace('a', 'b')", "uses os.replace, which belongs in klog/disk.py"),
+    ("core/klog/check.py", "from os import unlink", "uses os.unlink, which belongs in klog/disk.py"),
+    ("core/klog/check.py", "import os\nos.open('a', os.O_RDWR)", "uses os.O_RDWR, which belongs in klog/disk.py"),
+    ("core/klog/check.py", "open('a', 'r+b')", "uses writing-open, which belongs in klog/disk.py"),
+    ("core/klog/check.py", "m = 'w'\nopen('a', m)", "uses writing-open, which belongs in klog/disk.py"),
+    (
+        "cli/klog_cli/dump.py",
+        "import gzip\ngzip.open('a', mode='wb')",
+        "uses writing-open, which belongs in klog/disk.py",
+    ),
+)
+ALLOWED = {
+    "core/klog/__init__.py": "from klog.segment import Segment",
+    "core/klog/indexes.py": "import klog.errors\nfrom klog.segment import S\nopen('a', 'rb')\n'a'.replace('a', 'b')",
+    "core/klog/segment.py": "from klog import __version__\nfrom klog.formats import batch",
+    "core/klog/disk.py": "import os, shutil\nos.replace('a', 'b')\nopen('a', 'wb')",
+    "cli/klog_cli/output.py": "import rich, typer, klog.spark\nprint(1)",
+}
+
+
+@pytest.mark.parametrize(("file", "source", "said"), PLANTED)
+def test_a_planted_violation_is_named(tmp_path: Path, file: str, source: str, said: str) -> None:
+    """A guard that cannot bark guards nothing."""
+    for name, text in ALLOWED.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    assert violations(tmp_path) == []
+    (tmp_path / file).parent.mkdir(parents=True, exist_ok=True)
+    (tmp_path / file).write_text(source)
+    assert said in "\n".join(violations(tmp_path))

@@ -1,0 +1,285 @@
+"""Whatever is written is read back, and whatever is broken is said to be: klog against the plain decoder.
+
+The number of examples is small and always the same, so that a build means the same tomorrow; KLOG_EXAMPLES=5000 looks
+for new ones.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from datetime import timedelta
+from pathlib import Path
+from random import Random
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from klog.batch import Batch
+from klog.formats.batch import BATCH
+from klog.formats.damage import Damage
+from klog.segment import Segment
+
+from tests.conftest import Ran
+from tests.kafka import DumpTool
+from tests.plain import compress, decode, dump_text, encode, json_lines, mutate, shapes
+from tests.plain.encode import Record
+
+EXAMPLES = int(os.environ.get("KLOG_EXAMPLES", "0"))
+QUICK = settings(
+    max_examples=EXAMPLES or 60,
+    derandomize=not EXAMPLES,
+    # Nothing may take long, however it is broken; generous, since other work may share the machine.
+    deadline=timedelta(seconds=20),
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow, HealthCheck.data_too_large],
+)
+BASE = 1000
+OFFSETS = range(BASE, BASE + 2**31)
+
+# logs to be written
+
+texts = st.one_of(st.none(), st.binary(max_size=40), st.text(max_size=20).map(str.encode))
+headers = st.lists(st.tuples(st.one_of(st.binary(max_size=9), st.text(max_size=9).map(str.encode)), texts), max_size=4)
+timestamps = st.one_of(st.integers(-1, 2**41), st.integers(0, 2**62))
+producers = st.one_of(
+    st.just((-1, -1, -1)),
+    st.tuples(st.integers(0, 2**63 - 1), st.integers(0, 32767), st.integers(0, 2**31 - 1)),
+)
+
+
+@st.composite
+def records(draw: st.DrawFn, first: int) -> list[Record]:
+    """Records with offsets from *first* on, not all of them consecutive."""
+    found = []
+    for _ in range(draw(st.integers(1, 6))):
+        found.append(Record(first, draw(timestamps), draw(texts), draw(texts), tuple(draw(headers))))
+        first += draw(st.sampled_from((1, 1, 1, 2, 1000)))
+    return found
+
+
+@st.composite
+def entries(draw: st.DrawFn, first: int) -> tuple[bytes, int]:
+    """A batch or message set that begins at offset *first* or after, and the offset that follows it."""
+    content = draw(records(first))
+    magic = draw(st.sampled_from((2, 2, 2, 2, 1, 0)))
+    append_time = draw(st.one_of(st.none(), st.integers(0, 2**41)))
+    if magic < 2:
+        codec = draw(st.sampled_from(compress.CODECS[1:4]))
+        return encode.wrapper(content, magic, codec, append_time_ms=append_time if magic else None), content[
+            -1
+        ].offset + 1
+    if draw(st.integers(0, 9)) == 0:
+        return encode.empty_batch(first, first + 3, max_timestamp=5), first + 4
+    if draw(st.integers(0, 9)) == 0:
+        end = encode.marker(
+            first, commit=draw(st.booleans()), timestamp=9, producer_id=7, producer_epoch=1, coordinator_epoch=3
+        )
+        return end, first + 1
+    last = content[-1].offset + draw(st.sampled_from((0, 0, 5)))
+    data = encode.batch(
+        content,
+        codec=draw(st.sampled_from(compress.CODECS)),
+        base_offset=first,
+        last_offset=last,
+        append_time_ms=append_time,
+        delete_horizon_ms=draw(st.one_of(st.none(), st.integers(0, 2**41))),
+        leader_epoch=draw(st.sampled_from((-1, 0, 7, 2**31 - 1))),
+        transactional=draw(st.booleans()),
+        producer=draw(producers),
+    )
+    return data, last + 1
+
+
+@st.composite
+def logs(draw: st.DrawFn) -> bytes:
+    """A segment that begins at offset BASE."""
+    data, offset = b"", BASE
+    for _ in range(draw(st.integers(1, 5))):
+        entry, offset = draw(entries(offset + draw(st.sampled_from((0, 0, 3)))))
+        data += entry
+    return data
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    partition = tmp_path / "orders-3"
+    partition.mkdir()
+    return partition / f"{BASE:020}.log"
+
+
+# what klog makes of them
+
+
+def facts_of_klog(batch: Batch) -> tuple[object, ...]:
+    # The first offset of a wrapper is inside it.
+    wrapper = batch.magic < 2 and batch.codec != "none"
+    return (
+        batch.position, batch.size, batch.magic, batch.codec, batch.crc,
+        batch.last_offset if wrapper else batch.base_offset, batch.last_offset, batch.max_timestamp,
+        batch.timestamp_type, None if batch.magic < 2 else batch.records_count, batch.leader_epoch, batch.producer_id,
+        batch.producer_epoch, batch.base_sequence, batch.is_transactional, batch.is_control, batch.delete_horizon_ms,
+    )  # fmt: skip
+
+
+def facts_of_plain(batch: decode.Batch) -> tuple[object, ...]:
+    codec = decode.CODECS[batch.codec] if batch.codec <= 4 else f"unknown ({batch.codec})"
+    return (
+        batch.position, batch.size, batch.magic, codec, batch.crc, batch.base_offset, batch.last_offset,
+        batch.max_timestamp, batch.timestamp_type if batch.magic else None, batch.count, batch.leader_epoch,
+        batch.producer_id, batch.producer_epoch, batch.base_sequence, batch.transactional, batch.control,
+        batch.delete_horizon_ms,
+    )  # fmt: skip
+
+
+def read(path: Path, data: bytes) -> list[Batch | Damage]:
+    path.write_bytes(data)
+    return list(Segment(str(path)).batches())
+
+
+def rows(batch: Batch) -> tuple[list[tuple[object, ...]], Damage | None]:
+    """Return the records as tuples, and the damage that ended them."""
+    found: list[tuple[object, ...]] = []
+    for record in batch.records():
+        if isinstance(record, Damage):
+            return found, record
+        found.append((record.offset, record.timestamp, record.key, record.value, record.headers, record.sequence))
+    return found, None
+
+
+def plain_rows(batch: decode.Batch) -> list[tuple[object, ...]]:
+    return [(r.offset, r.timestamp, r.key, r.value, r.headers, r.sequence) for r in batch.records]
+
+
+def believable(entry: bytes) -> bool:
+    """Whether a search after damage has to take *entry* for one: no broker writes what is left out here."""
+    if entry[16] < 2:
+        return not entry[17] & 0xF0 and entry[17] & 7 <= 3
+    facts = dict(zip(BATCH.names, BATCH.read(entry), strict=True))
+    return (
+        0 <= facts["attributes"] <= 0x7F
+        and facts["attributes"] & 7 <= 4
+        and 0 <= facts["records_count"] <= facts["last_offset_delta"] + 1
+        and facts["producer_id"] >= -1
+        and facts["producer_epoch"] >= -1
+    )
+
+
+def assert_same_batches(found: list[Batch | Damage], data: bytes) -> None:
+    """klog finds every intact batch that a search of every byte finds, and nothing else, and reads the same in them."""
+    expected = {part.position: part for part in decode.scan(data, offsets=OFFSETS) if isinstance(part, decode.Batch)}
+    for part in found:
+        if isinstance(part, Damage):
+            continue
+        assert decode.entry_damage(data, part.position) is None, f"a batch whose CRC does not hold: {part}"
+        batch = expected.pop(part.position)
+        assert facts_of_klog(part) == facts_of_plain(batch)
+        read_rows, damage = rows(part)
+        assert read_rows == plain_rows(batch)[: len(read_rows)]
+        assert (damage is None) == (batch.fault is None), f"{damage} against {batch.fault}"
+        if damage is None:
+            assert len(read_rows) == len(batch.records)
+    missed = [batch for batch in expected.values() if believable(data[batch.position : batch.position + batch.size])]
+    assert not missed, f"intact, and not found: {missed}"
+
+
+@QUICK
+@given(data=logs())
+def test_what_is_written_is_read_back(path: Path, data: bytes) -> None:
+    """Every field of every batch and record, through the library."""
+    found = read(path, data)
+    assert all(isinstance(part, Batch) for part in found), found
+    assert_same_batches(found, data)
+
+
+@QUICK
+@given(data=logs())
+def test_json_lines_say_all_of_it(klog: Callable[..., Ran], path: Path, data: bytes) -> None:
+    """Byte for byte what an independent renderer makes of an independent decoder's records."""
+    path.write_bytes(data)
+    done = klog("dump", "--output", "jsonl", path)
+    expected = [line for batch in decode.scan(data) for line in json_lines.record_lines(batch, "orders", 3)]  # type: ignore[arg-type]
+    assert (done.exit_code, done.stderr) == (0, b"")
+    assert done.stdout.decode().splitlines() == expected
+
+
+@QUICK
+@given(data=logs(), seed=st.integers(0, 2**32))
+def test_any_damage_gives_damage_and_nothing_intact_is_missed(path: Path, data: bytes, seed: int) -> None:
+    """Flips, cuts, inserts, zeros: no exception, no invented record, and no batch lost that could be read."""
+    chance = Random(seed)
+    for _ in range(8):
+        broken = mutate.mutate(data, chance, chance.choice((1, 1, 2, 4)))
+        assert_same_batches(read(path, broken), broken)
+
+
+@QUICK
+@given(data=logs(), seed=st.integers(0, 2**32))
+def test_what_is_broken_behind_a_good_checksum(path: Path, data: bytes, seed: int) -> None:
+    """A writer's mistake: the CRC holds, and the same records are read or refused."""
+    chance = Random(seed)
+    for _ in range(8):
+        batch = chance.choice([part for part in decode.scan(data) if isinstance(part, decode.Batch)])
+        end = batch.position + batch.size
+        entry = mutate.mutate_inside(data[batch.position : end], chance, chance.choice((1, 1, 2)))
+        broken = data[: batch.position] + entry + data[end:]
+        assert_same_batches(read(path, broken), broken)
+
+
+def _by_batch(lines: list[dict[str, object]]) -> dict[object, list[dict[str, object]]]:
+    found: dict[object, list[dict[str, object]]] = {}
+    for line in lines:
+        found.setdefault(line["position"], []).append(line)
+    return found
+
+
+@QUICK
+@given(data=logs(), seed=st.integers(0, 2**32), inside=st.booleans())
+def test_json_lines_of_a_broken_log(klog: Callable[..., Ran], path: Path, data: bytes, seed: int, inside: bool) -> None:
+    """Every line is JSON; the records of each intact batch are all there; damage is told on both streams."""
+    chance = Random(seed)
+    if inside:
+        first = next(part for part in decode.scan(data) if isinstance(part, decode.Batch))
+        data = mutate.mutate_inside(data[: first.size], chance) + data[first.size :]
+    broken = mutate.mutate(data, chance, chance.choice((0, 1, 2)) if inside else 1)
+    path.write_bytes(broken)
+    done = klog("dump", "--output", "jsonl", path)
+    lines = [json.loads(line) for line in done.stdout.decode().splitlines()]
+    damages = [line for line in lines if "damage" in line]
+    printed = _by_batch([line for line in lines if "damage" not in line])
+    assert done.exit_code == (4 if damages else 0)
+    assert len(done.stderr.splitlines()) == len(damages)
+    for batch in decode.scan(broken, offsets=OFFSETS):
+        if isinstance(batch, decode.Batch):
+            expected = [json_lines.record_object(batch, record, "orders", 3) for record in batch.records]
+            shown = printed.pop(batch.position, [])
+            assert shown == expected[: len(shown)]
+            if batch.fault is None and believable(broken[batch.position : batch.position + batch.size]):
+                assert len(shown) == len(expected)
+    assert not printed, "records that no intact batch holds"
+
+
+# Java's text
+
+
+@pytest.mark.kafka
+def test_text_that_is_no_utf_8_is_printed_as_java_does(
+    klog: Callable[..., Ran], dump_tool: DumpTool, tmp_path: Path
+) -> None:
+    """Keys and payloads are bytes; Java puts U+FFFD where they are no UTF-8, by rules of its own."""
+    chance = Random(7)
+    telling = bytes(
+        (0x41, 0x7F, 0x80, 0x9F, 0xA0, 0xBF, 0xC0, 0xC2, 0xDF, 0xE0, 0xE1, 0xED, 0xEF, 0xF0, 0xF1, 0xF4, 0xF5, 0xFF)
+    )
+    values = [bytes(chance.choices(telling, k=chance.randrange(1, 9))) for _ in range(6000)]
+    values += [bytes((first, second, third)) for first in telling for second in telling for third in telling]
+    data = b"".join(
+        encode.batch([Record(at + i, shapes.MS, None, value) for i, value in enumerate(values[at : at + 500])])
+        for at in range(0, len(values), 500)
+    )
+    path = tmp_path / "00000000000000000000.log"
+    path.write_bytes(data)
+    flags = ("--print-data-log", "--files", str(path))
+    expected = dump_tool.run(*flags).stdout
+    assert "\n".join(dump_text.lines(data)).encode() == expected.partition(b"offset: 0\n")[2].rstrip(b"\n")
+    assert klog("dump", *flags).stdout == expected

@@ -1,0 +1,88 @@
+"""The command line as data: what completions and the manual page are made from."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+# Values that name something on disk: shells complete these as files.
+FILES = ("FILE", "DIR", "PATH", "PARTITION", "PLAN", "BACKUP")
+
+
+@dataclass(frozen=True)
+class Option:
+    """One option.  *metavar* stands for its value (empty: a switch); *choices* are all its values, if not free."""
+
+    names: tuple[str, ...]
+    help: str
+    metavar: str = ""
+    choices: tuple[str, ...] = ()
+    repeatable: bool = False
+
+    @property
+    def takes_file(self) -> bool:
+        return any(word in FILES for word in self.metavar.replace("|", " ").split())
+
+
+@dataclass(frozen=True)
+class Command:
+    """One command.  *words* follow `klog` (none for klog itself); a group has *children* and takes no paths."""
+
+    words: tuple[str, ...]
+    help: str
+    arguments: tuple[str, ...]
+    options: tuple[Option, ...]
+    children: tuple[Command, ...]
+
+    @property
+    def name(self) -> str:
+        return " ".join(self.words)
+
+    @property
+    def summary(self) -> str:
+        """The first paragraph of the help, in one line."""
+        return " ".join(self.help.split("\n\n")[0].split())
+
+    def walk(self) -> Iterator[Command]:
+        """Yield this command and all below it."""
+        yield self
+        for child in self.children:
+            yield from child.walk()
+
+
+def read() -> Command:
+    """Return klog's command line, hidden commands and options left out."""
+    import typer
+    from klog_cli.app import app
+
+    return _command(typer.main.get_command(app), ())
+
+
+def _command(found: Any, words: tuple[str, ...]) -> Command:
+    children = [child for child in getattr(found, "commands", {}).values() if not child.hidden]
+    options = [_option(param) for param in found.params if param.param_type_name == "option" and not param.hidden]
+    return Command(
+        words=words,
+        help=(found.help or "").replace("\b\n", "").strip(),
+        arguments=tuple(_argument(param) for param in found.params if param.param_type_name == "argument"),
+        options=(*options, Option(("--help",), "Show this help.")),
+        children=tuple(_command(child, (*words, child.name)) for child in children),
+    )
+
+
+def _argument(param: Any) -> str:
+    name = (param.metavar or param.name.upper()).rstrip(".…")
+    return name + "..." if param.nargs != 1 else name
+
+
+def _option(param: Any) -> Option:
+    choices = tuple(getattr(param.type, "choices", None) or ())
+    metavar = "|".join(choices) or param.metavar or param.name.upper()
+    return Option(
+        names=(*param.opts, *param.secondary_opts),
+        help=" ".join((param.help or "").split()),
+        metavar="" if param.is_flag else metavar,
+        choices=choices,
+        repeatable=bool(param.multiple),
+    )

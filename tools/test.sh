@@ -1,0 +1,46 @@
+#!/usr/bin/env bash
+# Runs every test that this machine can run and says, last and loudly, what it could not.  Arguments go to pytest.
+#
+# With CI=true whatever did not run is a failure, skipped tests included.  One exception: the large corpora that may lie
+# beside the project, because no machine can fetch them; tests over fixtures/ stand in for them.
+set -uo pipefail
+cd "$(dirname "$0")/.."
+python=.venv/bin/python
+missed=()
+wanted="slow or not slow"
+
+if ! tools/machine.sh kafka; then
+    missed+=("the tests against real Kafka: they need a JDK of 17 or newer and Maven (the line to run is above)")
+    wanted+=" and not kafka"
+fi
+if [[ -z ${KLOG_CORPORA:-} && ! -e ../shared/corpora/manifest.json ]]; then
+    no_corpora="the tests over the large corpora: they are not beside this folder (KLOG_CORPORA names another place)"
+    wanted+=" and not corpora"
+fi
+
+report=$(mktemp)
+trap 'rm -f "$report"' EXIT
+"$python" -m pytest --junitxml="$report" -m "$wanted" "$@"
+status=$?
+
+while read -r reason; do
+    missed+=("skipped: $reason")
+done < <("$python" - "$report" <<'PY'
+import sys
+from xml.etree import ElementTree
+
+try:
+    skips = ElementTree.parse(sys.argv[1]).iter("skipped")
+    print(*sorted({skip.get("message", "") for skip in skips if skip.get("type") == "pytest.skip"}), sep="\n", end="")
+except ElementTree.ParseError:
+    print("all of it: pytest wrote no report", end="")
+PY
+)
+for what in ${no_corpora:+"$no_corpora"} "${missed[@]}"; do
+    printf '********  DID NOT RUN  %s\n' "$what"
+done
+if [[ ${CI:-} == @(true|1) ]] && ((${#missed[@]})); then
+    echo "********  CI=true wants all of it"
+    ((status)) || status=1
+fi
+exit "$status"
