@@ -10,17 +10,41 @@ _klog() {
     fi
     for ((i = 1; i < COMP_CWORD; i++)); do
         case "${command:+$command }${COMP_WORDS[i]}" in
-            
+            describe) command=describe ;;
+            dump) command=dump ;;
         esac
     done
     value=1
     case "$command $prev" in
-        
+        'describe --topic') words='' ;;
+        'describe --partition') words='' ;;
+        'describe --output') words='text table json jsonl csv' ;;
+        'dump --files') words='' ;;
+        'dump --topic') words='' ;;
+        'dump --partition') words='' ;;
+        'dump --output') words='text jsonl csv parquet' ;;
+        'dump --to') words='' ;;
+        'dump --max-bytes') words='' ;;
+        'dump --max-message-size') words='' ;;
+        'dump --as') words='log index timeindex txnindex snapshot' ;;
+        'dump --from-offset') words='' ;;
+        'dump --to-offset') words='' ;;
+        'dump --from-time') words='' ;;
+        'dump --to-time') words='' ;;
+        'dump --key') words='' ;;
+        'dump --keys-from') words='' ;;
+        'dump --limit') words='' ;;
+        'dump --isolation') words='read_uncommitted read_committed' ;;
+        'dump --values') words='text base64 hex redacted none' ;;
+        'dump --jobs') words='' ;;
+        'dump --max-batch-bytes') words='' ;;
         *) value= ;;
     esac
     if [[ -z $value ]]; then
         case "$command" in
-            '') words=--help ;;
+            '') words='describe dump --version -h --help' ;;
+            describe) words='--topic --partition --deep --output --quiet -h --help' ;;
+            dump) words='--files --topic --partition --output --to --deep-iteration --print-data-log --skip-record-metadata --verify-index-only --index-sanity-check --max-bytes --max-message-size --offsets-decoder --transaction-log-decoder --cluster-metadata-decoder --remote-log-metadata-decoder --share-group-state-decoder --with-indexes --as --from-offset --to-offset --from-time --to-time --key --keys-from --limit --isolation --tail --no-control --batches --values --jobs --max-batch-bytes --quiet -h --help' ;;
         esac
         # options only where one begins; otherwise paths, which `-o default` completes
         [[ $words == -* && $cur != -* ]] && words=

@@ -102,7 +102,7 @@ def test_a_dump_names_every_field_of_a_batch_and_the_payload(klog: Callable[...,
     records = [line for line in lines if line.startswith("| offset: ")]
     assert [int(line.split()[2]) for line in records] == list(range(110))
     assert records[7].endswith(
-        ' keySize: 5 valueSize: 91 sequence: 7 headerKeys: [] key: key-7 payload: {"number":7,"text":"'
+        ' keySize: 5 valueSize: 92 sequence: 7 headerKeys: [] key: key-7 payload: {"number":7,"text":"'
         + "abcdefghij" * 7
         + '"}'
     )

@@ -17,7 +17,7 @@ ROOMS = (
     "place errors",
     "formats",
     "source kernel",
-    "batch resync reader headers segment indexes partition log_dir",
+    "batch decode resync reader headers segment indexes partition log_dir",
     "lookup fetch check settings plan disk broker describe dump internal_topics arrow",
     "recover salvage truncate cleaner apply work",
     "spark serve",
@@ -65,7 +65,15 @@ def opens_for_writing(call: ast.Call) -> bool:
 def uses(tree: ast.AST) -> Iterator[str]:
     """Yield what *tree* imports and the names and attributes it uses that may belong to one room alone."""
     yield from imports(tree)
+    nowhere = [
+        call
+        for call in ast.walk(tree)
+        if isinstance(call, ast.Call) and ast.unparse(call).startswith("os.open(os.devnull")
+    ]
+    harmless = {part for call in nowhere for part in ast.walk(call)}
     for node in ast.walk(tree):
+        if node in harmless:
+            continue
         if isinstance(node, ast.Name) and node.id == "print":
             yield node.id
         elif isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
@@ -134,7 +142,7 @@ PLANTED = (
 ALLOWED = {
     "core/klog/__init__.py": "from klog.segment import Segment",
     "core/klog/indexes.py": "import klog.errors\nfrom klog.segment import S\nopen('a', 'rb')\n'a'.replace('a', 'b')",
-    "core/klog/segment.py": "from klog import __version__\nfrom klog.formats import batch",
+    "core/klog/segment.py": "from klog import __version__\nimport os\nos.open(os.devnull, os.O_WRONLY)",
     "core/klog/disk.py": "import os, shutil\nos.replace('a', 'b')\nopen('a', 'wb')",
     "cli/klog_cli/output.py": "import rich, typer, klog.spark\nprint(1)",
 }

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 # Values that name something on disk: shells complete these as files.
-FILES = ("FILE", "DIR", "PATH", "PARTITION", "PLAN", "BACKUP")
+FILES = ("FILE", "DIR", "PATH", "PLAN", "BACKUP")
 
 
 @dataclass(frozen=True)
 class Option:
-    """One option.  *metavar* stands for its value (empty: a switch); *choices* are all its values, if not free."""
+    """One option.  *metavar* stands for its value (empty: a switch); *choices* are all its values (else free)."""
 
     names: tuple[str, ...]
     help: str
@@ -54,20 +55,22 @@ class Command:
 def read() -> Command:
     """Return klog's command line, hidden commands and options left out."""
     import typer
-    from klog_cli.app import app
+    from klog_cli.app import build
 
-    return _command(typer.main.get_command(app), ())
+    klog = typer.main.get_command(build())
+    help_names = klog.context_settings.get("help_option_names", ["--help"])
+    return _command(klog, (), Option(tuple(help_names), "Show this help and leave."))
 
 
-def _command(found: Any, words: tuple[str, ...]) -> Command:
+def _command(found: Any, words: tuple[str, ...], help_option: Option) -> Command:
     children = [child for child in getattr(found, "commands", {}).values() if not child.hidden]
     options = [_option(param) for param in found.params if param.param_type_name == "option" and not param.hidden]
     return Command(
         words=words,
         help=(found.help or "").replace("\b\n", "").strip(),
         arguments=tuple(_argument(param) for param in found.params if param.param_type_name == "argument"),
-        options=(*options, Option(("--help",), "Show this help.")),
-        children=tuple(_command(child, (*words, child.name)) for child in children),
+        options=(*options, help_option),
+        children=tuple(_command(child, (*words, child.name), help_option) for child in children),
     )
 
 
@@ -77,8 +80,8 @@ def _argument(param: Any) -> str:
 
 
 def _option(param: Any) -> Option:
-    choices = tuple(getattr(param.type, "choices", None) or ())
-    metavar = "|".join(choices) or param.metavar or param.name.upper()
+    metavar = param.metavar or param.name.upper()
+    choices = tuple(metavar.split("|")) if re.fullmatch(r"[a-z0-9_]+(\|[a-z0-9_]+)+", metavar) else ()
     return Option(
         names=(*param.opts, *param.secondary_opts),
         help=" ".join((param.help or "").split()),

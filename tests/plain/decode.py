@@ -363,8 +363,8 @@ def _records_legacy(batch: Batch, entry: bytes, limit: int) -> Iterator[Record]:
     if outer.value is None:
         raise BadRecordError("a wrapper without a value")
     inner = list(_inner(decompress(batch.codec, outer.value, magic=batch.magic, limit=limit)))
-    base = _absolute_base(outer, inner)
-    for one in inner:
+    base = _absolute_base(outer, struct.unpack_from(">q", inner[-1])[0])
+    for one in map(_message, inner):
         if one.attributes & 7:
             raise BadRecordError("a compressed message inside a wrapper")
         append = batch.timestamp_type == "LogAppendTime" and one.magic == 1
@@ -380,8 +380,8 @@ def _records_legacy(batch: Batch, entry: bytes, limit: int) -> Iterator[Record]:
         )
 
 
-def _inner(data: bytes) -> Iterator[_Message]:
-    """Yield the messages of a wrapper; a partial last one is dropped without a word."""
+def _inner(data: bytes) -> Iterator[bytes]:
+    """Yield the messages of a wrapper as bytes; a partial last one is dropped without a word."""
     at, some = 0, False
     while at + 12 <= len(data):
         (size,) = struct.unpack_from(">i", data, at + 8)
@@ -389,15 +389,15 @@ def _inner(data: bytes) -> Iterator[_Message]:
             raise BadRecordError(f"an inner message of {size} bytes")
         if at + 12 + size > len(data):
             break
-        yield _message(data[at : at + 12 + size])
+        yield data[at : at + 12 + size]
         some = True
         at += 12 + size
     if not some:
         raise BadRecordError("a wrapper without messages")
 
 
-def _absolute_base(outer: _Message, inner: list[_Message]) -> int:
-    last = inner[-1].offset
+def _absolute_base(outer: _Message, last: int) -> int:
+    """Return what the inner messages' offsets count from; *last* is that of the last one."""
     if outer.magic == 0 or outer.offset == 0:
         return 0
     if outer.offset < last:

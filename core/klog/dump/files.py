@@ -114,13 +114,13 @@ def _log_title(target: Target, is_log: bool, request: Request) -> str:
 
 def _text_log(target: Target, request: Request, sink: Sink, reports: Reports, is_log: bool) -> int:
     sink.write(_log_title(target, is_log, request).encode())
-    committed = _committed(target, request)
-    dump = LogDump(target.shown, request.log, _bounded(request.wanted, committed), committed=committed, max_batch_bytes=request.max_batch_bytes)
+    committed = committed_in(target, request)
+    dump = LogDump(target.shown, request.log, bounded(request.wanted, committed), committed=committed, max_batch_bytes=request.max_batch_bytes)
     with Source(target.path) as source:
         if source.size > MAX_SEGMENT_BYTES:
             raise _ShownError(f"{target.shown}: {source.size} bytes, more than a segment can have; --output jsonl reads it")
         end = min(source.size, request.max_bytes)
-        start = _start(source, target, request.wanted)
+        start = start_of(source, target, request.wanted)
         reader = Segment(target.path).reader(source, start, end, lenient=True, max_batch_bytes=request.max_batch_bytes)
         run(reader, dump.work, sink, _jobs(request, reader))
         head = source.read(dump.stop[1], BATCH.size) if dump.stop else b""
@@ -134,7 +134,7 @@ def _text_log(target: Target, request: Request, sink: Sink, reports: Reports, is
     return DAMAGED if dump.trouble and not unfinished else OK
 
 
-def _bounded(wanted: Wanted, committed: Committed | None) -> Wanted:
+def bounded(wanted: Wanted, committed: Committed | None) -> Wanted:
     """Return *wanted* below the last stable offset, without markers, where only what is committed is to be seen."""
     from dataclasses import replace
 
@@ -143,7 +143,8 @@ def _bounded(wanted: Wanted, committed: Committed | None) -> Wanted:
     return replace(wanted, to_offset=min(wanted.to_offset, committed.last_stable_offset), controls=False)
 
 
-def _committed(target: Target, request: Request) -> Committed | None:
+def committed_in(target: Target, request: Request) -> Committed | None:
+    """Return what a read_committed consumer would not see, None when everything is wanted."""
     if not request.committed:
         return None
     around = with_surroundings(target)
@@ -152,7 +153,7 @@ def _committed(target: Target, request: Request) -> Committed | None:
     return learn(target.directory, ())
 
 
-def _start(source: Source, target: Target, wanted: Wanted) -> int:
+def start_of(source: Source, target: Target, wanted: Wanted) -> int:
     """Return the position in the log where reading may begin."""
     if wanted.tail:
         from dataclasses import replace
@@ -201,11 +202,11 @@ def _log_lines(target: Target, request: Request, sink: Sink, count: Count) -> in
     topic, partition = target.origin
     origin = Origin(target.shown, topic, partition)
     segment = Segment(target.path)
-    committed = _committed(target, request)
+    committed = committed_in(target, request)
     dump = LineDump(
         origin,
         request.lines,
-        _bounded(request.wanted, committed),
+        bounded(request.wanted, committed),
         segment.span,
         count=count,
         committed=committed,
@@ -213,7 +214,7 @@ def _log_lines(target: Target, request: Request, sink: Sink, count: Count) -> in
         live=target.live,
     )
     with Source(target.path) as source:
-        start = _start(source, target, request.wanted)
+        start = start_of(source, target, request.wanted)
         reader = segment.reader(source, start, request.max_bytes if request.max_bytes < ALL_BYTES else None, max_batch_bytes=request.max_batch_bytes)
         run(reader, dump.work, sink, _jobs(request, reader))
     return DAMAGED if dump.damages else OK

@@ -159,7 +159,7 @@ class LineDump:
 
     def _after(self, window: Window, piece: Piece, lane: Lane) -> bool:
         """Say what is wrong behind the window's batches."""
-        if piece.damage and not (self._live and piece.damage.kind in (DamageKind.TORN_TAIL, DamageKind.ZEROED_TAIL)):
+        if piece.damage and not (self._live and piece.damage.is_unfinished):
             lane.flush(window)
             self._show(piece.damage, lane)
         return False

@@ -39,5 +39,10 @@ class Damage:
     stored_crc: int | None = None
     computed_crc: int | None = None
 
+    @property
+    def is_unfinished(self) -> bool:
+        """Whether it may only be what a running broker is writing right now."""
+        return self.kind in (DamageKind.TORN_TAIL, DamageKind.ZEROED_TAIL)
+
     def __str__(self) -> str:
         return f"{self.place}: {self.kind.value}: {self.detail}"
