@@ -56,7 +56,7 @@ def room(name: str) -> int:
 
 def opens_for_writing(call: ast.Call) -> bool:
     """Whether *call* opens a file in a mode that is not a literal, or not one that only reads."""
-    if ast.unparse(call.func) not in ("open", "io.open", "io.FileIO", "os.fdopen", "gzip.open", "codecs.open"):
+    if ast.unparse(call.func) not in ("open", "io.open", "io.FileIO", "gzip.open", "codecs.open"):
         return False
     modes = [*call.args[1:2], *(keyword.value for keyword in call.keywords if keyword.arg == "mode")]
     return any(not isinstance(mode, ast.Constant) or bool(set("wax+") & set(str(mode.value))) for mode in modes)

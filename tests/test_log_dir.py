@@ -16,7 +16,7 @@ import pytest
 from klog.errors import KlogError, UnreadableError, UsageError
 from klog.formats.checkpoint import Malformed
 from klog.formats.names import FileKind
-from klog.log_dir import KafkaFile, LogDir, Lock, lock_state, open_path, select
+from klog.log_dir import KafkaFile, Lock, LogDir, lock_state, open_path, select
 from klog.partition import Partition
 
 from tests.conftest import FIXTURES

@@ -59,10 +59,7 @@ def dump(
     A directory gives its files in order.  Ranges use the indexes, so ten records from the middle of a large segment
     cost a few KiB.  Damage is shown in its place and does not end the dump.
     """
-    from klog.dump.kafka_index import IndexStyle
-    from klog.dump.kafka_log import LogStyle
-    from klog.dump.lines import LineStyle
-    from klog.dump.request import ALL_BYTES, Request
+    from klog.dump.request import ALL_BYTES, IndexStyle, LineStyle, LogStyle, Request
     from klog.dump.wanted import HIGHEST, LOWEST, Wanted
     from klog.kernel import VALUES
 
@@ -99,7 +96,6 @@ def dump(
 
 def _dump(paths: Sequence[str], topics: Sequence[str], numbers: Sequence[int], with_indexes: bool, request: "Request", to: str | None) -> int:
     from klog.dump.files import dump_lines, dump_text
-    from klog.dump.lines import CSV_BATCH_COLUMNS, CSV_COLUMNS
     from klog.dump.request import CSV, PARQUET, TEXT, expand
 
     if not paths:
@@ -115,13 +111,14 @@ def _dump(paths: Sequence[str], topics: Sequence[str], numbers: Sequence[int], w
 
             return dump_parquet(targets, request, results, results.descriptor)
         if request.output == CSV:
+            from klog.dump.lines import CSV_BATCH_COLUMNS, CSV_COLUMNS
+
             results.write(((CSV_BATCH_COLUMNS if request.lines.batches else CSV_COLUMNS) + "\n").encode())
         return dump_lines(targets, request, results)
 
 
 def _choices(form: str, kind: str | None, isolation: str, values: str) -> None:
     from klog.kernel import VALUES
-    from klog.log_dir import near_misses
 
     for option, given, known in (
         ("--output", form, ("text", "jsonl", "csv", "parquet")),
@@ -130,6 +127,8 @@ def _choices(form: str, kind: str | None, isolation: str, values: str) -> None:
         ("--values", values, VALUES),
     ):
         if given is not None and given not in known:
+            from klog.log_dir import near_misses
+
             raise UsageError(f"{option} {given}: expected one of {', '.join(known)}{near_misses(given, known)}")
     if form == "text" and values != "text":
         raise UsageError("--values goes with --output jsonl or csv")

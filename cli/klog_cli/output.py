@@ -5,13 +5,11 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterable, Sequence
-from datetime import datetime, timedelta, timezone
 from types import TracebackType
 
 STDOUT, STDERR = 1, 2
 Cell = object
 
-_EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 
 
@@ -141,8 +139,11 @@ def human_size(size: int) -> str:
 
 def iso_time(timestamp: int) -> str:
     """Return ms since the epoch as ISO 8601 in UTC; as the number itself where no calendar reaches."""
+    from datetime import datetime, timedelta, timezone
+
+    epoch = datetime(1970, 1, 1, tzinfo=timezone.utc)
     try:
-        return (_EPOCH + timedelta(milliseconds=timestamp)).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+        return (epoch + timedelta(milliseconds=timestamp)).isoformat(timespec="milliseconds").replace("+00:00", "Z")
     except OverflowError:
         return str(timestamp)
 

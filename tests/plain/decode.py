@@ -125,9 +125,9 @@ def _checksums(entry: bytes, magic: int) -> tuple[int, int]:
 def next_intact(data: bytes, position: int, offsets: range) -> int | None:
     """Return the first position from *position* on of an entry with one of *offsets* whose CRC holds: all are tried."""
     for at in range(position, len(data) - 25):
-        if data[at + 16] <= 2 and data[at + 8] < 0x80 and entry_damage(data, at) is None:
-            if struct.unpack_from(">q", data, at)[0] in offsets:
-                return at
+        cheap = data[at + 16] <= 2 and data[at + 8] < 0x80 and struct.unpack_from(">q", data, at)[0] in offsets
+        if cheap and entry_damage(data, at) is None:
+            return at
     return None
 
 
@@ -256,8 +256,6 @@ def _records_v2(batch: Batch, entry: bytes, limit: int) -> Iterator[Record]:
     count = batch.count or 0
     if count < 0:
         raise BadRecordError(f"{count} records")
-    if batch.codec > 4:
-        raise BadStreamError(f"codec {batch.codec}")
     if count == 0:
         return
     reader = _Reader(decompress(batch.codec, entry[61:], limit=limit))

@@ -74,7 +74,7 @@ def _control(record: Record) -> str:
 def lines(data: bytes) -> Iterator[str]:
     """Yield all that comes after "Log starting offset"; raises ValueError at the first damage."""
     for batch in scan(data):
-        if isinstance(batch, Damage) or batch.fault:
+        if isinstance(batch, Damage) or batch.fault or batch.codec > 4:
             raise ValueError(f"not intact: {batch}")
         yield batch_line(batch)
         for record in batch.records:

@@ -5,19 +5,13 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator
 
-from klog.dump import kafka_index
 from klog.dump.isolation import Committed, learn
-from klog.dump.kafka_log import LogDump
 from klog.dump.lanes import Sink, run
-from klog.dump.lines import LineDump, Origin
 from klog.dump.reports import Reports, absolute
 from klog.dump.request import ALL_BYTES, Request, Target, with_surroundings
 from klog.dump.wanted import LOWEST, Count, Wanted, start_position
 from klog.errors import KlogError, UsageError
 from klog.formats.batch import BATCH
-from klog.formats.java_text import parse_long
-from klog.formats.names import FileKind, parse_file
-from klog.log_dir import EXPECTED
 from klog.reader import LogReader
 from klog.segment import MAX_SEGMENT_BYTES, Segment
 from klog.source import Source
@@ -56,6 +50,8 @@ def kind_of(target: Target, request: Request) -> str | None:
 
 def _must_exist(target: Target) -> None:
     if not os.path.lexists(target.path):
+        from klog.log_dir import EXPECTED
+
         raise UsageError(f"{target.shown}: no such file; {EXPECTED}")
 
 
@@ -64,6 +60,9 @@ def _text_file(target: Target, request: Request, sink: Sink, reports: Reports) -
     kind = kind_of(target, request)
     if kind in ("log", "checkpoint"):
         return _text_log(target, request, sink, reports, kind == "log")
+    from klog.dump import kafka_index
+    from klog.formats.names import FileKind, parse_file
+
     if kind is None:
         sink.report(f"Ignoring unknown file {target.shown}")
         return OK if parse_file(os.path.basename(target.shown)).kind is not FileKind.OTHER else FAILED
@@ -96,9 +95,13 @@ def _write_lines(lines: Iterable[str], sink: Sink) -> None:
 
 def _log_title(target: Target, is_log: bool, request: Request) -> str:
     """Return the line that Kafka's tool begins a log with.  Kafka: DumpLogSegments.dumpLog, Snapshots.parse."""
+    from klog.formats.java_text import parse_long
+
     name = os.path.basename(target.shown)
-    file = parse_file(name)
     if not is_log:
+        from klog.formats.names import FileKind, parse_file
+
+        file = parse_file(name)
         if file.kind is FileKind.BOOTSTRAP:
             return "KRaft bootstrap snapshot\n"
         if file.offset is None or file.epoch is None:
@@ -113,6 +116,8 @@ def _log_title(target: Target, is_log: bool, request: Request) -> str:
 
 
 def _text_log(target: Target, request: Request, sink: Sink, reports: Reports, is_log: bool) -> int:
+    from klog.dump.kafka_log import LogDump
+
     sink.write(_log_title(target, is_log, request).encode())
     committed = committed_in(target, request)
     dump = LogDump(target.shown, request.log, bounded(request.wanted, committed), committed=committed, max_batch_bytes=request.max_batch_bytes)
@@ -199,6 +204,8 @@ def dump_lines(targets: Iterable[Target], request: Request, sink: Sink) -> int:
 
 
 def _log_lines(target: Target, request: Request, sink: Sink, count: Count) -> int:
+    from klog.dump.lines import LineDump, Origin
+
     topic, partition = target.origin
     origin = Origin(target.shown, topic, partition)
     segment = Segment(target.path)

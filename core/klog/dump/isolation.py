@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from klog.kernel import Window
-from klog.partition import SegmentFiles
 from klog.reader import MAX_BATCH_BYTES
 from klog.segment import Segment
 from klog.source import Source
+
+if TYPE_CHECKING:
+    from klog.partition import SegmentFiles
 
 _ABORT = 0
 

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 
 from klog.decode import broken_record
 from klog.dump.reports import Reports, absolute
+from klog.dump.request import IndexStyle
 from klog.errors import KlogError
 from klog.formats.batch import BATCH, ENTRY, MIN_SIZE, OVERHEAD
 from klog.formats.codec import MAX_OUTPUT, Decompressor
@@ -30,15 +30,6 @@ class DiedError(KlogError):
     """Kafka's tool would have died here."""
 
     exit_code = 4
-
-
-@dataclass(frozen=True)
-class IndexStyle:
-    """*sanity_only*: --index-sanity-check; *verify_only*: --verify-index-only; *max_message_size*: bytes of log looked at."""
-
-    sanity_only: bool = False
-    verify_only: bool = False
-    max_message_size: int = 5 << 20
 
 
 class Entries:

@@ -7,42 +7,19 @@ then is printed here too, and the rest is one line for people.
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from klog.decode import broken_record
 from klog.dump.isolation import Committed
 from klog.dump.lanes import Lane, Work
+from klog.dump.request import Decoder, LogStyle
 from klog.dump.wanted import HIGHEST, LOWEST, Count, Wanted
 from klog.errors import KlogError
 from klog.formats.batch import ENTRY, OVERHEAD, Attributes
 from klog.formats.codec import MAX_OUTPUT, Decompressor
-from klog.formats.control import control_record
-from klog.kernel import BAD_LENGTH, BAD_MAGIC, DONE, MORE, TEXT_BARE, TEXT_CONTENT, TEXT_LAZY, TEXT_RECORDS, Window
+from klog.kernel import BAD_LENGTH, BAD_MAGIC, DONE, MORE, TEXT_LAZY, Window
 from klog.place import Place
 from klog.reader import Piece
-
-Decoder = Callable[["bytes | None", "bytes | None", int], "tuple[str | None, str | None]"]
-"""From key, value and offset to the text after `key: ` and after `payload: `, None for neither."""
-
-
-@dataclass(frozen=True)
-class LogStyle:
-    """What is printed: record lines (*deep*), keys and payloads (*content*), record lines without metadata (*bare*).
-
-    *decoder* turns keys and payloads into text; None shows them as they are.
-    """
-
-    deep: bool = False
-    content: bool = False
-    bare: bool = False
-    decoder: Decoder | None = None
-
-    @property
-    def flags(self) -> int:
-        """The same for the kernel."""
-        return TEXT_RECORDS * self.deep | TEXT_CONTENT * self.content | TEXT_BARE * self.bare
-
 
 @dataclass
 class Gaps:
@@ -255,6 +232,8 @@ class _Worker:
         contents: list[bytes | None] = [None] * window.records
         deaths: list[tuple[int, str]] = []
         for row in others:
+            from klog.formats.control import control_record
+
             control = control_record(*window.record(row)[2:4])
             contents[row] = control.text.encode("utf-8", "replace")
             if control.failure:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from klog.decode import Span, decoded
 from klog.dump.isolation import Committed
 from klog.dump.lanes import Lane, Work
+from klog.dump.request import LineStyle
 from klog.dump.wanted import Count, Wanted
 from klog.formats.codec import MAX_OUTPUT, Decompressor
 from klog.formats.damage import Damage, DamageKind
@@ -54,15 +55,6 @@ def _json(text: str) -> str:
     except UnicodeEncodeError:  # a name that is no UTF-8: its bytes show as escapes
         return json.dumps(text)
     return json.dumps(text, ensure_ascii=False)
-
-
-@dataclass(frozen=True)
-class LineStyle:
-    """How lines look: CSV or JSON, a line a batch or a record, and the number of a way to show values (kernel.VALUES)."""
-
-    csv: bool = False
-    batches: bool = False
-    values: int = 0
 
 
 class LineDump:

@@ -3,21 +3,60 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
-from klog.dump.kafka_index import IndexStyle
-from klog.dump.kafka_log import LogStyle
-from klog.dump.lines import LineStyle
 from klog.dump.reports import shown
 from klog.dump.wanted import Wanted, segments_in
-from klog.formats.names import FileKind, file_name, parse_partition
-from klog.log_dir import KafkaFile, LogDir, open_path, select
-from klog.partition import Partition, SegmentFiles
+from klog.kernel import TEXT_BARE, TEXT_CONTENT, TEXT_RECORDS
 from klog.reader import MAX_BATCH_BYTES
+
+if TYPE_CHECKING:
+    from klog.partition import Partition, SegmentFiles
 
 TEXT, JSON_LINES, CSV, PARQUET = "text", "jsonl", "csv", "parquet"
 ALL_BYTES = 2**31 - 1
+
+
+Decoder = Callable[["bytes | None", "bytes | None", int], "tuple[str | None, str | None]"]
+"""From key, value and offset to the text after `key: ` and after `payload: `, None for neither."""
+
+
+@dataclass(frozen=True)
+class LogStyle:
+    """What is printed: record lines (*deep*), keys and payloads (*content*), record lines without metadata (*bare*).
+
+    *decoder* turns keys and payloads into text; None shows them as they are.
+    """
+
+    deep: bool = False
+    content: bool = False
+    bare: bool = False
+    decoder: Decoder | None = None
+
+    @property
+    def flags(self) -> int:
+        """The same for the kernel."""
+        return TEXT_RECORDS * self.deep | TEXT_CONTENT * self.content | TEXT_BARE * self.bare
+
+
+@dataclass(frozen=True)
+class IndexStyle:
+    """*sanity_only*: --index-sanity-check; *verify_only*: --verify-index-only; *max_message_size*: bytes of log looked at."""
+
+    sanity_only: bool = False
+    verify_only: bool = False
+    max_message_size: int = 5 << 20
+
+
+@dataclass(frozen=True)
+class LineStyle:
+    """How lines look: CSV or JSON, a line a batch or a record, and the number of a way to show values (kernel.VALUES)."""
+
+    csv: bool = False
+    batches: bool = False
+    values: int = 0
 
 
 @dataclass(frozen=True)
@@ -66,19 +105,18 @@ class Target:
     @property
     def origin(self) -> tuple[str, int] | tuple[None, None]:
         """Topic and partition, where the directory's name tells."""
+        from klog.formats.names import parse_partition
+
         name = parse_partition(os.path.basename(os.path.abspath(self.directory)))
         return (name.topic, name.partition) if name else (None, None)
-
-
-def file_target(path: str) -> Target:
-    """Return the target for a single file; what surrounds it is looked at only when needed."""
-    return Target(path)
 
 
 def with_surroundings(target: Target) -> Target:
     """Return *target* with its segment and the other segments of its partition, where it is a log among such."""
     if target.segments:
         return target
+    from klog.partition import Partition
+
     partition = Partition(target.directory)
     own = next((segment for segment in partition.segments if segment.log == os.path.basename(target.path)), None)
     if own is None:
@@ -93,8 +131,10 @@ def expand(paths: Sequence[str], topics: Sequence[str], numbers: Sequence[int], 
     """
     for path in paths:
         if not os.path.isdir(path):
-            yield file_target(path)
+            yield Target(path)
             continue
+        from klog.log_dir import KafkaFile, LogDir, open_path, select
+
         found = open_path(path)
         assert not isinstance(found, KafkaFile)
         partitions = select(found.partitions, topics, numbers) if isinstance(found, LogDir) else [found]
@@ -103,6 +143,7 @@ def expand(paths: Sequence[str], topics: Sequence[str], numbers: Sequence[int], 
 
 
 def _files(partition: Partition, with_indexes: bool, wanted: Wanted) -> Iterator[Target]:
+    from klog.formats.names import FileKind, file_name
     from klog.log_dir import LogDir
 
     live = bool(LogDir(os.path.dirname(os.path.abspath(partition.path))).lock.held)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from klog.indexes import position_by_time, position_of_offset
 from klog.kernel import KeySet, Window
-from klog.partition import SegmentFiles
-from klog.source import Source
+
+if TYPE_CHECKING:
+    from klog.partition import SegmentFiles
+    from klog.source import Source
 
 LOWEST, HIGHEST = -(2**63), 2**63 - 1
 
@@ -79,6 +81,8 @@ def start_position(log: Source, index: str | None, time_index: str | None, base_
 
     The indexes are only believed where the log confirms them.
     """
+    from klog.indexes import position_by_time, position_of_offset
+
     start = 0
     if wanted.from_offset > base_offset and index:
         start = position_of_offset(log, index, base_offset, wanted.from_offset)

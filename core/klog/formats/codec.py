@@ -18,6 +18,7 @@ MAX_OUTPUT = 128 << 20
 
 _CHUNK = 1 << 20
 _GZIP_BYTES_PER_BYTE = 1032  # the most that deflate can make of one byte
+_GZIP_RESERVED = 0xE0
 _SNAPPY_BYTES_PER_BYTE = 22  # a copy of 64 bytes takes three
 _ZSTD_BYTES_PER_BYTE = 32768  # a repeated block of 128 KiB takes four
 _XERIAL_MAGIC = b"\x82SNAPPY\x00"
@@ -67,6 +68,8 @@ class Decompressor:
         assert self._gzip_object is not None
         whole: bytes | bytearray = b""
         rest: Buffer = data
+        if len(data) > 3 and data[3] & _GZIP_RESERVED:  # Java ignores these flags
+            rest = bytes(data[:3]) + bytes((data[3] & ~_GZIP_RESERVED,)) + bytes(data[4:])
         while True:
             member = self._gzip_object()
             try:

@@ -50,10 +50,6 @@ cdef inline void set_bit(uint8_t *bits, Py_ssize_t i, bint value) noexcept nogil
         bits[i >> 3] &= <uint8_t>(~(1 << (i & 7)) & 0xFF)
 
 
-cdef inline bint is_control(const View *v, const RecordRow *row) noexcept nogil:
-    return v.batches[row.batch].magic >= 2 and (v.batches[row.batch].attributes & ATTRIBUTE_CONTROL) != 0
-
-
 cdef long long binary_bytes(const View *v, bint values) noexcept nogil:
     cdef Py_ssize_t i
     cdef long long total = 0

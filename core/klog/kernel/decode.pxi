@@ -160,7 +160,7 @@ cdef int open_set(View *v) noexcept nogil:
     if wrapper.magic == 1 and wrapper.last_offset != 0:
         if wrapper.last_offset < last:
             return BAD_RECORD
-        v.set_base = wrapper.last_offset - last
+        v.set_base = subtract(wrapper.last_offset, last)
     return DONE
 
 

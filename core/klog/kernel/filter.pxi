@@ -45,6 +45,10 @@ cdef inline uint64_t fnv(const uint8_t *p, Py_ssize_t n) noexcept nogil:
     return h
 
 
+cdef inline bint is_control(const View *v, const RecordRow *row) noexcept nogil:
+    return v.batches[row.batch].magic >= 2 and (v.batches[row.batch].attributes & ATTRIBUTE_CONTROL) != 0
+
+
 cdef Py_ssize_t keep_rows(View *v, long long from_offset, long long to_offset, long long from_time, long long to_time,
                           bint controls, KeySet keys) noexcept nogil:
     """Close the rows up over those that are not wanted; return how many stay."""

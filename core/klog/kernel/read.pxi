@@ -64,6 +64,11 @@ cdef inline long long add(long long a, long long b) noexcept nogil:
     return <long long>(<uint64_t>a + <uint64_t>b)
 
 
+cdef inline long long subtract(long long a, long long b) noexcept nogil:
+    """Difference that wraps as Java's does."""
+    return <long long>(<uint64_t>a - <uint64_t>b)
+
+
 cdef inline int increment_sequence(int sequence, int by) noexcept nogil:
     """The sequence *by* records on; 2^31 - 1 is followed by 0.  Kafka: DefaultRecordBatch.incrementSequence."""
     if sequence > <int>(<uint32_t>2147483647 - <uint32_t>by):  # wraps, as Java's does, for a delta below zero

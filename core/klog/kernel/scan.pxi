@@ -80,7 +80,7 @@ cdef inline int unfit(const uint8_t *p, Py_ssize_t left, bint lenient) noexcept 
         return BAD_MAGIC
     if lenient:
         return MORE if left < header_bytes(magic) else DONE
-    return SHORT_HEADER if size + OVERHEAD < smallest_entry(magic) else DONE
+    return SHORT_HEADER if size < smallest_entry(magic) - OVERHEAD else DONE
 
 
 cdef int scan_entries(View *v, Py_ssize_t *at, Py_ssize_t end, Py_ssize_t room, bint lenient) noexcept nogil:
@@ -155,7 +155,7 @@ cdef bint plausible(const uint8_t *p, Py_ssize_t left, long long floor, long lon
     if left <= ENTRY_BYTES or p[ENTRY_MAGIC] > 2:
         return False
     size = be32(p + ENTRY_SIZE)
-    if size + OVERHEAD < smallest_entry(p[ENTRY_MAGIC]):
+    if size < smallest_entry(p[ENTRY_MAGIC]) - OVERHEAD:
         return False
     offset = be64(p)
     if offset < floor or offset > ceiling:

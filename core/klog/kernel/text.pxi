@@ -90,7 +90,7 @@ cdef inline int last_sequence(const BatchRow *row) noexcept nogil:
 cdef inline int record_sequence(const BatchRow *batch, const RecordRow *row) noexcept nogil:
     if batch.base_sequence < 0:
         return -1
-    return increment_sequence(batch.base_sequence, <int>(row.offset - batch.base_offset))
+    return increment_sequence(batch.base_sequence, <int>subtract(row.offset, batch.base_offset))
 
 
 cdef inline long long java_room(const uint8_t *p, int length) noexcept nogil:
@@ -183,7 +183,7 @@ cdef uint8_t *put_text_record(uint8_t *w, const View *v, const RecordRow *row, i
     """A record line, without its line end.  *content*, where not NULL, stands for key and payload or a control suffix."""
     cdef const BatchRow *batch = v.batches + row.batch
     cdef const uint8_t *base = v.bases[row.batch]
-    cdef bint control = (batch.attributes & ATTRIBUTE_CONTROL) != 0
+    cdef bint control = is_control(v, row)
     if not flags & TEXT_BARE:
         w = put_record_metadata(w, batch, row, base)
         if control and content == NULL:

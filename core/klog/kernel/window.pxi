@@ -259,7 +259,7 @@ cdef class Window:
         self.payloads.clear()
         for i in range(first, end):
             b = self.view.batches + i
-            if not b.attributes & ATTRIBUTE_CODEC or b.state & SKIPPED or (b.magic >= 2 and b.records_count <= 0):
+            if not b.attributes & ATTRIBUTE_CODEC or b.state & SKIPPED or (b.magic >= 2 and (b.records_count <= 0 or b.size < BATCH_BYTES)):
                 continue
             if made >= budget:
                 return i
