@@ -5,16 +5,19 @@ from __future__ import annotations
 import gzip
 import re
 import struct
+import subprocess
 from dataclasses import replace
 from pathlib import Path
 from random import Random
 
 import pytest
 
+from tests import kafka
 from tests.kafka import Dumped, DumpTool
-from tests.plain import compress, decode, decompress, dump_text, encode, json_lines, mutate, shapes, vectors
+from tests.plain import compress, decode, decompress, dump_text, encode, json_lines, mutate, shapes, streams, vectors
 from tests.plain.decode import Batch, Damage, scan
 from tests.plain.encode import Record
+from tests.plain.streams import Stream
 from tests.plain.xxh32 import xxh32
 
 MS = 1_700_000_000_000
@@ -298,6 +301,37 @@ def test_kafka_refuses_what_we_refuse(dump_tool: DumpTool, tmp_path: Path) -> No
         assert (None if refused else text) == _ours(entry), f"{entry.hex()}: {answer.died}"
         read += not refused
     assert read > 300
+
+
+def _kafka_reads(jvm: subprocess.Popen[bytes], stream: Stream) -> bytes | None:
+    """Return what Kafka's own reader makes of *stream*, None if it throws."""
+    assert jvm.stdin is not None
+    assert jvm.stdout is not None
+    jvm.stdin.write(struct.pack(">iii", stream.codec, stream.magic, len(stream.data)) + stream.data)
+    jvm.stdin.flush()
+    good, size = struct.unpack(">?i", jvm.stdout.read(5))
+    content = jvm.stdout.read(size)
+    return content if good else None
+
+
+def _we_read(stream: Stream) -> bytes | None:
+    try:
+        return decompress.decompress(stream.codec, stream.data, magic=stream.magic)
+    except (decompress.BadStreamError, decompress.TooLargeError):
+        return None
+
+
+@pytest.mark.kafka
+def test_kafka_s_streams_end_where_ours_do() -> None:
+    """Framings broken in thousands of ways: the same are read, to the same bytes, and the same are not."""
+    source = Path(__file__).parent / "java" / "Decompress.java"
+    with subprocess.Popen(kafka.java(kafka.NEWEST, str(source)), stdin=subprocess.PIPE, stdout=subprocess.PIPE) as jvm:
+        for stream in [*streams.whole_streams(), *streams.broken_streams(Random(31), 6000)]:
+            theirs, ours = _kafka_reads(jvm, stream), _we_read(stream)
+            # Java does not notice that a later frame is cut short if nothing has come out of it.
+            if stream.codec != 4 or theirs is None or ours is not None:
+                assert ours == theirs, f"{stream.codec}, magic {stream.magic}: {stream.data[:60].hex()}"
+        jvm.kill()
 
 
 # corpora

@@ -10,8 +10,8 @@ import sys
 from importlib import import_module
 
 import typer
-
 from klog.errors import KlogError, UsageError
+
 from klog_cli import output
 
 COMMANDS = ("describe", "dump")
@@ -60,7 +60,7 @@ def build(names: tuple[str, ...] = COMMANDS) -> typer.Typer:
 
 def _run(arguments: list[str]) -> int:
     wanted = next((argument for argument in arguments if not argument.startswith("-")), None)
-    names = (wanted,) if wanted in COMMANDS else COMMANDS
+    names: tuple[str, ...] = (wanted,) if wanted in COMMANDS else COMMANDS
     if arguments[:1] == ["--version"]:
         names = ()
     command = typer.main.get_command(build(names))

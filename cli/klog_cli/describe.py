@@ -28,6 +28,10 @@ _LISTS = (FileKind.SNAPSHOT, FileKind.LEADER_EPOCHS, *ROOT_CHECKPOINTS)
 """Files that are nothing but a list, so that the list is their rows; of others two entries are shown as a sample."""
 
 _SHORT = {
+    "transactional": "txn",
+    "idempotent": "idem",
+    "log-append-time": "append-time",
+    "delete-horizon": "horizon",
     "producer_id": "producer",
     "producer_epoch": "epoch",
     "last_sequence": "last seq",
@@ -38,7 +42,7 @@ _SHORT = {
     "last_stable_offset": "last stable",
     "leader_epoch": "epoch",
 }
-"""Columns whose full names would make tables wider than a terminal."""
+"""Names that in full would make tables wider than a terminal."""
 
 INCOMPLETE = 8
 """Exit code when something could not be read; a note says what."""
@@ -107,7 +111,7 @@ def _as_object(facts: Facts) -> dict[str, object]:
         head: dict[str, object] = {"kind": "partition", "path": facts.path}
         return head | _as_row(facts.row, "incomplete") | {"segment_list": segments}
     entries = [dict(zip(facts.columns, entry, strict=True)) for entry in facts.entries]
-    return {**_file_head(facts), **_fact_row(facts), "list": entries, "notes": facts.notes}
+    return {**_file_head(facts), **_fact_row(facts), "rows": entries, "notes": facts.notes}
 
 
 def _file_head(facts: FileFacts) -> Row:
@@ -173,7 +177,7 @@ def _show_log_dir(facts: LogDirFacts, form: str) -> None:
         ("holds", f"{_count(len(rows), 'partition')}, {_count(segments, 'segment')}, {output.human_size(size)}"),
         *(("note", note) for note in facts.notes),
     )
-    columns = ("partition", "segs", "size", "log start", "high wm", "log end", "recovery", "cleaned", "epoch", "notes")
+    columns = ("partition", "segs", "size", "start", "high wm", "end", "recovery", "cleaned", "epoch", "notes")
     table = [
         (
             row.directory if row.state == "current" else f"{row.topic}-{row.partition}",
@@ -189,7 +193,7 @@ def _show_log_dir(facts: LogDirFacts, form: str) -> None:
         )
         for row in rows
     ]
-    output.emit_table(titles, columns, table, form)
+    _emit(titles, columns, table, form)
     ids = sorted({(row.topic, row.topic_id) for row in rows if row.topic is not None and row.topic_id is not None})
     if ids:
         output.emit_table([""], ("topic", "topic id"), ids, form)
@@ -197,6 +201,7 @@ def _show_log_dir(facts: LogDirFacts, form: str) -> None:
 
 def _show_partition(facts: PartitionFacts, form: str) -> None:
     row = facts.row
+    unknown = any(segment.records is None and not segment.incomplete for segment in facts.segments)
     titles = _titles(
         ("partition", facts.path),
         ("topic", row.topic),
@@ -208,11 +213,12 @@ def _show_partition(facts: PartitionFacts, form: str) -> None:
         ("recovery point", row.recovery_point),
         ("cleaned up to", row.cleaner_offset),
         ("leader epoch", row.leader_epoch),
-        ("holds", f"{_count(row.segments, 'segment')}, {output.human_size(row.bytes)}"),
+        ("holds", f"{_count(row.segments, 'segment')}, {output.human_size(row.bytes)}; times are UTC"),
         *(("note", note) for note in row.notes),
+        *([("note", "how many records older formats hold only --deep tells")] if unknown else []),
     )
-    columns = ("base", "last", "records", "size", "index", "first time", "last time", "codecs", "flags")
-    output.emit_table(titles, columns, [_segment_cells(segment) for segment in facts.segments], form)
+    columns = ("base", "last", "records", "size", "index", "first time", "last time", "codecs", "flags", "notes")
+    _emit(titles, columns, [_segment_cells(segment) for segment in facts.segments], form)
 
 
 def _segment_cells(row: SegmentRow) -> tuple[Value, ...]:
@@ -222,11 +228,18 @@ def _segment_cells(row: SegmentRow) -> tuple[Value, ...]:
         row.records,
         output.human_size(row.bytes),
         row.index_entries,
-        _time(row.first_timestamp),
-        _time(row.last_timestamp),
+        _to_the_second(row.first_timestamp),
+        _to_the_second(row.last_timestamp),
         " ".join(row.codecs),
-        "; ".join((" ".join(row.flags), *row.notes)).removeprefix("; "),
+        " ".join(_SHORT.get(flag, flag) for flag in row.flags),
+        "; ".join(row.notes),
     )
+
+
+def _emit(titles: list[str], columns: Sequence[str], rows: Sequence[Sequence[Value]], form: str) -> None:
+    """Show a table without the columns in which no row has anything."""
+    filled = [i for i in range(len(columns)) if any(row[i] not in (None, "") for row in rows)]
+    output.emit_table(titles, [columns[i] for i in filled], [[row[i] for i in filled] for row in rows], form)
 
 
 def _show_file(facts: FileFacts, form: str) -> None:
@@ -263,6 +276,11 @@ def _readable(name: str, value: Value) -> Value:
 
 def _time(timestamp: int | None) -> str | None:
     return None if timestamp is None or timestamp < 0 else output.iso_time(timestamp)
+
+
+def _to_the_second(timestamp: int | None) -> str | None:
+    text = _time(timestamp)
+    return f"{text[:10]} {text[11:19]}" if text is not None and text[10:11] == "T" else text
 
 
 def _count(number: int, noun: str) -> str:

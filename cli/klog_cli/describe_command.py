@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Optional
+from typing import Annotated
 
 import typer
-
 from klog.errors import UsageError
+
 from klog_cli import output
 
 FORMS = ("text", "table", "json", "jsonl", "csv")
@@ -14,14 +14,17 @@ FORMS = ("text", "table", "json", "jsonl", "csv")
 
 def describe(
     paths: Annotated[list[str], typer.Argument(metavar="PATH...", help="Log dirs, partition directories, files.")],
-    topic: Annotated[Optional[list[str]], typer.Option(help="Only these topics of a log dir (a name or a glob).")] = None,
-    partition: Annotated[Optional[list[int]], typer.Option(help="Only these partition numbers of a log dir.")] = None,
-    deep: Annotated[bool, typer.Option("--deep", help="Decompress where only that tells how many records there are.")] = False,
+    topic: Annotated[list[str] | None, typer.Option(help="Only these topics of a log dir (a name or a glob).")] = None,
+    partition: Annotated[list[int] | None, typer.Option(help="Only these partition numbers of a log dir.")] = None,
+    deep: Annotated[
+        bool, typer.Option("--deep", help="Decompress where only that tells how many records there are.")
+    ] = False,
     form: Annotated[str, typer.Option("--output", metavar="|".join(FORMS), help="How to show it.")] = "text",
     quiet: Annotated[bool, typer.Option("--quiet", help="No notes, no bar.")] = False,
 ) -> int:
     """Show what is there: a log dir's partitions, a partition's segments, a file's header facts."""
     from klog.log_dir import near_misses
+
     from klog_cli.describe import describe as run
 
     output.Quiet.on = quiet

@@ -4,53 +4,98 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from typing import Annotated, Optional
+from typing import TYPE_CHECKING, Annotated
 
 import typer
-
 from klog.errors import UsageError
+
 from klog_cli import output
 from klog_cli.units import parse_key, parse_size, parse_time
 
-Paths = Annotated[Optional[list[str]], typer.Argument(metavar="PATH...", help="Files, partition directories, log dirs.")]
+if TYPE_CHECKING:
+    from klog.dump.request import Decoder, Request
+    from klog.kernel import KeySet
+
+Paths = Annotated[list[str] | None, typer.Argument(metavar="PATH...", help="Files, partition directories, log dirs.")]
 OUTPUTS = ("text", "jsonl", "csv", "parquet", "json", "table")
 DECODERS = ("offsets", "transactions", "cluster_metadata", "remote_log_metadata", "share_group_state")
 
 
 def dump(
     paths: Paths = None,
-    files: Annotated[Optional[str], typer.Option(help="Files, separated by commas, as for Kafka's tool.")] = None,
-    topic: Annotated[Optional[list[str]], typer.Option(help="Only these topics of a log dir (a name or a glob).")] = None,
-    partition: Annotated[Optional[list[int]], typer.Option(help="Only these partition numbers of a log dir.")] = None,
-    form: Annotated[str, typer.Option("--output", metavar="|".join(OUTPUTS[:4]), help="How to show it; text is Kafka's own.")] = "text",
-    to: Annotated[Optional[str], typer.Option(metavar="FILE", help="Write there instead of stdout; whole or not at all.")] = None,
+    files: Annotated[str | None, typer.Option(help="Files, separated by commas, as for Kafka's tool.")] = None,
+    topic: Annotated[list[str] | None, typer.Option(help="Only these topics of a log dir (a name or a glob).")] = None,
+    partition: Annotated[list[int] | None, typer.Option(help="Only these partition numbers of a log dir.")] = None,
+    form: Annotated[
+        str, typer.Option("--output", metavar="|".join(OUTPUTS[:4]), help="How to show it; text is Kafka's own.")
+    ] = "text",
+    to: Annotated[
+        str | None, typer.Option(metavar="FILE", help="Write there instead of stdout; whole or not at all.")
+    ] = None,
     deep_iteration: Annotated[bool, typer.Option("--deep-iteration", help="Records, not only batches (text).")] = False,
-    print_data_log: Annotated[bool, typer.Option("--print-data-log", help="Records with keys and payloads (text).")] = False,
-    skip_record_metadata: Annotated[bool, typer.Option("--skip-record-metadata", help="Record lines without metadata (text).")] = False,
-    verify_index_only: Annotated[bool, typer.Option("--verify-index-only", help="Check indexes against the log, do not list them.")] = False,
-    index_sanity_check: Annotated[bool, typer.Option("--index-sanity-check", help="Only the check that a broker makes.")] = False,
-    max_bytes: Annotated[Optional[str], typer.Option(metavar="SIZE", help="Look only at so many bytes of each log.")] = None,
-    max_message_size: Annotated[str, typer.Option(metavar="SIZE", help="How far to look behind an index entry.")] = "5242880",
+    print_data_log: Annotated[
+        bool, typer.Option("--print-data-log", help="Records with keys and payloads (text).")
+    ] = False,
+    skip_record_metadata: Annotated[
+        bool, typer.Option("--skip-record-metadata", help="Record lines without metadata (text).")
+    ] = False,
+    verify_index_only: Annotated[
+        bool, typer.Option("--verify-index-only", help="Check indexes against the log, do not list them.")
+    ] = False,
+    index_sanity_check: Annotated[
+        bool, typer.Option("--index-sanity-check", help="Only the check that a broker makes.")
+    ] = False,
+    max_bytes: Annotated[
+        str | None, typer.Option(metavar="SIZE", help="Look only at so many bytes of each log.")
+    ] = None,
+    max_message_size: Annotated[
+        str, typer.Option(metavar="SIZE", help="How far to look behind an index entry.")
+    ] = "5242880",
     offsets_decoder: Annotated[bool, typer.Option("--offsets-decoder", help="Decode __consumer_offsets.")] = False,
-    transaction_log_decoder: Annotated[bool, typer.Option("--transaction-log-decoder", help="Decode __transaction_state.")] = False,
-    cluster_metadata_decoder: Annotated[bool, typer.Option("--cluster-metadata-decoder", help="Decode __cluster_metadata.")] = False,
-    remote_log_metadata_decoder: Annotated[bool, typer.Option("--remote-log-metadata-decoder", help="Decode __remote_log_metadata.")] = False,
-    share_group_state_decoder: Annotated[bool, typer.Option("--share-group-state-decoder", help="Decode __share_group_state.")] = False,
-    with_indexes: Annotated[bool, typer.Option("--with-indexes", help="Of a directory, its indexes and snapshots too.")] = False,
-    kind: Annotated[Optional[str], typer.Option("--as", metavar="log|index|timeindex|txnindex|snapshot", help="What a file is whose name does not tell.")] = None,
-    from_offset: Annotated[Optional[int], typer.Option(help="From this offset on.")] = None,
-    to_offset: Annotated[Optional[int], typer.Option(help="Up to, not including, this offset.")] = None,
-    from_time: Annotated[Optional[str], typer.Option(metavar="TIME", help="From this time on (epoch ms, ISO 8601, '2h ago').")] = None,
-    to_time: Annotated[Optional[str], typer.Option(metavar="TIME", help="Up to, not including, this time.")] = None,
-    key: Annotated[Optional[list[str]], typer.Option(metavar="BYTES", help="Only records with this key; text, hex:… or base64:….")] = None,
-    keys_from: Annotated[Optional[str], typer.Option(metavar="FILE", help="Only records with one of the keys in FILE, one a line.")] = None,
-    limit: Annotated[Optional[int], typer.Option(min=1, help="At most so many records (batches with --batches).")] = None,
-    isolation: Annotated[str, typer.Option(metavar="read_uncommitted|read_committed", help="read_committed: as such a consumer sees it.")] = "read_uncommitted",
+    transaction_log_decoder: Annotated[
+        bool, typer.Option("--transaction-log-decoder", help="Decode __transaction_state.")
+    ] = False,
+    cluster_metadata_decoder: Annotated[
+        bool, typer.Option("--cluster-metadata-decoder", help="Decode __cluster_metadata.")
+    ] = False,
+    remote_log_metadata_decoder: Annotated[
+        bool, typer.Option("--remote-log-metadata-decoder", help="Decode __remote_log_metadata.")
+    ] = False,
+    share_group_state_decoder: Annotated[
+        bool, typer.Option("--share-group-state-decoder", help="Decode __share_group_state.")
+    ] = False,
+    with_indexes: Annotated[
+        bool, typer.Option("--with-indexes", help="Of a directory, its indexes and snapshots too.")
+    ] = False,
+    kind: Annotated[
+        str | None,
+        typer.Option(
+            "--as", metavar="log|index|timeindex|txnindex|snapshot", help="What a file is whose name does not tell."
+        ),
+    ] = None,
+    from_offset: Annotated[int | None, typer.Option(help="From this offset on.")] = None,
+    to_offset: Annotated[int | None, typer.Option(help="Up to, not including, this offset.")] = None,
+    from_time: Annotated[
+        str | None, typer.Option(metavar="TIME", help="From this time on (epoch ms, ISO 8601, '2h ago').")
+    ] = None,
+    to_time: Annotated[str | None, typer.Option(metavar="TIME", help="Up to, not including, this time.")] = None,
+    key: Annotated[
+        list[str] | None, typer.Option(metavar="BYTES", help="Only records with this key; text, hex:… or base64:….")
+    ] = None,
+    keys_from: Annotated[
+        str | None, typer.Option(metavar="FILE", help="Only records with one of the keys in FILE, one a line.")
+    ] = None,
+    limit: Annotated[int | None, typer.Option(min=1, help="At most so many records (batches with --batches).")] = None,
+    isolation: Annotated[
+        str, typer.Option(metavar="read_uncommitted|read_committed", help="read_committed: as such a consumer sees it.")
+    ] = "read_uncommitted",
     tail: Annotated[bool, typer.Option("--tail", help="Only the newest batches of each partition.")] = False,
     no_control: Annotated[bool, typer.Option("--no-control", help="Without control records.")] = False,
     batches: Annotated[bool, typer.Option("--batches", help="A row a batch instead of a record (jsonl, csv).")] = False,
-    values: Annotated[str, typer.Option(metavar="text|base64|hex|redacted|none", help="How to show values (jsonl, csv).")] = "text",
-    jobs: Annotated[Optional[int], typer.Option(min=1, help="Threads; default: cores.")] = None,
+    values: Annotated[
+        str, typer.Option(metavar="text|base64|hex|redacted|none", help="How to show values (jsonl, csv).")
+    ] = "text",
+    jobs: Annotated[int | None, typer.Option(min=1, help="Threads; default: cores.")] = None,
     max_batch_bytes: Annotated[str, typer.Option(metavar="SIZE", help="Largest batch to read into memory.")] = "128MiB",
     quiet: Annotated[bool, typer.Option("--quiet", help="No notes, no bar.")] = False,
 ) -> int:
@@ -64,7 +109,13 @@ def dump(
     from klog.kernel import VALUES
 
     output.Quiet.on = quiet
-    decoder = _decoder(offsets_decoder, transaction_log_decoder, cluster_metadata_decoder, remote_log_metadata_decoder, share_group_state_decoder)
+    decoder = _decoder(
+        offsets_decoder,
+        transaction_log_decoder,
+        cluster_metadata_decoder,
+        remote_log_metadata_decoder,
+        share_group_state_decoder,
+    )
     content = print_data_log or decoder is not None
     _choices(form, kind, isolation, values)
     if form != "text" and decoder is not None:
@@ -91,10 +142,24 @@ def dump(
         jobs=jobs or os.cpu_count() or 1,
         kind=kind,
     )
-    return _dump([*(files.rstrip(",").split(",") if files else ()), *(paths or ())], topic or (), partition or (), with_indexes, request, to)
+    return _dump(
+        [*(files.rstrip(",").split(",") if files else ()), *(paths or ())],
+        topic or (),
+        partition or (),
+        with_indexes,
+        request,
+        to,
+    )
 
 
-def _dump(paths: Sequence[str], topics: Sequence[str], numbers: Sequence[int], with_indexes: bool, request: "Request", to: str | None) -> int:
+def _dump(
+    paths: Sequence[str],
+    topics: Sequence[str],
+    numbers: Sequence[int],
+    with_indexes: bool,
+    request: Request,
+    to: str | None,
+) -> int:
     from klog.dump.files import dump_lines, dump_text
     from klog.dump.request import CSV, PARQUET, TEXT, expand
 
@@ -134,15 +199,16 @@ def _choices(form: str, kind: str | None, isolation: str, values: str) -> None:
         raise UsageError("--values goes with --output jsonl or csv")
 
 
-def _decoder(*chosen: bool):  # type: ignore[no-untyped-def]
+def _decoder(*chosen: bool) -> Decoder | None:
     if not any(chosen):
         return None
     from klog import internal_topics
 
-    return getattr(internal_topics, DECODERS[chosen.index(True)])
+    decoder: Decoder = getattr(internal_topics, DECODERS[chosen.index(True)])
+    return decoder
 
 
-def _keys(keys: list[str] | None, file: str | None):  # type: ignore[no-untyped-def]
+def _keys(keys: list[str] | None, file: str | None) -> KeySet | None:
     if not keys and file is None:
         return None
     from klog.kernel import KeySet

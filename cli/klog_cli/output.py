@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Iterable, Sequence
 from types import TracebackType
 
@@ -28,7 +27,9 @@ def write(data: bytes | memoryview, descriptor: int = STDOUT) -> None:
 
 def printable(text: str) -> str:
     """Return *text* for a person's screen: control characters, as in a hostile file name, become visible."""
-    return "".join(char if char.isprintable() or char in "\t" else char.encode("unicode_escape").decode() for char in text)
+    return "".join(
+        char if char.isprintable() or char in "\t" else char.encode("unicode_escape").decode() for char in text
+    )
 
 
 def error(message: str) -> None:
@@ -85,8 +86,10 @@ def emit_csv(header: Sequence[str] | None, cells: Sequence[Cell]) -> None:
     text(out.getvalue())
 
 
-def emit_table(titles: Sequence[str], columns: Sequence[str], rows: Iterable[Sequence[Cell]], form: str = "text") -> None:
-    """Print *titles*, a line each, then a table: with rules on a terminal (or *form* table), plain columns in a pipe."""
+def emit_table(
+    titles: Sequence[str], columns: Sequence[str], rows: Iterable[Sequence[Cell]], form: str = "text"
+) -> None:
+    """Print *titles*, a line each, then a table: ruled on a terminal or with *form* table, else plain columns."""
     for title in titles:
         text(f"{printable(title)}\n")
     cells = [["" if cell is None else printable(str(cell)) for cell in row] for row in rows]
@@ -108,7 +111,10 @@ def _is_number(cell: str) -> bool:
 def _plain_table(columns: Sequence[str], rows: list[list[str]], numeric: list[bool]) -> None:
     widths = [max(len(column), *(len(row[i]) for row in rows), 0) for i, column in enumerate(columns)]
     for row in [list(columns), *rows]:
-        padded = [cell.rjust(width) if right else cell.ljust(width) for cell, width, right in zip(row, widths, numeric, strict=True)]
+        padded = [
+            cell.rjust(width) if right else cell.ljust(width)
+            for cell, width, right in zip(row, widths, numeric, strict=True)
+        ]
         text("  ".join(padded).rstrip() + "\n")
 
 
@@ -188,7 +194,9 @@ class Results:
     def __enter__(self) -> Results:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self._bar.close()
         if self._file is not None:
             if kind is None:

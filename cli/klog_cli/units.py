@@ -9,7 +9,9 @@ from collections.abc import Callable
 from klog.errors import UsageError
 
 _SIZES = {"": 1, "b": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
-_SIZES |= {f"{unit}{tail}": factor for unit, factor in list(_SIZES.items()) if unit not in ("", "b") for tail in ("b", "ib")}
+_SIZES |= {
+    f"{unit}{tail}": factor for unit, factor in list(_SIZES.items()) if unit not in ("", "b") for tail in ("b", "ib")
+}
 _DURATIONS = {"ms": 1, "": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
 
 

@@ -17,8 +17,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from klog.batch import Batch as Batch
     from klog.errors import KlogError as KlogError
-    from klog.formats.batch import Batch as Batch
     from klog.formats.damage import Damage as Damage
     from klog.formats.record import Record as Record
     from klog.log_dir import LogDir as LogDir
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _HOME = {
-    "Batch": "klog.formats.batch",
+    "Batch": "klog.batch",
     "Damage": "klog.formats.damage",
     "KlogError": "klog.errors",
     "LogDir": "klog.log_dir",

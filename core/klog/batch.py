@@ -6,12 +6,11 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from klog.formats.batch import CODEC_NAMES, Attributes, increment_sequence
-from klog.formats.codec import CodecError, Decompressor
+from klog.formats.codec import Decompressor
 from klog.formats.damage import Damage, DamageKind
 from klog.formats.record import Record
 from klog.kernel import BAD_COUNT, MORE, Window
 from klog.place import Place
-
 
 _ROWS = 1024
 
@@ -43,7 +42,7 @@ class Batch(NamedTuple):
     crc_holds: bool
     file: str
     window: Window
-    index: int
+    row: int
 
     @property
     def codec(self) -> str:
@@ -85,7 +84,7 @@ class Batch(NamedTuple):
         """
         codecs = (decompressor or Decompressor()).functions
         own = Window(self.size, _ROWS, 1)  # of its own, so that several batches can be read in turns
-        own.room(self.size)[: self.size] = self.bytes()
+        own.room(self.size)[: self.size] = self.content()
         own.load(self.position, self.size)
         own.scan(0)
         if own.decompress(0, 1, codecs) == 0:
@@ -101,10 +100,10 @@ class Batch(NamedTuple):
             reason = "more or fewer bytes than the records take" if status == BAD_COUNT else "its structure is broken"
             yield self._damage(DamageKind.BAD_RECORD, f"record {own.decoding_record} of the batch: {reason}")
 
-    def bytes(self) -> bytes:
+    def content(self) -> bytes:
         """Return the batch as it stands in the file, header included."""
-        start = self.window.at(self.index)
-        return self.window.bytes(start, start + self.size)
+        start = self.window.at(self.row)
+        return self.window.copy(start, start + self.size)
 
     def _damage(self, kind: DamageKind, detail: str) -> Damage:
         return Damage(kind, Place(self.file, self.position, self.base_offset), detail, self.size)

@@ -70,7 +70,7 @@ def broken_record(window: Window, status: int) -> str:
 def batch_damage(window: Window, i: int, kind: DamageKind, detail: str, file: str) -> Damage:
     """Return the damage of batch *i*, whose checksum holds."""
     facts = window.batch(i)
-    return Damage(kind, Place(file, facts[0], facts[1]), detail, facts[6])
+    return Damage(kind, Place(file, facts.position, facts.base_offset), detail, facts.size)
 
 
 def _swallowed(window: Window, bad: int, span: Span) -> tuple[Window | None, int]:
@@ -79,12 +79,12 @@ def _swallowed(window: Window, bad: int, span: Span) -> tuple[Window | None, int
     That happens when its length is what is damaged.  Their offsets must lie between those of its neighbours.
     """
     facts = window.batch(bad)
-    start, size = window.at(bad), facts[6]
-    floor = window.batch(bad - 1)[2] + 1 if bad else span.floor
-    ceiling = window.batch(bad + 1)[1] - 1 if bad + 1 < window.count else span.ceiling
+    start, size = window.at(bad), facts.size
+    floor = window.batch(bad - 1).last_offset + 1 if bad else span.floor
+    ceiling = window.batch(bad + 1).base_offset - 1 if bad + 1 < window.count else span.ceiling
     inner = Window(size, 1024, 1 << 16)
-    inner.room(size)[:size] = window.bytes(start, start + size)
-    inner.load(facts[0], size)
+    inner.room(size)[:size] = window.copy(start, start + size)
+    inner.load(facts.position, size)
     status, at = inner.find(1, size, floor, ceiling)
     if status != DONE:
         return None, 0

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Place:
-    """A spot on disk.  *position* is bytes from the start of the file, *offset* is Kafka's; None where it has no meaning."""
+    """A spot on disk.  *position* is bytes, *offset* is Kafka's; None where it has no meaning."""
 
     file: str
     position: int | None = None

@@ -34,7 +34,7 @@ class Piece(NamedTuple):
 
 
 class LogReader:
-    """Hands out the batches of a log from byte *start* to byte *end*, a window at a time; `next` may be called from threads.
+    """Hands out the batches of a log from byte *start* to byte *end*, a window at a time, to any number of threads.
 
     The walk goes on after damage at the next entry whose header makes sense and whose checksum holds; *floor* and
     *ceiling* bound the offsets of such an entry.  With *lenient* it stops instead, where Kafka's own tools stop, and
@@ -101,7 +101,7 @@ class LogReader:
         """Return the window size that holds the first entry whole; 0 when it is held already or cannot be held."""
         if window.count or window.size < ENTRY.size:
             return 0
-        need = max(ENTRY.read(window.bytes(0, ENTRY.size))[1] + OVERHEAD, BATCH.size)
+        need = max(ENTRY.read(window.copy(0, ENTRY.size))[1] + OVERHEAD, BATCH.size)
         if need <= window.size or need > min(self.end - self.position, self.max_batch_bytes):
             return 0
         return need

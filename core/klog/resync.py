@@ -46,7 +46,7 @@ def next_entry(source: Source, start: int, end: int, floor: int, ceiling: int, m
 
 
 def readable(source: Source, position: int, size: int) -> int:
-    """Return how many of the *size* bytes from *position* on can be read before one that cannot; tried block by block."""
+    """Return how many of the *size* bytes from *position* on can be read before one that cannot."""
     block = memoryview(bytearray(BLOCK_BYTES))
     at = position
     while at < position + size:
@@ -144,14 +144,7 @@ def _kind(head: bytes, status: int, at_end: bool, size: int, max_batch_bytes: in
 def bad_crc(window: Window, i: int, file: str, size: int | None = None) -> Damage:
     """Return the damage of batch *i* of the window, whose checksum does not hold."""
     facts = window.batch(i)
-    position, base_offset, batch_size, stored, computed, magic = (
-        facts[0],
-        facts[1],
-        facts[6],
-        facts[8],
-        facts[9],
-        facts[15],
-    )
-    name = "CRC-32C" if magic >= 2 else "CRC-32"
-    detail = f"{name} 0x{stored:08x}, computed 0x{computed:08x}"
-    return Damage(DamageKind.BAD_CRC, Place(file, position, base_offset), detail, size or batch_size, stored, computed)
+    name = "CRC-32C" if facts.magic >= 2 else "CRC-32"
+    detail = f"{name} 0x{facts.crc:08x}, computed 0x{facts.computed_crc:08x}"
+    place = Place(file, facts.position, facts.base_offset)
+    return Damage(DamageKind.BAD_CRC, place, detail, size or facts.size, facts.crc, facts.computed_crc)

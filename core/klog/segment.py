@@ -25,7 +25,7 @@ _LIBRARY_ROWS = 64
 
 
 class Totals(NamedTuple):
-    """What a segment holds: intact batches, their records (None where only decoding would tell), bytes, damaged stretches."""
+    """What a segment holds: intact batches, their records (None if not decoded), bytes, damaged stretches."""
 
     batches: int
     records: int | None
@@ -84,7 +84,7 @@ class Segment:
                         if not resync:
                             return
                         continue
-                    yield Batch(*window.batch(i), self.path, window, i)
+                    yield Batch._make((*window.batch(i), self.path, window, i))
                 if piece.damage:
                     yield piece.damage
                     if not resync:

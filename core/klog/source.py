@@ -18,7 +18,7 @@ _NO_ATIME: int = getattr(os, "O_NOATIME", 0)
 
 
 def _open(path: str) -> int:
-    """Return a descriptor that waits for nothing (a FIFO without a writer) and leaves the access time alone if it may."""
+    """Return a descriptor that waits for nothing (a FIFO!) and leaves the access time alone if it may."""
     try:
         return os.open(path, _FLAGS | _NO_ATIME)
     except PermissionError:

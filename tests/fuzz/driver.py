@@ -235,7 +235,7 @@ class Fuzzer:
         for number in self.chance.choices(range(count), k=3) if count else ():
             window.batch(number)
             window.batch_head(number)
-            window.bytes(window.at(number), window.at(number) + 17)
+            window.copy(window.at(number), window.at(number) + 17)
         window.transactional(0, count)
         window.first_bad(0, count)
         window.first_unknown_codec(0, count)

@@ -170,10 +170,9 @@ def dump_parquet(targets: Iterable[Target], request: Request, sink: Sink, descri
 
     Damage goes to the sink's reports.
     """
-    pa = import_pyarrow()
+    import_pyarrow().set_cpu_count(max(1, request.jobs))
     import pyarrow.parquet as pq
 
-    pa.set_cpu_count(max(1, request.jobs))
     code = OK
     count = Count(request.wanted.limit)
     options = {

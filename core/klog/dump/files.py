@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 
 from klog.dump.isolation import Committed, learn
 from klog.dump.lanes import Sink, run
@@ -42,7 +42,7 @@ def dump_text(targets: Iterable[Target], request: Request, sink: Sink) -> int:
 
 
 def kind_of(target: Target, request: Request) -> str | None:
-    """Return what the file is taken for: log, checkpoint, index, timeindex, txnindex, snapshot; None for nothing known."""
+    """Return what the file is taken for: log, checkpoint, index, timeindex, txnindex, snapshot; None if unknown."""
     suffix = os.path.basename(target.shown).rpartition(".")
     known = ("log", "checkpoint", "index", "timeindex", "txnindex", "snapshot")
     return suffix[2] if suffix[1] and suffix[2] in known else request.kind
@@ -120,10 +120,18 @@ def _text_log(target: Target, request: Request, sink: Sink, reports: Reports, is
 
     sink.write(_log_title(target, is_log, request).encode())
     committed = committed_in(target, request)
-    dump = LogDump(target.shown, request.log, bounded(request.wanted, committed), committed=committed, max_batch_bytes=request.max_batch_bytes)
+    dump = LogDump(
+        target.shown,
+        request.log,
+        bounded(request.wanted, committed),
+        committed=committed,
+        max_batch_bytes=request.max_batch_bytes,
+    )
     with Source(target.path) as source:
         if source.size > MAX_SEGMENT_BYTES:
-            raise _ShownError(f"{target.shown}: {source.size} bytes, more than a segment can have; --output jsonl reads it")
+            raise _ShownError(
+                f"{target.shown}: {source.size} bytes, more than a segment can have; --output jsonl reads it"
+            )
         end = min(source.size, request.max_bytes)
         start = start_of(source, target, request.wanted)
         reader = Segment(target.path).reader(source, start, end, lenient=True, max_batch_bytes=request.max_batch_bytes)
@@ -222,6 +230,11 @@ def _log_lines(target: Target, request: Request, sink: Sink, count: Count) -> in
     )
     with Source(target.path) as source:
         start = start_of(source, target, request.wanted)
-        reader = segment.reader(source, start, request.max_bytes if request.max_bytes < ALL_BYTES else None, max_batch_bytes=request.max_batch_bytes)
+        reader = segment.reader(
+            source,
+            start,
+            request.max_bytes if request.max_bytes < ALL_BYTES else None,
+            max_batch_bytes=request.max_batch_bytes,
+        )
         run(reader, dump.work, sink, _jobs(request, reader))
     return DAMAGED if dump.damages else OK

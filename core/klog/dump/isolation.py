@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from klog.formats.batch import Attributes
 from klog.kernel import Window
 from klog.reader import MAX_BATCH_BYTES
 from klog.segment import Segment
@@ -30,7 +31,7 @@ class Committed:
     def skip(self, window: Window) -> None:
         """Leave out the aborted batches of *window*."""
         for i in window.transactional(0, window.count):
-            if window.batch(i)[1] in self._aborted:
+            if window.batch(i).base_offset in self._aborted:
                 window.skip(i)
 
 
@@ -47,7 +48,7 @@ def learn(directory: str, segments: Sequence[SegmentFiles]) -> Committed:
                 window.check(0, window.count)
                 _apply(window, open_batches, aborted)
                 if window.count:
-                    end = window.batch(window.count - 1)[2] + 1
+                    end = window.batch(window.count - 1).last_offset + 1
     undecided = [batches[0] for batches in open_batches.values() if batches]
     return Committed(aborted, min(undecided, default=end))
 
@@ -55,15 +56,14 @@ def learn(directory: str, segments: Sequence[SegmentFiles]) -> Committed:
 def _apply(window: Window, open_batches: dict[int, list[int]], aborted: set[int]) -> None:
     for i in window.transactional(0, window.count):
         facts = window.batch(i)
-        base_offset, producer_id, is_control, holds = facts[1], facts[5], facts[13] & 0x20, facts[17]
-        if not holds:
+        if not facts.crc_holds:
             continue
-        if not is_control:
-            open_batches.setdefault(producer_id, []).append(base_offset)
+        if not facts.attributes & Attributes.CONTROL:
+            open_batches.setdefault(facts.producer_id, []).append(facts.base_offset)
             continue
         window.begin(i, i + 1)
         window.decode()
-        batches = open_batches.pop(producer_id, [])
+        batches = open_batches.pop(facts.producer_id, [])
         key = window.record(0)[2] if window.records else None
         if key is not None and len(key) >= 4 and int.from_bytes(key[2:4], "big") == _ABORT:
             aborted.update(batches)

@@ -7,7 +7,7 @@ a stack trace, DiedError says in one line why.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 from klog.decode import broken_record
 from klog.dump.reports import Reports, absolute
@@ -46,7 +46,9 @@ class Entries:
         except KlogError as error:
             raise DiedError(str(error)) from error
         relative = layout.names.index("relative_offset")
-        self.columns = [list(column) for column in zip(*layout.read_all(data), strict=True)] or [[] for _ in layout.names]
+        self.columns = [list(column) for column in zip(*layout.read_all(data), strict=True)] or [
+            [] for _ in layout.names
+        ]
         self.offsets = [base_offset + offset for offset in self.columns[relative]]
         self.keys = self.offsets if key == "relative_offset" else self.columns[layout.names.index(key)]
         self.others = self.columns[1 - relative]
@@ -104,7 +106,9 @@ class _Log:
         head = self.source.read(position, BATCH.size)
         offset, size, _, magic = ENTRY.read(head)
         if size < MIN_SIZE:
-            raise DiedError(f"{self.source.path} @ {position}: a size of {size} bytes, where at least {MIN_SIZE} was expected")
+            raise DiedError(
+                f"{self.source.path} @ {position}: a size of {size} bytes, where at least {MIN_SIZE} was expected"
+            )
         if position > end - OVERHEAD - size:
             return None
         if magic >= BATCH_MAGIC:
@@ -148,7 +152,9 @@ def dump_offset_index(path: str, shown: str, style: IndexStyle, reports: Reports
         end = min(position + style.max_message_size, log.size)
         found = log.last_offset(position, end if position + style.max_message_size <= MAX_SEGMENT_BYTES else log.size)
         if found is None:
-            raise DiedError(f"{path}: no batch at position {position} of the log, to which the entry of offset {offset} points")
+            raise DiedError(
+                f"{path}: no batch at position {position} of the log, to which the entry of offset {offset} points"
+            )
         if found[0] != offset:
             reports.mismatches.setdefault(absolute(path), []).append((offset, found[0]))
         if not style.verify_only:
@@ -181,12 +187,12 @@ def dump_time_index(path: str, shown: str, style: IndexStyle, reports: Reports) 
         return
     count = next((slot for slot in range(1, times.count) if times.offsets[slot] == base_offset), times.count)
     queries = [(_position(index, offset), offset) for offset in times.offsets[:count]]
-    answers = _first_reaching(log, queries)
+    walks = _Walks(log, queries)
     largest = _Timestamps(log)
     before = -1
     for slot in range(count):
         timestamp, offset = times.keys[slot], times.offsets[slot]
-        found = answers(slot)
+        found = walks.answer(slot)
         if found is None or found[1] != offset:
             reports.not_found.setdefault(absolute(path), []).append((offset, -1 if found is None else found[1]))
         else:
@@ -205,67 +211,65 @@ def _position(index: Entries, offset: int) -> int:
     return 0 if slot < 0 else index.others[slot]
 
 
-_Answer = tuple[int, int] | None
+class _Walks:
+    """Answers queries (position, offset): the first entry from that position on that reaches that offset.
 
-
-def _first_reaching(log: _Log, queries: list[tuple[int, int]]) -> Callable[[int], _Answer]:
-    """Return a function from a query's number to (position, last offset) of the first entry that reaches its offset.
-
-    A query is a position to start from and an offset.  Positions that a walk from an earlier one comes by share that
-    walk; one that does not lie on it (in a wrong index) costs a walk of its own, and no more of these are made than
-    the log can bear.  Raises DiedError when asked for a query whose walk breaks off, as Kafka's tool would then.
+    A walk that comes by the positions of later queries answers these too, so that an index in order costs one walk
+    over the log.  Where an index points astray a query needs a walk of its own, and these are given up when together
+    they have become much longer than the log.
     """
-    import heapq
 
-    answers: dict[int, _Answer | DiedError] = {}
-    waiting = sorted(range(len(queries)), key=lambda number: (queries[number][0], number), reverse=True)
-    budget = 16 * log.size + (64 << 20)
+    def __init__(self, log: _Log, queries: list[tuple[int, int]]) -> None:
+        self._log = log
+        self._queries = queries
+        self._answers: dict[int, tuple[int, int] | DiedError | None] = {}
+        self._budget = 16 * log.size + (64 << 20)
 
-    def walk() -> None:
-        """Answer the first waiting query, and all whose positions this walk comes by."""
-        nonlocal budget
-        active: list[tuple[int, int]] = []
-        mine: list[int] = []
-        position = queries[waiting[-1]][0]
-        try:
-            log.check_position(position)
-            while True:
-                while waiting and queries[waiting[-1]][0] == position:
-                    number = waiting.pop()
-                    mine.append(number)
-                    heapq.heappush(active, (queries[number][1], number))
-                entry = log.last_offset(position, log.size)
-                if entry is None:
-                    return
-                while active and active[0][0] <= entry[0]:
-                    answers[heapq.heappop(active)[1]] = position, entry[0]
-                position += entry[1]
-                budget -= BATCH.size
-                if waiting and queries[waiting[-1]][0] < position:
-                    skipped.append(waiting.pop())
-                if budget < 0:
-                    raise DiedError(f"{log.source.path}: the index points astray too often to be followed")
-        except DiedError as error:
-            if not mine:
-                mine.append(waiting.pop())
-            answers.update(dict.fromkeys(mine, error))
+    def answer(self, number: int) -> tuple[int, int] | None:
+        """Return (position, last offset) of the entry that query *number* is after, None when the log has none.
 
-    skipped: list[int] = []
-
-    def answer(number: int) -> _Answer:
-        while number not in answers and (waiting or skipped):
-            if not waiting:
-                waiting.append(skipped.pop())
-            left = len(waiting)
-            walk()
-            if len(waiting) == left:
-                break
-        found = answers.get(number)
+        Raises DiedError when the walk breaks off, as Kafka's tool would: it reads on to the end of the log first.
+        """
+        if number not in self._answers:
+            try:
+                self._walk(self._queries[number][0])
+            except DiedError as error:
+                self._answers[number] = error
+        found = self._answers[number]
         if isinstance(found, DiedError):
             raise found
         return found
 
-    return answer
+    def _walk(self, position: int) -> None:
+        """Walk from *position* to the end of the log and answer all queries whose positions lie on the way."""
+        import heapq
+
+        self._log.check_position(position)
+        starts: dict[int, list[int]] = {}
+        for number, (start, _) in enumerate(self._queries):
+            if start >= position and number not in self._answers:
+                starts.setdefault(start, []).append(number)
+        active: list[tuple[int, int]] = []
+        answers: dict[int, tuple[int, int] | DiedError | None] = {}
+        died: DiedError | None = None
+        while True:
+            for number in starts.get(position, ()):
+                heapq.heappush(active, (self._queries[number][1], number))
+                answers[number] = None
+            try:
+                entry = self._log.last_offset(position, self._log.size)
+            except DiedError as error:
+                died = error
+                break
+            if entry is None:
+                break
+            while active and active[0][0] <= entry[0]:
+                answers[heapq.heappop(active)[1]] = position, entry[0]
+            position += entry[1]
+            self._budget -= BATCH.size
+            if self._budget < 0:
+                raise DiedError(f"{self._log.source.path}: the index points astray too often to be followed")
+        self._answers |= dict.fromkeys(answers, died) if died else answers
 
 
 class _Timestamps:
@@ -315,7 +319,8 @@ def dump_txn_index(path: str) -> Iterator[str]:
         if version > 0:
             raise DiedError(f"{path}: an aborted transaction of version {version}, where 0 was expected")
         lines.append(
-            f"version: {version} producerId: {producer_id} firstOffset: {first} lastOffset: {last} lastStableOffset: {stable}"
+            f"version: {version} producerId: {producer_id} firstOffset: {first} lastOffset: {last}"
+            f" lastStableOffset: {stable}"
         )
     yield from lines
 
@@ -340,12 +345,14 @@ def dump_snapshot(path: str) -> tuple[list[str], str | None]:
         open_from = f"OptionalLong[{start}]" if start >= 0 else "OptionalLong.empty"
         line = (
             f"producerId: {producer.producer_id} producerEpoch: {producer.producer_epoch}"
-            f" coordinatorEpoch: {producer.coordinator_epoch} currentTxnFirstOffset: {open_from} lastTimestamp: {producer.timestamp}"
+            f" coordinatorEpoch: {producer.coordinator_epoch} currentTxnFirstOffset: {open_from}"
+            f" lastTimestamp: {producer.timestamp}"
         )
         if producer.last_offset >= 0:
             line += (
                 f" firstSequence: {producer.first_sequence} lastSequence: {producer.last_sequence}"
-                f" lastOffset: {producer.last_offset} offsetDelta: {producer.offset_delta} timestamp: {producer.timestamp}"
+                f" lastOffset: {producer.last_offset} offsetDelta: {producer.offset_delta}"
+                f" timestamp: {producer.timestamp}"
             )
         lines.append(line)
     return lines, None

@@ -21,6 +21,7 @@ from klog.kernel import BAD_LENGTH, BAD_MAGIC, DONE, MORE, TEXT_LAZY, Window
 from klog.place import Place
 from klog.reader import Piece
 
+
 @dataclass
 class Gaps:
     """Where the offsets of a log's records do not follow one another: pairs of an offset and the one after it.
@@ -155,7 +156,7 @@ class _Worker:
         lane.flush(window)
         lane.write(death.partial)
         facts = window.batch(death.batch)
-        lane.report(f"{Place(self._log.file, facts[0], facts[1])}: {death}")
+        lane.report(f"{Place(self._log.file, facts.position, facts.base_offset)}: {death}")
         self._log.trouble = True
 
     def _batch_lines(self, window: Window, end: int, lane: Lane) -> bool:
@@ -223,7 +224,7 @@ class _Worker:
         raise _DiedError(reason, partial, batch)
 
     def _contents(self, window: Window) -> tuple[list[bytes | None] | None, tuple[int, str] | None]:
-        """Return what follows each row's metadata where the kernel cannot tell, and the row that kills Kafka's tool with why."""
+        """Return what follows each row's metadata where only Python can tell, and the row that kills Kafka's tool."""
         style = self._log.style
         others = [] if style.bare else window.other_controls()
         decoder = style.decoder if style.content else None
@@ -246,7 +247,7 @@ class _Worker:
     def _decode(self, window: Window, decoder: Decoder, contents: list[bytes | None]) -> list[tuple[int, str]]:
         for row in range(window.records):
             offset, _, key, value, _, _, batch = window.record(row)
-            if window.batch(batch)[13] & Attributes.CONTROL:
+            if window.batch(batch).attributes & Attributes.CONTROL:
                 continue
             try:
                 shown_key, shown_value = decoder(key, value, offset)

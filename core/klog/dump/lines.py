@@ -121,7 +121,7 @@ class LineDump:
             lane.flush(rows)
         for i in bad:
             offset, batch = rows.record(i)[0], rows.record(i)[6]
-            place = Place(self._origin.file, rows.batch(batch)[0], offset)
+            place = Place(self._origin.file, rows.batch(batch).position, offset)
             self._show(
                 Damage(DamageKind.BAD_CRC, place, "the message's own CRC-32 inside an intact wrapper does not hold"),
                 lane,

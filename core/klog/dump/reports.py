@@ -10,7 +10,7 @@ Pair = tuple[int, int]
 
 
 def absolute(path: str) -> str:
-    """Return *path* as Java's File.getAbsolutePath does: made absolute, doubled slashes folded, nothing else resolved."""
+    """Return *path* as Java's File.getAbsolutePath does: absolute, doubled slashes folded, nothing else resolved."""
     return shown(path if path.startswith("/") else os.path.join(os.getcwd(), path))
 
 
@@ -62,14 +62,18 @@ class Reports:
                 yield f"  Index offset: {offset}, log offset: {found}"
         for file in java_order(self.timestamp_mismatches):
             yield f"Found timestamp mismatch in :{file}"
-            yield from (f"  Index timestamp: {there}, log timestamp: {log}" for there, log in self.timestamp_mismatches[file])
+            yield from (
+                f"  Index timestamp: {there}, log timestamp: {log}" for there, log in self.timestamp_mismatches[file]
+            )
         for file in java_order(self.out_of_order):
             yield f"Found out of order timestamp in :{file}"
             for there, before in self.out_of_order[file]:
                 yield f"  Index timestamp: {there}, Previously indexed timestamp: {before}"
         for file in java_order(self.not_found):
             yield f"The following indexed offsets are not found in :{file}"
-            yield from (f"Indexed offset: {offset}, found log offset: {found}" for offset, found in self.not_found[file])
+            yield from (
+                f"Indexed offset: {offset}, found log offset: {found}" for offset, found in self.not_found[file]
+            )
         for file in java_order(self.gaps):
             yield f"Non-consecutive offsets in {file}"
             yield from (f"  {offset} is followed by {following}" for offset, following in self.gaps[file])

@@ -43,7 +43,7 @@ class LogStyle:
 
 @dataclass(frozen=True)
 class IndexStyle:
-    """*sanity_only*: --index-sanity-check; *verify_only*: --verify-index-only; *max_message_size*: bytes of log looked at."""
+    """*sanity_only*: only the sanity check; *verify_only*: no listing; *max_message_size*: bytes of log looked at."""
 
     sanity_only: bool = False
     verify_only: bool = False
@@ -52,7 +52,7 @@ class IndexStyle:
 
 @dataclass(frozen=True)
 class LineStyle:
-    """How lines look: CSV or JSON, a line a batch or a record, and the number of a way to show values (kernel.VALUES)."""
+    """How lines look: CSV or JSON, a line a batch or a record, how values are shown (a place in kernel.VALUES)."""
 
     csv: bool = False
     batches: bool = False
@@ -124,7 +124,9 @@ def with_surroundings(target: Target) -> Target:
     return Target(target.path, own, partition.segments, target.live)
 
 
-def expand(paths: Sequence[str], topics: Sequence[str], numbers: Sequence[int], with_indexes: bool, wanted: Wanted) -> Iterator[Target]:
+def expand(
+    paths: Sequence[str], topics: Sequence[str], numbers: Sequence[int], with_indexes: bool, wanted: Wanted
+) -> Iterator[Target]:
     """Yield the files that *paths* name: files as they are, directories by their segments that can hold what is wanted.
 
     Raises UsageError for a path that is none of these, and for topics and partitions that are not there.

@@ -38,7 +38,11 @@ def value_lines(target: Target, kind: str | None, request: Request, sink: Sink) 
     with Source(target.path) as source:
         if source.size > _LARGEST and kind not in _LAYOUTS:
             raise UnsupportedError(f"{target.shown}: {source.size} bytes, more than such a file can have")
-        rows = _entries(source, kind, file.offset or 0) if kind in _LAYOUTS else _small(source.read(0, source.size), kind, file.kind)
+        rows = (
+            _entries(source, kind, file.offset or 0)
+            if kind in _LAYOUTS
+            else _small(source.read(0, source.size), kind, file.kind)
+        )
         code = OK
         for row in rows:
             if "damage" in row:

@@ -17,7 +17,7 @@ LOWEST, HIGHEST = -(2**63), 2**63 - 1
 
 @dataclass(frozen=True)
 class Wanted:
-    """Which records: offsets and timestamps from … up to, not including, to; *keys* None for all; *controls*: markers too.
+    """Which records: offsets and times from … up to, not including, to; *keys* None for all; *controls*: markers too.
 
     *limit*: at most so many records (or batches), None for all.  *tail*: only the newest batches.
     """

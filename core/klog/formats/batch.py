@@ -22,6 +22,7 @@ A batch without records is legal: compaction leaves it to remember a producer's 
 from __future__ import annotations
 
 from enum import IntEnum, IntFlag
+from typing import NamedTuple
 
 from klog.formats.layout import Layout
 
@@ -83,6 +84,34 @@ class Codec(IntEnum):
 
 
 CODEC_NAMES = tuple(codec.name.lower() for codec in Codec)
+
+
+class BatchFacts(NamedTuple):
+    """What the header of an entry says, whatever its format, and whether its checksum holds.
+
+    *position* and *size* are bytes, the latter with the overhead; timestamps are ms.  What a format does not have is
+    -1.  Of a v0 or v1 wrapper both offsets are the last message's, until its messages have been decoded.
+    """
+
+    position: int
+    base_offset: int
+    last_offset: int
+    base_timestamp: int
+    max_timestamp: int
+    producer_id: int
+    size: int
+    leader_epoch: int
+    crc: int
+    computed_crc: int
+    base_sequence: int
+    last_offset_delta: int
+    records_count: int
+    attributes: int
+    producer_epoch: int
+    magic: int
+    crc_checked: bool
+    crc_holds: bool
+
 
 MAX_SEQUENCE = 2**31 - 1
 

@@ -26,13 +26,13 @@ VERSION: Final = 0
 
 @dataclass(frozen=True)
 class Malformed:
-    """Why a broker would refuse a file: the line, counted from 1, and the reason."""
+    """Why a broker would refuse a file: the line, counted from 1 (0: the file as a whole), and the reason."""
 
     line: int
     reason: str
 
     def __str__(self) -> str:
-        return f"line {self.line}: {self.reason}"
+        return f"line {self.line}: {self.reason}" if self.line else self.reason
 
 
 class OffsetEntry(NamedTuple):

@@ -31,7 +31,7 @@ class CodecError(ValueError):
 
 
 class Decompressor:
-    """Decompresses batches, one after another, for one thread: contexts are kept, since making them costs more than using them.
+    """Decompresses batches, one after another, for one thread: making a context costs more than using it.
 
     `functions` holds a function (compressed bytes, magic of the batch) → decompressed bytes for each codec number.
     """
@@ -47,7 +47,7 @@ class Decompressor:
             *(self._unknown,) * 3,
         )
         self._gzip_object: Callable[[], Any] | None = None
-        self._gzip_error: type[Exception] = CodecError
+        self._gzip_error: type[BaseException] = CodecError
         self._lz4_context: Any = None
         self._lz4_headers: dict[bytes, int] = {}
         self._zstd_context: Any = None
@@ -62,7 +62,7 @@ class Decompressor:
         raise CodecError("no such codec")
 
     def _gzip(self, data: Buffer, magic: int) -> bytes | bytearray:
-        """Decompress all members; what follows the last one is ignored unless it begins like another.  Java: GZIPInputStream."""
+        """Decompress all members; other bytes behind the last one are ignored.  Java: GZIPInputStream."""
         if self._gzip_object is None:
             self._open_gzip()
         assert self._gzip_object is not None
@@ -87,11 +87,13 @@ class Decompressor:
         try:
             from isal import isal_zlib
 
-            self._gzip_object, self._gzip_error = lambda: isal_zlib.decompressobj(31), isal_zlib.error
+            self._gzip_object = _gzip_of(isal_zlib.decompressobj)
+            self._gzip_error = isal_zlib.IsalError  # type: ignore[assignment]  # its stub takes the class for an instance
         except ImportError:
             import zlib
 
-            self._gzip_object, self._gzip_error = lambda: zlib.decompressobj(31), zlib.error
+            self._gzip_object = _gzip_of(zlib.decompressobj)
+            self._gzip_error = zlib.error
 
     def _inflate(self, member: Any, data: Buffer, limit: int) -> bytes | bytearray:
         if len(data) * _GZIP_BYTES_PER_BYTE <= limit:
@@ -133,14 +135,14 @@ class Decompressor:
         import snappy
 
         length = shift = 0
-        for at, byte in enumerate(data[:5]):
+        for byte in data[:5]:
             length |= (byte & 0x7F) << shift
             shift += 7
             if byte < 0x80:
                 break
         else:
             raise CodecError("snappy: no length")
-        if length > _SNAPPY_BYTES_PER_BYTE * (len(data) - at):
+        if length > _SNAPPY_BYTES_PER_BYTE * len(data):
             raise CodecError(f"snappy: {len(data)} bytes claim to hold {length}")
         if length > self.limit:
             raise self._too_much()
@@ -174,7 +176,7 @@ class Decompressor:
         return -1 if 255 * length <= self.limit else self.limit
 
     def _with_right_checksum(self, data: Buffer) -> Buffer:
-        """Return *data* with the header checksum that its header should have: Kafka's readers ignore it in message sets v0."""
+        """Return *data* with the header checksum that is right: Kafka's readers ignore it in message sets v0."""
         header = bytes(data[:14])
         if len(header) < 7 or header[:4] != _LZ4_MAGIC:
             return data
@@ -217,6 +219,10 @@ class Decompressor:
                 if len(whole) > self.limit:
                     raise self._too_much()
         return whole
+
+
+def _gzip_of(decompressobj: Callable[[int], Any]) -> Callable[[], Any]:
+    return lambda: decompressobj(31)  # 31: the gzip format, largest window
 
 
 def _zstd_bound(data: Buffer) -> int:

@@ -6,9 +6,10 @@
     offset delta    varint    to the batch's base offset
     key             varint length (below zero: null), bytes
     value           varint length (below zero: null: a tombstone), bytes
-    headers         varint count, then for each: varint key length, key (UTF-8), varint value length (below zero: null), value
+    headers         varint count, then for each: varint key length, key (UTF-8),
+                    varint value length (below zero: null), value
 
-Varints are base 128, least significant group first, zig-zag (0, -1, 1, -2 …).  The kernel reads them; nothing here does.
+Varints are base 128, least significant group first, zig-zag (0, -1, 1, -2 …).  The kernel is what reads them.
 Kafka: DefaultRecord.
 """
 

@@ -1,7 +1,6 @@
-"""The one compiled module: scan, checksum, decode, format.  Its source is `_kernel.pyx` and the `.pxi` files it includes."""
+"""The one compiled module: scan, checksum, decode, format.  Its source: `_kernel.pyx` and the `.pxi` files."""
 
 from klog.kernel._kernel import (
-    BATCH_FIELDS,
     COLUMNS,
     KeySet,
     Window,
@@ -26,7 +25,6 @@ __all__ = [
     "BAD_LENGTH",
     "BAD_MAGIC",
     "BAD_RECORD",
-    "BATCH_FIELDS",
     "COLUMNS",
     "DONE",
     "MORE",

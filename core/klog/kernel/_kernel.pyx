@@ -15,6 +15,7 @@ from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free, realloc
 from libc.string cimport memcmp, memcpy, memset
 
+from klog.formats.batch import BatchFacts
 from klog.formats.codec import CodecError
 
 cdef extern from "crc.h" nogil:

@@ -6,11 +6,6 @@ cdef enum:
     CSV_LINES = 1
     TEXT_LINES = 2
 
-BATCH_FIELDS = ("position", "base_offset", "last_offset", "base_timestamp", "max_timestamp", "producer_id", "size", "leader_epoch",
-                "crc", "computed_crc", "base_sequence", "last_offset_delta", "records_count", "attributes", "producer_epoch",
-                "magic", "crc_checked", "crc_holds")
-
-
 cdef class Window:
     """A stretch of a log in memory, and what was made of it.
 
@@ -104,7 +99,7 @@ cdef class Window:
         """Bytes in the window."""
         return self.view.size
 
-    def bytes(self, Py_ssize_t start, Py_ssize_t end):
+    def copy(self, Py_ssize_t start, Py_ssize_t end):
         """Return a copy of the window's bytes from *start* to *end*."""
         if not 0 <= start <= end <= self.view.size:
             raise IndexError(f"bytes {start} to {end} of a window of {self.view.size}")
@@ -199,11 +194,11 @@ cdef class Window:
         return end
 
     def batch(self, Py_ssize_t i):
-        """Return the facts of batch *i* in the order of BATCH_FIELDS."""
+        """Return the facts of batch *i*."""
         cdef BatchRow *b
         self._range(i, i + 1)
         b = self.view.batches + i
-        return (b.position, b.base_offset, b.last_offset, b.base_timestamp, b.max_timestamp, b.producer_id, b.size, b.leader_epoch,
+        return BatchFacts(b.position, b.base_offset, b.last_offset, b.base_timestamp, b.max_timestamp, b.producer_id, b.size, b.leader_epoch,
                 b.crc, b.computed_crc, b.base_sequence, b.last_offset_delta, b.records_count, b.attributes, b.producer_epoch,
                 b.magic, (b.state & CHECKED) != 0, (b.state & HOLDS) != 0)
 

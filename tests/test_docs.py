@@ -1,0 +1,73 @@
+"""README.md and docs/ tell the truth: each command in a console block is run in fixtures/ and its output compared.
+
+A line `…` stands for any lines, a `…` at a line's end for the rest of that line.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import FIXTURES, ROOT
+
+PAGES = ("README.md", "docs/dump.md")
+
+
+def blocks(page: str, kind: str) -> Iterator[str]:
+    """Yield the fenced blocks of *kind* in *page*."""
+    text = (ROOT / page).read_text(encoding="utf-8")
+    yield from re.findall(rf"^```{kind}\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+
+
+def commands() -> list[tuple[str, str, str]]:
+    """Return page, command and expected output of each command that the pages show."""
+    shown = [(page, part) for page in PAGES for block in blocks(page, "console") for part in block.split("$ ")[1:]]
+    return [(page, *part.split("\n", 1)) for page, part in shown]  # type: ignore[misc]
+
+
+def pattern(expected: str) -> str:
+    """Return the regular expression for *expected*."""
+    lines = expected.splitlines()
+    return "".join(r"(?:.*\n)*?" if line == "…" else re.escape(line).replace("…", ".*") + r"\n" for line in lines)
+
+
+@pytest.fixture
+def path_with_klog(tmp_path: Path) -> str:
+    """A PATH on which `klog` is this checkout's and `python` is the one that runs the tests."""
+    (tmp_path / "bin").mkdir()
+    source = os.pathsep.join(path for path in sys.path if path)
+    for name, rest in (("klog", '-m klog_cli.app "$@"'), ("python", '"$@"')):
+        script = tmp_path / "bin" / name
+        script.write_text(f"#!/bin/sh\nPYTHONPATH={shlex.quote(source)} exec {shlex.quote(sys.executable)} {rest}\n")
+        script.chmod(0o755)
+    return f"{tmp_path / 'bin'}:{os.environ['PATH']}"
+
+
+@pytest.mark.parametrize(("page", "command", "expected"), commands())
+def test_what_a_page_shows_is_what_comes_out(
+    page: str, command: str, expected: str, path_with_klog: str, tmp_path: Path
+) -> None:
+    """Readers copy these lines; one that no longer holds costs them the trust in all others."""
+    # Commands write under /tmp; each test has a place of its own, but a page's commands build on each other.
+    command = command.replace("/tmp/", f"{tmp_path.parent}/docs-")
+    environment = {**os.environ, "PATH": path_with_klog}
+    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, cwd=FIXTURES, env=environment)
+    assert re.fullmatch(pattern(expected), done.stdout), f"{page}: {command}\n{done.stdout}{done.stderr}"
+
+
+def test_the_library_example_runs(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """The first thing that a programmer tries."""
+    (example,) = blocks("README.md", "python")
+    monkeypatch.chdir(FIXTURES)
+    exec(compile(example, "README.md", "exec"), {})
+    printed = capsys.readouterr().out.splitlines()
+    assert printed[0].startswith("0 1750000000200 b'librdkafka-3' b'{")
+    assert printed[-1] == "zstd 0 274"
+    assert len(printed) == 113 + 23
