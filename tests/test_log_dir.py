@@ -80,7 +80,7 @@ def test_what_small_files_tell_of_a_log_dir(name: str, version: str, is_kraft: b
     assert (log_dir.directory_id is not None) == is_kraft
     assert log_dir.clean_shutdown is not None
     assert log_dir.clean_shutdown.broker_epoch == epoch
-    assert log_dir.foreign_directories == log_dir.others == log_dir.leftovers == ()
+    assert (log_dir.foreign_directories, log_dir.others, log_dir.leftovers) == ((), (), ())
     assert (log_dir.metadata_log is not None) == (name == "modern")
 
 

@@ -76,9 +76,14 @@ def test_segments_come_in_the_order_of_their_offsets_with_their_files() -> None:
 
 def test_a_directory_is_listed_once_however_much_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
     """Log dirs hold thousands of partitions: a second listing of each would double the wait."""
-    listed = []
+    listed: list[int] = []
     scandir = os.scandir
-    monkeypatch.setattr(os, "scandir", lambda path: (listed.append(path), scandir(path))[1])
+
+    def counted(descriptor: int) -> object:
+        listed.append(descriptor)
+        return scandir(descriptor)
+
+    monkeypatch.setattr(os, "scandir", counted)
     partition = Partition(str(FIXTURES / "modern" / "tx-0"))
     assert listed == []
     assert partition.segments

@@ -16,13 +16,17 @@ show() {
     ((got == want)) || { printf '** expected exit code %d\n' "$want" >&2; failed=1; }
 }
 
-echo "klog over fixtures/, which Kafka 4.3.1 and 2.8.2 wrote; no broker is running."
+echo "Log dirs that Kafka 4.3.1 and 2.8.2 wrote; no broker is running."
 show 0 "What is on this disk?" klog describe modern
 show 0 "One partition, segment by segment" klog describe modern/idempotent-0
-show 0 "The newest three records, as data" klog dump --output jsonl --tail --limit 3 modern/plain-1
-show 0 "What Kafka's own dump tool would print" klog dump --max-bytes 400 --print-data-log modern/tx-0/00000000000000000000.log
-show 0 "Who committed what" klog dump --offsets-decoder --max-bytes 900 modern/__consumer_offsets-0/00000000000000000000.log
-show 4 "A broker was killed and a bit flipped since; what is left?" klog dump --batches --output jsonl --limit 3 crash/flip-middle/torn-0
+show 0 "Three records from the middle, as data" klog dump --output jsonl --from-offset 60 --limit 3 modern/plain-1
+show 0 "What Kafka's own dump tool would print" \
+    klog dump --print-data-log --max-bytes 600 modern/dense-0/00000000000000000000.log
+show 0 "Who committed what" \
+    klog dump --offsets-decoder --skip-record-metadata --max-bytes 900 modern/__consumer_offsets-3/00000000000000000000.log
+show 0 "Messages of 2015 (format 0, lz4)" klog dump --output jsonl --limit 2 legacy/v0-lz4-0
+show 4 "A bit was flipped here: told in its place, and reading goes on" \
+    klog dump --output jsonl --values none --from-offset 299 --limit 3 crash/flip-middle/torn-0
 
 printf '\nklog is in .venv/bin/klog; README.md goes on from here.\n'
 exit "$failed"

@@ -5,11 +5,30 @@ A log goes on at the next position where an entry's header makes sense *and* its
 
 from __future__ import annotations
 
-from klog.formats.batch import BATCH, ENTRY, OVERHEAD
+import struct
+from collections.abc import Callable
+
+from klog.errors import UnreadableError
+from klog.formats.batch import BATCH, CRC_START, ENTRY, OVERHEAD
 from klog.formats.damage import Damage, DamageKind
-from klog.kernel import BAD_LENGTH, BAD_MAGIC, DONE, MORE, SHORT_HEADER, Window
+from klog.formats.legacy import CRC_START as MESSAGE_CRC_START
+from klog.formats.legacy import MESSAGE_V0
+from klog.kernel import (
+    BAD_LENGTH,
+    BAD_MAGIC,
+    DONE,
+    MORE,
+    SHORT_HEADER,
+    Window,
+    crc32,
+    crc32_shift,
+    crc32c,
+    crc32c_shift,
+)
 from klog.place import Place
 from klog.source import Source
+
+Buffer = bytes | bytearray | memoryview
 
 STEP_BYTES = 1 << 20
 BLOCK_BYTES = 4096
@@ -20,9 +39,10 @@ def next_entry(source: Source, start: int, end: int, floor: int, ceiling: int, m
     """Return the position of the first intact entry from byte *start* to byte *end*, else *end*.
 
     Only entries with an offset from *floor* to *ceiling* count, and none larger than *max_batch_bytes*.  Blocks that
-    cannot be read are passed over.
+    cannot be read are passed over.  Takes time in proportion to the bytes searched, whatever these are.
     """
     window = Window(STEP_BYTES, 1, 1)
+    checksums = _Checksums(source, start)
     position = start
     while position < end:
         size = min(STEP_BYTES, end - position)
@@ -31,9 +51,10 @@ def next_entry(source: Source, start: int, end: int, floor: int, ceiling: int, m
         except OSError:
             size = readable(source, position, size)
             read = source.read_into(position, window.room(size)[:size]) if size else 0
+            checksums = _Checksums(source, position + size - size % BLOCK_BYTES + BLOCK_BYTES)
         window.load(position, read)
         status, at = window.find(0, end - position, floor, ceiling)
-        while status == MORE and not _holds(source, position + at, max_batch_bytes):
+        while status == MORE and not checksums.hold(position + at, max_batch_bytes):
             status, at = window.find(at + 1, end - position, floor, ceiling)
         if status != BAD_LENGTH:
             return position + at
@@ -43,6 +64,48 @@ def next_entry(source: Source, start: int, end: int, floor: int, ceiling: int, m
             return end
         position = position + at if at else (position // BLOCK_BYTES + 1) * BLOCK_BYTES
     return end
+
+
+class _Checksums:
+    """Checksums of any entry of a log, in much the same time however long it is.
+
+    Checksums of everything from *base* on are kept for every 4 KiB, and a range's is worked out from those at its ends:
+    in a hostile file every byte may begin what claims to be a batch of 100 MiB.
+    """
+
+    def __init__(self, source: Source, base: int) -> None:
+        self._source = source
+        self._base = base
+        self._running = {crc32: [0], crc32c: [0]}
+
+    def hold(self, position: int, max_batch_bytes: int) -> bool:
+        """Whether the entry at *position* is intact; not if it is larger than *max_batch_bytes* or unreadable."""
+        try:
+            head = self._source.read(position, BATCH.size)
+            size, magic = ENTRY.read(head)[1] + OVERHEAD, ENTRY.read(head)[3]
+            if size > max_batch_bytes or position < self._base:
+                return False
+            crc, shift, start = (
+                (crc32c, crc32c_shift, CRC_START) if magic >= 2 else (crc32, crc32_shift, MESSAGE_CRC_START)
+            )
+            stored = BATCH.read(head)[4] if magic >= 2 else MESSAGE_V0.read(head)[2]
+            start, end = position + start, position + size
+            return stored == self._up_to(end, crc) ^ shift(self._up_to(start, crc), end - start)
+        except (OSError, UnreadableError, struct.error):
+            return False
+
+    def _up_to(self, position: int, crc: Callable[[Buffer, int], int]) -> int:
+        """Return the checksum of the log from the base up to *position*."""
+        running = self._running[crc]
+        block = (position - self._base) // BLOCK_BYTES
+        while len(running) <= block:
+            step = self._source.read(self._base + (len(running) - 1) * BLOCK_BYTES, STEP_BYTES)
+            for at in range(0, len(step) - BLOCK_BYTES + 1, BLOCK_BYTES):
+                running.append(crc(step[at : at + BLOCK_BYTES], running[-1]))
+            if len(step) < BLOCK_BYTES:
+                raise UnreadableError(f"{self._source.path}: the file has shrunk")
+        start = self._base + block * BLOCK_BYTES
+        return crc(self._source.read(start, position - start), running[block])
 
 
 def readable(source: Source, position: int, size: int) -> int:
@@ -58,12 +121,6 @@ def readable(source: Source, position: int, size: int) -> int:
         if read < step:
             break
     return at - position
-
-
-def _holds(source: Source, position: int, max_batch_bytes: int) -> bool:
-    """Whether the entry at *position* is intact."""
-    entry = _entry_at(source, position, max_batch_bytes)
-    return entry is not None and not entry.check(0, 1)
 
 
 def _entry_at(source: Source, position: int, max_batch_bytes: int) -> Window | None:

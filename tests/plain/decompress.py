@@ -23,25 +23,49 @@ class TooLargeError(Exception):
     """More than the limit would come out."""
 
 
+def _gzip_header(data: bytes) -> int:
+    """Return where the member's deflate stream begins, 0 if this is no header.
+
+    Reserved flags mean nothing, as they do to Java.
+    """
+    if len(data) < 10 or data[:3] != b"\x1f\x8b\x08":
+        return 0
+    flags, at = data[3], 10
+    if flags & 4:  # extra field
+        at += 2 + int.from_bytes(data[at : at + 2], "little")
+    for flag in (8, 16):  # name, comment: up to a zero
+        if flags & flag:
+            at = data.find(0, at) + 1 or len(data) + 1
+    if flags & 2:  # checksum of the header
+        if int.from_bytes(data[at : at + 2], "little") != zlib.crc32(data[:at]) & 0xFFFF:
+            return 0
+        at += 2
+    return at if at <= len(data) else 0
+
+
 def _ungzip(stream: bytes, magic: int, limit: int) -> bytes:
-    """Members one after another; what follows a whole member without looking like one is ignored."""
-    output = b""
-    rest = stream
-    while True:
-        # Java takes no notice of the reserved flags, which zlib refuses.
-        rest = rest[:3] + bytes([rest[3] & 0x1F]) + rest[4:] if len(rest) > 3 else rest
-        inflate = zlib.decompressobj(31)
+    """Members one after another; what follows a whole member without a member's header is ignored."""
+    output, rest = b"", stream
+    start = _gzip_header(rest)
+    if not start:
+        raise BadStreamError("gzip: no header")
+    while start:
+        inflate = zlib.decompressobj(-15)
         try:
-            output += inflate.decompress(rest, limit + 1 - len(output))
+            member = inflate.decompress(rest[start:], limit + 1 - len(output))
         except zlib.error as problem:
             raise BadStreamError(f"gzip: {problem}") from None
+        output += member
         if len(output) > limit:
             raise TooLargeError
-        if not inflate.eof:
+        trailer = inflate.unused_data[:8]
+        if not inflate.eof or len(trailer) < 8:
             raise BadStreamError("gzip: the stream ends too early")
-        rest = inflate.unused_data
-        if len(rest) < 18 or rest[:3] != b"\x1f\x8b\x08":
-            return output
+        if struct.unpack("<II", trailer) != (zlib.crc32(member), len(member) & 0xFFFFFFFF):
+            raise BadStreamError("gzip: the content's checksum or size")
+        rest = inflate.unused_data[8:]
+        start = _gzip_header(rest) if len(rest) > 18 else 0
+    return output
 
 
 def _unsnappy_block(block: bytes, limit: int) -> bytes:
@@ -64,12 +88,13 @@ def _unsnappy_block(block: bytes, limit: int) -> bytes:
 
 def _unsnappy(stream: bytes, magic: int, limit: int) -> bytes:
     """Java's framing where its magic and a whole header stand in front, else one raw block."""
-    xerial = bytes.fromhex("82534e4150505900")
-    if len(stream) < 16 or stream[:8] != xerial:
+    if len(stream) < 16 or stream[:8] != bytes.fromhex("82534e4150505900"):
         return _unsnappy_block(stream, limit)
     output, at = b"", 16
     while at + 4 <= len(stream):
-        if stream[at : at + 8] == xerial and at + 16 <= len(stream):
+        if stream[at : at + 4] == stream[:4]:  # streams that were joined: four bytes of the magic are looked at
+            if at + 16 > len(stream) or struct.unpack_from(">i", stream, at + 8)[0] < 1:
+                raise BadStreamError("snappy: a later header")
             at += 16
             continue
         (size,) = struct.unpack_from(">i", stream, at)

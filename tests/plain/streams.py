@@ -34,17 +34,12 @@ def _framings(data: bytes) -> Iterator[Stream]:
     yield Stream(2, 2, compress.snappy_stream(data, chunk=1024, headers=2))
     for magic in (0, 1, 2):
         broken = magic == 0
-        yield Stream(3, magic, compress.lz4_stream(data, broken_header_checksum=broken))
-        yield Stream(
-            3, magic, compress.lz4_stream(data, block_checksum=True, broken_header_checksum=broken, tail=b"tail")
+        plain = compress.lz4_stream(data, broken_header_checksum=broken)
+        checked = compress.lz4_stream(data, block_checksum=True, broken_header_checksum=broken, tail=b"tail")
+        full = compress.lz4_stream(
+            data, block_code=5, content_size=True, content_checksum=True, broken_header_checksum=broken
         )
-        yield Stream(
-            3,
-            magic,
-            compress.lz4_stream(
-                data, block_code=5, content_size=True, content_checksum=True, broken_header_checksum=broken
-            ),
-        )
+        yield from (Stream(3, magic, stream) for stream in (plain, checked, full))
     yield Stream(4, 2, compress.zstd_stream(data))
     yield Stream(4, 2, compress.zstd_stream(data, content_size=True, checksum=True))
     yield Stream(4, 2, compress.zstd_stream(data, frames=3, skippable=b"skip"))

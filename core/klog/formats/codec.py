@@ -24,6 +24,10 @@ _ZSTD_BYTES_PER_BYTE = 32768  # a repeated block of 128 KiB takes four
 _XERIAL_MAGIC = b"\x82SNAPPY\x00"
 _XERIAL_HEADER = 16
 _LZ4_MAGIC = b"\x04\x22\x4d\x18"
+_LZ4_USUAL = _LZ4_MAGIC + b"\x60"  # what Kafka's own writers make
+_GZIP_MAGIC = b"\x1f\x8b\x08"
+_GZIP_SMALLEST = 18
+_MOST_FRAMES = 1024  # nobody writes more than one; each costs a copy of what follows it
 
 
 class CodecError(ValueError):
@@ -49,7 +53,7 @@ class Decompressor:
         self._gzip_object: Callable[[], Any] | None = None
         self._gzip_error: type[BaseException] = CodecError
         self._lz4_context: Any = None
-        self._lz4_headers: dict[bytes, int] = {}
+        self._lz4_checksums: dict[bytes, int] = {}
         self._zstd_context: Any = None
 
     def _too_much(self) -> CodecError:
@@ -66,22 +70,24 @@ class Decompressor:
         if self._gzip_object is None:
             self._open_gzip()
         assert self._gzip_object is not None
-        whole: bytes | bytearray = b""
         rest: Buffer = data
         if len(data) > 3 and data[3] & _GZIP_RESERVED:  # Java ignores these flags
             rest = bytes(data[:3]) + bytes((data[3] & ~_GZIP_RESERVED,)) + bytes(data[4:])
-        while True:
+        made: list[bytes | bytearray] = []
+        total = 0
+        while len(made) < _MOST_FRAMES:
             member = self._gzip_object()
             try:
-                made = self._inflate(member, rest, self.limit - len(whole))
+                made.append(self._inflate(member, rest, self.limit - total))
             except self._gzip_error as error:
                 raise CodecError(f"gzip: {error}") from None
             if not member.eof:
                 raise CodecError("gzip: cut short")
-            whole = whole + made if whole else made
+            total += len(made[-1])
             rest = member.unused_data
-            if len(rest) < 18 or bytes(rest[:2]) != b"\x1f\x8b":
-                return whole
+            if len(rest) < _GZIP_SMALLEST or rest[:3] != _GZIP_MAGIC:
+                return made[0] if len(made) == 1 else b"".join(made)
+        raise CodecError(f"gzip: more than {_MOST_FRAMES} members")
 
     def _open_gzip(self) -> None:
         try:
@@ -154,39 +160,61 @@ class Decompressor:
 
     def _lz4(self, data: Buffer, magic: int) -> bytes:
         """Decompress one frame; what follows it is ignored.  Kafka: Lz4BlockInputStream."""
+        if magic and data[:5] == _LZ4_USUAL:
+            try:
+                return self._lz4_frame(data)
+            except RuntimeError:
+                pass
+        try:
+            return self._lz4_frame(self._lz4_usual(data, magic))
+        except (RuntimeError, IndexError) as error:
+            raise CodecError(f"lz4: {error}") from None
+
+    def _lz4_frame(self, data: Buffer) -> bytes:
         import lz4.frame
 
         if self._lz4_context is None:
             self._lz4_context = lz4.frame.create_decompression_context()
-        if magic == 0:
-            data = self._with_right_checksum(data)
         lz4.frame.reset_decompression_context(self._lz4_context)
-        try:
-            made, _, ended = lz4.frame.decompress_chunk(self._lz4_context, data, max_length=self._lz4_room(len(data)))
-        except RuntimeError as error:
-            raise CodecError(f"lz4: {error}") from None
+        made, _, ended = lz4.frame.decompress_chunk(self._lz4_context, data, max_length=self._lz4_room(len(data)))
         if len(made) > self.limit or (not ended and len(made) == self.limit):
             raise self._too_much()
         if not ended:
-            raise CodecError("lz4: cut short")
+            raise RuntimeError("cut short")
         return bytes(made)
+
+    def _lz4_usual(self, data: Buffer, magic: int) -> bytes:
+        """Return the frame as the library takes it for what Kafka takes it for.
+
+        Kafka wants independent blocks, ignores the content's size and checksum, in message sets v0 the header's
+        checksum too (its first writers got that wrong), and takes any block without bytes for the end.
+        """
+        flags, sizes = data[4], data[5]
+        if bytes(data[:4]) != _LZ4_MAGIC or flags & 0xE3 != 0x60 or sizes & 0x8F or sizes < 0x40:
+            raise CodecError("lz4: not a frame that Kafka reads")
+        at = 14 if flags & 0x08 else 6
+        if magic and data[at] != self._lz4_header_checksum(bytes(data[4:at])):
+            raise CodecError("lz4: the header's checksum does not hold")
+        start = at = at + 1
+        largest, trailer = 1 << 2 * (sizes >> 4) + 8, 4 if flags & 0x10 else 0
+        while size := int.from_bytes(data[at : at + 4], "little") & 0x7FFFFFFF:
+            if size > largest:
+                raise CodecError(f"lz4: a block of {size} bytes")
+            at += 4 + size + trailer
+        if len(data) - at < 4 + (4 if flags & 0x04 else 0):
+            raise CodecError("lz4: cut short")
+        descriptor = bytes((0x60 | flags & 0x10, sizes))
+        checksum = bytes((self._lz4_header_checksum(descriptor),))
+        return _LZ4_MAGIC + descriptor + checksum + bytes(data[start:at]) + bytes(4)
+
+    def _lz4_header_checksum(self, descriptor: bytes) -> int:
+        if descriptor not in self._lz4_checksums:
+            self._lz4_checksums[descriptor] = _xxh32_short(descriptor) >> 8 & 0xFF
+        return self._lz4_checksums[descriptor]
 
     def _lz4_room(self, length: int) -> int:
         """-1: no limit is needed, since lz4 makes at most 255 bytes of one."""
         return -1 if 255 * length <= self.limit else self.limit
-
-    def _with_right_checksum(self, data: Buffer) -> Buffer:
-        """Return *data* with the header checksum that is right: Kafka's readers ignore it in message sets v0."""
-        header = bytes(data[:14])
-        if len(header) < 7 or header[:4] != _LZ4_MAGIC:
-            return data
-        end = 14 if header[4] & 0x08 else 6
-        if len(data) <= end:
-            return data
-        right = self._lz4_headers.get(header[4:end])
-        if right is None:
-            right = self._lz4_headers[header[4:end]] = _xxh32_short(header[4:end]) >> 8 & 0xFF
-        return data if data[end] == right else bytes(data[:end]) + bytes((right,)) + bytes(data[end + 1 :])
 
     def _zstd(self, data: Buffer, magic: int) -> bytes | bytearray:
         """Decompress all frames.  Kafka writes them without their content's size."""
@@ -209,15 +237,25 @@ class Decompressor:
             if not frame.eof:
                 raise CodecError("zstd: cut short")
             data = frame.unused_data
+            if len(made) > _MOST_FRAMES:
+                raise CodecError(f"zstd: more than {_MOST_FRAMES} frames")
         return made[0] if len(made) == 1 else b"".join(made)
 
     def _zstd_carefully(self, data: Buffer) -> bytearray:
+        """Decompress in slices so small that none can yield much more than the limit allows."""
         whole = bytearray()
-        with self._zstd_context.stream_reader(data, read_across_frames=True) as reader:
-            while piece := reader.read(_CHUNK):
-                whole += piece
-                if len(whole) > self.limit:
-                    raise self._too_much()
+        frame = self._zstd_context.decompressobj()
+        at, step = 0, max(64, self.limit // _ZSTD_BYTES_PER_BYTE // 8)
+        while at < len(data):
+            if frame.eof:
+                frame = self._zstd_context.decompressobj()
+            piece = data[at : at + step]
+            whole += frame.decompress(piece)
+            at += len(piece) - len(frame.unused_data)
+            if len(whole) > self.limit:
+                raise self._too_much()
+        if not frame.eof:
+            raise CodecError("zstd: cut short")
         return whole
 
 

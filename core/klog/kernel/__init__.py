@@ -5,8 +5,10 @@ from klog.kernel._kernel import (
     KeySet,
     Window,
     crc32,
+    crc32_shift,
     crc32c,
     crc32c_portable,
+    crc32c_shift,
     hardware_crc,
     java_string,
 )
@@ -37,8 +39,10 @@ __all__ = [
     "KeySet",
     "Window",
     "crc32",
+    "crc32_shift",
     "crc32c",
     "crc32c_portable",
+    "crc32c_shift",
     "hardware_crc",
     "java_string",
 ]

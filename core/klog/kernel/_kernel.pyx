@@ -24,6 +24,10 @@ cdef extern from "crc.h" nogil:
     uint32_t klog_crc32c(uint32_t crc, const uint8_t *p, size_t n)
     uint32_t klog_crc32c_portable(uint32_t crc, const uint8_t *p, size_t n)
     uint32_t klog_crc32(uint32_t crc, const uint8_t *p, size_t n)
+    uint32_t klog_crc_shift(uint32_t polynomial, uint32_t crc, uint64_t n)
+    enum:
+        KLOG_CASTAGNOLI
+        KLOG_ZLIB
     void prefetch "__builtin_prefetch"(const void *p)
 
 cdef extern from "chars.h" nogil:
@@ -73,6 +77,16 @@ def crc32c_portable(const unsigned char[::1] data not None, unsigned int value=0
 def crc32(const unsigned char[::1] data not None, unsigned int value=0):
     """Return the CRC-32 (zlib's polynomial) of *data*, continuing from *value*."""
     return klog_crc32(value, &data[0], data.shape[0]) if data.shape[0] else value
+
+
+def crc32c_shift(unsigned int value, unsigned long long n):
+    """Return *value* moved *n* bytes on: the CRC-32C of b is that of ab ^ crc32c_shift(that of a, length of b)."""
+    return klog_crc_shift(KLOG_CASTAGNOLI, value, n)
+
+
+def crc32_shift(unsigned int value, unsigned long long n):
+    """Return the same for the CRC-32 of zlib."""
+    return klog_crc_shift(KLOG_ZLIB, value, n)
 
 
 def hardware_crc():

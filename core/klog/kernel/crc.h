@@ -152,6 +152,31 @@ static inline uint32_t klog_crc32c(uint32_t crc, const uint8_t *p, size_t n) {
     return klog_sliced(klog_castagnoli, crc, p, n);
 }
 
+/* The checksum that *crc* becomes when *n* zero bytes follow, less what these add of themselves; so that
+ * checksum(b) == checksum(ab) ^ klog_crc_shift(..., checksum(a), length of b).  Squares the one-byte step. */
+static uint32_t klog_crc_shift(uint32_t polynomial, uint32_t crc, uint64_t n) {
+    uint32_t step[32], square[32];
+    for (int bit = 0; bit < 32; bit++) {
+        uint32_t c = 1u << bit;
+        for (int i = 0; i < 8; i++) c = c & 1 ? (c >> 1) ^ polynomial : c >> 1;
+        step[bit] = c;
+    }
+    for (; n; n >>= 1) {
+        if (n & 1) {
+            uint32_t shifted = 0;
+            for (int bit = 0; bit < 32; bit++) shifted ^= step[bit] & (0u - (crc >> bit & 1));
+            crc = shifted;
+        }
+        for (int bit = 0; bit < 32; bit++) {
+            uint32_t c = 0;
+            for (int k = 0; k < 32; k++) c ^= step[k] & (0u - (step[bit] >> k & 1));
+            square[bit] = c;
+        }
+        memcpy(step, square, sizeof(step));
+    }
+    return crc;
+}
+
 static inline uint32_t klog_crc32(uint32_t crc, const uint8_t *p, size_t n) { return klog_sliced(klog_zlib, crc, p, n); }
 
 static inline uint32_t klog_crc32c_portable(uint32_t crc, const uint8_t *p, size_t n) {

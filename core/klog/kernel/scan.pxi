@@ -148,6 +148,10 @@ cdef Py_ssize_t check_entries(View *v, Py_ssize_t first, Py_ssize_t end) noexcep
     return bad
 
 
+cdef enum:
+    DIRECT_BYTES = 4096
+
+
 cdef bint plausible(const uint8_t *p, Py_ssize_t left, long long floor, long long ceiling) noexcept nogil:
     """Whether the *left* bytes at *p* may well begin with an entry whose offset lies between *floor* and *ceiling*."""
     cdef int size, delta, count
@@ -174,8 +178,8 @@ cdef bint plausible(const uint8_t *p, Py_ssize_t left, long long floor, long lon
 cdef int find_entry(const uint8_t *data, Py_ssize_t *at, Py_ssize_t end, Py_ssize_t readable, long long floor, long long ceiling) noexcept nogil:
     """Search on from *at* for an entry whose header makes sense and whose checksum holds.
 
-    DONE: *at* is one.  MORE: *at* may be one, but it goes on beyond *end* (though not beyond *readable*, the bytes that
-    there are in all).  BAD_LENGTH: none begins before *at*, which is as near to *end* as one can look.
+    DONE: *at* is one.  MORE: *at* may be one, but it is large, or goes on beyond *end* (though not beyond *readable*, the
+    bytes that there are in all).  BAD_LENGTH: none begins before *at*, which is as near to *end* as one can look.
     """
     cdef const uint8_t *p
     cdef int size
@@ -187,7 +191,8 @@ cdef int find_entry(const uint8_t *data, Py_ssize_t *at, Py_ssize_t end, Py_ssiz
             continue
         if plausible(p, end - at[0], floor, ceiling):
             size = be32(p + ENTRY_SIZE)
-            if size <= end - at[0] - OVERHEAD:
+            # of large ones there could be one at every byte of a hostile file: these are for somebody who keeps count
+            if size <= DIRECT_BYTES and size <= end - at[0] - OVERHEAD:
                 if entry_crc(p, p[ENTRY_MAGIC], size + OVERHEAD) == <uint32_t>be32(p + (BATCH_CRC if p[ENTRY_MAGIC] == 2 else MESSAGE_V0_CRC)):
                     return DONE
             elif size <= readable - at[0] - OVERHEAD:
