@@ -91,7 +91,7 @@ def dump(
     ] = "read_uncommitted",
     tail: Annotated[bool, typer.Option("--tail", help="Only the newest batches of each partition.")] = False,
     no_control: Annotated[bool, typer.Option("--no-control", help="Without control records.")] = False,
-    batches: Annotated[bool, typer.Option("--batches", help="A row a batch instead of a record (jsonl, csv).")] = False,
+    batches: Annotated[bool, typer.Option("--batches", help="A row a batch instead of a record.")] = False,
     values: Annotated[
         str, typer.Option(metavar="text|base64|hex|redacted|none", help="How to show values (jsonl, csv).")
     ] = "text",
@@ -123,7 +123,7 @@ def dump(
     committed = isolation == "read_committed"
     request = Request(
         output=form,
-        log=LogStyle(deep_iteration or content, content, skip_record_metadata, decoder),
+        log=LogStyle((deep_iteration or content) and not batches, content, skip_record_metadata, decoder),
         index=IndexStyle(index_sanity_check, verify_index_only, parse_size(max_message_size)),
         lines=LineStyle(form == "csv", batches, VALUES.index(values)),
         wanted=Wanted(
@@ -169,7 +169,7 @@ def _dump(
     if request.output == PARQUET and to is None and output.is_terminal():
         raise UsageError("Parquet is nothing for a terminal: --to FILE")
     with output.Results(to) as results:
-        if request.output == TEXT and not request.lines.batches:
+        if request.output == TEXT:
             return dump_text(targets, request, results)
         if request.output == PARQUET:
             from klog.dump.columns import dump_parquet

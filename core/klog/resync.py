@@ -28,7 +28,7 @@ from klog.kernel import (
 from klog.place import Place
 from klog.source import Source
 
-Buffer = bytes | bytearray | memoryview
+Checksum = Callable[[bytes, int], int]
 
 STEP_BYTES = 1 << 20
 BLOCK_BYTES = 4096
@@ -76,7 +76,7 @@ class _Checksums:
     def __init__(self, source: Source, base: int) -> None:
         self._source = source
         self._base = base
-        self._running = {crc32: [0], crc32c: [0]}
+        self._running: dict[Checksum, list[int]] = {crc32: [0], crc32c: [0]}
 
     def hold(self, position: int, max_batch_bytes: int) -> bool:
         """Whether the entry at *position* is intact; not if it is larger than *max_batch_bytes* or unreadable."""
@@ -94,7 +94,7 @@ class _Checksums:
         except (OSError, UnreadableError, struct.error):
             return False
 
-    def _up_to(self, position: int, crc: Callable[[Buffer, int], int]) -> int:
+    def _up_to(self, position: int, crc: Checksum) -> int:
         """Return the checksum of the log from the base up to *position*."""
         running = self._running[crc]
         block = (position - self._base) // BLOCK_BYTES

@@ -187,7 +187,7 @@ class Fuzzer:
             for row in others:
                 contents[row] = b" something else"
         flags = self.chance.randrange(16) | 1
-        for text in self.drain(window, lambda row: window.text_lines(row, flags, contents)):
+        for text in self.drain(window, lambda row: window.text_lines(row, window.records, flags, contents)):
             text.decode("utf-8")
         while not window.batch_lines(window.decoding):
             window.flushed()
@@ -224,6 +224,7 @@ class Fuzzer:
             window.ends()
         window.bad_messages()
         window.gaps()
+        window.times()
         window.keep(50, 2**62, 0, 2**62, self.chance.random() < 0.5, self.keys if self.chance.random() < 0.5 else None)
         self.as_json(window)
 
@@ -294,12 +295,14 @@ class Fuzzer:
 
     def strings(self) -> None:
         """Text as Java prints it, and the two ways to a checksum."""
-        from klog.kernel._kernel import crc32c, crc32c_portable, java_string
+        from klog.kernel._kernel import crc32, crc32_shift, crc32c, crc32c_portable, crc32c_shift, java_string
 
         data = bytes(self.chance.randbytes(self.chance.randrange(1, 3000)).translate(TABLE))
         java_string(data).decode("utf-8")
         start = self.chance.randrange(len(data))
         assert crc32c(data[start:]) == crc32c_portable(data[start:])
+        for checksum, shift in ((crc32c, crc32c_shift), (crc32, crc32_shift)):
+            assert checksum(data[start:]) == checksum(data) ^ shift(checksum(data[:start]), len(data) - start)
 
     def run(self, seconds: float, inputs: int) -> None:
         """Go on for *seconds* or until *inputs* are done, whichever is not 0."""

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from klog.decode import decoded
-from klog.dump.files import DAMAGED, OK, bounded, committed_in, kind_of, start_of
+from klog.dump.files import DAMAGED, OK, bounded, committed_in, kind_of, narrowed, start_of
 from klog.dump.lanes import Sink
 from klog.dump.request import ALL_BYTES, Request, Target
 from klog.dump.wanted import Count
@@ -215,12 +215,12 @@ def _batches(target: Target, request: Request, sink: Sink, count: Count) -> Iter
         raise UnsupportedError(f"{target.shown}: Parquet is for logs; --output jsonl shows it")
     segment = Segment(target.path)
     committed = committed_in(target, request)
-    wanted = bounded(request.wanted, committed)
+    wanted = bounded(narrowed(target, request.wanted), committed)
     columns = Columns(*target.origin)
     window = Window(records=_BATCH_ROWS)
     codecs = Decompressor(request.max_batch_bytes).functions
     with Source(target.path) as source:
-        start = start_of(source, target, request.wanted)
+        start = start_of(source, target, wanted)
         end = request.max_bytes if request.max_bytes < ALL_BYTES else None
         reader = segment.reader(source, start, end, max_batch_bytes=request.max_batch_bytes)
         while count.left != 0 and (piece := reader.next(window)):

@@ -9,7 +9,7 @@ from klog.dump.isolation import Committed, learn
 from klog.dump.lanes import Sink, run
 from klog.dump.reports import Reports, absolute
 from klog.dump.request import ALL_BYTES, Request, Target, with_surroundings
-from klog.dump.wanted import LOWEST, Count, Wanted, start_position
+from klog.dump.wanted import HIGHEST, LOWEST, Count, Wanted, start_position
 from klog.errors import KlogError, UsageError
 from klog.formats.batch import BATCH
 from klog.reader import LogReader
@@ -29,10 +29,13 @@ def dump_text(targets: Iterable[Target], request: Request, sink: Sink) -> int:
     """Print *targets* as Kafka's dump tool does, then its reports; return the exit code."""
     reports = Reports()
     code = OK
+    count = Count(request.wanted.limit)
     for target in targets:
+        if count.left == 0:
+            break
         sink.write(f"Dumping {target.shown}\n".encode("utf-8", "surrogateescape"))
         try:
-            code |= _text_file(target, request, sink, reports)
+            code |= _text_file(target, request, sink, reports, count)
         except KlogError as error:
             sink.report(str(error))
             code |= error.exit_code
@@ -55,11 +58,11 @@ def _must_exist(target: Target) -> None:
         raise UsageError(f"{target.shown}: no such file; {EXPECTED}")
 
 
-def _text_file(target: Target, request: Request, sink: Sink, reports: Reports) -> int:
+def _text_file(target: Target, request: Request, sink: Sink, reports: Reports, count: Count) -> int:
     _must_exist(target)
     kind = kind_of(target, request)
     if kind in ("log", "checkpoint"):
-        return _text_log(target, request, sink, reports, kind == "log")
+        return _text_log(target, request, sink, reports, count)
     from klog.dump import kafka_index
     from klog.formats.names import FileKind, parse_file
 
@@ -115,15 +118,17 @@ def _log_title(target: Target, is_log: bool, request: Request) -> str:
     return f"Log starting offset: {base_offset}\n"
 
 
-def _text_log(target: Target, request: Request, sink: Sink, reports: Reports, is_log: bool) -> int:
+def _text_log(target: Target, request: Request, sink: Sink, reports: Reports, count: Count) -> int:
     from klog.dump.kafka_log import LogDump
 
-    sink.write(_log_title(target, is_log, request).encode())
+    sink.write(_log_title(target, kind_of(target, request) == "log", request).encode())
     committed = committed_in(target, request)
+    wanted = narrowed(target, request.wanted)
     dump = LogDump(
         target.shown,
         request.log,
-        bounded(request.wanted, committed),
+        bounded(wanted, committed),
+        count=count,
         committed=committed,
         max_batch_bytes=request.max_batch_bytes,
     )
@@ -133,7 +138,7 @@ def _text_log(target: Target, request: Request, sink: Sink, reports: Reports, is
                 f"{target.shown}: {source.size} bytes, more than a segment can have; --output jsonl reads it"
             )
         end = min(source.size, request.max_bytes)
-        start = start_of(source, target, request.wanted)
+        start = start_of(source, target, wanted)
         reader = Segment(target.path).reader(source, start, end, lenient=True, max_batch_bytes=request.max_batch_bytes)
         run(reader, dump.work, sink, _jobs(request, reader))
         head = source.read(dump.stop[1], BATCH.size) if dump.stop else b""
@@ -166,20 +171,36 @@ def committed_in(target: Target, request: Request) -> Committed | None:
     return learn(target.directory, ())
 
 
+def narrowed(target: Target, wanted: Wanted) -> Wanted:
+    """Return *wanted* for one file: of the newest records, those of the last so many offsets."""
+    if not wanted.tail or wanted.limit is None:
+        return wanted
+    from dataclasses import replace
+
+    from klog.headers import find_log_end
+
+    base_offset = Segment(target.path).base_offset or 0
+    end = find_log_end(target.path, _beside(target, "offset_index"), base_offset).offset
+    return replace(wanted, from_offset=max(wanted.from_offset, end - wanted.limit))
+
+
+def _beside(target: Target, kind: str) -> str | None:
+    """Return the path of the segment's own index, None if there is none."""
+    segment = with_surroundings(target).segment
+    name = getattr(segment, kind) if segment else None
+    return os.path.join(target.directory, name) if name else None
+
+
 def start_of(source: Source, target: Target, wanted: Wanted) -> int:
     """Return the position in the log where reading may begin."""
-    if wanted.tail:
+    if wanted.tail and wanted.limit is None:
         from dataclasses import replace
 
-        wanted = replace(wanted, from_offset=2**63 - 1)
+        wanted = replace(wanted, from_offset=HIGHEST)
     if wanted.from_offset == LOWEST and wanted.from_time == LOWEST:
         return 0
-    segment = with_surroundings(target).segment
-    if segment is None:
-        return 0
-    index = segment.offset_index and os.path.join(target.directory, segment.offset_index)
-    time_index = segment.time_index and os.path.join(target.directory, segment.time_index)
-    return start_position(source, index, time_index, segment.base_offset, wanted)
+    index, time_index = _beside(target, "offset_index"), _beside(target, "time_index")
+    return start_position(source, index, time_index, Segment(target.path).base_offset or 0, wanted)
 
 
 def _jobs(request: Request, reader: LogReader) -> int:
@@ -218,10 +239,11 @@ def _log_lines(target: Target, request: Request, sink: Sink, count: Count) -> in
     origin = Origin(target.shown, topic, partition)
     segment = Segment(target.path)
     committed = committed_in(target, request)
+    wanted = narrowed(target, request.wanted)
     dump = LineDump(
         origin,
         request.lines,
-        bounded(request.wanted, committed),
+        bounded(wanted, committed),
         segment.span,
         count=count,
         committed=committed,
@@ -229,7 +251,7 @@ def _log_lines(target: Target, request: Request, sink: Sink, count: Count) -> in
         live=target.live,
     )
     with Source(target.path) as source:
-        start = start_of(source, target, request.wanted)
+        start = start_of(source, target, wanted)
         reader = segment.reader(
             source,
             start,

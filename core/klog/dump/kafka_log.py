@@ -66,6 +66,7 @@ class LogDump:
         style: LogStyle,
         wanted: Wanted,
         *,
+        count: Count,
         committed: Committed | None = None,
         max_batch_bytes: int = MAX_OUTPUT,
     ) -> None:
@@ -74,7 +75,7 @@ class LogDump:
         self.wanted = wanted
         self.committed = committed
         self.max_batch_bytes = max_batch_bytes
-        self.count = Count(wanted.limit)
+        self.count = count
         picks_records = (
             wanted.keys is not None or wanted.from_time > LOWEST or wanted.to_time < HIGHEST or wanted.limit is not None
         )

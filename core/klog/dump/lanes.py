@@ -29,6 +29,12 @@ class Sink(Protocol):
     def report(self, line: str) -> None:
         """Take a line about damage, for people."""
 
+    def expect(self, size: int) -> None:
+        """Hear that *size* bytes more are going to be read."""
+
+    def advance(self, size: int) -> None:
+        """Hear that *size* bytes have been read."""
+
 
 class _OverError(Exception):
     """Everything that was wanted has been written, or writing has failed: this worker is to end."""
@@ -105,6 +111,7 @@ def run(reader: LogReader, make_work: Callable[[], Work], sink: Sink, jobs: int)
     Raises what a worker or the sink raised.  The caller's own thread is one of the workers.
     """
     turns = _Turns()
+    sink.expect(reader.end - reader.position)
     output = OUTPUT_BYTES if jobs == 1 else PARALLEL_OUTPUT_BYTES
 
     def work() -> None:
@@ -114,6 +121,8 @@ def run(reader: LogReader, make_work: Callable[[], Work], sink: Sink, jobs: int)
             while piece := reader.next(window):
                 last = process(window, piece, lane := Lane(sink, turns, piece.number))
                 lane.flush(window)
+                lane.wait()
+                sink.advance(window.size)
                 turns.done(piece.number, last)
         except _OverError:
             pass

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 Pair = tuple[int, int]
+
+_MOST_IN_BUCKET = 8
+_SMALLEST_WITH_TREES = 64
 
 
 def absolute(path: str) -> str:
@@ -30,18 +34,29 @@ def java_hash(text: str) -> int:
     return h
 
 
-def java_order(names: Iterable[str]) -> Iterator[str]:
-    """Yield *names*, given in the order in which they were put, as a Java HashMap iterates over them."""
-    known = list(names)
+def java_order(names: Iterable[str]) -> list[str]:
+    """Return *names*, given in the order in which they were put, as a Java HashMap iterates over them.
+
+    The table doubles when three quarters full, and also when a ninth name comes into one bucket of a table smaller
+    than 64.  (From 64 on such a bucket becomes a tree, whose order is not followed here.)
+    """
     buckets = 16
-    while len(known) > buckets * 3 // 4:
-        buckets *= 2
+    known: list[str] = []
+    places: dict[int, int] = {}
 
     def bucket(name: str) -> int:
         h = java_hash(name)
         return (h ^ h >> 16) & (buckets - 1)
 
-    yield from sorted(known, key=bucket)
+    for name in names:
+        known.append(name)
+        place = bucket(name)
+        places[place] = places.get(place, 0) + 1
+        crowded = places[place] > _MOST_IN_BUCKET and buckets < _SMALLEST_WITH_TREES
+        if crowded or len(known) > buckets * 3 // 4:
+            buckets *= 2
+            places = dict(Counter(map(bucket, known)))
+    return sorted(known, key=bucket)
 
 
 @dataclass
