@@ -11,9 +11,11 @@ from pathlib import Path
 import pytest
 from klog.errors import KlogError, UnreadableError
 from klog.formats.checkpoint import Malformed
-from klog.formats.damage import DamageKind
+from klog.formats.damage import Damage, DamageKind
+from klog.headers import walk_headers
 from klog.log_dir import LogDir
 from klog.partition import SMALL_FILE_BYTES, Partition, SegmentFiles
+from klog.source import Source
 
 from tests.conftest import FIXTURES
 from tests.plain import encode
@@ -255,7 +257,8 @@ INDEXES: dict[str, bytes | None] = {
     "short": encode.offset_entries(BASE, GOOD[:1]),
     "garbage": GARBAGE,
     "garbage after the good": encode.offset_entries(BASE, GOOD) + GARBAGE,
-    "entries of a longer log": encode.offset_entries(BASE, [*GOOD, (1100, 500_000), (1120, 600_000)]) + bytes(800),
+    "entries of a longer log": encode.offset_entries(BASE, [*GOOD, *((1100 + n, 500_000 + n) for n in range(50))])
+    + bytes(800),
     "positions inside batches": encode.offset_entries(BASE, [(offset, position + 11) for offset, position in GOOD]),
     "offsets too low": encode.offset_entries(BASE, [(BASE + 1, position) for _, position in GOOD]),
     "negative": encode.offset_entries(BASE, [(BASE - 5, -100), (BASE - 4, -50)]),
@@ -269,7 +272,7 @@ def test_the_end_is_right_whatever_the_index_says(tmp_path: Path, index: str) ->
     assert end is not None
     assert (end.offset, end.damage) == (BASE + 80, None)
     if index in ("good", "preallocated", "ragged", "entries of a longer log"):
-        assert end.walked_from == GOOD[-1][1], "the index was of no use"
+        assert end.walked_from == GOOD[-2][1], "the index was of no use"
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -293,6 +296,35 @@ def test_a_batch_inside_a_record_does_not_pass_for_one_of_the_log(tmp_path: Path
     end = write_segment(tmp_path / "t-0", entries, encode.offset_entries(BASE, [(BASE + 4, at)])).log_end
     assert end is not None
     assert (end.offset, end.walked_from, end.damage) == (BASE + 9, 0, None)
+
+
+def test_a_batch_inside_the_last_record_does_not_pass_for_the_end_of_the_log(tmp_path: Path) -> None:
+    """The value of a last header ends where its batch ends, so from inside all looks well."""
+    inner = encode.batch([Record(BASE + 30, 0, b"k", b"v")])
+    before = batches(30)
+    outer = encode.batch([Record(BASE + 60, 0, None, b"v", ((b"copy", inner),))])
+    entries = [*before, outer]
+    at = len(b"".join(before)) + outer.index(inner)
+    assert outer.endswith(inner)
+    for good in ([], index_of(before)):
+        index = encode.offset_entries(BASE, [*good, (BASE + 60, at)])
+        end = write_segment(tmp_path / "t-0", entries, index).log_end
+        assert end is not None
+        assert (end.offset, end.damage) == (BASE + 61, None)
+
+
+def test_a_log_that_is_cut_while_it_is_open_ends_where_it_was_cut(tmp_path: Path) -> None:
+    """A broker may truncate the active segment at any time: the size that was seen first is then too large."""
+    entries = batches(5)
+    whole = b"".join(entries)
+    for cut in (0, 1, 30, len(entries[0]), len(entries[0]) + 60, len(whole) - 1):
+        (tmp_path / "log").write_bytes(whole)
+        with Source(str(tmp_path / "log")) as source:
+            os.truncate(tmp_path / "log", cut)
+            found = list(walk_headers(source))
+        kept = sum(cut >= sum(map(len, entries[: n + 1])) for n in range(5))
+        is_between = cut == sum(map(len, entries[:kept]))
+        assert [isinstance(header, Damage) for header in found] == [False] * kept + [True] * (not is_between)
 
 
 @pytest.mark.parametrize("index", ["missing", "good"])

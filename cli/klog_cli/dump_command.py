@@ -123,9 +123,9 @@ def dump(
     committed = isolation == "read_committed"
     request = Request(
         output=form,
-        log=LogStyle((deep_iteration or content) and not batches, content, skip_record_metadata, decoder),
-        index=IndexStyle(index_sanity_check, verify_index_only, parse_size(max_message_size)),
-        lines=LineStyle(form == "csv", batches, VALUES.index(values)),
+        log_style=LogStyle((deep_iteration or content) and not batches, content, skip_record_metadata, decoder),
+        index_style=IndexStyle(index_sanity_check, verify_index_only, parse_size(max_message_size)),
+        line_style=LineStyle(form == "csv", batches, VALUES.index(values)),
         wanted=Wanted(
             LOWEST if from_offset is None else from_offset,
             HIGHEST if to_offset is None else to_offset,
@@ -178,7 +178,7 @@ def _dump(
         if request.output == CSV:
             from klog.dump.lines import CSV_BATCH_COLUMNS, CSV_COLUMNS
 
-            results.write(((CSV_BATCH_COLUMNS if request.lines.batches else CSV_COLUMNS) + "\n").encode())
+            results.write(((CSV_BATCH_COLUMNS if request.line_style.batches else CSV_COLUMNS) + "\n").encode())
         return dump_lines(targets, request, results)
 
 

@@ -40,18 +40,18 @@ def walk_headers(log: Source, position: int = 0) -> Iterator[Header | Damage]:
 
     Raises UnreadableError.
     """
-    window, start, seen, expected = b"", position, 0, None
-    while position < log.size:
-        left, at = log.size - position, position - start
-        if at + min(HEADER_BYTES, left) > len(window):
-            dense = at < seen * _SMALL_WINDOW_BYTES
-            window = log.read(position, _WINDOW_BYTES if dense else _SMALL_WINDOW_BYTES)
-            start, at, seen = position, 0, 0
-            if len(window) < HEADER_BYTES:
-                left = len(window)  # also when the file was cut meanwhile
-        header = read_header(window, at, position, left)
+    window, start, seen, expected, end = b"", position, 0, None, log.size
+    while position < end:
+        at = position - start
+        if at + min(HEADER_BYTES, end - position) > len(window):
+            size = _WINDOW_BYTES if at < seen * _SMALL_WINDOW_BYTES else _SMALL_WINDOW_BYTES
+            window, start, at, seen = log.read(position, size), position, 0, 0
+            if len(window) < size:  # near the end, which may have come nearer meanwhile
+                end = min(end, position + len(window))
+                continue
+        header = read_header(window, at, position, end - position)
         if isinstance(header, DamageKind):
-            yield _damage(header, Place(log.path, position, expected), left, window[at:])
+            yield _damage(header, Place(log.path, position, expected), end - position, window[at:])
             return
         yield header
         seen += 1
@@ -66,42 +66,51 @@ def _damage(kind: DamageKind, place: Place, left: int, there: bytes) -> Damage:
 
 
 def find_log_end(log_path: str, index_path: str | None, base_offset: int) -> LogEnd:
-    """Return where the log ends whose last segment this is: a walk from the last index entry that can be right.
+    """Return where the log ends whose last segment this is: a walk from the last index entries that can be right.
 
     The log answers, not the index: one that is missing, short, full of zeros or of garbage only makes the walk longer.
     Raises UnreadableError.  Kafka: LogSegment.readNextOffset, which trusts the index.
     """
     with Source(log_path) as log:
-        start = _start_of_walk(log, index_path, base_offset) if index_path else 0
-        end = _walk_to_end(log, base_offset, start)
-        if start and end.damage and end.damage.kind is not DamageKind.ZEROED_TAIL:
+        start, through = _start_of_walk(log, index_path, base_offset) if index_path else (0, 0)
+        end, met = _walk_to_end(log, base_offset, start, through)
+        is_whole = end.damage is None or end.damage.kind is DamageKind.ZEROED_TAIL
+        if through and not (met and is_whole):
             # An entry can lead into the middle of a batch and find there what looks like a header.
-            end = _walk_to_end(log, base_offset, 0)
+            end, _ = _walk_to_end(log, base_offset, 0, 0)
     return end
 
 
-def _walk_to_end(log: Source, base_offset: int, start: int) -> LogEnd:
-    offset, position, damage = base_offset, start, None
+def _walk_to_end(log: Source, base_offset: int, start: int, through: int) -> tuple[LogEnd, bool]:
+    """Return the end of the log, and whether an entry began at position *through* on the way."""
+    offset, position, damage, met = base_offset, start, None, start == through
     for found in walk_headers(log, start):
         if isinstance(found, Damage):
             damage = found
         else:
             offset, position = found.last_offset + 1, found.position + found.size
-    return LogEnd(offset, position, damage, start)
+            met = met or position == through
+    return LogEnd(offset, position, damage, start), met
 
 
-def _start_of_walk(log: Source, index_path: str, base_offset: int) -> int:
-    """Return the position of the last index entry at which a fitting batch begins, 0 when there is none."""
+def _start_of_walk(log: Source, index_path: str, base_offset: int) -> tuple[int, int]:
+    """Return the positions of the last two index entries at which a fitting batch begins; 0 for one that there is not.
+
+    The walk starts at the first and must come through the second: what only looks like a batch does not pass for one.
+    """
+    found: list[int] = []
     try:
         with Source(index_path) as index:
             low = _slots_in_use(index, log.size)
             for slot in range(low - 1, max(low - 1 - _TRIES, -1), -1):
                 relative, position = _index_entry(index, slot)
                 if relative > 0 and 0 < position < log.size and _begins_at(log, base_offset, relative, position):
-                    return position
+                    found.append(position)
+                if len(found) == 2:
+                    return found[1], found[0]
     except KlogError:
         pass  # the log answers without it
-    return 0
+    return 0, found[0] if found else 0
 
 
 def _slots_in_use(index: Source, log_bytes: int) -> int:

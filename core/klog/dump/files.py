@@ -79,7 +79,7 @@ def _text_file(target: Target, request: Request, sink: Sink, reports: Reports, c
         _write_lines(kafka_index.dump_txn_index(target.path), sink)
         return OK
     dump = kafka_index.dump_offset_index if kind == "index" else kafka_index.dump_time_index
-    _write_lines(dump(target.path, target.shown, request.index, reports), sink)
+    _write_lines(dump(target.path, target.shown, request.index_style, reports), sink)
     return OK
 
 
@@ -126,7 +126,7 @@ def _text_log(target: Target, request: Request, sink: Sink, reports: Reports, co
     wanted = narrowed(target, request.wanted)
     dump = LogDump(
         target.shown,
-        request.log,
+        request.log_style,
         bounded(wanted, committed),
         count=count,
         committed=committed,
@@ -154,11 +154,9 @@ def _text_log(target: Target, request: Request, sink: Sink, reports: Reports, co
 
 def bounded(wanted: Wanted, committed: Committed | None) -> Wanted:
     """Return *wanted* below the last stable offset, without markers, where only what is committed is to be seen."""
-    from dataclasses import replace
-
     if committed is None:
         return wanted
-    return replace(wanted, to_offset=min(wanted.to_offset, committed.last_stable_offset), controls=False)
+    return wanted._replace(to_offset=min(wanted.to_offset, committed.last_stable_offset), controls=False)
 
 
 def committed_in(target: Target, request: Request) -> Committed | None:
@@ -175,31 +173,27 @@ def narrowed(target: Target, wanted: Wanted) -> Wanted:
     """Return *wanted* for one file: of the newest records, those of the last so many offsets."""
     if not wanted.tail or wanted.limit is None:
         return wanted
-    from dataclasses import replace
-
     from klog.headers import find_log_end
 
     base_offset = Segment(target.path).base_offset or 0
-    end = find_log_end(target.path, _beside(target, "offset_index"), base_offset).offset
-    return replace(wanted, from_offset=max(wanted.from_offset, end - wanted.limit))
+    end = find_log_end(target.path, _beside(target, "index"), base_offset).offset
+    return wanted._replace(from_offset=max(wanted.from_offset, end - wanted.limit))
 
 
-def _beside(target: Target, kind: str) -> str | None:
-    """Return the path of the segment's own index, None if there is none."""
-    segment = with_surroundings(target).segment
-    name = getattr(segment, kind) if segment else None
-    return os.path.join(target.directory, name) if name else None
+def _beside(target: Target, suffix: str) -> str | None:
+    """Return the path of the index next to a log, None if there is none."""
+    stem, dot, kind = target.path.rpartition(".")
+    path = f"{stem}.{suffix}"
+    return path if dot and kind == "log" and os.path.exists(path) else None
 
 
 def start_of(source: Source, target: Target, wanted: Wanted) -> int:
     """Return the position in the log where reading may begin."""
     if wanted.tail and wanted.limit is None:
-        from dataclasses import replace
-
-        wanted = replace(wanted, from_offset=HIGHEST)
+        wanted = wanted._replace(from_offset=HIGHEST)
     if wanted.from_offset == LOWEST and wanted.from_time == LOWEST:
         return 0
-    index, time_index = _beside(target, "offset_index"), _beside(target, "time_index")
+    index, time_index = _beside(target, "index"), _beside(target, "timeindex")
     return start_position(source, index, time_index, Segment(target.path).base_offset or 0, wanted)
 
 
@@ -212,8 +206,6 @@ def _jobs(request: Request, reader: LogReader) -> int:
 
 def dump_lines(targets: Iterable[Target], request: Request, sink: Sink) -> int:
     """Write the records (or batches, or other content) of *targets* as JSON lines or CSV; return the exit code."""
-    from klog.dump.values import value_lines
-
     code = OK
     count = Count(request.wanted.limit)
     for target in targets:
@@ -225,6 +217,8 @@ def dump_lines(targets: Iterable[Target], request: Request, sink: Sink) -> int:
             if kind in ("log", "checkpoint"):
                 code |= _log_lines(target, request, sink, count)
             else:
+                from klog.dump.values import value_lines
+
                 code |= value_lines(target, kind, request, sink)
         except KlogError as error:
             sink.report(str(error))
@@ -242,7 +236,7 @@ def _log_lines(target: Target, request: Request, sink: Sink, count: Count) -> in
     wanted = narrowed(target, request.wanted)
     dump = LineDump(
         origin,
-        request.lines,
+        request.line_style,
         bounded(wanted, committed),
         segment.span,
         count=count,

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from klog.dump.reports import shown
 from klog.dump.wanted import Wanted, segments_in
@@ -23,8 +22,7 @@ Decoder = Callable[["bytes | None", "bytes | None", int], "tuple[str | None, str
 """From key, value and offset to the text after `key: ` and after `payload: `, None for neither."""
 
 
-@dataclass(frozen=True)
-class LogStyle:
+class LogStyle(NamedTuple):
     """What is printed: record lines (*deep*), keys and payloads (*content*), record lines without metadata (*bare*).
 
     *decoder* turns keys and payloads into text; None shows them as they are.
@@ -41,8 +39,7 @@ class LogStyle:
         return TEXT_RECORDS * self.deep | TEXT_CONTENT * self.content | TEXT_BARE * self.bare
 
 
-@dataclass(frozen=True)
-class IndexStyle:
+class IndexStyle(NamedTuple):
     """*sanity_only*: only the sanity check; *verify_only*: no listing; *max_message_size*: bytes of log looked at."""
 
     sanity_only: bool = False
@@ -50,8 +47,7 @@ class IndexStyle:
     max_message_size: int = 5 << 20
 
 
-@dataclass(frozen=True)
-class LineStyle:
+class LineStyle(NamedTuple):
     """How lines look: CSV or JSON, a line a batch or a record, how values are shown (a place in kernel.VALUES)."""
 
     csv: bool = False
@@ -59,8 +55,7 @@ class LineStyle:
     values: int = 0
 
 
-@dataclass(frozen=True)
-class Request:
+class Request(NamedTuple):
     """Everything a dump is asked for, besides its files.
 
     *max_bytes*: only so many bytes of each log are looked at.  *committed*: isolation read_committed.  *kind*: what
@@ -68,10 +63,10 @@ class Request:
     """
 
     output: str = TEXT
-    log: LogStyle = field(default_factory=LogStyle)
-    index: IndexStyle = field(default_factory=IndexStyle)
-    lines: LineStyle = field(default_factory=LineStyle)
-    wanted: Wanted = field(default_factory=Wanted)
+    log_style: LogStyle = LogStyle()
+    index_style: IndexStyle = IndexStyle()
+    line_style: LineStyle = LineStyle()
+    wanted: Wanted = Wanted()
     committed: bool = False
     max_bytes: int = ALL_BYTES
     max_batch_bytes: int = MAX_BATCH_BYTES
@@ -79,8 +74,7 @@ class Request:
     kind: str | None = None
 
 
-@dataclass(frozen=True)
-class Target:
+class Target(NamedTuple):
     """A file to dump: its path, how it is shown, its segment and partition where it belongs to one.
 
     *segments* are all of the partition's, ascending; *segment* is the file's own, None for other files.

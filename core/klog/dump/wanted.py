@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from klog.kernel import KeySet, Window
 
@@ -15,8 +14,7 @@ if TYPE_CHECKING:
 LOWEST, HIGHEST = -(2**63), 2**63 - 1
 
 
-@dataclass(frozen=True)
-class Wanted:
+class Wanted(NamedTuple):
     """Which records: offsets and times from … up to, not including, to; *keys* None for all; *controls*: markers too.
 
     *limit*: at most so many records (or batches), None for all.  *tail*: only the newest batches.
