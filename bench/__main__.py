@@ -70,8 +70,14 @@ def measured(name: str, bench: Bench) -> list[table.Row]:
     try:
         rows.extend(JOBS[name](bench))
     except (CommandFailedError, DisagreementError) as error:
-        rows.append(table.Row(name, f"not measured: {' '.join(str(error).split())[:400]}", None))
+        rows.append(table.Row(name, f"not measured: {_short(error)}", None))
     return rows
+
+
+def _short(error: Exception) -> str:
+    """Return the error in one line: how it begins, and how it ends."""
+    words = " ".join(str(error).split())
+    return words if len(words) < 200 else f"{words[:60]} … {words[-120:]}"
 
 
 def main() -> int:

@@ -56,7 +56,7 @@ def run(command: Command) -> Cost:
                 errors.seek(0)
                 last_words = errors.read()[-600:].decode(errors="replace").strip()
                 code = os.waitstatus_to_exitcode(status)
-                raise CommandFailedError(f"{' '.join(command.words)}: exit {code}: {last_words}")
+                raise CommandFailedError(f"exit {code} of {' '.join(command.words)}: {last_words}")
         captured.seek(0)
         return Cost(
             cpu_s=sum(usage.ru_utime + usage.ru_stime for _, usage in usages),

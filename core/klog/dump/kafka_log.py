@@ -40,9 +40,8 @@ class Gaps:
         self.last = last
 
     def listed(self) -> list[tuple[int, int]]:
-        """Return the pairs as they are printed."""
-        pairs = zip(self.pairs[::2], self.pairs[1::2], strict=True)
-        return sorted(dict(pairs).items())
+        """Return the pairs in the order in which they were found."""
+        return list(zip(self.pairs[::2], self.pairs[1::2], strict=True))
 
 
 class _DiedError(Exception):

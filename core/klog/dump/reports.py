@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
@@ -34,29 +33,40 @@ def java_hash(text: str) -> int:
     return h
 
 
-def java_order(names: Iterable[str]) -> list[str]:
-    """Return *names*, given in the order in which they were put, as a Java HashMap iterates over them.
+def java_order(findings: Iterable[tuple[str, int]]) -> list[str]:
+    """Return names in the order in which a Java HashMap iterates over them that counted *findings* under them.
 
-    The table doubles when three quarters full, and also when a ninth name comes into one bucket of a table smaller
-    than 64.  (From 64 on such a bucket becomes a tree, whose order is not followed here.)
+    Given are the names in the order of their first finding, each with how many there were.  A new name goes to the
+    front of its bucket; the table doubles at the first finding that meets it more than three quarters full, and when
+    a ninth name comes into one bucket of a table smaller than 64.  (From 64 on such a bucket becomes a tree, whose
+    order is not followed here.)  Java: HashMap.computeIfAbsent.
     """
-    buckets = 16
-    known: list[str] = []
-    places: dict[int, int] = {}
+    table: list[list[str]] = [[] for _ in range(16)]
+    size = 0
+    for name, count in findings:
+        if size > len(table) * 3 // 4:
+            table = _doubled(table)
+        bucket = table[_place(name, len(table))]
+        bucket.insert(0, name)
+        size += 1
+        if len(bucket) > _MOST_IN_BUCKET and len(table) < _SMALLEST_WITH_TREES:
+            table = _doubled(table)
+        if count > 1 and size > len(table) * 3 // 4:
+            table = _doubled(table)
+    return [name for bucket in table for name in bucket]
 
-    def bucket(name: str) -> int:
-        h = java_hash(name)
-        return (h ^ h >> 16) & (buckets - 1)
 
-    for name in names:
-        known.append(name)
-        place = bucket(name)
-        places[place] = places.get(place, 0) + 1
-        crowded = places[place] > _MOST_IN_BUCKET and buckets < _SMALLEST_WITH_TREES
-        if crowded or len(known) > buckets * 3 // 4:
-            buckets *= 2
-            places = dict(Counter(map(bucket, known)))
-    return sorted(known, key=bucket)
+def _place(name: str, buckets: int) -> int:
+    h = java_hash(name)
+    return (h ^ h >> 16) & (buckets - 1)
+
+
+def _doubled(table: list[list[str]]) -> list[list[str]]:
+    grown: list[list[str]] = [[] for _ in range(2 * len(table))]
+    for bucket in table:
+        for name in bucket:
+            grown[_place(name, len(grown))].append(name)
+    return grown
 
 
 @dataclass
@@ -71,29 +81,33 @@ class Reports:
 
     def lines(self) -> Iterator[str]:
         """Yield the lines of all sections.  Kafka: DumpLogSegments.main, TimeIndexDumpErrors.printErrors."""
-        for file in java_order(self.mismatches):
+        for file in _in_order(self.mismatches):
             yield f"Mismatches in :{file}"
             for offset, found in sorted(dict(self.mismatches[file]).items(), reverse=True):
                 yield f"  Index offset: {offset}, log offset: {found}"
-        for file in java_order(self.timestamp_mismatches):
+        for file in _in_order(self.timestamp_mismatches):
             yield f"Found timestamp mismatch in :{file}"
             yield from (
                 f"  Index timestamp: {there}, log timestamp: {log}" for there, log in self.timestamp_mismatches[file]
             )
-        for file in java_order(self.out_of_order):
+        for file in _in_order(self.out_of_order):
             yield f"Found out of order timestamp in :{file}"
             for there, before in self.out_of_order[file]:
                 yield f"  Index timestamp: {there}, Previously indexed timestamp: {before}"
-        for file in java_order(self.not_found):
+        for file in _in_order(self.not_found):
             yield f"The following indexed offsets are not found in :{file}"
             yield from (
                 f"Indexed offset: {offset}, found log offset: {found}" for offset, found in self.not_found[file]
             )
-        for file in java_order(self.gaps):
+        for file in _in_order(self.gaps):
             yield f"Non-consecutive offsets in {file}"
-            yield from (f"  {offset} is followed by {following}" for offset, following in self.gaps[file])
+            yield from (f"  {offset} is followed by {after}" for offset, after in sorted(dict(self.gaps[file]).items()))
 
     @property
     def disagreement(self) -> bool:
         """Whether an index disagrees with its log."""
         return bool(self.mismatches or self.timestamp_mismatches or self.out_of_order or self.not_found)
+
+
+def _in_order(section: dict[str, list[Pair]]) -> list[str]:
+    return java_order((file, len(pairs)) for file, pairs in section.items())
