@@ -42,16 +42,14 @@ def java_order(findings: Iterable[tuple[str, int]]) -> list[str]:
     order is not followed here.)  Java: HashMap.computeIfAbsent.
     """
     table: list[list[str]] = [[] for _ in range(16)]
-    size = 0
-    for name, count in findings:
+    for size, (name, count) in enumerate(findings):
         if size > len(table) * 3 // 4:
             table = _doubled(table)
         bucket = table[_place(name, len(table))]
         bucket.insert(0, name)
-        size += 1
         if len(bucket) > _MOST_IN_BUCKET and len(table) < _SMALLEST_WITH_TREES:
             table = _doubled(table)
-        if count > 1 and size > len(table) * 3 // 4:
+        if count > 1 and size + 1 > len(table) * 3 // 4:
             table = _doubled(table)
     return [name for bucket in table for name in bucket]
 

@@ -26,7 +26,7 @@ _XERIAL_HEADER = 16
 _LZ4_MAGIC = b"\x04\x22\x4d\x18"
 _LZ4_USUAL = _LZ4_MAGIC + b"\x60"  # what Kafka's own writers make
 _GZIP_MAGIC = b"\x1f\x8b\x08"
-_GZIP_SMALLEST = 18
+_GZIP_SMALLEST = 19  # fewer bytes behind a member are not looked at
 _MOST_FRAMES = 1024  # nobody writes more than one; each costs a copy of what follows it
 
 
@@ -123,7 +123,10 @@ class Decompressor:
         total = 0
         at = _XERIAL_HEADER
         while len(data) - at >= 4:
-            if bytes(data[at : at + 8]) == _XERIAL_MAGIC and len(data) - at >= _XERIAL_HEADER:
+            if (
+                data[at : at + 4] == _XERIAL_MAGIC[:4]
+                and int.from_bytes(data[at + 8 : at + 12], "big", signed=True) > 0
+            ):
                 at += _XERIAL_HEADER  # streams that were joined
                 continue
             length = int.from_bytes(data[at : at + 4], "big", signed=True)

@@ -281,6 +281,8 @@ cdef class Window:
         cdef const uint8_t *p = self.view.data + b.at
         cdef const uint8_t *end = p + b.size
         cdef int size
+        if b.size < smallest_entry(b.magic):
+            raise CodecError("too small for its header")
         if b.magic >= 2:
             length[0] = b.size - BATCH_BYTES
             return p + BATCH_BYTES

@@ -1,0 +1,1 @@
+"""Tests of `klog_cli`: what operators type and see."""
