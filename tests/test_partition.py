@@ -287,13 +287,14 @@ def test_the_end_is_right_after_a_random_index(tmp_path: Path, seed: int) -> Non
     assert (end.offset, end.position, end.damage) == (BASE + 60, size, None)
 
 
-def test_a_batch_inside_a_record_does_not_pass_for_one_of_the_log(tmp_path: Path) -> None:
-    """Topics that carry copies of logs hold whole batches as values; a damaged index can lead right into one."""
-    inner = encode.batch([Record(BASE + 3, 0, b"k", b"v")])
-    outer = encode.batch([Record(BASE + 2, 0, None, inner)])
+def test_batches_inside_a_record_do_not_pass_for_those_of_the_log(tmp_path: Path) -> None:
+    """Topics that carry copies of logs hold whole batches as values; a damaged index can lead right into them."""
+    inner = batches(2, size=10, base=BASE + 3)
+    outer = encode.batch([Record(BASE + 2, 0, None, b"".join(inner))])
     entries = [*batches(1), outer, *batches(3, base=BASE + 3)]
-    at = len(entries[0]) + outer.index(inner)
-    end = write_segment(tmp_path / "t-0", entries, encode.offset_entries(BASE, [(BASE + 4, at)])).log_end
+    at = len(entries[0]) + outer.index(inner[0])
+    index = encode.offset_entries(BASE, [(BASE + 4, at), (BASE + 6, at + len(inner[0]))])
+    end = write_segment(tmp_path / "t-0", entries, index).log_end
     assert end is not None
     assert (end.offset, end.walked_from, end.damage) == (BASE + 9, 0, None)
 

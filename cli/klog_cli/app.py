@@ -85,7 +85,7 @@ def main() -> int:
     except (KeyboardInterrupt, typer.Abort):
         output.error("cancelled")
         return _CANCELLED
-    except BrokenPipeError:
+    except output.ClosedPipeError:
         _silence_stdout()
         return 0
     except OSError as error:

@@ -12,6 +12,10 @@ Cell = object
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 
 
+class ClosedPipeError(Exception):
+    """Nobody reads the output any more.  No OSError, since Typer's parser has an ending of its own for that one."""
+
+
 class Quiet:
     """Whether notes and bars are wanted; set once, by --quiet."""
 
@@ -19,10 +23,13 @@ class Quiet:
 
 
 def write(data: bytes | memoryview, descriptor: int = STDOUT) -> None:
-    """Write all of *data*.  Raises BrokenPipeError when nobody reads any more."""
+    """Write all of *data*.  Raises ClosedPipeError when nobody reads any more."""
     view = memoryview(data)
-    while len(view):
-        view = view[os.write(descriptor, view) :]
+    try:
+        while len(view):
+            view = view[os.write(descriptor, view) :]
+    except BrokenPipeError:
+        raise ClosedPipeError from None
 
 
 def printable(text: str) -> str:
@@ -174,9 +181,7 @@ class Results:
 
     def write(self, data: bytes | memoryview) -> None:
         """Take a part of the result."""
-        view = memoryview(data)
-        while len(view):
-            view = view[os.write(self.descriptor, view) :]
+        write(data, self.descriptor)
 
     def report(self, line: str) -> None:
         """Take a line about damage."""

@@ -66,51 +66,49 @@ def _damage(kind: DamageKind, place: Place, left: int, there: bytes) -> Damage:
 
 
 def find_log_end(log_path: str, index_path: str | None, base_offset: int) -> LogEnd:
-    """Return where the log ends whose last segment this is: a walk from the last index entries that can be right.
+    """Return where the log ends whose last segment this is: a walk from the last index entry but one that can be right.
 
     The log answers, not the index: one that is missing, short, full of zeros or of garbage only makes the walk longer.
     Raises UnreadableError.  Kafka: LogSegment.readNextOffset, which trusts the index.
     """
     with Source(log_path) as log:
-        start, through = _start_of_walk(log, index_path, base_offset) if index_path else (0, 0)
-        end, met = _walk_to_end(log, base_offset, start, through)
-        is_whole = end.damage is None or end.damage.kind is DamageKind.ZEROED_TAIL
-        if through and not (met and is_whole):
+        start = _start_of_walk(log, index_path, base_offset) if index_path else 0
+        end = _walk_to_end(log, base_offset, start)
+        if start and end.damage and end.damage.kind is not DamageKind.ZEROED_TAIL:
             # An entry can lead into the middle of a batch and find there what looks like a header.
-            end, _ = _walk_to_end(log, base_offset, 0, 0)
+            end = _walk_to_end(log, base_offset, 0)
     return end
 
 
-def _walk_to_end(log: Source, base_offset: int, start: int, through: int) -> tuple[LogEnd, bool]:
-    """Return the end of the log, and whether an entry began at position *through* on the way."""
-    offset, position, damage, met = base_offset, start, None, start == through
+def _walk_to_end(log: Source, base_offset: int, start: int) -> LogEnd:
+    offset, position, damage = base_offset, start, None
     for found in walk_headers(log, start):
         if isinstance(found, Damage):
             damage = found
         else:
             offset, position = found.last_offset + 1, found.position + found.size
-            met = met or position == through
-    return LogEnd(offset, position, damage, start), met
+    return LogEnd(offset, position, damage, start)
 
 
-def _start_of_walk(log: Source, index_path: str, base_offset: int) -> tuple[int, int]:
-    """Return the positions of the last two index entries at which a fitting batch begins; 0 for one that there is not.
+def _start_of_walk(log: Source, index_path: str, base_offset: int) -> int:
+    """Return the position of the last index entry but one at which a fitting batch begins, 0 when there is none.
 
-    The walk starts at the first and must come through the second: what only looks like a batch does not pass for one.
+    Not of the last: inside the last batch of a log there may be a copy of another that reaches to its very end, and
+    from there all would look well.
     """
-    found: list[int] = []
+    fitting = 0
     try:
         with Source(index_path) as index:
             low = _slots_in_use(index, log.size)
             for slot in range(low - 1, max(low - 1 - _TRIES, -1), -1):
                 relative, position = _index_entry(index, slot)
                 if relative > 0 and 0 < position < log.size and _begins_at(log, base_offset, relative, position):
-                    found.append(position)
-                if len(found) == 2:
-                    return found[1], found[0]
+                    fitting += 1
+                if fitting == 2:
+                    return position
     except KlogError:
         pass  # the log answers without it
-    return 0, found[0] if found else 0
+    return 0
 
 
 def _slots_in_use(index: Source, log_bytes: int) -> int:

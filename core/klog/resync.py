@@ -45,6 +45,8 @@ def next_entry(source: Source, start: int, end: int, floor: int, ceiling: int, m
     checksums = _Checksums(source, start)
     position = start
     while position < end:
+        # what begins inside a hole has a size of zero, unless it begins at its very end
+        position = max(position, min(source.next_data(position), end) - ENTRY.size)
         size = min(STEP_BYTES, end - position)
         try:
             read = source.read_into(position, window.room(size)[:size])
@@ -140,7 +142,7 @@ def is_zero(source: Source, start: int, end: int) -> bool:
     """Whether all bytes from *start* to *end* are zero; what cannot be read is not."""
     window = Window(STEP_BYTES, 1, 1)
     position = start
-    while position < end:
+    while (position := source.next_data(position)) < end:
         size = min(STEP_BYTES, end - position)
         try:
             window.load(position, source.read_into(position, window.room(size)[:size]))

@@ -7,6 +7,7 @@ not even the access time where the system allows that.
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 from types import TracebackType
@@ -69,6 +70,16 @@ class Source:
         except OSError as error:
             raise UnreadableError(f"{self.path} @ {position}: cannot read: {error.strerror}") from error
         return data
+
+    def next_data(self, position: int) -> int:
+        """Return where the next byte at or after *position* stands that is not in a hole; the size when all is hole.
+
+        Where the file system does not tell, that is *position* itself.
+        """
+        try:
+            return os.lseek(self._descriptor, position, os.SEEK_DATA)
+        except (OSError, AttributeError) as error:
+            return self.size if getattr(error, "errno", None) == errno.ENXIO else position
 
     def current_size(self) -> int:
         """Return the size of the file now, in bytes."""
