@@ -6,6 +6,7 @@ A command's module is imported when that command is called (all of them for help
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from importlib import import_module
 
@@ -73,10 +74,25 @@ def _one_line(error: OSError) -> str:
     return f"{where}{error.strerror or error}"
 
 
+def _interrupt(_number: int, _frame: object) -> None:
+    """Cancel once: a second ^C (or the same one, sent to the whole group) must not disturb the ending."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    raise KeyboardInterrupt
+
+
 def main() -> int:
     """Run the command line of this process; return its exit code."""
+    before = signal.signal(signal.SIGINT, _interrupt)
     try:
-        return _run(sys.argv[1:])
+        return _guarded(sys.argv[1:])
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def _guarded(arguments: list[str]) -> int:
+    """Run the command line, and turn what it raises into a line and an exit code."""
+    try:
+        return _run(arguments)
     except KlogError as error:
         if os.environ.get("KLOG_TRACEBACK"):
             raise

@@ -131,7 +131,7 @@ def _rich_table(columns: Sequence[str], rows: list[list[str]], numeric: list[boo
     from rich.table import Table
     from rich.text import Text
 
-    table = Table(box=SIMPLE_HEAD, pad_edge=False)
+    table = Table(box=SIMPLE_HEAD, pad_edge=False, padding=0)
     for column, right in zip(columns, numeric, strict=True):
         table.add_column(column, justify="right" if right else "left", overflow="fold")
     for row in rows:
