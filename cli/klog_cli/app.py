@@ -21,6 +21,7 @@ EXIT_CODES = (
     "8 could not do it (I/O, permission, not Kafka data, lock held) · 16 usage · 32 cancelled (^C)."
 )
 _USAGE, _CANCELLED, _FAILED = 16, 32, 8
+_TYPER_INTERRUPTED = 130  # what Typer makes of ^C
 
 
 def _version(wanted: bool) -> None:
@@ -66,6 +67,8 @@ def _run(arguments: list[str]) -> int:
         names = ()
     command = typer.main.get_command(build(names))
     code = command.main(arguments, prog_name="klog", standalone_mode=False)
+    if code == _TYPER_INTERRUPTED:
+        raise KeyboardInterrupt
     return code if isinstance(code, int) else 0
 
 
