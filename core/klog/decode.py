@@ -82,11 +82,11 @@ def _swallowed(window: Window, bad: int, span: Span) -> tuple[Window | None, int
     start, size = window.at(bad), facts.size
     floor = window.batch(bad - 1).last_offset + 1 if bad else span.floor
     ceiling = window.batch(bad + 1).base_offset - 1 if bad + 1 < window.count else span.ceiling
-    inner = Window(size, 1024, 1 << 16)
-    inner.room(size)[:size] = window.copy(start, start + size)
-    inner.load(facts.position, size)
-    status, at = inner.find(1, size, floor, ceiling)
+    status, at = window.find(start + 1, start + size, floor, ceiling)
     if status != DONE:
         return None, 0
-    inner.scan(at)
-    return inner, at
+    inner = Window(start + size - at, 1024, 1 << 16)
+    inner.room(start + size - at)[: start + size - at] = window.copy(at, start + size)
+    inner.load(facts.position + at - start, start + size - at)
+    inner.scan(0)
+    return inner, at - start

@@ -262,7 +262,7 @@ def _list(path: str) -> _Listing:
     try:
         with scan_directory(path) as entries:
             for entry in entries:
-                if entry.is_file():
+                if _is_file(entry):
                     files.append(parse_file(entry.name))
                     if entry.name.endswith(".log"):
                         sizes[entry.name] = _size(entry)
@@ -286,6 +286,13 @@ def scan_directory(path: str) -> Iterator[Iterator[os.DirEntry[str]]]:
             yield entries
     finally:
         os.close(descriptor)
+
+
+def _is_file(entry: os.DirEntry[str]) -> bool:
+    try:
+        return entry.is_file()
+    except OSError:
+        return False  # a link to itself
 
 
 def _size(entry: os.DirEntry[str]) -> int:

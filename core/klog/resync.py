@@ -16,7 +16,6 @@ from klog.formats.legacy import MESSAGE_V0
 from klog.kernel import (
     BAD_LENGTH,
     BAD_MAGIC,
-    DONE,
     MORE,
     SHORT_HEADER,
     Window,
@@ -125,19 +124,6 @@ def readable(source: Source, position: int, size: int) -> int:
     return at - position
 
 
-def _entry_at(source: Source, position: int, max_batch_bytes: int) -> Window | None:
-    """Return a window of just the entry at *position*, None when it is too large, unreadable or no entry."""
-    try:
-        size = ENTRY.read(source.read(position, ENTRY.size))[1] + OVERHEAD
-        if not BATCH.size - 35 <= size <= max_batch_bytes:
-            return None
-        window = Window(size, 1, 1)
-        window.load(position, source.read_into(position, window.room(size)[:size]))
-    except OSError:
-        return None
-    return window if window.scan(0) == DONE and window.count == 1 else None
-
-
 def is_zero(source: Source, start: int, end: int) -> bool:
     """Whether all bytes from *start* to *end* are zero; what cannot be read is not."""
     window = Window(STEP_BYTES, 1, 1)
@@ -169,12 +155,26 @@ def judge(source: Source, start: int, found: int, end: int, status: int, max_bat
         )
     kind, detail = _kind(head, status, found >= end, size, max_batch_bytes)
     if kind is DamageKind.BAD_CRC:
-        entry = _entry_at(source, start, max_batch_bytes)
-        if entry is not None and entry.check(0, 1):
-            return bad_crc(entry, 0, source.path, size)
+        stored, computed, name = _checksum(source, start, head)
+        if stored != computed:
+            detail = f"{name} 0x{stored:08x}, computed 0x{computed:08x}"
+            return Damage(kind, place, detail, size, stored, computed)
         kind = DamageKind.BAD_LENGTH
     where = "to the end of the file" if found >= end else f"up to the next intact batch at {found}"
     return Damage(kind, place, f"{detail}; {size} bytes {where}", size)
+
+
+def _checksum(source: Source, position: int, head: bytes) -> tuple[int, int, str]:
+    """Return the stored and the computed checksum of the entry at *position*, and what such a one is called."""
+    _, size, _, magic = ENTRY.read(head)
+    end = position + size + OVERHEAD
+    crc, start = (crc32c, CRC_START) if magic >= 2 else (crc32, MESSAGE_CRC_START)
+    computed = 0
+    for at in range(position + start, end, STEP_BYTES):
+        computed = crc(source.read(at, min(STEP_BYTES, end - at)), computed)
+    if magic >= 2:
+        return BATCH.read(head)[4], computed, "CRC-32C"
+    return MESSAGE_V0.read(head)[2], computed, "CRC-32"
 
 
 def _kind(head: bytes, status: int, at_end: bool, size: int, max_batch_bytes: int) -> tuple[DamageKind, str]:

@@ -80,7 +80,7 @@ class LogDump:
         )
         self.flags = style.flags | (TEXT_LAZY if picks_records and style.deep else 0)
         self.gaps = Gaps()
-        self.trouble = False
+        self.trouble = self.died = False
         self.stop: tuple[int, int] | None = None
 
     def work(self) -> Work:
@@ -92,7 +92,7 @@ class LogDump:
 
         *end*: where the looked-at part of the file ends; *head*: the bytes at the stop; *all_bytes*: no --max-bytes.
         """
-        if self.stop is None or self.stop[0] == DONE:
+        if self.died or self.stop is None or self.stop[0] == DONE:
             return b"", None
         status, at = self.stop
         place = Place(self.file, at)
@@ -157,7 +157,7 @@ class _Worker:
         lane.write(death.partial)
         facts = window.batch(death.batch)
         lane.report(f"{Place(self._log.file, facts.position, facts.base_offset)}: {death}")
-        self._log.trouble = True
+        self._log.trouble = self._log.died = True
 
     def _batch_lines(self, window: Window, end: int, lane: Lane) -> bool:
         """Print batches up to *end*; True when the wanted number is reached."""
@@ -228,10 +228,11 @@ class _Worker:
         style = self._log.style
         others = [] if style.bare else window.other_controls()
         decoder = style.decoder if style.content else None
-        if decoder is None and not others:
+        liars = window.lying_values() if style.content else []
+        if decoder is None and not others and not liars:
             return None, None
         contents: list[bytes | None] = [None] * window.records
-        deaths: list[tuple[int, str]] = []
+        deaths = [(row, "its value claims more bytes than there are") for row in liars[:1]]
         for row in others:
             from klog.formats.control import control_record
 

@@ -7,6 +7,7 @@ with and without its framing, the lz4 header checksum that Kafka 0.8 and 0.9 com
 
 from __future__ import annotations
 
+import _thread
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +20,7 @@ MAX_OUTPUT = 128 << 20
 _CHUNK = 1 << 20
 _GZIP_BYTES_PER_BYTE = 1032  # the most that deflate can make of one byte
 _GZIP_RESERVED = 0xE0
+_LZ4_BYTES_PER_BYTE = 255
 _SNAPPY_BYTES_PER_BYTE = 22  # a copy of 64 bytes takes three
 _ZSTD_BYTES_PER_BYTE = 32768  # a repeated block of 128 KiB takes four
 _XERIAL_MAGIC = b"\x82SNAPPY\x00"
@@ -28,6 +30,10 @@ _LZ4_USUAL = _LZ4_MAGIC + b"\x60"  # what Kafka's own writers make
 _GZIP_MAGIC = b"\x1f\x8b\x08"
 _GZIP_SMALLEST = 19  # fewer bytes behind a member are not looked at
 _MOST_FRAMES = 1024  # nobody writes more than one; each costs a copy of what follows it
+
+
+_one_at_a_time = _thread.allocate_lock()
+"""Held while something is decompressed that may become large: what several threads make at once adds up."""
 
 
 class CodecError(ValueError):
@@ -106,14 +112,15 @@ class Decompressor:
             made: bytes = member.decompress(data)
             return made
         whole = bytearray()
-        while True:
-            piece = member.decompress(data, _CHUNK)
-            whole += piece
-            if len(whole) > limit:
-                raise self._too_much()
-            data = member.unconsumed_tail
-            if member.eof or (not piece and not data):
-                return whole
+        with _one_at_a_time:
+            while True:
+                piece = member.decompress(data, _CHUNK)
+                whole += piece
+                if len(whole) > limit:
+                    raise self._too_much()
+                data = member.unconsumed_tail
+                if member.eof or (not piece and not data):
+                    return whole
 
     def _snappy(self, data: Buffer, magic: int) -> bytes:
         """Decompress blocks in xerial's framing, or one bare block.  snappy-java: SnappyInputStream."""
@@ -161,7 +168,7 @@ class Decompressor:
             raise CodecError(f"snappy: {error}") from None
         return made
 
-    def _lz4(self, data: Buffer, magic: int) -> bytes:
+    def _lz4(self, data: Buffer, magic: int) -> bytes | bytearray:
         """Decompress one frame; what follows it is ignored.  Kafka: Lz4BlockInputStream."""
         if magic and data[:5] == _LZ4_USUAL:
             try:
@@ -173,18 +180,34 @@ class Decompressor:
         except (RuntimeError, IndexError) as error:
             raise CodecError(f"lz4: {error}") from None
 
-    def _lz4_frame(self, data: Buffer) -> bytes:
+    def _lz4_frame(self, data: Buffer) -> bytes | bytearray:
         import lz4.frame
 
         if self._lz4_context is None:
             self._lz4_context = lz4.frame.create_decompression_context()
         lz4.frame.reset_decompression_context(self._lz4_context)
-        made, _, ended = lz4.frame.decompress_chunk(self._lz4_context, data, max_length=self._lz4_room(len(data)))
-        if len(made) > self.limit or (not ended and len(made) == self.limit):
-            raise self._too_much()
+        if len(data) * _LZ4_BYTES_PER_BYTE > self.limit:
+            with _one_at_a_time:
+                return self._lz4_carefully(data)
+        made, _, ended = lz4.frame.decompress_chunk(self._lz4_context, data)
         if not ended:
             raise RuntimeError("cut short")
-        return bytes(made)
+        return made
+
+    def _lz4_carefully(self, data: Buffer) -> bytearray:
+        import lz4.frame
+
+        whole = bytearray()
+        at, ended = 0, False
+        while not ended:
+            piece, used, ended = lz4.frame.decompress_chunk(self._lz4_context, data[at:], max_length=_CHUNK)
+            whole += piece
+            at += used
+            if len(whole) > self.limit:
+                raise self._too_much()
+            if not ended and not piece and not used:
+                raise RuntimeError("cut short")
+        return whole
 
     def _lz4_usual(self, data: Buffer, magic: int) -> bytes:
         """Return the frame as the library takes it for what Kafka takes it for.
@@ -215,10 +238,6 @@ class Decompressor:
             self._lz4_checksums[descriptor] = _xxh32_short(descriptor) >> 8 & 0xFF
         return self._lz4_checksums[descriptor]
 
-    def _lz4_room(self, length: int) -> int:
-        """-1: no limit is needed, since lz4 makes at most 255 bytes of one."""
-        return -1 if 255 * length <= self.limit else self.limit
-
     def _zstd(self, data: Buffer, magic: int) -> bytes | bytearray:
         """Decompress all frames.  Kafka writes them without their content's size."""
         import zstandard
@@ -228,7 +247,8 @@ class Decompressor:
         try:
             if len(data) * _ZSTD_BYTES_PER_BYTE <= self.limit or _zstd_bound(data) <= self.limit:
                 return self._zstd_frames(data)
-            return self._zstd_carefully(data)
+            with _one_at_a_time:
+                return self._zstd_carefully(data)
         except zstandard.ZstdError as error:
             raise CodecError(f"zstd: {error}") from None
 

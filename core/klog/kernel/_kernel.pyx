@@ -24,10 +24,8 @@ cdef extern from "crc.h" nogil:
     uint32_t klog_crc32c(uint32_t crc, const uint8_t *p, size_t n)
     uint32_t klog_crc32c_portable(uint32_t crc, const uint8_t *p, size_t n)
     uint32_t klog_crc32(uint32_t crc, const uint8_t *p, size_t n)
-    uint32_t klog_crc_shift(uint32_t polynomial, uint32_t crc, uint64_t n)
-    enum:
-        KLOG_CASTAGNOLI
-        KLOG_ZLIB
+    uint32_t klog_crc32c_shift(uint32_t crc, uint64_t n)
+    uint32_t klog_crc32_shift(uint32_t crc, uint64_t n)
     void prefetch "__builtin_prefetch"(const void *p)
 
 cdef extern from "chars.h" nogil:
@@ -81,12 +79,12 @@ def crc32(const unsigned char[::1] data not None, unsigned int value=0):
 
 def crc32c_shift(unsigned int value, unsigned long long n):
     """Return *value* moved *n* bytes on: the CRC-32C of b is that of ab ^ crc32c_shift(that of a, length of b)."""
-    return klog_crc_shift(KLOG_CASTAGNOLI, value, n)
+    return klog_crc32c_shift(value, n)
 
 
 def crc32_shift(unsigned int value, unsigned long long n):
     """Return the same for the CRC-32 of zlib."""
-    return klog_crc_shift(KLOG_ZLIB, value, n)
+    return klog_crc32_shift(value, n)
 
 
 def hardware_crc():

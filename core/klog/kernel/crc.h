@@ -152,30 +152,35 @@ static inline uint32_t klog_crc32c(uint32_t crc, const uint8_t *p, size_t n) {
     return klog_sliced(klog_castagnoli, crc, p, n);
 }
 
-/* The checksum that *crc* becomes when *n* zero bytes follow, less what these add of themselves; so that
- * checksum(b) == checksum(ab) ^ klog_crc_shift(..., checksum(a), length of b).  Squares the one-byte step. */
-static uint32_t klog_crc_shift(uint32_t polynomial, uint32_t crc, uint64_t n) {
-    uint32_t step[32], square[32];
+/* klog_powers[k]: what each bit of a register becomes after 2^k zero bytes. */
+static uint32_t klog_castagnoli_powers[64][32], klog_zlib_powers[64][32];
+
+static uint32_t klog_times(const uint32_t step[32], uint32_t crc) {
+    uint32_t result = 0;
+    for (int bit = 0; bit < 32; bit++) result ^= step[bit] & (0u - (crc >> bit & 1));
+    return result;
+}
+
+static void klog_power_table(uint32_t powers[64][32], uint32_t table[8][256]) {
     for (int bit = 0; bit < 32; bit++) {
         uint32_t c = 1u << bit;
-        for (int i = 0; i < 8; i++) c = c & 1 ? (c >> 1) ^ polynomial : c >> 1;
-        step[bit] = c;
+        powers[0][bit] = (c >> 8) ^ table[0][c & 255];
     }
-    for (; n; n >>= 1) {
-        if (n & 1) {
-            uint32_t shifted = 0;
-            for (int bit = 0; bit < 32; bit++) shifted ^= step[bit] & (0u - (crc >> bit & 1));
-            crc = shifted;
-        }
-        for (int bit = 0; bit < 32; bit++) {
-            uint32_t c = 0;
-            for (int k = 0; k < 32; k++) c ^= step[k] & (0u - (step[bit] >> k & 1));
-            square[bit] = c;
-        }
-        memcpy(step, square, sizeof(step));
-    }
+    for (int k = 1; k < 64; k++)
+        for (int bit = 0; bit < 32; bit++) powers[k][bit] = klog_times(powers[k - 1], powers[k - 1][bit]);
+}
+
+/* A checksum moved *n* bytes on: checksum(b) == checksum(ab) ^ shift(checksum(a), length of b). */
+static uint32_t klog_crc_shift(uint32_t powers[64][32], uint32_t crc, uint64_t n) {
+    if (!powers[0][31]) klog_power_table(powers, powers == klog_zlib_powers ? klog_zlib : klog_castagnoli);
+    for (int k = 0; n; n >>= 1, k++)
+        if (n & 1) crc = klog_times(powers[k], crc);
     return crc;
 }
+
+static inline uint32_t klog_crc32c_shift(uint32_t crc, uint64_t n) { return klog_crc_shift(klog_castagnoli_powers, crc, n); }
+
+static inline uint32_t klog_crc32_shift(uint32_t crc, uint64_t n) { return klog_crc_shift(klog_zlib_powers, crc, n); }
 
 static inline uint32_t klog_crc32(uint32_t crc, const uint8_t *p, size_t n) { return klog_sliced(klog_zlib, crc, p, n); }
 

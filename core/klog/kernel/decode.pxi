@@ -105,8 +105,11 @@ cdef bint batch_decodes(View *v) noexcept nogil:
 
 
 cdef int decode_message(const uint8_t *p, const uint8_t *end, const uint8_t *base, const BatchRow *wrapper,
-                        RecordRow *row) noexcept nogil:
-    """Decode the message whose entry is p … end.  Kafka: LegacyRecord."""
+                        RecordRow *row, bint lenient) noexcept nogil:
+    """Decode the message whose entry is p … end.  Kafka: LegacyRecord.
+
+    *lenient*: a value that claims more bytes than there are is for the caller to deal with.
+    """
     cdef int at
     cdef int magic = p[MESSAGE_V0_MAGIC]
     if end - p < smallest_entry(1 if magic else 0):
@@ -130,7 +133,10 @@ cdef int decode_message(const uint8_t *p, const uint8_t *end, const uint8_t *bas
         p += row.key_length
     row.value_length = be32(p)
     row.value_at = <int>(p + 4 - base)
-    return BAD_RECORD if row.value_length > end - p - 4 else DONE
+    if row.value_length <= end - p - 4:
+        return DONE
+    row.headers_count = VALUE_TOO_LONG
+    return DONE if lenient else BAD_RECORD
 
 
 cdef int open_set(View *v) noexcept nogil:
@@ -184,7 +190,7 @@ cdef int decode_set(View *v) noexcept nogil:
         row = v.records + v.records_count
         if wrapped and p[MESSAGE_V0_ATTRIBUTES] & ATTRIBUTE_CODEC:
             return BAD_RECORD
-        status = decode_message(p, p + size, base, batch, row)
+        status = decode_message(p, p + size, base, batch, row, v.whole)
         if status != DONE:
             return status
         if wrapped and batch.magic == 1:

@@ -41,6 +41,7 @@ cdef struct RecordRow:
 cdef enum:
     MESSAGE_HOLDS = -1
     MESSAGE_BAD = -2
+    VALUE_TOO_LONG = -1          # headers_count of a message whose value is not all there
 
 # Why a scan or a decode stopped.
 cdef enum:

@@ -105,7 +105,7 @@ cdef long long text_room(const RecordRow *row, const uint8_t *base, int flags) n
     cdef long long room = RECORD_LINE_ROOM
     if flags & TEXT_CONTENT:
         room += java_room(base + row.key_at, row.key_length) + java_room(base + row.value_at, row.value_length)
-    if row.headers_count:
+    if row.headers_count > 0:
         room += 3 * header_key_bytes(row, base) + row.headers_count
     return room
 

@@ -2,6 +2,7 @@
 
 cdef enum:
     SMALL = 65536                # bytes of work for which giving up the interpreter's lock costs more than it brings
+    SMALLEST_OUTPUT = 4096       # holds any line but those with large keys, values or headers
     JSON_LINES = 0
     CSV_LINES = 1
     TEXT_LINES = 2
@@ -28,7 +29,7 @@ cdef class Window:
 
     def __cinit__(self, Py_ssize_t capacity=1 << 20, Py_ssize_t records=8192, Py_ssize_t output=1 << 18):
         self.data = bytearray(capacity)
-        self._reserve_output(output)
+        self._reserve_output(max(output, SMALLEST_OUTPUT))
         self.payloads = []
         self.view.records = <RecordRow *>calloc(records, sizeof(RecordRow))
         self.view.records_room = records
@@ -142,10 +143,11 @@ cdef class Window:
         """
         cdef Py_ssize_t at = start
         cdef int status
-        if not 0 <= start <= self.view.size <= readable:
+        cdef Py_ssize_t stop = min(self.view.size, readable)
+        if not 0 <= start <= stop:
             raise IndexError(f"search from {start} in a window of {self.view.size}")
         with nogil:
-            status = find_entry(self.view.data, &at, self.view.size, readable, floor, ceiling)
+            status = find_entry(self.view.data, &at, stop, readable, floor, ceiling)
         return status, at
 
     def zeros(self, Py_ssize_t start):
@@ -349,7 +351,7 @@ cdef class Window:
         row = self.view.records + i
         batch = self.view.batches + row.batch
         return (row.offset, row.timestamp, self._slice(row.batch, row.key_at, row.key_length),
-                self._slice(row.batch, row.value_at, row.value_length), self._headers(row), record_sequence(batch, row), row.batch)
+                self._slice(row.batch, row.value_at, row.value_length if row.headers_count != VALUE_TOO_LONG else -1), self._headers(row), record_sequence(batch, row), row.batch)
 
     cdef object _slice(self, int batch, int at, int length):
         return None if length < 0 else (<const char *>self.view.bases[batch])[at : at + length]
@@ -371,6 +373,11 @@ cdef class Window:
         """Return the rows of messages (v0, v1) inside wrappers whose own checksum does not hold."""
         cdef Py_ssize_t i
         return [i for i in range(self.view.records_count) if self.view.records[i].headers_at == MESSAGE_BAD]
+
+    def lying_values(self):
+        """Return the rows of messages (v0, v1) whose value claims more bytes than there are; only `begin(whole)` has any."""
+        cdef Py_ssize_t i
+        return [i for i in range(self.view.records_count) if self.view.records[i].headers_count == VALUE_TOO_LONG]
 
     def other_controls(self):
         """Return the rows of control records other than plain COMMIT and ABORT markers."""
