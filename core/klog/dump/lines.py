@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from klog.decode import Span, decoded
@@ -12,10 +13,12 @@ from klog.dump.request import LineStyle
 from klog.dump.wanted import Count, Wanted
 from klog.formats.codec import MAX_OUTPUT, Decompressor
 from klog.formats.damage import Damage, DamageKind
-from klog.kernel import Window
+from klog.kernel import VALUES, Window, is_utf8, json_text
 from klog.place import Place
 from klog.reader import Piece
 from klog.resync import bad_crc
+
+_PIECE_BYTES = 3 << 18  # a multiple of three, so that pieces of base64 fit together
 
 CSV_COLUMNS = (
     "offset,timestamp,timestamp_type,key,key_base64,value,value_base64,headers,partition,topic,leader_epoch,producer_id,"
@@ -116,6 +119,9 @@ class LineDump:
         at = 0
         while (at := write(at, self._fields, self._style.values)) < rows.records:
             lane.flush(rows)
+            if rows.is_huge(at, self._fields, self._style.values):
+                self._huge_line(rows, at, lane)
+                at += 1
         bad = rows.bad_messages()
         if rows is not window or bad:
             lane.flush(rows)
@@ -127,6 +133,15 @@ class LineDump:
                 lane,
             )
         return last
+
+    def _huge_line(self, rows: Window, i: int, lane: Lane) -> None:
+        """Write a row's line in pieces: escaped, a value can be six times as large as it is."""
+        style = self._style
+        before, value, after = rows.split_line(i, style.csv, self._fields, style.values)
+        lane.write(before)
+        for piece in huge_value(value, style):
+            lane.write(piece)
+        lane.write(after)
 
     def _batches(self, window: Window, piece: Piece, lane: Lane) -> bool:
         last = self._wanted.skip(window)
@@ -170,6 +185,34 @@ class LineDump:
             else b""
         )
         self._report(damage, lane)
+
+
+def huge_value(value: memoryview, style: LineStyle) -> Iterator[bytes]:
+    """Yield the member (JSON) or the two fields (CSV) that a value gives, in pieces."""
+    text = style.values == VALUES.index("text") and is_utf8(value)
+    encoding = "text" if text else "hex" if style.values == VALUES.index("hex") else "base64"
+    named = {"text": b',"value":"', "hex": b',"value_hex":"', "base64": b',"value_base64":"'}
+    fields = {"text": (b'"', b'",,'), "hex": (b"", b",,"), "base64": (b",", b",")}
+    opening, closing = fields[encoding] if style.csv else (named[encoding], b'"')
+    yield opening
+    at = 0
+    while at < len(value):
+        end = min(at + _PIECE_BYTES, len(value))
+        while text and end < len(value) and value[end] & 0xC0 == 0x80:
+            end -= 1  # not inside a character
+        yield _encoded(value[at:end], encoding, style.csv)
+        at = end
+    yield closing
+
+
+def _encoded(piece: memoryview, encoding: str, csv: bool) -> bytes:
+    if encoding == "hex":
+        return piece.hex().encode()
+    if encoding == "base64":
+        import base64
+
+        return base64.b64encode(piece)
+    return bytes(piece).replace(b'"', b'""') if csv else json_text(piece) or b""
 
 
 def damage_json(damage: Damage) -> bytes:

@@ -189,6 +189,7 @@ class Decompressor:
         if len(data) * _LZ4_BYTES_PER_BYTE > self.limit:
             with _one_at_a_time:
                 return self._lz4_carefully(data)
+        made: bytes
         made, _, ended = lz4.frame.decompress_chunk(self._lz4_context, data)
         if not ended:
             raise RuntimeError("cut short")

@@ -10,7 +10,9 @@ from klog.kernel._kernel import (
     crc32c_portable,
     crc32c_shift,
     hardware_crc,
+    is_utf8,
     java_string,
+    json_text,
 )
 
 DONE, MORE, BAD_LENGTH, BAD_MAGIC, SHORT_HEADER, BAD_RECORD, BAD_COUNT = range(7)
@@ -44,5 +46,7 @@ __all__ = [
     "crc32c_portable",
     "crc32c_shift",
     "hardware_crc",
+    "is_utf8",
     "java_string",
+    "json_text",
 ]

@@ -92,6 +92,23 @@ def hardware_crc():
     return bool(klog_hardware)
 
 
+def json_text(const unsigned char[::1] data not None):
+    """Return *data* (UTF-8) as it stands between the quotes of a JSON string; None if it is no UTF-8."""
+    cdef Py_ssize_t n = data.shape[0]
+    cdef bytearray out
+    cdef uint8_t *end
+    if n == 0:
+        return b""
+    out = bytearray(json_size(&data[0], n) + 16)
+    end = json_string(<uint8_t *>PyByteArray_AS_STRING(out), &data[0], n)
+    return None if end == NULL else bytes(memoryview(out)[1 : end - <uint8_t *>PyByteArray_AS_STRING(out) - 1])
+
+
+def is_utf8(const unsigned char[::1] data not None):
+    """Whether *data* is well-formed UTF-8."""
+    return not data.shape[0] or bool(utf8_valid(&data[0], &data[0] + data.shape[0]))
+
+
 def java_string(const unsigned char[::1] data not None):
     """Return *data* as a Java program prints it when it takes it for UTF-8 (bytes; malformed parts become U+FFFD)."""
     cdef Py_ssize_t n = data.shape[0]

@@ -14,6 +14,7 @@ cdef struct LineStyle:
     const uint8_t *origin        # `,"partition":3,"topic":"orders"` (JSON) or `3,"orders"` (CSV), as the caller made it
     Py_ssize_t origin_length
     int values                   # VALUES_…
+    uint8_t *value_at            # where the line being written has its value
 
 
 cdef inline uint8_t *put_bytes(uint8_t *w, const uint8_t *p, Py_ssize_t n) noexcept nogil:
@@ -126,7 +127,7 @@ cdef inline int control_type(const RecordRow *row, const uint8_t *base) noexcept
     return be16(base + row.key_at + 2) if row.key_length >= 4 else -1
 
 
-cdef uint8_t *put_json_record(uint8_t *w, const View *v, const RecordRow *row, const LineStyle *style) noexcept nogil:
+cdef uint8_t *put_json_record(uint8_t *w, const View *v, const RecordRow *row, LineStyle *style) noexcept nogil:
     cdef const BatchRow *batch = v.batches + row.batch
     cdef const uint8_t *base = v.bases[row.batch]
     w = decimal(put(w, b'{"offset":'), row.offset)
@@ -139,6 +140,7 @@ cdef uint8_t *put_json_record(uint8_t *w, const View *v, const RecordRow *row, c
             w = decimal(put(w, b',"coordinator_epoch":'), be32(base + row.value_at + 2))
     else:
         w = put_named(w, b"key", base + row.key_at, row.key_length, VALUES_TEXT)
+        style.value_at = w
         w = put_named(w, b"value", base + row.value_at, row.value_length, style.values)
         if row.headers_count:
             w = put_headers(put(w, b',"headers":'), row, base, style.values)
@@ -187,7 +189,7 @@ cdef uint8_t *put_csv_number(uint8_t *w, long long value) noexcept nogil:
     return put(w, b",") if value == -1 else put(decimal(w, value), b",")
 
 
-cdef uint8_t *put_csv_record(uint8_t *w, const View *v, const RecordRow *row, const LineStyle *style) noexcept nogil:
+cdef uint8_t *put_csv_record(uint8_t *w, const View *v, const RecordRow *row, LineStyle *style) noexcept nogil:
     cdef const BatchRow *batch = v.batches + row.batch
     cdef const uint8_t *base = v.bases[row.batch]
     cdef bint control = batch.magic >= 2 and (batch.attributes & ATTRIBUTE_CONTROL) != 0
@@ -201,6 +203,7 @@ cdef uint8_t *put_csv_record(uint8_t *w, const View *v, const RecordRow *row, co
         w = put(w, b",,,,")
     else:
         w = put_csv_pair(w, base + row.key_at, row.key_length, VALUES_TEXT)
+        style.value_at = w
         w = put_csv_pair(w, base + row.value_at, row.value_length, style.values)
     if row.headers_count and not control:
         w = put_csv_headers(w, row, base, style.values)

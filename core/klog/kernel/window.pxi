@@ -6,6 +6,7 @@ cdef enum:
     JSON_LINES = 0
     CSV_LINES = 1
     TEXT_LINES = 2
+    HUGE = 16 << 20              # a line that takes more than this is made in pieces
 
 cdef class Window:
     """A stretch of a log in memory, and what was made of it.
@@ -480,7 +481,7 @@ cdef class Window:
             while row < end:
                 with nogil:
                     row = self._write(row, end, kind, &style, starts, lengths, &wanted)
-                if row >= end or self.out_used:
+                if row >= end or self.out_used or (kind != TEXT_LINES and self.is_huge(row, origin, option)):
                     break
                 self._reserve_output(<Py_ssize_t>wanted)
         finally:
@@ -500,7 +501,7 @@ cdef class Window:
                 lengths[i] = PyBytes_GET_SIZE(contents[i])
         return 0
 
-    cdef Py_ssize_t _write(self, Py_ssize_t row, Py_ssize_t stop, int kind, const LineStyle *style, const uint8_t **starts, Py_ssize_t *lengths,
+    cdef Py_ssize_t _write(self, Py_ssize_t row, Py_ssize_t stop, int kind, LineStyle *style, const uint8_t **starts, Py_ssize_t *lengths,
                            long long *wanted) noexcept nogil:
         cdef uint8_t *out = self.out_start
         cdef uint8_t *w = out + self.out_used
@@ -522,7 +523,7 @@ cdef class Window:
                     wanted[0] += lengths[row]
             else:
                 wanted[0] = line_room(r, base, style)
-            if wanted[0] > end - w:
+            if wanted[0] > end - w or (kind != TEXT_LINES and wanted[0] > HUGE and r.value_length >= HUGE // 6):
                 break
             if kind == JSON_LINES:
                 w = put_json_record(w, v, r, style)
@@ -542,6 +543,35 @@ cdef class Window:
                 w = put_batch_line(w, self.view.batches + self.line_batch)
             self.line_batch += 1
         return w
+
+    def is_huge(self, Py_ssize_t i, bytes origin, int values):
+        """Whether the JSON or CSV line of row *i* is too large to be made in one piece; then `split_line` makes it."""
+        cdef LineStyle style
+        cdef const RecordRow *r = self.view.records + i
+        if not 0 <= i < self.view.records_count or r.value_length < HUGE // 6:
+            return False
+        style.origin_length = len(origin)
+        style.values = values
+        return line_room(r, self.view.bases[r.batch], &style) > HUGE and not is_control(&self.view, r)
+
+    def split_line(self, Py_ssize_t i, bint csv, bytes origin, int values):
+        """Return row *i*'s line in three parts: what comes before its value, the value as it stands, what comes after."""
+        cdef RecordRow *r = self.view.records + i
+        cdef LineStyle style
+        cdef int length = r.value_length
+        cdef uint8_t *end
+        if not 0 <= i < self.view.records_count or self.out_used:
+            raise ValueError(f"row {i}, with output of {self.out_used} bytes waiting")
+        style.origin = <const uint8_t *>PyBytes_AS_STRING(origin)
+        style.origin_length = len(origin)
+        style.values = values
+        r.value_length = -1
+        self._reserve_output(max(self.out_room, <Py_ssize_t>line_room(r, self.view.bases[r.batch], &style)))
+        end = put_csv_record(self.out_start, &self.view, r, &style) if csv else put_json_record(self.out_start, &self.view, r, &style)
+        r.value_length = length
+        null = 2 if csv else len(b',"value":null')
+        value = PyMemoryView_FromMemory(<char *>self.view.bases[r.batch] + r.value_at, length, 0x100)
+        return (<char *>self.out_start)[: style.value_at - self.out_start], value, (<char *>style.value_at)[null : end - style.value_at]
 
     def batch_lines(self, Py_ssize_t stop, int flags=0):
         """Write the text lines of the batches before *stop* that have none yet; True when all are written."""
