@@ -48,22 +48,23 @@ def next_entry(source: Source, start: int, end: int, floor: int, ceiling: int, m
         position = max(position, min(source.next_data(position), end) - ENTRY.size)
         size = min(STEP_BYTES, end - position)
         try:
-            read = source.read_into(position, window.room(size)[:size])
+            read, is_bad = source.read_into(position, window.room(size)[:size]), False
         except OSError:
             size = readable(source, position, size)
-            read = source.read_into(position, window.room(size)[:size]) if size else 0
-            checksums = _Checksums(source, position + size - size % BLOCK_BYTES + BLOCK_BYTES)
+            read, is_bad = source.read_into(position, window.room(size)[:size]), True
         window.load(position, read)
         status, at = window.find(0, end - position, floor, ceiling)
         while status == MORE and not checksums.hold(position + at, max_batch_bytes):
             status, at = window.find(at + 1, end - position, floor, ceiling)
         if status != BAD_LENGTH:
             return position + at
-        if read < size:
-            return end  # the file has shrunk
-        if position + read >= end:
-            return end
-        position = position + at if at else (position // BLOCK_BYTES + 1) * BLOCK_BYTES
+        if is_bad:
+            position = ((position + size) // BLOCK_BYTES + 1) * BLOCK_BYTES
+            checksums = _Checksums(source, position)
+        elif read < size or position + read >= end:
+            return end  # of what there was, or of what the file has shrunk to
+        else:
+            position += at
     return end
 
 
@@ -100,7 +101,8 @@ class _Checksums:
         running = self._running[crc]
         block = (position - self._base) // BLOCK_BYTES
         while len(running) <= block:
-            step = self._source.read(self._base + (len(running) - 1) * BLOCK_BYTES, STEP_BYTES)
+            wanted = min((block + 1 - len(running)) * BLOCK_BYTES, STEP_BYTES)
+            step = self._source.read(self._base + (len(running) - 1) * BLOCK_BYTES, wanted)
             for at in range(0, len(step) - BLOCK_BYTES + 1, BLOCK_BYTES):
                 running.append(crc(step[at : at + BLOCK_BYTES], running[-1]))
             if len(step) < BLOCK_BYTES:

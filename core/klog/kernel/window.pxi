@@ -470,6 +470,8 @@ cdef class Window:
         cdef Py_ssize_t count = self.view.records_count
         if first < 0:
             raise IndexError(f"row {first}")
+        if kind != TEXT_LINES:
+            self._all_there()
         style.origin = <const uint8_t *>PyBytes_AS_STRING(origin)
         style.origin_length = PyBytes_GET_SIZE(origin)
         style.values = option
@@ -488,6 +490,11 @@ cdef class Window:
             free(starts)
             free(lengths)
         return row
+
+    cdef int _all_there(self) except -1:
+        if self.view.whole and self.lying_values():
+            raise ValueError("a message's value claims more bytes than there are")
+        return 0
 
     cdef int _contents(self, list contents, const uint8_t **starts, Py_ssize_t *lengths) except -1:
         cdef Py_ssize_t i
@@ -629,6 +636,7 @@ cdef class Window:
         """Copy all keys (or all values) into the buffers of an Arrow binary array; return how many are null."""
         cdef Py_ssize_t nulls
         cdef Py_ssize_t rows = self.view.records_count
+        self._all_there()
         if data.shape[0] < max(1, binary_bytes(&self.view, values)) or offsets.shape[0] <= rows or validity.shape[0] * 8 < rows + 1:
             raise ValueError("a buffer is too small")
         with nogil:
