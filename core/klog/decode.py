@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from typing import NamedTuple
 
 from klog.formats.damage import Damage, DamageKind
 from klog.kernel import BAD_COUNT, DONE, MORE, Window
@@ -19,24 +20,46 @@ class Span:
         self.floor, self.ceiling = floor, ceiling
 
 
+class Run(NamedTuple):
+    """Batches *first* to *end* of a window, whose checksums hold; with *damage*, the one whose checksum does not."""
+
+    window: Window
+    first: int
+    end: int
+    damage: Damage | None = None
+
+
+def runs(window: Window, file: str, span: Span) -> Iterator[Run]:
+    """Check all batches of *window* that are not skipped, and yield them in runs, damaged ones on their own.
+
+    Intact batches that a damaged length had swallowed come in a window of their own.
+    """
+    window.check(0, window.count)
+    first, end = 0, window.count
+    while first < end:
+        bad = window.first_bad(first, end)
+        if bad > first:
+            yield Run(window, first, bad)
+        if bad < end:
+            swallowed, at = _swallowed(window, bad, span)
+            yield Run(window, bad, bad + 1, bad_crc(window, bad, file, at or None))
+            if swallowed is not None:
+                yield from runs(swallowed, file, span)
+        first = bad + 1
+
+
 def decoded(window: Window, codecs: Codecs, file: str, span: Span) -> Iterator[tuple[Window, Damage | None]]:
     """Check and decode all batches of *window* that are not skipped.
 
     Yields (window, None) each time that record rows are filled, to be used before the next step, and (window, Damage)
     where a batch is broken.  The window of the rows is another one where a damaged length had swallowed intact batches.
     """
-    window.check(0, window.count)
-    first, end = 0, window.count
-    while first < end:
-        bad = window.first_bad(first, end)
-        for damage in _good(window, first, bad, codecs, file):
-            yield window, damage
-        if bad < end:
-            swallowed, at = _swallowed(window, bad, span)
-            yield window, bad_crc(window, bad, file, at or None)
-            if swallowed is not None:
-                yield from decoded(swallowed, codecs, file, span)
-        first = bad + 1
+    for run in runs(window, file, span):
+        if run.damage:
+            yield run.window, run.damage
+            continue
+        for damage in _good(run.window, run.first, run.end, codecs, file):
+            yield run.window, damage
 
 
 def _good(window: Window, first: int, end: int, codecs: Codecs, file: str) -> Iterator[Damage | None]:

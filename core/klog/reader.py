@@ -18,6 +18,7 @@ from klog.source import Source
 
 WINDOW_BYTES = 1 << 20
 FIRST_WINDOW_BYTES = 1 << 16
+SMALL_WINDOW_BYTES = 1 << 13
 MAX_BATCH_BYTES = 128 << 20
 
 
@@ -139,6 +140,7 @@ class LogReader:
 
     def _resync(self, start: int, search: int, status: int) -> Piece:
         """Go on at the next intact entry from *search* on; what begins at *start* is broken."""
+        self._window_bytes = SMALL_WINDOW_BYTES // 2  # damage seldom comes alone
         self.position = next_entry(self.source, search, self.end, self._floor, self._ceiling, self.max_batch_bytes)
         return Piece(self._number, judge(self.source, start, self.position, self.end, status, self.max_batch_bytes))
 

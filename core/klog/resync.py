@@ -30,6 +30,7 @@ from klog.source import Source
 Checksum = Callable[[bytes, int], int]
 
 STEP_BYTES = 1 << 20
+FIRST_STEP_BYTES = 1 << 13
 BLOCK_BYTES = 4096
 """What a disk fails to read at once, at least."""
 
@@ -40,13 +41,14 @@ def next_entry(source: Source, start: int, end: int, floor: int, ceiling: int, m
     Only entries with an offset from *floor* to *ceiling* count, and none larger than *max_batch_bytes*.  Blocks that
     cannot be read are passed over.  Takes time in proportion to the bytes searched, whatever these are.
     """
-    window = Window(STEP_BYTES, 1, 1)
+    window = Window(FIRST_STEP_BYTES, 1, 1)
     checksums = _Checksums(source, start)
-    position = start
+    position, step = start, FIRST_STEP_BYTES
     while position < end:
         # what begins inside a hole has a size of zero, unless it begins at its very end
         position = max(position, min(source.next_data(position), end) - ENTRY.size)
-        size = min(STEP_BYTES, end - position)
+        size = min(step, end - position)
+        step = min(2 * step, STEP_BYTES)  # most damage is small: the next intact entry is near
         try:
             read, is_bad = source.read_into(position, window.room(size)[:size]), False
         except OSError:

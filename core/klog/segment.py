@@ -7,12 +7,11 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from klog.batch import Batch
-from klog.decode import Span, decoded
+from klog.decode import Span, decoded, runs
 from klog.formats.codec import Decompressor
 from klog.formats.damage import Damage, DamageKind
 from klog.kernel import Window
 from klog.reader import MAX_BATCH_BYTES, LogReader
-from klog.resync import bad_crc
 from klog.source import Source
 
 MAX_SEGMENT_BYTES = 2**31 - 1
@@ -77,14 +76,14 @@ class Segment:
                 piece = reader.next(window)
                 if piece is None:
                     return
-                window.check(0, window.count)
-                for i in range(window.count):
-                    if window.first_bad(i, i + 1) == i:
-                        yield bad_crc(window, i, self.path)
+                for run in runs(window, self.path, self.span):
+                    if run.damage:
+                        yield run.damage
                         if not resync:
                             return
                         continue
-                    yield Batch._make((*window.batch(i), self.path, window, i))
+                    for i in range(run.first, run.end):
+                        yield Batch._make((*run.window.batch(i), self.path, run.window, i))
                 if piece.damage:
                     yield piece.damage
                     if not resync:
@@ -99,16 +98,14 @@ class Segment:
             reader = self.reader(source, max_batch_bytes=max_batch_bytes)
             while piece := reader.next(window):
                 damaged += piece.damage is not None
+                for run in runs(window, self.path, self.span):
+                    damaged += run.damage is not None
+                    batches += 0 if run.damage else run.end - run.first
                 if not deep:
-                    bad = window.check(0, window.count)
-                    damaged += bad
-                    batches += window.count - bad
                     continue
-                batches += window.count
                 for rows, damage in decoded(window, codecs, self.path, self.span):
-                    if damage:
-                        damaged += 1
-                        batches -= damage.kind is DamageKind.BAD_CRC
-                    else:
+                    if damage is None:
                         records += rows.records
+                    elif damage.kind is not DamageKind.BAD_CRC:
+                        damaged += 1
         return Totals(batches, records if deep else None, source.size, damaged)

@@ -25,14 +25,34 @@ class _ShownError(KlogError):
     exit_code = DAMAGED
 
 
+class _LineEnds:
+    """A sink that knows whether its last line is complete: where Kafka's tool dies, it may not be."""
+
+    def __init__(self, sink: Sink) -> None:
+        self._sink = sink
+        self._open = False
+        self.report, self.expect, self.advance = sink.report, sink.expect, sink.advance
+
+    def write(self, data: bytes | memoryview) -> None:
+        if len(data):
+            self._open = data[-1] != ord("\n")
+            self._sink.write(data)
+
+    def finish_line(self) -> None:
+        if self._open:
+            self.write(b"\n")
+
+
 def dump_text(targets: Iterable[Target], request: Request, sink: Sink) -> int:
     """Print *targets* as Kafka's dump tool does, then its reports; return the exit code."""
     reports = Reports()
     code = OK
     count = Count(request.wanted.limit)
+    tracked = sink = _LineEnds(sink)
     for target in targets:
         if count.left == 0:
             break
+        tracked.finish_line()
         sink.write(f"Dumping {target.shown}\n".encode("utf-8", "surrogateescape"))
         try:
             code |= _text_file(target, request, sink, reports, count)

@@ -248,7 +248,8 @@ class _Worker:
     def _decode(self, window: Window, decoder: Decoder, contents: list[bytes | None]) -> list[tuple[int, str]]:
         for row in range(window.records):
             offset, _, key, value, _, _, batch = window.record(row)
-            if window.batch(batch).attributes & Attributes.CONTROL:
+            facts = window.batch(batch)
+            if facts.magic >= 2 and facts.attributes & Attributes.CONTROL:
                 continue
             try:
                 shown_key, shown_value = decoder(key, value, offset)

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from klog.decode import Span, decoded
+from klog.decode import Run, Span, decoded, runs
 from klog.dump.isolation import Committed
 from klog.dump.lanes import Lane, Work
 from klog.dump.request import LineStyle
@@ -16,7 +16,6 @@ from klog.formats.damage import Damage, DamageKind
 from klog.kernel import VALUES, Window, is_utf8, json_text
 from klog.place import Place
 from klog.reader import Piece
-from klog.resync import bad_crc
 
 _PIECE_BYTES = 3 << 18  # a multiple of three, so that pieces of base64 fit together
 
@@ -144,25 +143,33 @@ class LineDump:
         lane.write(after)
 
     def _batches(self, window: Window, piece: Piece, lane: Lane) -> bool:
+        """Make a line of each batch, damaged ones too; True when there are to be no more."""
         last = self._wanted.skip(window)
-        window.check(0, window.count)
-        first = 0
-        while first < window.count:
-            bad = window.first_bad(first, window.count)
-            stop = min(bad + 1, window.count)
-            if self._count.left is not None:
-                stop = min(stop, first + self._count.left)
-                self._count.left -= stop - first
-            at = first
-            while (at := window.batch_rows(at, stop, self._style.csv, self._fields)) < stop:
-                lane.flush(window)
-            if bad < stop:
-                lane.flush(window)
-                self._report(bad_crc(window, bad, self._origin.file), lane)
-            if self._count.left == 0:
+        for run in runs(window, self._origin.file, self._span):
+            ended = self._batch_rows(run, lane)
+            if run.window is not window or run.damage:
+                lane.flush(run.window)
+            if run.damage:
+                self._report(run.damage, lane)
+            if ended:
                 return True
-            first = stop
         return self._after(window, piece, lane) or last
+
+    def _batch_rows(self, run: Run, lane: Lane) -> bool:
+        """Make lines of a run; True when the wanted number is reached."""
+        at = run.first
+        step = run.end if self._count.left is None else at + 1
+        while at < run.end:
+            used = run.window.out_used
+            at = run.window.batch_rows(at, max(step, at + 1), self._style.csv, self._fields)
+            if self._count.left is not None and run.window.out_used > used:  # it was not a skipped one
+                self._count.left -= 1
+                if self._count.left == 0:
+                    return True
+            if run.window.out_used == used or at < step:
+                lane.flush(run.window)
+            step = run.end if self._count.left is None else at + 1
+        return False
 
     def _after(self, window: Window, piece: Piece, lane: Lane) -> bool:
         """Say what is wrong behind the window's batches."""

@@ -165,7 +165,7 @@ class Decompressor:
         try:
             made: bytes = snappy.uncompress(data)
         except (snappy.UncompressError, ValueError) as error:
-            raise CodecError(f"snappy: {error}") from None
+            raise CodecError(f"snappy: {str(error) or 'the block is broken'}") from None
         return made
 
     def _lz4(self, data: Buffer, magic: int) -> bytes | bytearray:
