@@ -38,7 +38,7 @@ bench: dev           ## klog beside its peers (ARGS="--quick"); see bench/README
 	@tools/machine.sh kafka || true
 	$(BIN)/python -m bench $(ARGS)
 
-fuzz: dev            ## damage without end (ARGS="--seconds 600")
+fuzz: dev            ## damaged input into a kernel built with sanitizers (ARGS="--seconds 600")
 	$(BIN)/python -m tests.fuzz $(ARGS)
 
 completions: build   ## completions/ and docs/klog.1, from the command line's own declarations

@@ -87,6 +87,11 @@ def seconds(race: Race, *names: str) -> str:
     return ", ".join(f"{name} {race.cpu_s(name):.3f} s ({race.runs(name)})" for name in names)
 
 
+def ratio(above_s: float, below_s: float) -> float | None:
+    """Return one net time over another; None where what is left after the start is too short to say anything."""
+    return above_s / below_s if min(above_s, below_s) > 0.002 else None
+
+
 def same(race: Race, name: str, other: str, words: slice) -> None:
     """Hold two outputs against each other.  DisagreementError when the *words* of their lines differ."""
     ours, theirs = race.output(name).split()[words], race.output(other).split()[words]
@@ -182,19 +187,28 @@ def deep_compressed(bench: Bench) -> Iterator[Row]:
         undamaged(race, "klog")
         net_s, library_s = race.cpu_s("klog") - race.cpu_s("start"), race.number("library")
         told = f"klog {net_s:.3f} s less its start, library's calls alone {library_s:.3f} s ({race.runs('klog')})"
-        yield Row(f"deep decode, {codec}", told, net_s / library_s, at_most=target)
+        yield Row(f"deep decode, {codec}", told, ratio(net_s, library_s), at_most=target)
 
 
 def jsonl(bench: Bench) -> Iterator[Row]:
-    """JSON lines of the large segment: rate into a file, and what a second thread brings."""
-    path, out = bench.log("topic"), bench.file("klog.out")
+    """JSON lines of the large segment: rate into a file, the file system's part of it, what a second thread brings."""
+    path, out, plain = bench.log("topic"), bench.file("klog.out"), bench.file("write.out")
     records = bench.records(path)
-    race = bench.race(path, {"klog": bench.dump(path, *JSONL, sink="file", target=out)}, bench.slow + 2)
-    if count_lines(out) != records:
-        raise DisagreementError(f"klog dump wrote {count_lines(out)} lines for {records} records")
-    told = f"{records / 1e6:.2f} M records into {os.path.getsize(out) / 1e9:.2f} GB: {seconds(race, 'klog')}"
+    bench.race(path, {"klog": bench.dump(path, *JSONL, sink="file", target=out)}, 1)
+    lines, size = count_lines(out), os.path.getsize(out)
+    if lines != records:
+        raise DisagreementError(f"klog dump wrote {lines} lines for {records} records")
+    write = Command([sys.executable, child("write.py"), plain, str(size)], target=plain)
+    into_file, into_null = bench.dump(path, *JSONL, sink="file", target=out), bench.dump(path, *JSONL)
+    race = bench.race(path, {"file": into_file, "null": into_null, "write": write}, bench.slow + 2)
     discard(out)
-    yield Row("dump jsonl, file", told, records / race.cpu_s("klog") / 1e6, "M rec/s", at_least=10)
+    discard(plain)
+    told = f"{records / 1e6:.2f} M records into {size / 1e9:.2f} GB: {seconds(race, 'file')}"
+    yield Row("dump jsonl, file", told, records / race.cpu_s("file") / 1e6, "M rec/s", at_least=10)
+    told = (
+        f"the same into /dev/null {race.cpu_s('null'):.3f} s; writing so many bytes alone {race.number('write'):.3f} s"
+    )
+    yield Row("dump jsonl, /dev/null", told, records / race.cpu_s("null") / 1e6, "M rec/s")
     yield _threads(bench, path)
 
 
@@ -222,9 +236,11 @@ def _printed(bench: Bench, corpus: str, targets: Mapping[str, float]) -> Iterato
     for kind, words in formats.items():
         commands[f"{kind} start"] = bench.dump(first, *words)
     for sink in targets:
-        commands[f"Kafka {sink}"] = bench.kafka_dump(path, *PRINT_ALL, sink=sink, target=bench.file("Kafka.out"))
-        for kind, words in formats.items():
-            commands[f"{kind} {sink}"] = bench.dump(path, *words, sink=sink, target=bench.file(kind + ".out"))
+        # Only the sink that is a file has a target: a run removes its own first.
+        kafkas, *ours = (bench.file(name + ".out") if sink == "file" else "" for name in ("Kafka", *formats))
+        commands[f"Kafka {sink}"] = bench.kafka_dump(path, *PRINT_ALL, sink=sink, target=kafkas)
+        for (kind, words), target_file in zip(formats.items(), ours, strict=True):
+            commands[f"{kind} {sink}"] = bench.dump(path, *words, sink=sink, target=target_file)
     race = bench.race(path, commands)
     if "file" in targets:
         _same_print(bench, path)
@@ -235,7 +251,7 @@ def _printed(bench: Bench, corpus: str, targets: Mapping[str, float]) -> Iterato
             klog_s = race.cpu_s(f"{kind} {sink}") - race.cpu_s(f"{kind} start")
             runs = f"({race.runs(f'{kind} {sink}')}/{race.runs(f'Kafka {sink}')})"
             told = f"less start: klog {klog_s:.3f} s, Kafka's dump tool {kafka_s:.2f} s {runs}"
-            yield Row(f"dump {kind}, {corpus}, {where}", told, kafka_s / klog_s, at_least=target)
+            yield Row(f"dump {kind}, {corpus}, {where}", told, ratio(kafka_s, klog_s), at_least=target)
 
 
 def _same_print(bench: Bench, path: str) -> None:
@@ -273,7 +289,7 @@ def time_index(bench: Bench) -> Iterator[Row]:
         entries = [os.path.getsize(paths[name]) // 12 for name in (large_name, small_name)]
         times = f"{entries[0]} entries {large_s:.3f} s, {entries[1]} entries {small_s:.3f} s"
         told = f"{who} less start: {times}; time per entry, the former over the latter"
-        growth = max(large_s, 0) / max(small_s, 1e-4) / sizes
+        growth = ratio(large_s, small_s * sizes)
         yield Row(job, told, growth, at_most=1.3 if who == "klog" else None)
 
 
@@ -300,7 +316,7 @@ def parquet(bench: Bench) -> Iterator[Row]:
     klog_s, writing_s = race.cpu_s("klog") - start_s, race.number("pyarrow")
     beside = f"writing alone {writing_s:.3f} s ({race.runs('klog')})"
     told = f"klog {klog_s:.3f} s less its start and pyarrow's import, {beside}"
-    yield Row("Parquet", told, klog_s / writing_s, at_most=1.3)
+    yield Row("Parquet", told, ratio(klog_s, writing_s), at_most=1.3)
 
 
 def ten_records(bench: Bench) -> Iterator[Row]:

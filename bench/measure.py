@@ -36,7 +36,8 @@ class Command:
     """A command to measure.
 
     *sink* is where its standard output goes: ``null``, ``file`` (at *target*), ``pipe`` (into ``cat``, whose CPU
-    seconds count as well) or ``capture``.  *at_most* limits its rounds, for commands that take long.
+    seconds count as well) or ``capture``.  *target* is removed before each run.  *at_most* limits its rounds, for
+    commands that take long.
     """
 
     words: Sequence[str]
@@ -47,6 +48,8 @@ class Command:
 
 def run(command: Command) -> Cost:
     """Run *command* once.  CommandFailedError when it does not exit with 0."""
+    if command.target:
+        discard(command.target)  # emptying an old file would be charged to the command
     with tempfile.TemporaryFile() as errors, tempfile.TemporaryFile() as captured:
         began = time.perf_counter()
         usages = _finish(command, captured, errors)
@@ -83,8 +86,6 @@ def _finish(command: Command, captured: object, errors: object) -> list[tuple[in
             start(command.words, null, write_end)
             start(["cat"], read_end, null)
         elif command.sink == "file":
-            # A fresh file: emptying an old one would be charged to the command.
-            discard(command.target)
             ends.append(os.open(command.target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644))
             start(command.words, null, ends[-1])
         else:

@@ -7,12 +7,14 @@ not compare with Kafka must not look like one that did.
 
 from __future__ import annotations
 
+import functools
 import io
 import os
 import shutil
 import subprocess
 import sys
 import tarfile
+import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -74,17 +76,17 @@ class Ran:
 
 @contextmanager
 def _captured() -> Iterator[dict[int, int]]:
-    """Send descriptors 1 and 2, and sys.stdout and sys.stderr with them, to memory; yields what to read from."""
+    """Send descriptors 1 and 2, and sys.stdout and sys.stderr with them, to files; yields what to read from."""
     sys.stdout.flush()
     sys.stderr.flush()
     before = sys.stdout, sys.stderr
     saved = {number: os.dup(number) for number in (1, 2)}
-    memory = {number: os.memfd_create(f"klog-{number}") for number in (1, 2)}
+    files = {number: tempfile.TemporaryFile() for number in (1, 2)}  # noqa: SIM115
     try:
         for number in (1, 2):
-            os.dup2(memory[number], number)
+            os.dup2(files[number].fileno(), number)
         sys.stdout, sys.stderr = (_text_stream(number) for number in (1, 2))
-        yield memory
+        yield {number: file.fileno() for number, file in files.items()}
     finally:
         for stream in (sys.stdout, sys.stderr):
             with suppress(ValueError):  # the command closed it
@@ -93,7 +95,7 @@ def _captured() -> Iterator[dict[int, int]]:
         for number in (1, 2):
             os.dup2(saved[number], number)
             os.close(saved[number])
-            os.close(memory[number])
+            files[number].close()
 
 
 def _text_stream(number: int) -> io.TextIOWrapper:
@@ -105,13 +107,23 @@ def _read(number: int) -> bytes:
     return os.pread(number, os.fstat(number).st_size, 0)
 
 
+@functools.cache
+def _main() -> Callable[[], int]:
+    """Return the command line's main, its commands built once: that is four fifths of a short run."""
+    import typer
+    from klog_cli import app
+
+    app.build = functools.cache(app.build)
+    typer.main.get_command = functools.cache(typer.main.get_command)
+    return app.main
+
+
 def run_klog(*arguments: str | os.PathLike[str]) -> Ran:
     """Run the command line inside this process: some milliseconds instead of a tenth of a second."""
-    from klog_cli.app import main
-
+    main = _main()
     given = sys.argv
     code: object = None
-    with _captured() as memory:
+    with _captured() as files:
         sys.argv = ["klog", *map(os.fspath, arguments)]
         try:
             code = main()
@@ -121,7 +133,7 @@ def run_klog(*arguments: str | os.PathLike[str]) -> Ran:
             sys.argv = given
             sys.stdout.flush()
             sys.stderr.flush()
-        stdout, stderr = _read(memory[1]), _read(memory[2])
+        stdout, stderr = _read(files[1]), _read(files[2])
     assert code is None or isinstance(code, int), f"klog left with {code!r}"
     return Ran(stdout, stderr, code or 0)
 

@@ -29,6 +29,13 @@ REPORT_LINES = re.compile(
     rb"|Non-consecutive offsets in |Ignoring unknown file ).*\n",
     re.M,
 )
+IGNORED = re.compile(rb"^Ignoring unknown file (?:.*/)?(.+)$", re.M)
+# What the tool ignores although a broker wrote it; any other file is not Kafka's at all, which klog's exit code says.
+KAFKAS_OWN = re.compile(
+    rb"\.kafka_cleanshutdown|\.lock|(?:leader-epoch-checkpoint|partition\.metadata|quorum-state|meta\.properties"
+    rb"|(?:recovery-point-offset|replication-offset|log-start-offset|cleaner-offset)-checkpoint)(?:\.tmp)?"
+    rb"|\d{20}(?:-\d{10})?\.(?:log|index|timeindex|txnindex|snapshot|checkpoint)\.(?:deleted|swap|cleaned|tmp)"
+)
 INDEXES = (".index", ".timeindex")
 
 
@@ -48,7 +55,8 @@ def difference(said: Dumped, ran: Ran) -> str:
         lines = REPORT_LINES.sub(b"", ran.stderr).splitlines()
         if len(lines) != 1 or not lines[0].strip() or b"Traceback" in lines[0]:
             return f"Kafka died of {said.died}; klog's stderr is not one line: {ran.stderr[:600]!r}"
-    wanted = 4 if problems(said) else 0
+    foreign = any(not KAFKAS_OWN.fullmatch(name) for name in IGNORED.findall(said.stderr))
+    wanted = (4 if problems(said) else 0) + (8 if foreign else 0)
     return "" if ran.exit_code == wanted else f"exit {ran.exit_code}, wanted {wanted}; Kafka died: {said.died or 'no'}"
 
 

@@ -63,7 +63,8 @@ def modern(tmp_path_factory: pytest.TempPathFactory) -> Stopped:
 @pytest.fixture(scope="module")
 def old(tmp_path_factory: pytest.TempPathFactory) -> Stopped:
     folder = tmp_path_factory.mktemp("old")
-    with kafka.Cluster(kafka.LEGACY, folder) as cluster:
+    # Not the port of the other broker: its transaction's producer may still be looking for it there.
+    with kafka.Cluster(kafka.LEGACY, folder, port=kafka.PORT + 10) as cluster:
         at = cluster.bootstrap
         settings = {topic: {"message.format.version": FORMATS[magic][0]} for topic, (magic, _) in BY_CODEC.items()}
         settings["v1-append-time"] = {"message.format.version": "0.10.2", "message.timestamp.type": "LogAppendTime"}

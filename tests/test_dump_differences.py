@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +14,7 @@ from tests.conftest import FIXTURES, ROOT, Ran
 from tests.dump_deaths import DEATHS, Death
 
 DOCUMENT = ROOT / "docs" / "dump-differences.md"
+USAGE = 16
 HEALTHY = FIXTURES / "modern/plain-2/00000000000000000000.log"
 
 
@@ -58,7 +60,8 @@ def test_klog_says_what_the_document_says(title: str, klog: Callable[..., Ran], 
     path = death.make(tmp_path)
     before = {file.name: file.stat().st_size for file in tmp_path.iterdir()}
     ran = klog("dump", "--files", path, *death.flags)
-    assert short(ran.stderr.decode(), tmp_path) == f"{row.klog}\n"
+    said = re.escape(row.klog).replace("…", ".*") + "\n"
+    assert re.fullmatch(said, short(ran.stderr.decode(), tmp_path)), ran.stderr.decode()
     assert ran.exit_code == row.exit_code
     assert {file.name: file.stat().st_size for file in tmp_path.iterdir()} == before
 
@@ -90,4 +93,7 @@ def test_kafka_dies_as_the_document_says(
     ran = klog("dump", "--files", path, *death.flags)
     said = dump_tool.run("--files", str(path), *death.flags)
     assert short(said.died, tmp_path) == TABLE[title].kafka
-    assert ran.stdout == said.stdout
+    if ran.exit_code == USAGE:  # a file that is not there: klog opens nothing, Kafka's tool comes a line further
+        assert said.stdout.startswith(ran.stdout)
+    else:
+        assert ran.stdout == said.stdout

@@ -15,6 +15,7 @@ from pathlib import Path
 from random import Random
 
 import pytest
+from crc32c import crc32c
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from klog.batch import Batch
@@ -320,3 +321,43 @@ def test_text_that_is_no_utf_8_is_printed_as_java_does(
     expected = dump_tool.run(*flags).stdout
     assert "\n".join(dump_text.lines(data)).encode() == expected.partition(b"offset: 0\n")[2].rstrip(b"\n")
     assert klog("dump", *flags).stdout == expected
+
+
+# the files beside a log
+
+
+def beside(log: bytes) -> dict[str, bytes]:
+    """Return the indexes and the snapshot that fit *log*, by their suffix."""
+    batches = list(intact(log))
+    offsets = encode.offset_entries(BASE, [(batch.last_offset, batch.position) for batch in batches[1:]])
+    times = encode.time_entries(BASE, [(1000 * i, batch.last_offset) for i, batch in enumerate(batches)])
+    aborted = encode.aborted_entries(
+        [(7, batch.base_offset, batch.last_offset, batch.last_offset + 1) for batch in batches]
+    )
+    producers = [encode.Producer(i, 1, 5, BASE + i, 2, 9, 3, -1 if i % 2 else BASE) for i in range(4)]
+    return {"index": offsets, "timeindex": times, "txnindex": aborted, "snapshot": encode.snapshot(producers)}
+
+
+@QUICK
+@given(data=logs(), seed=st.integers(0, 2**32))
+def test_broken_files_beside_a_log_are_told(klog: Callable[..., Ran], path: Path, data: bytes, seed: int) -> None:
+    """Whatever is in an index or a snapshot: lines, perhaps a word about what is wrong, and never an exception."""
+    chance = Random(seed)
+    path.write_bytes(mutate.mutate(data, chance, chance.choice((0, 0, 1))))
+    written = []
+    for suffix, content in beside(data).items():
+        if suffix == "snapshot" and chance.random() < 0.5 and len(content) > 20:
+            body = mutate.mutate(content[6:], chance)
+            content = content[:2] + crc32c(body).to_bytes(4, "big") + body
+        else:
+            content = mutate.mutate(content, chance, chance.choice((0, 1, 2)))
+        written.append(path.with_suffix(f".{suffix}"))
+        written[-1].write_bytes(content)
+    for file in written:
+        text = klog("dump", file)
+        assert text.exit_code in (0, 4)
+        assert text.stdout.startswith(b"Dumping ")
+        lines = klog("dump", "--output", "jsonl", file)
+        assert lines.exit_code in (0, 4)
+        assert all(isinstance(json.loads(line), dict) for line in lines.stdout.splitlines())
+    assert klog("describe", path.parent).exit_code in (0, 4)

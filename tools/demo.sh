@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # klog over data that real brokers wrote: what `make demo` shows.
 set -uo pipefail
-cd "$(dirname "$0")/../fixtures"
+cd "$(dirname "$0")/../fixtures" || exit
 PATH=$PWD/../.venv/bin:$PATH
 failed=0
 

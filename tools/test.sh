@@ -4,7 +4,7 @@
 # With CI=true whatever did not run is a failure, skipped tests included.  One exception: the large corpora that may lie
 # beside the project, because no machine can fetch them; tests over fixtures/ stand in for them.
 set -uo pipefail
-cd "$(dirname "$0")/.."
+cd "$(dirname "$0")/.." || exit
 python=.venv/bin/python
 missed=()
 wanted="slow or not slow"

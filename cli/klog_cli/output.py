@@ -204,6 +204,6 @@ class Results:
     ) -> None:
         self._bar.close()
         if self._file is not None:
-            if kind is None:
-                self._file.commit()
-            self._file.__exit__(kind, error, trace)
+            with self._file:
+                if kind is None:
+                    self._file.commit()

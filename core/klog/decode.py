@@ -6,11 +6,13 @@ from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from klog.formats.damage import Damage, DamageKind
-from klog.kernel import BAD_COUNT, DONE, MORE, Window
+from klog.kernel import BAD_COUNT, BAD_LENGTH, DONE, MORE, Window
 from klog.place import Place
 from klog.resync import bad_crc
 
 Codecs = tuple[Callable[[memoryview, int], "bytes | bytearray"], ...]
+
+_TRIES = 1000
 
 
 class Span:
@@ -106,7 +108,11 @@ def _swallowed(window: Window, bad: int, span: Span) -> tuple[Window | None, int
     floor = window.batch(bad - 1).last_offset + 1 if bad else span.floor
     ceiling = window.batch(bad + 1).base_offset - 1 if bad + 1 < window.count else span.ceiling
     status, at = window.find(start + 1, start + size, floor, ceiling)
-    if status != DONE:
+    tries = _TRIES
+    while status == MORE and tries and not window.entry_holds(at):
+        tries -= 1  # a hostile batch could have a large one begin at every byte
+        status, at = window.find(at + 1, start + size, floor, ceiling)
+    if status == BAD_LENGTH or not tries:
         return None, 0
     inner = Window(start + size - at, 1024, 1 << 16)
     inner.room(start + size - at)[: start + size - at] = window.copy(at, start + size)

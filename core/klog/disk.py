@@ -19,11 +19,10 @@ class NewFile:
         self.descriptor = os.open(self._temporary, flags, 0o666)
 
     def commit(self) -> None:
-        """Sync the content, give the file its name, sync the directory."""
+        """Sync the content, give the file its name, sync the directory.  Raises OSError."""
         os.fsync(self.descriptor)
-        os.close(self.descriptor)
-        self.descriptor = -1
         os.replace(self._temporary, self.path)
+        self._temporary = ""
         directory = os.open(os.path.dirname(self.path) or ".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
             os.fsync(directory)
@@ -38,4 +37,7 @@ class NewFile:
     ) -> None:
         if self.descriptor >= 0:
             os.close(self.descriptor)
+            self.descriptor = -1
+        if self._temporary:
             os.unlink(self._temporary)
+            self._temporary = ""

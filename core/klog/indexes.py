@@ -12,6 +12,8 @@ from klog.formats.index import OFFSET_ENTRY, TIME_ENTRY
 from klog.formats.layout import Layout
 from klog.source import Source
 
+_MOST_STEPS = 2000
+
 
 class _Entries:
     """The entries of an index file that are in use, read one at a time."""
@@ -36,39 +38,58 @@ class _Entries:
         data = self._source.read(slot * self._layout.size, self._layout.size)
         return self._layout.read(data) if len(data) == self._layout.size else (0,) * len(self._layout.names)
 
-    def last_at_most(self, wanted: int) -> tuple[int, ...] | None:
-        """Return the entry with the greatest key not above *wanted*, None if there is none."""
+    def last_at_most(self, wanted: int) -> int:
+        """Return the slot of the greatest key not above *wanted*, -1 if there is none."""
         low, high = 0, self.count
         while low < high:
             middle = (low + high) // 2
             low, high = (middle + 1, high) if self[middle][self._key] <= wanted else (low, middle)
-        return self[low - 1] if low else None
+        return low - 1
 
 
 def position_of_offset(log: Source, index: str, base_offset: int, offset: int) -> int:
     """Return the position of a batch at or before the one that holds *offset*; 0 when the index does not help."""
     try:
         with Source(index) as source:
-            entry = _Entries(source, OFFSET_ENTRY, 0).last_at_most(offset - base_offset)
+            entries = _Entries(source, OFFSET_ENTRY, 0)
+            slot = entries.last_at_most(offset - base_offset)
+            if slot < 0:
+                return 0
+            relative, position = entries[slot]
+            before = entries[slot - 1][1] if slot else 0
     except KlogError:
         return 0
-    if entry is None:
-        return 0
-    relative, position = entry
     header = header_at(log, position)
     # a batch that begins after the entry's offset would have the search start behind what is sought
     fits = header is not None and base_offset <= header.base_offset <= base_offset + relative and relative > 0
-    return position if fits else 0
+    return position if fits and _leads_to(log, before, position) else 0
+
+
+def _leads_to(log: Source, start: int, position: int) -> bool:
+    """Whether a walk from header to header from *start* on comes by *position*, or has not passed it after many steps.
+
+    A log that is stored in another log's messages has headers too.
+    """
+    for _ in range(_MOST_STEPS):
+        if start >= position:
+            break
+        header = header_at(log, start)
+        if header is None:
+            return False
+        start += header.size
+    return start <= position
 
 
 def position_by_time(log: Source, index: str, time_index: str, base_offset: int, timestamp: int) -> int:
     """Return a position before which no record is as young as *timestamp* (ms); 0 when the indexes do not help."""
     try:
         with Source(time_index) as source:
-            entry = _Entries(source, TIME_ENTRY, 0).last_at_most(timestamp - 1)
+            entries = _Entries(source, TIME_ENTRY, 0)
+            slot = entries.last_at_most(timestamp - 1)
+            if slot < 0:
+                return 0
+            entry = entries[slot]
     except KlogError:
-        return 0
-    if entry is None:
         return 0
     position = position_of_offset(log, index, base_offset, base_offset + entry[1])
     header = header_at(log, position)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import csv
+import ctypes
 import importlib.util
 import io
 import json
@@ -20,6 +21,7 @@ from random import Random
 from typing import TYPE_CHECKING
 
 from tests.fuzz import seeds
+from tests.plain import encode
 
 if TYPE_CHECKING:
     from klog.kernel._kernel import Window
@@ -41,6 +43,7 @@ def load_kernel(path: str) -> None:
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
+    assert hasattr(ctypes.CDLL(None), "__asan_init"), "no sanitizer is loaded: nothing would be found"
     sys.modules[spec.name] = module
     spec.loader.exec_module(module)
 
@@ -72,6 +75,7 @@ class Fuzzer:
         self.real = Decompressor(1 << 20).functions
         self.plain_seeds = seeds.plain_entries() + seeds.named_entries()
         self.real_seeds = seeds.real_entries()
+        self.wide_seeds = seeds.wide_entries()
         self.window = Window(1 << 20, 4096, 1 << 16)
         self.masks = [self.mask(1 << 16) for _ in range(40)]
         self.numbers = memoryview(array("q", bytes(8 * 5000)))
@@ -79,8 +83,9 @@ class Fuzzer:
 
     # making
 
-    def entries(self, count: int, real: bool) -> list[bytes]:
-        pool = seeds.broken(self.real_seeds if real else self.plain_seeds, self.chance, 1 + count // 12)
+    def entries(self, count: int, real: bool, wide: bool = False) -> list[bytes]:
+        some = self.wide_seeds if wide else self.real_seeds if real else self.plain_seeds
+        pool = seeds.broken(some, self.chance, 1 + count // 12)
         return self.chance.choices(pool, k=count)
 
     def mask(self, size: int) -> bytes:
@@ -131,7 +136,8 @@ class Fuzzer:
 
         *often*: at every broken batch, what came before the break in it too; else only whole ones, together: faster.
         """
-        first, whole, count = 0, self.chance.random() < 0.5, window.count
+        # Whole: as for Kafka's text, where a message's value may claim more than there is.
+        first, whole, count = 0, take == self.as_text and self.chance.random() < 0.5, window.count
         while first < count:
             stop = window.decompress(first, count, codecs, self.chance.choice((1 << 12, 1 << 18)))
             if not often:
@@ -176,8 +182,10 @@ class Fuzzer:
     def as_csv(self, window: Window) -> None:
         values = self.chance.randrange(5)
         for text in self.drain(window, lambda row: window.csv_lines(row, CSV_ORIGIN, values)):
-            part = text[:2000].decode("utf-8", "replace")
-            assert len(next(csv.reader(io.StringIO(part, newline="")))) == 19 or len(text) > 2000
+            fields = next(csv.reader(io.StringIO(text[:20_000].decode("utf-8", "replace"), newline="")))
+            if len(text) < 20_000 or len(fields) > 8:
+                assert not fields[7] or isinstance(json.loads(fields[7]), list)
+            assert len(fields) == 19 or len(text) > 20_000
 
     def as_text(self, window: Window) -> None:
         others = window.other_controls()
@@ -187,6 +195,8 @@ class Fuzzer:
             for row in others:
                 contents[row] = b" something else"
         flags = self.chance.randrange(16) | 1
+        window.cut_records(min(window.lying_values(), default=window.records))
+        contents = contents[: window.records] if contents else None
         for text in self.drain(window, lambda row: window.text_lines(row, window.records, flags, contents)):
             text.decode("utf-8")
         while not window.batch_lines(window.decoding):
@@ -255,7 +265,7 @@ class Fuzzer:
 
     def tight(self) -> None:
         """Entries alone, in memory that ends with them: what reads on behind one is caught."""
-        data, starts = self.content(self.entries(150, real=False))
+        data, starts = self.content(self.entries(150, real=False, wide=self.chance.random() < 0.3))
         for start, end in pairwise(starts):
             window = self.make_window(end - start, self.chance.choice((1, 2, 100)), 2048)
             self.fill(window, data[start:end], [0])
@@ -263,7 +273,7 @@ class Fuzzer:
 
     def twice(self) -> None:
         """The same window with room for much and for little must give the same lines."""
-        data, starts = self.content(self.entries(300, real=False))
+        data, starts = self.content(self.entries(300, real=False, wide=self.chance.random() < 0.3))
         state = self.chance.getstate()
         answers: list[list[bytes]] = []
         for window in (self.make_window(len(data), 4096, 1 << 20), self.make_window(len(data), 7, 2048)):
@@ -293,12 +303,39 @@ class Fuzzer:
             window.drop(0)
         window.zeros(self.chance.randrange(size))
 
+    def huge(self) -> None:
+        """A line that is made in parts, because its value is too large for one."""
+        if self.chance.random() > 0.02:
+            return
+        value = self.chance.randbytes(1000).translate(TABLE) * 3500
+        data = encode.batch([encode.Record(1, 2, b"key", value, ((b"name", b"x"),))])
+        window = self.make_window(len(data), 1, 2048)
+        self.fill(window, data, [0])
+        window.begin(0, 1)
+        assert (window.decode(), window.records) == (DONE, 1)
+        for as_csv, origin in ((False, ORIGIN), (True, CSV_ORIGIN)):
+            head, middle, tail = window.split_line(0, as_csv, origin, 0)
+            assert (len(middle), tail[-1:]) == (len(value), b"\n")
+            assert head.startswith(b"1,2," if as_csv else b'{"offset":1,')
+
     def strings(self) -> None:
         """Text as Java prints it, and the two ways to a checksum."""
-        from klog.kernel._kernel import crc32, crc32_shift, crc32c, crc32c_portable, crc32c_shift, java_string
+        from klog.kernel._kernel import (
+            crc32,
+            crc32_shift,
+            crc32c,
+            crc32c_portable,
+            crc32c_shift,
+            is_utf8,
+            java_string,
+            json_text,
+        )
 
         data = bytes(self.chance.randbytes(self.chance.randrange(1, 3000)).translate(TABLE))
-        java_string(data).decode("utf-8")
+        text = java_string(data).decode("utf-8")
+        assert is_utf8(data) == ("\ufffd" not in text or text.encode() == data)
+        quoted = json_text(data)
+        assert quoted is None or json.loads(b'"' + quoted + b'"').encode() == data
         start = self.chance.randrange(len(data))
         assert crc32c(data[start:]) == crc32c_portable(data[start:])
         for checksum, shift in ((crc32c, crc32c_shift), (crc32, crc32_shift)):
@@ -307,7 +344,7 @@ class Fuzzer:
     def run(self, seconds: float, inputs: int) -> None:
         """Go on for *seconds* or until *inputs* are done, whichever is not 0."""
         end = time.monotonic() + seconds if seconds else float("inf")
-        rounds = (self.many,) * 12 + (self.tight, self.twice, self.strings, self.search)
+        rounds = (self.many,) * 12 + (self.tight, self.twice, self.strings, self.search, self.huge)
         while time.monotonic() < end and (not inputs or self.done < inputs):
             self.chance.choice(rounds)()
 

@@ -60,6 +60,17 @@ def plain_entries() -> list[bytes]:
     return small
 
 
+def wide_entries() -> list[bytes]:
+    """Return entries whose lines are much longer than they are: what must be escaped, replaced, doubled."""
+    found = []
+    for part in (b"\xff" * 700, b"\x01" * 700, b'"' * 700, b"\xe2\x82" * 350):
+        headers = ((part, part), (b"", None), (part[:50], part[:90]))
+        found.append(encode.batch([encode.Record(7, 8, part, part, headers), encode.Record(8, 9, None, part)]))
+        found.append(encode.batch([encode.Record(7, 8, None, b"", tuple((part[:2], part[:3]) for _ in range(150)))]))
+        found.append(encode.message(7, 1, part, part, timestamp=8))
+    return found
+
+
 def broken(entries: list[bytes], chance: Random, count: int) -> list[bytes]:
     """Return *count* of *entries* with stretches cut out, put in, zeroed or copied, their sizes put right."""
     found: list[bytes] = []

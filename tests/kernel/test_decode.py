@@ -113,7 +113,14 @@ def test_offsets_wrap_as_javas_do() -> None:
 
 @pytest.mark.parametrize(
     ("base", "delta", "sequence"),
-    [(0, 5, 5), (2**31 - 1, 0, 2**31 - 1), (2**31 - 1, 1, 0), (2**31 - 3, 5, 2), (-1, 5, -1), (10, -150994935, 1996488723)],
+    [
+        (0, 5, 5),
+        (2**31 - 1, 0, 2**31 - 1),
+        (2**31 - 1, 1, 0),
+        (2**31 - 3, 5, 2),
+        (-1, 5, -1),
+        (10, -150994935, 1996488723),
+    ],
 )
 def test_sequences_wrap_as_javas_do(base: int, delta: int, sequence: int) -> None:
     """After 2^31 - 1 comes 0; sums are of 32 bits, also for a delta below zero, which only damage brings."""
@@ -224,7 +231,9 @@ def test_decompressing_stops_once_much_has_been_made() -> None:
     assert rows_lengths(all_rows(window)[0]) == [100_000]
 
 
-def rows_lengths(found: list[tuple[int, int, bytes | None, bytes | None, tuple[tuple[bytes, bytes | None], ...], int]]) -> list[int]:
+def rows_lengths(
+    found: list[tuple[int, int, bytes | None, bytes | None, tuple[tuple[bytes, bytes | None], ...], int]],
+) -> list[int]:
     return [len(row[3] or b"") for row in found]
 
 
@@ -258,7 +267,9 @@ def test_the_codec_is_told_the_format_and_gets_only_the_compressed_bytes() -> No
         told.append((magic, bytes(data)))
         raise CodecError("enough")
 
-    window = scanned(batch(some_records(0), codec="gzip", stream=b"two") + wrapper(some_records(3), 0, "lz4", stream=b"nil"))
+    window = scanned(
+        batch(some_records(0), codec="gzip", stream=b"two") + wrapper(some_records(3), 0, "lz4", stream=b"nil")
+    )
     assert window.decompress(0, 2, (listens,) * 8) == 0
     assert window.decompress(1, 2, (listens,) * 8) == 1
     assert told == [(2, b"two"), (0, b"nil")]
@@ -293,7 +304,10 @@ def test_relative_offsets_count_from_the_last_message() -> None:
 
 
 def test_absolute_offsets_stay() -> None:
-    assert [row[0] for row in rows(filled(inner(message(5, 0, b"a", b"1"), message(7, 0, b"b", b"2"), magic=0)))] == [5, 7]
+    assert [row[0] for row in rows(filled(inner(message(5, 0, b"a", b"1"), message(7, 0, b"b", b"2"), magic=0)))] == [
+        5,
+        7,
+    ]
 
 
 def test_a_wrapper_at_offset_0_begins_there() -> None:
@@ -354,9 +368,7 @@ def test_lengths_of_messages_stay_inside_them(magic: int) -> None:
     assert all_rows(begun(kept))[0][0][2:4] == (b"key", None)
 
 
-@pytest.mark.parametrize(
-    "value", [None, b"", b"no gzip"], ids=["null", "empty", "garbage"]
-)
+@pytest.mark.parametrize("value", [None, b"", b"no gzip"], ids=["null", "empty", "garbage"])
 def test_a_wrapper_whose_value_is_no_stream_does_not_decompress(value: bytes | None) -> None:
     window = scanned(message(0, 1, None, value, attributes=1))
     assert window.decompress(0, 1, CODECS) == 0
@@ -475,7 +487,5 @@ def test_decoding_again_from_the_start_says_the_same() -> None:
 
 def test_rows_are_full_exactly_at_a_batch_s_end() -> None:
     window = begun(batch(some_records(0)) + batch(some_records(3)), records=3)
-    statuses = []
-    for _ in range(3):
-        statuses.append((window.decode(), window.records))
+    statuses = [(window.decode(), window.records) for _ in range(3)]
     assert statuses in ([(MORE, 3), (MORE, 3), (DONE, 0)], [(MORE, 3), (DONE, 3), (DONE, 0)])

@@ -32,9 +32,16 @@ def test_what_stays_lies_in_the_range() -> None:
             assert kept == window.records == len(expected)
 
 
-@pytest.mark.parametrize("keys", [[], [b""], [b"key-1"], [b"key-1", b"key-3", b"key"], [b"key-%d" % i for i in range(5)]])
+@pytest.mark.parametrize(
+    "keys", [[], [b""], [b"key-1"], [b"key-1", b"key-3", b"key"], [b"key-%d" % i for i in range(5)]]
+)
 def test_what_stays_has_one_of_the_keys(keys: list[bytes]) -> None:
-    records = [*some_records(0, 20), Record(20, MS, None, b"null"), Record(21, MS, b"", b"empty"), Record(22, MS, b"key-10")]
+    records = [
+        *some_records(0, 20),
+        Record(20, MS, None, b"null"),
+        Record(21, MS, b"", b"empty"),
+        Record(22, MS, b"key-10"),
+    ]
     for codec in ("none", "lz4"):
         window = filled(batch(records, codec=codec))
         window.keep(LOW, HIGH, LOW, HIGH, True, KeySet(keys))

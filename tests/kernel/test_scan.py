@@ -201,7 +201,9 @@ def test_batches_of_a_kind_are_found() -> None:
 # the search behind damage
 
 
-def find(data: bytes, start: int = 0, readable: int | None = None, floor: int = 0, ceiling: int = HIGHEST) -> tuple[int, int]:
+def find(
+    data: bytes, start: int = 0, readable: int | None = None, floor: int = 0, ceiling: int = HIGHEST
+) -> tuple[int, int]:
     return loaded(data).find(start, len(data) if readable is None else readable, floor, ceiling)
 
 
@@ -254,7 +256,12 @@ def test_only_offsets_that_the_log_can_hold_count() -> None:
 def test_a_header_that_makes_no_sense_is_passed_over(header: BatchHeader) -> None:
     """No broker writes these, and garbage in which a 32-bit checksum holds by chance does."""
     assert find(raw_batch(header, b""))[0] == BAD_LENGTH
-    assert find(raw_batch(replace(header, codec=0, last_offset_delta=9, count=0, producer_id=-1, producer_epoch=-1), b""))[0] == DONE
+    assert (
+        find(raw_batch(replace(header, codec=0, last_offset_delta=9, count=0, producer_id=-1, producer_epoch=-1), b""))[
+            0
+        ]
+        == DONE
+    )
 
 
 def test_a_checksum_that_does_not_hold_is_passed_over() -> None:

@@ -151,6 +151,15 @@ cdef class Window:
             status = find_entry(self.view.data, &at, stop, readable, floor, ceiling)
         return status, at
 
+    def entry_holds(self, Py_ssize_t at):
+        """Whether a whole entry begins at byte *at* of the window, and its checksum holds."""
+        cdef const uint8_t *p = self.view.data + at
+        cdef uint32_t stored
+        if not 0 <= at <= self.view.size or self.view.size - at <= ENTRY_BYTES or unfit(p, self.view.size - at, False) != DONE:
+            return False
+        stored = <uint32_t>be32(p + (BATCH_CRC if p[ENTRY_MAGIC] == 2 else MESSAGE_V0_CRC))
+        return entry_crc(p, p[ENTRY_MAGIC], be32(p + ENTRY_SIZE) + OVERHEAD) == stored
+
     def zeros(self, Py_ssize_t start):
         """Whether all bytes from *start* to the end of the window are zero."""
         cdef Py_ssize_t at = start

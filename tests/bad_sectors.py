@@ -1,0 +1,27 @@
+"""A disk of which some bytes cannot be read any more."""
+
+from __future__ import annotations
+
+import errno
+import os
+
+import pytest
+
+
+def spoil(monkeypatch: pytest.MonkeyPatch, *ranges: range, partial: bool = False) -> None:
+    """Make byte *ranges* of every file unreadable for the rest of the test.
+
+    *partial*: a read that begins in front of one gives what comes before it, as Linux does; else it fails as a whole.
+    """
+    preadv, pread = os.preadv, os.pread
+
+    def allowed(at: int, size: int) -> int:
+        first = min((bad.start for bad in ranges if bad.start < at + size and bad.stop > at), default=at + size)
+        if first >= at + size:
+            return size
+        if first <= at or not partial:
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        return first - at
+
+    monkeypatch.setattr(os, "preadv", lambda fd, views, at: preadv(fd, [views[0][: allowed(at, len(views[0]))]], at))
+    monkeypatch.setattr(os, "pread", lambda fd, size, at: pread(fd, allowed(at, size), at))

@@ -1,0 +1,138 @@
+"""A new file appears whole or not at all."""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from pathlib import Path
+
+import pytest
+from klog.disk import NewFile
+
+
+def listing(folder: Path) -> list[str]:
+    return sorted(os.listdir(folder))
+
+
+def test_a_file_appears_under_its_name_when_it_is_committed(tmp_path: Path) -> None:
+    path = tmp_path / "out.jsonl"
+    with NewFile(str(path)) as file:
+        os.write(file.descriptor, b"content")
+        assert not path.exists()
+        assert len(listing(tmp_path)) == 1, "beside it, so that renaming cannot fail over file systems"
+        file.commit()
+        assert path.read_bytes() == b"content"
+    assert listing(tmp_path) == ["out.jsonl"]
+
+
+def test_without_a_commit_nothing_is_left(tmp_path: Path) -> None:
+    with NewFile(str(tmp_path / "out")) as file:
+        os.write(file.descriptor, b"content")
+    assert listing(tmp_path) == []
+
+
+def test_after_an_exception_nothing_is_left_and_the_old_file_stays(tmp_path: Path) -> None:
+    path = tmp_path / "out"
+    path.write_bytes(b"old")
+
+    def fail() -> None:
+        with NewFile(str(path)) as file:
+            os.write(file.descriptor, b"half")
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        fail()
+    assert listing(tmp_path) == ["out"]
+    assert path.read_bytes() == b"old"
+
+
+def test_an_old_file_is_replaced_in_one_step(tmp_path: Path) -> None:
+    path = tmp_path / "out"
+    path.write_bytes(b"old")
+    with NewFile(str(path)) as file:
+        os.write(file.descriptor, b"new")
+        assert path.read_bytes() == b"old"
+        file.commit()
+    assert path.read_bytes() == b"new"
+
+
+def test_content_is_on_the_disk_before_its_name_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """After a power cut a name over missing content would look like a whole file."""
+    calls: list[str] = []
+    fsync, replace = os.fsync, os.replace
+
+    def note_fsync(descriptor: int) -> None:
+        calls.append("directory" if stat.S_ISDIR(os.fstat(descriptor).st_mode) else "file")
+        fsync(descriptor)
+
+    def note_replace(source: str, target: str) -> None:
+        calls.append("rename")
+        replace(source, target)
+
+    monkeypatch.setattr(os, "fsync", note_fsync)
+    monkeypatch.setattr(os, "replace", note_replace)
+    with NewFile(str(tmp_path / "out")) as file:
+        file.commit()
+    assert calls == ["file", "rename", "directory"]
+
+
+def test_a_name_without_a_directory_is_in_the_current_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    with NewFile("out") as file:
+        file.commit()
+    assert listing(tmp_path) == ["out"]
+
+
+def test_a_file_is_made_as_the_umask_has_it(tmp_path: Path) -> None:
+    before = os.umask(0o027)
+    try:
+        with NewFile(str(tmp_path / "out")) as file:
+            file.commit()
+    finally:
+        os.umask(before)
+    assert stat.S_IMODE((tmp_path / "out").stat().st_mode) == 0o640
+
+
+def test_the_descriptor_is_closed_either_way(tmp_path: Path) -> None:
+    before = len(os.listdir("/proc/self/fd"))
+    with NewFile(str(tmp_path / "one")) as file:
+        file.commit()
+    with NewFile(str(tmp_path / "two")):
+        pass
+    assert len(os.listdir("/proc/self/fd")) == before
+
+
+def test_somebody_else_s_temporary_file_is_not_overwritten(tmp_path: Path) -> None:
+    """Nor removed: it is not ours."""
+    other = tmp_path / f"out.{os.getpid()}.tmp"
+    other.write_bytes(b"theirs")
+    with pytest.raises(FileExistsError):
+        NewFile(str(tmp_path / "out"))
+    assert other.read_bytes() == b"theirs"
+
+
+def test_a_directory_that_is_not_there_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError):
+        NewFile(str(tmp_path / "nowhere" / "out"))
+
+
+@pytest.mark.parametrize("call", ["fsync", "replace"])
+def test_a_commit_that_fails_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str) -> None:
+    """A full disk shows at the sync, a directory in the way at the renaming."""
+
+    def fail(*arguments: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    before = len(os.listdir("/proc/self/fd"))
+    monkeypatch.setattr(os, call, fail)
+
+    def write() -> None:
+        with NewFile(str(tmp_path / "out")) as file:
+            os.write(file.descriptor, b"content")
+            file.commit()
+
+    with pytest.raises(OSError, match="No space"):
+        write()
+    assert listing(tmp_path) == []
+    assert len(os.listdir("/proc/self/fd")) == before
