@@ -14,15 +14,7 @@ from tests.plain.decompress import LIMIT, BadStreamError, TooLargeError, decompr
 Header = tuple[bytes, bytes | None]
 
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd", "5", "6", "7")
-CONTROL_TYPES = {
-    0: "ABORT",
-    1: "COMMIT",
-    2: "LEADER_CHANGE",
-    3: "SNAPSHOT_HEADER",
-    4: "SNAPSHOT_FOOTER",
-    5: "KRAFT_VERSION",
-    6: "KRAFT_VOTERS",
-}
+CONTROL_TYPES = tuple("ABORT COMMIT LEADER_CHANGE SNAPSHOT_HEADER SNAPSHOT_FOOTER KRAFT_VERSION KRAFT_VOTERS".split())
 
 
 @dataclass(frozen=True)
@@ -296,7 +288,7 @@ def control_type(key: bytes | None) -> str:
     version, number = struct.unpack_from(">hh", key)
     if version < 0:
         raise BadRecordError(f"a control record of version {version}")
-    return CONTROL_TYPES.get(number, f"UNKNOWN({number})")
+    return CONTROL_TYPES[number] if 0 <= number < len(CONTROL_TYPES) else f"UNKNOWN({number})"
 
 
 def coordinator_epoch(value: bytes | None) -> int:

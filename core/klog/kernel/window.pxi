@@ -274,6 +274,7 @@ cdef class Window:
                 p = self._compressed(b, &length)
                 content = codecs[b.attributes & ATTRIBUTE_CODEC](PyMemoryView_FromMemory(<char *>p, length, 0x100), b.magic)
             except CodecError as error:
+                error.__traceback__ = error.__context__ = None  # its frames hold what had been decompressed
                 self.error = error
                 return i
             self.payloads.append(content)
