@@ -14,7 +14,19 @@ import pytest
 
 from tests import kafka
 from tests.kafka import Dumped, DumpTool
-from tests.plain import compress, decode, decompress, dump_text, encode, json_lines, mutate, shapes, streams, vectors
+from tests.plain import (
+    compress,
+    control,
+    decode,
+    decompress,
+    dump_text,
+    encode,
+    json_lines,
+    mutate,
+    shapes,
+    streams,
+    vectors,
+)
 from tests.plain.decode import Batch, Damage, scan
 from tests.plain.encode import Record
 from tests.plain.streams import Stream
@@ -99,8 +111,8 @@ def test_e6_lz4() -> None:
 def test_e7_commit_marker() -> None:
     batch = only(vectors.E7)
     assert (batch.transactional, batch.control, batch.producer_id, batch.producer_epoch) == (True, True, 98323, 99)
-    assert decode.control_type(batch.records[0].key) == "COMMIT"
-    assert decode.coordinator_epoch(batch.records[0].value) == 12
+    assert control.control_type(batch.records[0].key) == "COMMIT"
+    assert control.coordinator_epoch(batch.records[0].value) == 12
     again = encode.marker(
         1003, commit=True, timestamp=MS + 50, producer_id=98323, producer_epoch=99, coordinator_epoch=12, leader_epoch=7
     )
@@ -150,9 +162,9 @@ def test_e11_log_append_time_hides_the_deltas() -> None:
 
 
 def test_e12_and_e13_kraft_control_records() -> None:
-    kinds = [decode.control_type(record.key) for record in only(vectors.E12).records]
+    kinds = [control.control_type(record.key) for record in only(vectors.E12).records]
     assert kinds == ["LEADER_CHANGE", "KRAFT_VERSION", "KRAFT_VOTERS"]
-    assert [decode.control_type(record.key) for record in only(vectors.E13).records] == ["SNAPSHOT_HEADER"]
+    assert [control.control_type(record.key) for record in only(vectors.E13).records] == ["SNAPSHOT_HEADER"]
     value = bytes.fromhex("0000000000000000271000")
     assert encode.batch([Record(0, MS, b"\0\0\0\3", value)], control=True) == vectors.E13
 

@@ -293,3 +293,18 @@ DECODERS: Final[Mapping[str, TextOf]] = {
     REMOTE_LOG_METADATA: remote_log_metadata,
 }
 """By topic."""
+
+
+def unreadable_value(decoder: TextOf, key: bytes | None, offset: int, message: str) -> tuple[str | None, str | None]:
+    """Return what the tool prints for a record whose value cannot even be taken from its message.
+
+    Raises MissingKeyError as *decoder* would.
+    """
+    if decoder is cluster_metadata:
+        return None, f"Error at {offset}, skipping. {message}"
+    text = f"Error at offset {offset}, skipping. {message}"
+    if decoder is remote_log_metadata:
+        return None, text
+    if key is None:
+        decoder(key, None, offset)
+    return text, None

@@ -195,7 +195,7 @@ class Fuzzer:
             for row in others:
                 contents[row] = b" something else"
         flags = self.chance.randrange(16) | 1
-        window.cut_records(min(window.lying_values(), default=window.records))
+        window.cut_records(min((row for row, _, _ in window.lying_values()), default=window.records))
         contents = contents[: window.records] if contents else None
         for text in self.drain(window, lambda row: window.text_lines(row, window.records, flags, contents)):
             text.decode("utf-8")

@@ -14,7 +14,6 @@ from tests.plain.decompress import LIMIT, BadStreamError, TooLargeError, decompr
 Header = tuple[bytes, bytes | None]
 
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd", "5", "6", "7")
-CONTROL_TYPES = tuple("ABORT COMMIT LEADER_CHANGE SNAPSHOT_HEADER SNAPSHOT_FOOTER KRAFT_VERSION KRAFT_VOTERS".split())
 
 
 @dataclass(frozen=True)
@@ -279,26 +278,6 @@ def _record_v2(batch: Batch, reader: _Reader) -> Record:
     sequence = -1 if batch.base_sequence < 0 else sequence_after(batch.base_sequence, delta)
     offset = _wrap64(batch.base_offset + delta)
     return Record(offset, timestamp, key, value, tuple(headers), sequence, lengths=(key_length, value_length))
-
-
-def control_type(key: bytes | None) -> str:
-    """Return the name of a control record's type; raises BadRecordError when the key is none."""
-    if key is None or len(key) < 4:
-        raise BadRecordError("a control record without a type")
-    version, number = struct.unpack_from(">hh", key)
-    if version < 0:
-        raise BadRecordError(f"a control record of version {version}")
-    return CONTROL_TYPES[number] if 0 <= number < len(CONTROL_TYPES) else f"UNKNOWN({number})"
-
-
-def coordinator_epoch(value: bytes | None) -> int:
-    """Return the coordinator's epoch from an end of transaction's value; raises BadRecordError when there is none."""
-    if value is None or len(value) < 6:
-        raise BadRecordError("an end of transaction without a coordinator epoch")
-    version, epoch = struct.unpack_from(">hi", value)
-    if version < 0:
-        raise BadRecordError(f"an end of transaction of version {version}")
-    return int(epoch)
 
 
 # ---------------------------------------------------------------- v0 and v1

@@ -9,7 +9,8 @@ import re
 import struct
 from collections.abc import Iterator
 
-from tests.plain.decode import CODECS, Batch, Damage, Record, control_type, coordinator_epoch, scan, sequence_after
+from tests.plain.control import control_type, coordinator_epoch
+from tests.plain.decode import CODECS, Batch, Damage, Record, scan, sequence_after
 
 _ENCODED_SURROGATE = re.compile(rb"\xed[\xa0-\xbf][\x80-\xbf]?")
 

@@ -6,7 +6,8 @@ import base64
 import json
 from collections.abc import Iterator
 
-from tests.plain.decode import Batch, Damage, Record, control_type, coordinator_epoch
+from tests.plain.control import control_type, coordinator_epoch
+from tests.plain.decode import Batch, Damage, Record
 
 Value = str | int | bool | None | list[object] | dict[str, object]
 

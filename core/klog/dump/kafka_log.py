@@ -232,7 +232,9 @@ class _Worker:
         if decoder is None and not others and not liars:
             return None, None
         contents: list[bytes | None] = [None] * window.records
-        deaths = [(row, "its value claims more bytes than there are") for row in liars[:1]]
+        deaths: list[tuple[int, str]] = []
+        if decoder is None:
+            deaths += [(row, f"its value claims {claimed} bytes, {left} are there") for row, claimed, left in liars[:1]]
         for row in others:
             from klog.formats.control import control_record
 
@@ -242,17 +244,26 @@ class _Worker:
                 deaths.append((row, control.failure))
                 break
         if decoder is not None:
-            deaths += self._decode(window, decoder, contents)
+            deaths += self._decode(window, decoder, contents, liars)
         return contents, min(deaths, default=None)
 
-    def _decode(self, window: Window, decoder: Decoder, contents: list[bytes | None]) -> list[tuple[int, str]]:
+    def _decode(
+        self, window: Window, decoder: Decoder, contents: list[bytes | None], liars: list[tuple[int, int, int]]
+    ) -> list[tuple[int, str]]:
+        """Fill in what the decoder makes of each row; return the row that kills Kafka's tool, if one does."""
+        from klog.internal_topics import unreadable_value
+
+        problems = {row: f"newLimit > capacity: ({claimed} > {left})" for row, claimed, left in liars}
         for row in range(window.records):
             offset, _, key, value, _, _, batch = window.record(row)
             facts = window.batch(batch)
             if facts.magic >= 2 and facts.attributes & Attributes.CONTROL:
                 continue
             try:
-                shown_key, shown_value = decoder(key, value, offset)
+                if row in problems:
+                    shown_key, shown_value = unreadable_value(decoder, key, offset, problems[row])
+                else:
+                    shown_key, shown_value = decoder(key, value, offset)
             except KlogError as error:
                 return [(row, str(error))]
             text = "" if shown_key is None else f" key: {shown_key}"

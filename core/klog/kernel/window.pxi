@@ -386,9 +386,28 @@ cdef class Window:
         return [i for i in range(self.view.records_count) if self.view.records[i].headers_at == MESSAGE_BAD]
 
     def lying_values(self):
-        """Return the rows of messages (v0, v1) whose value claims more bytes than there are; only `begin(whole)` has any."""
+        """Return (row, bytes claimed, bytes there) of each message (v0, v1) whose value claims too many bytes.
+
+        Only after `begin(whole)` are there any.
+        """
         cdef Py_ssize_t i
-        return [i for i in range(self.view.records_count) if self.view.records[i].headers_count == VALUE_TOO_LONG]
+        cdef const RecordRow *r
+        cdef list found = []
+        for i in range(self.view.records_count):
+            r = self.view.records + i
+            if r.headers_count == VALUE_TOO_LONG:
+                found.append((i, r.value_length, self._message_end(r) - r.value_at))
+        return found
+
+    cdef Py_ssize_t _message_end(self, const RecordRow *r):
+        """Where a message ends, counted from its batch's base."""
+        cdef const uint8_t *base = self.view.bases[r.batch]
+        cdef int start = r.key_at - 4 - MESSAGE_V1_KEY_LENGTH
+        if not self.view.batches[r.batch].attributes & ATTRIBUTE_CODEC:
+            return self.view.lengths[r.batch]
+        if start < 0 or base[start + MESSAGE_V0_MAGIC] == 0 or be32(base + start + ENTRY_SIZE) < MIN_SIZE:
+            start = r.key_at - 4 - MESSAGE_V0_KEY_LENGTH
+        return start + OVERHEAD + be32(base + start + ENTRY_SIZE)
 
     def other_controls(self):
         """Return the rows of control records other than plain COMMIT and ABORT markers."""
