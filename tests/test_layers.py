@@ -121,7 +121,7 @@ PLANTED = (
     ("core/klog/check.py", "from klog import Segment", "klog/check.py imports klog.Segment, which is above it"),
     ("core/klog/spark/job.py", "from klog_cli.app import app", "imports klog_cli.app.app, which is above it"),
     ("core/klog/segment.py", "from .source import Source", "klog/segment.py imports .source.Source, a relative name"),
-    ("core/klog/helpers.py", "", "klog/helpers.py has no room in the table"),
+    ("core/klog/extra.py", "", "klog/extra.py has no room in the table"),
     ("core/klog/segment.py", "from klog.indexes import X", "import cycle: klog."),
     ("cli/klog_cli/dump.py", "print(1)", "klog_cli/dump.py uses print, which belongs in klog_cli/output.py"),
     ("cli/klog_cli/dump.py", "import typer\ntyper.echo(1)", "uses typer.echo, which belongs in klog_cli/output.py"),

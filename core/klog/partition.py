@@ -10,7 +10,7 @@ files come and go in between: what has vanished or cannot be read is a value tha
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cached_property
 from typing import Final, NamedTuple
@@ -262,11 +262,11 @@ def _list(path: str) -> _Listing:
     try:
         with scan_directory(path) as entries:
             for entry in entries:
-                if _is_file(entry):
+                if _holds(entry.is_file):
                     files.append(parse_file(entry.name))
                     if entry.name.endswith(".log"):
                         sizes[entry.name] = _size(entry)
-                elif not entry.is_dir():
+                elif not _holds(entry.is_dir):
                     others.append(entry.name)
     except OSError as error:
         unreadable = f"cannot be listed: {error.strerror}"
@@ -288,9 +288,9 @@ def scan_directory(path: str) -> Iterator[Iterator[os.DirEntry[str]]]:
         os.close(descriptor)
 
 
-def _is_file(entry: os.DirEntry[str]) -> bool:
+def _holds(question: Callable[[], bool]) -> bool:
     try:
-        return entry.is_file()
+        return question()
     except OSError:
         return False  # a link to itself
 

@@ -159,7 +159,7 @@ def judge(source: Source, start: int, found: int, end: int, status: int, max_bat
         )
     kind, detail = _kind(head, status, found >= end, size, max_batch_bytes)
     if kind is DamageKind.BAD_CRC:
-        stored, computed, name = _checksum(source, start, head)
+        stored, computed, name = _checksum(source, start)
         if stored != computed:
             detail = f"{name} 0x{stored:08x}, computed 0x{computed:08x}"
             return Damage(kind, place, detail, size, stored, computed)
@@ -168,8 +168,9 @@ def judge(source: Source, start: int, found: int, end: int, status: int, max_bat
     return Damage(kind, place, f"{detail}; {size} bytes {where}", size)
 
 
-def _checksum(source: Source, position: int, head: bytes) -> tuple[int, int, str]:
+def _checksum(source: Source, position: int) -> tuple[int, int, str]:
     """Return the stored and the computed checksum of the entry at *position*, and what such a one is called."""
+    head = source.read(position, BATCH.size)
     _, size, _, magic = ENTRY.read(head)
     end = position + size + OVERHEAD
     crc, start = (crc32c, CRC_START) if magic >= 2 else (crc32, MESSAGE_CRC_START)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ from klog.dump.request import LogStyle, Request, Target, expand, with_surroundin
 from klog.dump.wanted import Wanted
 from klog.errors import KlogError, UsageError
 from klog.kernel import TEXT_BARE, TEXT_CONTENT, TEXT_RECORDS
+from klog.source import Source
 
 from tests.plain import encode
 from tests.plain.encode import batch
@@ -171,11 +173,7 @@ def test_a_link_to_nothing_is_no_directory(tmp_path: Path) -> None:
 
 
 def test_a_pipe_is_refused_without_waiting(tmp_path: Path) -> None:
-    import os
-
     os.mkfifo(tmp_path / "pipe")
     found = expanded([tmp_path / "pipe"])
-    from klog.source import Source
-
     with pytest.raises(KlogError, match="a FIFO"):
         Source(found[0].path)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import struct
 from pathlib import Path
 
@@ -10,7 +9,7 @@ import pytest
 from klog.dump.request import CSV, JSON_LINES, Request
 
 from tests.conftest import FIXTURES
-from tests.dump.sinks import Kept, Object, dump, dump_file
+from tests.dump.sinks import Kept, Object, dump_file
 from tests.plain import encode, vectors
 from tests.plain.encode import Producer, batch
 from tests.plain.shapes import MS, some_records
@@ -230,10 +229,3 @@ def test_a_leftover_of_an_operation_is_not_passed_over_in_silence(stem: Path, ki
     }[kind]
     code, kept = said(stem.with_name(f"{stem.name}.{kind}{stage}"), content)
     assert kept.objects or (code and kept.reports)
-
-
-def test_a_directory_gives_its_logs_and_with_indexes_the_rest(tmp_path: Path) -> None:
-    folder = tmp_path / "orders-3"
-    shutil.copytree(FIXTURES / "v39" / "data1" / "codecs-0", folder)
-    _, kept = dump([folder], LINES)
-    assert {len(found) > 5 for found in kept.objects} == {True}

@@ -152,3 +152,5 @@ def _files(partition: Partition, with_indexes: bool, wanted: Wanted) -> Iterator
             snapshot = file_name(segment.base_offset, FileKind.SNAPSHOT)
             beside += [snapshot] if snapshot in {name.name for name in partition.snapshots} else []
             yield from (Target(os.path.join(partition.path, name)) for name in beside if name)
+    # what has a log's name but is no file (a link to nowhere, a FIFO) is for the dump to say
+    yield from (Target(os.path.join(partition.path, name)) for name in partition.others if name.endswith(".log"))
