@@ -113,6 +113,7 @@ def crc(bench: Bench) -> Iterator[Row]:
         {
             "klog": bench.totals(path),
             "memcpy": Command([sys.executable, child("memory.py")]),
+            "reading": Command([sys.executable, child("read.py"), path]),
             "aiokafka": bench.peer("aiokafka", "crc", path),
             "aiokafka fed windows": bench.peer("aiokafka", "crc", path, "windows"),
             "Kafka's dump tool": bench.kafka_dump(path),
@@ -126,6 +127,8 @@ def crc(bench: Bench) -> Iterator[Row]:
     told = f"{size >> 20} MiB: " + seconds(race, "klog", "aiokafka")
     yield Row(job, told, race.cpu_s("aiokafka") / klog_s, at_least=5)
     yield Row(job, seconds(race, "klog", "aiokafka fed windows"), race.cpu_s("aiokafka fed windows") / klog_s)
+    told = f"klog {klog_s:.3f} s, reading the file alone {race.number('reading'):.3f} s ({race.runs('reading')})"
+    yield Row(job, told, klog_s / race.number("reading"))
     speeds = f"klog {size / klog_s / 1e9:.2f} GB/s, memcpy {copied / 1e9:.2f} GB/s ({race.runs('memcpy')})"
     yield Row(job, speeds, size / klog_s / copied, at_least=0.35)
     tool_s = race.cpu_s("Kafka's dump tool")
@@ -341,7 +344,7 @@ def start(bench: Bench) -> Iterator[Row]:
         "import klog": python("import klog"),
         "python -c pass": python("pass"),
     }
-    race = bench.race(sys.executable, commands, 3 * bench.rounds)
+    race = bench.race(__file__, commands, 3 * bench.rounds)
     for name, target in (("klog --version", 14), ("import klog", 2.5)):
         told = seconds(race, name, "python -c pass")
         yield Row("start", told, race.cpu_s(name) / race.cpu_s("python -c pass"), at_most=target)

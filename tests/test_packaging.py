@@ -68,9 +68,7 @@ def test_the_sdist_holds_every_source_file(sdist: Path) -> None:
 
 def test_the_wheel_made_from_the_sdist_runs(wheel: Path, tmp_path: Path) -> None:
     """The kernel was compiled from the sdist's own files, and what runs is that one, not this checkout's."""
-    program = (
-        "import klog.kernel._kernel as kernel, klog_cli.app as app; print(kernel.__file__, flush=True); app.main()"
-    )
+    program = "import klog.kernel._kernel as k, klog_cli.app as app; print(k.__file__, flush=True); app.main()"
     environment = {**os.environ, "PYTHONPATH": str(wheel)}
     command = [sys.executable, "-c", program, "--version"]
     done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, env=environment, check=False)

@@ -85,11 +85,21 @@ def _interrupt(_number: int, _frame: object) -> None:
 
 def main() -> int:
     """Run the command line of this process; return its exit code."""
+    _occupy_standard_descriptors()
     before = signal.signal(signal.SIGINT, _interrupt)
     try:
         return _guarded(sys.argv[1:])
     finally:
         signal.signal(signal.SIGINT, before)
+
+
+def _occupy_standard_descriptors() -> None:
+    """Open what the caller has closed (`2>&-`): else the next file opened would receive what is meant for stderr."""
+    for descriptor in (0, output.STDOUT, output.STDERR):
+        try:
+            os.fstat(descriptor)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)
 
 
 def _guarded(arguments: list[str]) -> int:
@@ -115,6 +125,9 @@ def _guarded(arguments: list[str]) -> int:
     except Exception as error:  # Typer's own: its class has moved from release to release
         if os.environ.get("KLOG_TRACEBACK") or not hasattr(error, "format_message"):
             raise
+        if "\n" in error.format_message():  # nothing was asked for: this is the help
+            output.plain(error.format_message())
+            return _USAGE
         context = getattr(error, "ctx", None)
         hint = f" ('{context.command_path} --help' shows what there is)" if context is not None else ""
         output.error(f"{error.format_message()}{hint}")

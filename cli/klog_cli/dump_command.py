@@ -118,6 +118,8 @@ def dump(
     )
     content = print_data_log or decoder is not None
     _choices(form, kind, isolation, values)
+    if batches and form == "parquet":
+        raise UsageError("--batches goes with --output text, jsonl or csv")
     if form != "text" and decoder is not None:
         raise UsageError("the decoders print text: leave out --output, or the decoder")
     committed = isolation == "read_committed"
@@ -127,13 +129,13 @@ def dump(
         index_style=IndexStyle(index_sanity_check, verify_index_only, parse_size(max_message_size)),
         line_style=LineStyle(form == "csv", batches, VALUES.index(values)),
         wanted=Wanted(
-            LOWEST if from_offset is None else from_offset,
-            HIGHEST if to_offset is None else to_offset,
-            LOWEST if from_time is None else parse_time(from_time, output.note),
-            HIGHEST if to_time is None else parse_time(to_time, output.note),
+            LOWEST if from_offset is None else _in_64_bits(from_offset),
+            HIGHEST if to_offset is None else _in_64_bits(to_offset),
+            LOWEST if from_time is None else _in_64_bits(parse_time(from_time, output.note)),
+            HIGHEST if to_time is None else _in_64_bits(parse_time(to_time, output.note)),
             _keys(key, keys_from),
             not no_control,
-            limit,
+            None if limit is None else _in_64_bits(limit),
             tail,
         ),
         committed=committed,
@@ -165,6 +167,8 @@ def _dump(
 
     if not paths:
         raise UsageError("nothing to dump: name files, partition directories or log dirs")
+    if to is not None:
+        _spare_inputs(to, paths)
     targets = expand(paths, topics, numbers, with_indexes, request.wanted)
     if request.output == PARQUET and to is None and output.is_terminal():
         raise UsageError("Parquet is nothing for a terminal: --to FILE")
@@ -182,6 +186,21 @@ def _dump(
         return dump_lines(targets, request, results)
 
 
+def _in_64_bits(number: int) -> int:
+    """Return *number*, or the nearest that an offset or a timestamp can be."""
+    return max(-(2**63), min(number, 2**63 - 1))
+
+
+def _spare_inputs(to: str, paths: Sequence[str]) -> None:
+    """Refuse to write over what is to be read.  Raises UsageError."""
+    if not os.path.exists(to):
+        return
+    for path in paths:
+        inside = os.path.realpath(to).startswith(os.path.realpath(path) + os.sep)
+        if os.path.exists(path) and (os.path.samefile(path, to) or (os.path.isdir(path) and inside)):
+            raise UsageError(f"--to {to}: that is a file to be read; name another one")
+
+
 def _choices(form: str, kind: str | None, isolation: str, values: str) -> None:
     from klog.kernel import VALUES
 
@@ -195,7 +214,7 @@ def _choices(form: str, kind: str | None, isolation: str, values: str) -> None:
             from klog.log_dir import near_misses
 
             raise UsageError(f"{option} {given}: expected one of {', '.join(known)}{near_misses(given, known)}")
-    if form == "text" and values != "text":
+    if form in ("text", "parquet") and values != "text":
         raise UsageError("--values goes with --output jsonl or csv")
 
 

@@ -12,6 +12,7 @@ _SIZES = {"": 1, "b": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
 _SIZES |= {
     f"{unit}{tail}": factor for unit, factor in list(_SIZES.items()) if unit not in ("", "b") for tail in ("b", "ib")
 }
+_MOST_DIGITS = 30
 _DURATIONS = {"ms": 1, "": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
 
 
@@ -21,7 +22,7 @@ def parse_size(text: str) -> int:
     factor = _SIZES.get(found[2].lower()) if found else None
     if found is None or factor is None:
         raise UsageError(f"{text!r} is no size: expected a number with a unit, such as 4096, 64KiB or 1G")
-    return int(float(found[1]) * factor) if "." in found[1] else int(found[1]) * factor
+    return _times(found[1], factor, "size")
 
 
 def parse_duration(text: str) -> int:
@@ -30,7 +31,14 @@ def parse_duration(text: str) -> int:
     factor = _DURATIONS.get(found[2].lower()) if found else None
     if found is None or factor is None:
         raise UsageError(f"{text!r} is no duration: expected a number with a unit, such as 500ms, 10s, 5m, 24h or 7d")
-    return int(float(found[1]) * factor)
+    return _times(found[1], factor, "duration")
+
+
+def _times(number: str, factor: int, what: str) -> int:
+    """Return *number* (digits, perhaps with a fraction) times *factor*.  Raises UsageError when it is absurd."""
+    if len(number) > _MOST_DIGITS:
+        raise UsageError(f"a {what} of {len(number)} digits is none")
+    return int(float(number) * factor) if "." in number else int(number) * factor
 
 
 def parse_time(text: str, say: Callable[[str], None], now: float | None = None) -> int:

@@ -25,12 +25,13 @@ MAX_BATCH_BYTES = 128 << 20
 class Piece(NamedTuple):
     """What one step of a LogReader brought: a window's batches, and the damage that comes after the last of them.
 
-    *stop* is None as long as the walk goes on; else why a lenient walk ended (a kernel status) and where: the bytes
-    from the start of the file.
+    *consumed*: bytes of the log that it dealt with.  *stop* is None as long as the walk goes on; else why a lenient
+    walk ended (a kernel status) and where: the bytes from the start of the file.
     """
 
     number: int
     damage: Damage | None = None
+    consumed: int = 0
     stop: tuple[int, int] | None = None
 
 
@@ -76,10 +77,11 @@ class LogReader:
         with self._lock:
             if self._ended or self.position >= self.end:
                 return None
+            before = self.position
             piece = self._step(window)
             self._number += 1
             self._window_bytes = min(2 * self._window_bytes, WINDOW_BYTES)
-            return piece
+            return piece._replace(consumed=self.position - before)
 
     def _step(self, window: Window) -> Piece:
         wanted = self._window_bytes

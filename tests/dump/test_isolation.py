@@ -202,15 +202,15 @@ def test_sequences_without_a_transaction_are_plain_data(folder: Path) -> None:
 
 def test_the_last_stable_offset_of_a_log_without_open_transactions_is_its_end(folder: Path) -> None:
     write(folder, data(0, 3) + data(3, 2, producer=1) + commit(5, 1))
-    assert learn(str(folder), Partition(str(folder)).segments).last_stable_offset == 6
+    assert learn([str(folder / segment.log) for segment in Partition(str(folder)).segments]).last_stable_offset == 6
     write(folder, data(6, 3) + data(9, 2, producer=1))
     (folder / f"{6:020}.log").write_bytes(data(6, 3) + data(9, 2, producer=1))
-    assert learn(str(folder), Partition(str(folder)).segments).last_stable_offset == 9
+    assert learn([str(folder / segment.log) for segment in Partition(str(folder)).segments]).last_stable_offset == 9
 
 
 def test_aborted_batches_are_left_out_of_a_window(folder: Path) -> None:
     write(folder, data(0, producer=1) + data(2) + abort(4, 1))
-    committed = learn(str(folder), Partition(str(folder)).segments)
+    committed = learn([str(folder / segment.log) for segment in Partition(str(folder)).segments])
     window = Window()
     with Source(str(folder / f"{0:020}.log")) as source:
         LogReader(source).next(window)

@@ -146,7 +146,8 @@ def test_a_malformed_checkpoint_shows_what_can_be_read_and_what_cannot(tmp_path:
 @pytest.mark.parametrize(
     ("name", "content", "members"),
     [
-        ("partition.metadata", b"version: 0\ntopic_id: AAAAAAAAAAAAAAAAAAAAAQ\n", {"topic_id": 21 * "A" + "Q"}),
+        ("partition.metadata", b"version: 0\ntopic_id: AAAAAAAAAAAAAAAAAAAAAQ\n",
+         {"topic_id": 21 * "A" + "Q"}),
         ("meta.properties", b"#\n#Sat\nversion=1\nnode.id=1\ncluster.id=abc\n", {"node.id": "1", "cluster.id": "abc"}),
         (".kafka_cleanshutdown", b'{"version":0,"brokerEpoch":17}', {"broker_epoch": 17}),
         (

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+import zlib
 from dataclasses import replace
 
 import pytest
@@ -489,3 +490,33 @@ def test_rows_are_full_exactly_at_a_batch_s_end() -> None:
     window = begun(batch(some_records(0)) + batch(some_records(3)), records=3)
     statuses = [(window.decode(), window.records) for _ in range(3)]
     assert statuses in ([(MORE, 3), (MORE, 3), (DONE, 0)], [(MORE, 3), (DONE, 3), (DONE, 0)])
+
+
+def test_a_message_s_value_that_claims_too_much_is_printed_as_kafka_prints_it_and_read_by_nobody() -> None:
+    """Kafka's tool prints its metadata before it dies of the value, so `begin(whole)` lets the row through."""
+    good = message(0, 1, b"key", b"value")
+    liar = good[:33] + struct.pack(">i", 1000) + good[37:]
+    liar = liar[:12] + struct.pack(">I", zlib.crc32(liar[16:])) + liar[16:]
+    old = message(0, 0, b"key", b"value")
+    old_liar = old[:25] + struct.pack(">i", 6) + old[29:]
+    for data, claimed in (
+        (liar, 1000),
+        (inner(good, liar), 1000),
+        (inner(liar, good), 1000),
+        (old_liar, 6),
+        (inner(old_liar, magic=0), 6),
+    ):
+        assert all_rows(begun(data))[1] == BAD_RECORD
+        window = begun(data, whole=True)
+        found, status = all_rows(window)
+        assert status == DONE
+        ((row, said, there),) = window.lying_values()
+        assert (said, there) == (claimed, 5)
+        assert found[row][2:4] == (b"key", None)
+        with pytest.raises(ValueError, match="claims more bytes than there are"):
+            window.json_lines(0, b"", 0)
+        with pytest.raises(ValueError, match="claims more bytes than there are"):
+            window.csv_lines(0, b"", 0)
+        with pytest.raises(ValueError, match="claims more bytes than there are"):
+            window.binary(True, bytearray(4000), memoryview(bytearray(40)).cast("i"), bytearray(2))
+    assert begun(good, whole=True).lying_values() == []

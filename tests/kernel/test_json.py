@@ -12,7 +12,7 @@ from random import Random
 
 import pytest
 from klog.dump.lines import CSV_BATCH_COLUMNS, CSV_COLUMNS
-from klog.kernel import MORE, VALUES, Window
+from klog.kernel import MORE, VALUES, Window, is_utf8, json_text
 
 from tests.kernel.windows import begun, loaded, plain_batches, scanned
 from tests.plain import decode, json_lines, shapes
@@ -468,3 +468,66 @@ def test_numbers_of_any_size_are_written_whole() -> None:
         "leader_epoch": 2**31 - 1, "producer_id": 2**63 - 1, "producer_epoch": 2**15 - 1, "transactional": True,
         "position": 0,
     }  # fmt: skip
+
+
+# pieces
+
+
+def test_rows_are_written_up_to_where_it_is_wanted() -> None:
+    """What is wrong with a record is shown behind it, so lines stop there."""
+    window = begun(batch(some_records(0, 9)))
+    window.decode()
+    for write in (window.json_lines, window.csv_lines):
+        assert write(2, b"", TEXT, 5) == 5
+        assert write(5, b"", TEXT, 100) == 9
+        assert bytes(window.output()).count(b"\n") == 7
+        window.flushed()
+        assert write(0, b"", TEXT, 0) == 0
+        assert len(window.output()) == 0
+
+
+@pytest.mark.parametrize("as_rows_of_csv", [False, True])
+@pytest.mark.parametrize("values", [TEXT, BASE64, HEX])
+def test_a_huge_line_is_given_in_three_parts(values: int, as_rows_of_csv: bool) -> None:
+    """What comes before its value, the value as it stands, what comes after: nothing of six times its size is made."""
+    huge = b"\x01" * (3 << 20)
+    window = begun(batch([Record(0, MS, b"k", b"v"), Record(1, MS, b"k", huge, ((b"h", b"v"),))]), output=1)
+    window.decode()
+    write = window.csv_lines if as_rows_of_csv else window.json_lines
+    origin = CSV_ORIGIN if as_rows_of_csv else JSON_ORIGIN
+    assert write(0, origin, values) == 1
+    with pytest.raises(ValueError, match="waiting"):
+        window.split_line(1, as_rows_of_csv, origin, values)
+    window.flushed()
+    is_huge = [window.is_huge(i, origin, values) for i in (-1, 0, 1, 2)]
+    assert is_huge == [False, False, True, False]
+    before, value, after = window.split_line(1, as_rows_of_csv, origin, values)
+    assert bytes(value) == huge
+    null = b',"value":null' if not as_rows_of_csv else b",,"
+    small = begun(batch([Record(0, MS, b"k", b"v"), Record(1, MS, b"k", None, ((b"h", b"v"),))]))
+    small.decode()
+    (small.csv_lines if as_rows_of_csv else small.json_lines)(1, origin, values)
+    assert before + null + after == bytes(small.output())
+
+
+def test_redacted_values_make_no_huge_line() -> None:
+    window = begun(batch([Record(0, MS, b"k", b"\x01" * (3 << 20))]))
+    window.decode()
+    for values in (REDACTED, NONE):
+        assert not window.is_huge(0, b"", values)
+        assert window.json_lines(0, b"", values) == 1
+        window.flushed()
+
+
+def test_text_between_the_quotes_of_json() -> None:
+    chance = Random(3)
+    for _ in range(300):
+        text = "".join(chance.choices('a"\\\n\x01é中😀', k=chance.randrange(60)))
+        escaped = json_text(text.encode())
+        assert escaped is not None
+        assert json.loads(b'"' + escaped + b'"') == text
+    for data in (b"\xff", b"a" * 20 + b"\xc3", b"\xed\xa0\x80"):
+        assert json_text(data) is None
+        assert not is_utf8(data)
+    for data in (b"", b"a", "é中😀".encode() * 20):
+        assert is_utf8(memoryview(data))

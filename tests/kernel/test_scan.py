@@ -365,3 +365,17 @@ def test_every_codec_has_its_number() -> None:
     """The encoder's and the kernel's idea of the attributes agree."""
     for number, codec in enumerate(compress.CODECS):
         assert scanned(batch(some_records(0), codec=codec)).batch(0).attributes & 7 == number
+
+
+def test_an_entry_at_a_given_place_holds_or_does_not() -> None:
+    """Asked of one place, whatever its size: the search leaves large entries to its caller."""
+    large = batch([Record(7, MS, None, bytes(100_000))])
+    data = b"##" + large + BATCH
+    window = loaded(data)
+    assert window.entry_holds(2)
+    assert window.entry_holds(2 + len(large))
+    for at in (-1, 0, 1, 3, len(data) - 17, len(data) - 1, len(data), len(data) + 1, 1 << 40):
+        assert not window.entry_holds(at)
+    assert not loaded(data[:-1]).entry_holds(2 + len(large))
+    assert loaded(message(7, 0, None, b"v")).entry_holds(0)
+    assert not loaded(message(7, 0, None, b"v", crc=5)).entry_holds(0)

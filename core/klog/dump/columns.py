@@ -11,8 +11,9 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from klog.decode import decoded
-from klog.dump.files import DAMAGED, OK, bounded, committed_in, kind_of, narrowed, start_of
+from klog.dump.files import DAMAGED, OK, bounded, committed_in, is_unfinished, kind_of, narrowed, start_of
 from klog.dump.lanes import Sink
+from klog.dump.lines import message_damages
 from klog.dump.request import ALL_BYTES, Request, Target
 from klog.dump.wanted import Count
 from klog.errors import KlogError, UnsupportedError
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 ROW_GROUP_ROWS = 128 << 10
+ROW_GROUP_BYTES = 64 << 20
 _BATCH_ROWS = 16 << 10
 _DICTIONARIES = ["topic", "timestamp_type", "control"]
 _DELTAS = ("offset", "timestamp", "position", "sequence")
@@ -191,7 +193,8 @@ def dump_parquet(targets: Iterable[Target], request: Request, sink: Sink, descri
                         code |= found
                         continue
                     waiting.append(found)
-                    if sum(batch.num_rows for batch in waiting) >= ROW_GROUP_ROWS:
+                    rows, size = sum(batch.num_rows for batch in waiting), sum(batch.nbytes for batch in waiting)
+                    if rows >= ROW_GROUP_ROWS or size >= ROW_GROUP_BYTES:
                         _flush(writer, waiting)
             except KlogError as error:
                 sink.report(str(error))
@@ -236,7 +239,10 @@ def _batches(target: Target, request: Request, sink: Sink, count: Count) -> Iter
                 count.take(rows)
                 if rows.records:
                     yield columns.batch(rows)
-            if piece.damage and not (target.live and piece.damage.is_unfinished):
+                for bad in message_damages(rows, target.shown):
+                    sink.report(str(bad))
+                    yield DAMAGED
+            if piece.damage and not (piece.damage.is_unfinished and is_unfinished(target, request, source)):
                 sink.report(str(piece.damage))
                 yield DAMAGED
             if beyond:

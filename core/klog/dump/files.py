@@ -71,6 +71,14 @@ def kind_of(target: Target, request: Request) -> str | None:
     return suffix[2] if suffix[1] and suffix[2] in known else request.kind
 
 
+def _left_over(target: Target) -> str | None:
+    """Return the kind of a file that is on its way in or out (….log.deleted, .swap, .cleaned), None for others."""
+    from klog.formats.names import SEGMENT_KINDS, FileKind, parse_file
+
+    kind = parse_file(os.path.basename(target.shown)).kind
+    return kind.value if kind in (*SEGMENT_KINDS, FileKind.SNAPSHOT, FileKind.KRAFT_SNAPSHOT) else None
+
+
 def _must_exist(target: Target) -> None:
     if not os.path.lexists(target.path):
         from klog.log_dir import EXPECTED
@@ -184,9 +192,8 @@ def committed_in(target: Target, request: Request) -> Committed | None:
     if not request.committed:
         return None
     around = with_surroundings(target)
-    if around.segments:
-        return learn(around.directory, around.segments)
-    return learn(target.directory, ())
+    logs = [os.path.join(around.directory, segment.log) for segment in around.segments]
+    return learn(logs or [target.path])
 
 
 def narrowed(target: Target, wanted: Wanted) -> Wanted:
@@ -231,7 +238,7 @@ def dump_lines(targets: Iterable[Target], request: Request, sink: Sink) -> int:
     for target in targets:
         if count.left == 0:
             break
-        kind = kind_of(target, request)
+        kind = kind_of(target, request) or _left_over(target)
         try:
             _must_exist(target)
             if kind in ("log", "checkpoint"):
@@ -254,23 +261,24 @@ def _log_lines(target: Target, request: Request, sink: Sink, count: Count) -> in
     segment = Segment(target.path)
     committed = committed_in(target, request)
     wanted = narrowed(target, request.wanted)
-    dump = LineDump(
-        origin,
-        request.line_style,
-        bounded(wanted, committed),
-        segment.span,
-        count=count,
-        committed=committed,
-        max_batch_bytes=request.max_batch_bytes,
-        live=target.live,
-    )
     with Source(target.path) as source:
-        start = start_of(source, target, wanted)
-        reader = segment.reader(
-            source,
-            start,
-            request.max_bytes if request.max_bytes < ALL_BYTES else None,
+        dump = LineDump(
+            origin,
+            request.line_style,
+            bounded(wanted, committed),
+            segment.span,
+            count=count,
+            committed=committed,
             max_batch_bytes=request.max_batch_bytes,
+            unfinished=is_unfinished(target, request, source),
         )
+        start = start_of(source, target, wanted)
+        end = min(source.size, request.max_bytes) if request.max_bytes < ALL_BYTES else None
+        reader = segment.reader(source, start, end, max_batch_bytes=request.max_batch_bytes)
         run(reader, dump.work, sink, _jobs(request, reader))
     return DAMAGED if dump.damages else OK
+
+
+def is_unfinished(target: Target, request: Request, source: Source) -> bool:
+    """Whether the last batch may well be cut off: a broker is writing it, or --max-bytes cuts it."""
+    return target.live or request.max_bytes < min(source.size, ALL_BYTES)

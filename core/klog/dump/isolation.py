@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from klog.formats.batch import Attributes
 from klog.kernel import Window
 from klog.reader import MAX_BATCH_BYTES
 from klog.segment import Segment
 from klog.source import Source
-
-if TYPE_CHECKING:
-    from klog.partition import SegmentFiles
 
 _ABORT = 0
 
@@ -35,15 +31,15 @@ class Committed:
                 window.skip(i)
 
 
-def learn(directory: str, segments: Sequence[SegmentFiles]) -> Committed:
-    """Read the headers and markers of *segments* (ascending: all of a partition, for the answer to be right)."""
+def learn(paths: Sequence[str]) -> Committed:
+    """Read the headers and markers of logs (ascending: all of a partition, for the answer to be right)."""
     window = Window()
     aborted: set[int] = set()
     open_batches: dict[int, list[int]] = {}  # producer id → base offsets of its open transaction's batches
     end = 0
-    for segment in segments:
-        with Source(f"{directory}/{segment.log}") as source:
-            reader = Segment(source.path).reader(source, max_batch_bytes=MAX_BATCH_BYTES)
+    for path in paths:
+        with Source(path) as source:
+            reader = Segment(path).reader(source, max_batch_bytes=MAX_BATCH_BYTES)
             while reader.next(window):
                 window.check(0, window.count)
                 _apply(window, open_batches, aborted)

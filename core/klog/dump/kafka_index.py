@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from types import TracebackType
 
 from klog.decode import broken_record
 from klog.dump.reports import Reports, absolute
@@ -88,8 +89,17 @@ class _Log:
         except KlogError as error:
             raise DiedError(str(error)) from error
         if self.source.size > MAX_SEGMENT_BYTES:
+            self.source.close()
             raise DiedError(f"{path}: {self.source.size} bytes, more than a segment can have")
         self.size = self.source.size
+
+    def __enter__(self) -> _Log:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.source.close()
 
     def check_position(self, position: int) -> None:
         """Die of a position outside the log."""
@@ -135,15 +145,20 @@ def _paths(path: str) -> tuple[int, str]:
 def dump_offset_index(path: str, shown: str, style: IndexStyle, reports: Reports) -> Iterator[str]:
     """Yield the lines for an `.index`; what does not fit the log goes to *reports*.  Raises DiedError."""
     base_offset, stem = _paths(path)
-    log = _Log(stem + ".log")
-    index = Entries(path, OFFSET_ENTRY, base_offset, "relative_offset")
-    if index.count == 0:
-        yield f"{shown} is empty."
-        return
-    if style.sanity_only:
-        _check_sanity(path, index, base_offset)
-        yield f"{shown} passed sanity check."
-        return
+    with _Log(stem + ".log") as log:
+        index = Entries(path, OFFSET_ENTRY, base_offset, "relative_offset")
+        if index.count == 0:
+            yield f"{shown} is empty."
+        elif style.sanity_only:
+            _check_sanity(path, index, base_offset)
+            yield f"{shown} passed sanity check."
+        else:
+            yield from _offset_entries(path, index, base_offset, log, style, reports)
+
+
+def _offset_entries(
+    path: str, index: Entries, base_offset: int, log: _Log, style: IndexStyle, reports: Reports
+) -> Iterator[str]:
     for slot in range(index.count):
         offset, position = index.offsets[slot], index.others[slot]
         if offset == base_offset and slot > 0:
@@ -178,13 +193,19 @@ def dump_time_index(path: str, shown: str, style: IndexStyle, reports: Reports) 
     One walk over the log answers for all entries; Kafka's tool walks it anew for each.
     """
     base_offset, stem = _paths(path)
-    log = _Log(stem + ".log")
-    index = Entries(stem + ".index", OFFSET_ENTRY, base_offset, "relative_offset")
-    times = Entries(path, TIME_ENTRY, base_offset, "timestamp")
-    if style.sanity_only:
-        _check_sanity(path, times, base_offset)
-        yield f"{shown} passed sanity check."
-        return
+    with _Log(stem + ".log") as log:
+        index = Entries(stem + ".index", OFFSET_ENTRY, base_offset, "relative_offset")
+        times = Entries(path, TIME_ENTRY, base_offset, "timestamp")
+        if style.sanity_only:
+            _check_sanity(path, times, base_offset)
+            yield f"{shown} passed sanity check."
+        else:
+            yield from _time_entries(path, index, times, base_offset, log, style, reports)
+
+
+def _time_entries(
+    path: str, index: Entries, times: Entries, base_offset: int, log: _Log, style: IndexStyle, reports: Reports
+) -> Iterator[str]:
     count = next((slot for slot in range(1, times.count) if times.offsets[slot] == base_offset), times.count)
     queries = [(_position(index, offset), offset) for offset in times.offsets[:count]]
     walks = _Walks(log, queries)

@@ -122,7 +122,7 @@ def run(reader: LogReader, make_work: Callable[[], Work], sink: Sink, jobs: int)
                 last = process(window, piece, lane := Lane(sink, turns, piece.number))
                 lane.flush(window)
                 lane.wait()
-                sink.advance(window.size)
+                sink.advance(piece.consumed)
                 turns.done(piece.number, last)
         except _OverError:
             pass

@@ -62,7 +62,7 @@ def _json(text: str) -> str:
 class LineDump:
     """Makes lines of a log's windows.  `damages` counts what was wrong.
 
-    *live*: a broker is writing this log, so an unfinished batch at its end is no damage.
+    *unfinished*: a batch that is cut off at the end is no damage.
     """
 
     def __init__(
@@ -75,7 +75,7 @@ class LineDump:
         count: Count,
         committed: Committed | None = None,
         max_batch_bytes: int = MAX_OUTPUT,
-        live: bool = False,
+        unfinished: bool = False,
     ) -> None:
         self._origin = origin
         self._style = style
@@ -84,7 +84,7 @@ class LineDump:
         self._count = count
         self._committed = committed
         self._max_batch_bytes = max_batch_bytes
-        self._live = live
+        self._unfinished = unfinished
         self._fields = origin.csv() if style.csv else origin.json()
         self.damages = 0
 
@@ -114,24 +114,25 @@ class LineDump:
         last = self._count.take(rows)
         if rows is not window:
             lane.flush(window)
-        write = rows.csv_lines if self._style.csv else rows.json_lines
         at = 0
-        while (at := write(at, self._fields, self._style.values)) < rows.records:
+        for damage, end in _by_batch(rows, message_damages(rows, self._origin.file)):
+            self._write(rows, at, end, lane)
+            lane.flush(rows)
+            self._show(damage, lane)
+            at = end
+        self._write(rows, at, rows.records, lane)
+        if rows is not window:
+            lane.flush(rows)
+        return last
+
+    def _write(self, rows: Window, at: int, end: int, lane: Lane) -> None:
+        """Make lines of the rows from *at* to *end*."""
+        write = rows.csv_lines if self._style.csv else rows.json_lines
+        while at < end and (at := write(at, self._fields, self._style.values, end)) < end:
             lane.flush(rows)
             if rows.is_huge(at, self._fields, self._style.values):
                 self._huge_line(rows, at, lane)
                 at += 1
-        bad = rows.bad_messages()
-        if rows is not window or bad:
-            lane.flush(rows)
-        for i in bad:
-            offset, batch = rows.record(i)[0], rows.record(i)[6]
-            place = Place(self._origin.file, rows.batch(batch).position, offset)
-            self._show(
-                Damage(DamageKind.BAD_CRC, place, "the message's own CRC-32 inside an intact wrapper does not hold"),
-                lane,
-            )
-        return last
 
     def _huge_line(self, rows: Window, i: int, lane: Lane) -> None:
         """Write a row's line in pieces: escaped, a value can be six times as large as it is."""
@@ -145,6 +146,8 @@ class LineDump:
     def _batches(self, window: Window, piece: Piece, lane: Lane) -> bool:
         """Make a line of each batch, damaged ones too; True when there are to be no more."""
         last = self._wanted.skip(window)
+        if self._committed:
+            self._committed.skip(window)
         for run in runs(window, self._origin.file, self._span):
             ended = self._batch_rows(run, lane)
             if run.window is not window or run.damage:
@@ -173,7 +176,7 @@ class LineDump:
 
     def _after(self, window: Window, piece: Piece, lane: Lane) -> bool:
         """Say what is wrong behind the window's batches."""
-        if piece.damage and not (self._live and piece.damage.is_unfinished):
+        if piece.damage and not (self._unfinished and piece.damage.is_unfinished):
             lane.flush(window)
             self._show(piece.damage, lane)
         return False
@@ -192,6 +195,27 @@ class LineDump:
             else b""
         )
         self._report(damage, lane)
+
+
+def message_damages(rows: Window, file: str) -> list[Damage]:
+    """Return the damages of messages inside intact wrappers (v0, v1) whose own checksums do not hold."""
+    found = []
+    for i in rows.bad_messages():
+        offset, batch = rows.record(i)[0], rows.record(i)[6]
+        place = Place(file, rows.batch(batch).position, offset)
+        detail = "the message's own CRC-32 inside an intact wrapper does not hold"
+        found.append(Damage(DamageKind.BAD_CRC, place, detail))
+    return found
+
+
+def _by_batch(rows: Window, damages: list[Damage]) -> Iterator[tuple[Damage, int]]:
+    """Yield each damage of a message with the row at which the records of its batch end."""
+    ends: dict[int, int] = {}
+    if damages:
+        for i in range(rows.records):
+            ends[rows.batch(rows.record(i)[6]).position] = i + 1
+    for damage in damages:
+        yield damage, ends[damage.place.position or 0]
 
 
 def huge_value(value: memoryview, style: LineStyle) -> Iterator[bytes]:

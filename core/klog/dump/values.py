@@ -57,10 +57,12 @@ def _entries(source: Source, kind: str, base_offset: int) -> Iterator[Row]:
     """Yield the entries of an index, offsets made absolute, up to its tail of zeros."""
     layout: Layout = _LAYOUTS[kind]
     step = layout.size * 8192
+    slot = 0
     for start in range(0, source.size, step):
         for values in layout.read_all(source.read(start, step)):
-            if not any(values) and start:
-                return
+            if not any(values) and slot:
+                return  # preallocated: nothing but zeros follows
+            slot += 1
             row: Row = dict(zip(layout.names, values, strict=True))
             if "relative_offset" in row:
                 row = {"offset": base_offset + values[layout.names.index("relative_offset")]} | row

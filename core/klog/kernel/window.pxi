@@ -473,13 +473,16 @@ cdef class Window:
         """Say that the output has been taken."""
         self.out_used = 0
 
-    def json_lines(self, Py_ssize_t first, bytes origin, int values):
-        """Write rows from *first* on as JSON lines; return the first row that found no room any more."""
-        return self._lines(first, self.view.records_count, JSON_LINES, origin, values, None)
+    def json_lines(self, Py_ssize_t first, bytes origin, int values, Py_ssize_t end=-1):
+        """Write rows from *first* (to *end*) as JSON lines; return the first row that found no room any more."""
+        return self._lines(first, self._row_end(end), JSON_LINES, origin, values, None)
 
-    def csv_lines(self, Py_ssize_t first, bytes origin, int values):
-        """Write rows from *first* on as CSV lines; return the first row that found no room any more."""
-        return self._lines(first, self.view.records_count, CSV_LINES, origin, values, None)
+    def csv_lines(self, Py_ssize_t first, bytes origin, int values, Py_ssize_t end=-1):
+        """Write rows from *first* (to *end*) as CSV lines; return the first row that found no room any more."""
+        return self._lines(first, self._row_end(end), CSV_LINES, origin, values, None)
+
+    cdef Py_ssize_t _row_end(self, Py_ssize_t end):
+        return self.view.records_count if end < 0 else min(end, self.view.records_count)
 
     def text_lines(self, Py_ssize_t first, Py_ssize_t end, int flags, list contents=None):
         """Write rows from *first* to *end* as Kafka's dump tool does, each batch's line before its first row's.
