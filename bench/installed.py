@@ -84,13 +84,20 @@ def _pom() -> str:
 def find_klog() -> list[str]:
     """Return the command line of ``klog``; this checkout is put on the path if klog is not installed.
 
-    It is the console script beside this interpreter where there is one, for that is what users start.
+    It is the console script beside this interpreter where there is one, for that is what users start.  Its byte code
+    is written first, as an installation does.
     """
+    for name in ("PYTHONDONTWRITEBYTECODE", "PYTHONUNBUFFERED", "PYTHONOPTIMIZE", "PYTHONPROFILEIMPORTTIME"):
+        os.environ.pop(name, None)  # a user's shell has none of these; the first makes every start compile klog anew
     if _fails([sys.executable, "-c", "import klog, klog_cli.app"]):
         sources = [os.path.join(ROOT, "core"), os.path.join(ROOT, "cli")]
         os.environ["PYTHONPATH"] = os.pathsep.join([*sources, *filter(None, [os.environ.get("PYTHONPATH")])])
     if problem := _fails([sys.executable, "-c", "import klog_cli.app, klog.kernel; klog.Segment"]):
         raise NotInstalledError(f"klog does not start under {sys.executable}; build it first (make build): {problem}")
+    homes = (
+        "import compileall, klog, klog_cli; [compileall.compile_dir(m.__path__[0], quiet=1) for m in (klog, klog_cli)]"
+    )
+    _must([sys.executable, "-c", homes])
     script = os.path.join(os.path.dirname(sys.executable), "klog")
     command = [script] if os.path.exists(script) else [sys.executable, "-m", "klog_cli.app"]
     _must([*command, "--version"])
