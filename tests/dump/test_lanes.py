@@ -173,17 +173,34 @@ def test_a_worker_that_cannot_begin_ends_all(path: Path, jobs: int) -> None:
 
 
 def test_of_several_errors_the_first_comes_out(path: Path) -> None:
-    """The others are its consequences, or happened later in the log."""
+    """The others may be its consequences."""
     barrier = threading.Barrier(4, timeout=5)
 
     def work(window: Window, piece: Piece, lane: Lane) -> bool:
-        if piece.number < 4:
-            barrier.wait()
-        lane.wait()
+        barrier.wait()
+        time.sleep(piece.number / 20)
         raise ValueError(piece.number)
 
     with pytest.raises(ValueError, match=r"^0$"):
         carry_out(path, work, Kept(), 4)
+
+
+@pytest.mark.parametrize("jobs", WORKERS)
+def test_progress_is_told_in_turn(path: Path, jobs: int) -> None:
+    """A bar is no thing for several threads at once, and shows what is done, not what is ahead."""
+    sink = Kept()
+    ahead: list[int] = []
+
+    def work(window: Window, piece: Piece, lane: Lane) -> bool:
+        if piece.number == 3:
+            before = sink.advanced
+            time.sleep(0.1)
+            ahead.append(sink.advanced - before)
+        return False
+
+    carry_out(path, work, sink, jobs)
+    assert ahead[0] <= 3 << 20, "no more than the windows before it"
+    assert sink.advanced == path.stat().st_size
 
 
 @pytest.mark.parametrize("jobs", WORKERS)
