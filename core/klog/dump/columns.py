@@ -76,6 +76,9 @@ class Columns:
         self._pa = import_pyarrow()
         self._schema = schema()
         self._topic, self._partition = topic, partition
+        # scalars made once: a bare -1 or None has pyarrow look for dateutil, each time
+        self._minus_one = self._pa.scalar(-1, self._pa.int64())
+        self._null, self._zero = self._pa.scalar(None, self._pa.int64()), self._pa.scalar(0, self._pa.int64())
 
     def batch(self, window: Window) -> pa.RecordBatch:
         """Return the window's record rows."""
@@ -110,7 +113,7 @@ class Columns:
         """Return *numbers* with null for -1, which stands for none."""
         import pyarrow.compute as pc
 
-        return pc.if_else(pc.equal(numbers, -1), None, numbers)
+        return pc.if_else(pc.equal(numbers, self._minus_one), self._null, numbers)
 
     def _constant(self, rows: int, text: str | None) -> pa.Array:
         pa = self._pa
@@ -122,22 +125,27 @@ class Columns:
         import pyarrow.compute as pc
 
         pa = self._pa
-        late = pc.not_equal(pc.bit_wise_and(attributes, int(Attributes.LOG_APPEND_TIME)), 0)
-        codes = pc.if_else(pc.equal(attributes, -1), None, late.cast(pa.int8()))
+        late = pc.not_equal(
+            pc.bit_wise_and(attributes, pa.scalar(int(Attributes.LOG_APPEND_TIME), pa.int64())), self._zero
+        )
+        codes = pc.if_else(pc.equal(attributes, self._minus_one), pa.scalar(None, pa.int8()), late.cast(pa.int8()))
         return pa.DictionaryArray.from_arrays(codes, pa.array(["CreateTime", "LogAppendTime"]))
 
     def _flag(self, attributes: pa.Array, flag: int) -> pa.Array:
         import pyarrow.compute as pc
 
-        return pc.and_(pc.not_equal(attributes, -1), pc.not_equal(pc.bit_wise_and(attributes, int(flag)), 0))
+        mask = self._pa.scalar(int(flag), self._pa.int64())
+        known = pc.not_equal(attributes, self._minus_one)
+        return pc.and_(known, pc.not_equal(pc.bit_wise_and(attributes, mask), self._zero))
 
     def _controls(self, types: pa.Array) -> pa.Array:
         import pyarrow.compute as pc
 
         pa = self._pa
         names = [*TYPES.values(), "UNKNOWN"]
-        known = pc.if_else(pc.less(types, len(TYPES)), types, len(TYPES))
-        codes = pc.if_else(pc.equal(types, -1), None, known).cast(pa.int8())
+        most = pa.scalar(len(TYPES), pa.int64())
+        known = pc.if_else(pc.less(types, most), types, most)
+        codes = pc.if_else(pc.equal(types, self._minus_one), self._null, known).cast(pa.int8())
         return pa.DictionaryArray.from_arrays(codes, pa.array(names))
 
     def _binary(self, window: Window, values: bool, rows: int) -> pa.Array:

@@ -30,6 +30,7 @@ cdef extern from "crc.h" nogil:
 
 cdef extern from "chars.h" nogil:
     void klog_chars_init()
+    void klog_keep_heap()
     uint8_t *put "klog_put"(uint8_t *w, const char *literal)
     uint8_t *decimal "klog_decimal"(uint8_t *w, int64_t value)
     bint utf8_valid "klog_utf8_valid"(const uint8_t *p, const uint8_t *end)

@@ -6,6 +6,11 @@
 #ifndef KLOG_CHARS_H
 #define KLOG_CHARS_H
 
+#include <stdlib.h>
+#if defined(__GLIBC__)
+#include <malloc.h>
+#endif
+
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
@@ -276,6 +281,16 @@ static inline int64_t klog_java_size(const uint8_t *p, int64_t n) {
         p += length ? length : klog_java_malformed(p, end, &stop);
     }
     return size;
+}
+
+/* Keep the C library from giving the heap back after each window of decompressed batches: the pages would have to be
+ * faulted in again, which costs more than decompressing into them. */
+static void klog_keep_heap(void) {
+#if defined(__GLIBC__)
+    mallopt(M_MMAP_THRESHOLD, 4 << 20);
+    mallopt(M_TRIM_THRESHOLD, 32 << 20);
+    mallopt(M_TOP_PAD, 1 << 20);
+#endif
 }
 
 /* A literal without its terminator; the compiler knows its length. */

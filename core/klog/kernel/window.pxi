@@ -8,6 +8,9 @@ cdef enum:
     TEXT_LINES = 2
     HUGE = 16 << 20              # a line that takes more than this is made in pieces
 
+cdef bint heap_is_kept = False
+
+
 cdef class Window:
     """A stretch of a log in memory, and what was made of it.
 
@@ -250,7 +253,7 @@ cdef class Window:
 
     # ---- records
 
-    def decompress(self, Py_ssize_t first, Py_ssize_t end, tuple codecs, Py_ssize_t budget=8 << 20):
+    def decompress(self, Py_ssize_t first, Py_ssize_t end, tuple codecs, Py_ssize_t budget=2 << 20):
         """Decompress batches from *first* on and return where that stopped: at *end*, or once *budget* bytes were made.
 
         *codecs*: a function (compressed bytes, magic) → bytes for each codec number.  When one of them raises
@@ -261,6 +264,7 @@ cdef class Window:
         cdef const uint8_t *p
         cdef Py_ssize_t length
         cdef object content
+        global heap_is_kept
         self._range(first, end)
         self.error = None
         self.payloads.clear()
@@ -270,6 +274,9 @@ cdef class Window:
                 continue
             if made >= budget:
                 return i
+            if not heap_is_kept:
+                klog_keep_heap()
+                heap_is_kept = True
             try:
                 p = self._compressed(b, &length)
                 content = codecs[b.attributes & ATTRIBUTE_CODEC](PyMemoryView_FromMemory(<char *>p, length, 0x100), b.magic)
