@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 
-@dataclass(frozen=True)
-class Place:
+class Place(NamedTuple):
     """A spot on disk.  *position* is bytes, *offset* is Kafka's; None where it has no meaning."""
 
     file: str

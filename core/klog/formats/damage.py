@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import Enum
+from typing import NamedTuple
 
 from klog.place import Place
 
@@ -24,8 +24,7 @@ class DamageKind(str, Enum):
     UNREADABLE = "unreadable"
 
 
-@dataclass(frozen=True)
-class Damage:
+class Damage(NamedTuple):
     """A damaged stretch of a log.
 
     *place* is where it begins: the first byte of the batch (of the rest, for tails).  *size* is how many bytes are
