@@ -335,6 +335,7 @@ class Fuzzer:
         text = java_string(data).decode("utf-8")
         assert is_utf8(data) == ("\ufffd" not in text or text.encode() == data)
         quoted = json_text(data)
+        assert quoted == json_text(data, portable=True)
         assert quoted is None or json.loads(b'"' + quoted + b'"').encode() == data
         start = self.chance.randrange(len(data))
         assert crc32c(data[start:]) == crc32c_portable(data[start:])

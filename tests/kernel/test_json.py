@@ -519,11 +519,52 @@ def test_redacted_values_make_no_huge_line() -> None:
         window.flushed()
 
 
+def escaped_plainly(text: bytes) -> bytes:
+    """The shortest escapes, one byte after the other."""
+    letters = {0x22: b'\\"', 0x5C: b"\\\\", 8: b"\\b", 9: b"\\t", 10: b"\\n", 12: b"\\f", 13: b"\\r"}
+    return b"".join(letters.get(c) or (bytes([c]) if c >= 32 else b"\\u%04x" % c) for c in text)
+
+
+@pytest.mark.parametrize("portable", [False, True])
+def test_every_pattern_of_escapes_in_a_word(portable: bool) -> None:
+    """Eight bytes are escaped by one table: each of its rows, at the start, in the middle and at the end of a text."""
+    for pattern in range(256):
+        word = bytes(b'"\\'[i & 1] if pattern >> i & 1 else 97 + i for i in range(8))
+        for before in range(17):
+            text = b"=" * before + word
+            assert json_text(text, portable) == escaped_plainly(text)
+            assert json_text(word + text, portable) == escaped_plainly(word + text)
+
+
+@pytest.mark.parametrize("portable", [False, True])
+def test_every_byte_at_every_place(portable: bool) -> None:
+    """None is mistaken for its neighbour, whether it stands in a whole word or in what is left over."""
+    for length in range(1, 36):
+        for at in range(length):
+            for special in (*range(32), 34, 92, 33, 35, 91, 93, 127, 0x80):
+                text = b"~" * at + bytes([special]) + b"\x20" * (length - at - 1)
+                assert json_text(text, portable) == (escaped_plainly(text) if special < 128 else None), text
+
+
+def test_every_length_of_a_number() -> None:
+    """Digits are counted first, by a table of powers of ten."""
+    powers = [10**digits for digits in range(1, 19)]
+    offsets = sorted(
+        {0, 1, 2**63 - 1, *powers, *(power - 1 for power in powers), *(9 * power for power in powers[:-1])}
+    )
+    for offset in offsets:
+        window = begun(batch([Record(offset, MS, b"k", b"v")]))
+        window.decode()
+        window.json_lines(0, b"", TEXT)
+        assert json.loads(bytes(window.output()))["offset"] == offset
+
+
 def test_text_between_the_quotes_of_json() -> None:
     chance = Random(3)
     for _ in range(300):
         text = "".join(chance.choices('a"\\\n\x01é中😀', k=chance.randrange(60)))
         escaped = json_text(text.encode())
+        assert escaped == json_text(text.encode(), portable=True)
         assert escaped is not None
         assert json.loads(b'"' + escaped + b'"') == text
     for data in (b"\xff", b"a" * 20 + b"\xc3", b"\xed\xa0\x80"):

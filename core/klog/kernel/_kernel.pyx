@@ -35,6 +35,7 @@ cdef extern from "chars.h" nogil:
     uint8_t *decimal "klog_decimal"(uint8_t *w, int64_t value)
     bint utf8_valid "klog_utf8_valid"(const uint8_t *p, const uint8_t *end)
     uint8_t *json_string "klog_json_string"(uint8_t *w, const uint8_t *p, int64_t n)
+    uint8_t *json_string_portable "klog_json_string_portable"(uint8_t *w, const uint8_t *p, int64_t n)
     int64_t json_size "klog_json_size"(const uint8_t *p, int64_t n)
     uint8_t *base64 "klog_base64"(uint8_t *w, const uint8_t *p, int64_t n)
     uint8_t *hex_digits "klog_hex"(uint8_t *w, const uint8_t *p, int64_t n)
@@ -93,16 +94,21 @@ def hardware_crc():
     return bool(klog_hardware)
 
 
-def json_text(const unsigned char[::1] data not None):
-    """Return *data* (UTF-8) as it stands between the quotes of a JSON string; None if it is no UTF-8."""
+def json_text(const unsigned char[::1] data not None, bint portable=False):
+    """Return *data* (UTF-8) as it stands between the quotes of a JSON string; None if it is no UTF-8.
+
+    *portable*: without the processor's own instructions; for tests.
+    """
     cdef Py_ssize_t n = data.shape[0]
     cdef bytearray out
+    cdef uint8_t *start
     cdef uint8_t *end
     if n == 0:
         return b""
     out = bytearray(json_size(&data[0], n) + 16)
-    end = json_string(<uint8_t *>PyByteArray_AS_STRING(out), &data[0], n)
-    return None if end == NULL else bytes(memoryview(out)[1 : end - <uint8_t *>PyByteArray_AS_STRING(out) - 1])
+    start = <uint8_t *>PyByteArray_AS_STRING(out)
+    end = json_string_portable(start, &data[0], n) if portable else json_string(start, &data[0], n)
+    return None if end == NULL else bytes(memoryview(out)[1 : end - start - 1])
 
 
 def is_utf8(const unsigned char[::1] data not None):

@@ -15,8 +15,9 @@
 #include <stdint.h>
 #include <string.h>
 
-#if defined(__SSE2__)
-#include <emmintrin.h>
+#if defined(__x86_64__) && (defined(__GNUC__) || defined(__clang__))
+#define KLOG_SSSE3 1
+#include <tmmintrin.h>
 #endif
 
 #define KLOG_JSON_ROOM(n) (6 * (n) + 16)
@@ -29,26 +30,39 @@ static const char klog_digits[201] =
     "0001020304050607080910111213141516171819202122232425262728293031323334353637383940414243444546474849"
     "5051525354555657585960616263646566676869707172737475767778798081828384858687888990919293949596979899";
 
+static const uint64_t klog_powers[20] = {
+    0ull, 10ull, 100ull, 1000ull, 10000ull, 100000ull, 1000000ull, 10000000ull, 100000000ull, 1000000000ull, 10000000000ull,
+    100000000000ull, 1000000000000ull, 10000000000000ull, 100000000000000ull, 1000000000000000ull, 10000000000000000ull,
+    100000000000000000ull, 1000000000000000000ull, 10000000000000000000ull};
+
+static inline int klog_count_digits(uint64_t u) {
+    int guess = (64 - __builtin_clzll(u | 1)) * 1233 >> 12; /* bits times log10(2): right, or one too many */
+    return guess + 1 - (u < klog_powers[guess]);
+}
+
 static inline uint8_t *klog_decimal(uint8_t *w, int64_t value) {
     uint64_t u = (uint64_t)value;
     if (value < 0) {
         *w++ = '-';
         u = 0 - u;
     }
-    char text[20];
-    int at = 20;
-    for (; u >= 100; u /= 100) {
-        at -= 2;
-        memcpy(text + at, klog_digits + 2 * (u % 100), 2);
+    uint8_t *end = w + klog_count_digits(u), *at = end;
+    for (; u >= 10000; u /= 10000) {
+        uint32_t four = (uint32_t)(u % 10000);
+        at -= 4;
+        memcpy(at, klog_digits + 2 * (four / 100), 2);
+        memcpy(at + 2, klog_digits + 2 * (four % 100), 2);
     }
-    if (u >= 10) {
+    uint32_t rest = (uint32_t)u;
+    for (; rest >= 100; rest /= 100) {
         at -= 2;
-        memcpy(text + at, klog_digits + 2 * u, 2);
-    } else {
-        text[--at] = (char)('0' + u);
+        memcpy(at, klog_digits + 2 * (rest % 100), 2);
     }
-    memcpy(w, text + at, (size_t)(20 - at));
-    return w + (20 - at);
+    if (rest >= 10)
+        memcpy(at - 2, klog_digits + 2 * rest, 2);
+    else
+        at[-1] = (uint8_t)('0' + rest);
+    return end;
 }
 
 /* Length of the well-formed UTF-8 sequence at p, 0 if there is none (Unicode, table 3-7). */
@@ -72,7 +86,7 @@ static inline int klog_utf8_length(const uint8_t *p, const uint8_t *end) {
 
 static inline int klog_utf8_valid(const uint8_t *p, const uint8_t *end) {
     while (p < end) {
-#if defined(__SSE2__)
+#if defined(KLOG_SSSE3)
         if (end - p >= 16 && !_mm_movemask_epi8(_mm_loadu_si128((const __m128i *)p))) {
             p += 16;
             continue;
@@ -94,6 +108,9 @@ static inline int klog_utf8_valid(const uint8_t *p, const uint8_t *end) {
 /* 0: as it is, 1: a backslash and a letter, 2: \u00XX */
 static uint8_t klog_escape_kind[256];
 static uint8_t klog_escape_letter[256];
+/* For each choice of bytes out of eight, how to spread the eight so that each chosen one has a gap (0x80) before it. */
+static uint8_t klog_spread[256][16];
+static int klog_has_ssse3;
 
 static void klog_chars_init(void) {
     static const char from[] = "\"\\\b\f\n\r\t", to[] = "\"\\bfnrt";
@@ -102,66 +119,132 @@ static void klog_chars_init(void) {
         klog_escape_kind[(uint8_t)from[i]] = 1;
         klog_escape_letter[(uint8_t)from[i]] = (uint8_t)to[i];
     }
+    for (int chosen = 0; chosen < 256; chosen++) {
+        int at = 0;
+        for (int i = 0; i < 8; i++) {
+            if (chosen >> i & 1) klog_spread[chosen][at++] = 0x80;
+            klog_spread[chosen][at++] = (uint8_t)i;
+        }
+    }
+#if defined(KLOG_SSSE3)
+    klog_has_ssse3 = __builtin_cpu_supports("ssse3") && __builtin_cpu_supports("popcnt");
+#endif
 }
 
 static const char klog_hex_digits[17] = "0123456789abcdef";
 
-static inline uint8_t *klog_json_escape(uint8_t *w, uint8_t c) {
-    if (klog_escape_kind[c] == 1) {
-        w[0] = '\\';
-        w[1] = klog_escape_letter[c];
-        return w + 2;
+/* n bytes as they stand in a JSON string; *high is set when one of them is no ASCII. */
+static inline uint8_t *klog_json_bytes(uint8_t *w, const uint8_t *p, int64_t n, int *high) {
+    for (int64_t i = 0; i < n; i++) {
+        uint8_t c = p[i];
+        *high |= c & 0x80;
+        if (!klog_escape_kind[c]) {
+            *w++ = c;
+        } else if (klog_escape_kind[c] == 1) {
+            *w++ = '\\';
+            *w++ = klog_escape_letter[c];
+        } else {
+            memcpy(w, "\\u00", 4);
+            w[4] = (uint8_t)klog_hex_digits[c >> 4];
+            w[5] = (uint8_t)klog_hex_digits[c & 15];
+            w += 6;
+        }
     }
-    memcpy(w, "\\u00", 4);
-    w[4] = (uint8_t)klog_hex_digits[c >> 4];
-    w[5] = (uint8_t)klog_hex_digits[c & 15];
-    return w + 6;
+    return w;
 }
 
-/* A JSON string with its quotes, or NULL if the bytes are not UTF-8 (then what was written is to be forgotten). */
-static inline uint8_t *klog_json_string(uint8_t *w, const uint8_t *p, int64_t n) {
-    const uint8_t *start = p, *end = p + n;
-    int high = 0;
-    *w++ = '"';
-#if defined(__SSE2__)
+/* The same, eight bytes at a time where none of them needs a closer look. */
+static uint8_t *klog_json_words(uint8_t *w, const uint8_t *p, int64_t n, int *high) {
+    const uint64_t ones = 0x0101010101010101ull;
+    for (; n >= 8; n -= 8, p += 8) {
+        uint64_t word;
+        memcpy(&word, p, 8);
+        uint64_t quote = word ^ ones * '"', backslash = word ^ ones * '\\';
+        if (((word - ones * 32) | (quote - ones) | (backslash - ones) | word) & ones * 0x80) {
+            w = klog_json_bytes(w, p, 8, high);
+        } else {
+            memcpy(w, p, 8);
+            w += 8;
+        }
+    }
+    return klog_json_bytes(w, p, n, high);
+}
+
+#if defined(KLOG_SSSE3)
+#define KLOG_SPREADING __attribute__((target("ssse3,popcnt")))
+
+/* The first n (at most eight) bytes of x, a backslash before each that *chosen* has a bit for. */
+KLOG_SPREADING static inline uint8_t *klog_json_spread(uint8_t *w, __m128i x, unsigned chosen, int n) {
+    __m128i spread = _mm_loadu_si128((const __m128i *)klog_spread[chosen]);
+    __m128i gaps = _mm_and_si128(_mm_cmplt_epi8(spread, _mm_setzero_si128()), _mm_set1_epi8('\\'));
+    _mm_storeu_si128((__m128i *)w, _mm_or_si128(_mm_shuffle_epi8(x, spread), gaps));
+    return w + n + __builtin_popcount(chosen);
+}
+
+/* Fewer than sixteen bytes, and zeros behind them; nothing beyond them is read. */
+KLOG_SPREADING static inline __m128i klog_short_load(const uint8_t *p, int n) {
+    uint64_t low = 0, high = 0;
+    uint32_t first = 0, last = 0;
+    if (n >= 8) {
+        memcpy(&low, p, 8);
+        memcpy(&high, p + n - 8, 8);
+        high = n > 8 ? high >> 8 * (16 - n) : 0;
+    } else if (n >= 4) {
+        memcpy(&first, p, 4);
+        memcpy(&last, p + n - 4, 4);
+        low = first | (uint64_t)last << 8 * (n - 4);
+    } else if (n > 0) {
+        low = p[0] | (uint64_t)p[n / 2] << 8 * (n / 2) | (uint64_t)p[n - 1] << 8 * (n - 1);
+    }
+    return _mm_set_epi64x((int64_t)high, (int64_t)low);
+}
+
+/* The same, sixteen bytes at a time: quotes and backslashes, the usual ones to be escaped, cost little more. */
+KLOG_SPREADING static uint8_t *klog_json_ssse3(uint8_t *w, const uint8_t *p, int64_t n, int *high) {
     const __m128i quote = _mm_set1_epi8('"'), backslash = _mm_set1_epi8('\\'), control = _mm_set1_epi8(31);
-    while (end - p >= 16) {
-        __m128i x = _mm_loadu_si128((const __m128i *)p);
-        high |= _mm_movemask_epi8(x);
-        unsigned special = (unsigned)_mm_movemask_epi8(_mm_or_si128(_mm_or_si128(_mm_cmpeq_epi8(x, quote), _mm_cmpeq_epi8(x, backslash)),
-                                                                    _mm_cmpeq_epi8(_mm_min_epu8(x, control), x)));
-        _mm_storeu_si128((__m128i *)w, x);
-        if (!special) {
-            p += 16;
-            w += 16;
+    for (; n > 0; n -= 16, p += 16) {
+        int here = n < 16 ? (int)n : 16;
+        __m128i x = here < 16 ? klog_short_load(p, here) : _mm_loadu_si128((const __m128i *)p);
+        unsigned present = (1u << here) - 1;
+        unsigned chosen = (unsigned)_mm_movemask_epi8(_mm_or_si128(_mm_cmpeq_epi8(x, quote), _mm_cmpeq_epi8(x, backslash)));
+        if ((unsigned)_mm_movemask_epi8(_mm_cmpeq_epi8(_mm_min_epu8(x, control), x)) & present) {
+            w = klog_json_bytes(w, p, here, high);
             continue;
         }
-        int done = 0;
-        do { /* all 16 bytes are in a register: write again what follows each escaped one */
-            int at = __builtin_ctz(special);
-            w = klog_json_escape(w + (at - done), p[at]);
-            done = at + 1;
-            special &= special - 1;
-            if (end - p >= 32)
-                _mm_storeu_si128((__m128i *)w, _mm_loadu_si128((const __m128i *)(p + done)));
-            else
-                memcpy(w, p + done, (size_t)(16 - done));
-        } while (special);
-        w += 16 - done;
-        p += 16;
+        *high |= _mm_movemask_epi8(x);
+        if (!chosen) {
+            _mm_storeu_si128((__m128i *)w, x);
+            w += here;
+            continue;
+        }
+        w = klog_json_spread(w, x, chosen & 255, here < 8 ? here : 8);
+        if (here > 8) w = klog_json_spread(w, _mm_srli_si128(x, 8), chosen >> 8, here - 8);
     }
+    return w;
+}
 #endif
-    while (p < end) {
-        uint8_t c = *p++;
-        high |= c & 0x80;
-        if (klog_escape_kind[c])
-            w = klog_json_escape(w, c);
-        else
-            *w++ = c;
-    }
-    if (high && !klog_utf8_valid(start, end)) return NULL;
+
+/* A JSON string with its quotes, or NULL if the bytes are not UTF-8 (then what was written is to be forgotten). */
+static inline uint8_t *klog_json_string_by(uint8_t *w, const uint8_t *p, int64_t n, int with_ssse3) {
+    int high = 0;
+    *w++ = '"';
+#if defined(KLOG_SSSE3)
+    if (with_ssse3)
+        w = klog_json_ssse3(w, p, n, &high);
+    else
+#endif
+        w = klog_json_words(w, p, n, &high);
+    if (high && !klog_utf8_valid(p, p + n)) return NULL;
     *w++ = '"';
     return w;
+}
+
+static inline uint8_t *klog_json_string(uint8_t *w, const uint8_t *p, int64_t n) {
+    return klog_json_string_by(w, p, n, klog_has_ssse3);
+}
+
+static inline uint8_t *klog_json_string_portable(uint8_t *w, const uint8_t *p, int64_t n) {
+    return klog_json_string_by(w, p, n, 0);
 }
 
 /* Bytes of the JSON string that klog_json_string would write, quotes included. */

@@ -9,12 +9,18 @@ cdef enum:
 
 cdef enum:
     LINE_ROOM = 1024             # everything in a line but topic, key, value and headers
+    TAIL_ROOM = 96               # `,"leader_epoch":-2147483648,"producer_id":-9223372036854775808,"producer_epoch":-32768`
 
 cdef struct LineStyle:
     const uint8_t *origin        # `,"partition":3,"topic":"orders"` (JSON) or `3,"orders"` (CSV), as the caller made it
     Py_ssize_t origin_length
     int values                   # VALUES_…
     uint8_t *value_at            # where the line being written has its value
+    int batch                    # the batch whose part of a JSON line is kept here, -1: none
+    int tail_length
+    uint8_t tail[TAIL_ROOM]      # its fields between origin and sequence
+    int end_length
+    uint8_t end[TAIL_ROOM]       # its fields after the sequence
 
 
 cdef inline uint8_t *put_bytes(uint8_t *w, const uint8_t *p, Py_ssize_t n) noexcept nogil:
@@ -22,14 +28,9 @@ cdef inline uint8_t *put_bytes(uint8_t *w, const uint8_t *p, Py_ssize_t n) noexc
     return w + n
 
 
-cdef uint8_t *put_named(uint8_t *w, const char *name, const uint8_t *p, int length, int values) noexcept nogil:
-    """`,"NAME":…` for a key or value; the suffix of NAME tells an encoding."""
-    cdef uint8_t *start = w
+cdef uint8_t *put_named(uint8_t *w, const uint8_t *p, int length, int values) noexcept nogil:
+    """What follows the name of a key or value: `":…`, or a suffix that tells the encoding and then that."""
     cdef uint8_t *end
-    if values == VALUES_NONE:
-        return w
-    w = put(w, b',"')
-    w = put(w, name)
     if length < 0:
         return put(w, b'":null')
     if values == VALUES_TEXT:
@@ -127,6 +128,24 @@ cdef inline int control_type(const RecordRow *row, const uint8_t *base) noexcept
     return be16(base + row.key_at + 2) if row.key_length >= 4 else -1
 
 
+cdef void keep_tail(LineStyle *style, const BatchRow *batch, int index) noexcept nogil:
+    """Write what all records of a batch end with, once."""
+    cdef uint8_t *w = style.tail
+    if batch.leader_epoch != -1:
+        w = decimal(put(w, b',"leader_epoch":'), batch.leader_epoch)
+    if batch.producer_id != -1:
+        w = decimal(put(w, b',"producer_id":'), batch.producer_id)
+    if batch.producer_epoch != -1:
+        w = decimal(put(w, b',"producer_epoch":'), batch.producer_epoch)
+    style.tail_length = w - style.tail
+    w = style.end
+    if batch.attributes & ATTRIBUTE_TRANSACTIONAL and batch.magic >= 2:
+        w = put(w, b',"transactional":true')
+    w = put(decimal(put(w, b',"position":'), batch.position), b"}\n")
+    style.end_length = w - style.end
+    style.batch = index
+
+
 cdef uint8_t *put_json_record(uint8_t *w, const View *v, const RecordRow *row, LineStyle *style) noexcept nogil:
     cdef const BatchRow *batch = v.batches + row.batch
     cdef const uint8_t *base = v.bases[row.batch]
@@ -139,25 +158,23 @@ cdef uint8_t *put_json_record(uint8_t *w, const View *v, const RecordRow *row, L
         if is_end_marker(row, base):
             w = decimal(put(w, b',"coordinator_epoch":'), be32(base + row.value_at + 2))
     else:
-        w = put_named(w, b"key", base + row.key_at, row.key_length, VALUES_TEXT)
+        w = put_named(put(w, b',"key'), base + row.key_at, row.key_length, VALUES_TEXT)
         style.value_at = w
-        w = put_named(w, b"value", base + row.value_at, row.value_length, style.values)
+        if style.values != VALUES_NONE:
+            w = put_named(put(w, b',"value'), base + row.value_at, row.value_length, style.values)
         if row.headers_count:
             w = put_headers(put(w, b',"headers":'), row, base, style.values)
         else:
             w = put(w, b',"headers":[]')
     w = put_bytes(w, style.origin, style.origin_length)
-    if batch.leader_epoch != -1:
-        w = decimal(put(w, b',"leader_epoch":'), batch.leader_epoch)
-    if batch.producer_id != -1:
-        w = decimal(put(w, b',"producer_id":'), batch.producer_id)
-    if batch.producer_epoch != -1:
-        w = decimal(put(w, b',"producer_epoch":'), batch.producer_epoch)
+    if style.batch != row.batch:
+        keep_tail(style, batch, row.batch)
+    memcpy(w, style.tail, TAIL_ROOM)  # always all of it: a known length is copied faster
+    w += style.tail_length
     if batch.base_sequence >= 0:
         w = decimal(put(w, b',"sequence":'), record_sequence(batch, row))
-    if batch.attributes & ATTRIBUTE_TRANSACTIONAL and batch.magic >= 2:
-        w = put(w, b',"transactional":true')
-    return put(decimal(put(w, b',"position":'), batch.position), b"}\n")
+    memcpy(w, style.end, TAIL_ROOM)
+    return w + style.end_length
 
 
 # offset,timestamp,timestamp_type,key,key_base64,value,value_base64,headers,partition,topic,leader_epoch,producer_id,

@@ -514,6 +514,7 @@ cdef class Window:
         style.origin = <const uint8_t *>PyBytes_AS_STRING(origin)
         style.origin_length = PyBytes_GET_SIZE(origin)
         style.values = option
+        style.batch = -1
         try:
             if contents is not None:
                 starts = <const uint8_t **>calloc(count + 1, sizeof(uint8_t *))
@@ -611,6 +612,7 @@ cdef class Window:
         style.origin = <const uint8_t *>PyBytes_AS_STRING(origin)
         style.origin_length = len(origin)
         style.values = values
+        style.batch = -1
         r.value_length = -1
         self._reserve_output(max(self.out_room, <Py_ssize_t>line_room(r, self.view.bases[r.batch], &style)))
         end = put_csv_record(self.out_start, &self.view, r, &style) if csv else put_json_record(self.out_start, &self.view, r, &style)
