@@ -8,7 +8,8 @@ import stat
 from pathlib import Path
 
 import pytest
-from klog.disk import NewFile
+from klog import disk
+from klog.disk import NewFile, Room
 
 
 def listing(folder: Path) -> list[str]:
@@ -136,3 +137,78 @@ def test_a_commit_that_fails_leaves_nothing_behind(tmp_path: Path, monkeypatch: 
         write()
     assert listing(tmp_path) == []
     assert len(os.listdir("/proc/self/fd")) == before
+
+
+def blocks(path: Path) -> int:
+    return path.stat().st_blocks * 512
+
+
+def write_with_room(path: Path, flags: int, pieces: int) -> Room:
+    """Write *pieces* of 64 KiB as a dump does, up to but without the release."""
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | flags)
+    os.lseek(descriptor, 0, os.SEEK_END)
+    room = Room(descriptor)
+    for _ in range(pieces):
+        room.make(64 << 10)
+        os.write(descriptor, bytes(64 << 10))
+    return room
+
+
+@pytest.fixture
+def small_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Room, "STEP_BYTES", 1 << 20)
+
+
+@pytest.mark.usefixtures("small_steps")
+def test_room_is_set_aside_and_given_back(tmp_path: Path) -> None:
+    path = tmp_path / "out"
+    path.write_bytes(b"there before")
+    room = write_with_room(path, 0, 20)
+    os.sync()
+    written = 12 + 20 * (64 << 10)
+    assert path.stat().st_size == written
+    assert blocks(path) >= 2 << 20, "two steps: the one that nothing is set aside for, and the next"
+    room.release()
+    assert path.stat().st_size == written
+    assert blocks(path) < written + (256 << 10)
+    assert path.read_bytes() == b"there before" + bytes(20 * (64 << 10))
+
+
+@pytest.mark.usefixtures("small_steps")
+def test_what_others_have_written_meanwhile_stays(tmp_path: Path) -> None:
+    """Giving back cuts the file at what has been written, so it must not happen when that is not the end."""
+    path = tmp_path / "out"
+    room = write_with_room(path, 0, 20)
+    with path.open("ab") as other:
+        other.write(b"and more")
+    room.release()
+    assert path.read_bytes()[-8:] == b"and more"
+
+
+@pytest.mark.usefixtures("small_steps")
+@pytest.mark.parametrize("kind", ["shared log", "middle of a file", "pipe"])
+def test_nothing_is_set_aside_where_the_end_is_not_ours(
+    tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(disk, "_set_aside", lambda *_: pytest.fail("set aside"))
+    path = tmp_path / "out"
+    if kind == "shared log":
+        room = write_with_room(path, os.O_APPEND, 20)
+    elif kind == "middle of a file":
+        path.write_bytes(bytes(100))
+        room = Room(os.open(path, os.O_WRONLY))
+        room.make(5 << 20)
+    else:
+        room = Room(os.pipe()[1])
+        room.make(5 << 20)
+    room.release()
+
+
+@pytest.mark.usefixtures("small_steps")
+def test_a_disk_that_cannot_is_asked_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = []
+    monkeypatch.setattr(disk, "_set_aside", lambda _, start, size: bool(asked.append((start, size))))
+    room = write_with_room(tmp_path / "out", 0, 60)
+    room.release()
+    assert asked == [(1 << 20, 1 << 20)]
+    assert (tmp_path / "out").stat().st_size == 60 * (64 << 10)

@@ -168,19 +168,21 @@ class Results:
     """
 
     def __init__(self, path: str | None = None) -> None:
+        from klog.disk import NewFile, Room
+
         from klog_cli.progress import Bar
 
         self._file = None
         self.descriptor = STDOUT
         if path is not None:
-            from klog.disk import NewFile
-
             self._file = NewFile(path)
             self.descriptor = self._file.descriptor
+        self._room = Room(self.descriptor)
         self._bar = Bar(shown=not Quiet.on and is_terminal(STDERR) and not is_terminal(self.descriptor))
 
     def write(self, data: bytes | memoryview) -> None:
         """Take a part of the result."""
+        self._room.make(len(data))
         write(data, self.descriptor)
 
     def report(self, line: str) -> None:
@@ -203,6 +205,7 @@ class Results:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._bar.close()
+        self._room.release()
         if self._file is not None:
             with self._file:
                 if kind is None:

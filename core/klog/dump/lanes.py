@@ -13,7 +13,7 @@ from typing import Protocol
 from klog.kernel import Window
 from klog.reader import LogReader, Piece
 
-OUTPUT_BYTES = 1 << 18
+OUTPUT_BYTES = 1 << 20
 """Lines are written in pieces of this size when one worker writes at once …"""
 
 PARALLEL_OUTPUT_BYTES = 4 << 20
