@@ -5,6 +5,8 @@ A command's module is imported when that command is called (all of them for help
 
 from __future__ import annotations
 
+import atexit
+import gc
 import os
 import signal
 import sys
@@ -85,12 +87,19 @@ def _interrupt(_number: int, _frame: object) -> None:
 
 def main() -> int:
     """Run the command line of this process; return its exit code."""
+    _spare_the_collector()
     _occupy_standard_descriptors()
     before = signal.signal(signal.SIGINT, _interrupt)
     try:
         return _guarded(sys.argv[1:])
     finally:
         signal.signal(signal.SIGINT, before)
+
+
+def _spare_the_collector() -> None:
+    """What has been imported is no garbage, nor is what ends with the process: looking costs a sixth of a short run."""
+    gc.freeze()
+    atexit.register(gc.freeze)
 
 
 def _occupy_standard_descriptors() -> None:
