@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+import klog.dump.columns
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -117,6 +118,25 @@ def test_nothing_to_write_is_a_file_without_rows(path: Path, tmp_path: Path) -> 
         code, file, _ = write(targets, tmp_path)
         assert (code, file.metadata.num_rows) == (0, 0)
         assert file.schema_arrow.names == schema().names
+
+
+@pytest.mark.parametrize(("rows", "size"), [(1, 64 << 20), (7, 64 << 20), (128 << 10, 1), (128 << 10, 2000)])
+def test_row_groups_follow_one_another(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rows: int, size: int) -> None:
+    """Their buffers are used again: nothing of an earlier one is left, neither nulls nor lengths."""
+    paths = []
+    for i, name in enumerate(LOGS):
+        (tmp_path / f"topic{i}-{i}").mkdir()
+        paths.append(tmp_path / f"topic{i}-{i}" / f"{0:020}.log")
+        paths[-1].write_bytes(LOGS[name])
+    targets = [Target(str(path)) for path in paths]
+    _, whole, _ = write(targets, tmp_path)
+    expected = columns(whole)
+    assert whole.num_row_groups == 1
+    monkeypatch.setattr(klog.dump.columns, "ROW_GROUP_ROWS", rows)
+    monkeypatch.setattr(klog.dump.columns, "ROW_GROUP_BYTES", size)
+    _, file, _ = write(targets, tmp_path)
+    assert file.num_row_groups > 5
+    assert columns(file) == expected
 
 
 def test_several_files_become_one(tmp_path: Path) -> None:

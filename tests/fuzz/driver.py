@@ -78,7 +78,6 @@ class Fuzzer:
         self.wide_seeds = seeds.wide_entries()
         self.window = Window(1 << 20, 4096, 1 << 16)
         self.masks = [self.mask(1 << 16) for _ in range(40)]
-        self.numbers = memoryview(array("q", bytes(8 * 5000)))
         self.takes = (self.as_json, self.as_csv, self.as_text, self.as_columns, self.as_objects)
 
     # making
@@ -205,22 +204,17 @@ class Fuzzer:
 
     def as_columns(self, window: Window) -> None:
         rows = window.records
-        for column in range(9):
-            window.numbers(column, self.numbers)
-        bits = bytearray(rows // 8 + 1)
-        for values in (False, True):
-            data = bytearray(max(1, window.binary_bytes(values)))
-            window.binary(values, data, int32s(rows + 1), bits)
-        count, keys, values_size = window.header_sizes()
-        lists, key_offsets, value_offsets = (int32s(n + 1) for n in (rows, count, count))
-        window.headers(
-            lists,
-            bytearray(keys + 1),
-            key_offsets,
-            bytearray(values_size + 1),
-            value_offsets,
-            bytearray(count // 8 + 1),
-        )
+        for column in range(10):
+            for width in (1, 2, 4, 8):
+                window.numbers(column, width, bytearray(max(1, width * rows)), bytearray(rows // 8 + 1))
+        key_bytes, value_bytes, count, header_keys, header_values = window.content_sizes()
+        first = self.chance.randrange(20)  # as if so many rows were there already
+        bits = bytearray((first + rows) // 8 + 1)
+        for values, size in ((False, key_bytes), (True, value_bytes)):
+            window.binary(values, bytearray(max(1, size)), int32s(first + rows + 1), bits, first)
+        lists, key_ends, value_ends = (int32s(n + 1) for n in (first + rows, count, count))
+        keys, header_bits = bytearray(header_keys + 1), bytearray(count // 8 + 1)
+        window.headers(lists, keys, key_ends, bytearray(header_values + 1), value_ends, header_bits, first)
 
     def as_objects(self, window: Window) -> None:
         rows = window.records

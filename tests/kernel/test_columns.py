@@ -15,44 +15,64 @@ from tests.plain.shapes import MS, some_records
 LOGS = shapes.all_logs()
 
 
-def numbers(window: Window, name: str) -> list[int]:
-    buffer = bytearray(8 * max(1, window.records))
-    window.numbers(COLUMNS.index(name), memoryview(buffer).cast("q"))
-    return list(memoryview(buffer).cast("q"))[: window.records]
+WIDTHS = {1: "b", 2: "h", 4: "i", 8: "q"}
 
 
-def binary(window: Window, values: bool) -> list[bytes | None]:
-    """Return the keys or values that the buffers of a binary array say there are."""
-    count = window.records
-    data = bytearray(b"\xee" * max(1, window.binary_bytes(values)))
-    offsets, validity = bytearray(b"\xee" * (4 * (count + 1))), bytearray(b"\xff" * (count // 8 + 1))
-    nulls = window.binary(values, data, memoryview(offsets).cast("i"), validity)
-    at = memoryview(offsets).cast("i")
-    assert at[0] == 0
-    assert at[count] == window.binary_bytes(values)
-    found = [bytes(data[at[i] : at[i + 1]]) if validity[i // 8] >> i % 8 & 1 else None for i in range(count)]
-    assert found.count(None) == nulls
-    assert all(at[i] == at[i + 1] for i in range(count) if found[i] is None)
+def none_of(bits: bytearray, first: int, count: int) -> list[bool]:
+    return [not bits[i // 8] >> i % 8 & 1 for i in range(first, first + count)]
+
+
+def numbers(window: Window, name: str, width: int = 8, first: int = 0) -> list[int]:
+    """Return a column, and hold its bits against it: none is -1."""
+    rows = first + window.records
+    buffer, bits = bytearray(b"\xee" * max(width, width * rows)), bytearray(b"\x55" * (rows // 8 + 1))
+    nulls = window.numbers(COLUMNS.index(name), width, buffer, bits, first)
+    assert buffer[: width * first] == b"\xee" * (width * first), "what was there stays"
+    assert none_of(bits, 0, first) == [not 0x55 >> i % 8 & 1 for i in range(first)]
+    found = list(memoryview(buffer[width * first :]).cast(WIDTHS[width]))[: window.records]
+    assert none_of(bits, first, window.records) == [number == -1 for number in found]
+    assert nulls == found.count(-1)
     return found
 
 
-def headers(window: Window) -> list[list[tuple[str, bytes | None]]]:
-    count, key_bytes, value_bytes = window.header_sizes()
-    lists = bytearray(4 * (window.records + 1))
+def binary(window: Window, values: bool, first: int = 0) -> list[bytes | None]:
+    """Return the keys or values that the buffers of a binary array say there are."""
+    count = window.records
+    size = window.content_sizes()[values]
+    data = bytearray(b"\xee" * (5 + size))
+    offsets, validity = bytearray(b"\xee" * (4 * (first + count + 1))), bytearray(b"\xff" * ((first + count) // 8 + 1))
+    at = memoryview(offsets).cast("i")
+    at[first] = 5
+    nulls = window.binary(values, data, at, validity, first)
+    assert (at[first], at[first + count], data[:5]) == (5, 5 + size, b"\xee" * 5)
+    is_none = none_of(validity, first, count)
+    found = [None if is_none[i] else bytes(data[at[first + i] : at[first + i + 1]]) for i in range(count)]
+    assert found.count(None) == nulls
+    assert all(at[first + i] == at[first + i + 1] for i in range(count) if found[i] is None)
+    return found
+
+
+def headers(window: Window, first: int = 0, before: int = 0) -> list[list[tuple[str, bytes | None]]]:
+    """Return the headers; as if *first* rows with *before* headers were there already."""
+    _, _, count, key_bytes, value_bytes = window.content_sizes()
+    lists = bytearray(4 * (first + window.records + 1))
+    count += before
     keys, key_offsets = bytearray(key_bytes + 1), bytearray(4 * (count + 1))
     values, value_offsets = bytearray(value_bytes + 1), bytearray(4 * (count + 1))
     validity = bytearray(count // 8 + 1)
     ints = [memoryview(buffer).cast("i") for buffer in (lists, key_offsets, value_offsets)]
-    nulls = window.headers(ints[0], keys, ints[1], values, ints[2], validity)
+    ints[0][first] = before
+    nulls = window.headers(ints[0], keys, ints[1], values, ints[2], validity, first)
+    is_none = none_of(validity, 0, count)
     pairs = [
         (
             keys[ints[1][i] : ints[1][i + 1]].decode(),
-            bytes(values[ints[2][i] : ints[2][i + 1]]) if validity[i // 8] >> i % 8 & 1 else None,
+            None if is_none[i] else bytes(values[ints[2][i] : ints[2][i + 1]]),
         )
         for i in range(count)
     ]
-    assert sum(value is None for _, value in pairs) == nulls
-    return [pairs[ints[0][i] : ints[0][i + 1]] for i in range(window.records)]
+    assert sum(value is None for _, value in pairs[before:]) == nulls
+    return [pairs[ints[0][first + i] : ints[0][first + i + 1]] for i in range(window.records)]
 
 
 @pytest.mark.parametrize("name", LOGS)
@@ -63,14 +83,19 @@ def test_every_column_says_what_the_record_and_its_batch_say(name: str) -> None:
     for plain in plain_batches(data):
         for record in plain.records:
             attributes = data[plain.position + 22] if plain.magic == 2 else data[plain.position + 17]
+            late = (attributes >> 3 & 1) if plain.magic else -1
             control = struct.unpack_from(">h", record.key or b"", 2)[0] if plain.control else -1
+            transactional = 1 if plain.magic == 2 and attributes & 0x10 else -1
             row = (
-                record.offset, record.timestamp, plain.leader_epoch, plain.producer_id, plain.producer_epoch,
-                record.sequence, attributes if plain.magic else -1, plain.position, control,
+                record.offset, record.timestamp, late, plain.leader_epoch, plain.producer_id, plain.producer_epoch,
+                record.sequence, transactional, min(control, 7), plain.position,
             )  # fmt: skip
             for column, value in zip(COLUMNS, row, strict=True):
                 expected[column].append(value)
-    assert {column: numbers(window, column) for column in COLUMNS} == expected
+    for first in (0, 1, 7, 8, 21):
+        assert {column: numbers(window, column, first=first) for column in COLUMNS} == expected
+    for column, width in (("timestamp_type", 1), ("control", 1), ("producer_epoch", 2), ("leader_epoch", 4)):
+        assert numbers(window, column, width) == expected[column]
 
 
 @pytest.mark.parametrize("name", LOGS)
@@ -79,9 +104,13 @@ def test_keys_values_and_headers_come_back_from_their_buffers(name: str) -> None
     window = filled(LOGS[name])
     controls = [value != -1 for value in numbers(window, "control")]
     found = rows(window)
-    assert binary(window, False) == [None if control else row[2] for row, control in zip(found, controls, strict=True)]
-    assert binary(window, True) == [None if control else row[3] for row, control in zip(found, controls, strict=True)]
-    assert headers(window) == [[(dump_text.java_text(key), value) for key, value in row[4]] for row in found]
+    keys = [None if control else row[2] for row, control in zip(found, controls, strict=True)]
+    values = [None if control else row[3] for row, control in zip(found, controls, strict=True)]
+    pairs = [[(dump_text.java_text(key), value) for key, value in row[4]] for row in found]
+    for first in (0, 1, 8, 13):
+        assert binary(window, False, first) == keys
+        assert binary(window, True, first) == values
+        assert headers(window, first, first // 2) == pairs
 
 
 def test_a_window_without_rows_has_empty_columns() -> None:
@@ -99,42 +128,51 @@ def test_what_a_filter_has_dropped_is_in_no_column() -> None:
     assert headers(window) == [[("h", b"5")], [("h", b"6")], [("h", b"7")]]
 
 
-def test_a_control_record_whose_key_is_too_short_has_no_type() -> None:
-    short = batch([Record(0, MS, b"\0\0\0", b"")], control=True)
-    assert numbers(filled(short), "control") == [-1]
+def test_a_control_record_whose_type_has_no_name_is_of_an_unknown_one() -> None:
+    """It must not look like a record of data."""
+    for key in (b"\0\0\0", b"\0\0\0\7", b"\0\0\xff\xff", b"\0\0\x80\0"):
+        assert numbers(filled(batch([Record(0, MS, key, b"")], control=True)), "control") == [7]
     assert numbers(filled(message(0, 1, b"\0\0\0\1", b"", attributes=0x20)), "control") == [-1]
+
+
+def test_only_the_bits_are_written_when_only_they_are_wanted() -> None:
+    window = filled(batch([Record(i, MS, b"k", b"v") for i in range(20)], transactional=True))
+    bits = bytearray(3)
+    assert window.numbers(COLUMNS.index("transactional"), 0, None, bits) == 0
+    assert bits == b"\xff\xff\x0f"
 
 
 def test_buffers_that_are_too_small_are_refused() -> None:
     """Writing beyond them would be our own mistake, and a crash."""
     window = filled(batch([Record(i, MS, b"key", b"value", ((b"h", b"v"),)) for i in range(16)]))
-    ints = memoryview(bytearray(4 * 16)).cast("i")
-    fit = memoryview(bytearray(4 * 17)).cast("i")
-    with pytest.raises(ValueError, match="16 rows into 15"):
-        window.numbers(0, memoryview(bytearray(8 * 15)).cast("q"))
-    for column in (-1, len(COLUMNS)):
-        with pytest.raises(ValueError, match="column"):
-            window.numbers(column, memoryview(bytearray(8 * 16)).cast("q"))
-    for data, offsets, validity in ((47, fit, 3), (48, ints, 3), (48, fit, 2)):
+    for column, width, room, bits, first in (
+        (0, 8, 8 * 16 - 1, 2, 0), (0, 8, 8 * 16, 1, 0), (0, 8, 8 * 16, 2, 1), (0, 4, 4 * 17, 2, 1),
+        (0, 8, 8 * 40, 9, -1), (-1, 8, 999, 99, 0), (len(COLUMNS), 8, 999, 99, 0), (0, 3, 999, 99, 0),
+    ):  # fmt: skip
+        with pytest.raises(ValueError, match=r"column|too small"):
+            window.numbers(column, width, bytearray(room), bytearray(bits), first)
+    with pytest.raises(ValueError, match="too small"):
+        window.numbers(0, 8, None, None)
+    for data, offsets, validity, first, at in (
+        (47, 17, 3, 0, 0), (48, 16, 3, 0, 0), (48, 17, 2, 0, 0), (48, 17, 3, 1, 0), (48, 17, 3, -1, 0),
+        (48, 17, 3, 0, 1), (48, 17, 3, 0, -1), (48, 17, 3, 0, 2**31 - 1), (0, 17, 3, 0, 0),
+    ):  # fmt: skip
+        ends = memoryview(bytearray(4 * offsets)).cast("i")
+        ends[0] = at
         with pytest.raises(ValueError, match="too small"):
-            window.binary(False, bytearray(data), offsets, bytearray(validity))
-    assert window.binary(False, bytearray(48), fit, bytearray(3)) == 0
-    sizes = [
-        (17, 17, 17, 17, 17, 3),
-        (16, 17, 17, 17, 17, 3),
-        (17, 16, 17, 17, 17, 3),
-        (17, 17, 16, 17, 17, 3),
-        (17, 17, 17, 16, 17, 3),
-        (17, 17, 17, 17, 16, 3),
-        (17, 17, 17, 17, 17, 2),
-    ]
-    for lists, keys, key_offsets, values, value_offsets, validity in sizes:
+            window.binary(False, bytearray(data), ends, bytearray(validity), first)
+    assert window.binary(False, bytearray(48), memoryview(bytearray(4 * 17)).cast("i"), bytearray(3)) == 0
+    good = (17, 17, 17, 17, 17, 3, 0, 0)
+    bad = [(*good[:i], good[i] - 1, *good[i + 1 :]) for i in (0, 2, 4, 5, 6, 7)]
+    bad += [(*good[:i], 15, *good[i + 1 :]) for i in (1, 3)] + [(*good[:6], 1, 0), (*good[:6], 0, 1)]
+    for lists, keys, key_offsets, values, value_offsets, validity, first, before in [good, *bad]:
+        begins = memoryview(bytearray(4 * lists)).cast("i")
+        begins[0] = before
         arguments = (
-            memoryview(bytearray(4 * lists)).cast("i"), bytearray(keys),
-            memoryview(bytearray(4 * key_offsets)).cast("i"),
-            bytearray(values), memoryview(bytearray(4 * value_offsets)).cast("i"), bytearray(validity),
+            begins, bytearray(keys), memoryview(bytearray(4 * key_offsets)).cast("i"),
+            bytearray(values), memoryview(bytearray(4 * value_offsets)).cast("i"), bytearray(validity), first,
         )  # fmt: skip
-        if (lists, keys, key_offsets, values, value_offsets, validity) == sizes[0]:
+        if (first, before, lists, keys, key_offsets, values, value_offsets, validity) == (0, 0, *good[:6]):
             assert window.headers(*arguments) == 0
             continue
         with pytest.raises(ValueError, match="too small"):

@@ -1,17 +1,23 @@
-# Columns: record rows as the buffers of Arrow arrays, made by the caller.
+# Columns: record rows as the buffers of Arrow arrays, made by the caller and filled one window after the other.
 
 cdef enum:
     COLUMN_OFFSET = 0
     COLUMN_TIMESTAMP = 1
-    COLUMN_LEADER_EPOCH = 2
-    COLUMN_PRODUCER_ID = 3
-    COLUMN_PRODUCER_EPOCH = 4
-    COLUMN_SEQUENCE = 5
-    COLUMN_ATTRIBUTES = 6        # of the batch; -1 for v0, which has no timestamp type
-    COLUMN_POSITION = 7
-    COLUMN_CONTROL = 8           # type of a control record, -1 for data
+    COLUMN_TIMESTAMP_TYPE = 2    # 0 CreateTime, 1 LogAppendTime; v0 has none
+    COLUMN_LEADER_EPOCH = 3
+    COLUMN_PRODUCER_ID = 4
+    COLUMN_PRODUCER_EPOCH = 5
+    COLUMN_SEQUENCE = 6
+    COLUMN_TRANSACTIONAL = 7     # 1, or none
+    COLUMN_CONTROL = 8           # type of a control record, CONTROL_UNKNOWN for those that have no name; data has none
+    COLUMN_POSITION = 9
 
-COLUMNS = ("offset", "timestamp", "leader_epoch", "producer_id", "producer_epoch", "sequence", "attributes", "position", "control")
+cdef enum:
+    NO_NUMBER = -1               # what stands for none in every column
+    CONTROL_UNKNOWN = 7          # one beyond the types that have a name
+
+COLUMNS = ("offset", "timestamp", "timestamp_type", "leader_epoch", "producer_id", "producer_epoch", "sequence", "transactional",
+           "control", "position")
 
 
 cdef inline long long row_number(const View *v, const RecordRow *row, int column) noexcept nogil:
@@ -20,6 +26,8 @@ cdef inline long long row_number(const View *v, const RecordRow *row, int column
         return row.offset
     if column == COLUMN_TIMESTAMP:
         return row.timestamp
+    if column == COLUMN_TIMESTAMP_TYPE:
+        return (1 if batch.attributes & ATTRIBUTE_LOG_APPEND_TIME else 0) if batch.magic else NO_NUMBER
     if column == COLUMN_LEADER_EPOCH:
         return batch.leader_epoch
     if column == COLUMN_PRODUCER_ID:
@@ -28,19 +36,33 @@ cdef inline long long row_number(const View *v, const RecordRow *row, int column
         return batch.producer_epoch
     if column == COLUMN_SEQUENCE:
         return record_sequence(batch, row)
-    if column == COLUMN_ATTRIBUTES:
-        return batch.attributes & 0xFF if batch.magic else -1
+    if column == COLUMN_TRANSACTIONAL:
+        return 1 if batch.magic >= 2 and batch.attributes & ATTRIBUTE_TRANSACTIONAL else NO_NUMBER
     if column == COLUMN_POSITION:
         return batch.position
-    if batch.magic >= 2 and batch.attributes & ATTRIBUTE_CONTROL:
-        return control_type(row, v.bases[row.batch])
-    return -1
+    if not is_control(v, row):
+        return NO_NUMBER
+    cdef int type = control_type(row, v.bases[row.batch])
+    return type if 0 <= type < CONTROL_UNKNOWN else CONTROL_UNKNOWN
 
 
-cdef void fill_numbers(const View *v, int column, long long *out) noexcept nogil:
-    cdef Py_ssize_t i
-    for i in range(v.records_count):
-        out[i] = row_number(v, v.records + i, column)
+cdef inline bint is_same_in_batch(const BatchRow *batch, int column) noexcept nogil:
+    if column == COLUMN_SEQUENCE:
+        return batch.base_sequence < 0
+    if column == COLUMN_CONTROL:
+        return not (batch.magic >= 2 and batch.attributes & ATTRIBUTE_CONTROL)
+    return column > COLUMN_TIMESTAMP
+
+
+cdef inline void put_number(uint8_t *out, Py_ssize_t i, int width, long long value) noexcept nogil:
+    if width == 8:
+        (<int64_t *>out)[i] = value
+    elif width == 4:
+        (<int32_t *>out)[i] = <int32_t>value
+    elif width == 2:
+        (<int16_t *>out)[i] = <int16_t>value
+    elif width == 1:
+        (<int8_t *>out)[i] = <int8_t>value
 
 
 cdef inline void set_bit(uint8_t *bits, Py_ssize_t i, bint value) noexcept nogil:
@@ -50,73 +72,116 @@ cdef inline void set_bit(uint8_t *bits, Py_ssize_t i, bint value) noexcept nogil
         bits[i >> 3] &= <uint8_t>(~(1 << (i & 7)) & 0xFF)
 
 
-cdef long long binary_bytes(const View *v, bint values) noexcept nogil:
+cdef void set_bits(uint8_t *bits, Py_ssize_t i, Py_ssize_t end, bint value) noexcept nogil:
+    while i < end and i & 7:
+        set_bit(bits, i, value)
+        i += 1
+    if end - i >= 8:
+        memset(bits + (i >> 3), 0xFF if value else 0, (end - i) >> 3)
+        i += (end - i) & ~7
+    while i < end:
+        set_bit(bits, i, value)
+        i += 1
+
+
+cdef Py_ssize_t fill_numbers(const View *v, int column, int width, uint8_t *out, uint8_t *validity, Py_ssize_t first) noexcept nogil:
+    """Write a number of each row behind the *first* that are there already; return how many are none."""
+    cdef Py_ssize_t i = 0, end, nulls = 0
+    cdef const RecordRow *rows = v.records
+    cdef long long value
+    cdef bint same
+    while i < v.records_count:
+        same = is_same_in_batch(v.batches + rows[i].batch, column)
+        end = i + 1
+        while same and end < v.records_count and rows[end].batch == rows[i].batch:
+            end += 1
+        value = row_number(v, rows + i, column)
+        if value == NO_NUMBER:
+            nulls += end - i
+        if validity != NULL:
+            set_bits(validity, first + i, first + end, value != NO_NUMBER)
+        while i < end:
+            put_number(out, first + i, width, value)
+            i += 1
+    return nulls
+
+
+cdef struct Sizes:
+    long long keys               # bytes of all keys
+    long long values             # … of all values
+    long long headers            # how many there are
+    long long header_keys        # bytes of their keys, as valid UTF-8
+    long long header_values      # … of their values
+
+
+cdef void measure(const View *v, Sizes *sizes) noexcept nogil:
     cdef Py_ssize_t i
-    cdef long long total = 0
+    cdef int j, length = 0
+    cdef const uint8_t *p
+    cdef const RecordRow *row
+    memset(sizes, 0, sizeof(Sizes))
     for i in range(v.records_count):
-        if not is_control(v, v.records + i):
-            total += max(v.records[i].value_length if values else v.records[i].key_length, 0)
-    return total
+        row = v.records + i
+        if not is_control(v, row):
+            sizes.keys += max(row.key_length, 0)
+            sizes.values += max(row.value_length, 0)
+        if not row.headers_count:
+            continue
+        p = v.bases[row.batch] + row.headers_at
+        for j in range(row.headers_count):
+            p = varint(p, p + 5, &length)
+            sizes.header_keys += java_size(p, length)
+            p = varint(p + length, p + length + 5, &length)
+            sizes.header_values += max(length, 0)
+            p += max(length, 0)
+        sizes.headers += row.headers_count
 
 
-cdef Py_ssize_t fill_binary(const View *v, bint values, uint8_t *data, int *offsets, uint8_t *validity) noexcept nogil:
-    """Copy all keys or all values; return how many are null.  A control record's count as null."""
+cdef Py_ssize_t fill_binary(const View *v, bint values, uint8_t *data, Py_ssize_t room, int *offsets, uint8_t *validity,
+                            Py_ssize_t first) noexcept nogil:
+    """Copy all keys or all values behind the *first* that are there; return how many are null, -1 if *data* has no room.
+
+    A control record's count as null.
+    """
     cdef Py_ssize_t i, nulls = 0
     cdef const RecordRow *row
-    cdef int at = 0, length, start
+    cdef int at = offsets[first], length, start
     for i in range(v.records_count):
         row = v.records + i
         length = row.value_length if values else row.key_length
         start = row.value_at if values else row.key_at
         if is_control(v, row):
             length = -1
-        offsets[i] = at
-        set_bit(validity, i, length >= 0)
+        set_bit(validity, first + i, length >= 0)
+        if length > room - at:
+            return -1
         if length > 0:
             memcpy(data + at, v.bases[row.batch] + start, length)
             at += length
         elif length < 0:
             nulls += 1
-    offsets[v.records_count] = at
+        offsets[first + i + 1] = at
     return nulls
 
 
-cdef void measure_headers(const View *v, long long *count, long long *key_bytes, long long *value_bytes) noexcept nogil:
-    cdef Py_ssize_t i
-    cdef int j, length = 0
-    cdef const uint8_t *p
-    cdef const RecordRow *row
-    count[0] = key_bytes[0] = value_bytes[0] = 0
-    for i in range(v.records_count):
-        row = v.records + i
-        p = v.bases[row.batch] + row.headers_at if row.headers_count else NULL
-        for j in range(row.headers_count):
-            p = varint(p, p + 5, &length)
-            key_bytes[0] += java_size(p, length)
-            p = varint(p + length, p + length + 5, &length)
-            value_bytes[0] += max(length, 0)
-            p += max(length, 0)
-        count[0] += row.headers_count
-
-
 cdef Py_ssize_t fill_headers(const View *v, int *lists, uint8_t *keys, int *key_offsets, uint8_t *values, int *value_offsets,
-                             uint8_t *validity) noexcept nogil:
-    """Copy all headers; return how many values are null.  Keys become valid UTF-8, malformed bytes U+FFFD."""
-    cdef Py_ssize_t i, nulls = 0, n = 0
-    cdef int j, length = 0, value_at = 0
-    cdef uint8_t *w = keys
+                             uint8_t *validity, Py_ssize_t first) noexcept nogil:
+    """Copy all headers behind those of the *first* rows; return how many values are null.
+
+    Keys become valid UTF-8, malformed bytes U+FFFD.
+    """
+    cdef Py_ssize_t i, nulls = 0, n = lists[first]
+    cdef int j, length = 0, value_at = value_offsets[n]
+    cdef uint8_t *w = keys + key_offsets[n]
     cdef const uint8_t *p
     cdef const RecordRow *row
     for i in range(v.records_count):
         row = v.records + i
-        lists[i] = <int>n
         p = v.bases[row.batch] + row.headers_at if row.headers_count else NULL
         for j in range(row.headers_count):
             p = varint(p, p + 5, &length)
-            key_offsets[n] = <int>(w - keys)
             w = java_text(w, p, length)
             p = varint(p + length, p + length + 5, &length)
-            value_offsets[n] = value_at
             set_bit(validity, n, length >= 0)
             if length > 0:
                 memcpy(values + value_at, p, length)
@@ -125,7 +190,7 @@ cdef Py_ssize_t fill_headers(const View *v, int *lists, uint8_t *keys, int *key_
             elif length < 0:
                 nulls += 1
             n += 1
-    lists[v.records_count] = <int>n
-    key_offsets[n] = <int>(w - keys)
-    value_offsets[n] = value_at
+            key_offsets[n] = <int>(w - keys)
+            value_offsets[n] = value_at
+        lists[first + i + 1] = <int>n
     return nulls

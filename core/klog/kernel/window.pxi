@@ -659,46 +659,62 @@ cdef class Window:
             self.out_used = w - self.out_start
         return first
 
-    # ---- columns
+    # ---- columns: buffers of Arrow arrays in which *first* rows stand already.  The first offset of all is the caller's: 0.
 
-    def numbers(self, int column, long long[::1] out not None):
-        """Fill *out* with a number of each row; which, the order of COLUMNS tells."""
-        if out.shape[0] < self.view.records_count or not 0 <= column <= COLUMN_CONTROL:
-            raise ValueError(f"column {column} of {self.view.records_count} rows into {out.shape[0]}")
-        if self.view.records_count:
-            with nogil:
-                fill_numbers(&self.view, column, &out[0])
+    def numbers(self, int column, int width, unsigned char[::1] out, unsigned char[::1] validity, Py_ssize_t first=0):
+        """Write a number of each row (which, the order of COLUMNS tells); return how many are none.
 
-    def binary_bytes(self, bint values):
-        """Return how many bytes all keys (or all values) have together."""
-        return binary_bytes(&self.view, values)
-
-    def binary(self, bint values, unsigned char[::1] data not None, int[::1] offsets not None, unsigned char[::1] validity not None):
-        """Copy all keys (or all values) into the buffers of an Arrow binary array; return how many are null."""
-        cdef Py_ssize_t nulls
-        cdef Py_ssize_t rows = self.view.records_count
-        self._all_there()
-        if data.shape[0] < max(1, binary_bytes(&self.view, values)) or offsets.shape[0] <= rows or validity.shape[0] * 8 < rows + 1:
+        *width*: bytes of a number; 0: only *validity* is wanted.  *validity*: a bit a row, or None.
+        """
+        cdef Py_ssize_t rows = first + self.view.records_count, nulls
+        if not 0 <= column <= COLUMN_POSITION or width not in (0, 1, 2, 4, 8) or first < 0:
+            raise ValueError(f"column {column} in {width} bytes a number behind {first} rows")
+        if (width and (out is None or out.shape[0] < width * rows)) or (validity is not None and validity.shape[0] * 8 < rows):
             raise ValueError("a buffer is too small")
+        if not self.view.records_count:
+            return 0
         with nogil:
-            nulls = fill_binary(&self.view, values, &data[0], &offsets[0], &validity[0])
+            nulls = fill_numbers(&self.view, column, width, &out[0] if width else NULL, &validity[0] if validity is not None else NULL, first)
         return nulls
 
-    def header_sizes(self):
-        """Return how many headers all rows have, and the bytes of their keys and values."""
-        cdef long long count, keys, values
-        measure_headers(&self.view, &count, &keys, &values)
-        return count, keys, values
+    def content_sizes(self):
+        """Return the bytes of all keys and of all values, how many headers there are, the bytes of their keys and values."""
+        cdef Sizes sizes
+        measure(&self.view, &sizes)
+        return sizes.keys, sizes.values, sizes.headers, sizes.header_keys, sizes.header_values
+
+    def binary(self, bint values, unsigned char[::1] data not None, int[::1] offsets not None, unsigned char[::1] validity not None,
+               Py_ssize_t first=0):
+        """Copy all keys (or all values) into the buffers of an Arrow binary array; return how many are null."""
+        cdef Py_ssize_t nulls = -1, rows = first + self.view.records_count, room = min(data.shape[0], 0x7FFFFFFF)
+        self._all_there()
+        if first >= 0 and room and offsets.shape[0] > rows and validity.shape[0] * 8 > rows and 0 <= offsets[first] <= room:
+            with nogil:
+                nulls = fill_binary(&self.view, values, &data[0], room, &offsets[0], &validity[0], first)
+        if nulls < 0:
+            raise ValueError("a buffer is too small")
+        return nulls
 
     def headers(self, int[::1] lists not None, unsigned char[::1] keys not None, int[::1] key_offsets not None,
-                unsigned char[::1] values not None, int[::1] value_offsets not None, unsigned char[::1] validity not None):
+                unsigned char[::1] values not None, int[::1] value_offsets not None, unsigned char[::1] validity not None,
+                Py_ssize_t first=0):
         """Copy all headers into the buffers of Arrow arrays; return how many values are null."""
         cdef Py_ssize_t nulls
-        cdef long long count, key_bytes, value_bytes
-        measure_headers(&self.view, &count, &key_bytes, &value_bytes)
-        if (lists.shape[0] <= self.view.records_count or keys.shape[0] <= key_bytes or values.shape[0] <= value_bytes
-                or key_offsets.shape[0] <= count or value_offsets.shape[0] <= count or validity.shape[0] * 8 <= count):
+        cdef Sizes sizes
+        measure(&self.view, &sizes)
+        if first < 0 or lists.shape[0] <= first + self.view.records_count or lists[first] < 0:
             raise ValueError("a buffer is too small")
+        cdef long long count = sizes.headers + lists[first]
+        if key_offsets.shape[0] <= count or value_offsets.shape[0] <= count or validity.shape[0] * 8 <= count:
+            raise ValueError("a buffer is too small")
+        _fits(keys.shape[0], key_offsets[lists[first]], sizes.header_keys)
+        _fits(values.shape[0], value_offsets[lists[first]], sizes.header_values)
         with nogil:
-            nulls = fill_headers(&self.view, &lists[0], &keys[0], &key_offsets[0], &values[0], &value_offsets[0], &validity[0])
+            nulls = fill_headers(&self.view, &lists[0], &keys[0], &key_offsets[0], &values[0], &value_offsets[0], &validity[0], first)
         return nulls
+
+
+cdef int _fits(Py_ssize_t room, long long used, long long more) except -1:
+    if used < 0 or more > room - used or not room or used + more > 0x7FFFFFFF:
+        raise ValueError("a buffer is too small")
+    return 0
