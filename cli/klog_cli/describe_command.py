@@ -7,20 +7,20 @@ from typing import Annotated
 import typer
 from klog.errors import UsageError
 
-from klog_cli import output
+from klog_cli import options, output
 
 FORMS = ("text", "table", "json", "jsonl", "csv")
 
 
 def describe(
     paths: Annotated[list[str], typer.Argument(metavar="PATH...", help="Log dirs, partition directories, files.")],
-    topic: Annotated[list[str] | None, typer.Option(help="Only these topics of a log dir (a name or a glob).")] = None,
-    partition: Annotated[list[int] | None, typer.Option(help="Only these partition numbers of a log dir.")] = None,
+    topic: options.Topics = None,
+    partition: options.Partitions = None,
     deep: Annotated[
         bool, typer.Option("--deep", help="Decompress where only that tells how many records there are.")
     ] = False,
     form: Annotated[str, typer.Option("--output", metavar="|".join(FORMS), help="How to show it.")] = "text",
-    quiet: Annotated[bool, typer.Option("--quiet", help="No notes, no bar.")] = False,
+    quiet: options.Quiet = False,
 ) -> int:
     """Show what is there: a log dir's partitions, a partition's segments, a file's header facts."""
     from klog.log_dir import near_misses

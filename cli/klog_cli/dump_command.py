@@ -4,100 +4,57 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
-import typer
 from klog.errors import UsageError
 
-from klog_cli import output
+from klog_cli import options, output
 from klog_cli.units import parse_key, parse_size, parse_time
 
 if TYPE_CHECKING:
     from klog.dump.request import Decoder, Request
+    from klog.dump.wanted import Wanted
     from klog.kernel import KeySet
 
-Paths = Annotated[list[str] | None, typer.Argument(metavar="PATH...", help="Files, partition directories, log dirs.")]
-OUTPUTS = ("text", "jsonl", "csv", "parquet", "json", "table")
 DECODERS = ("offsets", "transactions", "cluster_metadata", "remote_log_metadata", "share_group_state")
 
 
 def dump(
-    paths: Paths = None,
-    files: Annotated[str | None, typer.Option(help="Files, separated by commas, as for Kafka's tool.")] = None,
-    topic: Annotated[list[str] | None, typer.Option(help="Only these topics of a log dir (a name or a glob).")] = None,
-    partition: Annotated[list[int] | None, typer.Option(help="Only these partition numbers of a log dir.")] = None,
-    form: Annotated[
-        str, typer.Option("--output", metavar="|".join(OUTPUTS[:4]), help="How to show it; text is Kafka's own.")
-    ] = "text",
-    to: Annotated[
-        str | None, typer.Option(metavar="FILE", help="Write there instead of stdout; whole or not at all.")
-    ] = None,
-    deep_iteration: Annotated[bool, typer.Option("--deep-iteration", help="Records, not only batches (text).")] = False,
-    print_data_log: Annotated[
-        bool, typer.Option("--print-data-log", help="Records with keys and payloads (text).")
-    ] = False,
-    skip_record_metadata: Annotated[
-        bool, typer.Option("--skip-record-metadata", help="Record lines without metadata (text).")
-    ] = False,
-    verify_index_only: Annotated[
-        bool, typer.Option("--verify-index-only", help="Check indexes against the log, do not list them.")
-    ] = False,
-    index_sanity_check: Annotated[
-        bool, typer.Option("--index-sanity-check", help="Only the check that a broker makes.")
-    ] = False,
-    max_bytes: Annotated[
-        str | None, typer.Option(metavar="SIZE", help="Look only at so many bytes of each log.")
-    ] = None,
-    max_message_size: Annotated[
-        str, typer.Option(metavar="SIZE", help="How far to look behind an index entry.")
-    ] = "5242880",
-    offsets_decoder: Annotated[bool, typer.Option("--offsets-decoder", help="Decode __consumer_offsets.")] = False,
-    transaction_log_decoder: Annotated[
-        bool, typer.Option("--transaction-log-decoder", help="Decode __transaction_state.")
-    ] = False,
-    cluster_metadata_decoder: Annotated[
-        bool, typer.Option("--cluster-metadata-decoder", help="Decode __cluster_metadata.")
-    ] = False,
-    remote_log_metadata_decoder: Annotated[
-        bool, typer.Option("--remote-log-metadata-decoder", help="Decode __remote_log_metadata.")
-    ] = False,
-    share_group_state_decoder: Annotated[
-        bool, typer.Option("--share-group-state-decoder", help="Decode __share_group_state.")
-    ] = False,
-    with_indexes: Annotated[
-        bool, typer.Option("--with-indexes", help="Of a directory, its indexes and snapshots too.")
-    ] = False,
-    kind: Annotated[
-        str | None,
-        typer.Option(
-            "--as", metavar="log|index|timeindex|txnindex|snapshot", help="What a file is whose name does not tell."
-        ),
-    ] = None,
-    from_offset: Annotated[int | None, typer.Option(help="From this offset on.")] = None,
-    to_offset: Annotated[int | None, typer.Option(help="Up to, not including, this offset.")] = None,
-    from_time: Annotated[
-        str | None, typer.Option(metavar="TIME", help="From this time on (epoch ms, ISO 8601, '2h ago').")
-    ] = None,
-    to_time: Annotated[str | None, typer.Option(metavar="TIME", help="Up to, not including, this time.")] = None,
-    key: Annotated[
-        list[str] | None, typer.Option(metavar="BYTES", help="Only records with this key; text, hex:… or base64:….")
-    ] = None,
-    keys_from: Annotated[
-        str | None, typer.Option(metavar="FILE", help="Only records with one of the keys in FILE, one a line.")
-    ] = None,
-    limit: Annotated[int | None, typer.Option(min=1, help="At most so many records (batches with --batches).")] = None,
-    isolation: Annotated[
-        str, typer.Option(metavar="read_uncommitted|read_committed", help="read_committed: as such a consumer sees it.")
-    ] = "read_uncommitted",
-    tail: Annotated[bool, typer.Option("--tail", help="Only the newest batches of each partition.")] = False,
-    no_control: Annotated[bool, typer.Option("--no-control", help="Without control records.")] = False,
-    batches: Annotated[bool, typer.Option("--batches", help="A row a batch instead of a record.")] = False,
-    values: Annotated[
-        str, typer.Option(metavar="text|base64|hex|redacted|none", help="How to show values (jsonl, csv).")
-    ] = "text",
-    jobs: Annotated[int | None, typer.Option(min=1, help="Threads; default: cores.")] = None,
-    max_batch_bytes: Annotated[str, typer.Option(metavar="SIZE", help="Largest batch to read into memory.")] = "128MiB",
-    quiet: Annotated[bool, typer.Option("--quiet", help="No notes, no bar.")] = False,
+    paths: options.Paths = None,
+    files: options.Files = None,
+    topic: options.Topics = None,
+    partition: options.Partitions = None,
+    form: options.DumpOutput = "text",
+    to: options.To = None,
+    deep_iteration: options.DeepIteration = False,
+    print_data_log: options.PrintDataLog = False,
+    skip_record_metadata: options.SkipRecordMetadata = False,
+    verify_index_only: options.VerifyIndexOnly = False,
+    index_sanity_check: options.IndexSanityCheck = False,
+    max_bytes: options.MaxBytes = None,
+    max_message_size: options.MaxMessageSize = "5242880",
+    offsets: options.OffsetsDecoder = False,
+    transactions: options.TransactionLogDecoder = False,
+    cluster_metadata: options.ClusterMetadataDecoder = False,
+    remote_log_metadata: options.RemoteLogMetadataDecoder = False,
+    share_group_state: options.ShareGroupStateDecoder = False,
+    with_indexes: options.WithIndexes = False,
+    kind: options.As = None,
+    from_offset: options.FromOffset = None,
+    to_offset: options.ToOffset = None,
+    from_time: options.FromTime = None,
+    to_time: options.ToTime = None,
+    key: options.Key = None,
+    keys_from: options.KeysFrom = None,
+    limit: options.Limit = None,
+    isolation: options.Isolation = "read_uncommitted",
+    tail: options.Tail = False,
+    no_control: options.NoControl = False,
+    batches: options.Batches = False,
+    values: options.Values = "text",
+    jobs: options.Jobs = None,
+    max_batch_bytes: options.MaxBatchBytes = "128MiB",
+    quiet: options.Quiet = False,
 ) -> int:
     """Show the content of any Kafka file: in the text of Kafka's own dump tool, or as data.
 
@@ -105,53 +62,22 @@ def dump(
     cost a few KiB.  Damage is shown in its place and does not end the dump.
     """
     from klog.dump.request import ALL_BYTES, IndexStyle, LineStyle, LogStyle, Request
-    from klog.dump.wanted import HIGHEST, LOWEST, Wanted
     from klog.kernel import VALUES
 
     output.Quiet.on = quiet
-    decoder = _decoder(
-        offsets_decoder,
-        transaction_log_decoder,
-        cluster_metadata_decoder,
-        remote_log_metadata_decoder,
-        share_group_state_decoder,
-    )
+    decoder = _decoder(offsets, transactions, cluster_metadata, remote_log_metadata, share_group_state)
+    _check_choices(form, kind, isolation, values, batches, decoder)
     content = print_data_log or decoder is not None
-    _choices(form, kind, isolation, values)
-    if batches and form == "parquet":
-        raise UsageError("--batches goes with --output text, jsonl or csv")
-    if form != "text" and decoder is not None:
-        raise UsageError("the decoders print text: leave out --output, or the decoder")
-    committed = isolation == "read_committed"
-    request = Request(
-        output=form,
-        log_style=LogStyle((deep_iteration or content) and not batches, content, skip_record_metadata, decoder),
-        index_style=IndexStyle(index_sanity_check, verify_index_only, parse_size(max_message_size)),
-        line_style=LineStyle(form == "csv", batches, VALUES.index(values)),
-        wanted=Wanted(
-            LOWEST if from_offset is None else _in_64_bits(from_offset),
-            HIGHEST if to_offset is None else _in_64_bits(to_offset),
-            LOWEST if from_time is None else _in_64_bits(parse_time(from_time, output.note)),
-            HIGHEST if to_time is None else _in_64_bits(parse_time(to_time, output.note)),
-            _keys(key, keys_from),
-            not no_control,
-            None if limit is None else _in_64_bits(limit),
-            tail,
-        ),
-        committed=committed,
-        max_bytes=ALL_BYTES if max_bytes is None else parse_size(max_bytes),
-        max_batch_bytes=min(parse_size(max_batch_bytes), ALL_BYTES),
-        jobs=jobs or os.cpu_count() or 1,
-        kind=kind,
-    )
-    return _dump(
-        [*(files.rstrip(",").split(",") if files else ()), *(paths or ())],
-        topic or (),
-        partition or (),
-        with_indexes,
-        request,
-        to,
-    )
+    log_style = LogStyle((deep_iteration or content) and not batches, content, skip_record_metadata, decoder)
+    index_style = IndexStyle(index_sanity_check, verify_index_only, parse_size(max_message_size))
+    line_style = LineStyle(form == "csv", batches, VALUES.index(values))
+    wanted = _wanted((from_offset, to_offset), (from_time, to_time), _keys(key, keys_from), no_control, limit, tail)
+    most, most_of_batch = (ALL_BYTES if size is None else parse_size(size) for size in (max_bytes, max_batch_bytes))
+    most_of_batch, threads = min(most_of_batch, ALL_BYTES), jobs or os.cpu_count() or 1
+    styles, committed = (log_style, index_style, line_style), isolation == "read_committed"
+    request = Request(form, *styles, wanted, committed, most, most_of_batch, threads, kind)
+    inputs = [*(files.rstrip(",").split(",") if files else ()), *(paths or ())]
+    return _dump(inputs, topic or (), partition or (), with_indexes, request, to)
 
 
 def _dump(
@@ -186,6 +112,30 @@ def _dump(
         return dump_lines(targets, request, results)
 
 
+def _wanted(
+    offsets: tuple[int | None, int | None],
+    times: tuple[str | None, str | None],
+    keys: KeySet | None,
+    no_control: bool,
+    limit: int | None,
+    tail: bool,
+) -> Wanted:
+    from klog.dump.wanted import HIGHEST, LOWEST, Wanted
+
+    from_offset, to_offset = offsets
+    from_time, to_time = (None if time is None else parse_time(time, output.note) for time in times)
+    return Wanted(
+        LOWEST if from_offset is None else _in_64_bits(from_offset),
+        HIGHEST if to_offset is None else _in_64_bits(to_offset),
+        LOWEST if from_time is None else _in_64_bits(from_time),
+        HIGHEST if to_time is None else _in_64_bits(to_time),
+        keys,
+        not no_control,
+        None if limit is None else _in_64_bits(limit),
+        tail,
+    )
+
+
 def _in_64_bits(number: int) -> int:
     """Return *number*, or the nearest that an offset or a timestamp can be."""
     return max(-(2**63), min(number, 2**63 - 1))
@@ -201,11 +151,13 @@ def _spare_inputs(to: str, paths: Sequence[str]) -> None:
             raise UsageError(f"--to {to}: that is a file to be read; name another one")
 
 
-def _choices(form: str, kind: str | None, isolation: str, values: str) -> None:
+def _check_choices(
+    form: str, kind: str | None, isolation: str, values: str, batches: bool, decoder: Decoder | None
+) -> None:
     from klog.kernel import VALUES
 
     for option, given, known in (
-        ("--output", form, ("text", "jsonl", "csv", "parquet")),
+        ("--output", form, options.DUMP_OUTPUTS),
         ("--as", kind, ("log", "index", "timeindex", "txnindex", "snapshot")),
         ("--isolation", isolation, ("read_uncommitted", "read_committed")),
         ("--values", values, VALUES),
@@ -216,6 +168,10 @@ def _choices(form: str, kind: str | None, isolation: str, values: str) -> None:
             raise UsageError(f"{option} {given}: expected one of {', '.join(known)}{near_misses(given, known)}")
     if form in ("text", "parquet") and values != "text":
         raise UsageError("--values goes with --output jsonl or csv")
+    if batches and form == "parquet":
+        raise UsageError("--batches goes with --output text, jsonl or csv")
+    if form != "text" and decoder is not None:
+        raise UsageError("the decoders print text: leave out --output, or the decoder")
 
 
 def _decoder(*chosen: bool) -> Decoder | None:

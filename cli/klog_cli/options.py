@@ -1,0 +1,66 @@
+"""The options of the commands, as Typer wants them declared; the command line's own tests hold them to the contract."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+DUMP_OUTPUTS = ("text", "jsonl", "csv", "parquet")
+
+Paths = Annotated[list[str] | None, typer.Argument(metavar="PATH...", help="Files, partition directories, log dirs.")]
+Files = Annotated[str | None, typer.Option(help="Files, separated by commas, as for Kafka's tool.")]
+Topics = Annotated[list[str] | None, typer.Option(help="Only these topics of a log dir (a name or a glob).")]
+Partitions = Annotated[list[int] | None, typer.Option(help="Only these partition numbers of a log dir.")]
+DumpOutput = Annotated[
+    str, typer.Option("--output", metavar="|".join(DUMP_OUTPUTS), help="How to show it; text is Kafka's own.")
+]
+To = Annotated[str | None, typer.Option(metavar="FILE", help="Write there instead of stdout; whole or not at all.")]
+DeepIteration = Annotated[bool, typer.Option("--deep-iteration", help="Records, not only batches (text).")]
+PrintDataLog = Annotated[bool, typer.Option("--print-data-log", help="Records with keys and payloads (text).")]
+SkipRecordMetadata = Annotated[
+    bool, typer.Option("--skip-record-metadata", help="Record lines without metadata (text).")
+]
+VerifyIndexOnly = Annotated[
+    bool, typer.Option("--verify-index-only", help="Check indexes against the log, do not list them.")
+]
+IndexSanityCheck = Annotated[bool, typer.Option("--index-sanity-check", help="Only the check that a broker makes.")]
+MaxBytes = Annotated[str | None, typer.Option(metavar="SIZE", help="Look only at so many bytes of each log.")]
+MaxMessageSize = Annotated[str, typer.Option(metavar="SIZE", help="How far to look behind an index entry.")]
+OffsetsDecoder = Annotated[bool, typer.Option("--offsets-decoder", help="Decode __consumer_offsets.")]
+TransactionLogDecoder = Annotated[bool, typer.Option("--transaction-log-decoder", help="Decode __transaction_state.")]
+ClusterMetadataDecoder = Annotated[bool, typer.Option("--cluster-metadata-decoder", help="Decode __cluster_metadata.")]
+RemoteLogMetadataDecoder = Annotated[
+    bool, typer.Option("--remote-log-metadata-decoder", help="Decode __remote_log_metadata.")
+]
+ShareGroupStateDecoder = Annotated[
+    bool, typer.Option("--share-group-state-decoder", help="Decode __share_group_state.")
+]
+WithIndexes = Annotated[bool, typer.Option("--with-indexes", help="Of a directory, its indexes and snapshots too.")]
+As = Annotated[
+    str | None,
+    typer.Option(
+        "--as", metavar="log|index|timeindex|txnindex|snapshot", help="What a file is whose name does not tell."
+    ),
+]
+FromOffset = Annotated[int | None, typer.Option(help="From this offset on.")]
+ToOffset = Annotated[int | None, typer.Option(help="Up to, not including, this offset.")]
+FromTime = Annotated[str | None, typer.Option(metavar="TIME", help="From this time on (epoch ms, ISO 8601, '2h ago').")]
+ToTime = Annotated[str | None, typer.Option(metavar="TIME", help="Up to, not including, this time.")]
+Key = Annotated[
+    list[str] | None, typer.Option(metavar="BYTES", help="Only records with this key; text, hex:… or base64:….")
+]
+KeysFrom = Annotated[
+    str | None, typer.Option(metavar="FILE", help="Only records with one of the keys in FILE, one a line.")
+]
+Limit = Annotated[int | None, typer.Option(min=1, help="At most so many records (batches with --batches).")]
+Isolation = Annotated[
+    str, typer.Option(metavar="read_uncommitted|read_committed", help="read_committed: as such a consumer sees it.")
+]
+Tail = Annotated[bool, typer.Option("--tail", help="Only the newest batches of each partition.")]
+NoControl = Annotated[bool, typer.Option("--no-control", help="Without control records.")]
+Batches = Annotated[bool, typer.Option("--batches", help="A row a batch instead of a record.")]
+Values = Annotated[str, typer.Option(metavar="text|base64|hex|redacted|none", help="How to show values (jsonl, csv).")]
+Jobs = Annotated[int | None, typer.Option(min=1, help="Threads; default: cores.")]
+MaxBatchBytes = Annotated[str, typer.Option(metavar="SIZE", help="Largest batch to read into memory.")]
+Quiet = Annotated[bool, typer.Option("--quiet", help="No notes, no bar.")]
