@@ -269,7 +269,7 @@ class Decompressor:
         """Decompress in slices so small that none can yield much more than the limit allows."""
         whole = bytearray()
         frame = self._zstd_context.decompressobj()
-        at, step = 0, max(64, self.limit // _ZSTD_BYTES_PER_BYTE // 8)
+        at, step = 0, max(64, self.limit // _ZSTD_BYTES_PER_BYTE // 32)
         while at < len(data):
             if frame.eof:
                 frame = self._zstd_context.decompressobj()
