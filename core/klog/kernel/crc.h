@@ -31,9 +31,10 @@
 #define KLOG_ZLIB 0xedb88320u
 #define KLOG_LONG 256
 #define KLOG_SHORT 64
+#define KLOG_TINY 40
 
 static uint32_t klog_castagnoli[8][256], klog_zlib[8][256];
-static uint32_t klog_long[4][256], klog_short[4][256];
+static uint32_t klog_long[4][256], klog_short[4][256], klog_tiny[4][256];
 static int klog_hardware;
 
 static void klog_slices(uint32_t table[8][256], uint32_t polynomial) {
@@ -51,6 +52,15 @@ static uint64_t klog_le64(const uint8_t *p) {
     memcpy(&word, p, 8);
 #if defined(__BYTE_ORDER__) && __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
     word = __builtin_bswap64(word);
+#endif
+    return word;
+}
+
+static uint32_t klog_le32(const uint8_t *p) {
+    uint32_t word;
+    memcpy(&word, p, 4);
+#if defined(__BYTE_ORDER__) && __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
+    word = __builtin_bswap32(word);
 #endif
     return word;
 }
@@ -87,10 +97,12 @@ static void klog_shift_table(uint32_t table[4][256], size_t length) {
 #if defined(KLOG_X86)
 #define KLOG_TARGET __attribute__((target("sse4.2")))
 #define KLOG_STEP8(c, p) ((uint32_t)_mm_crc32_u64((c), klog_le64(p)))
+#define KLOG_STEP4(c, p) _mm_crc32_u32((c), klog_le32(p))
 #define KLOG_STEP1(c, b) _mm_crc32_u8((c), (b))
 #elif defined(KLOG_ARM)
 #define KLOG_TARGET __attribute__((target("+crc")))
 #define KLOG_STEP8(c, p) __crc32cd((c), klog_le64(p))
+#define KLOG_STEP4(c, p) __crc32cw((c), klog_le32(p))
 #define KLOG_STEP1(c, b) __crc32cb((c), (b))
 #endif
 
@@ -118,7 +130,13 @@ KLOG_TARGET static uint32_t klog_crc32c_hardware(uint32_t crc, const uint8_t *p,
     uint32_t c = ~crc;
     KLOG_THREE_STREAMS(KLOG_LONG, klog_long)
     KLOG_THREE_STREAMS(KLOG_SHORT, klog_short)
+    KLOG_THREE_STREAMS(KLOG_TINY, klog_tiny)
     for (; n >= 8; p += 8, n -= 8) c = KLOG_STEP8(c, p);
+    if (n >= 4) {
+        c = KLOG_STEP4(c, p);
+        p += 4;
+        n -= 4;
+    }
     while (n--) c = KLOG_STEP1(c, *p++);
     return ~c;
 }
@@ -142,6 +160,7 @@ static void klog_crc_init(void) {
     klog_slices(klog_zlib, KLOG_ZLIB);
     klog_shift_table(klog_long, KLOG_LONG);
     klog_shift_table(klog_short, KLOG_SHORT);
+    klog_shift_table(klog_tiny, KLOG_TINY);
     klog_hardware = klog_find_hardware();
 }
 
