@@ -83,28 +83,31 @@ cdef inline int unfit(const uint8_t *p, Py_ssize_t left, bint lenient) noexcept 
     return SHORT_HEADER if size < smallest_entry(magic) - OVERHEAD else DONE
 
 
-cdef int scan_entries(View *v, Py_ssize_t *at, Py_ssize_t end, Py_ssize_t room, bint lenient) noexcept nogil:
+cdef int scan_entries(View *v, Py_ssize_t *at, Py_ssize_t end, Py_ssize_t room, bint lenient, Py_ssize_t beyond) noexcept nogil:
     """Append a row for each entry from *at* on that lies before *end* whole; *at* is where it stopped.
 
     Stops as a broker does: with 17 bytes or less left, or an entry that goes on beyond the end (MORE), or a size that
-    no entry can have.  Kafka: FileLogInputStream.nextBatch.
+    no entry can have.  Kafka: FileLogInputStream.nextBatch.  With *beyond*, so many bytes of the file follow the
+    window, and the body of the last entry may reach into them: its row is there, but is left out of all that reads it.
     """
     cdef const uint8_t *p
     cdef BatchRow *row
     cdef int status
     while v.batches_count < room:
         if end - at[0] <= ENTRY_BYTES:
-            return DONE if at[0] == end else MORE
+            return DONE if at[0] >= end else MORE
         p = v.data + at[0]
-        status = unfit(p, end - at[0], lenient)
+        status = unfit(p, end - at[0] + beyond, lenient)
         if status != DONE:
             return status
+        if end - at[0] < smallest_entry(p[ENTRY_MAGIC]) and be32(p + ENTRY_SIZE) > end - at[0] - OVERHEAD:
+            return MORE  # not even its header is all there
         row = v.batches + v.batches_count
         row.position = v.position + at[0]
         row.at = <int>at[0]
         row.size = be32(p + ENTRY_SIZE) + OVERHEAD
         row.magic = p[ENTRY_MAGIC]
-        row.state = 0
+        row.state = SKIPPED if row.size > end - at[0] else 0
         row.computed_crc = 0
         if row.magic >= 2:
             read_batch(p, row)
@@ -117,6 +120,32 @@ cdef int scan_entries(View *v, Py_ssize_t *at, Py_ssize_t end, Py_ssize_t room, 
         if row.size < 4096:
             prefetch(p + 1536)
     return MORE
+
+
+cdef Py_ssize_t first_reaching(const View *v, Py_ssize_t i, long long offset) noexcept nogil:
+    """Return the first row from *i* on whose last offset is *offset* or more."""
+    while i < v.batches_count and v.batches[i].last_offset < offset:
+        i += 1
+    return i
+
+
+cdef Py_ssize_t first_as_late(const View *v, Py_ssize_t i, long long timestamp) noexcept nogil:
+    """Return the first row from *i* on whose largest timestamp is *timestamp* or more."""
+    while i < v.batches_count and v.batches[i].max_timestamp < timestamp:
+        i += 1
+    return i
+
+
+cdef Py_ssize_t row_at(const View *v, Py_ssize_t at) noexcept nogil:
+    """Return the row of the entry that begins at byte *at* of the window, -1 if none does."""
+    cdef Py_ssize_t low = 0, high = v.batches_count, middle
+    while low < high:
+        middle = (low + high) // 2
+        if v.batches[middle].at < at:
+            low = middle + 1
+        else:
+            high = middle
+    return low if low < v.batches_count and v.batches[low].at == at else -1
 
 
 cdef inline uint32_t entry_crc(const uint8_t *p, int magic, int size) noexcept nogil:

@@ -8,6 +8,8 @@ cdef enum:
     TEXT_LINES = 2
     HUGE = 16 << 20              # a line that takes more than this is made in pieces
 
+cdef long long HIGHEST_FILE = 1 << 62  # bytes beyond a window, so that sums with them cannot overflow
+
 cdef bint heap_is_kept = False
 
 
@@ -117,27 +119,57 @@ cdef class Window:
         """Batches found so far."""
         return self.view.batches_count
 
-    def scan(self, Py_ssize_t start, bint lenient=False):
+    def scan(self, Py_ssize_t start, bint lenient=False, Py_ssize_t beyond=0):
         """Append the batches from *start* on; return why that ended.  `next_at` is where.
 
-        *lenient*: take what Kafka's own tools take (see `unfit`).
+        *lenient*: take what Kafka's own tools take (see `unfit`).  *beyond*: so many bytes of the file follow the window;
+        a last batch of which they hold a part has a row as well, already skipped: no checksum, no records.
         """
         cdef Py_ssize_t at = start
         cdef int status = MORE
-        if not 0 <= start <= self.view.size:
-            raise IndexError(f"scan from {start} in a window of {self.view.size}")
+        if not 0 <= start <= self.view.size or not 0 <= beyond <= HIGHEST_FILE:
+            raise IndexError(f"scan from {start} in a window of {self.view.size} and {beyond} more")
         while True:
             if self.view.batches_count == self.batches_room:
                 self._reserve_batches(2 * self.batches_room)
             if self.view.size - at < SMALL:
-                status = scan_entries(&self.view, &at, self.view.size, self.batches_room, lenient)
+                status = scan_entries(&self.view, &at, self.view.size, self.batches_room, lenient, beyond)
             else:
                 with nogil:
-                    status = scan_entries(&self.view, &at, self.view.size, self.batches_room, lenient)
+                    status = scan_entries(&self.view, &at, self.view.size, self.batches_room, lenient, beyond)
             if self.view.batches_count < self.batches_room:
                 break
         self.next_at = at
         return status
+
+    def first_reaching(self, long long offset, Py_ssize_t first=0):
+        """Return the first batch from *first* on whose last offset is *offset* or more, `count` if there is none."""
+        cdef Py_ssize_t i
+        self._range(first, self.view.batches_count)
+        with nogil:
+            i = first_reaching(&self.view, first, offset)
+        return i
+
+    def first_as_late(self, long long timestamp, Py_ssize_t first=0):
+        """Return the first batch from *first* on with a largest timestamp of *timestamp* (ms) or more, or `count`."""
+        cdef Py_ssize_t i
+        self._range(first, self.view.batches_count)
+        with nogil:
+            i = first_as_late(&self.view, first, timestamp)
+        return i
+
+    def latest(self, Py_ssize_t first=0):
+        """Return the largest timestamp that the headers of the batches from *first* on tell (ms), -1 at least."""
+        cdef Py_ssize_t i
+        cdef long long largest = -1
+        self._range(first, self.view.batches_count)
+        for i in range(first, self.view.batches_count):
+            largest = max(largest, self.view.batches[i].max_timestamp)
+        return largest
+
+    def row_at(self, Py_ssize_t at):
+        """Return the batch that begins at byte *at* of the window, -1 if none does."""
+        return row_at(&self.view, at)
 
     def find(self, Py_ssize_t start, Py_ssize_t readable, long long floor, long long ceiling):
         """Search from *start* on for an intact entry with an offset from *floor* to *ceiling*.

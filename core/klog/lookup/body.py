@@ -1,0 +1,135 @@
+"""A batch in full: whether its checksum holds, and the first record of it that fits."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from klog.decode import Codecs, broken_record
+from klog.errors import UnreadableError
+from klog.formats.batch import CODEC_NAMES, Attributes, BatchFacts
+from klog.formats.record import Record
+from klog.kernel import MORE, Window
+from klog.reader import MAX_BATCH_BYTES
+from klog.source import Source
+
+LOWEST: Final = -(2**63)
+HIGHEST: Final = 2**63 - 1
+_ROWS = 256
+_CODEC, _CONTROL = int(Attributes.CODEC), int(Attributes.CONTROL)  # as numbers: an enum's own & is slow
+
+
+class Body:
+    """Batch *row* of *window*, all of it in memory.  *own*: nobody else decodes in that window."""
+
+    def __init__(self, window: Window, row: int, codecs: Codecs, own: bool = False) -> None:
+        self.window, self.row = window, row
+        self._codecs = codecs
+        self._own, self._ready = own, False
+        self.holds = not window.check(row, row + 1)
+        self.facts: BatchFacts = window.batch(row)
+        """What the header says."""
+        self.broken: str | None = None
+        """Why the records could not be read to the end, once somebody tried."""
+        self._first_offset: int | None = None
+
+    @property
+    def codec(self) -> str:
+        """How the records are compressed."""
+        number = self.facts.attributes & _CODEC
+        return CODEC_NAMES[number] if number < len(CODEC_NAMES) else f"unknown ({number})"
+
+    @property
+    def is_control(self) -> bool:
+        """Whether its records are markers."""
+        facts = self.facts
+        return facts.magic >= 2 and bool(facts.attributes & _CONTROL)
+
+    @property
+    def first_offset(self) -> int:
+        """The base offset; a wrapper (v0, v1), whose header has only the last one, is opened for it."""
+        if self._first_offset is None:
+            facts = self.facts
+            wrapped = facts.magic < 2 and facts.attributes & _CODEC
+            record = self.first(LOWEST) if wrapped else None
+            self._first_offset = facts.base_offset if record is None else record.offset
+        return self._first_offset
+
+    def first(self, from_offset: int, from_time: int = LOWEST) -> Record | None:
+        """Return the first record with an offset and a timestamp (ms) not below these, None if there is none.
+
+        The window then has that one row.
+        """
+        window, row = self.window, self.row
+        if not self._ready and window.decompress(row, row + 1, self._codecs) == row:
+            self.broken = str(window.error)
+            return None
+        self._ready = self._own
+        window.begin(row, row + 1)
+        status = MORE
+        while status == MORE:
+            status = window.decode()
+            window.keep(from_offset, HIGHEST, from_time, HIGHEST, True, None)
+            if window.records:
+                window.cut_records(1)
+                return Record(*window.record(0)[:6])
+        if status:
+            self.broken = broken_record(window, status)
+        return None
+
+    def line(self, origin: bytes) -> bytes:
+        """Return the row that `first` left as a JSON line, without its end."""
+        window = self.window
+        window.flushed()
+        if window.json_lines(0, origin, 0, 1) == 0:
+            from klog.dump.lines import huge_value
+            from klog.dump.request import LineStyle
+
+            before, value, after = window.split_line(0, False, origin, 0)
+            return before + b"".join(huge_value(value, LineStyle())) + after.rstrip(b"\n")
+        line = bytes(window.output())
+        window.flushed()
+        return line.rstrip(b"\n")
+
+
+class Bodies:
+    """Bodies of a log's batches: from a walk's window where they are in it, else read.
+
+    A compressed one gets a window of its own, which is kept until the next: several searches may end in it.
+    """
+
+    def __init__(self, log: Source, codecs: Codecs) -> None:
+        self._log = log
+        self._codecs = codecs
+        self._position = -1
+        self._body: Body | None = None
+
+    def of(self, window: Window, row: int) -> Body | None:
+        """Return the body of batch *row*; None when it is too large, or cannot be read."""
+        facts = window.batch(row)
+        start = window.at(row)
+        inside = start + facts.size <= window.size
+        if inside and not facts.attributes & _CODEC:
+            return Body(window, row, self._codecs)
+        if facts.position != self._position:
+            self._position = facts.position
+            content = window.copy(start, start + facts.size) if inside else self._read(facts.position, facts.size)
+            self._body = self._own(facts.position, content)
+        return self._body
+
+    def holds(self, facts: BatchFacts) -> bool:
+        """Whether the checksum of a batch holds that is in no window any more."""
+        body = self._own(facts.position, self._read(facts.position, facts.size))
+        return body is not None and body.holds
+
+    def _read(self, position: int, size: int) -> bytes:
+        try:
+            return self._log.read(position, size) if size <= MAX_BATCH_BYTES else b""
+        except UnreadableError:
+            return b""
+
+    def _own(self, position: int, content: bytes) -> Body | None:
+        window = Window(len(content), _ROWS, 1)
+        window.room(len(content))[: len(content)] = content
+        window.load(position, len(content))
+        window.scan(0)
+        return Body(window, 0, self._codecs, own=True) if window.count else None

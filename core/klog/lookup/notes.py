@@ -1,0 +1,113 @@
+"""What an operator should know of a record that was found: where in the log it is, whether a consumer is handed it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from klog.errors import KlogError
+from klog.formats.batch import Attributes, BatchFacts
+from klog.formats.index import ABORTED_TXN
+from klog.lookup.body import Bodies, Body
+from klog.lookup.walk import HeaderWalk
+from klog.source import Source
+
+if TYPE_CHECKING:
+    from klog.lookup.lookup import Lookup
+
+MOST_BYTES: Final = 256 << 20
+"""As much of a log is walked for the end of a transaction."""
+
+_ABORT = 0
+_TRANSACTIONAL, _CONTROL = int(Attributes.TRANSACTIONAL), int(Attributes.CONTROL)
+
+
+class _Marker(NamedTuple):
+    """The end of a transaction: the offset of its marker, and whether it aborts."""
+
+    offset: int
+    aborts: bool
+
+
+def about_record(lookup: Lookup, number: int, body: Body, offset: int) -> Iterator[str]:
+    """Yield notes about the record with *offset* in a batch of one of the segments."""
+    partition = lookup.partition
+    if offset == lookup.log_start_offset and lookup.is_whole:
+        yield f"the log start offset, {offset}"
+    end = partition.high_watermark
+    if end is not None and offset >= end:
+        yield f"not below the high watermark of the checkpoint, {end}: a consumer may not have been handed it"
+    facts = body.facts
+    if body.is_control:
+        yield "a control batch: a marker that no consumer is handed"
+    elif facts.magic >= 2 and facts.attributes & _TRANSACTIONAL:
+        yield from _about_transaction(lookup, number, facts)
+
+
+def _about_transaction(lookup: Lookup, number: int, facts: BatchFacts) -> Iterator[str]:
+    who = f"producer {facts.producer_id}"
+    indexed = _indexed(lookup, number, facts)
+    if indexed is not None:
+        yield f"in a transaction of {who} that was aborted at {indexed}: read_committed consumers are not handed it"
+        return
+    marker, walked_all = _marker(lookup, number, facts)
+    if marker is None:
+        where = "has no end in the log" if walked_all else f"does not end within {MOST_BYTES >> 20} MiB"
+        yield f"in a transaction of {who} that {where}: read_committed consumers are not handed it yet"
+    elif marker.aborts:
+        yield (
+            f"in a transaction of {who} that was aborted at {marker.offset}, but no transaction index says so: "
+            "read_committed consumers of this copy may be handed it"
+        )
+    else:
+        yield f"in a transaction of {who}, committed at {marker.offset}"
+
+
+def _indexed(lookup: Lookup, number: int, facts: BatchFacts) -> int | None:
+    """Return the offset of the ABORT marker, from the transaction indexes; None if none has it.  Kafka: AbortedTxn."""
+    for files in lookup.segments[number:]:
+        if files.txn_index is None:
+            continue
+        try:
+            with Source(os.path.join(lookup.partition.path, files.txn_index)) as source:
+                entries = list(ABORTED_TXN.read_all(source.read(0, source.size)))
+        except KlogError:
+            continue
+        for _, producer_id, first, last, _ in entries:
+            if producer_id == facts.producer_id and first <= facts.base_offset <= last:
+                return last
+    return None
+
+
+def _marker(lookup: Lookup, number: int, facts: BatchFacts) -> tuple[_Marker | None, bool]:
+    """Return the marker that ends a batch's transaction, and whether all of the log was looked at for it."""
+    position, left = facts.position, MOST_BYTES
+    for files in lookup.segments[number:]:
+        with Source(os.path.join(lookup.partition.path, files.log)) as log:
+            walk, bodies = HeaderWalk(log), Bodies(log, lookup.codecs)
+            walk.go(position, position)
+            while True:
+                marker = _marker_in(walk, bodies, facts)
+                if marker is not None:
+                    return marker, True
+                if walk.next_position - position > left:
+                    return None, False
+                if not walk.more():
+                    break
+            left -= walk.next_position - position
+        position = 0
+    return None, True
+
+
+def _marker_in(walk: HeaderWalk, bodies: Bodies, facts: BatchFacts) -> _Marker | None:
+    for row in walk.window.transactional(0, walk.window.count):
+        found = walk.window.batch(row)
+        is_end = found.attributes & _CONTROL and found.producer_id == facts.producer_id
+        if not is_end or found.base_offset <= facts.base_offset:
+            continue
+        body = bodies.of(walk.window, row)
+        record = body.first(found.base_offset) if body is not None and body.holds else None
+        if record is not None and record.key is not None and len(record.key) >= 4:
+            return _Marker(record.offset, int.from_bytes(record.key[2:4], "big") == _ABORT)
+    return None

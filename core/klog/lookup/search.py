@@ -1,0 +1,259 @@
+"""The search in one segment: the index, the walk from there, the batch; and what to do when log or index are wrong."""
+
+from __future__ import annotations
+
+import os
+from typing import NamedTuple, Protocol
+
+from klog.decode import Codecs
+from klog.formats.damage import Damage
+from klog.indexes import header_at
+from klog.kernel import Window
+from klog.lookup.body import Bodies, Body
+from klog.lookup.entries import Entries, offset_entries
+from klog.lookup.trail import IndexTrail, ScanTrail
+from klog.lookup.walk import HeaderWalk
+from klog.partition import SegmentFiles
+from klog.segment import Segment
+from klog.source import Source
+
+INDEX_INTERVAL_BYTES = 4096
+"""Kafka's default of index.interval.bytes."""
+
+_TRIES = 8
+_GAPS = 3
+
+
+class Query(Protocol):
+    """What is sought."""
+
+    def candidate(self, window: Window, row: int) -> int:
+        """Return the first row from *row* on whose header says that it may hold it, the count if none does."""
+
+    def accepts(self, body: Body) -> bool:
+        """Whether an intact candidate is the answer."""
+
+    def is_suspect(self, body: Body) -> bool:
+        """Whether it is the answer only if nothing was passed over right before it."""
+
+
+class OffsetQuery:
+    """The first batch that reaches *offset*."""
+
+    def __init__(self, offset: int) -> None:
+        self._offset = offset
+
+    def candidate(self, window: Window, row: int) -> int:
+        """Return the first row from *row* on that reaches the offset."""
+        return window.first_reaching(self._offset, row)
+
+    def accepts(self, body: Body) -> bool:
+        """Every one is the answer."""
+        return True
+
+    def is_suspect(self, body: Body) -> bool:
+        """In a gap there may be nothing, or what a damaged length hides."""
+        return body.first_offset > self._offset
+
+
+class Found(NamedTuple):
+    """What a search in a segment came to.
+
+    *body* is None when no batch was found.  *damages* lie between where the walk began and the batch; *adjacent*: the
+    last of them right before it.  *end_offset*: the next offset after the last batch, where none was found; None for a
+    segment without any.
+    """
+
+    offset_index: IndexTrail
+    scan: ScanTrail
+    body: Body | None = None
+    damages: tuple[Damage, ...] = ()
+    adjacent: bool = False
+    end_offset: int | None = None
+
+
+class SegmentSearch:
+    """One segment, opened for any number of searches; they are fastest in ascending order.
+
+    *stopped_cleanly*: whether the broker that wrote here was stopped so, as far as is known.
+    Raises UnreadableError when the log cannot be opened.
+    """
+
+    def __init__(self, folder: str, files: SegmentFiles, codecs: Codecs, stopped_cleanly: bool = False) -> None:
+        self.files = files
+        self.path = os.path.join(folder, files.log)
+        self.log = Source(self.path)
+        self.walk = HeaderWalk(self.log)
+        self.bodies = Bodies(self.log, codecs)
+        self._folder = folder
+        self._stopped_cleanly = stopped_cleanly
+        self._entries: Entries | None = None
+        self._confirmed: set[int] = set()
+
+    def close(self) -> None:
+        """Close the files."""
+        self.log.close()
+        if self._entries is not None:
+            self._entries.close()
+
+    # the index
+
+    @property
+    def entries(self) -> Entries | None:
+        """The offset index; None when there is no such file."""
+        if self._entries is None and self.files.offset_index is not None:
+            self._entries = offset_entries(os.path.join(self._folder, self.files.offset_index), self.log.size)
+            self._entries.problem = self._entries.problem or self._leftovers(self._entries)
+        return self._entries
+
+    def _leftovers(self, entries: Entries) -> str | None:
+        """Say what is wrong with the slot behind the last entry in use: zeros are not, nor what a truncation left."""
+        if entries.count == entries.slots:
+            return None
+        relative, position = entries[entries.count]
+        if (relative, position) == (0, 0):
+            return None
+        if relative > 0 and position >= self.log.size:
+            if position == self.log.size or not self._stopped_cleanly:
+                return None
+            return f"entry {entries.count} points at {position}, beyond the log's end at {self.log.size}"
+        return f"entry {entries.count} is offset {self.files.base_offset + relative}, position {position}"
+
+    def start(self, offset: int) -> tuple[IndexTrail, int]:
+        """Return what the index says of *offset*, and the row of the walk's window at which scanning begins.
+
+        An entry is used only if the log confirms it; else one of those before it, or the start of the log.
+        """
+        base, entries = self.files.base_offset, self.entries
+        if entries is None:
+            problem = "there is no offset index" if self.log.size else None
+            return IndexTrail(None, None, 0, base, 0, problem=problem), self._from(0)
+        sought = entries.floor(offset - base)
+        problem = entries.problem
+        for slot in range(sought.slot, max(sought.slot - _TRIES, -1), -1):
+            row, wrong = self._confirm(entries, slot)
+            if not wrong:
+                relative, position = entries[slot]
+                facts = (slot, entries.count, base + relative, position, sought.probes, sought.warm_from, problem)
+                return IndexTrail(self.files.offset_index, *facts), row
+            problem = problem or wrong
+            self.walk.forget()
+        trail = IndexTrail(
+            self.files.offset_index, None, entries.count, base, 0, sought.probes, sought.warm_from, problem
+        )
+        return trail, self._from(0)
+
+    def _from(self, position: int) -> int:
+        row = self.walk.row_at(position)
+        if row < 0:
+            self.walk.go(position, position)
+        return max(row, 0)
+
+    def _confirm(self, entries: Entries, slot: int) -> tuple[int, str | None]:
+        """Return the row of the batch at which an entry points, and why the entry cannot be right, None if it can.
+
+        A whole batch begins there, the walk from the entry before comes by, its first offset is not above the entry's.
+        """
+        base = self.files.base_offset
+        relative, position = entries[slot]
+        before = entries[slot - 1] if slot else (0, 0)
+        named = f"entry {slot} (offset {base + relative}, position {position})"
+        if not (0 < position < self.log.size and relative > 0):
+            return -1, f"{named} points out of the log"
+        if before[1] >= position or before[0] >= relative:
+            return -1, f"{named} does not ascend from the one before it"
+        row = self.walk.row_at(position)
+        if row < 0:
+            self.walk.go(before[1], position)
+            row = self.walk.row_at(position)
+        if row < 0:
+            return -1, f"{named} does not point at the beginning of a batch"
+        if position in self._confirmed:
+            return row, None
+        body = self.bodies.of(self.walk.window, row)
+        if body is None or not body.holds:
+            return -1, f"{named} points at a batch whose checksum does not hold"
+        if not base <= body.first_offset <= base + relative:
+            return -1, f"{named} points at a batch with higher offsets"
+        self._confirmed.add(position)
+        return row, None
+
+    # the scan
+
+    def find(self, offset: int) -> Found:
+        """Search the first batch that reaches *offset*."""
+        return self.scan(*self.start(offset), OffsetQuery(offset))
+
+    def scan(self, trail: IndexTrail, row: int, query: Query) -> Found:
+        """Walk on from *row*, where *trail* led, to what is sought; if something is wrong, once more and with care."""
+        walk, batches = self.walk, 0
+        while True:
+            window, first = walk.window, row
+            count = window.count
+            while (row := query.candidate(window, row)) < count:
+                body = self.bodies.of(window, row)
+                if body is None or not body.holds:
+                    return self._careful(trail, query)
+                if query.accepts(body):
+                    if query.is_suspect(body) and not self._before_is_intact(row):
+                        return self._careful(trail, query)
+                    scan = ScanTrail(trail.position, batches + row + 1 - first)
+                    return Found(self._judged(trail, window.position + window.at(row)), scan, body)
+                row += 1
+            batches += count - first
+            if not walk.more():
+                break
+            row = 0
+        if not walk.at_end or (count and not self._before_is_intact(count)):
+            return self._careful(trail, query)
+        end_offset = window.batch(count - 1).last_offset + 1 if count else None
+        return Found(self._judged(trail, self.log.size), ScanTrail(trail.position, batches), end_offset=end_offset)
+
+    def _before_is_intact(self, row: int) -> bool:
+        """Whether the batch before *row* is: then its length is right, and nothing lies between the two."""
+        if row == 0:
+            return self.walk.previous is None or self.bodies.holds(self.walk.previous)
+        body = self.bodies.of(self.walk.window, row - 1)
+        return body is not None and body.holds
+
+    def _careful(self, trail: IndexTrail, query: Query) -> Found:
+        """Walk again, every batch checked, past damage to where the log goes on."""
+        self.walk.forget()
+        damages: list[Damage] = []
+        batches, end_offset, adjacent = 0, None, False
+        for found in Segment(self.path).batches(trail.position):
+            if isinstance(found, Damage):
+                damages.append(found)
+                adjacent = True
+                continue
+            batches += 1
+            if query.candidate(found.window, found.row) == found.row:
+                body = self.bodies.of(found.window, found.row)
+                if body is not None and query.accepts(body):
+                    scan = ScanTrail(trail.position, batches)
+                    return Found(trail, scan, body, tuple(damages), adjacent)
+            end_offset, adjacent = found.last_offset + 1, False
+        scan = ScanTrail(trail.position, batches)
+        return Found(trail, scan, damages=tuple(damages), adjacent=adjacent, end_offset=end_offset)
+
+    def _judged(self, trail: IndexTrail, reached: int) -> IndexTrail:
+        """Return the trail with a problem when the walk was longer than the index should have made it."""
+        entries = self.entries
+        walked = reached - trail.position
+        if trail.problem or entries is None or walked <= _GAPS * INDEX_INTERVAL_BYTES:
+            return trail
+        following = 0 if trail.slot is None else trail.slot + 1
+        if following < entries.count:
+            relative, position = entries[following]
+            if self.walk.row_at(position) >= 0:
+                return trail
+            header = header_at(self.log, position)
+            wrapped = header is not None and header.magic < 2 and header.codec
+            if header is not None and (wrapped or header.base_offset <= self.files.base_offset + relative):
+                return trail
+            return trail._replace(
+                problem=f"entry {following} (position {position}) points at no batch that it can mean"
+            )
+        if walked <= _GAPS * max(entries.largest_gap(), INDEX_INTERVAL_BYTES):
+            return trail
+        return trail._replace(problem=f"it ends {self.log.size - trail.position} bytes before the log does")

@@ -1,0 +1,324 @@
+"""Lookup by time, as a broker answers ListOffsets: the segment by its largest timestamp, the time index, the scan.
+
+Where the time indexes are what a broker would have written, the answer is a broker's, even "none" where a segment was
+chosen by its modification time.  Where one is missing or contradicts the log, the log answers.
+Kafka: UnifiedLog.searchOffsetInLocalLog, LogSegment.findOffsetByTimestamp, FileRecords.searchForTimestamp.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, NamedTuple
+
+from klog.batch import Batch
+from klog.kernel import Window
+from klog.lookup.body import Body
+from klog.lookup.entries import Entries, Slot, time_entries
+from klog.lookup.search import Found, SegmentSearch
+from klog.lookup.trail import Outcome, TimeIndexTrail, Trail
+from klog.segment import Segment
+
+if TYPE_CHECKING:
+    from klog.lookup.lookup import Lookup
+
+_TRIES = 8
+
+
+class Largest(NamedTuple):
+    """The largest timestamp of a segment (ms), -1 for none; then a broker takes the *modified_ms* of its log.
+
+    *problem* says why the time index tells something else.
+    """
+
+    timestamp: int
+    modified_ms: int
+    problem: str | None = None
+
+    @property
+    def as_broker(self) -> int:
+        """What a broker compares with."""
+        return self.timestamp if self.timestamp >= 0 else self.modified_ms
+
+
+class TimeQuery:
+    """The first batch with a record that is as late as *timestamp* (ms), and whose offset is not below *start*."""
+
+    def __init__(self, timestamp: int, start: int) -> None:
+        self._timestamp, self._start = timestamp, start
+
+    def candidate(self, window: Window, row: int) -> int:
+        """Return the first row from *row* on whose largest timestamp is as late."""
+        return window.first_as_late(self._timestamp, row)
+
+    def accepts(self, body: Body) -> bool:
+        """Whether a record of the batch is as late."""
+        return body.first(self._start, self._timestamp) is not None
+
+    def is_suspect(self, body: Body) -> bool:
+        """Nothing more can be said."""
+        return False
+
+
+class SegmentTimes:
+    """The time index of one segment, beside the search in it.
+
+    *lags*: it is that of the last segment, and nobody knows that the broker was stopped cleanly; then what was written
+    last may not be in it.
+    """
+
+    def __init__(self, folder: str, search: SegmentSearch, lags: bool) -> None:
+        self._search = search
+        self._lags = lags
+        self._base = search.files.base_offset
+        name = search.files.time_index
+        self.entries: Entries | None = None if name is None else time_entries(os.path.join(folder, name))
+        self._judged: dict[int, str | None] = {}
+
+    def close(self) -> None:
+        """Close the file."""
+        if self.entries is not None:
+            self.entries.close()
+
+    # the largest timestamp
+
+    def largest(self) -> Largest:
+        """Return the segment's largest timestamp; the last entry is believed if the log behind it agrees."""
+        modified_ms = os.stat(self._search.path).st_mtime_ns // 1_000_000
+        entries = self.entries
+        if entries is None or not entries.count:
+            timestamp = self._latest_from(0)
+            problem = None
+            if entries is None and timestamp >= 0:
+                problem = "there is no time index"
+            elif timestamp >= 0 and not self._lags:
+                problem = f"it is empty, but the log has timestamps up to {timestamp}"
+            return Largest(timestamp, modified_ms, problem)
+        last = entries.count - 1
+        timestamp, relative = entries[last]
+        problem = entries.problem or self._wrong(last)
+        if problem is not None:
+            return Largest(self._latest_from(0), modified_ms, problem)
+        behind = self._latest_from(self._base + relative)
+        if behind > timestamp and not self._lags:
+            problem = f"its last entry says {timestamp} is the largest timestamp, but the log has {behind}"
+            return Largest(self._latest_from(0), modified_ms, problem)
+        return Largest(max(timestamp, behind), modified_ms)
+
+    def _latest_from(self, offset: int) -> int:
+        """Return the largest timestamp that headers tell of the batches from the one that reaches *offset* on."""
+        search = self._search
+        walk = search.walk
+        trail, row = search.start(max(offset, self._base))
+        row = walk.window.first_reaching(offset, row) if walk.window.count else 0
+        largest = -1
+        while True:
+            largest = max(largest, walk.window.latest(row))
+            if not walk.more():
+                break
+            row = 0
+        if walk.at_end:
+            return largest
+        walk.forget()
+        batches = (batch for batch in Segment(search.path).batches(trail.position) if isinstance(batch, Batch))
+        return max((batch.max_timestamp for batch in batches if batch.last_offset >= offset), default=-1)
+
+    def _wrong(self, slot: int) -> str | None:
+        """Say why an entry cannot be right: the batch with its offset has another timestamp."""
+        if slot not in self._judged:
+            self._judged[slot] = self._judge(slot)
+        return self._judged[slot]
+
+    def _judge(self, slot: int) -> str | None:
+        assert self.entries is not None
+        timestamp, relative = self.entries[slot]
+        named = f"entry {slot} (timestamp {timestamp}, offset {self._base + relative})"
+        if relative < 0 or (slot and self.entries[slot - 1][0] >= timestamp):
+            return f"{named} does not ascend from the one before it"
+        found = self._search.find(self._base + relative)
+        if found.body is None:
+            return None if self._lags else f"{named} is about an offset beyond the log's end"
+        facts = found.body.facts
+        # in a gap there is nothing left to compare with
+        if found.damages or facts.max_timestamp == timestamp or found.body.first_offset > self._base + relative:
+            return None
+        return f"{named} is about a batch whose largest timestamp is {facts.max_timestamp}"
+
+    # the search
+
+    def find(self, timestamp: int, start: int) -> tuple[TimeIndexTrail, Found]:
+        """Search the first record as late as *timestamp* (ms), not below offset *start*."""
+        sought = self.entries.floor(timestamp) if self.entries is not None else Slot(-1, 0, None)
+        slot, problem = sought.slot, self.entries.problem if self.entries else None
+        for tried in range(slot, max(slot - _TRIES, -1), -1):
+            if (wrong := self._wrong(tried)) is None:
+                slot = tried
+                break
+            problem = problem or wrong
+        else:
+            slot = -1
+        query = TimeQuery(timestamp, start)
+        found = self._from(slot, start, query)
+        if slot >= 0 and self.entries is not None and self.entries[slot][0] == timestamp:
+            # such an entry should be about the earliest batch that is as late: only the log knows
+            before = self._from(slot - 1, start, query)
+            if before.body and (found.body is None or before.body.facts.position < found.body.facts.position):
+                problem = problem or f"entry {slot} is not about the first batch with timestamp {timestamp}"
+                slot, found = slot - 1, before
+            else:
+                found = self._from(slot, start, query)
+        return self._trail(slot, sought, problem), found
+
+    def _from(self, slot: int, start: int, query: TimeQuery) -> Found:
+        """Search from where a time index entry leads (-1: from the segment's beginning)."""
+        relative = self.entries[slot][1] if self.entries is not None and slot >= 0 else 0
+        return self._search.scan(*self._search.start(max(self._base + relative, start)), query)
+
+    def _trail(self, slot: int, sought: Slot, problem: str | None) -> TimeIndexTrail:
+        count = self.entries.count if self.entries is not None else 0
+        timestamp, relative = self.entries[slot] if self.entries is not None and slot >= 0 else (-1, 0)
+        return TimeIndexTrail(
+            self._search.files.time_index,
+            slot if slot >= 0 else None,
+            count,
+            timestamp,
+            self._base + relative,
+            sought.probes,
+            sought.warm_from,
+            problem=problem,
+        )
+
+
+class TimeSearch:
+    """Searches by time in a partition: what was learnt of its segments is kept."""
+
+    def __init__(self, lookup: Lookup) -> None:
+        self._lookup = lookup
+        self._largest: dict[int, Largest] = {}
+        self._times: tuple[int, SegmentTimes] | None = None
+
+    def times(self, number: int) -> SegmentTimes:
+        """Return the time index of a segment; the one before is closed."""
+        lookup = self._lookup
+        search = lookup.search(number)
+        if self._times is None or self._times[0] != number:
+            self.close()
+            lags = lookup.is_last(number) and not lookup.stopped_cleanly
+            self._times = number, SegmentTimes(lookup.partition.path, search, lags)
+        return self._times[1]
+
+    def close(self) -> None:
+        """Close what is open."""
+        if self._times is not None:
+            self._times[1].close()
+            self._times = None
+
+    def largest(self, number: int) -> Largest:
+        """Return the largest timestamp of a segment."""
+        if number not in self._largest:
+            self._largest[number] = self.times(number).largest()
+        return self._largest[number]
+
+    def search(self, timestamp: int) -> Trail:
+        """Search the first record that is as late as *timestamp* (ms)."""
+        lookup = self._lookup
+        problems: list[str] = []
+        missed: Trail | None = None
+        for number, files in enumerate(lookup.segments):
+            largest = self.largest(number)
+            if largest.problem:
+                problems.append(f"{files.time_index or files.log}: {largest.problem}")
+            if largest.as_broker < timestamp:
+                continue
+            time_trail, found = self.times(number).find(timestamp, lookup.log_start_offset)
+            time_trail = time_trail._replace(largest=largest.as_broker, by_mtime=largest.timestamp < 0)
+            if time_trail.problem and not largest.problem:
+                problems.append(f"{files.time_index}: {time_trail.problem}")
+            problems += lookup.problems_of(number, found)
+            trail = Trail(timestamp, True, Outcome.NOTHING_SO_LATE, None, lookup.segment_trail(number), time_trail)
+            trail = trail._replace(offset_index=found.offset_index, scan=found.scan)
+            if found.body is not None:
+                return self._hit(trail, number, found.body, problems)
+            missed = missed or trail
+            if not problems:
+                return trail._replace(notes=self._missed(number, largest, timestamp))
+        trail = missed or Trail(timestamp, True, Outcome.NOTHING_SO_LATE)
+        known = max((self.largest(number).timestamp for number in range(len(lookup.segments))), default=-1)
+        notes = (
+            (f"nothing is so late: the largest timestamp is {known}",) if known >= 0 else ("nothing has a timestamp",)
+        )
+        return trail._replace(notes=notes, problems=tuple(problems))
+
+    def _hit(self, trail: Trail, number: int, body: Body, problems: list[str]) -> Trail:
+        from klog.lookup.lookup import batch_trail
+
+        batch = batch_trail(body)
+        record = body.first(self._lookup.log_start_offset, trail.target)
+        assert record is not None
+        line = None if self._lookup.origin is None else body.line(self._lookup.origin)
+        trail = trail._replace(
+            outcome=Outcome.CONTROL if body.is_control else Outcome.RECORD,
+            offset=record.offset,
+            batch=batch,
+            record=record,
+            record_json=line,
+            problems=tuple(problems),
+        )
+        notes = self._lookup.notes(number, body, record.offset)
+        if problems and (theirs := self.as_broker(trail.target)) != record.offset:
+            said = "none" if theirs is None else f"offset {theirs}"
+            notes = (f"a broker on these indexes answers {said}", *notes)
+        return trail._replace(notes=notes)
+
+    def _missed(self, number: int, largest: Largest, timestamp: int) -> tuple[str, ...]:
+        """Say why the chosen segment has no answer, and whether a later one would have."""
+        name = self._lookup.segments[number].log
+        if largest.timestamp < 0:
+            why = f"{name} has no timestamps, so a broker goes by its time of modification, {largest.modified_ms}"
+        else:
+            why = f"{name} has batches up to {largest.timestamp}, but no record in them is left that is so late"
+        for later in range(number + 1, len(self._lookup.segments)):
+            if self.largest(later).timestamp >= timestamp:
+                _, found = self.times(later).find(timestamp, self._lookup.log_start_offset)
+                record = found.body.first(self._lookup.log_start_offset, timestamp) if found.body else None
+                if record is not None:
+                    there = f"{self._lookup.segments[later].log} has one, offset {record.offset}"
+                    return why, f"{there}; a broker does not look there, and answers none"
+        return (why, "a broker answers none")
+
+    def as_broker(self, timestamp: int) -> int | None:
+        """Return the offset that a broker answers on the indexes as they are, None for none."""
+        lookup = self._lookup
+        for number, files in enumerate(lookup.segments):
+            times, search = self.times(number), lookup.search(number)
+            entries = times.entries
+            last = entries[entries.count - 1][0] if entries is not None and entries.count else -1
+            largest = last if last >= 0 else self.largest(number).modified_ms
+            if largest < timestamp:
+                continue
+            slot = entries.floor(timestamp).slot if entries is not None else -1
+            relative = entries[slot][1] if entries is not None and slot >= 0 else 0
+            offset = max(files.base_offset + relative, lookup.log_start_offset)
+            pointed = search.entries.floor(offset - files.base_offset).slot if search.entries is not None else -1
+            position = search.entries[pointed][1] if search.entries is not None and pointed >= 0 else 0
+            return self._scanned(search, position, timestamp)
+        return None
+
+    def _scanned(self, search: SegmentSearch, position: int, timestamp: int) -> int | None:
+        """Return the offset of the first record as late from *position* on; None too if no batch begins there."""
+        query = TimeQuery(timestamp, self._lookup.log_start_offset)
+        walk = search.walk
+        walk.forget()
+        walk.go(position, position)
+        row = 0
+        while True:
+            while (row := query.candidate(walk.window, row)) < walk.window.count:
+                body = search.bodies.of(walk.window, row)
+                record = body.first(self._lookup.log_start_offset, timestamp) if body else None
+                if record is not None:
+                    walk.forget()
+                    return record.offset
+                row += 1
+            if not walk.more():
+                walk.forget()
+                return None
+            row = 0
