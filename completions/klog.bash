@@ -12,6 +12,7 @@ _klog() {
         case "${command:+$command }${COMP_WORDS[i]}" in
             describe) command=describe ;;
             dump) command=dump ;;
+            lookup) command=lookup ;;
         esac
     done
     value=1
@@ -38,13 +39,20 @@ _klog() {
         'dump --values') words='text base64 hex redacted none' ;;
         'dump --jobs') words='' ;;
         'dump --max-batch-bytes') words='' ;;
+        'lookup --offset') words='' ;;
+        'lookup --timestamp') words='' ;;
+        'lookup --batch') words='' ;;
+        'lookup --topic') words='' ;;
+        'lookup --partition') words='' ;;
+        'lookup --output') words='text json jsonl' ;;
         *) value= ;;
     esac
     if [[ -z $value ]]; then
         case "$command" in
-            '') words='describe dump --version -h --help' ;;
+            '') words='describe dump lookup --version -h --help' ;;
             describe) words='--topic --partition --deep --output --quiet -h --help' ;;
             dump) words='--files --topic --partition --output --to --deep-iteration --print-data-log --skip-record-metadata --verify-index-only --index-sanity-check --max-bytes --max-message-size --offsets-decoder --transaction-log-decoder --cluster-metadata-decoder --remote-log-metadata-decoder --share-group-state-decoder --with-indexes --as --from-offset --to-offset --from-time --to-time --key --keys-from --limit --isolation --tail --no-control --batches --values --jobs --max-batch-bytes --quiet -h --help' ;;
+            lookup) words='--offset --timestamp --batch --topic --partition --position-only --output --quiet -h --help' ;;
         esac
         # options only where one begins; otherwise paths, which `-o default` completes
         [[ $words == -* && $cur != -* ]] && words=

@@ -4,7 +4,7 @@ function __klog_command --description 'The command whose arguments are being wri
     set -l command
     for word in (commandline -opc)[2..-1]
         switch "$command $word"
-            case ' describe' ' dump'
+            case ' describe' ' dump' ' lookup'
                 set command $command $word
         end
     end
@@ -14,6 +14,7 @@ end
 complete -c klog -f
 complete -c klog -n 'test (__klog_command) = ""' -a describe -d 'Show what is there: a log dir\'s partitions, a partition\'s segments, a file\'s header facts'
 complete -c klog -n 'test (__klog_command) = ""' -a dump -d 'Show the content of any Kafka file: in the text of Kafka\'s own dump tool, or as data'
+complete -c klog -n 'test (__klog_command) = ""' -a lookup -d 'Find an offset or a time as a broker does, and show how: segment, index, scan, batch, record'
 complete -c klog -n 'test (__klog_command) = ""' -l version -d 'Show versions and leave'
 complete -c klog -n 'test (__klog_command) = ""' -s h -l help -d 'Show this help and leave'
 complete -c klog -n 'test (__klog_command) = "describe"' -F
@@ -59,3 +60,13 @@ complete -c klog -n 'test (__klog_command) = "dump"' -l jobs -x -d 'Threads'
 complete -c klog -n 'test (__klog_command) = "dump"' -l max-batch-bytes -x -d 'Largest batch to read into memory'
 complete -c klog -n 'test (__klog_command) = "dump"' -l quiet -d 'No notes, no bar'
 complete -c klog -n 'test (__klog_command) = "dump"' -s h -l help -d 'Show this help and leave'
+complete -c klog -n 'test (__klog_command) = "lookup"' -F
+complete -c klog -n 'test (__klog_command) = "lookup"' -l offset -x -d 'Where is this offset?'
+complete -c klog -n 'test (__klog_command) = "lookup"' -l timestamp -x -d 'Which is the first record as late (epoch ms, ISO 8601, \'2h ago\')? With --batch, without a value: times'
+complete -c klog -n 'test (__klog_command) = "lookup"' -l batch -r -F -d 'Look up each number in FILE, one a line'
+complete -c klog -n 'test (__klog_command) = "lookup"' -l topic -x -d 'Only these topics of a log dir (a name or a glob)'
+complete -c klog -n 'test (__klog_command) = "lookup"' -l partition -x -d 'Only these partition numbers of a log dir'
+complete -c klog -n 'test (__klog_command) = "lookup"' -l position-only -d 'Print just the position of the batch'
+complete -c klog -n 'test (__klog_command) = "lookup"' -l output -x -a 'text json jsonl' -d 'How to show it'
+complete -c klog -n 'test (__klog_command) = "lookup"' -l quiet -d 'No notes, no bar'
+complete -c klog -n 'test (__klog_command) = "lookup"' -s h -l help -d 'Show this help and leave'

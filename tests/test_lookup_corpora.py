@@ -85,7 +85,10 @@ def check(root: Path, healthy: bool) -> None:
             first, last = slow.segments[0].base_offset, slow.last
             offsets = [first - 1, first, slow.start, last, last + 1, last + 2, 2**62]
             offsets += [chance.randrange(first, last + 3) for _ in range(ASKED)]
-            times = [record.timestamp + chance.choice((0, 0, -1, 1)) for record in chance.sample(records, min(ASKED, len(records)))]
+            times = [
+                record.timestamp + chance.choice((0, 0, -1, 1))
+                for record in chance.sample(records, min(ASKED, len(records)))
+            ]
             for offset in offsets:
                 trail = compare_offset(slow, lookup, offset)
                 assert not (healthy and trail.problems), (folder, offset, trail)

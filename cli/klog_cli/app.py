@@ -17,7 +17,7 @@ from klog.errors import KlogError, UsageError
 
 from klog_cli import output
 
-COMMANDS = ("describe", "dump")
+COMMANDS = ("describe", "dump", "lookup")
 EXIT_CODES = (
     "Exit codes, added up: 0 clean · 1 problems corrected · 4 problems left · "
     "8 could not do it (I/O, permission, not Kafka data, lock held) · 16 usage · 32 cancelled (^C)."
@@ -67,11 +67,20 @@ def _run(arguments: list[str]) -> int:
     names: tuple[str, ...] = (wanted,) if wanted in COMMANDS else COMMANDS
     if arguments[:1] == ["--version"]:
         names = ()
+    if wanted == "lookup":
+        arguments = _bare_timestamp(arguments)
     command = typer.main.get_command(build(names))
     code = command.main(arguments, prog_name="klog", standalone_mode=False)
     if code == _TYPER_INTERRUPTED:
         raise KeyboardInterrupt
     return code if isinstance(code, int) else 0
+
+
+def _bare_timestamp(arguments: list[str]) -> list[str]:
+    """Give `--timestamp` beside `--batch` an empty value: the values stand in the file, and Typer insists on one."""
+    if not any(argument.partition("=")[0] == "--batch" for argument in arguments):
+        return arguments
+    return ["--timestamp=" if argument == "--timestamp" else argument for argument in arguments]
 
 
 def _one_line(error: OSError) -> str:

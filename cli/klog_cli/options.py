@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 DUMP_OUTPUTS = ("text", "jsonl", "csv", "parquet")
+LOOKUP_OUTPUTS = ("text", "json", "jsonl")
 
 Paths = Annotated[list[str] | None, typer.Argument(metavar="PATH...", help="Files, partition directories, log dirs.")]
 Files = Annotated[str | None, typer.Option(help="Files, separated by commas, as for Kafka's tool.")]
@@ -64,3 +65,19 @@ Values = Annotated[str, typer.Option(metavar="text|base64|hex|redacted|none", he
 Jobs = Annotated[int | None, typer.Option(min=1, help="Threads; default: cores.")]
 MaxBatchBytes = Annotated[str, typer.Option(metavar="SIZE", help="Largest batch to read into memory.")]
 Quiet = Annotated[bool, typer.Option("--quiet", help="No notes, no bar.")]
+LookupPath = Annotated[
+    str, typer.Argument(metavar="PARTITION", help="A partition directory, a .log in it, or a log dir narrowed to one.")
+]
+LookupOutput = Annotated[str, typer.Option("--output", metavar="|".join(LOOKUP_OUTPUTS), help="How to show it.")]
+Offset = Annotated[int | None, typer.Option(help="Where is this offset?")]
+Timestamp = Annotated[
+    str | None,
+    typer.Option(
+        metavar="TIME",
+        help="Which is the first record as late (epoch ms, ISO 8601, '2h ago')? With --batch, without a value: times.",
+    ),
+]
+BatchFile = Annotated[
+    str | None, typer.Option("--batch", metavar="FILE", help="Look up each number in FILE, one a line; -: stdin.")
+]
+PositionOnly = Annotated[bool, typer.Option("--position-only", help="Print just the position of the batch.")]

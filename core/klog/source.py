@@ -85,6 +85,10 @@ class Source:
         """Return the size of the file now, in bytes."""
         return os.fstat(self._descriptor).st_size
 
+    def modified_ms(self) -> int:
+        """Return when the file was last written, in ms since the epoch, as a broker asks for it."""
+        return os.fstat(self._descriptor).st_mtime_ns // 1_000_000
+
     def close(self) -> None:
         """Close the file; a second time does nothing."""
         if self._descriptor >= 0:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from klog.decode import Codecs, broken_record
 from klog.errors import UnreadableError
 from klog.formats.batch import CODEC_NAMES, Attributes, BatchFacts
+from klog.formats.codec import MAX_OUTPUT
 from klog.formats.record import Record
 from klog.kernel import MORE, Window
-from klog.reader import MAX_BATCH_BYTES
+from klog.lookup.trail import BatchTrail
 from klog.source import Source
+
+if TYPE_CHECKING:
+    from klog.decode import Codecs
 
 LOWEST: Final = -(2**63)
 HIGHEST: Final = 2**63 - 1
@@ -73,6 +76,8 @@ class Body:
                 window.cut_records(1)
                 return Record(*window.record(0)[:6])
         if status:
+            from klog.decode import broken_record
+
             self.broken = broken_record(window, status)
         return None
 
@@ -89,6 +94,11 @@ class Body:
         line = bytes(window.output())
         window.flushed()
         return line.rstrip(b"\n")
+
+    def trail(self) -> BatchTrail:
+        """Return what the trail says of it."""
+        facts = self.facts
+        return BatchTrail(facts.position, facts.size, self.first_offset, facts.last_offset, self.holds, self.codec)
 
 
 class Bodies:
@@ -123,7 +133,7 @@ class Bodies:
 
     def _read(self, position: int, size: int) -> bytes:
         try:
-            return self._log.read(position, size) if size <= MAX_BATCH_BYTES else b""
+            return self._log.read(position, size) if size <= MAX_OUTPUT else b""
         except UnreadableError:
             return b""
 

@@ -132,7 +132,8 @@ def offset_entries(path: str, log_bytes: int) -> Entries:
 
 
 def time_entries(path: str) -> Entries:
-    """Return the entries of a `.timeindex`.  One of zeros ends them, but the first may be one."""
+    """Return the entries of a `.timeindex`.  One of zeros ends them, unless there is no other."""
     entries = Entries(path, TIME_ENTRY, any)
-    entries.count = max(entries.count, min(entries.slots, 1))
+    if entries.slots == 1:
+        entries.count = 1
     return entries

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from klog.errors import KlogError
 from klog.formats.batch import Attributes, BatchFacts
 from klog.formats.index import ABORTED_TXN
 from klog.lookup.body import Bodies, Body
+from klog.lookup.segments import Segments
 from klog.lookup.walk import HeaderWalk
 from klog.source import Source
-
-if TYPE_CHECKING:
-    from klog.lookup.lookup import Lookup
 
 MOST_BYTES: Final = 256 << 20
 """As much of a log is walked for the end of a transaction."""
@@ -30,10 +28,10 @@ class _Marker(NamedTuple):
     aborts: bool
 
 
-def about_record(lookup: Lookup, number: int, body: Body, offset: int) -> Iterator[str]:
+def about_record(segments: Segments, number: int, body: Body, offset: int) -> Iterator[str]:
     """Yield notes about the record with *offset* in a batch of one of the segments."""
-    partition = lookup.partition
-    if offset == lookup.log_start_offset and lookup.is_whole:
+    partition = segments.partition
+    if offset == segments.log_start_offset and segments.is_whole:
         yield f"the log start offset, {offset}"
     end = partition.high_watermark
     if end is not None and offset >= end:
@@ -42,16 +40,16 @@ def about_record(lookup: Lookup, number: int, body: Body, offset: int) -> Iterat
     if body.is_control:
         yield "a control batch: a marker that no consumer is handed"
     elif facts.magic >= 2 and facts.attributes & _TRANSACTIONAL:
-        yield from _about_transaction(lookup, number, facts)
+        yield from _about_transaction(segments, number, facts)
 
 
-def _about_transaction(lookup: Lookup, number: int, facts: BatchFacts) -> Iterator[str]:
+def _about_transaction(segments: Segments, number: int, facts: BatchFacts) -> Iterator[str]:
     who = f"producer {facts.producer_id}"
-    indexed = _indexed(lookup, number, facts)
+    indexed = _indexed(segments, number, facts)
     if indexed is not None:
         yield f"in a transaction of {who} that was aborted at {indexed}: read_committed consumers are not handed it"
         return
-    marker, walked_all = _marker(lookup, number, facts)
+    marker, walked_all = _marker(segments, number, facts)
     if marker is None:
         where = "has no end in the log" if walked_all else f"does not end within {MOST_BYTES >> 20} MiB"
         yield f"in a transaction of {who} that {where}: read_committed consumers are not handed it yet"
@@ -64,13 +62,13 @@ def _about_transaction(lookup: Lookup, number: int, facts: BatchFacts) -> Iterat
         yield f"in a transaction of {who}, committed at {marker.offset}"
 
 
-def _indexed(lookup: Lookup, number: int, facts: BatchFacts) -> int | None:
+def _indexed(segments: Segments, number: int, facts: BatchFacts) -> int | None:
     """Return the offset of the ABORT marker, from the transaction indexes; None if none has it.  Kafka: AbortedTxn."""
-    for files in lookup.segments[number:]:
+    for files in segments.files[number:]:
         if files.txn_index is None:
             continue
         try:
-            with Source(os.path.join(lookup.partition.path, files.txn_index)) as source:
+            with Source(os.path.join(segments.partition.path, files.txn_index)) as source:
                 entries = list(ABORTED_TXN.read_all(source.read(0, source.size)))
         except KlogError:
             continue
@@ -80,12 +78,12 @@ def _indexed(lookup: Lookup, number: int, facts: BatchFacts) -> int | None:
     return None
 
 
-def _marker(lookup: Lookup, number: int, facts: BatchFacts) -> tuple[_Marker | None, bool]:
+def _marker(segments: Segments, number: int, facts: BatchFacts) -> tuple[_Marker | None, bool]:
     """Return the marker that ends a batch's transaction, and whether all of the log was looked at for it."""
     position, left = facts.position, MOST_BYTES
-    for files in lookup.segments[number:]:
-        with Source(os.path.join(lookup.partition.path, files.log)) as log:
-            walk, bodies = HeaderWalk(log), Bodies(log, lookup.codecs)
+    for files in segments.files[number:]:
+        with Source(os.path.join(segments.partition.path, files.log)) as log:
+            walk, bodies = HeaderWalk(log), Bodies(log, segments.codecs)
             walk.go(position, position)
             while True:
                 marker = _marker_in(walk, bodies, facts)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from klog.decode import Codecs
-from klog.formats.damage import Damage
+from klog.formats.batch import BatchFacts
+from klog.formats.damage import Damage, DamageKind
 from klog.indexes import header_at
 from klog.kernel import Window
 from klog.lookup.body import Bodies, Body
@@ -14,8 +14,11 @@ from klog.lookup.entries import Entries, offset_entries
 from klog.lookup.trail import IndexTrail, ScanTrail
 from klog.lookup.walk import HeaderWalk
 from klog.partition import SegmentFiles
-from klog.segment import Segment
+from klog.place import Place
 from klog.source import Source
+
+if TYPE_CHECKING:
+    from klog.decode import Codecs
 
 INDEX_INTERVAL_BYTES = 4096
 """Kafka's default of index.interval.bytes."""
@@ -75,18 +78,19 @@ class Found(NamedTuple):
 class SegmentSearch:
     """One segment, opened for any number of searches; they are fastest in ascending order.
 
-    *stopped_cleanly*: whether the broker that wrote here was stopped so, as far as is known.
+    *unfinished*: it is the last one, and nobody knows that the broker was stopped cleanly; then index and log may be
+    apart at their ends.
     Raises UnreadableError when the log cannot be opened.
     """
 
-    def __init__(self, folder: str, files: SegmentFiles, codecs: Codecs, stopped_cleanly: bool = False) -> None:
+    def __init__(self, folder: str, files: SegmentFiles, codecs: Codecs, unfinished: bool = False) -> None:
         self.files = files
         self.path = os.path.join(folder, files.log)
         self.log = Source(self.path)
         self.walk = HeaderWalk(self.log)
         self.bodies = Bodies(self.log, codecs)
         self._folder = folder
-        self._stopped_cleanly = stopped_cleanly
+        self._unfinished = unfinished
         self._entries: Entries | None = None
         self._confirmed: set[int] = set()
 
@@ -114,7 +118,7 @@ class SegmentSearch:
         if (relative, position) == (0, 0):
             return None
         if relative > 0 and position >= self.log.size:
-            if position == self.log.size or not self._stopped_cleanly:
+            if position == self.log.size or self._unfinished:
                 return None
             return f"entry {entries.count} points at {position}, beyond the log's end at {self.log.size}"
         return f"entry {entries.count} is offset {self.files.base_offset + relative}, position {position}"
@@ -132,8 +136,10 @@ class SegmentSearch:
         problem = entries.problem
         for slot in range(sought.slot, max(sought.slot - _TRIES, -1), -1):
             row, wrong = self._confirm(entries, slot)
-            if not wrong:
+            if row >= 0:
                 relative, position = entries[slot]
+                if problem is None and slot + 1 < entries.count and not _ascend(entries[slot], entries[slot + 1]):
+                    problem = f"entry {slot + 1} does not ascend from the one before it"
                 facts = (slot, entries.count, base + relative, position, sought.probes, sought.warm_from, problem)
                 return IndexTrail(self.files.offset_index, *facts), row
             problem = problem or wrong
@@ -150,7 +156,7 @@ class SegmentSearch:
         return max(row, 0)
 
     def _confirm(self, entries: Entries, slot: int) -> tuple[int, str | None]:
-        """Return the row of the batch at which an entry points, and why the entry cannot be right, None if it can.
+        """Return the row of the batch at which an entry points, or -1 and why that cannot be right.
 
         A whole batch begins there, the walk from the entry before comes by, its first offset is not above the entry's.
         """
@@ -160,12 +166,14 @@ class SegmentSearch:
         named = f"entry {slot} (offset {base + relative}, position {position})"
         if not (0 < position < self.log.size and relative > 0):
             return -1, f"{named} points out of the log"
-        if before[1] >= position or before[0] >= relative:
+        if not _ascend(before, (relative, position)):
             return -1, f"{named} does not ascend from the one before it"
         row = self.walk.row_at(position)
         if row < 0:
             self.walk.go(before[1], position)
             row = self.walk.row_at(position)
+        if row < 0 and self._unfinished and self.walk.broken and self.walk.next_position <= position:
+            return -1, None  # the index had reached the disk before the log did
         if row < 0:
             return -1, f"{named} does not point at the beginning of a batch"
         if position in self._confirmed:
@@ -195,7 +203,7 @@ class SegmentSearch:
                 if body is None or not body.holds:
                     return self._careful(trail, query)
                 if query.accepts(body):
-                    if query.is_suspect(body) and not self._before_is_intact(row):
+                    if query.is_suspect(body) and not (self._before_is_intact(row) and self._ascends(body.facts)):
                         return self._careful(trail, query)
                     scan = ScanTrail(trail.position, batches + row + 1 - first)
                     return Found(self._judged(trail, window.position + window.at(row)), scan, body)
@@ -206,8 +214,11 @@ class SegmentSearch:
             row = 0
         if not walk.at_end or (count and not self._before_is_intact(count)):
             return self._careful(trail, query)
-        end_offset = window.batch(count - 1).last_offset + 1 if count else None
-        return Found(self._judged(trail, self.log.size), ScanTrail(trail.position, batches), end_offset=end_offset)
+        scan = ScanTrail(trail.position, batches)
+        if not count:
+            return Found(trail, scan)
+        last = window.batch(count - 1)
+        return Found(self._judged(trail, last.position), scan, end_offset=last.last_offset + 1)
 
     def _before_is_intact(self, row: int) -> bool:
         """Whether the batch before *row* is: then its length is right, and nothing lies between the two."""
@@ -216,8 +227,15 @@ class SegmentSearch:
         body = self.bodies.of(self.walk.window, row - 1)
         return body is not None and body.holds
 
+    def _ascends(self, facts: BatchFacts) -> bool:
+        """Whether the batch that follows has higher offsets; a batch's own are outside of what its checksum covers."""
+        header = header_at(self.log, facts.position + facts.size)
+        return header is None or header.last_offset > facts.last_offset
+
     def _careful(self, trail: IndexTrail, query: Query) -> Found:
         """Walk again, every batch checked, past damage to where the log goes on."""
+        from klog.segment import Segment
+
         self.walk.forget()
         damages: list[Damage] = []
         batches, end_offset, adjacent = 0, None, False
@@ -229,6 +247,10 @@ class SegmentSearch:
             batches += 1
             if query.candidate(found.window, found.row) == found.row:
                 body = self.bodies.of(found.window, found.row)
+                if body is not None and query.is_suspect(body) and not self._ascends(body.facts):
+                    place = Place(self.path, found.position, found.base_offset)
+                    damages.append(Damage(DamageKind.OFFSET_BACKWARDS, place, "the next batch is below it", found.size))
+                    continue
                 if body is not None and query.accepts(body):
                     scan = ScanTrail(trail.position, batches)
                     return Found(trail, scan, body, tuple(damages), adjacent)
@@ -257,3 +279,7 @@ class SegmentSearch:
         if walked <= _GAPS * max(entries.largest_gap(), INDEX_INTERVAL_BYTES):
             return trail
         return trail._replace(problem=f"it ends {self.log.size - trail.position} bytes before the log does")
+
+
+def _ascend(entry: tuple[int, ...], following: tuple[int, ...]) -> bool:
+    return entry[0] < following[0] and entry[1] < following[1]

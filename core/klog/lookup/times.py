@@ -8,18 +8,15 @@ Kafka: UnifiedLog.searchOffsetInLocalLog, LogSegment.findOffsetByTimestamp, File
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
-from klog.batch import Batch
 from klog.kernel import Window
 from klog.lookup.body import Body
 from klog.lookup.entries import Entries, Slot, time_entries
+from klog.lookup.notes import about_record
 from klog.lookup.search import Found, SegmentSearch
-from klog.lookup.trail import Outcome, TimeIndexTrail, Trail
-from klog.segment import Segment
-
-if TYPE_CHECKING:
-    from klog.lookup.lookup import Lookup
+from klog.lookup.segments import Segments
+from klog.lookup.trail import Outcome, TimeIndexTrail, Trail, Wanted
 
 _TRIES = 8
 
@@ -83,7 +80,7 @@ class SegmentTimes:
 
     def largest(self) -> Largest:
         """Return the segment's largest timestamp; the last entry is believed if the log behind it agrees."""
-        modified_ms = os.stat(self._search.path).st_mtime_ns // 1_000_000
+        modified_ms = self._search.log.modified_ms()
         entries = self.entries
         if entries is None or not entries.count:
             timestamp = self._latest_from(0)
@@ -118,6 +115,9 @@ class SegmentTimes:
             row = 0
         if walk.at_end:
             return largest
+        from klog.batch import Batch
+        from klog.segment import Segment
+
         walk.forget()
         batches = (batch for batch in Segment(search.path).batches(trail.position) if isinstance(batch, Batch))
         return max((batch.max_timestamp for batch in batches if batch.last_offset >= offset), default=-1)
@@ -191,19 +191,19 @@ class SegmentTimes:
 class TimeSearch:
     """Searches by time in a partition: what was learnt of its segments is kept."""
 
-    def __init__(self, lookup: Lookup) -> None:
-        self._lookup = lookup
+    def __init__(self, segments: Segments, wanted: Wanted) -> None:
+        self._segments, self._wanted = segments, wanted
         self._largest: dict[int, Largest] = {}
-        self._times: tuple[int, SegmentTimes] | None = None
+        self._times: tuple[SegmentSearch, SegmentTimes] | None = None
 
     def times(self, number: int) -> SegmentTimes:
         """Return the time index of a segment; the one before is closed."""
-        lookup = self._lookup
-        search = lookup.search(number)
-        if self._times is None or self._times[0] != number:
+        segments = self._segments
+        search = segments.search(number)
+        if self._times is None or self._times[0] is not search:
             self.close()
-            lags = lookup.is_last(number) and not lookup.stopped_cleanly
-            self._times = number, SegmentTimes(lookup.partition.path, search, lags)
+            lags = segments.is_last(number) and not segments.stopped_cleanly
+            self._times = search, SegmentTimes(segments.partition.path, search, lags)
         return self._times[1]
 
     def close(self) -> None:
@@ -220,21 +220,21 @@ class TimeSearch:
 
     def search(self, timestamp: int) -> Trail:
         """Search the first record that is as late as *timestamp* (ms)."""
-        lookup = self._lookup
+        segments = self._segments
         problems: list[str] = []
         missed: Trail | None = None
-        for number, files in enumerate(lookup.segments):
+        for number, files in enumerate(segments.files):
             largest = self.largest(number)
             if largest.problem:
                 problems.append(f"{files.time_index or files.log}: {largest.problem}")
             if largest.as_broker < timestamp:
                 continue
-            time_trail, found = self.times(number).find(timestamp, lookup.log_start_offset)
+            time_trail, found = self.times(number).find(timestamp, segments.log_start_offset)
             time_trail = time_trail._replace(largest=largest.as_broker, by_mtime=largest.timestamp < 0)
             if time_trail.problem and not largest.problem:
                 problems.append(f"{files.time_index}: {time_trail.problem}")
-            problems += lookup.problems_of(number, found)
-            trail = Trail(timestamp, True, Outcome.NOTHING_SO_LATE, None, lookup.segment_trail(number), time_trail)
+            problems += segments.problems(number, found)
+            trail = Trail(timestamp, True, Outcome.NOTHING_SO_LATE, None, segments.trail(number), time_trail)
             trail = trail._replace(offset_index=found.offset_index, scan=found.scan)
             if found.body is not None:
                 return self._hit(trail, number, found.body, problems)
@@ -242,19 +242,17 @@ class TimeSearch:
             if not problems:
                 return trail._replace(notes=self._missed(number, largest, timestamp))
         trail = missed or Trail(timestamp, True, Outcome.NOTHING_SO_LATE)
-        known = max((self.largest(number).timestamp for number in range(len(lookup.segments))), default=-1)
+        known = max((self.largest(number).timestamp for number in range(len(segments.files))), default=-1)
         notes = (
             (f"nothing is so late: the largest timestamp is {known}",) if known >= 0 else ("nothing has a timestamp",)
         )
         return trail._replace(notes=notes, problems=tuple(problems))
 
     def _hit(self, trail: Trail, number: int, body: Body, problems: list[str]) -> Trail:
-        from klog.lookup.lookup import batch_trail
-
-        batch = batch_trail(body)
-        record = body.first(self._lookup.log_start_offset, trail.target)
+        batch = body.trail()
+        record = body.first(self._segments.log_start_offset, trail.target)
         assert record is not None
-        line = None if self._lookup.origin is None else body.line(self._lookup.origin)
+        line = None if self._wanted.origin is None else body.line(self._wanted.origin)
         trail = trail._replace(
             outcome=Outcome.CONTROL if body.is_control else Outcome.RECORD,
             offset=record.offset,
@@ -263,33 +261,34 @@ class TimeSearch:
             record_json=line,
             problems=tuple(problems),
         )
-        notes = self._lookup.notes(number, body, record.offset)
-        if problems and (theirs := self.as_broker(trail.target)) != record.offset:
+        explains = self._wanted.explains
+        notes = tuple(about_record(self._segments, number, body, record.offset)) if explains else ()
+        if explains and problems and (theirs := self.as_broker(trail.target)) != record.offset:
             said = "none" if theirs is None else f"offset {theirs}"
             notes = (f"a broker on these indexes answers {said}", *notes)
         return trail._replace(notes=notes)
 
     def _missed(self, number: int, largest: Largest, timestamp: int) -> tuple[str, ...]:
         """Say why the chosen segment has no answer, and whether a later one would have."""
-        name = self._lookup.segments[number].log
+        name = self._segments.files[number].log
         if largest.timestamp < 0:
             why = f"{name} has no timestamps, so a broker goes by its time of modification, {largest.modified_ms}"
         else:
             why = f"{name} has batches up to {largest.timestamp}, but no record in them is left that is so late"
-        for later in range(number + 1, len(self._lookup.segments)):
+        for later in range(number + 1, len(self._segments.files)):
             if self.largest(later).timestamp >= timestamp:
-                _, found = self.times(later).find(timestamp, self._lookup.log_start_offset)
-                record = found.body.first(self._lookup.log_start_offset, timestamp) if found.body else None
+                _, found = self.times(later).find(timestamp, self._segments.log_start_offset)
+                record = found.body.first(self._segments.log_start_offset, timestamp) if found.body else None
                 if record is not None:
-                    there = f"{self._lookup.segments[later].log} has one, offset {record.offset}"
+                    there = f"{self._segments.files[later].log} has one, offset {record.offset}"
                     return why, f"{there}; a broker does not look there, and answers none"
         return (why, "a broker answers none")
 
     def as_broker(self, timestamp: int) -> int | None:
         """Return the offset that a broker answers on the indexes as they are, None for none."""
-        lookup = self._lookup
-        for number, files in enumerate(lookup.segments):
-            times, search = self.times(number), lookup.search(number)
+        segments = self._segments
+        for number, files in enumerate(segments.files):
+            times, search = self.times(number), segments.search(number)
             entries = times.entries
             last = entries[entries.count - 1][0] if entries is not None and entries.count else -1
             largest = last if last >= 0 else self.largest(number).modified_ms
@@ -297,7 +296,7 @@ class TimeSearch:
                 continue
             slot = entries.floor(timestamp).slot if entries is not None else -1
             relative = entries[slot][1] if entries is not None and slot >= 0 else 0
-            offset = max(files.base_offset + relative, lookup.log_start_offset)
+            offset = max(files.base_offset + relative, segments.log_start_offset)
             pointed = search.entries.floor(offset - files.base_offset).slot if search.entries is not None else -1
             position = search.entries[pointed][1] if search.entries is not None and pointed >= 0 else 0
             return self._scanned(search, position, timestamp)
@@ -305,7 +304,7 @@ class TimeSearch:
 
     def _scanned(self, search: SegmentSearch, position: int, timestamp: int) -> int | None:
         """Return the offset of the first record as late from *position* on; None too if no batch begins there."""
-        query = TimeQuery(timestamp, self._lookup.log_start_offset)
+        query = TimeQuery(timestamp, self._segments.log_start_offset)
         walk = search.walk
         walk.forget()
         walk.go(position, position)
@@ -313,7 +312,7 @@ class TimeSearch:
         while True:
             while (row := query.candidate(walk.window, row)) < walk.window.count:
                 body = search.bodies.of(walk.window, row)
-                record = body.first(self._lookup.log_start_offset, timestamp) if body else None
+                record = body.first(self._segments.log_start_offset, timestamp) if body else None
                 if record is not None:
                     walk.forget()
                     return record.offset

@@ -21,6 +21,19 @@ class Outcome(str, Enum):
     DAMAGED = "damaged"
 
 
+class Wanted(NamedTuple):
+    """What a trail is to say of the record.
+
+    *records*: it is decoded; without that a batch without gaps in its offsets is not looked into.  *origin*: what every
+    JSON line of a record ends with (`klog.dump.lines.Origin.json`), None when no lines are wanted.  *explains*: notes
+    say what becomes of it (transaction, high watermark).
+    """
+
+    records: bool = True
+    origin: bytes | None = None
+    explains: bool = True
+
+
 class SegmentTrail(NamedTuple):
     """The segment that was chosen: the last of *segments* whose base offset is not above the offset.
 
