@@ -135,6 +135,8 @@ class SegmentSearch:
         sought = entries.floor(offset - base)
         problem = entries.problem
         for slot in range(sought.slot, max(sought.slot - _TRIES, -1), -1):
+            if entries[slot][0] > offset - base:
+                continue  # out of order
             row, wrong = self._confirm(entries, slot)
             if row >= 0:
                 relative, position = entries[slot]

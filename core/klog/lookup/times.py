@@ -150,7 +150,8 @@ class SegmentTimes:
         sought = self.entries.floor(timestamp) if self.entries is not None else Slot(-1, 0, None)
         slot, problem = sought.slot, self.entries.problem if self.entries else None
         for tried in range(slot, max(slot - _TRIES, -1), -1):
-            if (wrong := self._wrong(tried)) is None:
+            wrong = self._wrong(tried)
+            if wrong is None and self.entries is not None and self.entries[tried][0] <= timestamp:
                 slot = tried
                 break
             problem = problem or wrong
