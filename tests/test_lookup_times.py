@@ -71,7 +71,7 @@ def test_the_trail_names_every_step(folder: Path) -> None:
     found = trail.time_index
     assert found
     assert found.slot is not None
-    assert (found.file, found.largest, found.by_mtime) == (f"{300:020}.timeindex", MS + 1992, False)
+    assert (found.file, found.largest, found.by_mtime) == (f"{300:020}.timeindex", MS + 1982, False)
     assert found.timestamp <= MS + 1510 < found.timestamp + 200
     assert trail.offset_index
     assert trail.offset_index.offset <= found.offset

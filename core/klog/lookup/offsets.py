@@ -118,13 +118,13 @@ class OffsetSearch:
             located.notes.append(f"{damage.kind.value} from {damage.place.position} on, {damage.size} bytes")
         if trail.target == end:
             more = f" {end}: the next record to be written gets it" if is_last else f", {end}"
-            located.notes.append(f"{name}{more}")
+            located.notes.insert(0, f"{name}{more}")
             return trail._replace(outcome=Outcome.AT_END)
         if trail.target > end:
             more = ": a broker answers OffsetOutOfRange" if is_last else ": only this segment was searched"
-            located.notes.append(f"beyond {name} {end}{more}")
+            located.notes.insert(0, f"beyond {name} {end}{more}")
             return trail._replace(outcome=Outcome.BEYOND_END)
-        located.notes.append(f"below {name} {end}, but no record follows: what stood there was compacted away")
+        located.notes.insert(0, f"below {name} {end}, but no record follows: what stood there was compacted away")
         return trail
 
     def _claims(self, number: int, damage: Damage, offset: int) -> bool:
@@ -137,7 +137,7 @@ class OffsetSearch:
     def _in_damage(self, trail: Trail, damaged: tuple[int, Damage], located: Located) -> Trail:
         """Show the damaged batch, as far as its header can be read, and say what follows."""
         number, damage = damaged
-        located.notes.append(f"{trail.target} lies in what is damaged at {damage.place.position}")
+        located.notes.insert(0, f"{trail.target} lies in what is damaged at {damage.place.position}")
         if trail.batch is not None:
             after = trail.batch
             where = f"{after.position}, offsets {after.base_offset} to {after.last_offset}"
@@ -168,5 +168,5 @@ class OffsetSearch:
             following = empty if body is None else self.in_batch(empty, body, located.problems)
         where = "between two batches" if between else "inside the batch's offsets"
         shown = f"the next record is {following.offset}" if following.offset is not None else "no record follows"
-        located.notes.append(f"in a gap, {where}: {trail.target} was compacted away, or never written; {shown}")
+        located.notes.insert(0, f"in a gap, {where}: {trail.target} was compacted away, or never written; {shown}")
         return trail._replace(offset=following.offset, record=following.record, record_json=following.record_json)
