@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import filecmp
 import os
+import random
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -18,6 +19,7 @@ JSONL = ("--output", "jsonl")
 TOTALS = (
     "import sys, klog; t = klog.Segment(sys.argv[1]).totals(deep={}); print(t.batches, t.records, t.bytes, t.damaged)"
 )
+MANY = 100_000
 SEGMENT_START = "import klog; klog.Segment"
 # As klog does: without it numpy, which pyarrow pulls in, starts a thread that spins.
 PARQUET_START = "import os; os.environ['OPENBLAS_NUM_THREADS'] = '1'; import pyarrow.parquet"
@@ -339,6 +341,37 @@ def ten_records(bench: Bench) -> Iterator[Row]:
     yield Row("10 records", told, beyond_ms, "ms more", at_most=30)
 
 
+def lookup(bench: Bench) -> Iterator[Row]:
+    """One offset from the middle of the large segment, and a hundred thousand at once."""
+    path, asked = bench.log("topic"), bench.file("offsets")
+    records = bench.records(path)
+    chance = random.Random(1)
+    with open(asked, "w", encoding="ascii") as file:
+        file.writelines(f"{chance.randrange(records)}\n" for _ in range(MANY))
+    one = Command([*bench.klog, "lookup", path, "--offset", str(records // 2)])
+    many = Command([*bench.klog, "lookup", path, "--batch", asked], at_most=bench.slow)
+    commands = {
+        "lookup": one,
+        "klog --version": Command([*bench.klog, "--version"]),
+        "Kafka's dump tool, start": bench.kafka_dump(bench.log("first/plain")),
+        "many": many,
+        "many as JSON lines": Command([*many.words, *JSONL], "null", at_most=bench.slow),
+    }
+    race = bench.race(path, commands, 3 * bench.rounds)
+    discard(asked)
+    answers = race.output("many").splitlines()
+    if f"record    offset {records // 2}, " not in race.output("lookup") or len(answers) != MANY:
+        raise DisagreementError(f"lookup of offset {records // 2} or of {MANY} offsets: {len(answers)} answers")
+    size = f"{os.path.getsize(path) >> 20} MiB: "
+    beyond_ms = 1000 * (race.cpu_s("lookup") - race.cpu_s("klog --version"))
+    yield Row("lookup", "in " + size + seconds(race, "lookup", "klog --version"), beyond_ms, "ms more", at_most=25)
+    tool = "Kafka's dump tool, start"
+    yield Row("lookup", seconds(race, "lookup", tool), race.cpu_s(tool) / race.cpu_s("lookup"), at_least=8)
+    for name, target in (("many", 2.0), ("many as JSON lines", None)):
+        told = f"{MANY} offsets in {size}{seconds(race, name)}"
+        yield Row("lookup --batch", told, race.cpu_s(name), "s", at_most=target)
+
+
 def start(bench: Bench) -> Iterator[Row]:
     """What it costs to start."""
     commands = {
@@ -373,5 +406,6 @@ JOBS: dict[str, Callable[[Bench], Iterator[Row]]] = {
     "timeindex": time_index,
     "parquet": parquet,
     "ten-records": ten_records,
+    "lookup": lookup,
     "memory": memory,
 }

@@ -36,7 +36,8 @@ def _steps(trail: Trail) -> Iterator[tuple[str, str, str]]:
         offsets = _range(batch.base_offset, batch.last_offset)
         yield "batch", f"position {batch.position}, {batch.size} bytes, offsets {offsets}{codec}, {crc}", ""
     if trail.record is not None:
-        yield "next" if trail.outcome is Outcome.GAP else "record", _record(trail.record), ""
+        is_next = trail.outcome in (Outcome.GAP, Outcome.DAMAGED)
+        yield "next" if is_next else "record", _record(trail.record), ""
     for number, note in enumerate(trail.notes):
         yield "answer" if number == 0 and trail.outcome is not Outcome.RECORD else "note", note, ""
     for problem in trail.problems:

@@ -44,18 +44,20 @@ class OffsetSearch:
         notes: list[str] = []
         problems: list[str] = []
         damages: list[tuple[int, Damage]] = []
-        adjacent = False
+        first, adjacent = number, False
         while True:
             found = self._segments.search(number).find(offset)
             problems += self._segments.problems(number, found)
             damages += [(number, damage) for damage in found.damages]
             adjacent = found.adjacent or (adjacent and found.scan.batches <= 1)
             if found.body is not None or number + 1 == len(self._segments.files):
-                return Located(number, found, damages if adjacent else [], notes, problems)
-            notes.append(
-                f"{self._segments.files[number].log} holds nothing from {offset} on: the search goes on in the next"
-            )
+                break
             number += 1
+        if number > first:
+            passed = [self._segments.files[i].log for i in (first, number - 1)]
+            which = f"{passed[0]} holds" if first == number - 1 else f"{passed[0]} to {passed[1]} hold"
+            notes.append(f"{which} nothing from {offset} on: the search went on in the next")
+        return Located(number, found, damages if adjacent else [], notes, problems)
 
     def _below_start(self, offset: int) -> Trail:
         first = self._segments.bases[0]
