@@ -6,7 +6,7 @@ import json
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from klog.lookup.trail import IndexTrail, TimeIndexTrail, Trail
+    from klog.lookup.trail import IndexTrail, SegmentTrail, TimeIndexTrail, Trail
 
 
 class Lines:
@@ -14,26 +14,28 @@ class Lines:
 
     def __init__(self, topic: str | None, partition: int | None) -> None:
         self._head = f'{{"topic":{_value(topic)},"partition":{_value(partition)}'
+        self._segments: dict[SegmentTrail | None, str] = {}
         self._names: dict[str | None, str] = {None: "null"}
 
     def of(self, trail: Trail) -> str:
         """Return *trail* as a line, without its end."""
         line = f'{self._head},"timestamp":{trail.target}' if trail.by_time else self._head
         offset = trail.offset if trail.by_time else trail.target
-        line += f',"offset":{_value(offset)},"outcome":"{trail.outcome.value}","segment":{self._segment(trail)}'
+        line += f',"offset":{_value(offset)},"outcome":"{trail.outcome.value}","segment":{self._segment(trail.segment)}'
         if trail.by_time:
             line += f',"time_index":{self._time_index(trail.time_index)}'
         line += f',"index":{self._index(trail.offset_index)}'
         scan, batch = trail.scan, trail.batch
-        line += ',"scan":null' if scan is None else f',"scan":{{"from":{scan.position},"batches":{scan.batches}}}'
-        if batch is None:
-            line += ',"batch":null'
+        if scan is None or batch is None:
+            scanned = "null" if scan is None else f'{{"from":{scan.position},"batches":{scan.batches}}}'
+            line += f',"scan":{scanned},"batch":null'
         else:
             line += (
-                f',"batch":{{"position":{batch.position},"size":{batch.size},"base_offset":{batch.base_offset},'
-                f'"last_offset":{batch.last_offset},"crc_holds":{_value(batch.crc_holds)},"codec":"{batch.codec}"}}'
+                f',"scan":{{"from":{scan.position},"batches":{scan.batches}}},"batch":{{"position":{batch.position},'
+                f'"size":{batch.size},"base_offset":{batch.base_offset},"last_offset":{batch.last_offset},'
+                f'"crc_holds":{"true" if batch.crc_holds else "false"},"codec":"{batch.codec}"}}'
             )
-        line += f',"record":{(trail.record_json or b"null").decode()}'
+        line += ',"record":' + (trail.record_json or b"null").decode()
         if trail.notes or trail.problems:
             return f'{line},"notes":{_value(trail.notes)},"problems":{_value(trail.problems)}}}'
         return line + ',"notes":[],"problems":[]}'
@@ -43,15 +45,10 @@ class Lines:
             self._names[file] = _value(file)
         return self._names[file]
 
-    def _segment(self, trail: Trail) -> str:
-        found = trail.segment
-        if found is None:
-            return "null"
-        following = _value(found.next_base_offset)
-        return (
-            f'{{"file":{self._name(found.file)},"base_offset":{found.base_offset},"next_base_offset":{following},'
-            f'"segments":{found.segments}}}'
-        )
+    def _segment(self, found: SegmentTrail | None) -> str:
+        if found not in self._segments:
+            self._segments[found] = _value(None if found is None else found._asdict())
+        return self._segments[found]
 
     def _index(self, found: IndexTrail | None) -> str:
         if found is None:
@@ -76,4 +73,4 @@ class Lines:
 def _value(value: object) -> str:
     if value is None:
         return "null"
-    return str(value) if type(value) is int else json.dumps(value)
+    return str(value) if type(value) is int else json.dumps(value, separators=(",", ":"))

@@ -24,12 +24,14 @@ _CODEC, _CONTROL = int(Attributes.CODEC), int(Attributes.CONTROL)  # as numbers:
 class Body:
     """Batch *row* of *window*, all of it in memory.  *own*: nobody else decodes in that window."""
 
-    def __init__(self, window: Window, row: int, codecs: Codecs, own: bool = False) -> None:
+    def __init__(
+        self, window: Window, row: int, codecs: Codecs, facts: BatchFacts | None = None, own: bool = False
+    ) -> None:
         self.window, self.row = window, row
         self._codecs = codecs
         self._own, self._ready = own, False
         self.holds = not window.check(row, row + 1)
-        self.facts: BatchFacts = window.batch(row)
+        self.facts: BatchFacts = facts or window.batch(row)
         """What the header says."""
         self.broken: str | None = None
         """Why the records could not be read to the end, once somebody tried."""
@@ -119,7 +121,7 @@ class Bodies:
         start = window.at(row)
         inside = start + facts.size <= window.size
         if inside and not facts.attributes & _CODEC:
-            return Body(window, row, self._codecs)
+            return Body(window, row, self._codecs, facts)
         if facts.position != self._position:
             self._position = facts.position
             content = window.copy(start, start + facts.size) if inside else self._read(facts.position, facts.size)

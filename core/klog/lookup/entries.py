@@ -89,21 +89,21 @@ class Entries:
             self._load()
         if not self.count:
             return Slot(-1, 0, None)
-        key = self._columns[0].__getitem__ if self._columns is not None else lambda slot: self[slot][0]
+        keys = self._columns[0] if self._columns is not None else _Keys(self)
         low, high, probes = 0, self.count - 1, 1
         warm = max(0, high - WARM_BYTES // self._layout.size)
-        is_warm = key(warm) < target
+        is_warm = keys[warm] < target
         if is_warm:
             low = warm
         else:
             probes += 1
-            if key(0) > target:
+            if keys[0] > target:
                 return Slot(-1, probes, None if warm else 0)
             high = warm
         while low < high:
             middle = (low + high + 1) // 2
             probes += 1
-            found = key(middle)
+            found = keys[middle]
             if found == target:
                 low = middle
                 break
@@ -124,6 +124,16 @@ class Entries:
         """Close the file."""
         if self._source is not None:
             self._source.close()
+
+
+class _Keys:
+    """The keys of entries that are read one by one."""
+
+    def __init__(self, entries: Entries) -> None:
+        self._entries = entries
+
+    def __getitem__(self, slot: int) -> int:
+        return self._entries[slot][0]
 
 
 def offset_entries(path: str, log_bytes: int) -> Entries:

@@ -86,6 +86,8 @@ class OffsetSearch:
                 trail = self._at_end(trail, located)
             elif trail.outcome is Outcome.GAP:
                 trail = self._in_gap(trail, located)
+        if not located.notes and not located.problems:
+            return trail
         return trail._replace(notes=tuple(located.notes), problems=tuple(located.problems))
 
     def in_batch(self, trail: Trail, body: Body, problems: list[str]) -> Trail:
@@ -94,7 +96,7 @@ class OffsetSearch:
         whole = facts.magic >= 2 and facts.records_count == facts.last_offset_delta + 1
         hit = Outcome.CONTROL if body.is_control else Outcome.RECORD
         if not self._wanted.records and whole and facts.base_offset <= trail.target:
-            return trail._replace(outcome=hit, offset=trail.target, batch=body.trail())
+            return Trail(trail.target, False, hit, trail.target, *trail[4:8], body.trail())
         record = body.first(trail.target)
         if record is None:
             if body.broken:

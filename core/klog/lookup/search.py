@@ -92,7 +92,7 @@ class SegmentSearch:
         self._folder = folder
         self._unfinished = unfinished
         self._entries: Entries | None = None
-        self._confirmed: set[int] = set()
+        self._confirmed: set[tuple[int, int]] = set()
 
     def close(self) -> None:
         """Close the files."""
@@ -164,6 +164,8 @@ class SegmentSearch:
         """
         base = self.files.base_offset
         relative, position = entries[slot]
+        if (relative, position) in self._confirmed and (row := self.walk.row_at(position)) >= 0:
+            return row, None
         before = entries[slot - 1] if slot else (0, 0)
         named = f"entry {slot} (offset {base + relative}, position {position})"
         if not (0 < position < self.log.size and relative > 0):
@@ -178,14 +180,12 @@ class SegmentSearch:
             return -1, None  # the index had reached the disk before the log did
         if row < 0:
             return -1, f"{named} does not point at the beginning of a batch"
-        if position in self._confirmed:
-            return row, None
         body = self.bodies.of(self.walk.window, row)
         if body is None or not body.holds:
             return -1, f"{named} points at a batch whose checksum does not hold"
         if not base <= body.first_offset <= base + relative:
             return -1, f"{named} points at a batch with higher offsets"
-        self._confirmed.add(position)
+        self._confirmed.add((relative, position))
         return row, None
 
     # the scan
