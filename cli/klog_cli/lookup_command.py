@@ -39,6 +39,9 @@ def lookup(
             raise UsageError("--batch FILE holds what is asked for: leave out --offset and the value of --timestamp")
         return look_up_many(asked, batch, by_time=timestamp is not None)
     if (offset is None) == (timestamp is None):
+        from klog.log_dir import open_path
+
+        open_path(path)  # a path that is not there is the first thing to say
         raise UsageError("what is asked for? --offset N, --timestamp TIME or --batch FILE")
     target = offset if timestamp is None else parse_time(timestamp, output.note)
     assert target is not None
