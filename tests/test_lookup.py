@@ -323,6 +323,16 @@ def test_one_wrong_entry_costs_no_more_than_the_one_before_it(folder: Path) -> N
     assert "entry 9 (offset 1210, position" in trail.problems[0]
 
 
+def test_an_entry_about_a_damaged_batch_is_not_believed(folder: Path) -> None:
+    """What stands there may be anything; the entry before it leads as far."""
+    flip(folder / f"{STEM}.log", 210 * SIZE + 150)
+    trail = look_up(folder, BASE + 215)
+    assert (trail.outcome, trail.position) == (Outcome.RECORD, 215 * SIZE)
+    assert trail.offset_index
+    assert trail.offset_index.slot == 8
+    assert "entry 9 (offset 1210, position 42000) points at a batch whose checksum does not hold" in trail.problems[0]
+
+
 def test_a_log_inside_a_message_is_not_taken_for_the_log(tmp_path: Path) -> None:
     """An index of another copy may point into a batch, and there may stand a batch that somebody has stored."""
     folder = tmp_path / "orders-3"

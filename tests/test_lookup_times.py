@@ -181,6 +181,17 @@ def test_a_wrong_time_index_is_told_and_costs_no_answer(name: str, folder: Path)
     assert sum(bool(trail.problems) for trail in trails) > 200
 
 
+def test_an_entry_about_a_later_batch_with_the_same_timestamp_misleads_nobody(tmp_path: Path) -> None:
+    """An entry is about the earliest batch that reaches its timestamp; if not, records are missed without a word."""
+    folder = tmp_path / "orders-3"
+    write_segment(folder, 0, of_records([[Record(i, MS, b"k", bytes(90))] for i in range(100)]), interval=500)
+    (folder / f"{0:020}.timeindex").write_bytes(encode.time_entries(0, [(MS, 70)]))
+    trail = look_up(folder, MS)
+    assert trail.offset == 0
+    assert "is not about the first batch with timestamp" in trail.problems[0]
+    assert trail.notes[0].startswith("a broker on these indexes answers offset ")
+
+
 def test_what_a_broker_would_answer_is_a_note(folder: Path) -> None:
     (folder / f"{300:020}.timeindex").write_bytes(struct.pack(">qi", MS + 1002, 2))
     trail = look_up(folder, MS + 1510)

@@ -297,6 +297,25 @@ class Fuzzer:
             window.drop(0)
         window.zeros(self.chance.randrange(size))
 
+    def walk(self) -> None:
+        """A walk along headers: a batch that the window holds in part has a row, and nobody reads the rest of it."""
+        data, starts = self.content(self.entries(300, real=True))
+        size = self.chance.randrange(1, len(data))
+        window = self.make_window(size, 8, 1)
+        window.room(size)[:size] = data[:size]
+        window.load(0, size)
+        at = 0
+        while at < size and window.scan(at, False, len(data) - size) != DONE and window.next_at < size:
+            following = bisect_right(starts, window.next_at)
+            at = starts[following] if following < len(starts) else size
+        for target in (-1, 0, self.chance.randrange(2**40), 2**62):
+            assert window.first_reaching(target) <= window.count
+            assert window.first_as_late(target) <= window.count
+        window.latest()
+        assert all(window.row_at(window.at(i)) == i for i in range(window.count))
+        window.check(0, window.count)
+        self.decode(window, lambda _: None, self.named, often=True)
+
     def huge(self) -> None:
         """A line that is made in parts, because its value is too large for one."""
         if self.chance.random() > 0.02:
@@ -339,7 +358,7 @@ class Fuzzer:
     def run(self, seconds: float, inputs: int) -> None:
         """Go on for *seconds* or until *inputs* are done, whichever is not 0."""
         end = time.monotonic() + seconds if seconds else float("inf")
-        rounds = (self.many,) * 12 + (self.tight, self.twice, self.strings, self.search, self.huge)
+        rounds = (self.many,) * 12 + (self.tight, self.twice, self.strings, self.search, self.walk, self.huge)
         while time.monotonic() < end and (not inputs or self.done < inputs):
             self.chance.choice(rounds)()
 
