@@ -98,3 +98,31 @@ class Window:
         validity: Buffer,
         first: int = 0,
     ) -> int: ...
+
+class Survey:
+    base: int
+    next_base: int
+    batches: int
+    records: int
+    legacy: int
+    first_offset: int
+    last_offset: int
+    max_timestamp: int
+    max_timestamp_offset: int
+    max_timestamp_position: int
+    min_timestamp: int
+    producer_batches: int
+    end: int
+    dropped: int
+    damages: list[tuple[int, int, int, int, int]]
+    def __init__(self, base: int, next_base: int, offset_entries: bytes, time_entries: bytes) -> None: ...
+    def walk(self, window: Window, first: int, end: int) -> None: ...
+    def damaged(self, start: int, end: int) -> None: ...
+    def finish(self) -> None: ...
+    @property
+    def events(self) -> list[tuple[str, int, int, int]]: ...
+    @property
+    def epochs(self) -> list[tuple[int, int, int]]: ...
+
+def offset_index_used(entries: Buffer, log_bytes: int) -> tuple[int, str]: ...
+def time_index_used(entries: Buffer) -> tuple[int, str]: ...
