@@ -64,3 +64,10 @@ Values = Annotated[str, typer.Option(metavar="text|base64|hex|redacted|none", he
 Jobs = Annotated[int | None, typer.Option(min=1, help="Threads; default: cores.")]
 MaxBatchBytes = Annotated[str, typer.Option(metavar="SIZE", help="Largest batch to read into memory.")]
 Quiet = Annotated[bool, typer.Option("--quiet", help="No notes, no bar.")]
+
+# verify
+VERIFY_OUTPUTS = ("text", "json", "jsonl", "table")
+VerifyOutput = Annotated[str, typer.Option("--output", metavar="|".join(VERIFY_OUTPUTS), help="How to show it.")]
+Deep = Annotated[bool, typer.Option("--deep", help="Every record too, decompressed; snapshots against the log.")]
+Sample = Annotated[str | None, typer.Option(metavar="1/N", help="Only every Nth segment of each partition.")]
+Since = Annotated[str | None, typer.Option(metavar="TIME", help="Only segments changed since then ('2h ago', '2h').")]

@@ -8,12 +8,12 @@ from dataclasses import dataclass
 
 from klog.decode import Run, Span, decoded, runs
 from klog.dump.isolation import Committed
-from klog.dump.lanes import Lane, Work
 from klog.dump.request import LineStyle
 from klog.dump.wanted import Count, Wanted
 from klog.formats.codec import MAX_OUTPUT, Decompressor
 from klog.formats.damage import Damage, DamageKind
 from klog.kernel import VALUES, Window, is_utf8, json_text
+from klog.lanes import Lane, Work
 from klog.place import Place
 from klog.reader import Piece
 

@@ -6,7 +6,6 @@ import json
 import os
 from collections.abc import Iterator
 
-from klog.dump.lanes import Sink
 from klog.dump.request import CSV, Request, Target
 from klog.errors import NotKafkaError, UnsupportedError
 from klog.formats import checkpoint, properties
@@ -16,6 +15,7 @@ from klog.formats.layout import Layout
 from klog.formats.names import ROOT_CHECKPOINTS, FileKind, parse_file
 from klog.formats.snapshot import read_snapshot
 from klog.kernel import crc32c
+from klog.lanes import Sink
 from klog.log_dir import EXPECTED
 from klog.source import Source
 

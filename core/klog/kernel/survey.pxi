@@ -16,7 +16,7 @@ cdef enum:
 
 cdef enum:
     MOST_EVENTS = 1000           # kept; more are only counted
-    MOST_EPOCHS = 100000         # as many leaders as no partition ever had
+    MOST_EPOCHS = 4096           # more leaders than a segment ever had
 
 SURVEY_KINDS = (None, "odd offset", "backwards", "overflow", "beyond next", "odd epoch", "gap", "bad counts", "unknown codec",
                 "index no batch", "index skips", "time misses", "time unreached")
@@ -115,13 +115,18 @@ cdef class Survey:
     def events(self):
         """What is odd: (kind, position, first number, second number), in the order in which it was met."""
         cdef Py_ssize_t i
-        return [(SURVEY_KINDS[e.kind], e.position, e.first, e.second) for e in [self.events_start[i] for i in range(self.events_count)]]
+        cdef Event *event
+        found = []
+        for i in range(self.events_count):
+            event = self.events_start + i
+            found.append((SURVEY_KINDS[event.kind], event.position, event.first, event.second))
+        return found
 
     @property
     def epochs(self):
         """Leader epochs, ascending, each with the base offset of the batch that began it and its position."""
         cdef Py_ssize_t i
-        return [(e.epoch, e.offset, e.position) for e in [self.epochs_start[i] for i in range(self.epochs_count)]]
+        return [(self.epochs_start[i].epoch, self.epochs_start[i].offset, self.epochs_start[i].position) for i in range(self.epochs_count)]
 
     cdef void _event(self, int kind, long long position, long long first, long long second) noexcept nogil:
         cdef Event *event = self.events_start + self.events_count

@@ -9,8 +9,8 @@ from pathlib import Path
 from random import Random
 
 import pytest
-from klog.dump.lanes import Lane, Sink, Work, run
 from klog.kernel import Window
+from klog.lanes import Lane, Sink, Work, run
 from klog.reader import LogReader, Piece
 from klog.source import Source
 

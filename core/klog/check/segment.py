@@ -1,0 +1,172 @@
+"""One pass over a segment: its batches, and its indexes held against them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from klog.decode import Run, decode_run, runs
+from klog.errors import KlogError
+from klog.formats.codec import Decompressor
+from klog.formats.damage import Damage
+from klog.formats.index import OFFSET_ENTRY, TIME_ENTRY
+from klog.kernel import Survey, Window, offset_index_used, time_index_used
+from klog.lanes import Lane, Sink, Work, run
+from klog.partition import Partition, SegmentFiles
+from klog.reader import MAX_BATCH_BYTES, Piece
+from klog.resync import is_zero
+from klog.segment import Segment
+from klog.source import Source
+
+NO_NEXT = 2**63 - 1
+_STEP_BYTES = 1 << 16
+
+
+class IndexFile(NamedTuple):
+    """The used part of an offset or time index, and what follows it.
+
+    *why*: what ends the used part (see `kernel.offset_index_used`).  *hole*: position of the first bytes after zeros
+    that are none, None where all are.  *problem*: why it cannot be read.
+    """
+
+    name: str
+    size: int
+    used: int
+    entries: bytes
+    why: str
+    hole: int | None = None
+    problem: str | None = None
+
+
+@dataclass
+class SegmentFacts:
+    """What a pass over a segment showed.  *damages* come in the order of their positions; *size* is that of the log."""
+
+    files: SegmentFiles
+    survey: Survey
+    size: int = 0
+    damages: list[Damage] = field(default_factory=list)
+    offset_index: IndexFile | None = None
+    time_index: IndexFile | None = None
+    largest_batch: int = 0
+    unreadable: KlogError | None = None
+
+    @property
+    def end_offset(self) -> int:
+        """The offset after the last intact batch; the base offset where there is none."""
+        return max(self.survey.last_offset + 1, self.files.base_offset)
+
+
+Producers = Callable[[Window, int, int], None]
+"""Takes batches of a window from one to another, all intact, in their order."""
+
+
+class Request(NamedTuple):
+    """How a pass is made: *deep*: every record too; *jobs*: threads for one segment."""
+
+    deep: bool = False
+    jobs: int = 1
+    max_batch_bytes: int = MAX_BATCH_BYTES
+
+
+def survey_segment(
+    partition: Partition, files: SegmentFiles, next_base: int, request: Request, sink: Sink, producers: Producers | None
+) -> SegmentFacts:
+    """Read a whole segment.  Nothing is raised: what cannot be read is a fact.
+
+    The indexes are read before the log is opened, so that beside a running broker they are never ahead of it.
+    """
+    path = os.path.join(partition.path, files.log)
+    raw = _read(partition.path, files.offset_index, OFFSET_ENTRY.size) if files.offset_index else None
+    time_index = read_time_index(partition.path, files)
+    facts = SegmentFacts(files, Survey(files.base_offset, next_base, b"", b""), offset_index=raw, time_index=time_index)
+    try:
+        with Source(path) as source:
+            facts.size = source.size
+            if raw is not None:
+                facts.offset_index = _used(raw, OFFSET_ENTRY.size, *offset_index_used(raw.entries, source.size))
+            entries = [index.entries if index else b"" for index in (facts.offset_index, time_index)]
+            facts.survey = Survey(files.base_offset, next_base, *entries)
+            reader = Segment(path).reader(source, max_batch_bytes=request.max_batch_bytes)
+            run(reader, lambda: _work(path, facts, request, producers), sink, request.jobs)
+            facts.survey.finish()
+    except KlogError as error:
+        facts.unreadable = error
+    return facts
+
+
+def _work(path: str, facts: SegmentFacts, request: Request, producers: Producers | None) -> Work:
+    codecs = Decompressor(request.max_batch_bytes).functions
+    span = Segment(path).span
+
+    def work(window: Window, piece: Piece, lane: Lane) -> bool:
+        window.check(0, window.count)
+        found: list[tuple[Run, list[Damage]]] = []
+        for part in runs(window, path, span):
+            deep = request.deep and part.damage is None
+            found.append((part, [damage for damage in decode_run(part, codecs, path) if damage] if deep else []))
+        lane.wait()
+        for part, broken in found:
+            if part.damage:
+                _damaged(facts, part.damage)
+                continue
+            facts.survey.walk(part.window, part.first, part.end)
+            if producers is not None:
+                producers(part.window, part.first, part.end)
+            facts.damages.extend(broken)
+        if piece.damage:
+            _damaged(facts, piece.damage)
+        return False
+
+    return work
+
+
+def _damaged(facts: SegmentFacts, damage: Damage) -> None:
+    start = damage.place.position or 0
+    facts.survey.damaged(start, start + (damage.size or 0))
+    facts.damages.append(damage)
+
+
+# the indexes
+
+
+def _read(folder: str, name: str, entry_bytes: int) -> IndexFile:
+    """Read an index up to where nothing but zeros follows."""
+    content = bytearray()
+    try:
+        with Source(os.path.join(folder, name)) as source:
+            whole = source.size - source.size % entry_bytes
+            step = _STEP_BYTES - _STEP_BYTES % entry_bytes
+            while len(content) < whole:
+                part = source.read(len(content), min(step, whole - len(content)))
+                if not part.strip(b"\0") and is_zero(source, len(content), source.size):
+                    return IndexFile(name, source.size, 0, bytes(content), "zeros")
+                content += part
+                if not part:
+                    break  # it has become shorter
+            return IndexFile(name, source.size, 0, bytes(content), "end")
+    except KlogError as error:
+        return IndexFile(name, 0, 0, b"", "unreadable", problem=str(error))
+
+
+def read_time_index(folder: str, files: SegmentFiles) -> IndexFile | None:
+    """Return the used part of a segment's time index; None when it has none."""
+    if files.time_index is None:
+        return None
+    found = _read(folder, files.time_index, TIME_ENTRY.size)
+    return _used(found, TIME_ENTRY.size, *time_index_used(found.entries))
+
+
+def _used(found: IndexFile, entry_bytes: int, used: int, why: str) -> IndexFile:
+    behind = found.entries[used * entry_bytes :]
+    content = behind.lstrip(b"\0")
+    hole = None
+    if why == "zeros" and content:
+        at = len(found.entries) - len(content)
+        hole = at - at % entry_bytes
+    return IndexFile(
+        found.name, found.size, used, found.entries[: used * entry_bytes],
+        found.why if why == "end" else why, hole, found.problem,
+    )  # fmt: skip

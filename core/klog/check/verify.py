@@ -1,0 +1,152 @@
+"""A partition, checked: a pass over its segments, then every check in its order."""
+
+from __future__ import annotations
+
+import os
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
+
+from klog.check import indexes, log, names, state
+from klog.check.facts import Findings, LogDirFacts, PartitionFacts
+from klog.check.findings import Finding
+from klog.check.segment import NO_NEXT, Request, survey_segment
+from klog.errors import UnreadableError
+from klog.formats.names import ROOT_KINDS
+from klog.lanes import Sink
+from klog.log_dir import LogDir
+from klog.partition import Partition
+
+Wanted = Sequence[tuple[Partition, LogDirFacts]]
+"""Partitions to check, each with what it has to know of its log dir."""
+
+CHECKS: tuple[Callable[[PartitionFacts], Findings], ...] = (
+    names.names,
+    names.metadata,
+    log.unreadable,
+    log.damages,
+    log.batches,
+    log.gaps,
+    indexes.offset_index,
+    indexes.time_index,
+    state.epochs,
+    state.snapshots,
+    state.checkpoints,
+)
+"""Everything that is checked of a partition, in the order in which it is told."""
+
+_AHEAD = 8
+"""Partitions per thread that may wait, done, for their turn."""
+
+_COMPACTED = ("__consumer_offsets", "__transaction_state", "__share_group_state")
+
+
+class Totals(NamedTuple):
+    """How much was looked at.  *records*: of intact v2 batches."""
+
+    partitions: int = 0
+    segments: int = 0
+    bytes: int = 0
+    batches: int = 0
+    records: int = 0
+
+    def plus(self, other: Totals) -> Totals:
+        """Return the sum."""
+        return Totals(*(a + b for a, b in zip(self, other, strict=True)))
+
+
+class Checked(NamedTuple):
+    """What came of a partition."""
+
+    partition: Partition
+    findings: list[Finding]
+    totals: Totals
+
+
+Chosen = Callable[[int, str], bool]
+"""Whether to look at a segment: given its place in the partition and the path of its log."""
+
+
+def log_dir_facts(log_dir: LogDir) -> LogDirFacts:
+    """Return what partitions have to know of *log_dir*."""
+    return LogDirFacts(log_dir.path, log_dir.clean_shutdown is not None, bool(log_dir.lock.held), log_dir.is_kraft)
+
+
+def facts_around(partition: Partition) -> LogDirFacts:
+    """Return the same for a partition that was named by itself: its parent is its log dir, if it looks like one."""
+    parent = LogDir(os.path.dirname(os.path.abspath(partition.path)))
+    try:
+        return log_dir_facts(parent) if any(file.kind in ROOT_KINDS for file in parent.files) else LogDirFacts()
+    except UnreadableError:
+        return LogDirFacts()
+
+
+def verify_partition(
+    partition: Partition, around: LogDirFacts, request: Request, sink: Sink, chosen: Chosen | None = None
+) -> Checked:
+    """Check a partition, or the *chosen* ones of its segments."""
+    facts = PartitionFacts(partition, around, is_compacted=_is_compacted(partition))
+    bases = [files.base_offset for files in partition.segments[1:]]
+    for at, (files, next_base) in enumerate(zip(partition.segments, [*bases, NO_NEXT], strict=True)):
+        if chosen is None or chosen(at, os.path.join(partition.path, files.log)):
+            facts.segments.append(survey_segment(partition, files, next_base, request, sink, None))
+    findings = [finding for check in CHECKS for finding in check(facts)]
+    return Checked(partition, _settled(facts, findings), _totals(facts))
+
+
+def verify_all(
+    wanted: Sequence[tuple[Partition, LogDirFacts]],
+    request: Request,
+    jobs: int,
+    sink: Sink,
+    chosen: Chosen | None = None,
+) -> Iterator[Checked]:
+    """Check many partitions on *jobs* threads, in their order; a few large ones get the threads to themselves."""
+    if jobs == 1 or len(wanted) < 2 * jobs:
+        for partition, around in wanted:
+            yield verify_partition(partition, around, request._replace(jobs=jobs), sink, chosen)
+        return
+    from concurrent.futures import Future, ThreadPoolExecutor
+
+    waiting: deque[Future[Checked]] = deque()
+    with ThreadPoolExecutor(jobs) as pool:
+        try:
+            for partition, around in wanted:
+                waiting.append(pool.submit(verify_partition, partition, around, request, sink, chosen))
+                if len(waiting) > _AHEAD * jobs:
+                    yield waiting.popleft().result()
+            while waiting:
+                yield waiting.popleft().result()
+        finally:
+            pool.shutdown(cancel_futures=True)
+
+
+def _is_compacted(partition: Partition) -> bool | None:
+    """Whether the topic is known to be compacted; None where nothing is known."""
+    if partition.topic in _COMPACTED or partition.cleaner_offset is not None:
+        return True
+    return False if partition.topic == "__cluster_metadata" else None
+
+
+def _totals(facts: PartitionFacts) -> Totals:
+    surveys = [segment.survey for segment in facts.segments]
+    return Totals(
+        1,
+        len(facts.segments),
+        sum(segment.size for segment in facts.segments),
+        sum(survey.batches for survey in surveys),
+        sum(survey.records + survey.legacy for survey in surveys),
+    )
+
+
+def _settled(facts: PartitionFacts, findings: list[Finding]) -> list[Finding]:
+    """Beside a running broker a file that could not be read and is gone now was deleted by it: that is no damage."""
+    settled = []
+    for finding in findings:
+        path = os.path.join(facts.partition.path, os.path.basename(finding.file))
+        if finding.id == "unreadable" and finding.position is None and not os.path.lexists(path):
+            finding = facts.finding(
+                "vanished", "it was there when the directory was listed", os.path.basename(finding.file)
+            )
+        settled.append(finding)
+    return settled
