@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from klog.broker import reaction
 from klog.check.facts import Findings, PartitionFacts
 from klog.check.segment import NO_NEXT, SegmentFacts
 from klog.formats.batch import BATCH, ENTRY
@@ -44,7 +45,9 @@ def damages(facts: PartitionFacts) -> Findings:
                 else _what_follows(facts, segment, batches, records)
             )
             offset = expected if expected is not None else damage.place.offset
-            yield facts.finding(kind, damage.detail + follows, segment.files.log, damage.place.position, offset)
+            position = damage.place.position or 0
+            broker = reaction(facts, segment, position) if kind != "unfinished-append" else None
+            yield facts.finding(kind, damage.detail + follows, segment.files.log, position, offset, broker)
 
 
 def _what_follows(facts: PartitionFacts, segment: SegmentFacts, batches: int, records: int) -> str:

@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
-from klog.check import indexes, log, names, state
+from klog.check import indexes, log, names, state, txn_index
 from klog.check.facts import Findings, LogDirFacts, PartitionFacts
 from klog.check.findings import Finding
 from klog.check.segment import NO_NEXT, Request, survey_segment
@@ -29,6 +29,7 @@ CHECKS: tuple[Callable[[PartitionFacts], Findings], ...] = (
     log.gaps,
     indexes.offset_index,
     indexes.time_index,
+    txn_index.txn_index,
     state.epochs,
     state.snapshots,
     state.checkpoints,
@@ -85,13 +86,21 @@ def verify_partition(
     partition: Partition, around: LogDirFacts, request: Request, sink: Sink, chosen: Chosen | None = None
 ) -> Checked:
     """Check a partition, or the *chosen* ones of its segments."""
+    facts = survey_partition(partition, around, request, sink, chosen)
+    findings = [finding for check in CHECKS for finding in check(facts)]
+    return Checked(partition, _settled(facts, findings), _totals(facts))
+
+
+def survey_partition(
+    partition: Partition, around: LogDirFacts, request: Request, sink: Sink, chosen: Chosen | None = None
+) -> PartitionFacts:
+    """Make the pass over a partition's segments, or the *chosen* ones."""
     facts = PartitionFacts(partition, around, is_compacted=_is_compacted(partition))
     bases = [files.base_offset for files in partition.segments[1:]]
     for at, (files, next_base) in enumerate(zip(partition.segments, [*bases, NO_NEXT], strict=True)):
         if chosen is None or chosen(at, os.path.join(partition.path, files.log)):
             facts.segments.append(survey_segment(partition, files, next_base, request, sink, None))
-    findings = [finding for check in CHECKS for finding in check(facts)]
-    return Checked(partition, _settled(facts, findings), _totals(facts))
+    return facts
 
 
 def verify_all(
