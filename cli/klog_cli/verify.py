@@ -152,16 +152,22 @@ def _explained(found: _Found) -> Iterator[str]:
 
 def _verdict(found: _Found) -> str:
     totals = found.totals
-    seen = (
-        f"{totals.partitions} partitions, {totals.segments} segments, {output.human_size(totals.bytes)}, "
-        f"{totals.batches} batches, {totals.records} records"
+    numbers = zip((totals.partitions, totals.segments, totals.batches, totals.records), _NOUNS, strict=True)
+    partitions, segments, batches, records = (_counted(number, noun) for number, noun in numbers)
+    seen = f"{partitions}, {segments}, {output.human_size(totals.bytes)}, {batches}, {records}"
+    counts = ", ".join(
+        f"{count} {severity.value}" if severity is Severity.DAMAGE else _counted(count, (severity.value, "s"))
+        for severity, count in found.counts.items()
+        if count
     )
-    counts = ", ".join(f"{count} {_plural(severity, count)}" for severity, count in found.counts.items() if count)
     problems = found.counts[Severity.DAMAGE] + found.counts[Severity.WARNING]
     if not problems:
         return f"clean: {seen}" + (f"; {counts}" if counts else "")
     return f"{counts} in {seen}"
 
 
-def _plural(severity: Severity, count: int) -> str:
-    return severity.value if count == 1 or severity is Severity.DAMAGE else f"{severity.value}s"
+_NOUNS = (("partition", "s"), ("segment", "s"), ("batch", "es"), ("record", "s"))
+
+
+def _counted(number: int, noun: tuple[str, str]) -> str:
+    return f"{number} {noun[0]}{noun[1] if number != 1 else ''}"

@@ -140,5 +140,6 @@ def reaction(facts: PartitionFacts, segment: SegmentFacts, position: int) -> str
         return "does not look at it; a consumer or follower that reads it fails"
     if cut.position < position:
         return f"cuts the segment before it, at offset {cut.offset}"
-    rest = f" and deletes the {len(start.dropped)} segments after it" if start.dropped else ""
+    segments = f"{len(start.dropped)} segment{'s' if len(start.dropped) > 1 else ''}"
+    rest = f", and deletes the {segments} after it" if start.dropped else ""
     return f"cuts the log here, at offset {cut.offset}{rest}"

@@ -61,7 +61,7 @@ def _shape(facts: PartitionFacts, segment: SegmentFacts, index: IndexFile, layou
 
 def _may_be_preallocated(facts: PartitionFacts, segment: SegmentFacts) -> bool:
     """Whether a broker can have left the index at its full length: it is cut when segment or broker are closed."""
-    if facts.partition.state is PartitionState.DELETE:
+    if facts.partition.state in (PartitionState.DELETE, PartitionState.STRAY):
         return True
     return facts.is_active(segment) and (facts.log_dir.live or not facts.log_dir.clean)
 

@@ -33,10 +33,12 @@ def epochs(facts: PartitionFacts) -> Findings:
     if facts.is_compacted or not facts.is_current:
         return
     starts = [entry.start_offset for entry in kept]
+    told: set[tuple[int, int | None]] = set()
     for epoch, offset in seen:
         at = bisect_right(starts, offset) - 1
         said = kept[at].epoch if at >= 0 else None
-        if said != epoch and offset >= (facts.partition.log_start_offset or 0):
+        if said != epoch and (epoch, said) not in told and offset >= (facts.partition.log_start_offset or 0):
+            told.add((epoch, said))
             message = (
                 f"a batch of epoch {epoch} at offset {offset}, where it says {'nothing' if said is None else said}"
             )

@@ -147,8 +147,11 @@ cdef class Survey:
             self._epoch(&this)
             if not self._follows(&this, row.magic < 2 and row.attributes & ATTRIBUTE_CODEC):
                 return  # its offsets are its neighbours', so it is no neighbour itself
-        elif not self.is_after_damage and row.magic >= 2 and row.base_offset > self.base:
-            self._event(GAP, row.position, self.base, row.base_offset)
+        else:
+            if row.leader_epoch < -1:
+                self._event(ODD_EPOCH, row.position, row.leader_epoch, -1)
+            if not self.is_after_damage and row.magic >= 2 and row.base_offset > self.base:
+                self._event(GAP, row.position, self.base, row.base_offset)
         self._begin_epoch(&this)
         self.is_after_damage = False
         self.before, self.previous = self.previous, this
@@ -203,7 +206,7 @@ cdef class Survey:
 
     cdef void _epoch(self, Neighbour *this) noexcept nogil:
         """Judge a leader epoch against those before it; one that is odd counts no further."""
-        if this.epoch < 0 or this.epoch >= self.previous.epoch:
+        if this.epoch >= self.previous.epoch or this.epoch == -1:
             return
         if self.previous.epoch > self.before.epoch and this.epoch >= self.before.epoch and self.before.position >= 0:
             # Without the batch between them all would be well.
