@@ -5,7 +5,7 @@ cdef enum:
     BACKWARDS = 2                # offsets that a batch before it has, or lower ones: (base offset, last offset before)
     OVERFLOW = 3                 # outside of what the segment can hold: (base offset, last offset)
     BEYOND_NEXT = 4              # offsets of the next segment: (last offset, base of the next)
-    ODD_EPOCH = 5                # a leader epoch that fits neither neighbour, or falls: (found, the one before)
+    ODD_EPOCH = 5                # a leader epoch that fits neither neighbour, or falls: (found, a neighbour's)
     GAP = 6                      # offsets that no batch has: (the first of them, base offset found)
     BAD_COUNTS = 7               # more records than offsets, or a number below zero: (records, last offset delta)
     UNKNOWN_CODEC = 8            # (codec, 0)
@@ -208,11 +208,11 @@ cdef class Survey:
         """Judge a leader epoch against those before it; one that is odd counts no further."""
         if this.epoch >= self.previous.epoch or this.epoch == -1:
             return
-        if self.previous.epoch > self.before.epoch and this.epoch >= self.before.epoch and self.before.position >= 0:
+        if self.previous.epoch > self.before.epoch and this.epoch >= self.before.epoch:
             # Without the batch between them all would be well.
             if self.epochs_count and self.epochs_start[self.epochs_count - 1].position == self.previous.position:
                 self.epochs_count -= 1
-                self._event(ODD_EPOCH, self.previous.position, self.previous.epoch, self.before.epoch)
+                self._event(ODD_EPOCH, self.previous.position, self.previous.epoch, this.epoch)
                 self.previous.epoch = this.epoch
                 return
         self._event(ODD_EPOCH, this.position, this.epoch, self.previous.epoch)
