@@ -12,6 +12,7 @@ _klog() {
         case "${command:+$command }${COMP_WORDS[i]}" in
             describe) command=describe ;;
             dump) command=dump ;;
+            verify) command=verify ;;
         esac
     done
     value=1
@@ -38,13 +39,21 @@ _klog() {
         'dump --values') words='text base64 hex redacted none' ;;
         'dump --jobs') words='' ;;
         'dump --max-batch-bytes') words='' ;;
+        'verify --topic') words='' ;;
+        'verify --partition') words='' ;;
+        'verify --sample') words='' ;;
+        'verify --since') words='' ;;
+        'verify --output') words='text json jsonl table' ;;
+        'verify --jobs') words='' ;;
+        'verify --max-batch-bytes') words='' ;;
         *) value= ;;
     esac
     if [[ -z $value ]]; then
         case "$command" in
-            '') words='describe dump --version -h --help' ;;
+            '') words='describe dump verify --version -h --help' ;;
             describe) words='--topic --partition --deep --output --quiet -h --help' ;;
             dump) words='--files --topic --partition --output --to --deep-iteration --print-data-log --skip-record-metadata --verify-index-only --index-sanity-check --max-bytes --max-message-size --offsets-decoder --transaction-log-decoder --cluster-metadata-decoder --remote-log-metadata-decoder --share-group-state-decoder --with-indexes --as --from-offset --to-offset --from-time --to-time --key --keys-from --limit --isolation --tail --no-control --batches --values --jobs --max-batch-bytes --quiet -h --help' ;;
+            verify) words='--topic --partition --deep --sample --since --output --jobs --max-batch-bytes --quiet -h --help' ;;
         esac
         # options only where one begins; otherwise paths, which `-o default` completes
         [[ $words == -* && $cur != -* ]] && words=

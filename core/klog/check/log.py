@@ -66,9 +66,8 @@ def _kind(facts: PartitionFacts, segment: SegmentFacts, damage: Damage, end: int
     if damage.kind is DamageKind.ZEROED_TAIL and end - (damage.place.position or 0) < ENTRY.size:
         # Offsets begin with zeros, so a batch that is cut after a few bytes is zeros too.
         return "torn-tail" if _begins_a_batch(damage, expected or 0, segment) else "zeroed"
-    if facts.is_active(segment):
-        if damage.kind is DamageKind.ZEROED_TAIL:
-            return "zeroed" if _proves_more(facts, segment, damage.place.position or 0) else "zero-tail"
+    if facts.is_active(segment) and damage.kind is DamageKind.ZEROED_TAIL:
+        return "zeroed" if _proves_more(facts, segment, damage.place.position or 0) else "zero-tail"
     if damage.kind in (DamageKind.BAD_CRC, DamageKind.TORN_TAIL) and _ends_in_zeros(damage, segment.size):
         return "zeroed"
     if damage.kind in (DamageKind.BAD_CRC, DamageKind.ZEROED_TAIL, DamageKind.UNREADABLE):

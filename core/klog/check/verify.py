@@ -96,8 +96,8 @@ def survey_partition(
 ) -> PartitionFacts:
     """Make the pass over a partition's segments, or the *chosen* ones."""
     facts = PartitionFacts(partition, around, is_compacted=_is_compacted(partition))
-    bases = [files.base_offset for files in partition.segments[1:]]
-    for at, (files, next_base) in enumerate(zip(partition.segments, [*bases, NO_NEXT], strict=True)):
+    bases = [*(files.base_offset for files in partition.segments), NO_NEXT]
+    for at, (files, next_base) in enumerate(zip(partition.segments, bases[1:], strict=True)):
         if chosen is None or chosen(at, os.path.join(partition.path, files.log)):
             facts.segments.append(survey_segment(partition, files, next_base, request, sink, None))
     return facts
