@@ -8,9 +8,12 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from klog.check.findings import KINDS, Finding
+from klog.check.replay import Replay
 from klog.check.segment import SegmentFacts
 from klog.formats.names import PartitionState
-from klog.partition import Partition
+from klog.formats.snapshot import Snapshot, read_snapshot
+from klog.kernel import crc32c
+from klog.partition import Partition, read_small
 
 
 @dataclass(frozen=True)
@@ -35,6 +38,17 @@ class PartitionFacts:
     log_dir: LogDirFacts
     segments: list[SegmentFacts] = field(default_factory=list)
     is_compacted: bool | None = None
+    replay: Replay | None = None
+
+    @cached_property
+    def snapshots(self) -> list[tuple[str, int, Snapshot]]:
+        """The name, the offset and the content of each producer snapshot, by offset."""
+        found = []
+        for file in self.partition.snapshots:
+            content = read_small(os.path.join(self.partition.path, file.name))
+            snapshot = read_snapshot(content, crc32c) if isinstance(content, bytes) else Snapshot((), str(content))
+            found.append((file.name, file.offset or 0, snapshot))
+        return found
 
     @property
     def end_offset(self) -> int | None:

@@ -134,7 +134,7 @@ _TABLE: Final = (
     Kind("snapshot-corrupt", _W, "a producer snapshot that a broker throws away", "deletes it and replays from an older one", _RECOVER),
     Kind("snapshot-disagrees", _W, "a producer snapshot that is not what the log gives", "takes it as it is", _RECOVER),
     Kind("snapshots-missing", _W, "batches with producers, and no producer snapshot", "forgets its producers after a clean stop, else reads the whole log", _RECOVER),
-    Kind("hanging-transaction", _W, "a transaction without a marker, though its producer has not written for long", "keeps it open: the last stable offset stays, the cleaner too"),
+    Kind("hanging-transaction", _N, "a transaction without a marker, though its producer has not written for long", "keeps it open: the last stable offset stays, the cleaner too"),
     Kind("sequence-gap", _W, "a producer's sequence numbers leave some out", _NOT_LOOKED),
     Kind("txn-conflict", _D, "a batch outside a transaction while its producer has one open", "does not start when it replays this", _SALVAGE),
     Kind("bad-marker", _D, "a transaction marker that cannot be one", "does not start, or cuts the log here", _SALVAGE),

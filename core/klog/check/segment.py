@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from klog.check.replay import Replay
 from klog.decode import Run, decode_run, runs
 from klog.errors import KlogError
 from klog.formats.codec import Decompressor
@@ -59,10 +59,6 @@ class SegmentFacts:
         return max(self.survey.last_offset + 1, self.files.base_offset)
 
 
-Producers = Callable[[Window, int, int], None]
-"""Takes batches of a window from one to another, all intact, in their order."""
-
-
 class Request(NamedTuple):
     """How a pass is made: *deep*: every record too; *jobs*: threads for one segment."""
 
@@ -72,7 +68,7 @@ class Request(NamedTuple):
 
 
 def survey_segment(
-    partition: Partition, files: SegmentFiles, next_base: int, request: Request, sink: Sink, producers: Producers | None
+    partition: Partition, files: SegmentFiles, next_base: int, request: Request, sink: Sink, replay: Replay | None
 ) -> SegmentFacts:
     """Read a whole segment.  Nothing is raised: what cannot be read is a fact.
 
@@ -90,14 +86,14 @@ def survey_segment(
             entries = [index.entries if index else b"" for index in (facts.offset_index, time_index)]
             facts.survey = Survey(files.base_offset, next_base, *entries)
             reader = Segment(path).reader(source, max_batch_bytes=request.max_batch_bytes)
-            run(reader, lambda: _work(path, facts, request, producers), sink, request.jobs)
+            run(reader, lambda: _work(path, facts, request, replay), sink, request.jobs)
             facts.survey.finish()
     except KlogError as error:
         facts.unreadable = error
     return facts
 
 
-def _work(path: str, facts: SegmentFacts, request: Request, producers: Producers | None) -> Work:
+def _work(path: str, facts: SegmentFacts, request: Request, replay: Replay | None) -> Work:
     codecs = Decompressor(request.max_batch_bytes).functions
     span = Segment(path).span
 
@@ -110,23 +106,25 @@ def _work(path: str, facts: SegmentFacts, request: Request, producers: Producers
         lane.wait()
         for part, broken in found:
             if part.damage:
-                _damaged(facts, part.damage)
+                _damaged(facts, part.damage, replay)
                 continue
             facts.survey.walk(part.window, part.first, part.end)
-            if producers is not None:
-                producers(part.window, part.first, part.end)
+            if replay is not None:
+                replay.take(facts.files.log, part.window, part.first, part.end)
             facts.damages.extend(broken)
         if piece.damage:
-            _damaged(facts, piece.damage)
+            _damaged(facts, piece.damage, replay)
         return False
 
     return work
 
 
-def _damaged(facts: SegmentFacts, damage: Damage) -> None:
+def _damaged(facts: SegmentFacts, damage: Damage, replay: Replay | None) -> None:
     start = damage.place.position or 0
     facts.survey.damaged(start, start + (damage.size or 0))
     facts.damages.append(damage)
+    if replay is not None:
+        replay.damaged()
 
 
 # the indexes

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from bisect import bisect_right
 
 from klog.check.facts import Findings, PartitionFacts
 from klog.check.findings import Finding
 from klog.formats.checkpoint import epochs_in_force
 from klog.formats.names import FileKind
-from klog.formats.snapshot import Snapshot, read_snapshot
-from klog.kernel import crc32c
-from klog.partition import read_small
 
 _EPOCHS = FileKind.LEADER_EPOCHS.value
 
@@ -49,20 +45,9 @@ def epochs(facts: PartitionFacts) -> Findings:
         yield facts.finding("epochs-disagree", message, _EPOCHS, offset=kept[-1].start_offset)
 
 
-def read_snapshots(facts: PartitionFacts) -> list[tuple[str, int, Snapshot]]:
-    """Return the name, the offset and the content of each producer snapshot, by offset."""
-    found = []
-    for file in facts.partition.snapshots:
-        content = read_small(os.path.join(facts.partition.path, file.name))
-        snapshot = read_snapshot(content, crc32c) if isinstance(content, bytes) else Snapshot((), str(content))
-        found.append((file.name, file.offset or 0, snapshot))
-    return found
-
-
 def snapshots(facts: PartitionFacts) -> Findings:
     """Producer snapshots by themselves: whether a broker would take them."""
-    found = read_snapshots(facts)
-    for name, offset, snapshot in found:
+    for name, offset, snapshot in facts.snapshots:
         if snapshot.problem is not None:
             yield facts.finding("snapshot-corrupt", snapshot.problem.strip(), name, 0, offset)
             continue
@@ -71,7 +56,7 @@ def snapshots(facts: PartitionFacts) -> Findings:
             message = f"producer {late[0].producer_id} has offset {late[0].last_offset} in it, beyond its own"
             yield facts.finding("snapshot-disagrees", message, name, offset=offset)
     has_producers = any(segment.survey.producer_batches for segment in facts.segments)
-    if not found and has_producers and facts.is_current and facts.partition.topic != "__cluster_metadata":
+    if not facts.snapshots and has_producers and facts.is_current and facts.partition.topic != "__cluster_metadata":
         yield facts.finding("snapshots-missing", "the log has batches with producers")
 
 

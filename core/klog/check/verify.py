@@ -7,9 +7,10 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
-from klog.check import indexes, log, names, state, txn_index
+from klog.check import indexes, log, names, producers, state, txn_index
 from klog.check.facts import Findings, LogDirFacts, PartitionFacts
 from klog.check.findings import Finding
+from klog.check.replay import Replay
 from klog.check.segment import NO_NEXT, Request, survey_segment
 from klog.errors import UnreadableError
 from klog.formats.names import ROOT_KINDS
@@ -31,7 +32,10 @@ CHECKS: tuple[Callable[[PartitionFacts], Findings], ...] = (
     indexes.time_index,
     txn_index.txn_index,
     state.epochs,
+    producers.transactions,
     state.snapshots,
+    producers.snapshots_by_replay,
+    producers.sequences,
     state.checkpoints,
 )
 """Everything that is checked of a partition, in the order in which it is told."""
@@ -96,10 +100,14 @@ def survey_partition(
 ) -> PartitionFacts:
     """Make the pass over a partition's segments, or the *chosen* ones."""
     facts = PartitionFacts(partition, around, is_compacted=_is_compacted(partition))
+    if chosen is None and partition.segments:
+        facts.replay = Replay(partition.segments[0].base_offset, facts.snapshots, request.deep)
     bases = [*(files.base_offset for files in partition.segments), NO_NEXT]
     for at, (files, next_base) in enumerate(zip(partition.segments, bases[1:], strict=True)):
         if chosen is None or chosen(at, os.path.join(partition.path, files.log)):
-            facts.segments.append(survey_segment(partition, files, next_base, request, sink, None))
+            facts.segments.append(survey_segment(partition, files, next_base, request, sink, facts.replay))
+    if facts.replay is not None:
+        facts.replay.finish()
     return facts
 
 
