@@ -9,7 +9,7 @@ from klog.check.facts import LogDirFacts
 from klog.check.findings import Finding, Kind, Severity
 from klog.check.root import root
 from klog.check.segment import Request
-from klog.check.verify import Chosen, Totals, facts_around, log_dir_facts, verify_all
+from klog.check.verify import Chosen, Totals, facts_around, log_dir_facts, verify_partition
 from klog.errors import UsageError
 from klog.log_dir import KafkaFile, LogDir, open_path, select
 from klog.partition import Partition
@@ -68,7 +68,6 @@ def verify(
     topics: Sequence[str],
     numbers: Sequence[int],
     request: Request,
-    jobs: int,
     chosen: Chosen | None,
     form: str,
 ) -> int:
@@ -81,7 +80,8 @@ def verify(
             if isinstance(thing, LogDir):
                 found.take(list(root(thing)), thing.path)
         choice = _of_files(opened) or chosen
-        for checked in verify_all(wanted, request, jobs, results, choice):
+        for partition, around in wanted:
+            checked = verify_partition(partition, around, request, results, choice)
             found.take(checked.findings, checked.partition.path)
             found.totals = found.totals.plus(checked.totals)
     _end(found, form)

@@ -42,9 +42,9 @@ def verify(
         raise UsageError(f"--output {form}: expected one of {', '.join(known)}{near_misses(form, known)}")
     if not paths:
         raise UsageError("nothing to verify: name log dirs, partition directories or files")
-    request = Request(deep, 1, min(parse_size(max_batch_bytes), 2**31 - 1))
+    request = Request(deep, jobs or os.cpu_count() or 1, min(parse_size(max_batch_bytes), 2**31 - 1))
     chosen = _chosen(sample, since)
-    return run(paths, topic or (), partition or (), request, jobs or os.cpu_count() or 1, chosen, form)
+    return run(paths, topic or (), partition or (), request, chosen, form)
 
 
 def _chosen(sample: str | None, since: str | None) -> Chosen | None:

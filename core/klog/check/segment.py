@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -22,6 +23,8 @@ from klog.source import Source
 
 NO_NEXT = 2**63 - 1
 _STEP_BYTES = 1 << 16
+_LARGE_BYTES = 8 << 20
+_kept = threading.local()
 
 
 class IndexFile(NamedTuple):
@@ -60,7 +63,11 @@ class SegmentFacts:
 
 
 class Request(NamedTuple):
-    """How a pass is made: *deep*: every record too; *jobs*: threads for one segment."""
+    """How a pass is made: *deep*: every record too; *jobs*: threads for a large segment.
+
+    Small ones are read one after the other: beside the interpreter's lock, threads over many of them only get in each
+    other's way.
+    """
 
     deep: bool = False
     jobs: int = 1
@@ -85,12 +92,21 @@ def survey_segment(
                 facts.offset_index = _used(raw, OFFSET_ENTRY.size, *offset_index_used(raw.entries, source.size))
             entries = [index.entries if index else b"" for index in (facts.offset_index, time_index)]
             facts.survey = Survey(files.base_offset, next_base, *entries)
+            jobs = request.jobs if source.size >= _LARGE_BYTES else 1
             reader = Segment(path).reader(source, max_batch_bytes=request.max_batch_bytes)
-            run(reader, lambda: _work(path, facts, request, replay), sink, request.jobs)
+            run(reader, lambda: _work(path, facts, request, replay), sink, jobs, _own_window())
             facts.survey.finish()
     except KlogError as error:
         facts.unreadable = error
     return facts
+
+
+def _own_window() -> Window:
+    """Return this thread's window: a new one for each of many small segments would cost more than reading them."""
+    if not hasattr(_kept, "window"):
+        _kept.window = Window(output=0)
+    window: Window = _kept.window
+    return window
 
 
 def _work(path: str, facts: SegmentFacts, request: Request, replay: Replay | None) -> Work:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable
 from typing import NamedTuple
 
 from klog.check import indexes, log, names, producers, state, txn_index
@@ -17,9 +16,6 @@ from klog.formats.names import ROOT_KINDS
 from klog.lanes import Sink
 from klog.log_dir import LogDir
 from klog.partition import Partition
-
-Wanted = Sequence[tuple[Partition, LogDirFacts]]
-"""Partitions to check, each with what it has to know of its log dir."""
 
 CHECKS: tuple[Callable[[PartitionFacts], Findings], ...] = (
     names.names,
@@ -39,9 +35,6 @@ CHECKS: tuple[Callable[[PartitionFacts], Findings], ...] = (
     state.checkpoints,
 )
 """Everything that is checked of a partition, in the order in which it is told."""
-
-_AHEAD = 8
-"""Partitions per thread that may wait, done, for their turn."""
 
 _COMPACTED = ("__consumer_offsets", "__transaction_state", "__share_group_state")
 
@@ -109,33 +102,6 @@ def survey_partition(
     if facts.replay is not None:
         facts.replay.finish()
     return facts
-
-
-def verify_all(
-    wanted: Sequence[tuple[Partition, LogDirFacts]],
-    request: Request,
-    jobs: int,
-    sink: Sink,
-    chosen: Chosen | None = None,
-) -> Iterator[Checked]:
-    """Check many partitions on *jobs* threads, in their order; a few large ones get the threads to themselves."""
-    if jobs == 1 or len(wanted) < 2 * jobs:
-        for partition, around in wanted:
-            yield verify_partition(partition, around, request._replace(jobs=jobs), sink, chosen)
-        return
-    from concurrent.futures import Future, ThreadPoolExecutor
-
-    waiting: deque[Future[Checked]] = deque()
-    with ThreadPoolExecutor(jobs) as pool:
-        try:
-            for partition, around in wanted:
-                waiting.append(pool.submit(verify_partition, partition, around, request, sink, chosen))
-                if len(waiting) > _AHEAD * jobs:
-                    yield waiting.popleft().result()
-            while waiting:
-                yield waiting.popleft().result()
-        finally:
-            pool.shutdown(cancel_futures=True)
 
 
 def _is_compacted(partition: Partition) -> bool | None:
