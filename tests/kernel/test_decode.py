@@ -98,6 +98,23 @@ def test_varints_may_be_longer_than_they_need_to_be() -> None:
         assert rows(filled(around(odd))) == [(11, MS + 5, b"k", b"v", (), -1)]
 
 
+@pytest.mark.parametrize("place", ["length", "timestamp", "offset", "key", "value", "headers"])
+def test_a_varint_of_more_bytes_than_it_can_have_breaks_the_record(place: str) -> None:
+    """Five, and ten for a timestamp: who reads on shows records that no broker and no consumer sees."""
+
+    def overlong(name: str, value: int, more: int) -> bytes:
+        most = 10 if name == "timestamp" else 5
+        return bytes((varint(value)[0] | 0x80,)) + b"\x80" * (most - 2 + more * (name == place)) + b"\0"
+
+    def written(more: int) -> bytes:
+        names = ("timestamp", "offset", "key", "value", "headers")
+        content = b"\0" + b"".join(overlong(name, 0, more) for name in names)
+        return overlong("length", len(content), more) + content
+
+    assert rows(filled(around(written(0)))) == [(10, MS, b"", b"", (), -1)]
+    assert all_rows(begun(around(written(1)))) == ([], BAD_RECORD)
+
+
 @pytest.mark.parametrize(
     ("base", "delta", "timestamp"),
     [(2**63 - 1, 1, -(2**63)), (-(2**63), -1, 2**63 - 1), (0, 2**63 - 1, 2**63 - 1), (0, -(2**63), -(2**63))],
