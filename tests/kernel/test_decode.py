@@ -179,6 +179,7 @@ BROKEN = {
     "count of headers below zero": body(b"\0\0\0\1\1", varint(-1)),
     "more headers than bytes": body(b"\0\0\0\1\1", varint(3), b"\0\1"),
     "header key of length below zero": body(b"\0\0\0\1\1", varint(1), b"\1\1"),
+    "header key that would be its own value": body(b"\0\0\0\1\1", varint(1), varint(-1)),
     "header key beyond the record": body(b"\0\0\0\1\1", varint(1), LONG, b"k\1"),
     "header value beyond the record": body(b"\0\0\0\1\1", varint(1), varint(1), b"k", LONG, b"v"),
     "header value without an end": body(b"\0\0\0\1\1", varint(1), varint(1), b"k", OPEN),
