@@ -274,6 +274,23 @@ def test_what_a_bad_sector_spares_is_read(
     assert covered == set(expected), "neither read nor said to be lost"
 
 
+def test_a_broken_batch_in_front_of_a_bad_sector_is_not_passed_over_in_silence(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two faults side by side: what is neither read nor said to be lost is missed by nobody until it is too late."""
+    data, expected = log_of(2000)
+    last = max(i for i, entry in enumerate(expected) if sum(entry) <= 98_304)
+    spared = min(i for i, entry in enumerate(expected) if entry[0] >= 102_400)
+    broken = bytearray(data)
+    broken[sum(expected[last]) - 1] ^= 0xFF
+    path.write_bytes(broken)
+    spoil(monkeypatch, range(98_304, 102_400))
+    entries, (damage,), _, _ = walk(path)
+    assert entries == expected[:last] + expected[spared:]
+    assert (damage.kind, damage.place.position) == (DamageKind.UNREADABLE, expected[last][0])
+    assert damage.size == expected[spared][0] - expected[last][0]
+
+
 @pytest.mark.parametrize("partial", [False, True])
 def test_a_large_batch_with_a_bad_sector_is_lost_alone(
     path: Path, monkeypatch: pytest.MonkeyPatch, partial: bool
