@@ -114,6 +114,16 @@ def test_the_limit_on_a_batch_s_size_is_exact(path: Path) -> None:
     assert max(sizes) < len(big)
 
 
+def test_a_batch_beyond_the_limit_is_no_torn_tail(path: Path) -> None:
+    """At the end of a log it is whole all the same: who raises the limit has it, and a live broker is not the cause."""
+    small, big = batch(some_records(0)), batch([Record(3, MS, None, NOISE[:200_000])])
+    path.write_bytes(small + big)
+    _, (damage,), _, _ = walk(path, max_batch_bytes=len(big) - 1)
+    assert (damage.kind, damage.size) == (DamageKind.BAD_LENGTH, len(big))
+    assert "--max-batch-bytes" in damage.detail
+    assert not damage.is_unfinished
+
+
 def test_a_part_of_a_log_is_read_from_batch_to_batch(path: Path) -> None:
     data, expected = log_of(2000)
     path.write_bytes(data)
