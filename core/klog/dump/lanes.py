@@ -124,6 +124,8 @@ def run(reader: LogReader, make_work: Callable[[], Work], sink: Sink, jobs: int)
                 lane.wait()
                 sink.advance(piece.consumed)
                 turns.done(piece.number, last)
+                if last:
+                    break
         except _OverError:
             pass
         except BaseException as error:  # of whatever kind: it ends all workers and is raised again below
