@@ -311,6 +311,7 @@ def test_topics_are_chosen_by_name_or_glob_and_partitions_by_number(tmp_path: Pa
         (("zzz*",), (), "no topic zzz*"),
         (("users", "ordrs"), (), "no topic ordrs; did you mean orders?"),
         (("orders",), (0, 7), "no partition 7 of orders"),
+        (("users",), (0, 1), "no partition 1 of users"),
         ((), (9,), "no partition 9 of any topic"),
         (("Orders",), (), "no topic Orders; did you mean orders?"),
     ],

@@ -99,10 +99,12 @@ def test_leftovers_are_kept_apart(tmp_path: Path) -> None:
     for name in ("5.log", "5.index"):
         (tmp_path / name.replace("5", f"{5:020}")).touch()
     left = [f"{5:020}.log.swap", f"{5:020}.log.deleted", f"{9:020}.index.cleaned", "leader-epoch-checkpoint.tmp"]
+    left.append(f"{5:020}.snapshot.deleted")
     for name in left:
         (tmp_path / name).touch()
     partition = Partition(str(tmp_path))
     assert [segment.base_offset for segment in partition.segments] == [5]
+    assert partition.snapshots == ()
     assert sorted(file.name for file in partition.leftovers) == sorted(left)
 
 
@@ -110,6 +112,7 @@ def test_a_log_under_an_unusual_name_counts_only_where_there_is_no_other(tmp_pat
     """A broker started in an Arabic locale writes such digits: the data is real, so it is shown."""
     (tmp_path / "٠٠٠٠٠٠٠٠٠٠٠٠٠٠٠٠٠٠٠٥.log").write_bytes(b"x")
     (tmp_path / "7.log").write_bytes(b"x")
+    (tmp_path / "+7.log").write_bytes(b"x")
     (tmp_path / f"{7:020}.log").write_bytes(b"xx")
     (tmp_path / "saved.log").write_bytes(b"xxx")
     (tmp_path / "-9.log").write_bytes(b"xxx")

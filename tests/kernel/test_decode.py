@@ -383,6 +383,9 @@ def test_lengths_of_messages_stay_inside_them(magic: int) -> None:
         bad = good[:field] + struct.pack(">i", length) + good[field + 4 :]
         assert all_rows(begun(bad))[1] == BAD_RECORD
         assert all_rows(begun(inner(bad, magic=magic)))[1] == BAD_RECORD
+    greedy = good[:at] + struct.pack(">i", 12) + good[at + 4 :]
+    behind = message(-(2**63), magic, None, None)  # its first bytes would be the value's length: below zero, as if null
+    assert all_rows(begun(inner(greedy, behind, magic=magic)))[1] == BAD_RECORD
     kept = good[: at + 7] + struct.pack(">i", -7) + good[at + 11 :]
     assert all_rows(begun(kept))[0][0][2:4] == (b"key", None)
 
@@ -400,6 +403,10 @@ def test_a_wrapper_whose_lengths_lie_does_not_decompress() -> None:
         window = scanned(good[:at] + struct.pack(">i", length) + good[at + 4 :])
         assert window.decompress(0, 1, CODECS) == 0, (at, length)
         assert "claims" in str(window.error)
+    for length in (len(good) - 30, len(good) - 33):  # not four bytes are left for the value's length
+        window = scanned(good[:26] + struct.pack(">i", length) + good[30:])
+        assert window.decompress(0, 1, CODECS) == 0
+        assert str(window.error) == f"the wrapper's key claims {length} bytes"
 
 
 def test_zstd_is_not_for_message_sets() -> None:
