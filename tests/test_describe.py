@@ -246,6 +246,17 @@ def test_a_partition_that_cannot_be_read_is_noted_and_counts_as_not_done(in_the_
     assert "Permission denied" in facts.partitions[2].notes[0]
 
 
+def test_a_partition_that_cannot_be_listed_counts_as_not_done(in_the_open: Path) -> None:
+    """It is there, and nothing of it is known: a row that looks empty would say that all is well."""
+    data = make_log_dir(in_the_open / "data")
+    os.chmod(data / "users-0", 0)
+    with powerless():
+        row = describe_log_dir(LogDir(str(data))).partitions[2]
+    os.chmod(data / "users-0", 0o755)
+    assert row.incomplete
+    assert "cannot be listed: Permission denied" in row.notes
+
+
 def test_a_partition_that_vanishes_meanwhile_is_no_failure(tmp_path: Path) -> None:
     data = make_log_dir(tmp_path / "data")
     log_dir = LogDir(str(data))
@@ -378,6 +389,12 @@ def test_a_log_is_described_by_its_first_and_last_batch() -> None:
             "max_timestamp": batch.max_timestamp,
             "leader_epoch": batch.leader_epoch,
         }
+
+
+def test_a_batch_that_is_first_and_last_is_shown_once(tmp_path: Path) -> None:
+    path = tmp_path / f"{0:020}.log"
+    path.write_bytes(encode.batch([Record(0, NOW, b"k", b"v")]))
+    assert [entry[0] for entry in file_facts(path).entries] == ["first"]
 
 
 def test_a_compressed_message_of_old_has_no_first_offset_to_show(tmp_path: Path) -> None:

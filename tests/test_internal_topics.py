@@ -285,6 +285,9 @@ def test_a_segment_in_remote_storage() -> None:
         " maxTimestampMs=5, eventTimestampMs=6, segmentLeaderEpochs={0=0, 2=5}, segmentSizeInBytes=100,"
         " customMetadata=Optional.empty, state=COPY_SEGMENT_FINISHED, txnIdxEmpty=false}"
     )
+    single = remote_log_metadata(None, bytes.fromhex(remote_segment(start=9)), 0)[1]
+    assert single is not None
+    assert "startOffset=9, endOffset=9," in single, "a segment of one record is one"
     record = remote_log_record(bytes.fromhex(remote_segment()))
     assert isinstance(record, MetadataRecord)
     assert record.name == "REMOTE_LOG_SEGMENT_METADATA_RECORD"

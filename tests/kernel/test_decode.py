@@ -447,6 +447,8 @@ def test_offsets_that_do_not_follow_one_another_are_found() -> None:
     pairs = window.gaps()
     assert [struct.unpack_from("=qq", pairs, at) for at in range(0, len(pairs), 16)] == [(2, 5), (6, 9)]
     assert window.ends() == (1, 9)
+    pairs = filled(batch([Record(7, MS, None, b"")]) + batch([Record(3, MS, None, b"")])).gaps()
+    assert struct.unpack("=qq", pairs) == (7, 3), "going back is not following either"
 
 
 def test_rows_can_be_cut_at_both_ends() -> None:
