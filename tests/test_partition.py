@@ -340,6 +340,8 @@ def test_a_log_that_is_cut_while_it_is_open_ends_where_it_was_cut(tmp_path: Path
         (batches(1)[0][:-1], DamageKind.TORN_TAIL),
         (bytes(5000), DamageKind.ZEROED_TAIL),
         (bytes(3), DamageKind.ZEROED_TAIL),
+        (b"\xff" * 17, DamageKind.TORN_TAIL),
+        (b"\xff" * 18, DamageKind.BAD_LENGTH),
         (b"\xff" * 100, DamageKind.BAD_LENGTH),
         (bytes(8) + b"\0\0\0\x50" + bytes(4) + b"\7" + bytes(200), DamageKind.BAD_MAGIC),
         (bytes(8) + b"\0\0\0\x10" + bytes(4) + b"\2" + bytes(200), DamageKind.SHORT_HEADER),
