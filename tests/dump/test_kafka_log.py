@@ -17,7 +17,7 @@ from klog.reader import LogReader
 from klog.source import Source
 
 from tests.dump.sinks import TEXT, Kept, dump, dump_file
-from tests.plain.encode import Record, batch
+from tests.plain.encode import Record, batch, message
 from tests.plain.shapes import MS, some_records
 
 
@@ -27,6 +27,19 @@ def test_offsets_that_go_back_from_one_stretch_to_the_next_are_a_gap() -> None:
     for first, last in ((0, 9), (10, 19), (15, 17), (17, 20)):
         gaps.add(first, last, b"")
     assert gaps.listed() == [(19, 15), (17, 17)]
+
+
+def test_of_two_records_that_end_the_tool_the_first_one_does(tmp_path: Path) -> None:
+    """A marker without a key, then a message whose value claims too much: what is behind the first was never seen."""
+    path = tmp_path / f"{0:020}.log"
+    good = message(1, 1, b"key", b"value")
+    liar = good[:33] + (1000).to_bytes(4, "big") + good[37:]
+    path.write_bytes(batch([Record(0, MS, None, b"v")], control=True) + liar)
+    code, kept = dump_file(path, Request(output=TEXT, log_style=LogStyle(deep=True, content=True)))
+    assert code == 4
+    (report,) = kept.reports
+    assert report.startswith(f"{path} @ 0 (offset 0): java.lang.NullPointerException")
+    assert b"offset: 1 " not in bytes(kept.data)
 
 
 class _Slow(Committed):

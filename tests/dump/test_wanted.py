@@ -87,6 +87,14 @@ def test_the_records_since_a_time_cost_little(large: Path, monkeypatch: pytest.M
     assert sum(counted) < 200_000
 
 
+def test_of_two_lower_ends_the_later_one_counts(large: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An offset and a time both say where reading may begin."""
+    counted = bytes_read(monkeypatch)
+    assert lines([large], from_offset=79_995, from_time=MS + 1000).offsets == list(range(79_995, 80_000))
+    assert lines([large], from_offset=1, from_time=MS + 7_999_000).offsets == list(range(79_990, 80_000))
+    assert sum(counted) < 400_000
+
+
 def test_a_limit_costs_little(large: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     counted = bytes_read(monkeypatch)
     assert lines([large], limit=5).offsets == [0, 1, 2, 3, 4]
