@@ -229,6 +229,11 @@ def test_an_epoch_checkpoint_out_of_order_gives_the_epoch_that_a_broker_would_ke
     assert Partition(str(tmp_path)).leader_epoch == 4
 
 
+def test_an_epoch_checkpoint_that_a_broker_refuses_gives_no_epoch(tmp_path: Path) -> None:
+    (tmp_path / "leader-epoch-checkpoint").write_text("0\n3\n0 0\n4 50\nx 60\n")
+    assert Partition(str(tmp_path)).leader_epoch is None
+
+
 # where the log ends
 
 
