@@ -33,6 +33,7 @@ from klog.internal_topics import (
     remote_log_record,
     share_group_state,
     transactions,
+    unreadable_value,
 )
 
 from tests import goldens, kafka
@@ -291,6 +292,15 @@ def test_a_segment_in_remote_storage() -> None:
     record = remote_log_record(bytes.fromhex(remote_segment()))
     assert isinstance(record, MetadataRecord)
     assert record.name == "REMOTE_LOG_SEGMENT_METADATA_RECORD"
+
+
+def test_a_value_that_cannot_be_taken_from_its_message_is_said_by_each_decoder_in_its_words() -> None:
+    said = "Error at offset 5, skipping. why"
+    assert unreadable_value(cluster_metadata, None, 5, "why") == (None, "Error at 5, skipping. why")
+    assert unreadable_value(remote_log_metadata, None, 5, "why") == (None, said)
+    assert unreadable_value(offsets, b"\0\1", 5, "why") == (said, None)
+    with pytest.raises(MissingKeyError, match="at offset 5 using the specified decoder"):
+        unreadable_value(offsets, None, 5, "why")
 
 
 @pytest.mark.parametrize(

@@ -336,6 +336,12 @@ def test_a_choice_that_nothing_matches_is_said_with_near_misses(
     assert raised.value.exit_code == 16
 
 
+def test_leftovers_of_one_partition_come_by_name(tmp_path: Path) -> None:
+    """A listing that changes from call to call cannot be compared with yesterday's."""
+    expected = [f"orders-0.{digit * 32}-delete" for digit in "0123456789abcdef"]
+    assert names(make(tmp_path, *expected[::-1])) == expected
+
+
 def test_a_partition_is_found_by_its_directory(tmp_path: Path) -> None:
     log_dir = make(tmp_path, "orders-0", "orders-1", f"orders-1.{UNIQUE}-delete")
     assert log_dir.partition("orders-1").number == 1

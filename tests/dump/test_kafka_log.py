@@ -69,6 +69,7 @@ def test_a_limit_on_batch_lines_counts_over_windows_and_files(tmp_path: Path) ->
     for limit in (1, 999, 1000, 1001, 1300, 2000, 5000):
         _, kept = dump([folder], Request(output=TEXT, wanted=Wanted(limit=limit)))
         assert bytes(kept.data).count(b"baseOffset: ") == min(limit, 2000)
+        assert bytes(kept.data).count(b"Dumping ") == (1 if limit <= 1000 else 2)
 
 
 def test_a_running_broker_excuses_a_torn_tail_and_nothing_else(tmp_path: Path) -> None:
