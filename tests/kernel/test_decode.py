@@ -340,6 +340,11 @@ def test_the_wrapper_s_time_counts_where_the_broker_set_it() -> None:
     assert [row[1] for row in rows(filled(data))] == [MS + 99, MS + 99]
 
 
+def test_a_message_of_the_first_format_has_no_time_also_inside_a_wrapper_that_has() -> None:
+    """Kafka: LegacyRecord.timestamp."""
+    assert [row[1] for row in rows(filled(inner(message(0, 0, b"a", b"1"), flags=8)))] == [-1]
+
+
 def test_a_message_that_the_end_cuts_off_is_dropped_in_silence() -> None:
     """As brokers of old dropped it: their fetches ended anywhere."""
     whole, cut = message(0, 1, b"a", b"1"), message(1, 1, b"b", b"2")
