@@ -127,6 +127,8 @@ def run(
                 lane.wait()
                 sink.advance(piece.consumed)
                 turns.done(piece.number, last)
+                if last:
+                    break
         except _OverError:
             pass
         except BaseException as error:  # of whatever kind: it ends all workers and is raised again below

@@ -159,6 +159,7 @@ class LogReader:
             return Piece(self._number)
         if self._lenient:
             raise error
+        window.drop(0)  # a broken batch in front of the block is lost with it, and is said to be lost once
         behind = ((start + before) // BLOCK_BYTES + 1) * BLOCK_BYTES
         self.position = next_entry(self.source, behind, self.end, self._floor, self._ceiling, self.max_batch_bytes)
         size = self.position - start

@@ -112,8 +112,6 @@ class LineDump:
         """Make lines of the decoded records; True when there are to be no more."""
         self._wanted.keep(rows)
         last = self._count.take(rows)
-        if rows is not window:
-            lane.flush(window)
         at = 0
         for damage, end in _by_batch(rows, message_damages(rows, self._origin.file)):
             self._write(rows, at, end, lane)

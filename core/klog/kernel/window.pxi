@@ -453,13 +453,6 @@ cdef class Window:
         """Keep only the first *count* record rows."""
         self.view.records_count = max(0, min(count, self.view.records_count))
 
-    def drop_records(self, Py_ssize_t count):
-        """Drop the first *count* record rows."""
-        cdef Py_ssize_t i, n = max(0, min(count, self.view.records_count))
-        for i in range(self.view.records_count - n):
-            self.view.records[i] = self.view.records[i + n]
-        self.view.records_count -= n
-
     def times(self):
         """Return the largest timestamp of the rows (ms), -1 at least."""
         cdef Py_ssize_t i
