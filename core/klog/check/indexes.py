@@ -21,7 +21,7 @@ def offset_index(facts: PartitionFacts) -> Findings:
     for segment in facts.segments:
         index = segment.offset_index
         if index is None:
-            if facts.is_current:
+            if facts.is_current and not (facts.log_dir.live and facts.is_active(segment)):
                 yield facts.finding("index-missing", "lookups in this segment read from its start", segment.files.log)
             continue
         yield from _shape(facts, segment, index, OFFSET_ENTRY, "")
@@ -33,7 +33,8 @@ def time_index(facts: PartitionFacts) -> Findings:
     for segment in facts.segments:
         index = segment.time_index
         if index is None:
-            if segment.survey.max_timestamp >= 0 and facts.is_current:
+            is_new = facts.log_dir.live and facts.is_active(segment)  # a broker makes them when it first needs them
+            if segment.survey.max_timestamp >= 0 and facts.is_current and not is_new:
                 message = "the modification time of the log decides for it"
                 yield facts.finding("time-index-missing", message, segment.files.log)
             continue

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable
 from typing import NamedTuple
 
 from klog.check import indexes, log, names, producers, state, txn_index
 from klog.check.facts import Findings, LogDirFacts, PartitionFacts
-from klog.check.findings import Finding
+from klog.check.findings import Finding, Severity
 from klog.check.replay import Replay
 from klog.check.segment import NO_NEXT, Request, survey_segment
 from klog.errors import UnreadableError
@@ -35,6 +36,9 @@ CHECKS: tuple[Callable[[PartitionFacts], Findings], ...] = (
     state.checkpoints,
 )
 """Everything that is checked of a partition, in the order in which it is told."""
+
+_TRIES = 3
+_PAUSE_SECONDS = 0.1
 
 _COMPACTED = ("__consumer_offsets", "__transaction_state", "__share_group_state")
 
@@ -82,7 +86,28 @@ def facts_around(partition: Partition) -> LogDirFacts:
 def verify_partition(
     partition: Partition, around: LogDirFacts, request: Request, sink: Sink, chosen: Chosen | None = None
 ) -> Checked:
-    """Check a partition, or the *chosen* ones of its segments."""
+    """Check a partition, or the *chosen* ones of its segments.
+
+    Beside a running broker files change hands while they are read: a problem counts once it has been found twice, in
+    the same place, in passes over the files as they were then.
+    """
+    checked = _check(partition, around, request, sink, chosen)
+    tries = _TRIES if around.live else 0
+    while tries and any(finding.severity is not Severity.NOTE for finding in checked.findings):
+        time.sleep(_PAUSE_SECONDS)
+        again = _check(Partition(partition.path), around, request, sink, chosen)
+        seen = {(finding.id, finding.file, finding.position) for finding in checked.findings}
+        kept = [
+            finding
+            for finding in again.findings
+            if finding.severity is Severity.NOTE or (finding.id, finding.file, finding.position) in seen
+        ]
+        checked = again._replace(findings=kept)
+        tries -= 1
+    return checked
+
+
+def _check(partition: Partition, around: LogDirFacts, request: Request, sink: Sink, chosen: Chosen | None) -> Checked:
     facts = survey_partition(partition, around, request, sink, chosen)
     findings = [finding for check in CHECKS for finding in check(facts)]
     return Checked(partition, _settled(facts, findings), _totals(facts))
@@ -123,13 +148,12 @@ def _totals(facts: PartitionFacts) -> Totals:
 
 
 def _settled(facts: PartitionFacts, findings: list[Finding]) -> list[Finding]:
-    """Beside a running broker a file that could not be read and is gone now was deleted by it: that is no damage."""
-    settled = []
-    for finding in findings:
-        path = os.path.join(facts.partition.path, os.path.basename(finding.file))
-        if finding.id == "unreadable" and finding.position is None and not os.path.lexists(path):
-            finding = facts.finding(
-                "vanished", "it was there when the directory was listed", os.path.basename(finding.file)
-            )
-        settled.append(finding)
+    """Replace what was found about a log that is gone by now: a broker has deleted it, and that is no damage."""
+    gone = {
+        segment.files.log[:20]
+        for segment in facts.segments
+        if not os.path.lexists(os.path.join(facts.partition.path, segment.files.log))
+    }
+    settled = [finding for finding in findings if os.path.basename(finding.file)[:20] not in gone]
+    settled += [facts.finding("vanished", "it was there when the directory was listed", f"{stem}.log") for stem in gone]
     return settled
