@@ -16,6 +16,7 @@ from tests.check.partitions import Damageable, flipped
 
 LOG, TIME = "tx-0/00000000000000000247.log", "tx-0/00000000000000000247.timeindex"
 INDEX, TIMES = "tx-0/00000000000000000016.index", "tx-0/00000000000000000016.timeindex"
+TXN_INDEX = "tx-0/00000000000000000016.txnindex"
 SNAPSHOT = "tx-0/00000000000000000247.snapshot"
 
 
@@ -89,8 +90,24 @@ def test_every_bit_of_an_index(tmp_path: Path, file: str, holds: Callable[[Path,
 
 
 @pytest.mark.slow
-def test_every_bit_of_a_snapshot(tmp_path: Path) -> None:
-    assert unnoticed(Damageable(tmp_path, "tx-0"), SNAPSHOT) == []
+@pytest.mark.parametrize("file", [SNAPSHOT, TXN_INDEX])
+def test_every_bit_of_a_snapshot_and_of_a_transaction_index(tmp_path: Path, file: str) -> None:
+    assert unnoticed(Damageable(tmp_path, "tx-0"), file) == []
+
+
+@pytest.mark.slow
+def test_every_length_of_a_transaction_index(tmp_path: Path) -> None:
+    """A missing entry shows a consumer what was aborted; a broker does not notice."""
+    damageable = Damageable(tmp_path, "tx-0")
+    path = tmp_path / TXN_INDEX
+    data = path.read_bytes()
+    for size in range(len(data)):
+        path.write_bytes(data[:size])
+        found = {finding.id for finding in damageable.problems(deep=False)}
+        assert "txn-index-disagrees" in found, size
+        assert ("txn-index-ragged" in found) == (size % 34 > 0), size
+    path.unlink()
+    assert {finding.id for finding in damageable.problems(deep=False)} == {"txn-index-disagrees"}
 
 
 def test_every_length_of_a_log(tmp_path: Path) -> None:
