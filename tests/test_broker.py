@@ -13,7 +13,7 @@ from klog.check.segment import Request
 from klog.check.verify import log_dir_facts, survey_partition
 from klog.log_dir import LogDir
 
-from tests.check.images import CRASHES, NoSink, unpacked
+from tests.check.images import CRASHES, unpacked
 
 END = re.compile(r"Completed load of Log\(dir=data/([^,]+),.*logStartOffset=(\d+), logEndOffset=(\d+)\)")
 CUT = re.compile(r"partition=([^],]+), dir=data\] Corruption found in segment (\d+), truncating to offset (\d+)")
@@ -34,7 +34,7 @@ def test_the_next_start_is_what_the_broker_then_did(image: Path, tmp_path: Path)
     around = log_dir_facts(log_dir)
     ends = {name: (int(start), int(end)) for name, start, end in END.findall(said)}
     for partition in log_dir.partitions:
-        facts = survey_partition(partition, around, Request(), NoSink())
+        facts = survey_partition(partition, around, Request())
         start = next_start(facts)
         name = partition.directory
         if outcome.startswith("failed"):

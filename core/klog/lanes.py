@@ -36,6 +36,22 @@ class Sink(Protocol):
         """Hear that *size* bytes have been read."""
 
 
+class Silence:
+    """A sink for whoever wants neither output nor progress."""
+
+    def write(self, data: bytes | memoryview) -> None:
+        """Take a part of the result, and forget it."""
+
+    def report(self, line: str) -> None:
+        """Take a line, and forget it."""
+
+    def expect(self, size: int) -> None:
+        """Hear that there is work."""
+
+    def advance(self, size: int) -> None:
+        """Hear that work was done."""
+
+
 class _OverError(Exception):
     """Everything that was wanted has been written, or writing has failed: this worker is to end."""
 

@@ -12,7 +12,6 @@ from typing import NamedTuple
 
 from klog.formats.batch import Attributes
 from klog.formats.codec import Decompressor
-from klog.formats.control import TYPES, control_record
 from klog.kernel import DONE, MORE, Window
 from klog.place import Place
 
@@ -136,6 +135,8 @@ def read_marker(window: Window, i: int) -> Marker | FlawedMarker | None:
 
 
 def _marker(timestamp: int, key: bytes | None, value: bytes | None) -> Marker | FlawedMarker:
+    from klog.formats.control import TYPES, control_record  # not needed for most logs, and slow to load
+
     control = control_record(key, value)
     if control.type_id not in (_ABORT, _COMMIT, None):
         return FlawedMarker(MarkerFlaw.UNKNOWN_TYPE, TYPES.get(control.type_id, f"type {control.type_id}"))

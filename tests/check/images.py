@@ -13,15 +13,3 @@ def unpacked(image: Path, folder: Path, archive: str = "before") -> Path:
     """Unpack an archive of an image, with its modification times; return the log dir."""
     extract(image / f"{archive}.tar.gz", folder)
     return folder
-
-
-class NoSink:
-    """Takes progress, and forgets it."""
-
-    def write(self, data: bytes | memoryview) -> None: ...
-
-    def report(self, line: str) -> None: ...
-
-    def expect(self, size: int) -> None: ...
-
-    def advance(self, size: int) -> None: ...

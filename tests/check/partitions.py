@@ -12,7 +12,6 @@ from klog.check.segment import Request
 from klog.check.verify import log_dir_facts, verify_partition
 from klog.log_dir import LogDir
 
-from tests.check.images import NoSink
 from tests.conftest import FIXTURES
 
 
@@ -45,7 +44,7 @@ class Damageable:
         around = log_dir_facts(log_dir)
         found = list(root(log_dir))
         for partition in log_dir.partitions:
-            found += verify_partition(partition, around, Request(deep), NoSink()).findings
+            found += verify_partition(partition, around, Request(deep)).findings
         return found
 
     def problems(self, deep: bool = True) -> list[Finding]:

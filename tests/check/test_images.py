@@ -12,7 +12,7 @@ from klog.check.segment import Request
 from klog.check.verify import log_dir_facts, verify_partition
 from klog.log_dir import LogDir
 
-from tests.check.images import CRASHES, NoSink
+from tests.check.images import CRASHES
 from tests.conftest import CORPORA, FIXTURES
 
 FOLDERS = ("modern/data", "legacy/data", "v39/data", "v39/data1")
@@ -63,7 +63,7 @@ def found_in(path: Path, deep: bool = True) -> list[Finding]:
     around = log_dir_facts(log_dir)
     found = list(root(log_dir))
     for partition in log_dir.partitions:
-        found += verify_partition(partition, around, Request(deep), NoSink()).findings
+        found += verify_partition(partition, around, Request(deep)).findings
     return found
 
 

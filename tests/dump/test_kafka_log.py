@@ -9,10 +9,10 @@ from random import Random
 from klog.dump.files import dump_text
 from klog.dump.isolation import Committed
 from klog.dump.kafka_log import Gaps, LogDump
-from klog.dump.lanes import run
 from klog.dump.request import LogStyle, Request, Target
 from klog.dump.wanted import HIGHEST, Count, Wanted
 from klog.kernel import Window
+from klog.lanes import run
 from klog.reader import LogReader
 from klog.source import Source
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from functools import cached_property
+from typing import NamedTuple
 
 from klog.check.findings import KINDS, Finding
 from klog.check.replay import Replay
@@ -16,8 +16,7 @@ from klog.kernel import crc32c
 from klog.partition import Partition, read_small
 
 
-@dataclass(frozen=True)
-class LogDirFacts:
+class LogDirFacts(NamedTuple):
     """What a partition has to know of the log dir around it.
 
     *path*: None when the partition stands alone.  *clean*: the marker of a clean stop is there.  *live*: a broker holds
@@ -30,15 +29,18 @@ class LogDirFacts:
     kraft: bool | None = None
 
 
-@dataclass
 class PartitionFacts:
-    """A partition after a pass over its segments, ascending by base offset."""
+    """A partition after a pass over its segments, ascending by base offset.
 
-    partition: Partition
-    log_dir: LogDirFacts
-    segments: list[SegmentFacts] = field(default_factory=list)
-    is_compacted: bool | None = None
-    replay: Replay | None = None
+    *is_compacted*: None where nothing is known.  `replay` is None when the pass left segments out.
+    """
+
+    def __init__(self, partition: Partition, log_dir: LogDirFacts, is_compacted: bool | None = None) -> None:
+        self.partition = partition
+        self.log_dir = log_dir
+        self.is_compacted = is_compacted
+        self.segments: list[SegmentFacts] = []
+        self.replay: Replay | None = None
 
     @cached_property
     def snapshots(self) -> list[tuple[str, int, Snapshot]]:

@@ -84,7 +84,7 @@ def _offset_entries(facts: PartitionFacts, segment: SegmentFacts, index: IndexFi
         yield facts.finding(
             "index-disagrees", message, index.name, (index.used - 1) * OFFSET_ENTRY.size, base + last[0]
         )
-    if index.why == "end" and segment.survey.end - last[1] > _SPARSE_BYTES + segment.largest_batch:
+    if index.why == "end" and segment.survey.end - last[1] > _SPARSE_BYTES:
         message = f"no entry for the {segment.survey.end - last[1]} bytes from position {last[1]} on"
         yield facts.finding("index-sparse", message, index.name)
 

@@ -2,25 +2,39 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from klog.check.facts import Findings, PartitionFacts
 from klog.check.segment import SegmentFacts
 from klog.check.txn_index import AbortedTxn, read_txn_index
 from klog.errors import KlogError
 from klog.formats.index import ABORTED_TXN
-from klog.irregularities import Irregularity, IrregularityKind
-from klog.producers import differences
-from klog.transactions import CompletedTxn
+
+if TYPE_CHECKING:
+    from klog.irregularities import Irregularity
+    from klog.transactions import CompletedTxn
 
 MAX_TXN_MS = 15 * 60 * 1000
 """A coordinator ends a transaction after at most so long.  Kafka: transaction.max.timeout.ms."""
 
 _CONFLICTS = {
-    IrregularityKind.NOT_TRANSACTIONAL: "txn-conflict",
-    IrregularityKind.TXN_NOT_STARTED: "txn-conflict",
-    IrregularityKind.UNKNOWN_MARKER_TYPE: "bad-marker",
-    IrregularityKind.INVALID_MARKER: "bad-marker",
-    IrregularityKind.UNREADABLE_MARKER: "bad-marker",
+    "NOT_TRANSACTIONAL": "txn-conflict",
+    "TXN_NOT_STARTED": "txn-conflict",
+    "UNKNOWN_MARKER_TYPE": "bad-marker",
+    "INVALID_MARKER": "bad-marker",
+    "UNREADABLE_MARKER": "bad-marker",
 }
+
+
+def _events(facts: PartitionFacts, segment: SegmentFacts) -> tuple[list[CompletedTxn], list[Irregularity]]:
+    """Return what the producers' batches of a segment brought."""
+    events = facts.replay.events.get(segment.files.log, []) if facts.replay else []
+    if not events:
+        return [], []
+    from klog.transactions import CompletedTxn
+
+    ended = [event for event in events if isinstance(event, CompletedTxn)]
+    return ended, [event for event in events if not isinstance(event, CompletedTxn)]
 
 
 def transactions(facts: PartitionFacts) -> Findings:
@@ -28,14 +42,13 @@ def transactions(facts: PartitionFacts) -> Findings:
     if facts.replay is None:
         return
     for segment in facts.segments:
-        events = facts.replay.events.get(segment.files.log, [])
-        yield from _aborted(facts, segment, [event for event in events if isinstance(event, CompletedTxn)])
-        for event in events:
-            kind = _CONFLICTS.get(event.kind) if isinstance(event, Irregularity) else None
-            if kind is not None and isinstance(event, Irregularity):
-                message = f"producer {event.producer_id}: {event.kind.value}" + (
-                    f": {event.detail}" * bool(event.detail)
-                )
+        ended, irregular = _events(facts, segment)
+        yield from _aborted(facts, segment, ended)
+        for event in irregular:
+            kind = _CONFLICTS.get(event.kind.name)
+            if kind is not None:
+                detail = f": {event.detail}" if event.detail else ""
+                message = f"producer {event.producer_id}: {event.kind.value}{detail}"
                 yield facts.finding(kind, message, segment.files.log, event.place.position, event.place.offset)
     yield from _open(facts)
 
@@ -84,7 +97,8 @@ def _explained(facts: PartitionFacts, entry: AbortedTxn, txn: CompletedTxn | Non
 
 def _open(facts: PartitionFacts) -> Findings:
     """Transactions that are open at the end: hanging, if no producer leaves one open for so long."""
-    assert facts.replay is not None
+    if facts.replay is None or facts.replay.state is None:
+        return
     newest = max((segment.survey.max_timestamp for segment in facts.segments), default=-1)
     for first_offset, producer_id in facts.replay.state.ongoing.all():
         idle_ms = newest - facts.replay.state.producers[producer_id].last_timestamp
@@ -97,8 +111,10 @@ def _open(facts: PartitionFacts) -> Findings:
 
 def snapshots_by_replay(facts: PartitionFacts) -> Findings:
     """Producer snapshots against the state that the log gives."""
-    if facts.replay is None or facts.is_compacted:
+    if facts.replay is None or facts.is_compacted or not facts.snapshots:
         return
+    from klog.producers import differences
+
     for name, offset, snapshot in facts.snapshots:
         replayed, is_guess = facts.replay.states.get(offset, ((), True))
         if is_guess or snapshot.problem is not None:
@@ -116,9 +132,8 @@ def sequences(facts: PartitionFacts) -> Findings:
     if facts.replay is None or facts.replay.is_guess or facts.is_compacted:
         return
     for segment in facts.segments:
-        for event in facts.replay.events.get(segment.files.log, []):
-            if isinstance(event, Irregularity) and event.kind is IrregularityKind.SEQUENCE_GAP:
+        for event in _events(facts, segment)[1]:
+            if event.kind.name == "SEQUENCE_GAP":
                 message = f"producer {event.producer_id} goes on with {event.found}, expected {event.expected}"
-                yield facts.finding(
-                    "sequence-gap", message, segment.files.log, event.place.position, event.place.offset
-                )
+                _, position, offset = event.place
+                yield facts.finding("sequence-gap", message, segment.files.log, position, offset)

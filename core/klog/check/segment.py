@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import threading
-from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from klog.check.replay import Replay
@@ -43,18 +42,16 @@ class IndexFile(NamedTuple):
     problem: str | None = None
 
 
-@dataclass
 class SegmentFacts:
     """What a pass over a segment showed.  *damages* come in the order of their positions; *size* is that of the log."""
 
-    files: SegmentFiles
-    survey: Survey
-    size: int = 0
-    damages: list[Damage] = field(default_factory=list)
-    offset_index: IndexFile | None = None
-    time_index: IndexFile | None = None
-    largest_batch: int = 0
-    unreadable: KlogError | None = None
+    def __init__(self, files: SegmentFiles, survey: Survey, indexes: tuple[IndexFile | None, IndexFile | None]) -> None:
+        self.files = files
+        self.survey = survey
+        self.offset_index, self.time_index = indexes
+        self.size = 0
+        self.damages: list[Damage] = []
+        self.unreadable: KlogError | None = None
 
     @property
     def end_offset(self) -> int:
@@ -84,7 +81,7 @@ def survey_segment(
     path = os.path.join(partition.path, files.log)
     raw = _read(partition.path, files.offset_index, OFFSET_ENTRY.size) if files.offset_index else None
     time_index = read_time_index(partition.path, files)
-    facts = SegmentFacts(files, Survey(files.base_offset, next_base, b"", b""), offset_index=raw, time_index=time_index)
+    facts = SegmentFacts(files, Survey(files.base_offset, next_base, b"", b""), (raw, time_index))
     try:
         with Source(path) as source:
             facts.size = source.size

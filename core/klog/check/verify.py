@@ -14,7 +14,7 @@ from klog.check.replay import Replay
 from klog.check.segment import NO_NEXT, Request, survey_segment
 from klog.errors import UnreadableError
 from klog.formats.names import ROOT_KINDS
-from klog.lanes import Sink
+from klog.lanes import Silence, Sink
 from klog.log_dir import LogDir
 from klog.partition import Partition
 
@@ -37,6 +37,7 @@ CHECKS: tuple[Callable[[PartitionFacts], Findings], ...] = (
 )
 """Everything that is checked of a partition, in the order in which it is told."""
 
+_USUAL, _SILENCE = Request(), Silence()
 _TRIES = 3
 _PAUSE_SECONDS = 0.1
 
@@ -84,13 +85,19 @@ def facts_around(partition: Partition) -> LogDirFacts:
 
 
 def verify_partition(
-    partition: Partition, around: LogDirFacts, request: Request, sink: Sink, chosen: Chosen | None = None
+    partition: Partition,
+    around: LogDirFacts | None = None,
+    request: Request = _USUAL,
+    sink: Sink = _SILENCE,
+    chosen: Chosen | None = None,
 ) -> Checked:
     """Check a partition, or the *chosen* ones of its segments.
 
+    *around*: what its log dir says (`log_dir_facts`); None: look there.  *sink* hears of the progress in bytes.
     Beside a running broker files change hands while they are read: a problem counts once it has been found twice, in
     the same place, in passes over the files as they were then.
     """
+    around = facts_around(partition) if around is None else around
     checked = _check(partition, around, request, sink, chosen)
     tries = _TRIES if around.live else 0
     while tries and any(finding.severity is not Severity.NOTE for finding in checked.findings):
@@ -114,7 +121,7 @@ def _check(partition: Partition, around: LogDirFacts, request: Request, sink: Si
 
 
 def survey_partition(
-    partition: Partition, around: LogDirFacts, request: Request, sink: Sink, chosen: Chosen | None = None
+    partition: Partition, around: LogDirFacts, request: Request, sink: Sink = _SILENCE, chosen: Chosen | None = None
 ) -> PartitionFacts:
     """Make the pass over a partition's segments, or the *chosen* ones."""
     facts = PartitionFacts(partition, around, is_compacted=_is_compacted(partition))

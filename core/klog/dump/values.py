@@ -101,9 +101,8 @@ def _checkpoint(read: Checkpoint) -> Iterator[Row]:  # type: ignore[type-arg]
         yield {"damage": str(read.malformed)}
 
 
-def _object(value: object) -> Row:
+def _object(value: Any) -> Row:
     if isinstance(value, Malformed):
         return {"damage": str(value)}
-    from dataclasses import asdict
-
-    return asdict(value)  # type: ignore[call-overload, no-any-return]
+    row: Row = value._asdict()
+    return row
