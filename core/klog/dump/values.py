@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator
+from typing import Any
 
 from klog.dump.request import CSV, Request, Target
 from klog.errors import NotKafkaError, UnsupportedError
