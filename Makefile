@@ -41,9 +41,10 @@ bench: dev           ## klog beside its peers (ARGS="--quick"); see bench/README
 fuzz: dev            ## damaged input into a kernel built with sanitizers (ARGS="--seconds 600")
 	$(BIN)/python -m tests.fuzz $(ARGS)
 
-completions: build   ## completions/ and docs/klog.1, from the command line's own declarations
+completions: build   ## completions/, docs/klog.1 and docs/findings.md, from the command line's own declarations
 	$(BIN)/python -m tools.make_completions
 	$(BIN)/python -m tools.make_man
+	$(BIN)/python -m tools.make_findings
 
 dist: dev            ## sdist and wheel in dist/
 	$(BIN)/python -m build --no-isolation

@@ -20,6 +20,7 @@ TOTALS = (
     "import sys, klog; t = klog.Segment(sys.argv[1]).totals(deep={}); print(t.batches, t.records, t.bytes, t.damaged)"
 )
 MANY = 100_000
+VERIFY = "import sys, klog; print(len(klog.verify_partition(klog.Partition(sys.argv[1])).findings))"
 SEGMENT_START = "import klog; klog.Segment"
 # As klog does: without it numpy, which pyarrow pulls in, starts a thread that spins.
 PARQUET_START = "import os; os.environ['OPENBLAS_NUM_THREADS'] = '1'; import pyarrow.parquet"
@@ -61,6 +62,10 @@ class Bench:
         """Return ``klog dump`` on *jobs* threads (0: klog's own default)."""
         threads = ("--jobs", str(jobs)) if jobs else ()
         return Command([*self.klog, "dump", *words, *threads], sink, target, at_most)
+
+    def verify(self, path: str, *words: str, jobs: int = 1) -> Command:
+        """Return ``klog verify``; it fails when something is found."""
+        return Command([*self.klog, "verify", path, *words, "--jobs", str(jobs)], "null")
 
     def kafka_dump(self, path: str, *words: str, sink: str = "null", target: str = "") -> Command:
         """Return Kafka's own dump tool on *path*."""
@@ -154,6 +159,61 @@ def single(bench: Bench) -> Iterator[Row]:
     yield Row(job, seconds(race, "klog", windows), race.cpu_s(windows) / race.cpu_s("klog"))
     tool = "Kafka's dump tool"
     yield Row(job, seconds(race, "klog", tool) + ", no flags", race.cpu_s(tool) / race.cpu_s("klog"), at_least=30)
+
+
+def verify(bench: Bench) -> Iterator[Row]:
+    """The library's whole check of a partition against the peers' loops, which check batches only, and Kafka's tool."""
+    for corpus, name, targets in (
+        ("topic", "16 KB batches", {"aiokafka": 5, "Kafka's dump tool": 8}),
+        ("single", "single-record batches", {"Kafka's dump tool": 30}),
+        ("large", "1 MB batches", {"Kafka's dump tool": 6}),
+    ):
+        path = bench.log(corpus)
+        race = bench.race(
+            path,
+            {
+                "klog": python(VERIFY, os.path.dirname(path)),
+                "klog verify": bench.verify(path),
+                "memcpy": Command([sys.executable, child("memory.py")]),
+                "aiokafka": bench.peer("aiokafka", "crc", path),
+                "Kafka's dump tool": bench.kafka_dump(path),
+            },
+        )
+        if race.output("klog").strip() != "0":
+            raise DisagreementError(f"klog finds something in {path}")
+        job, klog_s, size = f"verify, {name}", race.cpu_s("klog"), os.path.getsize(path)
+        for peer in ("aiokafka", "Kafka's dump tool"):
+            yield Row(job, seconds(race, "klog", peer), race.cpu_s(peer) / klog_s, at_least=targets.get(peer))
+            yield Row(job, seconds(race, "klog verify", peer), race.cpu_s(peer) / race.cpu_s("klog verify"))
+        if corpus == "topic":
+            copied = race.number("memcpy")
+            speeds = f"klog {size / klog_s / 1e9:.2f} GB/s, memcpy {copied / 1e9:.2f} GB/s ({race.runs('memcpy')})"
+            yield Row(job, speeds, size / klog_s / copied, at_least=0.35)
+    yield from _verify_deep(bench)
+    yield _verify_many(bench)
+
+
+def _verify_deep(bench: Bench) -> Iterator[Row]:
+    path = bench.log("topic")
+    commands = {f"{jobs} thread{'s' * (jobs > 1)}": bench.verify(path, "--deep", jobs=jobs) for jobs in (1, 2)}
+    race = bench.race(path, commands, max(9, bench.rounds))
+    records = bench.records(path)
+    told = f"{records / 1e6:.2f} M records: {seconds(race, '1 thread')}"
+    yield Row("verify --deep", told, records / race.cpu_s("1 thread") / 1e6, "M rec/s", at_least=25)
+    one_s, two_s = race.best_wall_s("1 thread"), race.best_wall_s("2 threads")
+    told = f"wall time, best of {race.runs('1 thread')}: 1 thread {one_s:.3f} s, 2 threads {two_s:.3f} s"
+    yield Row("verify --deep, threads", told, one_s / two_s, at_least=1.5)
+    peak = race.peak_bytes("2 threads") / 1e6
+    yield Row("memory, verify --deep", f"of {os.path.getsize(path) >> 20} MiB, 2 threads", peak, "MB", at_most=100)
+
+
+def _verify_many(bench: Bench) -> Row:
+    root = os.path.join(bench.corpora, "many")
+    files = sum(len(names) for _, _, names in os.walk(root))
+    commands = {"klog": bench.verify(root), "start": Command([*bench.klog, "--version"])}
+    race = bench.race(os.path.join(root, "meta.properties"), commands, 3)
+    told = f"{files} files of small partitions: {seconds(race, 'klog')} less start"
+    return Row("verify, many", told, 1e6 * (race.cpu_s("klog") - race.cpu_s("start")) / files, "µs a file", at_most=100)
 
 
 def deep(bench: Bench) -> Iterator[Row]:
@@ -402,6 +462,7 @@ JOBS: dict[str, Callable[[Bench], Iterator[Row]]] = {
     "start": start,
     "crc": crc,
     "single": single,
+    "verify": verify,
     "deep": deep,
     "deep-compressed": deep_compressed,
     "jsonl": jsonl,

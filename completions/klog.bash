@@ -13,6 +13,7 @@ _klog() {
             describe) command=describe ;;
             dump) command=dump ;;
             lookup) command=lookup ;;
+            verify) command=verify ;;
         esac
     done
     value=1
@@ -45,14 +46,22 @@ _klog() {
         'lookup --topic') words='' ;;
         'lookup --partition') words='' ;;
         'lookup --output') words='text json jsonl' ;;
+        'verify --topic') words='' ;;
+        'verify --partition') words='' ;;
+        'verify --sample') words='' ;;
+        'verify --since') words='' ;;
+        'verify --output') words='text json jsonl table' ;;
+        'verify --jobs') words='' ;;
+        'verify --max-batch-bytes') words='' ;;
         *) value= ;;
     esac
     if [[ -z $value ]]; then
         case "$command" in
-            '') words='describe dump lookup --version -h --help' ;;
+            '') words='describe dump lookup verify --version -h --help' ;;
             describe) words='--topic --partition --deep --output --quiet -h --help' ;;
             dump) words='--files --topic --partition --output --to --deep-iteration --print-data-log --skip-record-metadata --verify-index-only --index-sanity-check --max-bytes --max-message-size --offsets-decoder --transaction-log-decoder --cluster-metadata-decoder --remote-log-metadata-decoder --share-group-state-decoder --with-indexes --as --from-offset --to-offset --from-time --to-time --key --keys-from --limit --isolation --tail --no-control --batches --values --jobs --max-batch-bytes --quiet -h --help' ;;
             lookup) words='--offset --timestamp --batch --topic --partition --position-only --output --quiet -h --help' ;;
+            verify) words='--topic --partition --deep --sample --since --output --jobs --max-batch-bytes --quiet -h --help' ;;
         esac
         # options only where one begins; otherwise paths, which `-o default` completes
         [[ $words == -* && $cur != -* ]] && words=

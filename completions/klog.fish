@@ -4,7 +4,7 @@ function __klog_command --description 'The command whose arguments are being wri
     set -l command
     for word in (commandline -opc)[2..-1]
         switch "$command $word"
-            case ' describe' ' dump' ' lookup'
+            case ' describe' ' dump' ' lookup' ' verify'
                 set command $command $word
         end
     end
@@ -15,6 +15,7 @@ complete -c klog -f
 complete -c klog -n 'test (__klog_command) = ""' -a describe -d 'Show what is there: a log dir\'s partitions, a partition\'s segments, a file\'s header facts'
 complete -c klog -n 'test (__klog_command) = ""' -a dump -d 'Show the content of any Kafka file: in the text of Kafka\'s own dump tool, or as data'
 complete -c klog -n 'test (__klog_command) = ""' -a lookup -d 'Find an offset or a time as a broker does, and show how: segment, index, scan, batch, record'
+complete -c klog -n 'test (__klog_command) = ""' -a verify -d 'Check everything that can be wrong, changing nothing: every batch, index, snapshot, checkpoint and name'
 complete -c klog -n 'test (__klog_command) = ""' -l version -d 'Show versions and leave'
 complete -c klog -n 'test (__klog_command) = ""' -s h -l help -d 'Show this help and leave'
 complete -c klog -n 'test (__klog_command) = "describe"' -F
@@ -70,3 +71,14 @@ complete -c klog -n 'test (__klog_command) = "lookup"' -l position-only -d 'Prin
 complete -c klog -n 'test (__klog_command) = "lookup"' -l output -x -a 'text json jsonl' -d 'How to show it'
 complete -c klog -n 'test (__klog_command) = "lookup"' -l quiet -d 'No notes, no bar'
 complete -c klog -n 'test (__klog_command) = "lookup"' -s h -l help -d 'Show this help and leave'
+complete -c klog -n 'test (__klog_command) = "verify"' -F
+complete -c klog -n 'test (__klog_command) = "verify"' -l topic -x -d 'Only these topics of a log dir (a name or a glob)'
+complete -c klog -n 'test (__klog_command) = "verify"' -l partition -x -d 'Only these partition numbers of a log dir'
+complete -c klog -n 'test (__klog_command) = "verify"' -l deep -d 'Every record too, decompressed'
+complete -c klog -n 'test (__klog_command) = "verify"' -l sample -x -d 'Only every Nth segment of each partition'
+complete -c klog -n 'test (__klog_command) = "verify"' -l since -x -d 'Only segments changed since then (\'2h ago\', \'2h\')'
+complete -c klog -n 'test (__klog_command) = "verify"' -l output -x -a 'text json jsonl table' -d 'How to show it'
+complete -c klog -n 'test (__klog_command) = "verify"' -l jobs -x -d 'Threads'
+complete -c klog -n 'test (__klog_command) = "verify"' -l max-batch-bytes -x -d 'Largest batch to read into memory'
+complete -c klog -n 'test (__klog_command) = "verify"' -l quiet -d 'No notes, no bar'
+complete -c klog -n 'test (__klog_command) = "verify"' -s h -l help -d 'Show this help and leave'

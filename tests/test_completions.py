@@ -8,7 +8,7 @@ from pathlib import Path
 import klog
 import pytest
 
-from tools import make_man
+from tools import make_findings, make_man
 from tools.command_line import Command, Option, read
 from tools.make_completions import SHELLS
 
@@ -30,6 +30,11 @@ def test_completions_are_those_of_the_command_line(name: str) -> None:
 def test_the_manual_page_is_that_of_the_command_line() -> None:
     """The same for docs/klog.1."""
     assert (ROOT / "docs" / "klog.1").read_text(encoding="utf-8") == make_man.page(read(), klog.__version__)
+
+
+def test_the_page_of_findings_is_that_of_the_table() -> None:
+    """The same for docs/findings.md."""
+    assert (ROOT / "docs" / "findings.md").read_text(encoding="utf-8") == make_findings.text()
 
 
 def test_the_manual_page_names_every_command_and_every_option() -> None:

@@ -160,6 +160,8 @@ def test_what_an_operator_should_know_is_noted(tmp_path: Path) -> None:
     (data / "old.bak").mkdir()
     (data / "orders-+1").mkdir()
     (data / "users-0.0f8fad5bd9cb469fa16570867728950e-stray").mkdir()
+    for letter in "ab":  # a topic that was made and deleted twice leaves two of these, and that stops no broker
+        (data / f"gone-0.{letter * 32}-delete").mkdir()
     (data / "replication-offset-checkpoint").write_text("0\n1\norders\n")
     (data / "meta.properties.tmp").touch()
     (data / "orders-0" / f"{0:020}.log.swap").touch()
@@ -192,6 +194,13 @@ def test_what_an_operator_should_know_is_noted(tmp_path: Path) -> None:
     assert notes["orders-+1"] == ("no segments", "no broker writes the directory's name so")
     assert notes["users-0.0f8fad5bd9cb469fa16570867728950e-stray"] == ("-stray", "no segments")
     assert notes["users-0"] == ("unclean", "bad length at 79, 100 bytes")
+
+
+def test_csv_has_a_header_for_each_kind_of_rows(klog: Klog, tmp_path: Path) -> None:
+    """A log dir's rows have other columns than a partition's: below one header they would be nonsense."""
+    data = make_log_dir(tmp_path / "data")
+    found = lines(klog("describe", data, data / "orders-0", data / "orders-1", "--output", "csv"))
+    assert [line.startswith("topic,partition,") for line in found] == [True, False, False, False, True, False, False]
 
 
 def test_topics_and_partitions_narrow_log_dirs(klog: Klog, tmp_path: Path) -> None:
@@ -244,6 +253,17 @@ def test_a_partition_that_cannot_be_read_is_noted_and_counts_as_not_done(in_the_
     assert facts.partitions[2].incomplete
     assert facts.partitions[2].log_end_offset is None
     assert "Permission denied" in facts.partitions[2].notes[0]
+
+
+def test_a_partition_that_cannot_be_listed_counts_as_not_done(in_the_open: Path) -> None:
+    """It is there, and nothing of it is known: a row that looks empty would say that all is well."""
+    data = make_log_dir(in_the_open / "data")
+    os.chmod(data / "users-0", 0)
+    with powerless():
+        row = describe_log_dir(LogDir(str(data))).partitions[2]
+    os.chmod(data / "users-0", 0o755)
+    assert row.incomplete
+    assert "cannot be listed: Permission denied" in row.notes
 
 
 def test_a_partition_that_vanishes_meanwhile_is_no_failure(tmp_path: Path) -> None:
@@ -378,6 +398,19 @@ def test_a_log_is_described_by_its_first_and_last_batch() -> None:
             "max_timestamp": batch.max_timestamp,
             "leader_epoch": batch.leader_epoch,
         }
+
+
+def test_the_first_producer_of_a_cluster_has_id_0(tmp_path: Path) -> None:
+    path = tmp_path / f"{0:020}.log"
+    for producer, flags in (((0, 0, 0), ("idempotent",)), ((-1, -1, -1), ())):
+        path.write_bytes(encode.batch([Record(0, NOW, b"k", b"v")], producer=producer))
+        assert file_facts(path).facts["flags"] == flags
+
+
+def test_a_batch_that_is_first_and_last_is_shown_once(tmp_path: Path) -> None:
+    path = tmp_path / f"{0:020}.log"
+    path.write_bytes(encode.batch([Record(0, NOW, b"k", b"v")]))
+    assert [entry[0] for entry in file_facts(path).entries] == ["first"]
 
 
 def test_a_compressed_message_of_old_has_no_first_offset_to_show(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from klog import disk
 from klog.disk import NewFile, Room
+from klog_cli.output import Results
 
 
 def listing(folder: Path) -> list[str]:
@@ -157,6 +158,16 @@ def write_with_room(path: Path, flags: int, pieces: int) -> Room:
 @pytest.fixture
 def small_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Room, "STEP_BYTES", 1 << 20)
+
+
+@pytest.mark.usefixtures("small_steps")
+def test_a_dump_into_a_file_takes_no_more_of_the_disk_than_it_fills(tmp_path: Path) -> None:
+    path = tmp_path / "out"
+    with Results(str(path)) as results:
+        for _ in range(20):
+            results.write(bytes(64 << 10))
+    assert path.stat().st_size == 20 << 16
+    assert blocks(path) < (20 << 16) + (64 << 10)
 
 
 @pytest.mark.usefixtures("small_steps")

@@ -381,3 +381,36 @@ def test_a_full_disk_is_one_line(tmp_path: Path) -> None:
         )
     assert done.returncode == FAILED
     assert done.stderr.decode().splitlines() == ["klog: No space left on device"]
+
+
+# verify
+
+
+@pytest.mark.parametrize("deep", [(), ("--deep",)], ids=["", "deep"])
+@pytest.mark.parametrize("name", [*bombs.claims(), *bombs.bombs()])
+def test_verify_of_hostile_files(
+    hostile: Callable[..., Measured], tmp_path: Path, name: str, deep: tuple[str, ...]
+) -> None:
+    """Only with --deep is anything decompressed, within the limit; what follows is always reached."""
+    is_bomb = name in bombs.bombs()
+    data = bombs.bombs()[name] + encode.batch(shapes.some_records(1)) if is_bomb else bombs.claims()[name]
+    put(tmp_path, data)
+    done = hostile("verify", *deep, "orders-3", memory=MEMORY if is_bomb and deep else 100_000_000, seconds=15)
+    assert done.exit_code == DAMAGED
+    assert done.stderr == ""
+
+
+@pytest.mark.parametrize("claimed", [1000, 100_000, 7_000_000])
+def test_verify_among_false_headers_ends(hostile: Callable[..., Measured], tmp_path: Path, claimed: int) -> None:
+    """Linear in the file: two seconds a megabyte would be far too slow."""
+    put(tmp_path, bombs.false_headers(8, claimed) + encode.batch(shapes.some_records(9)))
+    done = hostile("verify", "--deep", "orders-3", memory=150_000_000, seconds=16)
+    assert done.exit_code == DAMAGED
+
+
+def test_verify_of_ten_gigabytes_of_zeros(hostile: Callable[..., Measured], tmp_path: Path) -> None:
+    path = put(tmp_path, encode.batch(shapes.some_records(0)))
+    os.truncate(path, 10 << 30)
+    done = hostile("verify", "--deep", "orders-3", memory=100_000_000, seconds=10)
+    assert b"zero-tail" in done.stdout
+    assert b"oversized-log" in done.stdout

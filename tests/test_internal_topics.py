@@ -33,6 +33,7 @@ from klog.internal_topics import (
     remote_log_record,
     share_group_state,
     transactions,
+    unreadable_value,
 )
 
 from tests import goldens, kafka
@@ -285,9 +286,21 @@ def test_a_segment_in_remote_storage() -> None:
         " maxTimestampMs=5, eventTimestampMs=6, segmentLeaderEpochs={0=0, 2=5}, segmentSizeInBytes=100,"
         " customMetadata=Optional.empty, state=COPY_SEGMENT_FINISHED, txnIdxEmpty=false}"
     )
+    single = remote_log_metadata(None, bytes.fromhex(remote_segment(start=9)), 0)[1]
+    assert single is not None
+    assert "startOffset=9, endOffset=9," in single, "a segment of one record is one"
     record = remote_log_record(bytes.fromhex(remote_segment()))
     assert isinstance(record, MetadataRecord)
     assert record.name == "REMOTE_LOG_SEGMENT_METADATA_RECORD"
+
+
+def test_a_value_that_cannot_be_taken_from_its_message_is_said_by_each_decoder_in_its_words() -> None:
+    said = "Error at offset 5, skipping. why"
+    assert unreadable_value(cluster_metadata, None, 5, "why") == (None, "Error at 5, skipping. why")
+    assert unreadable_value(remote_log_metadata, None, 5, "why") == (None, said)
+    assert unreadable_value(offsets, b"\0\1", 5, "why") == (said, None)
+    with pytest.raises(MissingKeyError, match="at offset 5 using the specified decoder"):
+        unreadable_value(offsets, None, 5, "why")
 
 
 @pytest.mark.parametrize(

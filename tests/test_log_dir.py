@@ -16,6 +16,7 @@ import pytest
 from klog.errors import KlogError, UnreadableError, UsageError
 from klog.formats.checkpoint import Malformed
 from klog.formats.names import FileKind
+from klog.formats.properties import CleanShutdown
 from klog.log_dir import KafkaFile, Lock, LogDir, lock_state, open_path, select
 from klog.partition import Partition
 
@@ -122,6 +123,15 @@ def test_malformed_files_are_values(tmp_path: Path) -> None:
     assert log_dir.checkpoints.file(FileKind.LOG_STARTS) is None
     assert log_dir.clean_shutdown is not None
     assert [file.name for file in log_dir.leftovers] == ["cleaner-offset-checkpoint.tmp"]
+
+
+def test_a_marker_of_a_clean_stop_that_cannot_be_read_is_one_all_the_same(in_the_open: Path) -> None:
+    """That the file is there is what counts to a broker, and keeps it from recovering every log."""
+    marker = in_the_open / ".kafka_cleanshutdown"
+    marker.write_text('{"version":0,"brokerEpoch":5}')
+    marker.chmod(0)
+    with powerless():
+        assert LogDir(str(in_the_open)).clean_shutdown == CleanShutdown(None)
 
 
 def test_a_log_dir_that_is_not_there_cannot_be_listed(tmp_path: Path) -> None:
@@ -311,6 +321,7 @@ def test_topics_are_chosen_by_name_or_glob_and_partitions_by_number(tmp_path: Pa
         (("zzz*",), (), "no topic zzz*"),
         (("users", "ordrs"), (), "no topic ordrs; did you mean orders?"),
         (("orders",), (0, 7), "no partition 7 of orders"),
+        (("users",), (0, 1), "no partition 1 of users"),
         ((), (9,), "no partition 9 of any topic"),
         (("Orders",), (), "no topic Orders; did you mean orders?"),
     ],
@@ -323,6 +334,12 @@ def test_a_choice_that_nothing_matches_is_said_with_near_misses(
         select(log_dir.partitions, topics, numbers)
     assert str(raised.value) == message
     assert raised.value.exit_code == 16
+
+
+def test_leftovers_of_one_partition_come_by_name(tmp_path: Path) -> None:
+    """A listing that changes from call to call cannot be compared with yesterday's."""
+    expected = [f"orders-0.{digit * 32}-delete" for digit in "0123456789abcdef"]
+    assert names(make(tmp_path, *expected[::-1])) == expected
 
 
 def test_a_partition_is_found_by_its_directory(tmp_path: Path) -> None:

@@ -99,10 +99,12 @@ def test_leftovers_are_kept_apart(tmp_path: Path) -> None:
     for name in ("5.log", "5.index"):
         (tmp_path / name.replace("5", f"{5:020}")).touch()
     left = [f"{5:020}.log.swap", f"{5:020}.log.deleted", f"{9:020}.index.cleaned", "leader-epoch-checkpoint.tmp"]
+    left.append(f"{5:020}.snapshot.deleted")
     for name in left:
         (tmp_path / name).touch()
     partition = Partition(str(tmp_path))
     assert [segment.base_offset for segment in partition.segments] == [5]
+    assert partition.snapshots == ()
     assert sorted(file.name for file in partition.leftovers) == sorted(left)
 
 
@@ -110,6 +112,7 @@ def test_a_log_under_an_unusual_name_counts_only_where_there_is_no_other(tmp_pat
     """A broker started in an Arabic locale writes such digits: the data is real, so it is shown."""
     (tmp_path / "٠٠٠٠٠٠٠٠٠٠٠٠٠٠٠٠٠٠٠٥.log").write_bytes(b"x")
     (tmp_path / "7.log").write_bytes(b"x")
+    (tmp_path / "+7.log").write_bytes(b"x")
     (tmp_path / f"{7:020}.log").write_bytes(b"xx")
     (tmp_path / "saved.log").write_bytes(b"xxx")
     (tmp_path / "-9.log").write_bytes(b"xxx")
@@ -226,6 +229,11 @@ def test_an_epoch_checkpoint_out_of_order_gives_the_epoch_that_a_broker_would_ke
     assert Partition(str(tmp_path)).leader_epoch == 4
 
 
+def test_an_epoch_checkpoint_that_a_broker_refuses_gives_no_epoch(tmp_path: Path) -> None:
+    (tmp_path / "leader-epoch-checkpoint").write_text("0\n3\n0 0\n4 50\nx 60\n")
+    assert Partition(str(tmp_path)).leader_epoch is None
+
+
 # where the log ends
 
 
@@ -337,6 +345,8 @@ def test_a_log_that_is_cut_while_it_is_open_ends_where_it_was_cut(tmp_path: Path
         (batches(1)[0][:-1], DamageKind.TORN_TAIL),
         (bytes(5000), DamageKind.ZEROED_TAIL),
         (bytes(3), DamageKind.ZEROED_TAIL),
+        (b"\xff" * 17, DamageKind.TORN_TAIL),
+        (b"\xff" * 18, DamageKind.BAD_LENGTH),
         (b"\xff" * 100, DamageKind.BAD_LENGTH),
         (bytes(8) + b"\0\0\0\x50" + bytes(4) + b"\7" + bytes(200), DamageKind.BAD_MAGIC),
         (bytes(8) + b"\0\0\0\x10" + bytes(4) + b"\2" + bytes(200), DamageKind.SHORT_HEADER),

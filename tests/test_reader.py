@@ -114,6 +114,16 @@ def test_the_limit_on_a_batch_s_size_is_exact(path: Path) -> None:
     assert max(sizes) < len(big)
 
 
+def test_a_batch_beyond_the_limit_is_no_torn_tail(path: Path) -> None:
+    """At the end of a log it is whole all the same: who raises the limit has it, and a live broker is not the cause."""
+    small, big = batch(some_records(0)), batch([Record(3, MS, None, NOISE[:200_000])])
+    path.write_bytes(small + big)
+    _, (damage,), _, _ = walk(path, max_batch_bytes=len(big) - 1)
+    assert (damage.kind, damage.size) == (DamageKind.BAD_LENGTH, len(big))
+    assert "--max-batch-bytes" in damage.detail
+    assert not damage.is_unfinished
+
+
 def test_a_part_of_a_log_is_read_from_batch_to_batch(path: Path) -> None:
     data, expected = log_of(2000)
     path.write_bytes(data)
@@ -272,6 +282,23 @@ def test_what_a_bad_sector_spares_is_read(
         assert "Input/output error" in damage.detail
         covered |= {entry for entry in expected if damage.place.position <= entry[0] < end}
     assert covered == set(expected), "neither read nor said to be lost"
+
+
+def test_a_broken_batch_in_front_of_a_bad_sector_is_not_passed_over_in_silence(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two faults side by side: what is neither read nor said to be lost is missed by nobody until it is too late."""
+    data, expected = log_of(2000)
+    last = max(i for i, entry in enumerate(expected) if sum(entry) <= 98_304)
+    spared = min(i for i, entry in enumerate(expected) if entry[0] >= 102_400)
+    broken = bytearray(data)
+    broken[sum(expected[last]) - 1] ^= 0xFF
+    path.write_bytes(broken)
+    spoil(monkeypatch, range(98_304, 102_400))
+    entries, (damage,), _, _ = walk(path)
+    assert entries == expected[:last] + expected[spared:]
+    assert (damage.kind, damage.place.position) == (DamageKind.UNREADABLE, expected[last][0])
+    assert damage.size == expected[spared][0] - expected[last][0]
 
 
 @pytest.mark.parametrize("partial", [False, True])

@@ -12,7 +12,7 @@ from klog.batch import Batch
 from klog.formats.damage import Damage, DamageKind
 from klog.kernel import Window
 from klog.reader import LogReader
-from klog.resync import STEP_BYTES, is_zero, next_entry, readable
+from klog.resync import FIRST_STEP_BYTES, STEP_BYTES, is_zero, next_entry, readable
 from klog.segment import Segment
 from klog.source import Source
 
@@ -267,6 +267,20 @@ def test_a_log_inside_a_message_is_not_taken_for_the_log(path: Path) -> None:
         ]
 
 
+@pytest.mark.parametrize(
+    "inside", [batch([Record(BASE + 2, MS, None, b"taken")]), C], ids=["the batch before", "the batch behind"]
+)
+def test_a_copy_of_a_neighbour_inside_a_broken_batch_is_not_the_log(path: Path, inside: bytes) -> None:
+    """The offsets of a batch lie between its neighbours': a record must not come twice out of one log."""
+    carrier = batch([Record(BASE + 3, MS, None, b"x" * 40 + inside + b"y" * 40)])
+    found = parts(path, A + flipped(carrier, 70) + C)
+    assert shape(found) == [
+        ("batch", 0, len(A)),
+        ("bad CRC", len(A), len(carrier)),
+        ("batch", len(A) + len(carrier), len(C)),
+    ]
+
+
 # the search
 
 
@@ -293,18 +307,8 @@ def search(
 )
 def test_an_entry_is_found_wherever_it_begins(path: Path, wanted: bytes) -> None:
     """At the seams of the steps in which a file is searched, too, and at its very end."""
-    for at in (
-        0,
-        1,
-        4095,
-        4096,
-        STEP_BYTES - 70,
-        STEP_BYTES - 61,
-        STEP_BYTES - 26,
-        STEP_BYTES - 17,
-        STEP_BYTES - 1,
-        STEP_BYTES,
-    ):
+    seams = [seam - left for seam in (FIRST_STEP_BYTES, STEP_BYTES) for left in (70, 61, 60, 26, 17, 16, 1, 0)]
+    for at in (0, 1, 4095, 4096, *seams):
         garbage = b"\xee" * at
         assert search(path, garbage + wanted) == at
         assert search(path, garbage + wanted + A) == at

@@ -224,6 +224,14 @@ def test_totals_count_what_is_intact_and_what_is_not(
     assert Segment(str(path)).totals() == Totals(intact, None, len(data), damaged)
 
 
+def test_totals_keep_to_the_limit_on_a_batch_s_size(path: Path) -> None:
+    """Who counts with little memory must not be handed a batch of 128 MiB."""
+    big = batch(some_records(BASE + 3, 20_000))
+    path.write_bytes(A + big + C)
+    assert Segment(str(path)).totals(max_batch_bytes=len(big)) == Totals(3, None, len(A + big + C), 0)
+    assert Segment(str(path)).totals(max_batch_bytes=len(big) - 1) == Totals(2, None, len(A + big + C), 1)
+
+
 def test_totals_count_batches_whose_records_are_broken_as_damage_only_when_they_are_read(path: Path) -> None:
     bad = batch(some_records(BASE + 3), codec="gzip", stream=b"no gzip, though the checksum holds")
     path.write_bytes(A + bad + C)

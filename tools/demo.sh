@@ -25,6 +25,8 @@ show 0 "What Kafka's own dump tool would print" \
 show 0 "Who committed what" \
     klog dump --offsets-decoder --skip-record-metadata --max-bytes 900 modern/__consumer_offsets-3/00000000000000000000.log
 show 0 "Messages of 2015 (format 0, lz4)" klog dump --output jsonl --limit 2 legacy/v0-lz4-0
+show 0 "Is this disk all right?" klog verify modern
+show 4 "And this one?" klog verify crash/flip-middle
 show 4 "A bit was flipped here: told in its place, and reading goes on" \
     klog dump --output jsonl --values none --from-offset 299 --limit 3 crash/flip-middle/torn-0
 

@@ -11,7 +11,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "core"))
 
-from klog.formats import batch, legacy  # noqa: E402
+from klog.formats import batch, index, legacy  # noqa: E402
 
 TARGET = ROOT / "core/klog/kernel/layouts.pxi"
 PREFIXES = {
@@ -19,6 +19,8 @@ PREFIXES = {
     "MESSAGE_V0": legacy.MESSAGE_V0,
     "MESSAGE_V1": legacy.MESSAGE_V1,
     "ENTRY": batch.ENTRY,
+    "OFFSET_ENTRY": index.OFFSET_ENTRY,
+    "TIME_ENTRY": index.TIME_ENTRY,
 }
 
 

@@ -102,6 +102,8 @@ class Partition:
 
     def __init__(self, folder: str) -> None:
         os.makedirs(folder)
+        with open(os.path.join(folder, "leader-epoch-checkpoint"), "w", encoding="ascii") as file:
+            file.write(f"0\n1\n{LEADER_EPOCH} 0\n")
         self._base = os.path.join(folder, FILE_NAME)
         self._log = open(self._base + ".log", "wb", buffering=MIB)  # noqa: SIM115 - closed in close()
         self._offsets = bytearray()
@@ -170,6 +172,35 @@ def write(folder: str, piece: list[Batch], total_bytes: int) -> None:
     partition.close()
 
 
+def write_many(root: str, partitions: int, piece: list[Batch]) -> None:
+    """Write a log dir of so many partitions, each of four small segments with their indexes."""
+    os.makedirs(root)
+    with open(os.path.join(root, "meta.properties"), "w", encoding="ascii") as file:
+        file.write("version=0\nbroker.id=1\n")
+    with open(os.path.join(root, ".kafka_cleanshutdown"), "w", encoding="ascii"):
+        pass
+    files: dict[str, bytes] = {"leader-epoch-checkpoint": f"0\n1\n{LEADER_EPOCH} 0\n".encode()}
+    for start in range(0, 40, 10):
+        log = b""
+        for offset in range(start, start + 10):
+            data = bytearray(piece[offset].data)
+            struct.pack_into(">q", data, 0, offset)
+            struct.pack_into(">i", data, 12, LEADER_EPOCH)
+            log += data
+        newest = max(
+            (struct.unpack_from(">q", piece[offset].data, 35)[0], start - offset) for offset in range(start, start + 10)
+        )
+        files[f"{start:020}.log"] = log
+        files[f"{start:020}.index"] = b""
+        files[f"{start:020}.timeindex"] = struct.pack(">qi", newest[0], -newest[1])
+    for number in range(partitions):
+        folder = os.path.join(root, f"topic{number // 50}-{number % 50}")
+        os.mkdir(folder)
+        for name, content in files.items():
+            with open(os.path.join(folder, name), "wb") as file:
+                file.write(content)
+
+
 def make(root: str, scale: int) -> None:
     """Write every corpus under *root*."""
     piece_bytes = 64 * MIB // min(scale, 4)
@@ -192,6 +223,7 @@ def make(root: str, scale: int) -> None:
     write(f"{root}/single-0", single, 256 * MIB // scale)
     write(f"{root}/quarter-0", single, 64 * MIB // scale)
     write(f"{root}/first/single-0", single[:1], 1)
+    write_many(f"{root}/many", 5000 // scale, single)
     # Kafka's own check of a time index is quadratic: at the size of the others it would take an hour.
     write(f"{root}/tiny-0", single, MIB)
     write(f"{root}/tiny-1", single, 4 * MIB)

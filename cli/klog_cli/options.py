@@ -65,6 +65,8 @@ Values = Annotated[str, typer.Option(metavar="text|base64|hex|redacted|none", he
 Jobs = Annotated[int | None, typer.Option(min=1, help="Threads; default: cores.")]
 MaxBatchBytes = Annotated[str, typer.Option(metavar="SIZE", help="Largest batch to read into memory.")]
 Quiet = Annotated[bool, typer.Option("--quiet", help="No notes, no bar.")]
+
+# lookup
 LookupPath = Annotated[
     str, typer.Argument(metavar="PARTITION", help="A partition directory, a .log in it, or a log dir narrowed to one.")
 ]
@@ -81,3 +83,10 @@ BatchFile = Annotated[
     str | None, typer.Option("--batch", metavar="FILE", help="Look up each number in FILE, one a line; -: stdin.")
 ]
 PositionOnly = Annotated[bool, typer.Option("--position-only", help="Print just the position of the batch.")]
+
+# verify
+VERIFY_OUTPUTS = ("text", "json", "jsonl", "table")
+VerifyOutput = Annotated[str, typer.Option("--output", metavar="|".join(VERIFY_OUTPUTS), help="How to show it.")]
+Deep = Annotated[bool, typer.Option("--deep", help="Every record too, decompressed; snapshots against the log.")]
+Sample = Annotated[str | None, typer.Option(metavar="1/N", help="Only every Nth segment of each partition.")]
+Since = Annotated[str | None, typer.Option(metavar="TIME", help="Only segments changed since then ('2h ago', '2h').")]

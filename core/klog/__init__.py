@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from klog.batch import Batch as Batch
+    from klog.check.verify import verify_partition as verify_partition
     from klog.errors import KlogError as KlogError
     from klog.formats.damage import Damage as Damage
     from klog.formats.record import Record as Record
@@ -37,6 +38,7 @@ _HOME = {
     "Place": "klog.place",
     "Record": "klog.formats.record",
     "Segment": "klog.segment",
+    "verify_partition": "klog.check.verify",
 }
 __all__ = [
     "Batch",
@@ -48,6 +50,7 @@ __all__ = [
     "Record",
     "Segment",
     "__version__",
+    "verify_partition",
 ]
 
 

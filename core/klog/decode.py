@@ -60,12 +60,16 @@ def decoded(window: Window, codecs: Codecs, file: str, span: Span) -> Iterator[t
         if run.damage:
             yield run.window, run.damage
             continue
-        for damage in _good(run.window, run.first, run.end, codecs, file):
+        for damage in decode_run(run, codecs, file):
             yield run.window, damage
 
 
-def _good(window: Window, first: int, end: int, codecs: Codecs, file: str) -> Iterator[Damage | None]:
-    """Decode batches whose checksums hold (or do not matter): None for filled rows, a Damage for a broken batch."""
+def decode_run(run: Run, codecs: Codecs, file: str) -> Iterator[Damage | None]:
+    """Decode batches whose checksums hold (or do not matter).
+
+    Yields None each time that record rows are filled, to be used before the next step, and a Damage for a broken batch.
+    """
+    window, first, end = run.window, run.first, run.end
     while first < end:
         ready = window.decompress(first, end, codecs)
         if window.error is not None and ready == first:

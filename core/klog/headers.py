@@ -7,7 +7,7 @@ first 61 bytes come from the disk.  Reading in earnest is the job of the reader.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from klog.errors import KlogError
 from klog.formats.damage import Damage, DamageKind
@@ -21,8 +21,7 @@ _SMALL_WINDOW_BYTES = 4 << 10
 _TRIES = 8
 
 
-@dataclass(frozen=True)
-class LogEnd:
+class LogEnd(NamedTuple):
     """Where a log ends, by the headers of its last segment.
 
     *offset* is the next to be written, *position* where in the last segment that would be, in bytes.  *damage* is what

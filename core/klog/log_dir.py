@@ -11,7 +11,6 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
 
@@ -33,8 +32,7 @@ from klog.formats.properties import CleanShutdown, MetaProperties, read_clean_sh
 from klog.partition import Partition, RootCheckpoints, read_small, scan_directory
 
 
-@dataclass(frozen=True)
-class Lock:
+class Lock(NamedTuple):
     """Whether another process holds a log dir's `.lock`, as a broker does from start to stop.
 
     *held*: None when that cannot be known; then *reason* says why.  *pid* is the holder's where the system tells, 0

@@ -17,6 +17,8 @@ from klog.resync import BLOCK_BYTES, judge, next_entry, readable
 from klog.source import Source
 
 WINDOW_BYTES = 1 << 20
+LARGE_WINDOW_BYTES = 4 << 20
+"""For batches that do not fit the usual window: else each would be read once in vain and once more."""
 FIRST_WINDOW_BYTES = 1 << 16
 SMALL_WINDOW_BYTES = 1 << 13
 MAX_BATCH_BYTES = 128 << 20
@@ -61,6 +63,7 @@ class LogReader:
         self._lenient = lenient
         self._floor, self._ceiling = floor, ceiling
         self._window_bytes = FIRST_WINDOW_BYTES  # small at first: many readers want only a few records
+        self._most_bytes = WINDOW_BYTES
         self._number = 0
         self._ended = False
         self._lock = threading.Lock()
@@ -80,7 +83,7 @@ class LogReader:
             before = self.position
             piece = self._step(window)
             self._number += 1
-            self._window_bytes = min(2 * self._window_bytes, WINDOW_BYTES)
+            self._window_bytes = min(2 * self._window_bytes, self._most_bytes)
             return piece._replace(consumed=self.position - before)
 
     def _step(self, window: Window) -> Piece:
@@ -99,6 +102,8 @@ class LogReader:
             if not larger:
                 return self._lenient_piece(window, status) if self._lenient else self._careful_piece(window, status)
             wanted = larger
+            if larger > WINDOW_BYTES // 2:
+                self._most_bytes = LARGE_WINDOW_BYTES
 
     def _larger(self, window: Window) -> int:
         """Return the window size that holds the first entry whole; 0 when it is held already or cannot be held."""
@@ -159,6 +164,7 @@ class LogReader:
             return Piece(self._number)
         if self._lenient:
             raise error
+        window.drop(0)  # a broken batch in front of the block is lost with it, and is said to be lost once
         behind = ((start + before) // BLOCK_BYTES + 1) * BLOCK_BYTES
         self.position = next_entry(self.source, behind, self.end, self._floor, self._ceiling, self.max_batch_bytes)
         size = self.position - start

@@ -267,6 +267,17 @@ def test_an_interrupt_from_the_keyboard_is_32(log: Path) -> None:
     assert (process.returncode, stderr) == (32, b"klog: cancelled\n")
 
 
+def test_a_second_interrupt_does_not_disturb_the_ending() -> None:
+    """Impatience, or one ^C sent to the whole group: a half-written file is still to be removed."""
+    before = signal.getsignal(signal.SIGINT)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            app._interrupt(signal.SIGINT, None)
+        assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
 def test_our_own_mistakes_are_not_hidden(klog: Klog, log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A traceback is right there: somebody has to mend it."""
     monkeypatch.setattr("klog.dump.files.dump_text", raises(ZeroDivisionError("ours")))
@@ -458,12 +469,13 @@ def test_to_a_place_where_no_file_can_be(klog: Klog, log: Path, tmp_path: Path) 
     assert os.listdir(tmp_path / "directory") == []
 
 
-def test_a_log_is_not_overwritten_by_its_own_dump(klog: Klog, log: Path) -> None:
-    """A slip of the keyboard, and the only copy would be gone."""
+def test_a_log_is_not_overwritten_by_its_own_dump(klog: Klog, log: Path, tmp_path: Path) -> None:
+    """A slip of the keyboard, and the only copy would be gone; also where its directory is what was named."""
     before = log.read_bytes()
-    done = klog("dump", "--output", "jsonl", "--to", log, log)
-    assert log.read_bytes() == before
-    assert done.exit_code in (8, 16)
+    for path in (log, log.parent, tmp_path):
+        done = klog("dump", "--output", "jsonl", "--to", log, path)
+        assert log.read_bytes() == before
+        assert done.exit_code in (8, 16)
 
 
 def test_a_usage_error_makes_no_file(klog: Klog, folder: Path, tmp_path: Path) -> None:

@@ -83,6 +83,12 @@ def test_keys_from_a_file_one_a_line(klog: Klog, folder: Path, tmp_path: Path) -
     assert offsets(klog("dump", "--output", "jsonl", "--keys-from", tmp_path / "keys", folder)) == []
 
 
+def test_blanks_at_the_end_of_a_key_belong_to_it(klog: Klog, folder: Path, tmp_path: Path) -> None:
+    """A line ends in its line end; everything before that may be what somebody took for a key."""
+    (tmp_path / "keys").write_bytes(b"key-1 \nkey-2\t\r\n")
+    assert offsets(klog("dump", "--output", "jsonl", "--keys-from", tmp_path / "keys", folder)) == []
+
+
 def test_csv_begins_with_its_columns(klog: Klog, folder: Path) -> None:
     done = klog("dump", "--output", "csv", folder)
     rows = list(csv.DictReader(io.StringIO(done.stdout.decode(), newline="")))

@@ -9,13 +9,14 @@ import klog.dump.columns
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from klog.dump.arrays import RowGroup
 from klog.dump.columns import dump_parquet, schema
 from klog.dump.request import PARQUET, Request, Target, expand
 from klog.dump.wanted import Wanted
 from klog.kernel import KeySet
 
-from tests.dump.sinks import Kept
-from tests.kernel.windows import plain_batches
+from tests.dump.sinks import Kept, bytes_read
+from tests.kernel.windows import filled, plain_batches
 from tests.plain import dump_text, shapes
 from tests.plain.compress import gzip_stream
 from tests.plain.control import control_type
@@ -237,6 +238,27 @@ def test_large_values_do_not_wait_for_many_rows(path: Path, tmp_path: Path) -> N
     _, file, _ = write([Target(str(path))], tmp_path)
     assert file.metadata.num_rows == 200
     assert file.num_row_groups > 1
+
+
+def test_what_was_taken_leaves_the_buffers(path: Path) -> None:
+    """They are used again for every row group, and must not grow with the log."""
+    window = filled(batch([Record(0, MS, b"k" * 50_000, b"v" * 50_000, ((b"h" * 50_000, b"w" * 50_000),))]))
+    group = RowGroup()
+    sizes = set()
+    for _ in range(20):
+        group.add(window, "orders", 3)
+        sizes.add(group.take().get_total_buffer_size())
+    assert len(sizes) == 1
+
+
+def test_reading_ends_where_the_limit_is_reached(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ten records of a hundred gigabytes are not to cost the hundred gigabytes."""
+    one = batch([Record(0, MS, None, bytes(100_000))])
+    path.write_bytes(b"".join(i.to_bytes(8, "big") + one[8:] for i in range(80)))
+    counted = bytes_read(monkeypatch)
+    _, file, _ = write([Target(str(path))], tmp_path, ASKED._replace(wanted=Wanted(limit=1)))
+    assert file.metadata.num_rows == 1
+    assert sum(counted) < 1_000_000
 
 
 def test_values_that_end_at_the_limits_of_a_window(path: Path, tmp_path: Path) -> None:

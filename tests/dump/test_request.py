@@ -16,6 +16,7 @@ from klog.source import Source
 from tests.plain import encode
 from tests.plain.encode import batch
 from tests.plain.shapes import some_records
+from tests.test_log_dir import held
 
 
 @pytest.fixture
@@ -104,6 +105,17 @@ def test_what_does_not_exist_is_a_question_of_usage(log_dir: Path) -> None:
 def test_nothing_is_open_in_a_dead_broker_s_directory(log_dir: Path) -> None:
     """Then an unfinished batch is damage."""
     assert not any(target.live for target in expanded([log_dir]))
+
+
+def test_a_running_broker_writes_only_the_last_segment(log_dir: Path) -> None:
+    """In any other, half a batch is damage and nobody is going to finish it."""
+    (log_dir / ".lock").touch()
+    with held(log_dir / ".lock"):
+        live = [target.path for target in expanded([log_dir]) if target.live]
+    last = f"{6:020}.log"
+    assert [os.path.relpath(path, log_dir) for path in live] == [
+        f"{name}/{last}" for name in ("orders-0", "orders-2", "orders-10", "payments-0")
+    ]
 
 
 def test_a_file_is_seen_among_its_partition_s_segments(log_dir: Path) -> None:

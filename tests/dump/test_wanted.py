@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from random import Random
 
 import pytest
 from klog.dump.request import JSON_LINES, TEXT, LineStyle, LogStyle, Request
 from klog.dump.wanted import HIGHEST, LOWEST, Count, Wanted, segments_in
-from klog.kernel import KeySet
+from klog.kernel import KeySet, Window
 from klog.partition import SegmentFiles
 
 from tests.dump.sinks import Kept, bytes_read, dump, dump_file
@@ -86,6 +87,14 @@ def test_the_records_since_a_time_cost_little(large: Path, monkeypatch: pytest.M
     assert sum(counted) < 200_000
 
 
+def test_of_two_lower_ends_the_later_one_counts(large: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An offset and a time both say where reading may begin."""
+    counted = bytes_read(monkeypatch)
+    assert lines([large], from_offset=79_995, from_time=MS + 1000).offsets == list(range(79_995, 80_000))
+    assert lines([large], from_offset=1, from_time=MS + 7_999_000).offsets == list(range(79_990, 80_000))
+    assert sum(counted) < 400_000
+
+
 def test_a_limit_costs_little(large: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     counted = bytes_read(monkeypatch)
     assert lines([large], limit=5).offsets == [0, 1, 2, 3, 4]
@@ -99,6 +108,7 @@ def test_the_newest_records_cost_little(large: Path, monkeypatch: pytest.MonkeyP
     assert offsets == list(range(int(str(offsets[0])), 80_000))
     assert 10 <= len(offsets) < 100
     assert lines([large], tail=True, limit=7).offsets == list(range(79_993, 80_000))
+    assert lines([large], tail=True, limit=7, from_offset=79_996).offsets == list(range(79_996, 80_000))
     assert sum(counted) < 400_000
 
 
@@ -238,6 +248,24 @@ def test_a_limit_counts_over_all_files(partition: Path) -> None:
     for limit in (1, 29, 30, 31, 89, 90, 1000):
         assert lines([partition], limit=limit).offsets == list(range(min(limit, 90)))
     assert lines([partition], from_offset=25, limit=10).offsets == list(range(25, 35))
+
+
+def test_a_limit_gives_the_first_ones_however_many_may_work(large: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Counting is for one: of several workers, those ahead would use up what may still be given."""
+
+    def slow(_wanted: Wanted, window: Window) -> bool:
+        time.sleep((window.position >> 16) * 7 % 5 / 500)
+        return False
+
+    monkeypatch.setattr(Wanted, "skip", slow)
+    request = LINES._replace(wanted=Wanted(limit=30_000), jobs=8)
+    assert dump([large], request)[1].offsets == list(range(30_000))
+
+
+def test_a_limit_on_batches_does_not_count_those_that_are_left_out(partition: Path) -> None:
+    style = LineStyle(batches=True)
+    request = LINES._replace(wanted=Wanted(from_offset=9, limit=4), line_style=style)
+    assert [found["base_offset"] for found in dump([partition], request)[1].objects] == [9, 12, 15, 18]
 
 
 def test_a_limit_on_batches_counts_batches(partition: Path) -> None:

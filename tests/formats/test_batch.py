@@ -40,6 +40,15 @@ def test_sequences_go_from_the_largest_int_to_zero(first: int, steps: int, last:
     assert increment_sequence(first, steps) == last == decode.sequence_after(first, steps)
 
 
+@pytest.mark.parametrize(
+    ("first", "steps", "last"),
+    [(0, -1, LAST), (5, -(2**31), 5), (-(2**31), -(2**31), 0), (-(2**31), LAST, -1), (-2, -3, LAST - 4)],
+)
+def test_damaged_sequences_are_added_as_java_adds_them(first: int, steps: int, last: int) -> None:
+    """What does not fit an int could not be written to a snapshot."""
+    assert increment_sequence(first, steps) == last
+
+
 def test_there_and_back_again() -> None:
     chance = Random(2)
     for _ in range(2000):

@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 
 import pytest
+from klog.formats.java_text import parse_int, parse_long
 from klog.formats.names import (
     FileKind,
     FileName,
@@ -205,3 +206,9 @@ def test_the_largest_offset_is_a_usual_name() -> None:
     assert parse_file("09223372036854775807.log") == FileName(
         "09223372036854775807.log", FileKind.LOG, offset=2**63 - 1
     )
+
+
+def test_the_least_numbers_are_numbers() -> None:
+    """Java's parsers take one more below zero than above."""
+    assert (parse_int("-2147483648"), parse_int("-2147483649")) == (-(2**31), None)
+    assert (parse_long("-9223372036854775808"), parse_long("-9223372036854775809")) == (-(2**63), None)

@@ -117,6 +117,7 @@ def test_a_quorum_state_of_version_1() -> None:
         b'{"leaderId":1,"leaderEpoch":2,"votedId":1,"data_version":1}',
         b'{"leaderId":"1","leaderEpoch":2,"votedId":1,"votedDirectoryId":"J8aAPcfLQt2bqs1JT_rMgQ","data_version":1}',
         b'{"leaderId":1,"leaderEpoch":2,"votedId":1,"data_version":0}',
+        b'{"leaderId":true,"leaderEpoch":2,"votedId":1,"votedDirectoryId":"J8aAPcfLQt2bqs1JT_rMgQ","data_version":1}',
         b'{"clusterId":"","leaderId":1,"leaderEpoch":3,"votedId":-1,"appliedOffset":0,"currentVoters":[1],"data_version":0}',
         b"\xff",
         b"9" * 10_000,

@@ -186,6 +186,12 @@ def test_what_kafka_refuses_is_refused_in_its_words(line: str, data: str, messag
     assert refusal(line, data) == message
 
 
+def test_the_longest_string_is_none_too_long() -> None:
+    """32767 bytes: what an int16 can say, in either encoding."""
+    assert read("N v0 flex=0+: s:string", "808002" + "61" * 32767 + "00") == {"s": "a" * 32767}
+    assert read("N v0 flex=none: s:string", "7fff" + "61" * 32767) == {"s": "a" * 32767}
+
+
 def test_structs_of_a_version_that_their_message_does_not_have() -> None:
     line = "N v0-3 flex=none: a:[]S^-3{x:int8}"
     assert read(line, "00000001 05", 3) == {"a": [{"x": 5}]}

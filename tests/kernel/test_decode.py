@@ -98,6 +98,23 @@ def test_varints_may_be_longer_than_they_need_to_be() -> None:
         assert rows(filled(around(odd))) == [(11, MS + 5, b"k", b"v", (), -1)]
 
 
+@pytest.mark.parametrize("place", ["length", "timestamp", "offset", "key", "value", "headers"])
+def test_a_varint_of_more_bytes_than_it_can_have_breaks_the_record(place: str) -> None:
+    """Five, and ten for a timestamp: who reads on shows records that no broker and no consumer sees."""
+
+    def overlong(name: str, value: int, more: int) -> bytes:
+        most = 10 if name == "timestamp" else 5
+        return bytes((varint(value)[0] | 0x80,)) + b"\x80" * (most - 2 + more * (name == place)) + b"\0"
+
+    def written(more: int) -> bytes:
+        names = ("timestamp", "offset", "key", "value", "headers")
+        content = b"\0" + b"".join(overlong(name, 0, more) for name in names)
+        return overlong("length", len(content), more) + content
+
+    assert rows(filled(around(written(0)))) == [(10, MS, b"", b"", (), -1)]
+    assert all_rows(begun(around(written(1)))) == ([], BAD_RECORD)
+
+
 @pytest.mark.parametrize(
     ("base", "delta", "timestamp"),
     [(2**63 - 1, 1, -(2**63)), (-(2**63), -1, 2**63 - 1), (0, 2**63 - 1, 2**63 - 1), (0, -(2**63), -(2**63))],
@@ -162,6 +179,7 @@ BROKEN = {
     "count of headers below zero": body(b"\0\0\0\1\1", varint(-1)),
     "more headers than bytes": body(b"\0\0\0\1\1", varint(3), b"\0\1"),
     "header key of length below zero": body(b"\0\0\0\1\1", varint(1), b"\1\1"),
+    "header key that would be its own value": body(b"\0\0\0\1\1", varint(1), varint(-1)),
     "header key beyond the record": body(b"\0\0\0\1\1", varint(1), LONG, b"k\1"),
     "header value beyond the record": body(b"\0\0\0\1\1", varint(1), varint(1), b"k", LONG, b"v"),
     "header value without an end": body(b"\0\0\0\1\1", varint(1), varint(1), b"k", OPEN),
@@ -322,6 +340,11 @@ def test_the_wrapper_s_time_counts_where_the_broker_set_it() -> None:
     assert [row[1] for row in rows(filled(data))] == [MS + 99, MS + 99]
 
 
+def test_a_message_of_the_first_format_has_no_time_also_inside_a_wrapper_that_has() -> None:
+    """Kafka: LegacyRecord.timestamp."""
+    assert [row[1] for row in rows(filled(inner(message(0, 0, b"a", b"1"), flags=8)))] == [-1]
+
+
 def test_a_message_that_the_end_cuts_off_is_dropped_in_silence() -> None:
     """As brokers of old dropped it: their fetches ended anywhere."""
     whole, cut = message(0, 1, b"a", b"1"), message(1, 1, b"b", b"2")
@@ -365,6 +388,9 @@ def test_lengths_of_messages_stay_inside_them(magic: int) -> None:
         bad = good[:field] + struct.pack(">i", length) + good[field + 4 :]
         assert all_rows(begun(bad))[1] == BAD_RECORD
         assert all_rows(begun(inner(bad, magic=magic)))[1] == BAD_RECORD
+    greedy = good[:at] + struct.pack(">i", 12) + good[at + 4 :]
+    behind = message(-(2**63), magic, None, None)  # its first bytes would be the value's length: below zero, as if null
+    assert all_rows(begun(inner(greedy, behind, magic=magic)))[1] == BAD_RECORD
     kept = good[: at + 7] + struct.pack(">i", -7) + good[at + 11 :]
     assert all_rows(begun(kept))[0][0][2:4] == (b"key", None)
 
@@ -382,6 +408,10 @@ def test_a_wrapper_whose_lengths_lie_does_not_decompress() -> None:
         window = scanned(good[:at] + struct.pack(">i", length) + good[at + 4 :])
         assert window.decompress(0, 1, CODECS) == 0, (at, length)
         assert "claims" in str(window.error)
+    for length in (len(good) - 30, len(good) - 33):  # not four bytes are left for the value's length
+        window = scanned(good[:26] + struct.pack(">i", length) + good[30:])
+        assert window.decompress(0, 1, CODECS) == 0
+        assert str(window.error) == f"the wrapper's key claims {length} bytes"
 
 
 def test_zstd_is_not_for_message_sets() -> None:
@@ -422,19 +452,16 @@ def test_offsets_that_do_not_follow_one_another_are_found() -> None:
     pairs = window.gaps()
     assert [struct.unpack_from("=qq", pairs, at) for at in range(0, len(pairs), 16)] == [(2, 5), (6, 9)]
     assert window.ends() == (1, 9)
+    pairs = filled(batch([Record(7, MS, None, b"")]) + batch([Record(3, MS, None, b"")])).gaps()
+    assert struct.unpack("=qq", pairs) == (7, 3), "going back is not following either"
 
 
-def test_rows_can_be_cut_at_both_ends() -> None:
+def test_rows_can_be_cut_at_their_end() -> None:
     window = filled(batch(some_records(0, 10)))
-    window.drop_records(3)
-    assert [row[0] for row in rows(window)] == [3, 4, 5, 6, 7, 8, 9]
     window.cut_records(2)
-    assert [row[0] for row in rows(window)] == [3, 4]
+    assert [row[0] for row in rows(window)] == [0, 1]
     window.cut_records(100)
-    window.drop_records(-5)
     assert window.records == 2
-    window.drop_records(100)
-    assert window.records == 0
     window.cut_records(-1)
     assert window.records == 0
     with pytest.raises(IndexError):

@@ -57,6 +57,14 @@ def test_many_keys_are_told_apart() -> None:
     assert kept == len([i for i in range(8000) if i % 3 == 0])
 
 
+def test_the_beginning_of_a_key_is_another_key() -> None:
+    """Also one that falls into the same slot, as a third of these do."""
+    key = bytes(range(200))
+    window = filled(batch([Record(i, MS, key[:i], None) for i in range(201)]))
+    assert window.keep(LOW, HIGH, LOW, HIGH, True, KeySet([key])) == 1
+    assert rows(window)[0][0] == 200
+
+
 def test_keys_are_bytes() -> None:
     with pytest.raises(TypeError):
         KeySet(["text"])  # type: ignore[list-item]

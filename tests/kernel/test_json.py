@@ -357,6 +357,14 @@ def test_csv_shows_values_as_asked() -> None:
     assert {row["key"] for row in shown} == {"k"}
 
 
+@pytest.mark.parametrize("letter", [b"\x01", b'"'], ids=["control", "quote"])
+def test_large_headers_find_room_in_csv(letter: bytes) -> None:
+    """Each byte may become six in JSON, and the JSON is moved to its quoted field within the same room."""
+    for key, value in ((letter * 300_000, b""), (b"k", letter * 300_000), (letter * 150_000, letter * 150_000)):
+        (row,) = as_csv(one(None, None, (key, value)))
+        assert json.loads(row["headers"]) == [[key.decode(), value.decode()]]
+
+
 def test_headers_of_every_kind_come_back_from_csv() -> None:
     """They are written over their own source while their quotes are doubled."""
     chance = Random(9)
@@ -429,6 +437,13 @@ def test_batches_as_rows(name: str) -> None:
     for row, fields in zip(parsed(CSV_BATCH_COLUMNS, batch_rows(data, True, CSV_ORIGIN)), expected, strict=True):
         for column, value in fields.items():
             assert row[column] == (shown[value] if value is None or isinstance(value, bool) else str(value)), column
+
+
+def test_messages_of_old_have_no_delete_horizon() -> None:
+    """The flag is one of format 2; there, the bit means nothing."""
+    for magic in (0, 1):
+        data = message(0, magic, b"k", b"v", timestamp=MS, attributes=0x40)
+        assert json.loads(batch_rows(data, False, b""))["delete_horizon_ms"] is None
 
 
 def test_batch_rows_stop_where_output_is_full() -> None:

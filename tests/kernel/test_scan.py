@@ -379,3 +379,28 @@ def test_an_entry_at_a_given_place_holds_or_does_not() -> None:
     assert not loaded(data[:-1]).entry_holds(2 + len(large))
     assert loaded(message(7, 0, None, b"v")).entry_holds(0)
     assert not loaded(message(7, 0, None, b"v", crc=5)).entry_holds(0)
+
+
+# what producers wrote, and where offsets are
+
+
+def test_batches_of_producers_are_those_that_hold_and_are_wanted() -> None:
+    """A log without idempotent producers costs their bookkeeping nothing; a flipped batch must not count."""
+    flipped = bytearray(batch(some_records(2), producer=(5, 0, 0)))
+    flipped[-1] ^= 0xFF
+    log = [BATCH, batch(some_records(3)), bytes(flipped), message(9, 1, b"k", b"v"), BATCH, BATCH]
+    window = loaded(b"".join(log))
+    window.scan(0)
+    assert window.produced(0, window.count) == []  # nothing has been checked
+    window.skip(4)
+    window.check(0, window.count)
+    assert window.produced(0, window.count) == [0, 5]
+    assert window.produced(1, 5) == []
+    with pytest.raises(IndexError):
+        window.produced(0, 7)
+
+
+def test_the_first_batch_that_reaches_an_offset() -> None:
+    window = scanned(b"".join(batch([Record(n, MS), Record(n + 4, MS)]) for n in (10, 20, 30)))
+    reached = [window.first_reaching(offset) for offset in (0, 14, 15, 24, 34, 35)]
+    assert reached == [0, 0, 1, 1, 2, 3]

@@ -13,13 +13,13 @@ from typing import Any
 from klog.decode import decoded
 from klog.dump.arrays import RowGroup, import_pyarrow, schema
 from klog.dump.files import DAMAGED, OK, bounded, committed_in, is_unfinished, kind_of, narrowed, start_of
-from klog.dump.lanes import Sink
 from klog.dump.lines import message_damages
 from klog.dump.request import ALL_BYTES, Request, Target
 from klog.dump.wanted import Count
 from klog.errors import KlogError, UnsupportedError
 from klog.formats.codec import Decompressor
 from klog.kernel import Window
+from klog.lanes import Sink
 from klog.segment import Segment
 from klog.source import Source
 

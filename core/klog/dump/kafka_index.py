@@ -165,7 +165,7 @@ def _offset_entries(
             return  # preallocated: nothing but zeros follows
         log.check_position(position)
         end = min(position + style.max_message_size, log.size)
-        found = log.last_offset(position, end if position + style.max_message_size <= MAX_SEGMENT_BYTES else log.size)
+        found = log.last_offset(position, end)
         if found is None:
             raise DiedError(
                 f"{path}: no batch at position {position} of the log, to which the entry of offset {offset} points"

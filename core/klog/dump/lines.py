@@ -8,12 +8,12 @@ from dataclasses import dataclass
 
 from klog.decode import Run, Span, decoded, runs
 from klog.dump.isolation import Committed
-from klog.dump.lanes import Lane, Work
 from klog.dump.request import LineStyle
 from klog.dump.wanted import Count, Wanted
 from klog.formats.codec import MAX_OUTPUT, Decompressor
 from klog.formats.damage import Damage, DamageKind
 from klog.kernel import VALUES, Window, is_utf8, json_text
+from klog.lanes import Lane, Work
 from klog.place import Place
 from klog.reader import Piece
 
@@ -112,8 +112,6 @@ class LineDump:
         """Make lines of the decoded records; True when there are to be no more."""
         self._wanted.keep(rows)
         last = self._count.take(rows)
-        if rows is not window:
-            lane.flush(window)
         at = 0
         for damage, end in _by_batch(rows, message_damages(rows, self._origin.file)):
             self._write(rows, at, end, lane)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator
+from typing import Any
 
-from klog.dump.lanes import Sink
 from klog.dump.request import CSV, Request, Target
 from klog.errors import NotKafkaError, UnsupportedError
 from klog.formats import checkpoint, properties
@@ -16,6 +16,7 @@ from klog.formats.layout import Layout
 from klog.formats.names import ROOT_CHECKPOINTS, FileKind, parse_file
 from klog.formats.snapshot import read_snapshot
 from klog.kernel import crc32c
+from klog.lanes import Sink
 from klog.log_dir import EXPECTED
 from klog.source import Source
 
@@ -101,9 +102,8 @@ def _checkpoint(read: Checkpoint) -> Iterator[Row]:  # type: ignore[type-arg]
         yield {"damage": str(read.malformed)}
 
 
-def _object(value: object) -> Row:
+def _object(value: Any) -> Row:
     if isinstance(value, Malformed):
         return {"damage": str(value)}
-    from dataclasses import asdict
-
-    return asdict(value)  # type: ignore[call-overload, no-any-return]
+    row: Row = value._asdict()
+    return row

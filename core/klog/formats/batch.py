@@ -119,9 +119,16 @@ MAX_SEQUENCE = 2**31 - 1
 def increment_sequence(sequence: int, by: int) -> int:
     """Return the sequence number *by* records after *sequence*: after 2^31 - 1 comes 0.
 
-    Kafka: DefaultRecordBatch.incrementSequence.
+    Of damaged numbers it makes what Java's int arithmetic makes.  Kafka: DefaultRecordBatch.incrementSequence.
     """
-    return by - (MAX_SEQUENCE - sequence) - 1 if sequence > MAX_SEQUENCE - by else sequence + by
+    if sequence >= 0 and by >= 0:
+        return (sequence + by) & MAX_SEQUENCE
+    last = by - (MAX_SEQUENCE - sequence) - 1 if sequence > _int32(MAX_SEQUENCE - by) else sequence + by
+    return _int32(last)
+
+
+def _int32(value: int) -> int:
+    return ((value + 2**31) & (2**32 - 1)) - 2**31
 
 
 def decrement_sequence(sequence: int, by: int) -> int:

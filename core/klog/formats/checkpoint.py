@@ -15,7 +15,6 @@ dir, or keeps it from starting, so everybody wants to know the line and the reas
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from typing import Final, Generic, NamedTuple, TypeVar
 
 from klog.formats.java_text import ZERO_UUID, lines, parse_int, parse_long, parse_uuid, split_at_blanks
@@ -24,8 +23,7 @@ VERSION: Final = 0
 """The only version of all these files."""
 
 
-@dataclass(frozen=True)
-class Malformed:
+class Malformed(NamedTuple):
     """Why a broker would refuse a file: the line, counted from 1 (0: the file as a whole), and the reason."""
 
     line: int
@@ -53,15 +51,26 @@ class EpochEntry(NamedTuple):
 EntryT = TypeVar("EntryT", OffsetEntry, EpochEntry)
 
 
-@dataclass(frozen=True)
 class Checkpoint(Generic[EntryT]):
     """The entries of a checkpoint file in their order, repeated keys included.
 
     With *malformed* set a broker uses none of them; they are those in front of the bad line.
     """
 
-    entries: tuple[EntryT, ...] = ()
-    malformed: Malformed | None = None
+    entries: tuple[EntryT, ...]
+    malformed: Malformed | None
+
+    def __init__(self, entries: tuple[EntryT, ...] = (), malformed: Malformed | None = None) -> None:
+        self.entries = entries
+        self.malformed = malformed
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Checkpoint) and (self.entries, self.malformed) == (other.entries, other.malformed)
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        return f"Checkpoint({self.entries!r}, {self.malformed!r})"
 
 
 def read_offsets(content: bytes) -> Checkpoint[OffsetEntry]:
@@ -170,8 +179,7 @@ def _epoch_entry(fields: list[str]) -> EpochEntry | str:
     return EpochEntry(epoch, start_offset)
 
 
-@dataclass(frozen=True)
-class PartitionMetadata:
+class PartitionMetadata(NamedTuple):
     """The content of `partition.metadata`; *topic_id* in its 22 letters."""
 
     version: int

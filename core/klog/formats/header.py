@@ -49,7 +49,7 @@ def read_header(buffer: bytes, at: int, position: int, left: int) -> Header | Da
     *position* is where that is in the file, *left* how many bytes of the file follow from there on.  The buffer must
     hold `HEADER_BYTES` from *at* on, or all that is left.  Kafka: FileLogInputStream.nextBatch.
     """
-    if left < ENTRY.size:
+    if left <= ENTRY.size:
         return DamageKind.TORN_TAIL
     offset, size, _, magic = ENTRY.read(buffer, at)
     if size < MIN_SIZE:

@@ -15,8 +15,7 @@ The first is in the form of Java's properties: ISO-8859-1, `#` and `!` comments,
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, NamedTuple
 
 from klog.formats.checkpoint import Malformed, decode, shorten
 from klog.formats.java_text import INT_MAX, LONG_MAX, ZERO_UUID, lines, parse_int, parse_uuid
@@ -98,8 +97,7 @@ def _unescape(text: str) -> str | None:
     return joined.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace") if "\\u" in text else joined
 
 
-@dataclass(frozen=True)
-class MetaProperties:
+class MetaProperties(NamedTuple):
     """What `meta.properties` says.
 
     *version* 0 is ZooKeeper's form (`broker.id`), 1 is KRaft's (`node.id`).  None: not given, which version 0 allows.
@@ -110,7 +108,7 @@ class MetaProperties:
     cluster_id: str | None
     node_id: int | None
     directory_id: str | None
-    properties: dict[str, str] = field(default_factory=dict, hash=False)
+    properties: dict[str, str]
 
 
 def read_meta_properties(content: bytes) -> MetaProperties | Malformed:
@@ -133,8 +131,7 @@ def read_meta_properties(content: bytes) -> MetaProperties | Malformed:
     return MetaProperties(version, found.get("cluster.id"), node_id, directory_id, found)
 
 
-@dataclass(frozen=True)
-class QuorumState:
+class QuorumState(NamedTuple):
     """What `quorum-state` says: the KRaft node's last vote and leader; None for nobody.
 
     *voters*: node ids, in version 0 only (later they are in the metadata log).
@@ -197,8 +194,7 @@ def _voters(value: object) -> tuple[int, ...] | None:
     return found if len(found) == len(voters) else None
 
 
-@dataclass(frozen=True)
-class CleanShutdown:
+class CleanShutdown(NamedTuple):
     """The content of `.kafka_cleanshutdown`; that the file exists is what makes a shutdown clean.
 
     *broker_epoch*: None where none is given (before 3.7) or nothing can be read.

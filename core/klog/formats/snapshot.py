@@ -13,7 +13,6 @@ takes the next older one.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from klog.formats.batch import decrement_sequence
@@ -66,8 +65,7 @@ class Producer(NamedTuple):
         return decrement_sequence(self.last_sequence, self.offset_delta)
 
 
-@dataclass(frozen=True)
-class Snapshot:
+class Snapshot(NamedTuple):
     """A producer snapshot as read.
 
     *problem* is what the dump tool says on stderr about a file that a broker would throw away, None for a good one.

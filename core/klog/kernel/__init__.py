@@ -3,6 +3,7 @@
 from klog.kernel._kernel import (
     COLUMNS,
     KeySet,
+    Survey,
     Window,
     crc32,
     crc32_shift,
@@ -13,6 +14,8 @@ from klog.kernel._kernel import (
     is_utf8,
     java_string,
     json_text,
+    offset_index_used,
+    time_index_used,
 )
 
 DONE, MORE, BAD_LENGTH, BAD_MAGIC, SHORT_HEADER, BAD_RECORD, BAD_COUNT = range(7)
@@ -39,6 +42,7 @@ __all__ = [
     "TEXT_RECORDS",
     "VALUES",
     "KeySet",
+    "Survey",
     "Window",
     "crc32",
     "crc32_shift",
@@ -49,4 +53,6 @@ __all__ = [
     "is_utf8",
     "java_string",
     "json_text",
+    "offset_index_used",
+    "time_index_used",
 ]

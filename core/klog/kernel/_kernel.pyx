@@ -56,6 +56,7 @@ include "text.pxi"
 include "json.pxi"
 include "columns.pxi"
 include "window.pxi"
+include "survey.pxi"
 
 
 def crc32c(const unsigned char[::1] data not None, unsigned int value=0):

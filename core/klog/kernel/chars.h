@@ -1,7 +1,8 @@
 /* Bytes to characters: numbers, JSON strings, CSV fields, base64, hex, and text as a Java program prints it.
  *
  * Every writer takes a cursor and returns the new one.  None of them looks at the end of the output: the caller has
- * asked for enough room first (the KLOG_..._ROOM macros say how much at worst, klog_json_size exactly).
+ * asked for enough room first: at worst six bytes for one in a JSON string, three in Java's text, two in a CSV field or
+ * as hex, and sixteen on top, since some write a block and keep a part of it.  klog_json_size and klog_java_size are exact.
  */
 #ifndef KLOG_CHARS_H
 #define KLOG_CHARS_H
@@ -19,12 +20,6 @@
 #define KLOG_SSSE3 1
 #include <tmmintrin.h>
 #endif
-
-#define KLOG_JSON_ROOM(n) (6 * (n) + 16)
-#define KLOG_JAVA_ROOM(n) (3 * (n) + 16)
-#define KLOG_CSV_ROOM(n) (2 * (n) + 16)
-#define KLOG_BASE64_ROOM(n) (((n) + 2) / 3 * 4 + 16)
-#define KLOG_HEX_ROOM(n) (2 * (n) + 16)
 
 static const char klog_digits[201] =
     "0001020304050607080910111213141516171819202122232425262728293031323334353637383940414243444546474849"

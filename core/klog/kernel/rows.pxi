@@ -52,6 +52,3 @@ cdef enum:
     SHORT_HEADER = 4             # the entry is smaller than its own format's header
     BAD_RECORD = 5               # a record's structure is broken
     BAD_COUNT = 6                # the records do not fill their batch, or overfill it
-
-BATCH_ROW_BYTES = sizeof(BatchRow)
-RECORD_ROW_BYTES = sizeof(RecordRow)

@@ -36,6 +36,22 @@ class Sink(Protocol):
         """Hear that *size* bytes have been read."""
 
 
+class Silence:
+    """A sink for whoever wants neither output nor progress."""
+
+    def write(self, data: bytes | memoryview) -> None:
+        """Take a part of the result, and forget it."""
+
+    def report(self, line: str) -> None:
+        """Take a line, and forget it."""
+
+    def expect(self, size: int) -> None:
+        """Hear that there is work."""
+
+    def advance(self, size: int) -> None:
+        """Hear that work was done."""
+
+
 class _OverError(Exception):
     """Everything that was wanted has been written, or writing has failed: this worker is to end."""
 
@@ -105,18 +121,21 @@ Work = Callable[[Window, Piece, Lane], bool]
 """Makes output of a window; returns True when nothing after it is wanted."""
 
 
-def run(reader: LogReader, make_work: Callable[[], Work], sink: Sink, jobs: int) -> None:
+def run(
+    reader: LogReader, make_work: Callable[[], Work], sink: Sink, jobs: int, own_window: Window | None = None
+) -> None:
     """Have *jobs* workers, each with a Work of its own, turn everything that *reader* brings into output.
 
-    Raises what a worker or the sink raised.  The caller's own thread is one of the workers.
+    Raises what a worker or the sink raised.  The caller's own thread is one of the workers; *own_window* is for it, so
+    that whoever reads many small logs needs no new one for each.
     """
     turns = _Turns()
     sink.expect(reader.end - reader.position)
     output = OUTPUT_BYTES if jobs == 1 else PARALLEL_OUTPUT_BYTES
 
-    def work() -> None:
+    def work(window: Window | None = None) -> None:
         try:
-            window = Window(output=output)
+            window = window or Window(output=output)
             process = make_work()
             while piece := reader.next(window):
                 last = process(window, piece, lane := Lane(sink, turns, piece.number))
@@ -124,6 +143,8 @@ def run(reader: LogReader, make_work: Callable[[], Work], sink: Sink, jobs: int)
                 lane.wait()
                 sink.advance(piece.consumed)
                 turns.done(piece.number, last)
+                if last:
+                    break
         except _OverError:
             pass
         except BaseException as error:  # of whatever kind: it ends all workers and is raised again below
@@ -133,7 +154,7 @@ def run(reader: LogReader, make_work: Callable[[], Work], sink: Sink, jobs: int)
     threads = [threading.Thread(target=work, daemon=True) for _ in range(jobs - 1)]
     for thread in threads:
         thread.start()
-    work()
+    work(own_window)
     for thread in threads:
         thread.join()
     if turns.error is not None:

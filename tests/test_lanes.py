@@ -9,8 +9,8 @@ from pathlib import Path
 from random import Random
 
 import pytest
-from klog.dump.lanes import Lane, Sink, Work, run
 from klog.kernel import Window
+from klog.lanes import Lane, Sink, Work, run
 from klog.reader import LogReader, Piece
 from klog.source import Source
 
@@ -106,18 +106,36 @@ def test_reports_stand_between_the_lines_they_belong_to(path: Path, jobs: int) -
     assert sink.events == [event for i in range(count) for event in (b"before %d" % i, f"report {i}", b"after %d" % i)]
 
 
+@pytest.mark.parametrize("jobs", WORKERS)
+def test_a_report_alone_waits_for_its_turn_too(path: Path, jobs: int) -> None:
+    """A stretch may have nothing but damage; its place among the others is half of what it says."""
+
+    def work(window: Window, piece: Piece, lane: Lane) -> bool:
+        time.sleep((piece.number * 7 % 5) / 1000)
+        lane.report(f"report {piece.number}")
+        return False
+
+    sink = Kept()
+    carry_out(path, work, sink, jobs)
+    assert sink.reports == [f"report {i}" for i in range(len(sink.reports))]
+
+
 @pytest.mark.parametrize("last", [0, 1, 7])
 @pytest.mark.parametrize("jobs", WORKERS)
 def test_nothing_follows_the_last_that_is_wanted(path: Path, jobs: int, last: int) -> None:
-    """A limit that is reached ends all workers, also those that are ahead."""
+    """A limit that is reached ends all workers, also those that are ahead; alone, none looks at what is not wanted."""
+    seen = []
 
     def work(window: Window, piece: Piece, lane: Lane) -> bool:
+        seen.append(piece.number)
         lane.write(b"%d\n" % piece.number)
         return piece.number == last
 
     sink = Kept()
     carry_out(path, work, sink, jobs)
     assert bytes(sink.data) == b"".join(b"%d\n" % i for i in range(last + 1))
+    if jobs == 1:
+        assert seen == list(range(last + 1))
 
 
 @pytest.mark.parametrize(

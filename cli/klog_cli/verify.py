@@ -1,0 +1,173 @@
+"""What `klog verify` found, as text, a table or JSON."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+
+from klog.check.facts import LogDirFacts
+from klog.check.findings import Finding, Kind, Severity
+from klog.check.root import root
+from klog.check.segment import Request
+from klog.check.verify import Chosen, Totals, facts_around, log_dir_facts, verify_partition
+from klog.errors import UsageError
+from klog.log_dir import KafkaFile, LogDir, open_path, select
+from klog.partition import Partition
+
+from klog_cli import output
+
+PROBLEMS_LEFT = 4
+COULD_NOT = 8
+
+
+class _Found:
+    """Findings as they come, counted."""
+
+    def __init__(self, form: str) -> None:
+        self._form = form
+        self._heading: str | None = None
+        self.totals = Totals()
+        self.all: list[Finding] = []
+        self.counts = dict.fromkeys((Severity.DAMAGE, Severity.WARNING, Severity.NOTE), 0)
+        self.kinds: dict[str, Finding] = {}
+        self.could_not = False
+
+    def take(self, findings: Sequence[Finding], heading: str) -> None:
+        """Take the findings of a partition or a log dir; text and jsonl are printed at once."""
+        for finding in findings:
+            self.counts[finding.severity] += 1
+            self.could_not |= finding.id == "unreadable"
+            self.kinds.setdefault(finding.id, finding)
+            if self._form in ("json", "table"):
+                self.all.append(finding)
+            elif self._form == "jsonl":
+                output.emit_jsonl([finding.json()])
+            else:
+                if heading != self._heading:
+                    output.text(f"{output.printable(heading)}\n")
+                    self._heading = heading
+                output.text(f"  {_line(finding)}\n")
+
+    @property
+    def exit_code(self) -> int:
+        problems = self.counts[Severity.DAMAGE] + self.counts[Severity.WARNING]
+        return (PROBLEMS_LEFT if problems else 0) + (COULD_NOT if self.could_not else 0)
+
+
+def _line(finding: Finding) -> str:
+    place = finding.file.rpartition("/")[2]
+    if finding.position is not None:
+        place += f" @ {finding.position}"
+    if finding.offset is not None:
+        place += f" (offset {finding.offset})"
+    return output.printable(f"{finding.severity.value:<8}{finding.id:<22}{place}: {finding.message}")
+
+
+def verify(
+    paths: Sequence[str],
+    topics: Sequence[str],
+    numbers: Sequence[int],
+    request: Request,
+    chosen: Chosen | None,
+    form: str,
+) -> int:
+    """Check all of *paths* and return the exit code.  Raises UsageError for a path that is nothing of Kafka's."""
+    opened = [open_path(path) for path in paths]
+    found = _Found(form)
+    wanted = _wanted(opened, topics, numbers)
+    with output.Results() as results:
+        for thing in opened:
+            if isinstance(thing, LogDir):
+                found.take(list(root(thing)), thing.path)
+        choice = _of_files(opened) or chosen
+        for partition, around in wanted:
+            checked = verify_partition(partition, around, request, results, choice)
+            found.take(checked.findings, checked.partition.path)
+            found.totals = found.totals.plus(checked.totals)
+    _end(found, form)
+    return found.exit_code
+
+
+def _wanted(
+    opened: Sequence[LogDir | Partition | KafkaFile], topics: Sequence[str], numbers: Sequence[int]
+) -> list[tuple[Partition, LogDirFacts]]:
+    """Return the partitions to check, each with what it has to know of its log dir."""
+    every = [partition for thing in opened if isinstance(thing, LogDir) for partition in thing.partitions]
+    kept = select(every, topics, numbers) if topics or numbers else every
+    wanted: list[tuple[Partition, LogDirFacts]] = []
+    for thing in opened:
+        if isinstance(thing, LogDir):
+            around = log_dir_facts(thing)
+            wanted += [(partition, around) for partition in thing.partitions if partition in kept]
+        else:
+            partition = thing if isinstance(thing, Partition) else Partition(os.path.dirname(thing.path) or ".")
+            wanted.append((partition, facts_around(partition)))
+    return wanted
+
+
+def _of_files(opened: Sequence[LogDir | Partition | KafkaFile]) -> Chosen | None:
+    """Return which segments to look at when files are named: theirs.  Raises UsageError for a file of no segment."""
+    files = [thing for thing in opened if isinstance(thing, KafkaFile)]
+    if not files:
+        return None
+    logs = set()
+    for file in files:
+        if file.name.offset is None:
+            raise UsageError(f"{file.path}: this file belongs to no segment; name its directory")
+        logs.add(os.path.join(os.path.dirname(file.path) or ".", f"{file.name.offset:020d}.log"))
+    return lambda _, path: path in logs
+
+
+def _end(found: _Found, form: str) -> None:
+    """Print what comes behind the findings."""
+    if form == "json":
+        members = dict(zip(Totals._fields, found.totals, strict=True))
+        output.emit_json({**members, "findings": [finding.json() for finding in found.all]})
+    elif form == "table":
+        rows = [
+            (finding.severity.value, finding.id, finding.file, finding.position, finding.offset, finding.message)
+            for finding in found.all
+        ]
+        if rows:
+            output.emit_table((), ("severity", "id", "file", "position", "offset", "message"), rows, form)
+    if form in ("text", "table"):
+        for line in _explained(found):
+            output.text(f"{output.printable(line)}\n")
+        output.text(f"{_verdict(found)}\n")
+
+
+def _explained(found: _Found) -> Iterator[str]:
+    """Yield, for each kind that was found and is a problem, what it means and what to do."""
+    kinds = [finding for finding in found.kinds.values() if finding.severity is not Severity.NOTE]
+    for finding in kinds:
+        kind: Kind = finding.kind
+        yield ""
+        yield f"{kind.id}: {kind.meaning}"
+        yield f"  a broker at its next start: {finding.broker}"
+        if finding.fix:
+            yield f"  {finding.fix}"
+    if kinds:
+        yield ""
+
+
+def _verdict(found: _Found) -> str:
+    totals = found.totals
+    numbers = zip((totals.partitions, totals.segments, totals.batches, totals.records), _NOUNS, strict=True)
+    partitions, segments, batches, records = (_counted(number, noun) for number, noun in numbers)
+    seen = f"{partitions}, {segments}, {output.human_size(totals.bytes)}, {batches}, {records}"
+    counts = ", ".join(
+        f"{count} {severity.value}" if severity is Severity.DAMAGE else _counted(count, (severity.value, "s"))
+        for severity, count in found.counts.items()
+        if count
+    )
+    problems = found.counts[Severity.DAMAGE] + found.counts[Severity.WARNING]
+    if not problems:
+        return f"clean: {seen}" + (f"; {counts}" if counts else "")
+    return f"{counts} in {seen}"
+
+
+_NOUNS = (("partition", "s"), ("segment", "s"), ("batch", "es"), ("record", "s"))
+
+
+def _counted(number: int, noun: tuple[str, str]) -> str:
+    return f"{number} {noun[0]}{noun[1] if number != 1 else ''}"

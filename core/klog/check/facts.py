@@ -1,0 +1,98 @@
+"""What the checks are given: a partition with all that a pass over it showed."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from functools import cached_property
+from typing import NamedTuple
+
+from klog.check.findings import KINDS, Finding
+from klog.check.replay import Replay
+from klog.check.segment import SegmentFacts
+from klog.formats.names import PartitionState
+from klog.formats.snapshot import Snapshot, read_snapshot
+from klog.kernel import crc32c
+from klog.partition import Partition, read_small
+
+
+class LogDirFacts(NamedTuple):
+    """What a partition has to know of the log dir around it.
+
+    *path*: None when the partition stands alone.  *clean*: the marker of a clean stop is there.  *live*: a broker holds
+    the lock.  *kraft*: formatted by a KRaft node (None: not known).
+    """
+
+    path: str | None = None
+    clean: bool = False
+    live: bool = False
+    kraft: bool | None = None
+
+
+class PartitionFacts:
+    """A partition after a pass over its segments, ascending by base offset.
+
+    *is_compacted*: None where nothing is known.  `replay` is None when the pass left segments out.
+    """
+
+    def __init__(self, partition: Partition, log_dir: LogDirFacts, is_compacted: bool | None = None) -> None:
+        self.partition = partition
+        self.log_dir = log_dir
+        self.is_compacted = is_compacted
+        self.segments: list[SegmentFacts] = []
+        self.replay: Replay | None = None
+
+    @cached_property
+    def snapshots(self) -> list[tuple[str, int, Snapshot]]:
+        """The name, the offset and the content of each producer snapshot, by offset."""
+        found = []
+        for file in self.partition.snapshots:
+            content = read_small(os.path.join(self.partition.path, file.name))
+            snapshot = read_snapshot(content, crc32c) if isinstance(content, bytes) else Snapshot((), str(content))
+            found.append((file.name, file.offset or 0, snapshot))
+        return found
+
+    @property
+    def end_offset(self) -> int | None:
+        """The offset after the last intact batch of the last segment; None when that was not looked at."""
+        return self.segments[-1].end_offset if self.segments and self.is_active(self.segments[-1]) else None
+
+    @cached_property
+    def is_current(self) -> bool:
+        """Whether the directory is in use: neither set aside nor on its way out."""
+        return self.partition.state in (PartitionState.CURRENT, PartitionState.FUTURE)
+
+    def is_active(self, segment: SegmentFacts) -> bool:
+        """Whether *segment* is the last one, to which a broker appends."""
+        return segment.files.base_offset == self.partition.segments[-1].base_offset
+
+    def finding(
+        self,
+        kind: str,
+        message: str,
+        file: str = "",
+        position: int | None = None,
+        offset: int | None = None,
+        broker: str | None = None,
+    ) -> Finding:
+        """Return a finding about *file* of this partition (its directory when empty)."""
+        directory = self.partition.directory
+        known = KINDS[kind]
+        fix = known.fix.format(
+            partition=self.partition.path, log_dir=self.log_dir.path or os.path.dirname(self.partition.path)
+        )
+        name = f"{directory}/{file}" if file else directory
+        topic, number = self.partition.topic, self.partition.number
+        return Finding(known, topic, number, name, position, offset, message, broker or known.broker, fix)
+
+    def batches_after(self, segment: SegmentFacts, batches: int, records: int) -> tuple[int, int]:
+        """Return how many intact batches and records follow the first *batches* of *segment* in the partition."""
+        at = self.segments.index(segment)
+        later = self.segments[at + 1 :]
+        return (
+            segment.survey.batches - batches + sum(other.survey.batches for other in later),
+            segment.survey.records - records + sum(other.survey.records for other in later),
+        )
+
+
+Findings = Iterator[Finding]

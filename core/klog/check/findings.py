@@ -1,0 +1,168 @@
+"""Everything that can be found wrong: the table of kinds, and a finding of one of them.
+
+Ids never change and are never used again for something else; `docs/findings.md` is made from this table.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import Final, NamedTuple
+
+
+class Severity(str, Enum):
+    """How bad it is: a note is none, the others make the exit code 4."""
+
+    NOTE = "note"
+    WARNING = "warning"
+    DAMAGE = "damage"
+
+
+class Kind(NamedTuple):
+    """A kind of finding.
+
+    *meaning*: what it is.  *broker*: what a broker of 4.x does about it at its next start, where that does not depend
+    on the rest of the partition.  *fix*: the command that repairs it, with `{partition}` and `{log_dir}`; empty where
+    there is nothing to repair.
+    """
+
+    id: str
+    severity: Severity
+    meaning: str
+    broker: str
+    fix: str = ""
+
+
+class Finding(NamedTuple):
+    """Something found: of what kind, where, and in words.
+
+    *file* is relative to the log dir.  *position* is the first byte of the batch, entry or line that is wrong, *offset*
+    Kafka's; None where there is none.
+    """
+
+    kind: Kind
+    topic: str | None
+    partition: int | None
+    file: str
+    position: int | None
+    offset: int | None
+    message: str
+    broker: str
+    fix: str
+
+    @property
+    def id(self) -> str:
+        """The kind's id."""
+        return self.kind.id
+
+    @property
+    def severity(self) -> Severity:
+        """The kind's severity."""
+        return self.kind.severity
+
+    def json(self) -> dict[str, object]:
+        """Return the finding as the members of a JSON object."""
+        return {
+            "id": self.kind.id,
+            "severity": self.kind.severity.value,
+            "topic": self.topic,
+            "partition": self.partition,
+            "file": self.file,
+            "position": self.position,
+            "offset": self.offset,
+            "message": self.message,
+            "broker": self.broker,
+            "fix": self.fix or None,
+        }
+
+
+_RECOVER = "klog recover {partition}"
+_SALVAGE = "klog recover {partition} --salvage"
+_INDEXES = "klog recover {partition} --indexes-only"
+_ROOT = "klog recover {log_dir}"
+_LOOKED = "recovery cuts the segment here and drops all later ones; without recovery (clean stop, or below the recovery point) it is not looked at"
+_NOT_LOOKED = "is not looked at"
+_N, _W, _D = Severity.NOTE, Severity.WARNING, Severity.DAMAGE
+
+_TABLE: Final = (
+    # the log
+    Kind("torn-tail", _D, "the log ends inside a batch: a crash while it was written", _LOOKED, _RECOVER),
+    Kind("zero-tail", _N, "zeros after the last batch of the last segment: preallocated, or never written", _LOOKED, _RECOVER),
+    Kind("zeroed", _D, "zeros where batches stood: blocks that never reached the disk, or were lost on it", _LOOKED, _SALVAGE),
+    Kind("garbage-tail", _D, "bytes after the last batch that were never part of one", _LOOKED, _RECOVER),
+    Kind("unfinished-append", _N, "the broker that runs here is writing a batch", "goes on writing"),
+    Kind("bad-crc", _D, "a batch whose checksum does not hold", _LOOKED, _SALVAGE),
+    Kind("bad-length", _D, "a size that no batch can have", _LOOKED, _SALVAGE),
+    Kind("bad-magic", _D, "a format version that there is not", _LOOKED, _SALVAGE),
+    Kind("short-header", _D, "a size too small for the batch's own header", _LOOKED, _SALVAGE),
+    Kind("bad-compression", _D, "a batch whose checksum holds, but that cannot be decompressed", _NOT_LOOKED, _SALVAGE),
+    Kind("bad-record", _D, "a batch whose checksum holds, but whose records are broken", _NOT_LOOKED, _SALVAGE),
+    Kind("bad-counts", _D, "a batch whose number of records contradicts its offsets", _NOT_LOOKED, _SALVAGE),
+    Kind("unknown-codec", _D, "a batch compressed in a way that no version knows", _NOT_LOOKED, _SALVAGE),
+    Kind("odd-offset", _D, "a base offset, which no checksum covers, that fits neither neighbour", "passes as good data; may empty the segment when it meets an index entry", _SALVAGE),
+    Kind("odd-epoch", _D, "a leader epoch, which no checksum covers, that fits neither neighbour", "passes as good data; enters the epoch checkpoint if it is higher", _SALVAGE),
+    Kind("offsets-backwards", _D, "a batch with offsets that one before it has, or lower ones", "passes, or empties the segment when it meets an index entry", _SALVAGE),
+    Kind("offset-overflow", _D, "a batch whose offsets its segment cannot hold", "splits the segment, or does not start", _SALVAGE),
+    Kind("segments-overlap", _D, "offsets that the next segment has too", "is not looked at; consumers see records twice", _SALVAGE),
+    Kind("offset-gap", _W, "offsets that no batch has; legal where the topic was compacted", _NOT_LOOKED),
+    Kind("offsets-missing", _D, "offsets that no batch has, in a topic that is not compacted", _NOT_LOOKED, _SALVAGE),
+    Kind("oversized-log", _D, "a log of more than 2 GiB", "does not start", ""),
+    Kind("unreadable", _D, "the system cannot read it", "the log dir goes offline", ""),
+    Kind("vanished", _N, "gone since it was listed: the broker that runs here deleted it", "nothing"),
+    # indexes
+    Kind("index-missing", _W, "a segment without .index", "recovers the segment: it is rebuilt, and the log cut at the first damage", _INDEXES),
+    Kind("index-ragged", _D, "a size that is no multiple of an entry's", _NOT_LOOKED, _INDEXES),
+    Kind("index-order", _D, "entries that do not ascend", _NOT_LOOKED, _INDEXES),
+    Kind("index-hole", _D, "entries behind zeros: a page that never reached the disk", _NOT_LOOKED, _INDEXES),
+    Kind("index-zero-tail", _W, "zeros at the end of an index that should have been trimmed", "lookups become slow, the index counts as full", _INDEXES),
+    Kind("index-disagrees", _D, "an entry that contradicts the log: lookups miss records or fail", _NOT_LOOKED, _INDEXES),
+    Kind("index-beyond-log", _W, "entries for positions that the log does not have: it was longer, or has been truncated", "recovery rebuilds it; without recovery new records get offsets that were used", _INDEXES),
+    Kind("index-sparse", _N, "long stretches of the log without an entry: lookups there are slow", _NOT_LOOKED, _INDEXES),
+    Kind("time-index-missing", _W, "a segment without .timeindex", "creates an empty one: the file's modification time decides about retention and lookups by time", _INDEXES),
+    Kind("time-index-ragged", _D, "a size that is no multiple of an entry's", _NOT_LOOKED, _INDEXES),
+    Kind("time-index-order", _D, "entries that do not ascend", _NOT_LOOKED, _INDEXES),
+    Kind("time-index-hole", _D, "entries behind zeros: a page that never reached the disk", _NOT_LOOKED, _INDEXES),
+    Kind("time-index-zero-tail", _W, "zeros at the end: the segment's largest timestamp reads as 1970", "retention by time deletes the segment", _INDEXES),
+    Kind("time-index-disagrees", _D, "an entry that contradicts the log: lookups by time miss records", _NOT_LOOKED, _INDEXES),
+    Kind("time-index-ahead", _W, "a timestamp that no batch up to its offset has: retention by time is wrong", _NOT_LOOKED, _INDEXES),
+    Kind("time-index-short", _W, "the largest timestamp is missing: retention by time deletes too early", _NOT_LOOKED, _INDEXES),
+    Kind("time-index-beyond-log", _W, "entries for offsets that the log does not have", "recovery rebuilds it", _INDEXES),
+    Kind("txn-index-ragged", _D, "a size that is no multiple of an entry's", "ignores the rest; what it appends later is garbage", _INDEXES),
+    Kind("txn-index-version", _D, "an entry of a version that there is not", "does not start", _INDEXES),
+    Kind("txn-index-order", _D, "entries that do not ascend, or lie outside the segment", "recovers the segment", _INDEXES),
+    Kind("txn-index-disagrees", _D, "aborted transactions that the markers do not show, or the other way round: consumers see aborted records, or miss committed ones", _NOT_LOOKED, _INDEXES),
+    # producers, epochs
+    Kind("snapshot-corrupt", _W, "a producer snapshot that a broker throws away", "deletes it and replays from an older one", _RECOVER),
+    Kind("snapshot-disagrees", _W, "a producer snapshot that is not what the log gives", "takes it as it is", _RECOVER),
+    Kind("snapshots-missing", _W, "batches with producers, and no producer snapshot", "forgets its producers after a clean stop, else reads the whole log", _RECOVER),
+    Kind("hanging-transaction", _N, "a transaction without a marker, though its producer has not written for long", "keeps it open: the last stable offset stays, the cleaner too"),
+    Kind("sequence-gap", _W, "a producer's sequence numbers leave some out", _NOT_LOOKED),
+    Kind("txn-conflict", _D, "a batch outside a transaction while its producer has one open", "does not start when it replays this", _SALVAGE),
+    Kind("bad-marker", _D, "a transaction marker that cannot be one", "does not start, or cuts the log here", _SALVAGE),
+    Kind("epochs-missing", _W, "no leader-epoch-checkpoint, though batches have epochs", "writes what it learns from the segments that it recovers", _RECOVER),
+    Kind("epochs-malformed", _D, "a leader-epoch-checkpoint that a broker refuses", "the log dir goes offline, or it does not start", _RECOVER),
+    Kind("epochs-disagree", _W, "leader epochs that contradict the batches", "takes them as they are: followers may truncate wrongly", _RECOVER),
+    # names
+    Kind("foreign-log-name", _D, "a file named like a segment's, but not with an offset", "does not start"),
+    Kind("duplicate-segment", _D, "two files for one segment", "takes the last one it lists"),
+    Kind("odd-name", _N, "a name that no broker would have written", "takes it all the same"),
+    Kind("orphan-index", _N, "an index without its log", "deletes it", _RECOVER),
+    Kind("leftover", _N, "a file of an operation that was interrupted or has not ended", "finishes it or takes it back", _RECOVER),
+    Kind("metadata-missing", _D, "no partition.metadata", "sets the directory aside as -stray", ""),
+    Kind("metadata-malformed", _D, "a partition.metadata that cannot be read", "does not start", ""),
+    Kind("partition-empty", _N, "a partition without segments", "creates an empty one"),
+    Kind("foreign-directory", _D, "a directory whose name is no partition's", "does not start", "move {path} out of the log dir"),
+    Kind("duplicate-partition", _D, "the same partition twice", "does not start"),
+    Kind("stray-directory", _N, "a partition that a broker set aside, or has on its way out", "keeps or deletes it"),
+    # the log dir's own files
+    Kind("checkpoint-malformed", _D, "a checkpoint file that a broker refuses", "the log dir goes offline", _ROOT),
+    Kind("meta-properties-missing", _D, "no meta.properties, though there are partitions", "does not start", ""),
+    Kind("meta-properties-malformed", _D, "a meta.properties that cannot be read", "does not start", ""),
+    Kind("recovery-point-beyond-end", _W, "a recovery point beyond the end of the log: records that had reached the disk are gone", "lowers it", _RECOVER),
+    Kind("high-watermark-beyond-end", _W, "a high watermark beyond the end of the log: replicated records are gone", "lowers it", _RECOVER),
+    Kind("high-watermark-below-start", _N, "a high watermark below the start of the log", "raises it", _RECOVER),
+    Kind("log-start-beyond-end", _D, "a log start beyond the end of the log", "deletes all segments", _RECOVER),
+    Kind("cleaner-offset-outside", _N, "a cleaner checkpoint outside the log", "cleans from the start again"),
+)  # fmt: skip
+
+KINDS: Final = {kind.id: kind for kind in _TABLE}
+"""Every kind by its id, in the order of the table."""

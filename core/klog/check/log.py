@@ -1,0 +1,163 @@
+"""Checks of the logs themselves: damage, and what batches say of one another."""
+
+from __future__ import annotations
+
+from klog.broker import reaction
+from klog.check.facts import Findings, PartitionFacts
+from klog.check.segment import NO_NEXT, SegmentFacts
+from klog.formats.batch import BATCH, ENTRY
+from klog.formats.damage import Damage, DamageKind
+from klog.formats.index import OFFSET_ENTRY
+from klog.segment import MAX_SEGMENT_BYTES
+from klog.source import Source
+
+_IDS = {
+    DamageKind.BAD_CRC: "bad-crc",
+    DamageKind.BAD_LENGTH: "bad-length",
+    DamageKind.BAD_MAGIC: "bad-magic",
+    DamageKind.SHORT_HEADER: "short-header",
+    DamageKind.BAD_COMPRESSION: "bad-compression",
+    DamageKind.BAD_RECORD: "bad-record",
+    DamageKind.UNREADABLE: "unreadable",
+    DamageKind.ZEROED_TAIL: "zeroed",
+    DamageKind.TORN_TAIL: "torn-tail",
+}
+_ZERO_BYTES = 512
+"""Zeros at the end of a batch may be its own; so many are a block that was never written."""
+
+_INSIDE = (DamageKind.BAD_COMPRESSION, DamageKind.BAD_RECORD)
+"""Damage of a batch that the walk over the log does not stumble over."""
+
+
+def damages(facts: PartitionFacts) -> Findings:
+    """Damaged stretches and batches, with what still follows them."""
+    for segment in facts.segments:
+        stretches = iter(segment.survey.damages)
+        for damage in segment.damages:
+            inside = damage.kind in _INSIDE
+            _, end, batches, records, expected = next(stretches) if not inside else (0, 0, 0, 0, None)
+            kind = _kind(facts, segment, damage, end, expected)
+            if kind is None:
+                continue
+            follows = (
+                ""
+                if inside or kind.endswith("tail") or kind == "unfinished-append"
+                else _what_follows(facts, segment, batches, records)
+            )
+            offset = expected if expected is not None else damage.place.offset
+            position = damage.place.position or 0
+            broker = reaction(facts, segment, position) if kind != "unfinished-append" else None
+            yield facts.finding(kind, damage.detail + follows, segment.files.log, position, offset, broker)
+
+
+def _what_follows(facts: PartitionFacts, segment: SegmentFacts, batches: int, records: int) -> str:
+    after, records_after = facts.batches_after(segment, batches, records)
+    if not after:
+        return "; nothing intact follows"
+    return f"; {after} intact batches with {records_after} records follow"
+
+
+def _kind(facts: PartitionFacts, segment: SegmentFacts, damage: Damage, end: int, expected: int | None) -> str | None:
+    at_end = expected is not None and end >= segment.size
+    if not at_end:
+        return _IDS[damage.kind]
+    if facts.is_active(segment) and facts.log_dir.live and damage.is_unfinished:
+        return "unfinished-append"
+    if damage.kind is DamageKind.ZEROED_TAIL and end - (damage.place.position or 0) < ENTRY.size:
+        # Offsets begin with zeros, so a batch that is cut after a few bytes is zeros too.
+        return "torn-tail" if _begins_a_batch(damage, expected or 0, segment) else "zeroed"
+    if facts.is_active(segment) and damage.kind is DamageKind.ZEROED_TAIL:
+        return "zeroed" if _proves_more(facts, segment, damage.place.position or 0) else "zero-tail"
+    if damage.kind in (DamageKind.BAD_CRC, DamageKind.TORN_TAIL) and _ends_in_zeros(damage, segment.size):
+        return "zeroed"
+    if damage.kind in (DamageKind.BAD_CRC, DamageKind.ZEROED_TAIL, DamageKind.UNREADABLE):
+        return _IDS[damage.kind]
+    return "torn-tail" if _begins_a_batch(damage, expected or 0, segment) else "garbage-tail"
+
+
+def _ends_in_zeros(damage: Damage, log_bytes: int) -> bool:
+    """Whether the last batch turns into zeros that go on to the end of the log."""
+    with Source(damage.place.file) as source:
+        start = log_bytes - _ZERO_BYTES
+        if start < (damage.place.position or 0) + BATCH.size:
+            return False
+        tail = source.read(start, _ZERO_BYTES)
+    return len(tail) == _ZERO_BYTES and not any(tail)
+
+
+def _proves_more(facts: PartitionFacts, segment: SegmentFacts, position: int) -> bool:
+    """Whether an index, a snapshot or a checkpoint shows that there were records at *position*."""
+    index = segment.offset_index
+    if index is not None and index.used:
+        last = OFFSET_ENTRY.read(index.entries[-OFFSET_ENTRY.size :])
+        if last[1] >= position or segment.files.base_offset + last[0] >= segment.end_offset:
+            return True
+    partition = facts.partition
+    proofs = [partition.high_watermark, partition.recovery_point, *(file.offset for file in partition.snapshots)]
+    return any(proof is not None and proof > segment.end_offset for proof in proofs)
+
+
+def _begins_a_batch(damage: Damage, expected: int, segment: SegmentFacts) -> bool:
+    """Whether what stands at the end is the beginning of the batch that was to come."""
+    with Source(damage.place.file) as source:
+        head = source.read(damage.place.position or 0, ENTRY.size)
+    if len(head) < 8:
+        return expected.to_bytes(8, "big").startswith(head)
+    offset = int.from_bytes(head[:8], "big", signed=True)
+    near = expected <= offset <= expected + (1 << 20) and offset < segment.survey.next_base
+    return near and (len(head) < ENTRY.size or head[-1] <= 2)
+
+
+def batches(facts: PartitionFacts) -> Findings:
+    """What batches with good checksums say that cannot be."""
+    for segment in facts.segments:
+        for event, position, first, second in segment.survey.events:
+            found = _EVENTS.get(event)
+            if found is None:
+                continue
+            kind, text, has_offset = found
+            message = text.format(first, second)
+            yield facts.finding(kind, message, segment.files.log, position, first if has_offset else None)
+        if segment.survey.dropped:
+            yield facts.finding(
+                "offsets-backwards", f"and {segment.survey.dropped} more oddities in this segment", segment.files.log
+            )
+        if segment.size > MAX_SEGMENT_BYTES:
+            yield facts.finding("oversized-log", f"{segment.size} bytes", segment.files.log)
+
+
+# Which finding an event of the survey is, what it says, and whether its first number is an offset.
+_EVENTS = {
+    "odd offset": ("odd-offset", "base offset {0}, where {1} was expected; the batch after it begins below", True),
+    "backwards": ("offsets-backwards", "base offset {0}, though offset {1} stands before it", True),
+    "overflow": ("offset-overflow", "offsets {0} to {1} are outside of what the segment can hold", True),
+    "beyond next": ("segments-overlap", "its last offset is {0}, the next segment begins at {1}", True),
+    "odd epoch": ("odd-epoch", "leader epoch {0} next to {1}", False),
+    "bad counts": ("bad-counts", "{0} records, last offset delta {1}", False),
+    "unknown codec": ("unknown-codec", "codec {0}", False),
+}
+
+
+def gaps(facts: PartitionFacts) -> Findings:
+    """Offsets that no batch has, inside segments and between them; legal where the topic was compacted."""
+    if facts.is_compacted:
+        return
+    kind = "offset-gap" if facts.is_compacted is None else "offsets-missing"
+    for segment in facts.segments:
+        log, survey, end = segment.files.log, segment.survey, segment.end_offset
+        for event, position, first, second in survey.events:
+            if event == "gap":
+                yield facts.finding(kind, _gap(first, second), log, position, first)
+        if not segment.damages and not segment.unreadable and end < survey.next_base < NO_NEXT:
+            yield facts.finding(kind, _gap(end, survey.next_base), log, survey.end, end)
+
+
+def _gap(first: int, found: int) -> str:
+    return f"offsets {first} to {found - 1} are missing" if found - 1 > first else f"offset {first} is missing"
+
+
+def unreadable(facts: PartitionFacts) -> Findings:
+    """Logs that could not be opened or read."""
+    for segment in facts.segments:
+        if segment.unreadable is not None:
+            yield facts.finding("unreadable", str(segment.unreadable), segment.files.log)

@@ -1,0 +1,89 @@
+"""The producers' state along a pass over a partition, for the checks of transactions and snapshots."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from klog.formats.batch import Attributes
+from klog.formats.snapshot import Producer, Snapshot
+from klog.kernel import Window
+
+if TYPE_CHECKING:
+    from klog.producers import Event, ProducerState
+
+_MOST_EVENTS = 100_000
+_CONTROL = int(Attributes.CONTROL)
+
+
+class Replay:
+    """The producers' state along a pass over a partition.
+
+    With *deep* every batch of a producer is applied, and the state is kept at the offsets of *snapshots*, else only
+    transactions are followed.  `is_guess`: damage or a start in the middle has left the state uncertain.  `state` is
+    None as long as there was no producer: most logs have none, and what follows them is slow to load.
+    """
+
+    def __init__(self, start: int, snapshots: list[tuple[str, int, Snapshot]], deep: bool) -> None:
+        good = [(offset, snapshot) for _, offset, snapshot in snapshots if snapshot.problem is None]
+        loaded = next((snapshot for offset, snapshot in good if offset == start), None)
+        self.is_guess = loaded is None and start > 0
+        self.end = start
+        self.state: ProducerState | None = None
+        self.events: dict[str, list[Event]] = {}
+        self.states: dict[int, tuple[tuple[Producer, ...], bool]] = {}
+        self._pending = sorted(offset for offset, _ in good if offset > start) if deep else []
+        self._deep = deep
+        self._count = 0
+        if loaded is not None and loaded.producers:
+            from klog.producers import ProducerState
+
+            self.state = ProducerState.load(loaded, start)
+
+    def take(self, log: str, window: Window, first: int, end: int) -> None:
+        """Apply intact batches of a window."""
+        while self._pending and end > first:
+            split = min(max(window.first_reaching(self._pending[0]), first), end)
+            if split == end:
+                break
+            self._apply(log, window, first, split)
+            self._keep()
+            first = split
+        self._apply(log, window, first, end)
+
+    def damaged(self) -> None:
+        """Pass over damage."""
+        self.is_guess = True
+
+    def finish(self) -> None:
+        """Come to the end of the log."""
+        while self._pending and self._pending[0] <= self.end:
+            self._keep()
+
+    def _keep(self) -> None:
+        self.states[self._pending.pop(0)] = (self.state.snapshot() if self.state else (), self.is_guess)
+
+    def _apply(self, log: str, window: Window, first: int, end: int) -> None:
+        if first == end:
+            return
+        if self.state is None and window.produced(first, end):
+            from klog.producers import ProducerState
+
+            self.state = ProducerState(self.end)
+        self.end = window.batch(end - 1).last_offset + 1
+        found = self._events(self.state, log, window, first, end) if self.state is not None else []
+        if found and self._count < _MOST_EVENTS:
+            self._count += len(found)
+            self.events.setdefault(log, []).extend(found)
+
+    def _events(self, state: ProducerState, log: str, window: Window, first: int, end: int) -> list[Event]:
+        from klog.replay import apply_window
+        from klog.transactions import read_marker
+
+        if self._deep:
+            return apply_window(state, window, log, first, end)
+        found: list[Event] = []
+        for i in window.transactional(first, end):
+            batch = window.batch(i)
+            found += state.apply(batch, read_marker(window, i) if batch.attributes & _CONTROL else None, log)
+        state.end = self.end
+        return found

@@ -1,0 +1,302 @@
+# The survey of a segment: what its batches say of each other, and its indexes of them.  One pass, batch by batch.
+
+cdef enum:
+    ODD_OFFSET = 1               # a base offset that fits neither neighbour, while they fit each other: (found, expected)
+    BACKWARDS = 2                # offsets that a batch before it has, or lower ones: (base offset, last offset before)
+    OVERFLOW = 3                 # outside of what the segment can hold: (base offset, last offset)
+    BEYOND_NEXT = 4              # offsets of the next segment: (last offset, base of the next)
+    ODD_EPOCH = 5                # a leader epoch that fits neither neighbour, or falls: (found, a neighbour's)
+    GAP = 6                      # offsets that no batch has: (the first of them, base offset found)
+    BAD_COUNTS = 7               # more records than offsets, or a number below zero: (records, last offset delta)
+    UNKNOWN_CODEC = 8            # (codec, 0)
+    INDEX_NO_BATCH = 9           # an offset index entry to where no batch begins: (slot, its offset)
+    INDEX_SKIPS = 10             # … to a batch that begins behind the entry's offset, or after it was reached: (slot, its offset)
+    TIME_MISSES = 11             # a time index entry below a timestamp up to its offset: (slot, that timestamp)
+    TIME_UNREACHED = 12          # … above all timestamps up to its offset: (slot, the largest of them)
+
+cdef enum:
+    MOST_EVENTS = 1000           # kept; more are only counted
+    MOST_EPOCHS = 4096           # more leaders than a segment ever had
+
+SURVEY_KINDS = (None, "odd offset", "backwards", "overflow", "beyond next", "odd epoch", "gap", "bad counts", "unknown codec",
+                "index no batch", "index skips", "time misses", "time unreached")
+
+cdef struct Event:
+    int kind
+    long long position           # of the batch in the file; of an index entry, what it says
+    long long first              # the two numbers that the kind tells
+    long long second
+
+cdef struct Neighbour:
+    long long position           # -1: there is none
+    long long base_offset
+    long long last_offset
+    int epoch
+
+cdef struct Epoch:
+    int epoch
+    long long offset             # base offset of the batch that began it
+    long long position           # … and where that is
+
+
+cdef class Survey:
+    """What all intact batches of a segment say, given to `walk` in their order, with `damaged` between and `finish` behind.
+
+    *base*: the segment's base offset.  *next_base*: that of the next segment, 2^63 - 1 if there is none.
+    *offset_entries*, *time_entries*: the used part of the indexes, keys ascending.  An entry that leads into a damaged
+    stretch is not judged.
+    """
+
+    cdef readonly long long base, next_base
+    cdef readonly long long batches, records             # intact ones; records of v2 batches
+    cdef readonly long long legacy                       # batches of v0 and v1
+    cdef readonly long long first_offset, last_offset    # -1: no batch
+    cdef readonly long long max_timestamp, max_timestamp_offset, max_timestamp_position     # -1: none has a timestamp
+    cdef readonly long long min_timestamp                # smallest of the batches' largest; -1: none
+    cdef readonly long long producer_batches             # those with a producer id
+    cdef readonly long long end                          # where the last one ends: bytes from the start of the file
+    cdef readonly long long dropped                      # events beyond MOST_EVENTS
+    cdef readonly list damages                           # (start, end, batches before, records before, offset expected there)
+    cdef Event *events_start
+    cdef Py_ssize_t events_count
+    cdef Epoch *epochs_start
+    cdef Py_ssize_t epochs_count
+    cdef Neighbour before, previous
+    cdef bint is_after_damage, is_lossy
+    cdef bytes offset_entries, time_entries
+    cdef const uint8_t *slots
+    cdef const uint8_t *time_slots
+    cdef Py_ssize_t slot, slots_count, time_slot, time_slots_count
+
+    def __cinit__(self, long long base, long long next_base, bytes offset_entries not None, bytes time_entries not None):
+        self.base, self.next_base = base, next_base
+        self.first_offset = self.last_offset = self.min_timestamp = -1
+        self.max_timestamp = self.max_timestamp_offset = self.max_timestamp_position = -1
+        self.damages = []
+        self.previous.position = self.before.position = self.previous.epoch = self.before.epoch = -1
+        self.offset_entries, self.time_entries = offset_entries, time_entries
+        self.slots = <const uint8_t *>PyBytes_AS_STRING(offset_entries)
+        self.time_slots = <const uint8_t *>PyBytes_AS_STRING(time_entries)
+        self.slots_count = PyBytes_GET_SIZE(offset_entries) // OFFSET_ENTRY_BYTES
+        self.time_slots_count = PyBytes_GET_SIZE(time_entries) // TIME_ENTRY_BYTES
+        self.events_start = <Event *>calloc(MOST_EVENTS, sizeof(Event))
+        self.epochs_start = <Epoch *>calloc(MOST_EPOCHS, sizeof(Epoch))
+        if self.events_start == NULL or self.epochs_start == NULL:
+            raise MemoryError()
+
+    def __dealloc__(self):
+        free(self.events_start)
+        free(self.epochs_start)
+
+    def walk(self, Window window not None, Py_ssize_t first, Py_ssize_t end):
+        """Take batches *first* to *end* of a window, which are intact."""
+        cdef Py_ssize_t i
+        window._range(first, end)
+        with nogil:
+            for i in range(first, end):
+                self._batch(window.view.batches + i)
+
+    def damaged(self, long long start, long long end):
+        """Take a stretch of the file, bytes, in which there are no intact batches."""
+        expected = self.last_offset + 1 if self.batches else self.base
+        self.damages.append((start, end, self.batches, self.records, expected))
+        self._pass_slots(start)
+        while self.slot < self.slots_count and be32(self.slots + self.slot * OFFSET_ENTRY_BYTES + OFFSET_ENTRY_POSITION) < end:
+            self.slot += 1
+        self.is_after_damage = self.is_lossy = True
+        self.end = end
+
+    def finish(self):
+        """Judge the index entries beyond the last batch: none begins where they lead."""
+        self._pass_slots(0x7FFFFFFFFFFFFFFF)
+        self._pass_time_slots(0x7FFFFFFFFFFFFFFF)
+
+    @property
+    def events(self):
+        """What is odd: (kind, position, first number, second number), in the order in which it was met."""
+        cdef Py_ssize_t i
+        cdef Event *event
+        found = []
+        for i in range(self.events_count):
+            event = self.events_start + i
+            found.append((SURVEY_KINDS[event.kind], event.position, event.first, event.second))
+        return found
+
+    @property
+    def epochs(self):
+        """Leader epochs, ascending, each with the base offset of the batch that began it and its position."""
+        cdef Py_ssize_t i
+        return [(self.epochs_start[i].epoch, self.epochs_start[i].offset, self.epochs_start[i].position) for i in range(self.epochs_count)]
+
+    cdef void _event(self, int kind, long long position, long long first, long long second) noexcept nogil:
+        cdef Event *event = self.events_start + self.events_count
+        if self.events_count == MOST_EVENTS:
+            self.dropped += 1
+            return
+        event.kind, event.position, event.first, event.second = kind, position, first, second
+        self.events_count += 1
+
+    cdef void _batch(self, const BatchRow *row) noexcept nogil:
+        cdef Neighbour this
+        this.position, this.base_offset, this.last_offset, this.epoch = row.position, row.base_offset, row.last_offset, row.leader_epoch
+        self._pass_slots(row.position)
+        self._pass_time_slots(row.base_offset)
+        self._slot_here(row)
+        self._header(row)
+        if self.previous.position >= 0:
+            self._epoch(&this)
+            if not self._follows(&this, row.magic < 2 and row.attributes & ATTRIBUTE_CODEC):
+                return  # its offsets are its neighbours', so it is no neighbour itself
+        else:
+            if row.leader_epoch < -1:
+                self._event(ODD_EPOCH, row.position, row.leader_epoch, -1)
+            if not self.is_after_damage and row.magic >= 2 and row.base_offset > self.base:
+                self._event(GAP, row.position, self.base, row.base_offset)
+        self._begin_epoch(&this)
+        self.is_after_damage = False
+        self.before, self.previous = self.previous, this
+        self.last_offset = row.last_offset
+
+    cdef void _header(self, const BatchRow *row) noexcept nogil:
+        """Count the batch, and judge what its own header says."""
+        cdef int codec = row.attributes & ATTRIBUTE_CODEC
+        if not self.batches:
+            self.first_offset = row.base_offset
+        self.batches += 1
+        self.end = row.position + row.size
+        self.producer_batches += row.producer_id >= 0
+        if row.magic < 2:
+            self.legacy += 1
+        else:
+            self.records += max(row.records_count, 0)
+            if row.last_offset_delta < 0 or not 0 <= row.records_count <= <long long>row.last_offset_delta + 1:
+                self._event(BAD_COUNTS, row.position, row.records_count, row.last_offset_delta)
+        if codec > 4 or (row.magic < 2 and codec > 3):
+            self._event(UNKNOWN_CODEC, row.position, codec, 0)
+        if row.base_offset < self.base or not 0 <= subtract(row.last_offset, self.base) <= 0x7FFFFFFF:
+            self._event(OVERFLOW, row.position, row.base_offset, row.last_offset)
+        elif row.last_offset >= self.next_base:
+            self._event(BEYOND_NEXT, row.position, row.last_offset, self.next_base)
+        if row.max_timestamp > self.max_timestamp:
+            self.max_timestamp, self.max_timestamp_offset, self.max_timestamp_position = row.max_timestamp, row.last_offset, row.position
+        if row.max_timestamp >= 0 and (self.min_timestamp < 0 or row.max_timestamp < self.min_timestamp):
+            self.min_timestamp = row.max_timestamp
+
+    cdef bint _follows(self, const Neighbour *this, bint is_wrapper) noexcept nogil:
+        """Judge the offsets of a batch that has a neighbour; False when it is the batch that is odd.
+
+        *is_wrapper*: its base offset is not known, only its last.
+        """
+        cdef const Neighbour *previous = &self.previous
+        cdef long long expected = add(self.before.last_offset, 1) if self.before.position >= 0 else self.base
+        if this.base_offset > previous.last_offset:
+            if this.base_offset > add(previous.last_offset, 1) and not is_wrapper and not self.is_after_damage:
+                self._event(GAP, this.position, add(previous.last_offset, 1), this.base_offset)
+            return True
+        if previous.base_offset > this.base_offset and this.base_offset >= expected:
+            # Without the batch between them all would be well.
+            while self.events_count and self.events_start[self.events_count - 1].position == previous.position and (
+                    self.events_start[self.events_count - 1].kind == GAP or self.events_start[self.events_count - 1].kind == BEYOND_NEXT):
+                self.events_count -= 1
+            self._event(ODD_OFFSET, previous.position, previous.base_offset, expected)
+            self.previous = self.before
+            return True
+        self._event(BACKWARDS, this.position, this.base_offset, previous.last_offset)
+        return False
+
+    cdef void _epoch(self, Neighbour *this) noexcept nogil:
+        """Judge a leader epoch against those before it; one that is odd counts no further."""
+        if this.epoch >= self.previous.epoch or this.epoch == -1:
+            return
+        if self.previous.epoch > self.before.epoch and this.epoch >= self.before.epoch:
+            # Without the batch between them all would be well.
+            if self.epochs_count and self.epochs_start[self.epochs_count - 1].position == self.previous.position:
+                self.epochs_count -= 1
+                self._event(ODD_EPOCH, self.previous.position, self.previous.epoch, this.epoch)
+                self.previous.epoch = this.epoch
+                return
+        self._event(ODD_EPOCH, this.position, this.epoch, self.previous.epoch)
+        this.epoch = self.previous.epoch
+
+    cdef void _begin_epoch(self, const Neighbour *this) noexcept nogil:
+        cdef Epoch *last = self.epochs_start + self.epochs_count - 1
+        if this.epoch < 0 or (self.epochs_count and this.epoch <= last.epoch) or self.epochs_count == MOST_EPOCHS:
+            return
+        last += 1
+        last.epoch, last.offset, last.position = this.epoch, this.base_offset, this.position
+        self.epochs_count += 1
+
+    # The indexes ascend in both columns, so each entry is looked at once.
+
+    cdef void _pass_slots(self, long long position) noexcept nogil:
+        """Judge the offset index entries that lead to before *position*, where a batch begins: to none."""
+        cdef const uint8_t *entry = self.slots + self.slot * OFFSET_ENTRY_BYTES
+        while self.slot < self.slots_count and be32(entry + OFFSET_ENTRY_POSITION) < position:
+            self._event(INDEX_NO_BATCH, be32(entry + OFFSET_ENTRY_POSITION), self.slot,
+                        add(self.base, be32(entry + OFFSET_ENTRY_RELATIVE_OFFSET)))
+            self.slot += 1
+            entry += OFFSET_ENTRY_BYTES
+
+    cdef void _slot_here(self, const BatchRow *row) noexcept nogil:
+        """Judge the offset index entry that leads to this batch: all before it must be below the entry's offset."""
+        cdef const uint8_t *entry = self.slots + self.slot * OFFSET_ENTRY_BYTES
+        cdef long long offset
+        if self.slot == self.slots_count or be32(entry + OFFSET_ENTRY_POSITION) != row.position:
+            return
+        offset = add(self.base, be32(entry + OFFSET_ENTRY_RELATIVE_OFFSET))
+        if row.base_offset > offset or (self.batches and self.last_offset >= offset):
+            self._event(INDEX_SKIPS, row.position, self.slot, offset)
+        self.slot += 1
+
+    cdef void _pass_time_slots(self, long long offset) noexcept nogil:
+        """Judge the time index entries about offsets below *offset*, all of which have gone by."""
+        cdef const uint8_t *entry = self.time_slots + self.time_slot * TIME_ENTRY_BYTES
+        cdef long long timestamp
+        while self.time_slot < self.time_slots_count and add(self.base, be32(entry + TIME_ENTRY_RELATIVE_OFFSET)) < offset:
+            timestamp = be64(entry + TIME_ENTRY_TIMESTAMP)
+            if timestamp < self.max_timestamp:
+                self._event(TIME_MISSES, self.max_timestamp_position, self.time_slot, self.max_timestamp)
+            elif timestamp > self.max_timestamp and not self.is_lossy:
+                self._event(TIME_UNREACHED, self.max_timestamp_position, self.time_slot, self.max_timestamp)
+            self.time_slot += 1
+            entry += TIME_ENTRY_BYTES
+
+
+# The used part of an index file.
+
+def offset_index_used(const unsigned char[::1] entries not None, long long log_bytes):
+    """Return how many entries at the start of an offset index are in order, and why that is the end of them.
+
+    "end": of the file; "zeros"; "order": a column does not ascend; "beyond": a position that is not in the log.
+    """
+    cdef Py_ssize_t i, count = entries.shape[0] // OFFSET_ENTRY_BYTES
+    cdef const uint8_t *p
+    cdef int relative, position, last_relative = 0, last_position = 0
+    for i in range(count):
+        p = &entries[i * OFFSET_ENTRY_BYTES]
+        relative, position = be32(p + OFFSET_ENTRY_RELATIVE_OFFSET), be32(p + OFFSET_ENTRY_POSITION)
+        if relative == 0 and position == 0:
+            return i, "zeros"
+        if relative <= last_relative and (i or relative < 0) or position <= last_position:
+            return i, "order"
+        if position >= log_bytes:
+            return i, "beyond"
+        last_relative, last_position = relative, position
+    return count, "end"
+
+
+def time_index_used(const unsigned char[::1] entries not None):
+    """Return how many entries at the start of a time index are in order, and why that is the end of them; as above."""
+    cdef Py_ssize_t i, count = entries.shape[0] // TIME_ENTRY_BYTES
+    cdef const uint8_t *p
+    cdef long long timestamp, last_timestamp = -1
+    cdef int relative, last_relative = 0
+    for i in range(count):
+        p = &entries[i * TIME_ENTRY_BYTES]
+        timestamp, relative = be64(p + TIME_ENTRY_TIMESTAMP), be32(p + TIME_ENTRY_RELATIVE_OFFSET)
+        if timestamp == 0 and relative == 0 and (i or count > 1):
+            return i, "zeros"
+        if timestamp <= last_timestamp or relative < last_relative:
+            return i, "order"
+        last_timestamp, last_relative = timestamp, relative
+    return count, "end"

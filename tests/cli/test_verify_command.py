@@ -1,0 +1,119 @@
+"""`klog verify`: what it prints, and its exit codes."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.check.partitions import Damageable, flipped
+from tests.conftest import FIXTURES, Ran
+
+Klog = Callable[..., Ran]
+LOG = "idempotent-0/00000000000000000375.log"
+
+
+@pytest.fixture
+def damaged(tmp_path: Path) -> Path:
+    """Two partitions; a bit is flipped in one, and a file of the other is a leftover."""
+    damageable = Damageable(tmp_path, "idempotent-0", "zstd-0")
+    damageable.change(LOG, flipped(100))
+    (tmp_path / "zstd-0" / f"{0:020}.log.cleaned").write_bytes(b"")
+    return tmp_path
+
+
+def test_a_healthy_log_dir_takes_one_line(klog: Klog) -> None:
+    done = klog("verify", str(FIXTURES / "modern"))
+    assert (done.exit_code, done.stderr) == (0, b"")
+    assert done.stdout.decode().splitlines() == [
+        "clean: 23 partitions, 48 segments, 578.3 KiB, 1235 batches, 4331 records"
+    ]
+
+
+def test_findings_are_grouped_and_explained_once(klog: Klog, damaged: Path) -> None:
+    done = klog("verify", str(damaged))
+    assert done.exit_code == 4
+    lines = done.stdout.decode().splitlines()
+    assert lines[0] == f"{damaged}/idempotent-0"
+    assert lines[1].split()[:6] == ["damage", "bad-crc", "00000000000000000375.log", "@", "0", "(offset"]
+    assert lines[2] == f"{damaged}/zstd-0"
+    assert lines[3].split()[:2] == ["note", "leftover"]
+    assert lines[5] == "bad-crc: a batch whose checksum does not hold"
+    assert lines[7] == f"  klog recover {damaged}/idempotent-0 --salvage"
+    assert lines[-1].startswith("1 damage, 1 note in 2 partitions, 6 segments")
+
+
+def test_json_and_jsonl_give_the_same_findings(klog: Klog, damaged: Path) -> None:
+    whole = json.loads(klog("verify", "--output", "json", str(damaged)).stdout)
+    lines = [json.loads(line) for line in klog("verify", "--output", "jsonl", str(damaged)).stdout.splitlines()]
+    assert whole["findings"] == lines
+    assert {name: whole[name] for name in ("partitions", "segments")} == {"partitions": 2, "segments": 6}
+    assert list(whole) == ["partitions", "segments", "bytes", "batches", "records", "findings"]
+    first = lines[0]
+    assert list(first) == [
+        "id", "severity", "topic", "partition", "file", "position", "offset", "message", "broker", "fix",
+    ]  # fmt: skip
+    assert (first["id"], first["severity"], first["topic"], first["partition"]) == (
+        "bad-crc",
+        "damage",
+        "idempotent",
+        0,
+    )
+    assert (first["file"], first["position"]) == (LOG, 0)
+    assert "consumer" in first["broker"], "after a clean stop nobody looks"
+
+
+@pytest.mark.parametrize("jobs", ["1", "2", "7"])
+def test_threads_change_nothing(klog: Klog, damaged: Path, jobs: str) -> None:
+    for i in range(20):
+        shutil.copytree(damaged / "zstd-0", damaged / f"many-{i}")
+    done = klog("verify", "--deep", "--jobs", jobs, str(damaged))
+    assert done.stdout == klog("verify", "--deep", "--jobs", "3", str(damaged)).stdout
+
+
+def test_a_file_is_checked_alone(klog: Klog, damaged: Path) -> None:
+    done = klog("verify", "--output", "json", str(damaged / LOG))
+    assert done.exit_code == 4
+    found = json.loads(done.stdout)
+    assert (found["segments"], [finding["id"] for finding in found["findings"]]) == (1, ["bad-crc"])
+    assert klog("verify", str(damaged / "idempotent-0" / f"{210:020}.log")).exit_code == 0
+    assert klog("verify", str(damaged / "idempotent-0" / f"{375:020}.timeindex")).exit_code == 4
+
+
+def test_topics_and_partitions_narrow_it(klog: Klog, damaged: Path) -> None:
+    assert klog("verify", "--topic", "zstd", str(damaged)).exit_code == 0
+    assert klog("verify", "--topic", "idem*", str(damaged)).exit_code == 4
+    assert klog("verify", "--topic", "nothing", str(damaged)).exit_code == 16
+
+
+def test_samples_and_ages(klog: Klog, damaged: Path) -> None:
+    """What was left out is no gap, and no end of the log."""
+    done = klog("verify", "--sample", "1/2", "--output", "json", "--topic", "idempotent", str(damaged))
+    assert (done.exit_code, json.loads(done.stdout)["segments"]) == (0, 3)
+    for path in damaged.glob("*/*.log"):
+        os.utime(path, (0, 1_000_000_000))
+    os.utime(damaged / LOG, None)
+    done = klog("verify", "--since", "2h", "--output", "json", "--topic", "idempotent", str(damaged))
+    assert (done.exit_code, json.loads(done.stdout)["segments"]) == (4, 1)
+    for options in (["--sample", "3"], ["--sample", "1/0"], ["--sample", "2/3"], ["--since", "yesterday"]):
+        assert klog("verify", *options, str(damaged)).exit_code == 16
+
+
+def test_what_is_no_kafka_data_is_refused(klog: Klog, tmp_path: Path) -> None:
+    assert klog("verify").exit_code == 16
+    assert klog("verify", str(tmp_path)).exit_code == 16
+    assert klog("verify", "--output", "xml", str(tmp_path)).exit_code == 16
+
+
+def test_an_unreadable_log_is_a_finding(klog: Klog, damaged: Path) -> None:
+    """And the rest is still checked; the exit code tells both."""
+    path = damaged / "zstd-0" / f"{0:020}.log"
+    path.unlink()
+    path.mkdir()
+    done = klog("verify", "--output", "jsonl", str(damaged))
+    assert done.exit_code in (4, 12)
+    assert "bad-crc" in done.stdout.decode()

@@ -1,0 +1,84 @@
+"""The text of a log, where the goldens are too small to tell: several windows, files and workers."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from random import Random
+
+from klog.dump.files import dump_text
+from klog.dump.isolation import Committed
+from klog.dump.kafka_log import Gaps, LogDump
+from klog.dump.request import LogStyle, Request, Target
+from klog.dump.wanted import HIGHEST, Count, Wanted
+from klog.kernel import Window
+from klog.lanes import run
+from klog.reader import LogReader
+from klog.source import Source
+
+from tests.dump.sinks import TEXT, Kept, dump, dump_file
+from tests.plain.encode import Record, batch, message
+from tests.plain.shapes import MS, some_records
+
+
+def test_offsets_that_go_back_from_one_stretch_to_the_next_are_a_gap() -> None:
+    """Kafka's tool wants each offset to follow the one before it, and lists whatever does not."""
+    gaps = Gaps()
+    for first, last in ((0, 9), (10, 19), (15, 17), (17, 20)):
+        gaps.add(first, last, b"")
+    assert gaps.listed() == [(19, 15), (17, 17)]
+
+
+def test_of_two_records_that_end_the_tool_the_first_one_does(tmp_path: Path) -> None:
+    """A marker without a key, then a message whose value claims too much: what is behind the first was never seen."""
+    path = tmp_path / f"{0:020}.log"
+    good = message(1, 1, b"key", b"value")
+    liar = good[:33] + (1000).to_bytes(4, "big") + good[37:]
+    path.write_bytes(batch([Record(0, MS, None, b"v")], control=True) + liar)
+    code, kept = dump_file(path, Request(output=TEXT, log_style=LogStyle(deep=True, content=True)))
+    assert code == 4
+    (report,) = kept.reports
+    assert report.startswith(f"{path} @ 0 (offset 0): java.lang.NullPointerException")
+    assert b"offset: 1 " not in bytes(kept.data)
+
+
+class _Slow(Committed):
+    """Nothing is aborted, and that takes now and then its time."""
+
+    def skip(self, window: Window) -> None:
+        time.sleep((window.position >> 18) * 7 % 5 / 500)
+
+
+def test_workers_that_overtake_one_another_see_no_gaps(tmp_path: Path) -> None:
+    """Which offset follows which is a question of the log's order, not of who is done first."""
+    path = tmp_path / f"{0:020}.log"
+    noise = Random(1).randbytes(64 << 10)
+    path.write_bytes(b"".join(batch([Record(i, MS, None, noise)]) for i in range(300)))
+    log = LogDump(str(path), LogStyle(deep=True), Wanted(), count=Count(None), committed=_Slow(set(), HIGHEST))
+    with Source(str(path)) as source:
+        run(LogReader(source, lenient=True), log.work, Kept(), 4)
+    assert log.gaps.listed() == []
+
+
+def test_a_limit_on_batch_lines_counts_over_windows_and_files(tmp_path: Path) -> None:
+    folder = tmp_path / "orders-3"
+    folder.mkdir()
+    for base in (0, 3000):
+        data = b"".join(batch(some_records(base + i)) for i in range(0, 3000, 3))
+        (folder / f"{base:020}.log").write_bytes(data)
+    for limit in (1, 999, 1000, 1001, 1300, 2000, 5000):
+        _, kept = dump([folder], Request(output=TEXT, wanted=Wanted(limit=limit)))
+        assert bytes(kept.data).count(b"baseOffset: ") == min(limit, 2000)
+        assert bytes(kept.data).count(b"Dumping ") == (1 if limit <= 1000 else 2)
+
+
+def test_a_running_broker_excuses_a_torn_tail_and_nothing_else(tmp_path: Path) -> None:
+    """What it is writing right now is unfinished; a checksum that does not hold was never right."""
+    path = tmp_path / f"{0:020}.log"
+    one, two = batch(some_records(0)), batch(some_records(3))
+    bad = one[:-1] + bytes((one[-1] ^ 0xFF,))
+    for content, code in ((one + two[:-1], 0), (bad + two, 4), (one, 0)):
+        path.write_bytes(content)
+        assert dump_text([Target(str(path), live=True)], Request(output=TEXT), Kept()) == code
+    path.write_bytes(one + two[:-1])
+    assert dump_file(path, Request(output=TEXT))[0] == 4

@@ -1,0 +1,53 @@
+"""What a broker would do at its next start, against what brokers did."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from klog.broker import next_start
+from klog.check.findings import Severity
+from klog.check.root import root
+from klog.check.segment import Request
+from klog.check.verify import log_dir_facts, survey_partition
+from klog.log_dir import LogDir
+
+from tests.check.images import CRASHES, unpacked
+
+END = re.compile(r"Completed load of Log\(dir=data/([^,]+),.*logStartOffset=(\d+), logEndOffset=(\d+)\)")
+CUT = re.compile(r"partition=([^],]+), dir=data\] Corruption found in segment (\d+), truncating to offset (\d+)")
+RECOVERED = re.compile(r"partition=([^],]+), dir=data\] Recovering unflushed segment (\d+)\.")
+MISSING = re.compile(r"partition=([^],]+), dir=data\] Could not find offset index file .*/(\d{20})\.log")
+
+
+@pytest.mark.corpora
+@pytest.mark.parametrize("image", CRASHES, ids=lambda path: path.name)
+def test_the_next_start_is_what_the_broker_then_did(image: Path, tmp_path: Path) -> None:
+    """The segments it read, where it cut, what it kept; leftovers of compactions it put in place first."""
+    log_dir = LogDir(str(unpacked(image, tmp_path)))
+    outcome = (image / "golden/outcome.txt").read_text().strip()
+    if outcome.startswith("failed") and "data/torn-0" not in outcome and "saved" not in outcome:
+        assert [finding for finding in root(log_dir) if finding.severity is Severity.DAMAGE], outcome
+        return
+    said = (image / "golden/recovery.log").read_text()
+    around = log_dir_facts(log_dir)
+    ends = {name: (int(start), int(end)) for name, start, end in END.findall(said)}
+    for partition in log_dir.partitions:
+        facts = survey_partition(partition, around, Request())
+        start = next_start(facts)
+        name = partition.directory
+        if outcome.startswith("failed"):
+            assert start.fails, outcome
+            continue
+        assert start.stray == ("stray" in outcome)
+        if name not in ends:
+            continue
+        assert start.log_end == ends[name][1]
+        if any(file.name.endswith(".swap") for file in partition.files):
+            continue  # the segments are others then
+        assert start.log_start == ends[name][0]
+        assert [base for name_, base in RECOVERED.findall(said) if name_ == name] == [str(b) for b in start.recovered]
+        assert [int(base) for name_, base in MISSING.findall(said) if name_ == name] == list(start.rebuilt)
+        told = [(int(base), int(offset)) for name_, base, offset in CUT.findall(said) if name_ == name]
+        assert told == [(cut.segment, cut.offset) for cut in start.cuts if cut.segment not in start.rebuilt]

@@ -1,0 +1,44 @@
+"""Write docs/findings.md (`make completions`): everything that `klog verify` can find, from its own table."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+sys.path.insert(0, os.path.join(ROOT, "core"))
+
+from klog.check.findings import KINDS  # noqa: E402
+
+HEAD = """# Findings
+
+What `klog verify` can find, by id. Ids never change, and none is used again for something else, so scripts may rely on
+them. A *note* is nothing to worry about; a *warning* or *damage* makes the exit code 4. What a broker would do at its
+next start often depends on how it was stopped and on the recovery point: `klog verify` says it for the case at hand.
+
+| id | severity | what it is | a broker of 4.x at its next start | repaired by |
+|---|---|---|---|---|
+"""
+
+
+def text() -> str:
+    """Return the whole page."""
+    rows = [
+        f"| `{kind.id}` | {kind.severity.value} | {kind.meaning} | {kind.broker} | {_command(kind.fix)} |"
+        for kind in KINDS.values()
+    ]
+    return HEAD + "\n".join(rows) + "\n"
+
+
+def _command(fix: str) -> str:
+    command = fix.format(partition="PARTITION", log_dir="LOG_DIR", path="it")
+    return f"`{command}`" if command.startswith("klog") else command
+
+
+def main() -> None:
+    with open(os.path.join(ROOT, "docs", "findings.md"), "w") as file:
+        file.write(text())
+
+
+if __name__ == "__main__":
+    main()
