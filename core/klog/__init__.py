@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from klog.formats.damage import Damage as Damage
     from klog.formats.record import Record as Record
     from klog.log_dir import LogDir as LogDir
+    from klog.lookup import Lookup as Lookup
     from klog.partition import Partition as Partition
     from klog.place import Place as Place
     from klog.segment import Segment as Segment
@@ -34,6 +35,7 @@ _HOME = {
     "Damage": "klog.formats.damage",
     "KlogError": "klog.errors",
     "LogDir": "klog.log_dir",
+    "Lookup": "klog.lookup",
     "Partition": "klog.partition",
     "Place": "klog.place",
     "Record": "klog.formats.record",
@@ -45,6 +47,7 @@ __all__ = [
     "Damage",
     "KlogError",
     "LogDir",
+    "Lookup",
     "Partition",
     "Place",
     "Record",
