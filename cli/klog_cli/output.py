@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from types import TracebackType
 
 STDOUT, STDERR = 1, 2
@@ -161,6 +162,15 @@ def iso_time(timestamp: int) -> str:
         return str(timestamp)
 
 
+def _widen_pipe(descriptor: int) -> None:
+    """Let a pipe hold 1 MiB where the system can: with the usual 64 KiB half of a dump is waking up the reader."""
+    import fcntl
+
+    if hasattr(fcntl, "F_SETPIPE_SZ"):
+        with suppress(OSError):  # no pipe, or more than this user may have
+            fcntl.fcntl(descriptor, fcntl.F_SETPIPE_SZ, 1 << 20)
+
+
 class Results:
     """Takes a dump: results to stdout or into a new file, damage to stderr, progress to a bar.
 
@@ -178,6 +188,7 @@ class Results:
             self._file = NewFile(path)
             self.descriptor = self._file.descriptor
         self._room = Room(self.descriptor)
+        _widen_pipe(self.descriptor)
         self._bar = Bar(shown=not Quiet.on and is_terminal(STDERR) and not is_terminal(self.descriptor))
 
     def write(self, data: bytes | memoryview) -> None:

@@ -171,3 +171,16 @@ def test_a_bar_is_drawn_only_when_the_work_is_long(
     bar.close()
     assert bar._progress is None
     assert capfd.readouterr().out == ""
+
+
+def test_a_pipe_is_widened_and_anything_else_is_left_alone(tmp_path: Path) -> None:
+    """Output goes through either way."""
+    fcntl = pytest.importorskip("fcntl")
+    if not hasattr(fcntl, "F_GETPIPE_SZ"):
+        pytest.skip("pipes have one size here")
+    reader, writer = os.pipe()
+    output._widen_pipe(writer)
+    assert fcntl.fcntl(reader, fcntl.F_GETPIPE_SZ) == 1 << 20
+    os.close(writer)
+    output._widen_pipe(os.open(tmp_path / "file", os.O_WRONLY | os.O_CREAT))
+    output._widen_pipe(os.open(os.devnull, os.O_WRONLY))

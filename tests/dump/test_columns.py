@@ -246,7 +246,7 @@ def test_what_was_taken_leaves_the_buffers(path: Path) -> None:
     group = RowGroup()
     sizes = set()
     for _ in range(20):
-        group.add(window, "orders", 3)
+        group.add(window, window.content_sizes(), "orders", 3)
         sizes.add(group.take().get_total_buffer_size())
     assert len(sizes) == 1
 

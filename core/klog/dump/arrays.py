@@ -175,9 +175,9 @@ class RowGroup:
         self._origins: list[tuple[str | None, int | None, int]] = []
         self.rows = self.size = 0
 
-    def add(self, window: Window, topic: str | None, partition: int | None) -> None:
-        """Take the record rows of *window*, which are of *topic* and *partition*."""
-        key_bytes, value_bytes, *header_sizes = window.content_sizes()
+    def add(self, window: Window, sizes: tuple[int, ...], topic: str | None, partition: int | None) -> None:
+        """Take the record rows of *window*, whose content has these *sizes*, as of *topic* and *partition*."""
+        key_bytes, value_bytes, *header_sizes = sizes
         self._keys.add(window, self.rows, key_bytes)
         self._values.add(window, self.rows, value_bytes)
         self._headers.add(window, self.rows, *header_sizes)

@@ -65,9 +65,10 @@ def dump_parquet(targets: Iterable[Target], request: Request, sink: Sink, descri
 
 def _gather(writer: Any, group: RowGroup, rows: Window, target: Target) -> None:
     """Add *rows* to the row group, which is written when it is large enough: before them, if they are large."""
-    if group.rows and group.size + sum(rows.content_sizes()) > ROW_GROUP_BYTES:
+    sizes = rows.content_sizes()
+    if group.rows and group.size + sum(sizes) > ROW_GROUP_BYTES:
         _flush(writer, group)
-    group.add(rows, *target.origin)
+    group.add(rows, sizes, *target.origin)
     if group.rows >= ROW_GROUP_ROWS:
         _flush(writer, group)
 

@@ -54,15 +54,22 @@ cdef inline bint is_same_in_batch(const BatchRow *batch, int column) noexcept no
     return column > COLUMN_TIMESTAMP
 
 
-cdef inline void put_number(uint8_t *out, Py_ssize_t i, int width, long long value) noexcept nogil:
+cdef void fill_run(uint8_t *out, Py_ssize_t i, Py_ssize_t end, int width, long long value) noexcept nogil:
+    """Write the same number from place *i* to *end*; nothing with a width of 0."""
     if width == 8:
-        (<int64_t *>out)[i] = value
+        while i < end:
+            (<int64_t *>out)[i] = value
+            i += 1
     elif width == 4:
-        (<int32_t *>out)[i] = <int32_t>value
+        while i < end:
+            (<int32_t *>out)[i] = <int32_t>value
+            i += 1
     elif width == 2:
-        (<int16_t *>out)[i] = <int16_t>value
+        while i < end:
+            (<int16_t *>out)[i] = <int16_t>value
+            i += 1
     elif width == 1:
-        (<int8_t *>out)[i] = <int8_t>value
+        memset(out + i, <int>value & 0xFF, end - i)
 
 
 cdef inline void set_bit(uint8_t *bits, Py_ssize_t i, bint value) noexcept nogil:
@@ -100,9 +107,8 @@ cdef Py_ssize_t fill_numbers(const View *v, int column, int width, uint8_t *out,
             nulls += end - i
         if validity != NULL:
             set_bits(validity, first + i, first + end, value != NO_NUMBER)
-        while i < end:
-            put_number(out, first + i, width, value)
-            i += 1
+        fill_run(out, first + i, first + end, width, value)
+        i = end
     return nulls
 
 
