@@ -93,7 +93,7 @@ def facts(peers_python: str) -> list[str]:
     return [
         f"{cpu_name()}, {os.cpu_count()} cores, {memory:.0f} GiB; Linux {platform.release()}",
         f"Python {platform.python_version()}; " + ", ".join(f"{name} {_version(name)}" for name in LIBRARIES),
-        f"klog from {klog_home()}",
+        f"klog {_version('klog')}, {'of this checkout' if _is_ours() else 'installed'}",
         f"peers: {peers}; Kafka 4.3.1 on {java[0] if java else 'no Java'}",
         f"load at the start {os.getloadavg()[0]:.1f}",
     ]
@@ -106,10 +106,12 @@ def _version(name: str) -> str:
         return "missing"
 
 
-def klog_home() -> str:
-    """Return the folder that klog is imported from."""
+def _is_ours() -> bool:
+    """Whether the klog that is measured is that of the checkout that the bench stands in."""
     asked = "import klog; print(klog.__path__[0])"
-    return subprocess.run([sys.executable, "-c", asked], capture_output=True, text=True).stdout.strip()
+    home = subprocess.run([sys.executable, "-c", asked], capture_output=True, text=True).stdout.strip()
+    root = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+    return home.startswith(root + os.sep)
 
 
 def save(folder: str, page: str) -> str:
