@@ -408,6 +408,18 @@ def test_verify_among_false_headers_ends(hostile: Callable[..., Measured], tmp_p
     assert done.exit_code == DAMAGED
 
 
+def test_verify_of_a_log_that_is_all_damage(hostile: Callable[..., Measured], tmp_path: Path) -> None:
+    """Every second batch is broken: the first thousand are told, the others counted, and memory does not grow."""
+    good = encode.batch(shapes.some_records(0))
+    bad = good[:-1] + bytes([good[-1] ^ 0xFF])
+    pairs = ((3 * at).to_bytes(8, "big") + (good if at % 2 else bad)[8:] for at in range(100_000))
+    put(tmp_path, b"".join(pairs))
+    done = hostile("verify", "orders-3", memory=100_000_000, seconds=60)
+    assert done.exit_code == DAMAGED
+    assert done.stdout.count(b"  damage  bad-crc ") == 1000
+    assert b"49000 more damaged places" in done.stdout
+
+
 def test_verify_of_ten_gigabytes_of_zeros(hostile: Callable[..., Measured], tmp_path: Path) -> None:
     path = put(tmp_path, encode.batch(shapes.some_records(0)))
     os.truncate(path, 10 << 30)

@@ -13,10 +13,7 @@ from klog.check.facts import PartitionFacts
 from klog.check.segment import SegmentFacts
 from klog.check.txn_index import version_fault
 from klog.formats.checkpoint import Malformed
-from klog.formats.damage import DamageKind
 from klog.formats.names import CLUSTER_METADATA, SEGMENT_KINDS, FileKind, Stage
-
-_NOT_STUMBLED_OVER = (DamageKind.BAD_COMPRESSION, DamageKind.BAD_RECORD)
 
 
 class Cut(NamedTuple):
@@ -51,8 +48,10 @@ class Start(NamedTuple):
         return bool(self.dropped) and self.log_start == self.log_end and self.log_start not in self.dropped
 
 
-def next_start(facts: PartitionFacts) -> Start:
-    """Predict the next start from the facts of a whole partition."""
+def next_start(facts: PartitionFacts) -> Start | None:
+    """Predict the next start; None when not all segments were looked at, so that nobody knows."""
+    if len(facts.segments) != len(facts.partition.segments):
+        return None
     segments = facts.segments
     rebuilt = [segment for segment in segments if segment.offset_index is None]
     recovered = [] if facts.log_dir.clean else _unflushed(facts)
@@ -89,12 +88,14 @@ def _unflushed(facts: PartitionFacts) -> list[SegmentFacts]:
 
 
 def _cut(segment: SegmentFacts) -> Cut | None:
-    """Return where recovery stops in a segment; None when it reads all of it."""
-    stumbles = [damage for damage in segment.damages if damage.kind not in _NOT_STUMBLED_OVER]
-    if not stumbles:
-        return None
-    position, _, _, _, offset = segment.survey.damages[0]
-    return Cut(segment.files.base_offset, offset, position)
+    """Return where recovery stops in a segment; None when it reads all of it.
+
+    What is broken inside a batch whose checksum holds does not stop it.
+    """
+    for damage, _, _, _, expected in segment.damages:
+        if expected is not None:
+            return Cut(segment.files.base_offset, expected, damage.place.position or 0)
+    return None
 
 
 def _end(segments: list[SegmentFacts], cuts: list[Cut], dropped: list[int]) -> int:
@@ -124,14 +125,8 @@ def _why_not(facts: PartitionFacts) -> str | None:
     return version_fault(facts)
 
 
-def reaction(facts: PartitionFacts, segment: SegmentFacts, position: int) -> str | None:
-    """Say in words what the next start makes of damage at *position* of a segment's log.
-
-    None when not all segments were looked at, so that nobody knows.
-    """
-    if len(facts.segments) != len(facts.partition.segments):
-        return None
-    start = next_start(facts)
+def reaction(start: Start, segment: SegmentFacts, position: int) -> str:
+    """Say in words what the start makes of damage at *position* of a segment's log."""
     base = segment.files.base_offset
     cut = next((cut for cut in start.cuts if cut.segment == base), None)
     if base in start.dropped:

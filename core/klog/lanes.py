@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from types import TracebackType
 from typing import Protocol
 
 from klog.kernel import Window
@@ -80,12 +81,19 @@ class _Turns:
             self._over = last
             self._changed.notify_all()
 
-    def fail(self, error: BaseException) -> None:
-        """End everything because of *error*; the first one counts."""
-        with self._changed:
-            self._over = True
-            self.error = self.error or error
-            self._changed.notify_all()
+    def __enter__(self) -> None:
+        """Begin a worker's part."""
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> bool:
+        """End a worker's part; whatever was raised in it ends everything, and `run` raises the first of it again."""
+        if error is not None and not isinstance(error, _OverError):
+            with self._changed:
+                self._over = True
+                self.error = self.error or error
+                self._changed.notify_all()
+        return True
 
 
 class Lane:
@@ -134,7 +142,7 @@ def run(
     output = OUTPUT_BYTES if jobs == 1 else PARALLEL_OUTPUT_BYTES
 
     def work(window: Window | None = None) -> None:
-        try:
+        with turns:
             window = window or Window(output=output)
             process = make_work()
             while piece := reader.next(window):
@@ -145,10 +153,6 @@ def run(
                 turns.done(piece.number, last)
                 if last:
                     break
-        except _OverError:
-            pass
-        except BaseException as error:  # of whatever kind: it ends all workers and is raised again below
-            turns.fail(error)
         reader.stop()
 
     threads = [threading.Thread(target=work, daemon=True) for _ in range(jobs - 1)]

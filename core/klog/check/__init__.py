@@ -1,6 +1,7 @@
 """Everything that can be wrong with a partition or a log dir, as findings.  Reading only.
 
-segment     one pass over a segment: facts          findings    the table of kinds
-log, indexes, producers, epochs, names, root        facts → findings
-verify      the order of it all                     report      findings and totals
+segment, replay     one pass over a segment, and what its producers did: facts
+facts, findings     what the checks are given, and the table of what they can find
+names, log, indexes, txn_index, producers, state, root          facts → findings
+verify              a partition: the pass, then every check in its order
 """

@@ -92,6 +92,7 @@ _TABLE: Final = (
     Kind("unfinished-append", _N, "the broker that runs here is writing a batch", "goes on writing"),
     Kind("bad-crc", _D, "a batch whose checksum does not hold", _LOOKED, _SALVAGE),
     Kind("bad-length", _D, "a size that no batch can have", _LOOKED, _SALVAGE),
+    Kind("more-damage", _D, "more damaged places in a log than are told one by one", _LOOKED, _SALVAGE),
     Kind("bad-magic", _D, "a format version that there is not", _LOOKED, _SALVAGE),
     Kind("short-header", _D, "a size too small for the batch's own header", _LOOKED, _SALVAGE),
     Kind("bad-compression", _D, "a batch whose checksum holds, but that cannot be decompressed", _NOT_LOOKED, _SALVAGE),

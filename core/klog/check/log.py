@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from klog.broker import reaction
+from klog.broker import next_start, reaction
 from klog.check.facts import Findings, PartitionFacts
-from klog.check.segment import NO_NEXT, SegmentFacts
+from klog.check.segment import NO_NEXT, SegmentFacts, Stretch
+from klog.errors import KlogError
 from klog.formats.batch import BATCH, ENTRY
 from klog.formats.damage import Damage, DamageKind
 from klog.formats.index import OFFSET_ENTRY
@@ -25,64 +26,68 @@ _IDS = {
 _ZERO_BYTES = 512
 """Zeros at the end of a batch may be its own; so many are a block that was never written."""
 
-_INSIDE = (DamageKind.BAD_COMPRESSION, DamageKind.BAD_RECORD)
-"""Damage of a batch that the walk over the log does not stumble over."""
-
 
 def damages(facts: PartitionFacts) -> Findings:
     """Damaged stretches and batches, with what still follows them."""
+    start = next_start(facts)
     for segment in facts.segments:
-        stretches = iter(segment.survey.damages)
-        for damage in segment.damages:
-            inside = damage.kind in _INSIDE
-            _, end, batches, records, expected = next(stretches) if not inside else (0, 0, 0, 0, None)
-            kind = _kind(facts, segment, damage, end, expected)
-            if kind is None:
-                continue
-            follows = (
-                ""
-                if inside or kind.endswith("tail") or kind == "unfinished-append"
-                else _what_follows(facts, segment, batches, records)
-            )
-            offset = expected if expected is not None else damage.place.offset
+        log = segment.files.log
+        for stretch in segment.damages:
+            kind, damage = _kind(facts, segment, stretch), stretch.damage
+            told = stretch.expected is None or kind.endswith("tail") or kind == "unfinished-append"
+            follows = "" if told else _what_follows(facts, segment, stretch)
+            offset = damage.place.offset if stretch.expected is None else stretch.expected
             position = damage.place.position or 0
-            broker = reaction(facts, segment, position) if kind != "unfinished-append" else None
-            yield facts.finding(kind, damage.detail + follows, segment.files.log, position, offset, broker)
+            broker = reaction(start, segment, position) if start and kind != "unfinished-append" else None
+            yield facts.finding(kind, damage.detail + follows, log, position, offset, broker)
+        if segment.more_damages:
+            position = segment.damages[-1].end
+            yield facts.finding(
+                "more-damage", f"{segment.more_damages} more damaged places from here on", log, position
+            )
 
 
-def _what_follows(facts: PartitionFacts, segment: SegmentFacts, batches: int, records: int) -> str:
-    after, records_after = facts.batches_after(segment, batches, records)
+def _what_follows(facts: PartitionFacts, segment: SegmentFacts, stretch: Stretch) -> str:
+    after, records_after = facts.batches_after(segment, stretch.batches, stretch.records)
     if not after:
         return "; nothing intact follows"
     return f"; {after} intact batches with {records_after} records follow"
 
 
-def _kind(facts: PartitionFacts, segment: SegmentFacts, damage: Damage, end: int, expected: int | None) -> str | None:
-    at_end = expected is not None and end >= segment.size
-    if not at_end:
+def _kind(facts: PartitionFacts, segment: SegmentFacts, stretch: Stretch) -> str:
+    damage, expected = stretch.damage, stretch.expected
+    if expected is None or stretch.end < segment.size:
         return _IDS[damage.kind]
     if facts.is_active(segment) and facts.log_dir.live and damage.is_unfinished:
         return "unfinished-append"
-    if damage.kind is DamageKind.ZEROED_TAIL and end - (damage.place.position or 0) < ENTRY.size:
+    if damage.kind is DamageKind.ZEROED_TAIL and stretch.end - (damage.place.position or 0) < ENTRY.size:
         # Offsets begin with zeros, so a batch that is cut after a few bytes is zeros too.
-        return "torn-tail" if _begins_a_batch(damage, expected or 0, segment) else "zeroed"
+        return "torn-tail" if _begins_a_batch(damage, expected, segment) else "zeroed"
     if facts.is_active(segment) and damage.kind is DamageKind.ZEROED_TAIL:
         return "zeroed" if _proves_more(facts, segment, damage.place.position or 0) else "zero-tail"
     if damage.kind in (DamageKind.BAD_CRC, DamageKind.TORN_TAIL) and _ends_in_zeros(damage, segment.size):
         return "zeroed"
     if damage.kind in (DamageKind.BAD_CRC, DamageKind.ZEROED_TAIL, DamageKind.UNREADABLE):
         return _IDS[damage.kind]
-    return "torn-tail" if _begins_a_batch(damage, expected or 0, segment) else "garbage-tail"
+    return "torn-tail" if _begins_a_batch(damage, expected, segment) else "garbage-tail"
 
 
 def _ends_in_zeros(damage: Damage, log_bytes: int) -> bool:
     """Whether the last batch turns into zeros that go on to the end of the log."""
-    with Source(damage.place.file) as source:
-        start = log_bytes - _ZERO_BYTES
-        if start < (damage.place.position or 0) + BATCH.size:
-            return False
-        tail = source.read(start, _ZERO_BYTES)
+    start = log_bytes - _ZERO_BYTES
+    if start < (damage.place.position or 0) + BATCH.size:
+        return False
+    tail = _bytes(damage.place.file, start, _ZERO_BYTES)
     return len(tail) == _ZERO_BYTES and not any(tail)
+
+
+def _bytes(file: str, position: int, size: int) -> bytes:
+    """Return what stands there; nothing when the file is gone by now, or cannot be read there."""
+    try:
+        with Source(file) as source:
+            return source.read(position, size)
+    except KlogError:
+        return b""
 
 
 def _proves_more(facts: PartitionFacts, segment: SegmentFacts, position: int) -> bool:
@@ -99,8 +104,7 @@ def _proves_more(facts: PartitionFacts, segment: SegmentFacts, position: int) ->
 
 def _begins_a_batch(damage: Damage, expected: int, segment: SegmentFacts) -> bool:
     """Whether what stands at the end is the beginning of the batch that was to come."""
-    with Source(damage.place.file) as source:
-        head = source.read(damage.place.position or 0, ENTRY.size)
+    head = _bytes(damage.place.file, damage.place.position or 0, ENTRY.size)
     if len(head) < 8:
         return expected.to_bytes(8, "big").startswith(head)
     offset = int.from_bytes(head[:8], "big", signed=True)

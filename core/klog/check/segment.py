@@ -25,6 +25,9 @@ _STEP_BYTES = 1 << 16
 _LARGE_BYTES = 8 << 20
 _kept = threading.local()
 
+MOST_DAMAGES = 1000
+"""Told one by one for a segment; a file can be all damage, and nobody reads a million lines about it."""
+
 
 class IndexFile(NamedTuple):
     """The used part of an offset or time index, and what follows it.
@@ -42,16 +45,44 @@ class IndexFile(NamedTuple):
     problem: str | None = None
 
 
+class Stretch(NamedTuple):
+    """Damage, in its place among what is intact.
+
+    *end*: where it ends, in bytes.  *batches*, *records*: intact ones before it in the segment.  *expected*: the offset
+    that should have come there; None for damage inside a batch whose checksum holds.
+    """
+
+    damage: Damage
+    end: int
+    batches: int
+    records: int
+    expected: int | None
+
+
 class SegmentFacts:
-    """What a pass over a segment showed.  *damages* come in the order of their positions; *size* is that of the log."""
+    """What a pass over a segment showed.
+
+    *damages* come in the order of their positions, the first MOST_DAMAGES of them; *more_damages* counts the others.
+    *size* is that of the log in bytes.
+    """
 
     def __init__(self, files: SegmentFiles, survey: Survey, indexes: tuple[IndexFile | None, IndexFile | None]) -> None:
         self.files = files
         self.survey = survey
         self.offset_index, self.time_index = indexes
         self.size = 0
-        self.damages: list[Damage] = []
+        self.damages: list[Stretch] = []
+        self.more_damages = 0
         self.unreadable: KlogError | None = None
+
+    def add(self, damage: Damage, is_inside: bool) -> None:
+        """Take damage that comes next; *is_inside*: in a batch whose checksum holds."""
+        if len(self.damages) == MOST_DAMAGES:
+            self.more_damages += 1
+            return
+        end = (damage.place.position or 0) + (damage.size or 0)
+        expected = None if is_inside else self.end_offset
+        self.damages.append(Stretch(damage, end, self.survey.batches, self.survey.records, expected))
 
     @property
     def end_offset(self) -> int:
@@ -124,7 +155,8 @@ def _work(path: str, facts: SegmentFacts, request: Request, replay: Replay | Non
             facts.survey.walk(part.window, part.first, part.end)
             if replay is not None:
                 replay.take(facts.files.log, part.window, part.first, part.end)
-            facts.damages.extend(broken)
+            for damage in broken:
+                facts.add(damage, is_inside=True)
         if piece.damage:
             _damaged(facts, piece.damage, replay)
         return False
@@ -134,8 +166,8 @@ def _work(path: str, facts: SegmentFacts, request: Request, replay: Replay | Non
 
 def _damaged(facts: SegmentFacts, damage: Damage, replay: Replay | None) -> None:
     start = damage.place.position or 0
+    facts.add(damage, is_inside=False)
     facts.survey.damaged(start, start + (damage.size or 0))
-    facts.damages.append(damage)
     if replay is not None:
         replay.damaged()
 

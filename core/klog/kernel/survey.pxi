@@ -56,7 +56,6 @@ cdef class Survey:
     cdef readonly long long producer_batches             # those with a producer id
     cdef readonly long long end                          # where the last one ends: bytes from the start of the file
     cdef readonly long long dropped                      # events beyond MOST_EVENTS
-    cdef readonly list damages                           # (start, end, batches before, records before, offset expected there)
     cdef Event *events_start
     cdef Py_ssize_t events_count
     cdef Epoch *epochs_start
@@ -72,7 +71,6 @@ cdef class Survey:
         self.base, self.next_base = base, next_base
         self.first_offset = self.last_offset = self.min_timestamp = -1
         self.max_timestamp = self.max_timestamp_offset = self.max_timestamp_position = -1
-        self.damages = []
         self.previous.position = self.before.position = self.previous.epoch = self.before.epoch = -1
         self.offset_entries, self.time_entries = offset_entries, time_entries
         self.slots = <const uint8_t *>PyBytes_AS_STRING(offset_entries)
@@ -98,8 +96,6 @@ cdef class Survey:
 
     def damaged(self, long long start, long long end):
         """Take a stretch of the file, bytes, in which there are no intact batches."""
-        expected = self.last_offset + 1 if self.batches else self.base
-        self.damages.append((start, end, self.batches, self.records, expected))
         self._pass_slots(start)
         while self.slot < self.slots_count and be32(self.slots + self.slot * OFFSET_ENTRY_BYTES + OFFSET_ENTRY_POSITION) < end:
             self.slot += 1
