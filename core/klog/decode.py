@@ -89,6 +89,27 @@ def decode_run(run: Run, codecs: Codecs, file: str) -> Iterator[Damage | None]:
             first = window.decoding + 1
 
 
+def message_damages(rows: Window, file: str) -> list[Damage]:
+    """Return the damages of messages inside intact wrappers (v0, v1) whose own checksums do not hold."""
+    found = []
+    for i in rows.bad_messages():
+        offset, batch = rows.record(i)[0], rows.record(i)[6]
+        place = Place(file, rows.batch(batch).position, offset)
+        detail = "the message's own CRC-32 inside an intact wrapper does not hold"
+        found.append(Damage(DamageKind.BAD_CRC, place, detail))
+    return found
+
+
+def stray_records(rows: Window, file: str) -> list[Damage]:
+    """Return a damage for each batch (v2) with a record whose offset is not its own, or not above the one before it."""
+    found = []
+    for i in rows.stray_records():
+        offset, batch = rows.record(i)[0], rows.record(i)[6]
+        detail = f"a record of offset {offset}, which is outside of it or not above the one before"
+        found.append(batch_damage(rows, batch, DamageKind.BAD_RECORD, detail, file))
+    return found
+
+
 def broken_record(window: Window, status: int) -> str:
     """Say how the batch is broken at which decoding stopped."""
     if status == BAD_COUNT:

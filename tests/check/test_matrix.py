@@ -9,9 +9,11 @@ from pathlib import Path
 import pytest
 from klog.batch import Batch
 from klog.formats.batch import BATCH
+from klog.kernel import crc32c
 from klog.segment import Segment
 
 from tests.check.partitions import Damageable
+from tests.plain import compress, encode, shapes
 
 PARTITION = "idempotent-0"
 SEGMENTS = {"first": 0, "middle": 2, "last": -1}
@@ -286,6 +288,43 @@ def test_names_and_small_files(damageable: Damageable, name: str) -> None:
     change(damageable.path)
     found = [finding for finding in damageable.problems() if finding.id == kind]
     assert [finding.file for finding in found][:1] == [file], [finding.id for finding in damageable.problems()]
+
+
+def with_good_crc(data: bytes) -> bytes:
+    """Return a changed batch with a checksum that holds."""
+    head = bytearray(data)
+    crc, covered = BATCH.offsets["crc"], BATCH.offsets["attributes"]
+    head[crc:covered] = crc32c(bytes(head[covered:])).to_bytes(4, "big")
+    return bytes(head)
+
+
+@pytest.mark.parametrize("deep", [False, True])
+def test_records_that_are_not_the_batchs_own(tmp_path: Path, deep: bool) -> None:
+    """The checksum holds, each record can be decoded, but a record's offset is one that the batch does not have."""
+    damageable = Damageable(tmp_path, "zstd-0")
+    folder = tmp_path / "strays-0"
+    folder.mkdir()
+    good = encode.batch([encode.Record(at, shapes.MS, b"k", b"v") for at in range(3)])
+    at = good.index(b"\x02k\x02v")  # the first record: length, attributes, timestamp delta, offset delta, key …
+    strange = bytearray(good)
+    strange[at - 1] = 2 * 30  # its offset delta, zig-zag: 30
+    (folder / f"{0:020}.log").write_bytes(with_good_crc(bytes(strange)))
+    found = [finding for finding in damageable.problems(deep) if finding.id == "bad-record"]
+    assert [(finding.file, finding.position) for finding in found] == [(f"strays-0/{0:020}.log", 0)] * deep
+
+
+@pytest.mark.parametrize("deep", [False, True])
+def test_a_message_inside_a_wrapper(tmp_path: Path, deep: bool) -> None:
+    """Its own checksum does not hold, the wrapper's does: only --deep looks inside."""
+    damageable = Damageable(tmp_path, "zstd-0")
+    folder = tmp_path / "old-0"
+    folder.mkdir()
+    messages = bytearray(encode.message(0, 1, b"k", b"value") + encode.message(1, 1, b"k", b"value"))
+    messages[-1] ^= 0xFF
+    wrapper = encode.message(1, 1, None, compress.gzip_stream(bytes(messages)), attributes=1)
+    (folder / f"{0:020}.log").write_bytes(wrapper)
+    found = [finding for finding in damageable.problems(deep) if finding.id == "bad-crc"]
+    assert [finding.file for finding in found] == [f"old-0/{0:020}.log"] * deep
 
 
 def test_the_matrix_is_large_enough() -> None:

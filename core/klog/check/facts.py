@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from functools import cached_property
 from typing import NamedTuple
 
-from klog.check.findings import KINDS, Finding
+from klog.check.findings import KINDS, Finding, quoted
 from klog.check.replay import Replay
 from klog.check.segment import SegmentFacts
 from klog.formats.names import PartitionState
@@ -78,9 +78,8 @@ class PartitionFacts:
         """Return a finding about *file* of this partition (its directory when empty)."""
         directory = self.partition.directory
         known = KINDS[kind]
-        fix = known.fix.format(
-            partition=self.partition.path, log_dir=self.log_dir.path or os.path.dirname(self.partition.path)
-        )
+        log_dir = self.log_dir.path or os.path.dirname(self.partition.path) or "."
+        fix = known.fix.format(partition=quoted(self.partition.path), log_dir=quoted(log_dir))
         name = f"{directory}/{file}" if file else directory
         topic, number = self.partition.topic, self.partition.number
         return Finding(known, topic, number, name, position, offset, message, broker or known.broker, fix)

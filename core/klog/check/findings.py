@@ -75,6 +75,13 @@ class Finding(NamedTuple):
         }
 
 
+def quoted(path: str) -> str:
+    """Return *path* as it is to be typed in a shell."""
+    from shlex import quote
+
+    return quote(path)
+
+
 _RECOVER = "klog recover {partition}"
 _SALVAGE = "klog recover {partition} --salvage"
 _INDEXES = "klog recover {partition} --indexes-only"

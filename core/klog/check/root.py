@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator
 
-from klog.check.findings import KINDS, Finding
+from klog.check.findings import KINDS, Finding, quoted
 from klog.formats.checkpoint import Malformed
 from klog.formats.names import ROOT_CHECKPOINTS, FileKind, PartitionState
 from klog.log_dir import LogDir
@@ -15,7 +15,9 @@ def root(log_dir: LogDir) -> Iterator[Finding]:
     """What is wrong with the log dir, besides its partitions.  Raises UnreadableError when it cannot be listed."""
     for name in log_dir.foreign_directories:
         message = "its name is no partition's"
-        yield _finding(log_dir, "foreign-directory", name, message, fix=f"move {name} out of {log_dir.path}")
+        yield _finding(
+            log_dir, "foreign-directory", name, message, fix=f"move {quoted(name)} out of {quoted(log_dir.path)}"
+        )
     yield from _twice(log_dir)
     for kind in ROOT_CHECKPOINTS:
         found = log_dir.checkpoints.file(kind)
@@ -44,5 +46,5 @@ def _twice(log_dir: LogDir) -> Iterator[Finding]:
 def _finding(log_dir: LogDir, kind: str, file: str, message: str, fix: str | None = None) -> Finding:
     known = KINDS[kind]
     if fix is None:
-        fix = known.fix.format(log_dir=log_dir.path, partition=log_dir.path)
+        fix = known.fix.format(log_dir=quoted(log_dir.path), partition=quoted(log_dir.path))
     return Finding(known, None, None, file, None, None, message, known.broker, fix)

@@ -7,7 +7,7 @@ import threading
 from typing import NamedTuple
 
 from klog.check.replay import Replay
-from klog.decode import Run, decode_run, runs
+from klog.decode import Codecs, Run, decode_run, message_damages, runs, stray_records
 from klog.errors import KlogError
 from klog.formats.codec import Decompressor
 from klog.formats.damage import Damage
@@ -146,7 +146,7 @@ def _work(path: str, facts: SegmentFacts, request: Request, replay: Replay | Non
         found: list[tuple[Run, list[Damage]]] = []
         for part in runs(window, path, span):
             deep = request.deep and part.damage is None
-            found.append((part, [damage for damage in decode_run(part, codecs, path) if damage] if deep else []))
+            found.append((part, _broken_inside(part, codecs, path) if deep else []))
         lane.wait()
         for part, broken in found:
             if part.damage:
@@ -162,6 +162,14 @@ def _work(path: str, facts: SegmentFacts, request: Request, replay: Replay | Non
         return False
 
     return work
+
+
+def _broken_inside(part: Run, codecs: Codecs, path: str) -> list[Damage]:
+    """Decompress and decode batches whose checksums hold; return what is wrong with their records."""
+    broken: list[Damage] = []
+    for damage in decode_run(part, codecs, path):
+        broken += [damage] if damage else message_damages(part.window, path) + stray_records(part.window, path)
+    return broken
 
 
 def _damaged(facts: SegmentFacts, damage: Damage, replay: Replay | None) -> None:

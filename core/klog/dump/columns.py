@@ -10,10 +10,9 @@ import os
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from klog.decode import decoded
+from klog.decode import decoded, message_damages
 from klog.dump.arrays import RowGroup, import_pyarrow, schema
 from klog.dump.files import DAMAGED, OK, bounded, committed_in, is_unfinished, kind_of, narrowed, start_of
-from klog.dump.lines import message_damages
 from klog.dump.request import ALL_BYTES, Request, Target
 from klog.dump.wanted import Count
 from klog.errors import KlogError, UnsupportedError

@@ -6,15 +6,14 @@ import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from klog.decode import Run, Span, decoded, runs
+from klog.decode import Run, Span, decoded, message_damages, runs
 from klog.dump.isolation import Committed
 from klog.dump.request import LineStyle
 from klog.dump.wanted import Count, Wanted
 from klog.formats.codec import MAX_OUTPUT, Decompressor
-from klog.formats.damage import Damage, DamageKind
+from klog.formats.damage import Damage
 from klog.kernel import VALUES, Window, is_utf8, json_text
 from klog.lanes import Lane, Work
-from klog.place import Place
 from klog.reader import Piece
 
 _PIECE_BYTES = 3 << 18  # a multiple of three, so that pieces of base64 fit together
@@ -193,17 +192,6 @@ class LineDump:
             else b""
         )
         self._report(damage, lane)
-
-
-def message_damages(rows: Window, file: str) -> list[Damage]:
-    """Return the damages of messages inside intact wrappers (v0, v1) whose own checksums do not hold."""
-    found = []
-    for i in rows.bad_messages():
-        offset, batch = rows.record(i)[0], rows.record(i)[6]
-        place = Place(file, rows.batch(batch).position, offset)
-        detail = "the message's own CRC-32 inside an intact wrapper does not hold"
-        found.append(Damage(DamageKind.BAD_CRC, place, detail))
-    return found
 
 
 def _by_batch(rows: Window, damages: list[Damage]) -> Iterator[tuple[Damage, int]]:

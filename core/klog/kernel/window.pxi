@@ -439,6 +439,24 @@ cdef class Window:
         cdef Py_ssize_t i
         return [i for i in range(self.view.records_count) if self.view.records[i].headers_at == MESSAGE_BAD]
 
+    def stray_records(self):
+        """Return the first row of each batch (v2) whose offset is outside of it, or not above that of the row before."""
+        cdef Py_ssize_t i
+        cdef const RecordRow *row
+        cdef const BatchRow *batch
+        cdef int told = -1
+        cdef list found = []
+        for i in range(self.view.records_count):
+            row = self.view.records + i
+            batch = self.view.batches + row.batch
+            if batch.magic < 2 or row.batch == told:
+                continue
+            if batch.base_offset <= row.offset <= batch.last_offset and (i == 0 or row[-1].batch != row.batch or row[-1].offset < row.offset):
+                continue
+            found.append(i)
+            told = row.batch
+        return found
+
     def lying_values(self):
         """Return (row, bytes claimed, bytes there) of each message (v0, v1) whose value claims too many bytes.
 
