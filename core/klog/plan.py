@@ -1,0 +1,120 @@
+"""A repair before it happens: what was found, what will be lost, and the files that will change.
+
+A plan is data, and its own journal.  Every action says what its file is before and after it: a file that is as *after*
+is done, one that is as *before* is to do, anything else means that the plan is stale.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+
+from klog.errors import KlogError
+
+VERSION: Final = 1
+
+PUT: Final = "put"
+"""A file gets new content, which waits in `source`; it need not have been there before."""
+TRUNCATE: Final = "truncate"
+"""A file is cut to `after.size` bytes."""
+REMOVE: Final = "remove"
+"""A file goes."""
+
+
+class PlanError(KlogError):
+    """A plan that cannot be read, or that asks for what no plan may: paths outside of its log dirs, unknown actions."""
+
+
+class StaleError(KlogError):
+    """Something has changed since the plan was made: nothing was started."""
+
+
+class FileState(NamedTuple):
+    """What a file is.
+
+    *digest*: its kind and the hexadecimal digits, `sha256:…` or, for large files, `crc32c:…`.  *mode*: permission bits.
+    *modified_ns*: ns since the epoch.  What an action leaves has the mode, the owner and the time that it says.
+    """
+
+    size: int
+    digest: str
+    mode: int
+    uid: int
+    gid: int
+    modified_ns: int
+
+
+class Action(NamedTuple):
+    """A change of one file.
+
+    *log_dir*: the number of its log dir in the plan.  *file*: relative to it, with `/`.  *before*: None where there is
+    no file; *after*: None where there will be none.  *source*: of a put, the file that has the content, relative to the
+    log dir's staging directory.
+    """
+
+    do: str
+    file: str
+    before: FileState | None
+    after: FileState | None
+    source: str | None = None
+    log_dir: int = 0
+
+
+class Guard(NamedTuple):
+    """A file that is not changed, but that the plan relies on: it must be as it was."""
+
+    file: str
+    size: int
+    modified_ns: int
+    log_dir: int = 0
+
+
+class Loss(NamedTuple):
+    """Records, or bytes of a log, that will be gone.  *records* and the offsets: None where nobody knows."""
+
+    topic: str | None
+    partition: int | None
+    first_offset: int | None
+    last_offset: int | None
+    records: int | None
+    bytes: int
+    reason: str
+
+
+class Amount(NamedTuple):
+    """How much of the logs."""
+
+    records: int
+    bytes: int
+
+    def plus(self, other: Amount) -> Amount:
+        """Return the sum."""
+        return Amount(self.records + other.records, self.bytes + other.bytes)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a command is going to change, in the order in which it does.
+
+    *log_dirs*: absolute paths; *backups*: for each, the directory where originals go.  *staging*: for each, the directory
+    in which the sources of its puts wait; empty strings as long as they are nowhere.  *findings*: as JSON has them.
+    *no_lock*: log dirs, by number, that had no `.lock` before.  *directory_times*: the modification time in ns of each
+    directory that the actions touch, by (log dir, relative path), for whoever takes the plan back.
+    """
+
+    id: str
+    created: str
+    command: str
+    log_dirs: tuple[str, ...]
+    backups: tuple[str, ...]
+    actions: tuple[Action, ...]
+    guards: tuple[Guard, ...] = ()
+    losses: tuple[Loss, ...] = ()
+    findings: tuple[Mapping[str, object], ...] = ()
+    kept: Amount = Amount(0, 0)
+    broker_would_keep: Amount | None = None
+    staging: tuple[str, ...] = ()
+    no_lock: tuple[int, ...] = ()
+    directory_times: Mapping[tuple[int, str], int] = field(default_factory=dict)
+    undoes: str | None = None
