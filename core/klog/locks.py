@@ -87,11 +87,11 @@ class Locks:
         for log_dir, file in self._files.items():
             _lock(file, log_dir)
 
-    def release(self, unneeded: Sequence[str] = ()) -> None:
-        """Let go.  Lock files that were made, and those of the log dirs *unneeded*, are removed while they are held."""
+    def release(self) -> None:
+        """Let go.  Lock files that were made are removed while they are held."""
         try:
             for log_dir in self._files:
-                if log_dir in self.made or log_dir in unneeded:
+                if log_dir in self.made:
                     before = os.stat(log_dir).st_mtime_ns
                     self._disk.unlink(os.path.join(log_dir, FileKind.LOCK.value))
                     self._keep_time(log_dir, before)
