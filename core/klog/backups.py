@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from dataclasses import replace
 from enum import Enum
 from typing import NamedTuple
 
@@ -72,7 +73,7 @@ def load_plan(path: str) -> Plan:
     with Source(path) as source:
         if source.size > MAX_BYTES:
             raise PlanError(f"{path}: {source.size} bytes, too large for a plan")
-        data = source.read(0, MAX_BYTES + 1)
+        data = source.read(0, source.size)
     try:
         return read_plan(data)
     except PlanError as error:
@@ -80,10 +81,16 @@ def load_plan(path: str) -> Plan:
 
 
 def load_backup(directory: str) -> Kept:
-    """Return the plan in a backup directory, or in the only one within it.  Raises UsageError, PlanError."""
+    """Return the plan in a backup directory, or in the only one within it.
+
+    A backup that was moved is where it is now.  Raises UsageError, PlanError.
+    """
     path = os.path.join(directory, _PLAN)
     if os.path.isfile(path):
-        return Kept(os.path.abspath(directory), load_plan(path))
+        plan, place = load_plan(path), os.path.abspath(directory)
+        if len(plan.backups) == 1 and os.path.realpath(place) != os.path.realpath(plan.backups[0]):
+            plan = replace(plan, backups=(place,))
+        return Kept(place, plan)
     inside = sorted(name for name in _names(directory) if os.path.isfile(os.path.join(directory, name, _PLAN)))
     plans = {load_plan(os.path.join(directory, name, _PLAN)).id: name for name in inside}
     if len(plans) == 1:
@@ -91,6 +98,45 @@ def load_backup(directory: str) -> Kept:
     if plans:
         raise UsageError(f"{directory}: backups of several plans, name one: {', '.join(sorted(plans))}")
     raise UsageError(f"{directory}: no backup, there is no {_PLAN} in it")
+
+
+def find_plan(what: str, backup: str | None = None) -> Kept:
+    """Return the plan that *what* names: its file, its backup directory, or its id.
+
+    An id is looked for in the directory *backup*, if one is given, else in `klog-backup` of the working directory and
+    of those above it, and among the notes of what was applied.  Raises UsageError, PlanError, UnreadableError.
+    """
+    if os.path.isfile(what):
+        plan = load_plan(what)
+        return Kept(plan.backups[0], plan)
+    if os.path.isdir(what):
+        return load_backup(what)
+    if os.sep not in what:
+        for place in _places_of(what, backup):
+            if os.path.isfile(os.path.join(place, _PLAN)):
+                kept = load_backup(place)
+                if kept.plan.id == what:
+                    return kept
+    where = backup or f"{BACKUPS} here or above"
+    raise UsageError(
+        f"{what}: expected a plan's file, a backup directory or an id that is in {where}; 'klog plans DIR' lists them"
+    )
+
+
+def _places_of(plan: str, backup: str | None) -> Iterator[str]:
+    """Yield where the backup of the plan of that id may be."""
+    if backup is not None:
+        yield from (backup, os.path.join(backup, plan))
+        return
+    directory = os.getcwd()
+    while True:
+        yield os.path.join(directory, BACKUPS, plan)
+        if directory == os.path.dirname(directory):
+            break
+        directory = os.path.dirname(directory)
+    noted = pointed_to(plan)
+    if noted is not None:
+        yield noted
 
 
 def _names(directory: str) -> list[str]:

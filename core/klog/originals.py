@@ -22,8 +22,8 @@ from klog.digests import file_state, status_of
 from klog.disk import Disk, OpenFile
 from klog.draft import make_directories, remove_empty
 from klog.journal import Chain
-from klog.plan import PUT, STAGED, TRUNCATE, Action, CutOut, FileState, Plan, StaleError
-from klog.plan_file import plan_bytes
+from klog.plan import PUT, STAGED, TRUNCATE, Action, CutOut, FileState, Plan, PlanError, StaleError
+from klog.plan_file import MAX_BYTES, plan_bytes, read_plan
 from klog.source import Source
 
 PLAN = "plan.json"
@@ -73,8 +73,7 @@ class Keeper:
             self._directory(os.path.join(backup, STAGED))
             path = os.path.join(backup, PLAN)
             if os.path.lexists(path):
-                state = file_state(path)
-                if state is None or state.size != len(content) or not _holds(path, content):
+                if not _is_of(path, self._plan):
                     raise StaleError(f"{path}: the backup of another plan; name another directory with --backup")
                 continue
             temporary = f"{path}.tmp"
@@ -269,6 +268,11 @@ def link_or_copy(source: str, target: str, state: FileState, disk: Disk) -> None
         disk.close(file)
 
 
-def _holds(path: str, content: bytes) -> bool:
+def _is_of(path: str, plan: Plan) -> bool:
+    """Whether the plan in the file at *path* is *plan*; the backup may have been moved since."""
     with Source(path) as source:
-        return source.read(0, len(content) + 1) == content
+        try:
+            kept = read_plan(source.read(0, min(source.size, MAX_BYTES)))
+        except PlanError:
+            return False
+    return (kept.id, kept.log_dirs, kept.actions) == (plan.id, plan.log_dirs, plan.actions)
