@@ -60,12 +60,79 @@ def _meta(status: os.stat_result) -> Meta:
     return stat.S_IMODE(status.st_mode), status.st_uid, status.st_gid, status.st_mtime_ns
 
 
-class PowerCutDisk(Disk):
+class SteppedDisk(HastyDisk):
+    """Says what it is about to do, call by call; *calls* are those that were made, with paths below *root*."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.calls: list[str] = []
+
+    def step(self, *words: str) -> None:
+        """Take note of the next call; what this raises, the call raises."""
+        self.calls.append(" ".join(word.replace(f"{self.root}/", "") for word in words))
+
+    def create(self, path: str) -> OpenFile:
+        self.step("create", path)
+        return super().create(path)
+
+    def open_lock(self, path: str) -> OpenFile:
+        self.step("lock", path)
+        return super().open_lock(path)
+
+    def write(self, file: OpenFile, data: bytes | bytearray | memoryview) -> None:
+        self.step("write", file.path)
+        super().write(file, data)
+
+    def copy(self, source: str, start: int, end: int, file: OpenFile) -> None:
+        self.step("copy", source, file.path)
+        super().copy(source, start, end, file)
+
+    def truncate(self, file: OpenFile, size: int) -> None:
+        self.step("truncate", file.path)
+        super().truncate(file, size)
+
+    def set_metadata(self, file: OpenFile, mode: int, uid: int, gid: int, modified_ns: int) -> None:
+        self.step("metadata", file.path)
+        super().set_metadata(file, mode, uid, gid, modified_ns)
+
+    def sync(self, paths: Sequence[str]) -> None:
+        for path in paths:
+            self.step("sync", path)
+            self._sync_one(path)
+
+    def _sync_one(self, path: str) -> None:
+        os.stat(path)
+
+    def make_directory(self, path: str) -> None:
+        self.step("mkdir", path)
+        super().make_directory(path)
+
+    def remove_directory(self, path: str) -> None:
+        self.step("rmdir", path)
+        super().remove_directory(path)
+
+    def link(self, source: str, target: str) -> None:
+        self.step("link", source, target)
+        super().link(source, target)
+
+    def rename(self, source: str, target: str) -> None:
+        self.step("rename", source, target)
+        super().rename(source, target)
+
+    def unlink(self, path: str) -> None:
+        self.step("unlink", path)
+        super().unlink(path)
+
+    def set_directory_time(self, path: str, modified_ns: int) -> None:
+        self.step("time", path)
+        super().set_directory_time(path, modified_ns)
+
+
+class PowerCutDisk(SteppedDisk):
     """Works on everything below *root*, whose content is on the disk; before call number *cut_at* the power goes."""
 
     def __init__(self, root: Path, cut_at: int | None = None) -> None:
-        self.root = root
-        self.calls: list[str] = []
+        super().__init__(root)
         self._cut_at = cut_at
         self._inodes: dict[int, _Inode] = {}
         self._root = self._settle(os.fspath(root), everything=True)
@@ -95,67 +162,23 @@ class PowerCutDisk(Disk):
 
     # the calls
 
-    def _step(self, *words: str) -> None:
+    def step(self, *words: str) -> None:
         if self._cut_at is not None and len(self.calls) >= self._cut_at:
             raise PowerCutError
-        self.calls.append(" ".join(word.replace(f"{self.root}/", "") for word in words))
+        super().step(*words)
 
     def create(self, path: str) -> OpenFile:
-        self._step("create", path)
         file = super().create(path)
         self._know(path)
         return file
 
-    def open_lock(self, path: str) -> OpenFile:
-        self._step("lock", path)
-        return super().open_lock(path)
-
-    def write(self, file: OpenFile, data: bytes | bytearray | memoryview) -> None:
-        self._step("write", file.path)
-        super().write(file, data)
-
-    def copy(self, source: str, start: int, end: int, file: OpenFile) -> None:
-        self._step("copy", source, file.path)
-        super().copy(source, start, end, file)
-
-    def truncate(self, file: OpenFile, size: int) -> None:
-        self._step("truncate", file.path)
-        super().truncate(file, size)
-
-    def set_metadata(self, file: OpenFile, mode: int, uid: int, gid: int, modified_ns: int) -> None:
-        self._step("metadata", file.path)
-        super().set_metadata(file, mode, uid, gid, modified_ns)
-
-    def sync(self, paths: Sequence[str]) -> None:
-        for path in paths:
-            self._step("sync", path)
-            if Path(path).is_relative_to(self.root):
-                self._settle(path)
-
     def make_directory(self, path: str) -> None:
-        self._step("mkdir", path)
         super().make_directory(path)
         self._know(path)
 
-    def remove_directory(self, path: str) -> None:
-        self._step("rmdir", path)
-        super().remove_directory(path)
-
-    def link(self, source: str, target: str) -> None:
-        self._step("link", source, target)
-        super().link(source, target)
-
-    def rename(self, source: str, target: str) -> None:
-        self._step("rename", source, target)
-        super().rename(source, target)
-
-    def unlink(self, path: str) -> None:
-        self._step("unlink", path)
-        super().unlink(path)
-
-    def set_directory_time(self, path: str, modified_ns: int) -> None:
-        self._step("time", path)
-        super().set_directory_time(path, modified_ns)
+    def _sync_one(self, path: str) -> None:
+        if Path(path).is_relative_to(self.root):
+            self._settle(path)
 
     # after the cut
 

@@ -7,6 +7,7 @@ import os
 import time
 import tracemalloc
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 
 import crc32c
@@ -120,7 +121,7 @@ def test_several_changes_of_a_file_are_a_chain(draft: Draft, data: Path) -> None
     draft.put(INDEX, [b"newer"])
     chain = [action for action in draft.actions if action.file == INDEX]
     assert [action.do for action in chain] == [TRUNCATE, PUT, REMOVE, PUT]
-    assert all(one.after == other.before for one, other in zip(chain, chain[1:], strict=False))
+    assert all(one.after == other.before for one, other in pairwise(chain))
     assert sorted(staged(draft).values()) == [b"new", b"newer"]
     assert len({action.source for action in chain if action.do == PUT}) == 2
 

@@ -74,11 +74,12 @@ class _Run:
         self._disk = disk
         self._progress = progress
         self._done_before = self._done = 0
+        self._is_acting = False
 
     def standing(self) -> str:
         """Say how far it has come, and what to do next."""
         count = self._done_before + self._done
-        if not count:
+        if not count and not self._is_acting:
             return "nothing was changed"
         plan = os.path.join(self._plan.backups[0], PLAN)
         return f"{count} of {len(self._plan.actions)} changes are made, 'klog apply {shlex.quote(plan)}' makes the rest"
@@ -87,17 +88,20 @@ class _Run:
         """Do everything, under *locks*."""
         is_new = not any(os.path.lexists(os.path.join(backup, PLAN)) for backup in self._plan.backups)
         keeper = Keeper(self._plan, self._disk)
-        is_ready = False
         try:
-            found = self._look()
+            found = self._look(is_new)
+            if self._done_before == len(self._plan.actions):
+                self._end(locks)
+                return Result(self._plan, 0, self._done_before)
             self._check_room(found)
             keeper.write_plan()
             keeper.keep(found)
             keeper.stage(found)
             locks.assure()
-            is_ready = True
+            # From here on a call that fails may have done its work all the same, so the originals stay.
+            self._is_acting = True
         finally:
-            if not is_ready and is_new and not self._done_before:
+            if not self._is_acting and is_new and not self._done_before:
                 keeper.clean()
                 self._drop_staged()
         to_do = {place for chain in found for place in chain.to_do}
@@ -116,12 +120,15 @@ class _Run:
         except OSError:
             pass  # what kept the plan from being carried out is what gets told
 
-    def _look(self) -> list[Chain]:
-        """Find out how far each file has come.  Raises StaleError where one is not what the plan knows."""
+    def _look(self, is_new: bool) -> list[Chain]:
+        """Find out how far each file has come.  Raises StaleError where one is not what the plan knows.
+
+        *is_new*: no backup has the plan, so that nothing can have been done by it.
+        """
         self._progress.expect(sum(chain_size(action) for action in self._plan.actions))
         found = locate(self._plan, self._progress.advance)
         self._done_before = len(self._plan.actions) - sum(len(chain.to_do) for chain in found)
-        strange = next((chain for chain in found if chain.at is None), None)
+        strange = next((one for one in found if one.at is None or (is_new and not one.is_untouched)), None)
         if strange is not None:
             self._done_before = 0
             what = "is gone" if strange.current is None else "has changed"
