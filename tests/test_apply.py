@@ -697,3 +697,17 @@ def test_killed_within_system_calls(original: Path, tmp_path: Path) -> None:
         take_back(plans_of(str(data))[0].plan, HastyDisk())
         assert {**tree(data), ".lock": 0} == {**before, ".lock": 0}, (call, at)
     assert came_so_far > 3
+
+
+def cut_only(data: Path, disk: Disk) -> None:
+    """Repair by nothing but a truncation, which is two calls."""
+    number = plan_id("truncate", NOW)
+    backups = backup_places(number, [str(data)])
+    draft = Draft(str(data), 0, Staging(os.path.join(backups[0], STAGED), disk))
+    if draft.truncate(name(1841, "log"), 1500):
+        apply(make_plan(number, "klog truncate", [str(data)], backups, [draft], NOW), disk)
+
+
+def test_power_cut_within_a_truncation(original: Path, tmp_path: Path) -> None:
+    """Cut, and without its time again: that is begun, and must be finished before anything else is planned."""
+    assert cut_everywhere(original, tmp_path, cut_only) > 100

@@ -48,7 +48,8 @@ def check_places(plan: Plan) -> None:
         while True:
             if os.path.isdir(directory):
                 log_dir = inside.get(_inode(directory))
-                if log_dir is None and _is_log_dir(directory):
+                # New checkpoints wait in a staging directory itself, so that looks like a log dir.
+                if log_dir is None and directory != os.path.realpath(place) and _is_log_dir(directory):
                     log_dir = directory
                 if log_dir is not None:
                     raise PlanError(f"{place}: lies in the log dir {log_dir}, where a broker would stop over it")
@@ -220,7 +221,7 @@ def _state(plan: Plan, found: list[Chain]) -> State:
         return State.USED_SINCE
     if all(not chain.to_do for chain in found):
         return State.APPLIED
-    if all(chain.at == 0 for chain in found):
+    if all(chain.at == 0 and not chain.is_between for chain in found):
         return State.TAKEN_BACK if is_finished else State.NOT_BEGUN
     return State.USED_SINCE if is_finished else State.HALF_DONE
 

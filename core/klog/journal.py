@@ -17,7 +17,7 @@ class Chain:
     """What becomes of one file: its states, the first before the plan and one after each of its actions.
 
     *actions*: their places in the plan.  *at*: which of the states the file is in; None when in none of them.
-    *current*: what it is.
+    *current*: what it is.  *is_between*: it has been cut, and has not got its owner, mode and time back.
     """
 
     log_dir: int
@@ -27,6 +27,7 @@ class Chain:
     actions: list[int]
     at: int | None = None
     current: FileState | None = None
+    is_between: bool = False
 
     @property
     def before(self) -> FileState | None:
@@ -110,6 +111,7 @@ def _doubt(plan: Plan, chain: Chain) -> None:
         return
     if chain.current != chain.states[chain.at]:
         chain.at -= 1
+        chain.is_between = True
 
 
 def check_guards(plan: Plan) -> None:
