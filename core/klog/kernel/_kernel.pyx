@@ -57,6 +57,7 @@ include "json.pxi"
 include "columns.pxi"
 include "window.pxi"
 include "survey.pxi"
+include "build.pxi"
 
 
 def crc32c(const unsigned char[::1] data not None, unsigned int value=0):
