@@ -1,7 +1,7 @@
 """What a broker makes of a log dir between its start and a clean stop, in milliseconds; where two log dirs differ.
 
 with Loader() as loader:
-    loader.load(folder, now_ms=1_763_000_000_000, **{"log.index.interval.bytes": "512"})
+    loader.load(folder, {"log.index.interval.bytes": "512"}, now_ms=1_763_000_000_000)
 differences(folder, other)
 """
 
@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import re
 import struct
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 
 import crc32c
 
@@ -18,6 +20,7 @@ from tests.kafka import NEWEST, Jvm
 
 SNAPSHOT_HEADER = struct.Struct(">hIi")
 SNAPSHOT_ENTRY = 46
+DEFAULTS: Mapping[str, str] = MappingProxyType({})
 MARKER = ".kafka_cleanshutdown"
 
 
@@ -52,9 +55,9 @@ class Loader(Jvm):
     def __enter__(self) -> Loader:
         return self
 
-    def load(self, log_dir: Path, now_ms: int | None = None, **config: str) -> Outcome:
-        """Start and stop on *log_dir*, at *now_ms* (None: the clock's); *config*: broker properties by their names."""
-        given = [f"{name}={value}" for name, value in config.items()]
+    def load(self, log_dir: Path, settings: Mapping[str, str] = DEFAULTS, *, now_ms: int | None = None) -> Outcome:
+        """Start and stop on *log_dir*, at *now_ms* (None: the clock's); *settings*: broker properties by their names."""
+        given = [f"{name}={value}" for name, value in settings.items()]
         answer = self._ask(str(log_dir), "" if now_ms is None else str(now_ms), *given)
         if answer is None:
             return Outcome("timeout")

@@ -66,7 +66,7 @@ def test_a_log_manager_alone_does_what_a_whole_broker_did(
     # A producer that was idle for a day would be forgotten: the clock is the one of the image.
     now_ms = last_touched_ms(image(f"{archives}/after.tar.gz"))
     loaded = writable_copy(before, tmp_path / "loaded")
-    outcome = loader.load(loaded, now_ms, **CRASH_SETTINGS)
+    outcome = loader.load(loaded, CRASH_SETTINGS, now_ms=now_ms)
     recorded = (CORPORA / archives / "golden/outcome.txt").read_text().strip()
     if not recorded.startswith("started"):
         assert not outcome.ok
@@ -103,7 +103,7 @@ def test_a_broker_of_our_own_leaves_what_the_log_manager_leaves(loader: Loader, 
         cluster.stop()
         shutil.copytree(cluster.data, after)
     loaded = shutil.copytree(before, tmp_path / "loaded")
-    assert loader.load(loaded, **settings) == Outcome("ok")
+    assert loader.load(loaded, settings) == Outcome("ok")
     as_before_its_leader(after, before)
     # What the broker wrote for itself meanwhile, and what says which run of it wrote.
     its_own = ("__cluster_metadata-0/", "bootstrap.checkpoint", "meta.properties")
@@ -149,7 +149,7 @@ def test_the_clock_and_the_settings_of_a_load_can_be_given(loader: Loader, tmp_p
         ("dense", now_ms, "1"),
     ):
         folder = writable_copy(source, tmp_path / name)
-        outcome = loader.load(folder, at, **CRASH_SETTINGS, **{"log.index.interval.bytes": interval})
+        outcome = loader.load(folder, CRASH_SETTINGS | {"log.index.interval.bytes": interval}, now_ms=at)
         assert outcome == Outcome("ok"), name
         last = max((folder / "torn-0").glob("*.snapshot")), max((folder / "torn-0").glob("*.index"))
         ends[name] = tuple(path.stat().st_size for path in last)
