@@ -56,7 +56,7 @@ class Loader(Jvm):
         return self
 
     def load(self, log_dir: Path, settings: Mapping[str, str] = DEFAULTS, *, now_ms: int | None = None) -> Outcome:
-        """Start and stop on *log_dir*, at *now_ms* (None: the clock's); *settings*: broker properties by their names."""
+        """Start and stop on *log_dir*, at *now_ms* (None: the clock's); *settings*: broker properties by name."""
         given = [f"{name}={value}" for name, value in settings.items()]
         answer = self._ask(str(log_dir), "" if now_ms is None else str(now_ms), *given)
         if answer is None:
