@@ -19,7 +19,7 @@ ROOMS = (
     "source kernel",
     "batch decode resync reader lanes headers segment indexes partition log_dir transactions irregularities producers"
     " replay",
-    "lookup fetch check settings plan disk broker describe dump internal_topics arrow",
+    "lookup fetch check settings metadata metadata_state plan disk broker describe dump internal_topics arrow",
     "recover salvage truncate cleaner apply work",
     "spark serve",
     "klog_cli pyspark_klog",
