@@ -161,12 +161,20 @@ public class LoadMany {
         } finally {
             // A broker that fails here is halted, so nothing is closed in order: only its locks go.
             if (!good)
-                for (var lock : CollectionConverters.asJava(manager.dirLocks()))
-                    lock.destroy();
+                abandon(manager);
             stats.close();
             var metrics = KafkaYammerMetrics.defaultRegistry();
             List.copyOf(metrics.allMetrics().keySet()).forEach(metrics::removeMetric);
         }
+    }
+
+    /** What still loads other partitions would go on writing after the answer. */
+    static void abandon(LogManager manager) throws Exception {
+        for (Thread thread : Thread.getAllStackTraces().keySet())
+            if (thread.getName().startsWith("log-recovery-"))
+                thread.join();
+        for (var lock : CollectionConverters.asJava(manager.dirLocks()))
+            lock.destroy();
     }
 
     /** All topics are known and belong here; one without an identity is nobody's. */
