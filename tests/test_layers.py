@@ -17,7 +17,7 @@ ROOMS = (
     "place errors",
     "formats",
     "source kernel",
-    "batch decode resync reader lanes headers segment indexes partition log_dir transactions irregularities producers"
+    "batch decode resync bits reader lanes headers segment indexes partition log_dir transactions irregularities producers"
     " replay",
     "lookup fetch check settings plan disk broker describe dump internal_topics arrow",
     "recover salvage truncate cleaner apply work",
