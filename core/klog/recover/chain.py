@@ -26,7 +26,8 @@ from klog.recover.repairs import (
 from klog.segment import MAX_RELATIVE_OFFSET
 from klog.source import Source
 
-_NEIGHBOURS = 4
+_NEIGHBOURS = 64
+"""So many of the last batches are remembered: more than a block of a disk, written to the wrong place, can hold."""
 _WALKS = 64
 """How often a stretch is searched from its start; in a log that needs more, the first of two batches just stays."""
 
@@ -246,27 +247,31 @@ class Chain:
             return "segments-overlap", f"its last offset is {last}, the next segment begins at {self._limit}"
         return "offsets-backwards", f"base offset {first}, though offset {self.last_offset} stands before it"
 
-    def _before_previous(self) -> tuple[int, int] | None:
-        """Return last offset and leader epoch before the last batch that is kept; None if they are not known."""
-        if len(self._tail) >= 2:
-            return self._tail[-2].last_offset, self._tail[-2].leader_epoch
-        return (self._base - 1, -1) if self.batches == 1 and self._tail else None
+    def _before_last(self, count: int) -> tuple[int, int] | None:
+        """Return last offset and leader epoch before the last *count* batches; None if they are not known."""
+        if len(self._tail) > count:
+            return self._tail[-count - 1].last_offset, self._tail[-count - 1].leader_epoch
+        return (self._base - 1, -1) if self.batches == count == len(self._tail) else None
 
     def _settle_previous(self, odd: BatchFacts, following: BatchFacts | None) -> bool:
-        """Whether it is the batch before *odd* that is odd; then that has been put right, or is kept no longer."""
-        before = self._before_previous()
-        if before is None:
+        """Whether what stands before *odd* is odd; then that has been put right, or is kept no longer."""
+        if self._only_epoch_is_odd(odd):
+            return self._settle_epoch(odd, following)
+        early = 0
+        while early < len(self._tail) and self._tail[-early - 1].last_offset >= odd.base_offset:
+            early += 1
+        before = self._before_last(early)
+        if not early or before is None or not before[0] < odd.base_offset <= odd.last_offset <= self._ceiling:
             return False
-        previous = self._tail[-1]
-        if odd.base_offset <= previous.last_offset:
-            return self._settle_offset(previous, odd, following, before[0])
-        if odd.last_offset <= self._ceiling:
-            return self._settle_epoch(previous, odd, following, before[1])
-        return False
+        if odd.base_offset >= self._tail[-early].base_offset:
+            return False
+        if early == 1:
+            return self._settle_offset(odd, following, before[0])
+        return self._settle_run(odd, following, early)
 
-    def _settle_offset(self, previous: BatchFacts, odd: BatchFacts, following: BatchFacts | None, before: int) -> bool:
-        if not before < odd.base_offset < previous.base_offset or odd.last_offset > self._ceiling:
-            return False
+    def _settle_offset(self, odd: BatchFacts, following: BatchFacts | None, before: int) -> bool:
+        """Decide about the batch before *odd*, which would fit if that one were not there."""
+        previous = self._tail[-1]
         goes_on = following is not None and odd.last_offset < following.base_offset <= previous.last_offset
         is_exact = odd.base_offset - before - 1 == previous.last_offset_delta + 1
         if following is None or goes_on or is_exact:
@@ -275,12 +280,31 @@ class Chain:
                 self._replace_previous(repaired)
                 return True
         if goes_on:
-            self._drop(
-                self._unkeep(), "odd-offset", f"base offset {previous.base_offset}, where {before + 1} was expected"
-            )
+            detail = f"base offset {previous.base_offset}, where {before + 1} was expected"
+            self._drop(self._unkeep(), "odd-offset", detail)
         return goes_on
 
-    def _settle_epoch(self, previous: BatchFacts, odd: BatchFacts, following: BatchFacts | None, before: int) -> bool:
+    def _settle_run(self, odd: BatchFacts, following: BatchFacts | None, early: int) -> bool:
+        """Decide about the last *early* batches: whether they stand before batches that come before them.
+
+        So it is when *odd* fits in front of them, and the batch behind it goes on from there.
+        """
+        first, last = self._tail[-early], self._tail[-1]
+        if following is None or not odd.last_offset < first.base_offset:
+            return False
+        if not following.base_offset == odd.last_offset + 1 <= last.last_offset:
+            return False
+        detail = f"offsets {first.base_offset} to {last.last_offset}, in front of offset {odd.base_offset}"
+        for facts in reversed([self._unkeep() for _ in range(early)]):
+            self._drop(facts, "offsets-backwards", detail)
+        return True
+
+    def _settle_epoch(self, odd: BatchFacts, following: BatchFacts | None) -> bool:
+        """Decide whether it is the batch before *odd* whose leader epoch is odd."""
+        known = self._before_last(1)
+        if known is None:
+            return False
+        before, previous = known[1], self._tail[-1]
         if not before < previous.leader_epoch or not before <= odd.leader_epoch:
             return False
         if following is not None and following.leader_epoch >= previous.leader_epoch:
