@@ -13,9 +13,10 @@ from klog.source import Source
 
 
 class Claim(NamedTuple):
-    """What a damaged batch says of itself: where it ends, in bytes, and its last offset."""
+    """What a damaged batch says of itself: where it ends, in bytes, its first and its last offset."""
 
     end: int
+    first_offset: int
     last_offset: int
 
 
@@ -51,20 +52,20 @@ class Broken:
         base, size, _, magic, _, _, delta, *_ = BATCH.read(head)
         if magic != 2 or size < BATCH.size - OVERHEAD or not before < base <= base + delta <= ceiling:
             return None
-        return Claim(start + size + OVERHEAD, base + delta)
+        return Claim(start + size + OVERHEAD, base, base + delta)
 
-    def is_intact(self, position: int, above: int) -> bool:
-        """Whether an intact batch with offsets above *above* begins at byte *position*."""
+    def intact_offset(self, position: int) -> int | None:
+        """Return the base offset of the intact batch that begins at byte *position*, None if none does."""
         try:
             head = self._source.read(position, BATCH.size)
             if len(head) < BATCH.size:
-                return False
+                return None
             base, size, *_ = BATCH.read(head)
-            if base <= above or not BATCH.size <= size + OVERHEAD <= self._request.max_batch_bytes:
-                return False
+            if not BATCH.size <= size + OVERHEAD <= self._request.max_batch_bytes:
+                return None
             self._bytes_left -= size
             if self._bytes_left <= 0:
-                return False
-            return loaded(self._source.read(position, size + OVERHEAD), position).entry_holds(0)
+                return None
+            return base if loaded(self._source.read(position, size + OVERHEAD), position).entry_holds(0) else None
         except UnreadableError:
-            return False
+            return None

@@ -10,7 +10,7 @@ from collections import deque
 
 from klog.bits import Patch, Repaired
 from klog.formats.batch import BatchFacts
-from klog.formats.damage import Damage
+from klog.formats.damage import Damage, DamageKind
 from klog.kernel import Window, orderly
 from klog.recover.broken import Broken, Claim
 from klog.recover.kept import Kept, batches_of
@@ -48,7 +48,7 @@ class Chain:
         self._ceiling = min(limit - 1, base_offset + MAX_RELATIVE_OFFSET)
         self._tail: deque[BatchFacts] = deque(maxlen=_NEIGHBOURS)
         self._odd: BatchFacts | None = None
-        self._shadow = Claim(0, 0)
+        self._shadow = Claim(0, 0, 0)
         self._broken = Broken(source, request)
         self._walks = _WALKS
 
@@ -82,6 +82,9 @@ class Chain:
         end = start + (damage.size or 0)
         if start < self._shadow.end:
             return  # inside of what is damaged anyway
+        if damage.kind is DamageKind.UNREADABLE:
+            self._leave(start, end, reason, damage.detail)
+            return
         end = self._cast_shadow(start, end)
         while start < end:
             repaired = self._broken.repair(start, end) if len(self.patches) < MOST_PATCHES else None
@@ -196,8 +199,11 @@ class Chain:
         claimed = self._broken.claim(start, self.last_offset, self._ceiling)
         if claimed is None or not end < claimed.end <= self._source.size:
             return end
-        if claimed.end < self._source.size and not self._broken.is_intact(claimed.end, claimed.last_offset):
-            return end
+        if claimed.end < self._source.size:
+            behind = self._broken.intact_offset(claimed.end)
+            if behind is None or behind <= claimed.first_offset:
+                return end
+            claimed = claimed._replace(last_offset=min(claimed.last_offset, behind - 1))
         self._shadow = claimed
         return claimed.end
 
@@ -263,8 +269,6 @@ class Chain:
         before = self._before_last(early)
         if not early or before is None or not before[0] < odd.base_offset <= odd.last_offset <= self._ceiling:
             return False
-        if odd.base_offset >= self._tail[-early].base_offset:
-            return False
         if early == 1:
             return self._settle_offset(odd, following, before[0])
         return self._settle_run(odd, following, early)
@@ -279,10 +283,11 @@ class Chain:
             if repaired is not None:
                 self._replace_previous(repaired)
                 return True
-        if goes_on:
-            detail = f"base offset {previous.base_offset}, where {before + 1} was expected"
-            self._drop(self._unkeep(), "odd-offset", detail)
-        return goes_on
+        if not goes_on or previous.base_offset <= odd.base_offset:
+            return False
+        detail = f"base offset {previous.base_offset}, where {before + 1} was expected"
+        self._drop(self._unkeep(), "odd-offset", detail)
+        return True
 
     def _settle_run(self, odd: BatchFacts, following: BatchFacts | None, early: int) -> bool:
         """Decide about the last *early* batches: whether they stand before batches that come before them.
@@ -414,5 +419,6 @@ class Chain:
             i = window.first_reaching(facts.base_offset)
             if i < window.count:
                 found = window.batch(i)
-                return found.base_offset == facts.base_offset and key(found) == key(facts)
+                is_same = found.base_offset == facts.base_offset and key(found) == key(facts)
+                return is_same and found.position != facts.position
         return False
