@@ -32,10 +32,10 @@ class Broken:
         if self._bytes_left <= 0:
             return None
         most = self._request.max_batch_bytes
-        self._bytes_left -= min(end - start, most)
         found = with_magic(self._source, start, end, most)
         if found is None and self._request.repair_bits:
             found = repair_bit(self._source, start, end, most)
+        self._bytes_left -= found.facts.size if found is not None else min(end - start, most)
         return found
 
     def claim(self, start: int, before: int, ceiling: int) -> Claim | None:

@@ -149,11 +149,12 @@ class Chain:
         return last
 
     def _forget_patches(self, position: int) -> None:
-        for patched in [at for at in self.patches if at >= position]:
-            del self.patches[patched]
+        while self._is_patched_from(position):
+            self.patches.popitem()
 
-    def _is_patched(self, facts: BatchFacts) -> bool:
-        return any(facts.position <= at < facts.position + facts.size for at in self.patches)
+    def _is_patched_from(self, position: int) -> bool:
+        """Whether there are patches from byte *position* on; they come in the order of their positions."""
+        return bool(self.patches) and next(reversed(self.patches)) >= position
 
     # what is not
 
@@ -263,6 +264,8 @@ class Chain:
         """Whether what stands before *odd* is odd; then that has been put right, or is kept no longer."""
         if self._only_epoch_is_odd(odd):
             return self._settle_epoch(odd, following)
+        if len(self._tail) == _NEIGHBOURS and self._tail[0].last_offset >= odd.base_offset:
+            return False  # too many of them
         early = 0
         while early < len(self._tail) and self._tail[-early - 1].last_offset >= odd.base_offset:
             early += 1
@@ -344,13 +347,13 @@ class Chain:
         return self._with_offset(odd, self.last_offset, after) if after < HIGHEST else None
 
     def _with_epoch(self, facts: BatchFacts, epoch: int) -> Repaired | None:
-        if facts.magic < 2 or len(self.patches) >= MOST_PATCHES or self._is_patched(facts):
+        if facts.magic < 2 or len(self.patches) >= MOST_PATCHES or self._is_patched_from(facts.position):
             return None
         return with_epoch(self._source, facts, epoch, self._request.max_batch_bytes)
 
     def _with_offset(self, facts: BatchFacts, before: int, after: int) -> Repaired | None:
         """Return a batch with the base offset that is proven between *before* and *after*."""
-        if not has_own_offset(facts) or len(self.patches) >= MOST_PATCHES or self._is_patched(facts):
+        if not has_own_offset(facts) or len(self.patches) >= MOST_PATCHES or self._is_patched_from(facts.position):
             return None
         value = proven_offset(facts.base_offset, facts.last_offset_delta, before, after)
         if value is None or value == facts.base_offset:

@@ -21,8 +21,9 @@ def proven_offset(stored: int, delta: int, before: int, after: int) -> int | Non
     *delta*: its last offset is so far above its base.  Proven is what fills the room exactly, or the only one of the
     values that one flipped bit could have turned into *stored* that has room there.
     """
-    if after - before - 1 == delta + 1:
-        return before + 1
+    room = after - before - 1
+    if room <= delta + 1:
+        return before + 1 if room == delta + 1 else None
     found = [value for value in _one_bit_off(stored, _OFFSET_BYTES) if before < value and value + delta < after]
     return found[0] if len(found) == 1 else None
 

@@ -38,7 +38,7 @@ def rescue(folder: str, segment: SegmentRanges, origin: Origin, sink: Sink, max_
     partition's directory.  Raises UnreadableError when the log cannot be opened.
     """
     batches = records = 0
-    damaged = [cut for cut in segment.cuts if not cut.batches and cut.reason != "unreadable"]
+    damaged = [cut for cut in segment.cuts if not cut.batches and cut.bytes == cut.end - cut.start]
     if not damaged:
         return Rescued(0, 0)
     with Source(os.path.join(folder, segment.files.log)) as source:
@@ -55,7 +55,10 @@ def _decodable(source: Source, cut: Cut, base: int, max_bytes: int) -> Iterator[
     position = cut.start
     while position + BATCH.size <= cut.end:
         try:
-            _, claimed, _, magic, *_ = BATCH.read(source.read(position, BATCH.size))
+            head = source.read(position, BATCH.size)
+            if len(head) < BATCH.size:
+                return  # the file has shrunk
+            _, claimed, _, magic, *_ = BATCH.read(head)
             size = claimed + OVERHEAD
             if magic != 2 or not BATCH.size <= size <= min(cut.end - position, max_bytes):
                 return
