@@ -212,6 +212,11 @@ class PowerCutDisk(SteppedDisk):
 
     def _tear(self, inode: _Inode, random: Random) -> None:
         now = _content(inode.descriptor)
+        if now != inode.content and inode.content.startswith(now):
+            # A cut changes nothing but the inode, which is written whole or not at all.
+            if random.random() < 0.5:
+                inode.content, inode.meta = now, _meta(os.fstat(inode.descriptor))
+            return
         if now != inode.content:
             inode.content = _torn(inode.content, now, random)
         if random.random() < 0.5:
@@ -238,8 +243,6 @@ class PowerCutDisk(SteppedDisk):
 
 def _torn(old: bytes, now: bytes, random: Random) -> bytes:
     """Return what writes may leave of which nothing was synced: sectors old or new, either size or one between."""
-    if old.startswith(now):
-        return random.choice([old, now])  # cutting a file happens or does not
     sizes = [len(old), len(now), *range(-(-len(old) // 512) * 512, len(now), 512)]
     size = random.choice(sizes)
     sectors = (random.choice([old, now])[at : at + 512].ljust(512, b"\0") for at in range(0, size, 512))
