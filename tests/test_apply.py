@@ -711,3 +711,32 @@ def cut_only(data: Path, disk: Disk) -> None:
 def test_power_cut_within_a_truncation(original: Path, tmp_path: Path) -> None:
     """Cut, and without its time again: that is begun, and must be finished before anything else is planned."""
     assert cut_everywhere(original, tmp_path, cut_only) > 100
+
+
+def test_holes_stay_holes(tmp_path: Path, elsewhere: Path) -> None:
+    """Segments of 2 GiB - 1 are preallocated: their copies must not fill the disk with zeros."""
+    data, size = tmp_path / "data", 2**31 - 1
+    (data / "orders-3").mkdir(parents=True)
+    path = data / name(0, "log")
+    with path.open("wb") as file:
+        file.write(b"batches" * 1000)
+        file.truncate(size)
+        file.seek(size - 5)
+        file.write(b"stray")
+    before = path.stat()
+    draft = Draft(str(data), 0, Staging(str(tmp_path / "staged"), Disk()))
+    draft.truncate(name(0, "log"), 7000)
+    for backup in (tmp_path / "klog-backup" / "x", elsewhere / "x"):
+        plan = make_plan("x", "klog", [str(data)], [str(backup)], [draft], NOW)
+        apply(plan, Disk())
+        assert path.stat().st_size == 7000
+        assert (backup / "tails" / name(0, "log")).stat().st_size == size - 7000
+        assert (backup / "tails" / name(0, "log")).stat().st_blocks < 100
+        take_back(plan, Disk())
+        after = path.stat()
+        assert (after.st_size, after.st_mtime_ns) == (size, before.st_mtime_ns)
+        assert after.st_blocks < 200
+    with path.open("rb") as file:
+        assert file.read(14) == b"batchesbatches"
+        file.seek(size - 6)
+        assert file.read() == b"\0stray"
