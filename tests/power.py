@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
 
+import pytest
 from klog.apply import apply
 from klog.backups import plans_of, unfinished
 from klog.disk import Disk, OpenFile
@@ -25,6 +26,8 @@ from klog.formats.names import FileKind, parse_file
 from klog.journal import locate
 from klog.plan import PUT, Plan
 from klog.undo import stage_undo, undo_plan
+
+only_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root may give files away")
 
 Meta = tuple[int, int, int, int]
 

@@ -10,10 +10,11 @@ from shlex import quote
 from typing import TYPE_CHECKING
 
 from klog.apply import Result, apply
-from klog.backups import State, find_plan, plans_of, remember, state_of
+from klog.backups import State, find_plan, forget, plans_of, remember, state_of
 from klog.disk import Disk
 from klog.draft import staging_of
 from klog.log_dir import LogDir, open_path
+from klog.originals import PLAN
 from klog.plan import PUT, TRUNCATE, Action, Plan
 from klog.plan_file import plan_json
 
@@ -33,6 +34,9 @@ def carry_out(plan: Plan, disk: Disk, locks: Locks | None = None) -> Result:
         if state_of(plan) is State.HALF_DONE:
             output.error(f"interrupted when it was half done: 'klog apply {_backup(plan)}' finishes it")
         raise
+    finally:
+        if not os.path.exists(os.path.join(plan.backups[0], PLAN)):
+            forget(plan)
 
 
 def _backup(plan: Plan) -> str:

@@ -27,7 +27,7 @@ from klog.lanes import Silence, Sink
 from klog.locks import Locks
 from klog.originals import PLAN, Keeper, keeps_tail, may_be_linked
 from klog.plan import PUT, REMOVE, STAGED, TRUNCATE, Action, Plan, StaleError
-from klog.plan_file import check_plan
+from klog.plan_rules import check_plan
 
 _TEMPORARY = ".klog.tmp"
 """Ends the name of a file on its way in from another file system; brokers take no notice of such names."""
