@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from klog.broker import next_start, reaction
 from klog.check.facts import Findings, PartitionFacts
 from klog.check.segment import NO_NEXT, SegmentFacts, Stretch
@@ -12,7 +14,7 @@ from klog.formats.index import OFFSET_ENTRY
 from klog.segment import MAX_SEGMENT_BYTES
 from klog.source import Source
 
-_IDS = {
+IDS = {
     DamageKind.BAD_CRC: "bad-crc",
     DamageKind.BAD_LENGTH: "bad-length",
     DamageKind.BAD_MAGIC: "bad-magic",
@@ -57,7 +59,7 @@ def _what_follows(facts: PartitionFacts, segment: SegmentFacts, stretch: Stretch
 def _kind(facts: PartitionFacts, segment: SegmentFacts, stretch: Stretch) -> str:
     damage, expected = stretch.damage, stretch.expected
     if expected is None or stretch.end < segment.size:
-        return _IDS[damage.kind]
+        return IDS[damage.kind]
     if facts.is_active(segment) and facts.log_dir.live and damage.is_unfinished:
         return "unfinished-append"
     if damage.kind is DamageKind.ZEROED_TAIL and stretch.end - (damage.place.position or 0) < ENTRY.size:
@@ -68,7 +70,7 @@ def _kind(facts: PartitionFacts, segment: SegmentFacts, stretch: Stretch) -> str
     if damage.kind in (DamageKind.BAD_CRC, DamageKind.TORN_TAIL) and _ends_in_zeros(damage, segment.size):
         return "zeroed"
     if damage.kind in (DamageKind.BAD_CRC, DamageKind.ZEROED_TAIL, DamageKind.UNREADABLE):
-        return _IDS[damage.kind]
+        return IDS[damage.kind]
     return "torn-tail" if _begins_a_batch(damage, expected, segment) else "garbage-tail"
 
 
@@ -144,16 +146,22 @@ _EVENTS = {
 
 def gaps(facts: PartitionFacts) -> Findings:
     """Offsets that no batch has, inside segments and between them; legal where the topic was compacted."""
-    if facts.is_compacted:
-        return
-    kind = "offset-gap" if facts.is_compacted is None else "offsets-missing"
+    for log, position, first, found in _gaps(facts):
+        if facts.is_compacted:
+            return
+        kind = "offset-gap" if facts.is_compacted is None else "offsets-missing"
+        yield facts.finding(kind, _gap(first, found), log, position, first)
+
+
+def _gaps(facts: PartitionFacts) -> Iterator[tuple[str, int, int, int]]:
+    """Yield log, position, the first offset that is missing and the next that is there."""
     for segment in facts.segments:
         log, survey, end = segment.files.log, segment.survey, segment.end_offset
         for event, position, first, second in survey.events:
             if event == "gap":
-                yield facts.finding(kind, _gap(first, second), log, position, first)
+                yield log, position, first, second
         if not segment.damages and not segment.unreadable and end < survey.next_base < NO_NEXT:
-            yield facts.finding(kind, _gap(end, survey.next_base), log, survey.end, end)
+            yield log, survey.end, end, survey.next_base
 
 
 def _gap(first: int, found: int) -> str:

@@ -19,7 +19,7 @@ _MOST_OFFSETS = 1 << 20
 
 
 class Content(NamedTuple):
-    """The intact batches of a stretch.  The offsets are None without one.  *records*: a batch before v2 counts as one."""
+    """The intact batches of a stretch.  Offsets: None without one.  *records*: a batch before v2 counts as one."""
 
     records: int = 0
     first_offset: int | None = None

@@ -63,12 +63,19 @@ class _Writer:
         for file in sorted(gone):
             if file.kind is FileKind.SNAPSHOT and file.stage is Stage.IN_USE:
                 self._remove(file.name)
-        if self._target.epochs is not None:
-            self._draft.put(self._file(FileKind.LEADER_EPOCHS.value), [self._target.epochs], like=self._like())
+        self._epochs()
         # A finished compaction's log goes first: what is left of it would only be renamed to what is there by now.
         for file in sorted(gone, key=lambda file: (file.kind is not FileKind.LOG, file.name)):
             if file.stage is Stage.SWAP:
                 self._remove(file.name)
+
+    def _epochs(self) -> None:
+        if self._target.epochs is None:
+            return
+        self._draft.put(self._file(FileKind.LEADER_EPOCHS.value), [self._target.epochs], like=self._like())
+        unfinished = f"{FileKind.LEADER_EPOCHS.value}{Stage.TMP.value}"  # a broker writes over it, and renames it
+        if any(file.name == unfinished for file in self._partition.files):
+            self._remove(unfinished)
 
     def _file(self, name: str) -> str:
         return f"{self._partition.directory}/{name}"
@@ -114,8 +121,8 @@ class _Writer:
         for name in indexes:
             if name in self._target.files:
                 self._put(name, like=log)
-        if not grows and pieces:
-            self._draft.truncate(self._file(log), pieces[0].end)
+        if not grows:
+            self._draft.truncate(self._file(log), pieces[0].end if pieces else 0)
 
     def _is_prefix(self, log: str, pieces: tuple[Piece, ...]) -> bool:
         """Whether the log is what stands under its name, or the beginning of that."""
@@ -147,7 +154,7 @@ class _Writer:
             self._draft.truncate(self._file(name), content.size)
 
     def _like(self, log: str | None = None) -> str | None:
-        """Return the file whose owner and mode a new one gets: its log, as it is now, else another of the log's files."""
+        """Return the file whose owner and mode a new one gets: its log, as it is now, else another log."""
         if log is not None:
             pieces = self._target.logs[log]
             if pieces:
