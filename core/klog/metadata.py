@@ -13,6 +13,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from itertools import zip_longest
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
@@ -232,8 +233,8 @@ class _Replay:
 def _replay_log(partition: Partition, state: State, start: int, problems: _Problems) -> int:
     """Take the log's records from offset *start* on into *state*; return the offset after the last of them."""
     replay, expected = _Replay(state, problems), start
-    following = [*(files.base_offset for files in partition.segments[1:]), None]
-    for files, next_base in zip(partition.segments, following, strict=True):
+    ends: list[int | None] = [files.base_offset for files in partition.segments[1:]]
+    for files, next_base in zip_longest(partition.segments, ends):
         if next_base is not None and next_base <= start:
             continue
         path = os.path.join(partition.path, files.log)
