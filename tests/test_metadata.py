@@ -19,7 +19,8 @@ from klog.partition import Partition
 
 from tests import kafka
 from tests.conftest import CORPORA, FIXTURES, writable_copy
-from tests.metadata_logs import MetadataLog, config, topic, uuid, value
+from tests.metadata_logs import SNAPSHOT_FOOTER, SNAPSHOT_HEADER, MetadataLog, config, topic, uuid, value
+from tests.plain.encode import Record, batch
 
 MODERN = FIXTURES / "modern" / "__cluster_metadata-0"
 BEGIN, END, ABORT = value("BeginTransaction", name="x"), value("EndTransaction"), value("AbortTransaction")
@@ -221,6 +222,10 @@ def test_a_broker_has_the_epoch_of_its_last_registration(log: MetadataLog) -> No
         (value("FenceBroker", id=1, epoch=2), "FENCE_BROKER_RECORD: broker 1 has epoch 3, not 2"),
         (value("UnfenceBroker", id=7, epoch=3), "UNFENCE_BROKER_RECORD: there is no broker 7"),
         (value("UnregisterBroker", brokerId=7, brokerEpoch=3), "UNREGISTER_BROKER_RECORD: there is no broker 7"),
+        (
+            value("UnfenceBroker", id=2, epoch=4),
+            "UNFENCE_BROKER_RECORD: there is no broker 2",
+        ),
         (END, "a transaction ends that has not begun"),
         (ABORT, "a transaction ends that has not begun"),
         (b"\1\x63\0\0", "org.apache.kafka.common.errors.UnsupportedVersionException: Unknown metadata id 99"),
@@ -228,7 +233,9 @@ def test_a_broker_has_the_epoch_of_its_last_registration(log: MetadataLog) -> No
     ],
 )
 def test_a_record_that_does_not_fit_is_said_and_changes_nothing(log: MetadataLog, record: bytes, said: str) -> None:
-    log.add(topic("t", 1), partition(), broker(1, 3))
+    log.add(
+        topic("t", 1), partition(), broker(1, 3), broker(2, 4), value("UnregisterBroker", brokerId=2, brokerEpoch=4)
+    )
     before = read(log.log_dir)
     assert before.complete
     offset = log.add(record)
@@ -312,19 +319,42 @@ def test_a_snapshot_may_end_where_the_log_ends_or_beyond(log: MetadataLog) -> No
     assert (list(found.topic_ids), found.end_offset, found.complete) == (["c"], 9, True)
 
 
+def test_a_record_that_only_a_newer_kafka_knows_is_missing_from_the_state(log: MetadataLog) -> None:
+    log.add(topic("a", 1))
+    path = log.snapshot(1, topic("b", 2), b"\1\x63\0\0")
+    found = read(log.log_dir)
+    assert (list(found.topic_ids), found.complete) == (["b"], False)
+    assert found.problems[0].startswith(f"{path} (offset 2): ")
+
+
+def test_a_file_that_only_looks_like_a_snapshot_is_left_alone(log: MetadataLog) -> None:
+    log.add(topic("a", 1))
+    for name in ("x.checkpoint", "5.checkpoint", "bootstrap.checkpoint"):
+        log.snapshot(1, topic("b", 2)).rename(log.path / name)
+    found = read(log.log_dir)
+    assert (list(found.topic_ids), found.problems) == (["a"], ())
+
+
 def spoil(path: Path, position: int = -1) -> None:
     content = bytearray(path.read_bytes())
     content[position] ^= 0xFF
     path.write_bytes(content)
 
 
-@pytest.mark.parametrize("how", ["footer", "flip", "torn", "empty", "directory"])
+@pytest.mark.parametrize("how", ["header", "footer", "gap", "flip", "torn", "empty", "directory"])
 def test_a_snapshot_that_is_not_whole_is_passed_over(log: MetadataLog, how: str) -> None:
     """As long as an older one, or the log's beginning, leads to the same state, nothing is missing."""
     log.add(topic("a", 1), topic("b", 2), topic("c", 3))
     newest = log.snapshot(2, topic("x", 8), finished=how != "footer")
     content = newest.read_bytes()
-    if how == "flip":
+    if how == "header":
+        newest.write_bytes(
+            batch([Record(0, 1, None, topic("x", 8))]) + batch([Record(1, 1, *SNAPSHOT_FOOTER)], control=True)
+        )
+    elif how == "gap":
+        last = batch([Record(2, 1, *SNAPSHOT_FOOTER)], control=True)
+        newest.write_bytes(batch([Record(0, 1, *SNAPSHOT_HEADER)], control=True) + last)
+    elif how == "flip":
         spoil(newest, len(content) // 2)
     elif how == "torn":
         newest.write_bytes(content[:-1])
@@ -414,6 +444,11 @@ def test_an_empty_directory_is_not_an_empty_cluster(log: MetadataLog) -> None:
     log.log.unlink()
     found = read(log.log_dir)
     assert (found.complete, found.problems) == (False, (f"{log.path}: neither a log nor a snapshot",))
+    gone = metadata._read(Partition(str(log.path / "gone")))
+    assert (gone.complete, gone.problems) == (
+        False,
+        (f"{log.path}/gone: cannot be listed: No such file or directory",),
+    )
 
 
 def test_files_that_cannot_be_opened_are_problems(log: MetadataLog) -> None:

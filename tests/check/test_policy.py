@@ -95,6 +95,23 @@ def test_a_metadata_log_with_holes_accuses_nobody(log: MetadataLog) -> None:
     assert gaps(log) == ["offset-gap"]
 
 
+def test_the_metadata_log_itself_is_not_compacted(log: MetadataLog) -> None:
+    log.add(policy("delete"))
+    log.end += 1
+    log.add(policy("compact"))
+    partition = LogDir(str(log.log_dir)).partition("__cluster_metadata-0")
+    assert "offsets-missing" in {finding.id for finding in verify_partition(partition).findings}
+
+
+@pytest.mark.parametrize(("text", "is_said"), [("delete", True), ("compact", False)])
+def test_where_epochs_begin_is_not_asked_of_a_compacted_topic(log: MetadataLog, text: str, is_said: bool) -> None:
+    """The batches with which they began may be gone."""
+    log.add(policy(text))
+    (log.log_dir / "gappy-0" / "leader-epoch-checkpoint").write_text("0\n1\n3 1\n")
+    found = verify_partition(LogDir(str(log.log_dir)).partition("gappy-0")).findings
+    assert ("epochs-disagree" in {finding.id for finding in found}) == is_said
+
+
 def test_a_clean_log_dir_is_checked_without_reading_the_metadata_log(
     klog: Callable[..., Ran], monkeypatch: pytest.MonkeyPatch
 ) -> None:
