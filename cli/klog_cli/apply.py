@@ -78,8 +78,13 @@ def changes(count: int) -> str:
 def action_lines(plan: Plan) -> Iterator[str]:
     """Yield, for people, a line for each action of *plan*."""
     for action in plan.actions:
-        where = f"{plan.log_dirs[action.log_dir]}/" if len(plan.log_dirs) > 1 else ""
-        yield output.printable(f"{_what(action)} {where}{action.file}{_sizes(action)}")
+        yield output.printable(action_line(plan, action))
+
+
+def action_line(plan: Plan, action: Action) -> str:
+    """Return an action in words."""
+    where = f"{plan.log_dirs[action.log_dir]}/" if len(plan.log_dirs) > 1 else ""
+    return f"{_what(action)} {where}{action.file}{_sizes(action)}"
 
 
 def _what(action: Action) -> str:

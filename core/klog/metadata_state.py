@@ -51,7 +51,7 @@ class BrokerRegistration(NamedTuple):
 
 
 class State:
-    """The state so far.  Every id in `partitions` is one in `topic_names`, and every id in `topic_ids` is one too."""
+    """The state so far.  `topic_ids`, `topic_names` and `partitions` are about the same topics."""
 
     def __init__(self) -> None:
         self.topic_ids: dict[str, str] = {}
@@ -91,9 +91,8 @@ def _remove_topic(state: State, data: Data) -> str | None:
 def _forget_topic(state: State, topic_id: str) -> None:
     name = state.topic_names.pop(topic_id)
     del state.partitions[topic_id]
-    if state.topic_ids.get(name) == topic_id:
-        del state.topic_ids[name]
-        state.configs.pop((TOPIC_RESOURCE, name), None)
+    del state.topic_ids[name]
+    state.configs.pop((TOPIC_RESOURCE, name), None)
 
 
 def _no_topic(data: Data) -> str:
