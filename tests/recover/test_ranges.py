@@ -17,7 +17,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from klog.kernel import Window
 from klog.partition import Partition
-from klog.recover import chain, left
+from klog.recover import left, salvaged
 from klog.recover.left import Request
 from klog.recover.ranges import Cut, salvage_ranges
 
@@ -610,7 +610,7 @@ def test_a_million_odd_batches_take_little_memory(tmp_path: Path) -> None:
 
 def test_more_damaged_places_than_are_told_are_summed_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(left, "MOST_LEFT", 3)
-    monkeypatch.setattr(chain, "MOST_LEFT", 3)
+    monkeypatch.setattr(salvaged, "MOST_LEFT", 3)
     monkeypatch.setattr("klog.recover.ranges.MOST_LEFT", 3)
     (found,) = salvage_ranges(partition_of(tmp_path, _0=b"junk".join(LOG)), Request()).segments
     assert (found.batches, len(found.cuts)) == (COUNT, 4)
@@ -619,7 +619,7 @@ def test_more_damaged_places_than_are_told_are_summed_up(tmp_path: Path, monkeyp
 
 
 def test_a_log_with_too_many_stretches_is_kept_up_to_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(chain, "MOST_STRETCHES", 4)
+    monkeypatch.setattr(salvaged, "MOST_STRETCHES", 4)
     found = only(partition_of(tmp_path, _0=b"junk".join(LOG)))
     assert (len(found.kept), found.batches, found.last_offset) == (4, 4, 39)
     assert found.cuts[-1].reason == "more-damage"
