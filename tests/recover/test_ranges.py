@@ -6,8 +6,8 @@ import os
 import resource
 import shutil
 import struct
-import tarfile
 import time
+from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
 from random import Random
@@ -19,10 +19,10 @@ from klog.kernel import Window
 from klog.partition import Partition
 from klog.recover import left, salvaged
 from klog.recover.left import Request
-from klog.recover.ranges import Cut, salvage_ranges
+from klog.recover.ranges import Cut, SegmentRanges, salvage_ranges
 
 from tests.bad_sectors import spoil
-from tests.conftest import CORPORA, FIXTURES
+from tests.conftest import CORPORA, FIXTURES, extract
 from tests.plain.encode import BatchHeader, Record, batch, message, raw_batch, wrapper
 from tests.plain.shapes import MS, some_records
 from tests.recover.salvaged import offsets, only, partition_of, result, salvage
@@ -59,6 +59,10 @@ def at_epoch(data: bytes, epoch: int) -> bytes:
 
 def without(*numbers: int) -> list[int]:
     return [10 * i for i in range(COUNT) if i not in numbers]
+
+
+def offsets_of(segment: SegmentRanges) -> tuple[int, int]:
+    return segment.kept.firsts[0], segment.kept.lasts[-1]
 
 
 def loss(cut: Cut) -> tuple[str, int | None, int | None, int | None]:
@@ -421,6 +425,25 @@ def test_later_leaders_replace_one_another_again_and_again(tmp_path: Path) -> No
     assert found.batches == 9
 
 
+def test_one_batch_alone_displaces_nothing(tmp_path: Path) -> None:
+    """The first batch of a new leader, with one bit of its offset flipped: half the log is not its price."""
+    last = at_offset(ten(120, leader_epoch=3), 120 ^ 64)
+    found = only(partition_of(tmp_path, _0=WHOLE + last))
+    assert (found.batches, [cut.batches for cut in found.cuts]) == (COUNT, [1])
+    found = only(partition_of(tmp_path, _0=WHOLE + last + ten(130, leader_epoch=3)))
+    assert offsets_of(found) == (0, 139)
+    assert len(found.patches) == 1
+
+
+def test_a_copy_one_bit_off_a_hole_stays_a_copy(tmp_path: Path) -> None:
+    """Offsets 0 to 9 written again in a hole where 64 would be the only value one flipped bit away."""
+    log = b"".join([*LOG[:6], LOG[0], *LOG[8:]])
+    partition = partition_of(tmp_path, _0=log)
+    found = only(partition)
+    assert offsets(partition, found) == without(6, 7)
+    assert [cut.is_duplicate for cut in found.cuts] == [True]
+
+
 # batches inside of records
 
 
@@ -633,8 +656,7 @@ def test_real_crashes_lose_nothing_that_is_intact(tmp_path: Path) -> None:
     """Neither do the broker's own leftovers look like damage."""
     for archive in sorted((CORPORA / "crash").glob("*/before.tar.gz")):
         folder = tmp_path / archive.parent.name
-        with tarfile.open(archive) as packed:
-            packed.extractall(folder, filter="data")
+        extract(archive, folder)
         for log in sorted({path.parent for path in folder.rglob("*-[0-9]*/*.log")}):
             found = salvage(Partition(str(log)))
             lost = [cut for segment in found.segments for cut in segment.cuts if cut.batches and not cut.is_duplicate]
@@ -645,14 +667,29 @@ def test_real_crashes_lose_nothing_that_is_intact(tmp_path: Path) -> None:
 
 
 @pytest.mark.corpora
-def test_the_bit_that_was_flipped_in_a_real_log_is_put_right(tmp_path: Path) -> None:
-    """The corpus tells which it was: the log before is the one after it but for that bit."""
-    for name in ("flip-middle", "flip-active", "flip-flushed"):
-        with tarfile.open(CORPORA / "crash" / f"v4.3.1-{name}" / "before.tar.gz") as packed:
-            packed.extractall(tmp_path / name, filter="data")
-        (log,) = {path.parent for path in (tmp_path / name).rglob("torn-0/*.log")}
-        plain = salvage(Partition(str(log)))
-        assert sum(len(segment.cuts) for segment in plain.segments) >= 1
-        found = salvage(Partition(str(log)), repair_bits=True)
-        patches = [patch for segment in found.segments for patch in segment.patches]
-        print(name, patches, [segment.cuts for segment in found.segments if segment.cuts])
+@pytest.mark.parametrize("name", ["flip-middle", "flip-active", "flip-flushed"])
+def test_the_bit_that_was_flipped_in_a_real_log_is_put_right(image: Callable[[str], Path], name: str) -> None:
+    log = next(image(f"crash/v4.3.1-{name}/before.tar.gz").rglob("torn-0"))
+    (cut,) = (cut for segment in salvage(Partition(str(log))).segments for cut in segment.cuts)
+    assert cut.reason == "bad-crc"
+    found = salvage(Partition(str(log)), repair_bits=True).segments
+    assert not any(segment.cuts for segment in found)
+    (patch,) = (patch for segment in found for patch in segment.patches)
+    assert patch.old[0] ^ patch.new[0] == 0x10, "the corpus flips this bit"
+    assert cut.start <= patch.position < cut.end
+
+
+@pytest.mark.corpora
+def test_a_replica_with_bits_put_right_is_what_the_others_have(image: Callable[[str], Path]) -> None:
+    """Three brokers hold the same batches, byte for byte; on one of them bits were flipped."""
+    root = image("replicas/damage.tar.xz")
+    repaired = 0
+    for log in sorted({path.parent for path in root.rglob("broker-2/*/*.log")}):
+        partition = Partition(str(log))
+        for segment in salvage(partition, repair_bits=True).segments:
+            others = [path.read_bytes() for path in root.rglob(f"broker-[13]/{log.name}/{segment.files.log}")]
+            repaired += len(segment.patches)
+            if segment.patches:
+                assert others
+                assert result(partition, segment) in [other[: segment.kept.bytes] for other in others]
+    assert repaired == 3
