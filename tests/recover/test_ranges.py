@@ -435,6 +435,12 @@ def test_one_batch_alone_displaces_nothing(tmp_path: Path) -> None:
     assert len(found.patches) == 1
 
 
+def test_a_copy_of_a_large_batch_is_known(tmp_path: Path) -> None:
+    large = batch([Record(60, MS, None, bytes(3 << 20))], leader_epoch=2)
+    (cut,) = only(partition_of(tmp_path, _0=b"".join([*LOG[:6], large, large, *LOG[7:]]))).cuts
+    assert cut.is_duplicate
+
+
 def test_a_copy_one_bit_off_a_hole_stays_a_copy(tmp_path: Path) -> None:
     """Offsets 0 to 9 written again in a hole where 64 would be the only value one flipped bit away."""
     log = b"".join([*LOG[:6], LOG[0], *LOG[8:]])

@@ -24,7 +24,7 @@ from klog.kernel import Window
 from klog.lanes import Silence, Sink
 from klog.partition import Partition, SegmentFiles
 from klog.recover.chain import Chain
-from klog.recover.kept import Gap, Kept, batches_of
+from klog.recover.kept import Gap, Kept, Patched
 from klog.recover.left import HIGHEST, MOST_LEFT, Left, Request, key
 from klog.recover.salvaged import Salvaged
 from klog.segment import Segment
@@ -202,12 +202,13 @@ def _kept_ones(source: Source, keeper: Salvaged, dropper: Salvaged, order: list[
     offsets, keys = dropper.dropped.offsets, dropper.dropped.keys
     waiting = iter(order)
     wanted = next(waiting, None)
+    log = Patched(source, keeper.patches.values())
     for (start, end), last in zip(keeper.kept.pairs(), keeper.kept.lasts, strict=True):
         if wanted is None:
             return
         if offsets[wanted] > last:
             continue
-        for window in batches_of(source, start, end, keeper.patches):
+        for window in log.batches(start, end):
             at = 0
             while wanted is not None and (at := window.first_reaching(offsets[wanted], at)) < window.count:
                 found = window.batch(at)

@@ -7,7 +7,7 @@ from collections import deque
 from klog.bits import Patch
 from klog.formats.batch import BatchFacts
 from klog.kernel import Window
-from klog.recover.kept import Kept, batches_of
+from klog.recover.kept import Kept, Patched
 from klog.recover.left import MOST_LEFT, MOST_STRETCHES, Dropped, Left, key, records_in
 from klog.source import Source
 
@@ -126,8 +126,9 @@ class Salvaged:
         stretch = max(self.kept.stretch_of(newer.base_offset), 0)
         detail = f"replaced from offset {newer.base_offset} on by leader epoch {newer.leader_epoch}"
         found, tail = -1, list[BatchFacts]()
+        log = Patched(source, self.patches.values())
         for start, end in list(self.kept.pairs())[stretch:]:
-            for window in batches_of(source, start, end, self.patches):
+            for window in log.batches(start, end):
                 first = window.first_reaching(newer.base_offset)
                 if found < 0 and first:
                     tail = [window.batch(first - 1)]
@@ -153,7 +154,8 @@ class Salvaged:
         stretch = self.kept.stretch_of(facts.base_offset)
         if stretch < 0:
             return False
-        for window in batches_of(source, self.kept.starts[stretch], self.kept.ends[stretch], self.patches):
+        log = Patched(source, self.patches.values())
+        for window in log.batches(self.kept.starts[stretch], self.kept.ends[stretch]):
             i = window.first_reaching(facts.base_offset)
             if i < window.count:
                 found = window.batch(i)
