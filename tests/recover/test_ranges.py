@@ -277,6 +277,13 @@ def test_an_epoch_on_the_border_between_two_is_put_right_only_by_one_bit(tmp_pat
     assert [(cut.reason, cut.records) for cut in found.cuts] == [("odd-epoch", 10)]
 
 
+def test_of_two_epochs_that_do_not_fit_the_one_between_equal_ones_is_odd(tmp_path: Path) -> None:
+    """A new leader's first batch is right, its second is wrong."""
+    log = [ten(10 * i, leader_epoch=2 if i < 4 else 5) for i in range(8)]
+    partition = partition_of(tmp_path, _0=b"".join([*log[:5], at_epoch(log[5], 3), *log[6:]]))
+    assert result(partition, only(partition)) == b"".join(log)
+
+
 def test_epochs_that_fall_for_good_are_what_their_leader_wrote(tmp_path: Path) -> None:
     """No bit turns over in batch after batch; a broker ignores it, and half the log is no price for a field."""
     log = b"".join(ten(10 * i, leader_epoch=5 if i < 6 else 3) for i in range(COUNT))
@@ -359,6 +366,13 @@ def test_a_block_of_later_batches_in_the_wrong_place_does_not_cost_those_it_stan
         assert all(cut.is_duplicate for cut in found.cuts)
 
 
+def test_a_batch_alone_that_comes_too_late_does_not_cost_those_it_should_stand_before(tmp_path: Path) -> None:
+    partition = partition_of(tmp_path, _0=b"".join([*LOG[:4], LOG[7], LOG[8], LOG[4], *LOG[9:]]))
+    found = only(partition)
+    assert offsets(partition, found) == without(4, 5, 6)
+    assert [(cut.batches, cut.copies, cut.offsets_lost) for cut in found.cuts] == [(1, 0, 0)]
+
+
 def test_a_copy_in_a_hole_of_its_size_is_not_taken_for_what_is_missing(tmp_path: Path) -> None:
     """It would become records that never were."""
     partition = partition_of(tmp_path, _0=b"".join([*LOG[:6], LOG[2], *LOG[7:]]))
@@ -402,6 +416,12 @@ def test_of_two_that_claim_an_offset_the_first_stays(tmp_path: Path) -> None:
     found = only(partition)
     assert result(partition, found) == WHOLE
     assert [(cut.reason, cut.batches, cut.copies) for cut in found.cuts] == [("offsets-backwards", 4, 0)]
+
+
+def test_a_batch_that_was_written_first_stays_also_when_small_ones_share_its_offsets(tmp_path: Path) -> None:
+    large = batch([Record(40 + i, MS, None, b"large") for i in range(40)], leader_epoch=2)
+    partition = partition_of(tmp_path, _0=b"".join([*LOG[:4], large, *LOG[4:]]))
+    assert result(partition, only(partition)) == b"".join([*LOG[:4], large, *LOG[8:]])
 
 
 def test_a_later_leader_s_log_replaces_the_end_of_an_earlier_one_s(tmp_path: Path) -> None:
@@ -471,6 +491,19 @@ def test_a_batch_in_a_record_of_a_damaged_batch_is_not_taken_for_one_of_the_log(
     assert offsets(partition, found) == (ALL[:5] if is_last else without(5))
     (cut,) = found.cuts
     assert (cut.start, cut.end) == (sum(map(len, LOG[:5])), sum(map(len, LOG[:5])) + len(holder))
+
+
+@pytest.mark.parametrize("first", [45, 52, 5000])
+def test_batches_far_apart_in_a_large_damaged_batch_are_not_taken_for_the_log_s(tmp_path: Path, first: int) -> None:
+    """The walk stops at each of them and goes on behind it; still it is one batch that is lost, and told once."""
+    inner = [batch([Record(first + i, MS, None, b"x" * 50)], leader_epoch=2) for i in range(3)]
+    value = b"".join(Random(i).randbytes(90_000) + one for i, one in enumerate(inner)) + b"end"
+    holder = batch([Record(50 + i, MS, b"k", value if i == 1 else b"v") for i in range(10)], leader_epoch=2)
+    for broken in (with_bytes(holder, 300, b"\xff\xff"), with_bytes(holder, 24, b"\x10")):
+        partition = partition_of(tmp_path, _0=b"".join([*LOG[:5], broken, *LOG[6:]]))
+        found = only(partition)
+        assert offsets(partition, found) == without(5)
+        assert [(cut.bytes, cut.batches) for cut in found.cuts] == [(len(holder), 0)]
 
 
 def test_a_bit_of_a_batch_with_a_batch_in_it_is_put_right(tmp_path: Path) -> None:

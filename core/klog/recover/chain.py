@@ -37,7 +37,7 @@ class Chain:
         self._ceiling = min(limit - 1, base_offset + MAX_RELATIVE_OFFSET)
         self.log = Salvaged(base_offset, self._ceiling, source.size)
         self._odd: BatchFacts | None = None
-        self._shadow = Claim(0, 0, 0)
+        self._shadow, self._behind = Claim(0, 0, 0), 0
         self._broken = Broken(source, request)
 
     # what comes
@@ -109,11 +109,12 @@ class Chain:
         claimed = self._broken.claim(start, self.log.last_offset, self._ceiling)
         if claimed is None or not end < claimed.end <= self._source.size:
             return end
+        behind: int | None = self._ceiling + 1
         if claimed.end < self._source.size:
             behind = self._broken.intact_offset(claimed.end)
-            if behind is None or behind <= claimed.first_offset:
-                return end
-            claimed = claimed._replace(last_offset=min(claimed.last_offset, behind - 1))
+        if behind is None or behind <= claimed.first_offset:
+            return end
+        self._behind = behind
         self._shadow = claimed
         return claimed.end
 
@@ -121,7 +122,7 @@ class Chain:
         """Pass over batches that stand inside a damaged one; return the first that does not."""
         while first < end and window.at(first) + window.position < self._shadow.end:
             facts = window.batch(first)
-            if facts.base_offset > self._shadow.last_offset:
+            if self._shadow.last_offset < facts.base_offset <= facts.last_offset < self._behind:
                 self.batch(facts)
             first += 1
         return first
