@@ -284,6 +284,11 @@ def test_of_two_epochs_that_do_not_fit_the_one_between_equal_ones_is_odd(tmp_pat
     assert result(partition, only(partition)) == b"".join(log)
 
 
+def test_the_first_batch_of_a_segment_may_have_an_epoch_of_its_own(tmp_path: Path) -> None:
+    """Nothing before it says that it is the odd one; more than one bit off, it may be as its leader wrote it."""
+    assert only(partition_of(tmp_path, _0=at_epoch(LOG[0], 5) + WHOLE[len(LOG[0]) :])).is_whole
+
+
 def test_epochs_that_fall_for_good_are_what_their_leader_wrote(tmp_path: Path) -> None:
     """No bit turns over in batch after batch; a broker ignores it, and half the log is no price for a field."""
     log = b"".join(ten(10 * i, leader_epoch=5 if i < 6 else 3) for i in range(COUNT))

@@ -249,9 +249,8 @@ class Chain:
     def _put_right(self, odd: BatchFacts, following: BatchFacts | None) -> Repaired | None:
         """Return *odd* with the offset or the leader epoch that its neighbours prove; None if they do not."""
         if self._only_epoch_is_odd(odd):
-            if following is None or following.leader_epoch < self.log.epoch:
-                return None
-            value = proven_epoch(odd.leader_epoch, self.log.epoch, following.leader_epoch)
+            epoch = self.log.epoch
+            value = None if following is None else proven_epoch(odd.leader_epoch, epoch, following.leader_epoch)
             return None if value is None else self._with_epoch(odd, value)
         after = following.base_offset if following is not None else self._limit
         repaired = self._with_offset(odd, self.log.last_offset, after) if after < HIGHEST else None
