@@ -460,6 +460,14 @@ def test_one_batch_alone_displaces_nothing(tmp_path: Path) -> None:
     assert len(found.patches) == 1
 
 
+def test_a_repeated_run_with_a_flipped_epoch_is_no_new_leader_s(tmp_path: Path) -> None:
+    """The batch behind it has to have that epoch, too."""
+    partition = partition_of(tmp_path, _0=b"".join([*LOG[:8], at_epoch(LOG[3], 6), LOG[4], *LOG[8:]]))
+    found = only(partition)
+    assert result(partition, found) == WHOLE
+    assert [cut.is_duplicate for cut in found.cuts] == [True]
+
+
 def test_a_copy_of_a_large_batch_is_known(tmp_path: Path) -> None:
     large = batch([Record(60, MS, None, bytes(3 << 20))], leader_epoch=2)
     (cut,) = only(partition_of(tmp_path, _0=b"".join([*LOG[:6], large, large, *LOG[7:]]))).cuts
