@@ -106,20 +106,19 @@ def dump(version: str, *arguments: str, cwd: Path | None = None) -> Dumped:
     return Dumped(done.stdout, done.stderr, done.returncode)
 
 
-class DumpTool:
-    """The dump tool in one JVM: a run costs a millisecond or two instead of a second.
+class Jvm:
+    """A program of tests/java that answers one request after the other, until it is closed.
 
-    Relative file names are relative to *cwd*.  A run that takes longer than *seconds* ends with a *died* that says so;
-    the next run starts a new JVM.  Versions from 4.0 on: the Scala tool before it keeps its first System.out for ever.
+    A request is strings, an answer a number and three strings.  One that takes longer than *seconds* ends the JVM; the
+    next request starts a new one.
     """
 
-    def __init__(self, version: str = NEWEST, cwd: Path | None = None, seconds: float = 120) -> None:
-        assert _number(version) >= (4, 0), version
+    def __init__(
+        self, version: str, source: str, *arguments: str, cwd: Path | None = None, seconds: float = 120
+    ) -> None:
         self.version, self.cwd, self.seconds = version, cwd, seconds
+        self._program = (str(Path(__file__).parent / "java" / source), *arguments)
         self._process: subprocess.Popen[bytes] | None = None
-
-    def __enter__(self) -> DumpTool:
-        return self
 
     def __exit__(self, *exc: object) -> None:
         self.close()
@@ -131,32 +130,52 @@ class DumpTool:
             self._process.communicate()
             self._process = None
 
-    def _start(self) -> subprocess.Popen[bytes]:
-        source = Path(__file__).parent / "java" / "DumpMany.java"
-        command = java(self.version, str(source), dump_class(self.version), heap="1g")
-        # The tool's stderr is captured inside; what the JVM itself says goes where the test run's stderr goes.
-        return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=self.cwd)
-
-    def run(self, *arguments: str) -> Dumped:
-        """Run the tool once."""
+    def _ask(self, *texts: str) -> tuple[int, bytes, bytes, bytes] | None:
+        """Return the answer; None if it took too long, or the JVM ended."""
         if self._process is None:
-            self._process = self._start()
+            command = java(self.version, *self._program, heap="1g")
+            # What the JVM itself says on stderr goes where the test run's stderr goes.
+            self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=self.cwd)
         process = self._process
         assert process.stdin is not None
         assert process.stdout is not None
-        texts = [argument.encode() for argument in arguments]
-        process.stdin.write(struct.pack(">i", len(texts)) + b"".join(struct.pack(">i", len(t)) + t for t in texts))
+        contents = [text.encode() for text in texts]
+        request = struct.pack(">i", len(contents)) + b"".join(struct.pack(">i", len(each)) + each for each in contents)
+        process.stdin.write(request)
         process.stdin.flush()
         overdue = threading.Timer(self.seconds, process.kill)
         overdue.start()
         try:
             (code,) = struct.unpack(">i", process.stdout.read(4))
-            out, err, died = (process.stdout.read(*struct.unpack(">i", process.stdout.read(4))) for _ in range(3))
+            first, second, third = (process.stdout.read(*struct.unpack(">i", process.stdout.read(4))) for _ in range(3))
         except struct.error:
             self.close()
-            return Dumped(b"", b"", 1, "timeout, or the JVM ended")
+            return None
         finally:
             overdue.cancel()
+        return code, first, second, third
+
+
+class DumpTool(Jvm):
+    """The dump tool in one JVM: a run costs a millisecond or two instead of a second.
+
+    Relative file names are relative to *cwd*.  A run that takes longer than *seconds* ends with a *died* that says so.
+    Versions from 4.0 on: the Scala tool before it keeps its first System.out for ever.
+    """
+
+    def __init__(self, version: str = NEWEST, cwd: Path | None = None, seconds: float = 120) -> None:
+        assert _number(version) >= (4, 0), version
+        super().__init__(version, "DumpMany.java", dump_class(version), cwd=cwd, seconds=seconds)
+
+    def __enter__(self) -> DumpTool:
+        return self
+
+    def run(self, *arguments: str) -> Dumped:
+        """Run the tool once."""
+        answer = self._ask(*arguments)
+        if answer is None:
+            return Dumped(b"", b"", 1, "timeout, or the JVM ended")
+        code, out, err, died = answer
         return Dumped(out, err, code, died.decode())
 
 

@@ -19,8 +19,9 @@ ROOMS = (
     "source kernel",
     "batch decode resync bits reader lanes headers segment indexes partition log_dir transactions irregularities producers"
     " replay",
-    "lookup fetch check settings plan disk broker describe dump internal_topics arrow",
-    "recover salvage truncate cleaner apply work",
+    "lookup fetch check settings metadata metadata_state plan plan_file digests disk locks draft journal originals backups"
+    " broker bits describe dump internal_topics arrow",
+    "recover salvage truncate cleaner apply undo work",
     "spark serve",
     "klog_cli pyspark_klog",
 )

@@ -193,12 +193,35 @@ def _list(path: str) -> _Listing:
     return _Listing(tuple(partitions), tuple(sorted(foreign)), tuple(sorted(files)), tuple(sorted(others)))
 
 
-def lock_state(path: str) -> Lock:
-    """Return whether another process holds a POSIX lock on the file at *path*, as a JVM's FileLock is one.
+HELD_HERE: set[tuple[int, int]] = set()
+"""The lock files, by device and inode, that this process holds itself: `klog.locks` says so.
 
-    Only asks.  Closing the descriptor would drop a lock that this process itself holds on the file, so whoever holds
-    the lock must not ask.
-    """
+To open one and close it again would drop the lock.
+"""
+
+
+def lock_state(path: str) -> Lock:
+    """Return whether another process holds a POSIX lock on the file at *path*, as a JVM's FileLock is one."""
+    try:
+        if HELD_HERE:
+            status = os.stat(path)
+            if (status.st_dev, status.st_ino) in HELD_HERE:
+                return Lock(False)
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY)
+    except FileNotFoundError:
+        return Lock(False)
+    except OSError as error:
+        return Lock(None, reason=f"{path}: {error.strerror}")
+    try:
+        return lock_holder(descriptor)
+    except OSError as error:
+        return Lock(None, reason=f"{path}: {error.strerror}")
+    finally:
+        os.close(descriptor)
+
+
+def lock_holder(descriptor: int) -> Lock:
+    """Return whether another process holds a POSIX lock on an open file.  Raises OSError."""
     import fcntl
     import struct
 
@@ -211,18 +234,7 @@ def lock_state(path: str) -> Lock:
         return Lock(None, reason=f"locks are not looked at on {sys.platform}")
     question = [0] * 5
     question[order[0]] = fcntl.F_WRLCK
-    try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY)
-    except FileNotFoundError:
-        return Lock(False)
-    except OSError as error:
-        return Lock(None, reason=f"{path}: {error.strerror}")
-    try:
-        answer = struct.unpack(layout, fcntl.fcntl(descriptor, fcntl.F_GETLK, struct.pack(layout, *question)))
-    except OSError as error:
-        return Lock(None, reason=f"{path}: {error.strerror}")
-    finally:
-        os.close(descriptor)
+    answer = struct.unpack(layout, fcntl.fcntl(descriptor, fcntl.F_GETLK, struct.pack(layout, *question)))
     held = answer[order[0]] != fcntl.F_UNLCK
     return Lock(held, answer[order[1]] if held else None)
 

@@ -6,6 +6,7 @@ is done, one that is as *before* is to do, anything else means that the plan is 
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
@@ -13,6 +14,9 @@ from typing import Final, NamedTuple
 from klog.errors import KlogError
 
 VERSION: Final = 1
+
+STAGED: Final = "staged"
+"""The directory of a backup in which new files wait until they get their names; gone when the plan is done."""
 
 PUT: Final = "put"
 """A file gets new content, which waits in `source`; it need not have been there before."""
@@ -43,6 +47,16 @@ class FileState(NamedTuple):
     uid: int
     gid: int
     modified_ns: int
+
+    @property
+    def content(self) -> tuple[int, str]:
+        """What tells whether two files hold the same bytes."""
+        return self.size, self.digest
+
+
+def same_content(one: FileState | None, other: FileState | None) -> bool:
+    """Whether both are files of the same bytes, or both no file at all."""
+    return (one and one.content) == (other and other.content)
 
 
 class Action(NamedTuple):
@@ -82,6 +96,21 @@ class Loss(NamedTuple):
     reason: str
 
 
+class CutOut(NamedTuple):
+    """Bytes of a log that the result will not have: they are saved as a file of their own before anything acts.
+
+    *start*, *end*: positions in the file as it is before the plan.  *facts*: what else is known, for the
+    file's sidecar.
+    """
+
+    file: str
+    start: int
+    end: int
+    reason: str
+    facts: Mapping[str, object]
+    log_dir: int = 0
+
+
 class Amount(NamedTuple):
     """How much of the logs."""
 
@@ -93,14 +122,18 @@ class Amount(NamedTuple):
         return Amount(self.records + other.records, self.bytes + other.bytes)
 
 
+NOTHING: Final = Amount(0, 0)
+
+
 @dataclass(frozen=True)
 class Plan:
     """What a command is going to change, in the order in which it does.
 
-    *log_dirs*: absolute paths; *backups*: for each, the directory where originals go.  *staging*: for each, the directory
-    in which the sources of its puts wait; empty strings as long as they are nowhere.  *findings*: as JSON has them.
-    *no_lock*: log dirs, by number, that had no `.lock` before.  *directory_times*: the modification time in ns of each
-    directory that the actions touch, by (log dir, relative path), for whoever takes the plan back.
+    *log_dirs*: absolute paths; *backups*: for each, the directory where originals go.  *staging*: for each, the
+    directory in which the sources of its puts wait, empty where they are nowhere; none: `staged` in the backups.
+    *findings*: as JSON has them.  *no_lock*: log dirs, by number, that had no `.lock` before.  *directory_times*: the
+    modification time in ns of each directory that the actions touch, by (log dir, relative path), for whoever takes the
+    plan back; *leaves_times*: those that directories get when all is done.  *undoes*: the id of the plan it takes back.
     """
 
     id: str
@@ -112,9 +145,19 @@ class Plan:
     guards: tuple[Guard, ...] = ()
     losses: tuple[Loss, ...] = ()
     findings: tuple[Mapping[str, object], ...] = ()
-    kept: Amount = Amount(0, 0)
+    kept: Amount = NOTHING
     broker_would_keep: Amount | None = None
     staging: tuple[str, ...] = ()
     no_lock: tuple[int, ...] = ()
+    cuts: tuple[CutOut, ...] = ()
     directory_times: Mapping[tuple[int, str], int] = field(default_factory=dict)
+    leaves_times: Mapping[tuple[int, str], int] = field(default_factory=dict)
     undoes: str | None = None
+
+    def path(self, log_dir: int, file: str) -> str:
+        """Return the absolute path of *file*, relative to the log dir of that number."""
+        return os.path.join(self.log_dirs[log_dir], file)
+
+    def staged(self, log_dir: int) -> str:
+        """Return the directory in which the sources of a log dir's puts wait."""
+        return self.staging[log_dir] if self.staging else os.path.join(self.backups[log_dir], STAGED)

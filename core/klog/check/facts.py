@@ -10,35 +10,37 @@ from typing import NamedTuple
 from klog.check.findings import KINDS, Finding, quoted
 from klog.check.replay import Replay
 from klog.check.segment import SegmentFacts
-from klog.formats.names import PartitionState
+from klog.formats.names import CLUSTER_METADATA, PartitionState
 from klog.formats.snapshot import Snapshot, read_snapshot
 from klog.kernel import crc32c
 from klog.partition import Partition, read_small
+from klog.settings import Origin, Settings
 
 
 class LogDirFacts(NamedTuple):
     """What a partition has to know of the log dir around it.
 
     *path*: None when the partition stands alone.  *clean*: the marker of a clean stop is there.  *live*: a broker holds
-    the lock.  *kraft*: formatted by a KRaft node (None: not known).
+    the lock.  *kraft*: formatted by a KRaft node (None: not known).  *settings*: of its topics; the metadata log is
+    read only when a check asks, which is when something looks wrong.
     """
 
     path: str | None = None
     clean: bool = False
     live: bool = False
     kraft: bool | None = None
+    settings: Settings = Settings()
 
 
 class PartitionFacts:
     """A partition after a pass over its segments, ascending by base offset.
 
-    *is_compacted*: None where nothing is known.  `replay` is None when the pass left segments out.
+    `replay` is None when the pass left segments out.
     """
 
-    def __init__(self, partition: Partition, log_dir: LogDirFacts, is_compacted: bool | None = None) -> None:
+    def __init__(self, partition: Partition, log_dir: LogDirFacts) -> None:
         self.partition = partition
         self.log_dir = log_dir
-        self.is_compacted = is_compacted
         self.segments: list[SegmentFacts] = []
         self.replay: Replay | None = None
 
@@ -61,6 +63,26 @@ class PartitionFacts:
     def is_current(self) -> bool:
         """Whether the directory is in use: neither set aside nor on its way out."""
         return self.partition.state in (PartitionState.CURRENT, PartitionState.FUTURE)
+
+    @cached_property
+    def is_compacted(self) -> bool | None:
+        """Whether the topic is compacted, or was; None where nothing is known.
+
+        Where nobody has set a policy, that is what a broker's own file says, which is not here.
+        """
+        topic = self.partition.topic
+        if topic == CLUSTER_METADATA:
+            return False
+        if self.partition.cleaner_offset is not None:
+            return True
+        metadata = self.log_dir.settings.metadata
+        id_there = metadata.topic_ids.get(topic or "") if metadata is not None else None
+        if id_there is not None and self.partition.topic_id not in (None, id_there):
+            return None  # the metadata log speaks of another topic, of the same name
+        policy = self.log_dir.settings.value(topic, "cleanup.policy")
+        if "compact" in policy.words:
+            return True
+        return False if policy.origin is not Origin.DEFAULT and metadata is not None and metadata.complete else None
 
     def is_active(self, segment: SegmentFacts) -> bool:
         """Whether *segment* is the last one, to which a broker appends."""

@@ -19,27 +19,35 @@ _SPARSE_BYTES = 4 << 20
 def offset_index(facts: PartitionFacts) -> Findings:
     """What is wrong with offset indexes."""
     for segment in facts.segments:
-        index = segment.offset_index
-        if index is None:
-            if facts.is_current and not (facts.log_dir.live and facts.is_active(segment)):
-                yield facts.finding("index-missing", "lookups in this segment read from its start", segment.files.log)
-            continue
+        yield from offset_index_of(facts, segment)
+
+
+def offset_index_of(facts: PartitionFacts, segment: SegmentFacts) -> Findings:
+    """What is wrong with a segment's offset index."""
+    index = segment.offset_index
+    if index is not None:
         yield from _shape(facts, segment, index, OFFSET_ENTRY, "")
         yield from _offset_entries(facts, segment, index)
+    elif facts.is_current and not (facts.log_dir.live and facts.is_active(segment)):
+        yield facts.finding("index-missing", "lookups in this segment read from its start", segment.files.log)
 
 
 def time_index(facts: PartitionFacts) -> Findings:
     """What is wrong with time indexes."""
     for segment in facts.segments:
-        index = segment.time_index
-        if index is None:
-            is_new = facts.log_dir.live and facts.is_active(segment)  # a broker makes them when it first needs them
-            if segment.survey.max_timestamp >= 0 and facts.is_current and not is_new:
-                message = "the modification time of the log decides for it"
-                yield facts.finding("time-index-missing", message, segment.files.log)
-            continue
+        yield from time_index_of(facts, segment)
+
+
+def time_index_of(facts: PartitionFacts, segment: SegmentFacts) -> Findings:
+    """What is wrong with a segment's time index."""
+    index = segment.time_index
+    is_new = facts.log_dir.live and facts.is_active(segment)  # a broker makes them when it first needs them
+    if index is not None:
         yield from _shape(facts, segment, index, TIME_ENTRY, "time-")
         yield from _time_entries(facts, segment, index)
+    elif segment.survey.max_timestamp >= 0 and facts.is_current and not is_new:
+        message = "the modification time of the log decides for it"
+        yield facts.finding("time-index-missing", message, segment.files.log)
 
 
 def _shape(facts: PartitionFacts, segment: SegmentFacts, index: IndexFile, layout: Layout, prefix: str) -> Findings:

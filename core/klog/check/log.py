@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from klog.broker import next_start, reaction
 from klog.check.facts import Findings, PartitionFacts
 from klog.check.segment import NO_NEXT, SegmentFacts, Stretch
@@ -144,16 +146,22 @@ _EVENTS = {
 
 def gaps(facts: PartitionFacts) -> Findings:
     """Offsets that no batch has, inside segments and between them; legal where the topic was compacted."""
-    if facts.is_compacted:
-        return
-    kind = "offset-gap" if facts.is_compacted is None else "offsets-missing"
+    for log, position, first, found in _gaps(facts):
+        if facts.is_compacted:
+            return
+        kind = "offset-gap" if facts.is_compacted is None else "offsets-missing"
+        yield facts.finding(kind, _gap(first, found), log, position, first)
+
+
+def _gaps(facts: PartitionFacts) -> Iterator[tuple[str, int, int, int]]:
+    """Yield log, position, the first offset that is missing and the next that is there."""
     for segment in facts.segments:
         log, survey, end = segment.files.log, segment.survey, segment.end_offset
         for event, position, first, second in survey.events:
             if event == "gap":
-                yield facts.finding(kind, _gap(first, second), log, position, first)
+                yield log, position, first, second
         if not segment.damages and not segment.unreadable and end < survey.next_base < NO_NEXT:
-            yield facts.finding(kind, _gap(end, survey.next_base), log, survey.end, end)
+            yield log, survey.end, end, survey.next_base
 
 
 def _gap(first: int, found: int) -> str:

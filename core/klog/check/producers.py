@@ -90,7 +90,7 @@ def _explained(facts: PartitionFacts, entry: AbortedTxn, txn: CompletedTxn | Non
     if txn is not None and txn.index_entry == entry:
         return True
     assert facts.replay is not None
-    if facts.is_compacted or facts.replay.is_guess:
+    if facts.replay.is_guess or facts.is_compacted:
         return True
     return entry.first_offset < (facts.segments[0].files.base_offset if facts.segments else 0)
 
@@ -111,7 +111,7 @@ def _open(facts: PartitionFacts) -> Findings:
 
 def snapshots_by_replay(facts: PartitionFacts) -> Findings:
     """Producer snapshots against the state that the log gives."""
-    if facts.replay is None or facts.is_compacted or not facts.snapshots:
+    if facts.replay is None or not facts.snapshots:
         return
     from klog.producers import differences
 
@@ -121,7 +121,7 @@ def snapshots_by_replay(facts: PartitionFacts) -> Findings:
             continue
         # Of producers that only the log has, the broker knew that they were idle for a day.
         wrong = [(found, there) for found, there in differences(snapshot.producers, replayed) if found is not None]
-        if wrong:
+        if wrong and not facts.is_compacted:
             found, there = wrong[0]
             message = f"{found} (by the log: {there})" + (f", and {len(wrong) - 1} more" * (len(wrong) > 1))
             yield facts.finding("snapshot-disagrees", message, name, offset=offset)
@@ -129,11 +129,11 @@ def snapshots_by_replay(facts: PartitionFacts) -> Findings:
 
 def sequences(facts: PartitionFacts) -> Findings:
     """Sequence numbers that are missing, where neither compaction nor damage explains it."""
-    if facts.replay is None or facts.replay.is_guess or facts.is_compacted:
+    if facts.replay is None or facts.replay.is_guess:
         return
     for segment in facts.segments:
         for event in _events(facts, segment)[1]:
-            if event.kind.name == "SEQUENCE_GAP":
+            if event.kind.name == "SEQUENCE_GAP" and not facts.is_compacted:
                 message = f"producer {event.producer_id} goes on with {event.found}, expected {event.expected}"
                 _, position, offset = event.place
                 yield facts.finding("sequence-gap", message, segment.files.log, position, offset)

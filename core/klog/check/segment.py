@@ -12,7 +12,7 @@ from klog.errors import KlogError
 from klog.formats.codec import Decompressor
 from klog.formats.damage import Damage
 from klog.formats.index import OFFSET_ENTRY, TIME_ENTRY
-from klog.kernel import Survey, Window, offset_index_used, time_index_used
+from klog.kernel import IndexBuilder, Survey, Window, offset_index_used, time_index_used
 from klog.lanes import Lane, Sink, Work, run
 from klog.partition import Partition, SegmentFiles
 from klog.reader import MAX_BATCH_BYTES, Piece
@@ -30,7 +30,7 @@ MOST_DAMAGES = 1000
 
 
 class IndexFile(NamedTuple):
-    """The used part of an offset or time index, and what follows it.
+    """The used part of an offset or time index, and what follows it; of the *entries* in it the last, after a pass.
 
     *why*: what ends the used part (see `kernel.offset_index_used`).  *hole*: position of the first bytes after zeros
     that are none, None where all are.  *problem*: why it cannot be read.
@@ -63,10 +63,17 @@ class SegmentFacts:
     """What a pass over a segment showed.
 
     *damages* come in the order of their positions, the first MOST_DAMAGES of them; *more_damages* counts the others.
-    *size* is that of the log in bytes.
+    *size* is that of the log in bytes.  *builder* makes the indexes anew, when asked for, of the batches before the
+    first damaged stretch; *is_broken*: there is one.
     """
 
-    def __init__(self, files: SegmentFiles, survey: Survey, indexes: tuple[IndexFile | None, IndexFile | None]) -> None:
+    def __init__(
+        self,
+        files: SegmentFiles,
+        survey: Survey,
+        indexes: tuple[IndexFile | None, IndexFile | None],
+        builder: IndexBuilder | None = None,
+    ) -> None:
         self.files = files
         self.survey = survey
         self.offset_index, self.time_index = indexes
@@ -74,9 +81,12 @@ class SegmentFacts:
         self.damages: list[Stretch] = []
         self.more_damages = 0
         self.unreadable: KlogError | None = None
+        self.builder = builder
+        self.is_broken = False
 
     def add(self, damage: Damage, is_inside: bool) -> None:
         """Take damage that comes next; *is_inside*: in a batch whose checksum holds."""
+        self.is_broken |= not is_inside
         if len(self.damages) == MOST_DAMAGES:
             self.more_damages += 1
             return
@@ -84,14 +94,28 @@ class SegmentFacts:
         expected = None if is_inside else self.end_offset
         self.damages.append(Stretch(damage, end, self.survey.batches, self.survey.records, expected))
 
+    def forget_entries(self) -> None:
+        """Keep of the indexes' entries only the last, which is all that is asked for once the pass is over."""
+        if self.offset_index is not None:
+            self.offset_index = self.offset_index._replace(entries=self.offset_index.entries[-OFFSET_ENTRY.size :])
+        if self.time_index is not None:
+            self.time_index = self.time_index._replace(entries=self.time_index.entries[-TIME_ENTRY.size :])
+
     @property
     def end_offset(self) -> int:
         """The offset after the last intact batch; the base offset where there is none."""
         return max(self.survey.last_offset + 1, self.files.base_offset)
 
 
+class Build(NamedTuple):
+    """How indexes are made anew: index.interval.bytes and segment.index.bytes."""
+
+    interval: int = 4096
+    index_bytes: int = 10 << 20
+
+
 class Request(NamedTuple):
-    """How a pass is made: *deep*: every record too; *jobs*: threads for a large segment.
+    """How a pass is made: *deep*: every record too; *jobs*: threads for a large segment; *build*: make indexes anew.
 
     Small ones are read one after the other: beside the interpreter's lock, threads over many of them only get in each
     other's way.
@@ -100,6 +124,7 @@ class Request(NamedTuple):
     deep: bool = False
     jobs: int = 1
     max_batch_bytes: int = MAX_BATCH_BYTES
+    build: Build | None = None
 
 
 def survey_segment(
@@ -112,7 +137,8 @@ def survey_segment(
     path = os.path.join(partition.path, files.log)
     raw = _read(partition.path, files.offset_index, OFFSET_ENTRY.size) if files.offset_index else None
     time_index = read_time_index(partition.path, files)
-    facts = SegmentFacts(files, Survey(files.base_offset, next_base, b"", b""), (raw, time_index))
+    builder = IndexBuilder(files.base_offset, *request.build) if request.build is not None else None
+    facts = SegmentFacts(files, Survey(files.base_offset, next_base, b"", b""), (raw, time_index), builder)
     try:
         with Source(path) as source:
             facts.size = source.size
@@ -124,8 +150,11 @@ def survey_segment(
             reader = Segment(path).reader(source, max_batch_bytes=request.max_batch_bytes)
             run(reader, lambda: _work(path, facts, request, replay), sink, jobs, _own_window())
             facts.survey.finish()
+            if builder is not None:
+                builder.finish()
     except KlogError as error:
         facts.unreadable = error
+    facts.forget_entries()
     return facts
 
 
@@ -153,6 +182,8 @@ def _work(path: str, facts: SegmentFacts, request: Request, replay: Replay | Non
                 _damaged(facts, part.damage, replay)
                 continue
             facts.survey.walk(part.window, part.first, part.end)
+            if facts.builder is not None and not facts.is_broken:
+                facts.builder.walk(part.window, part.first, part.end)
             if replay is not None:
                 replay.take(facts.files.log, part.window, part.first, part.end)
             for damage in broken:

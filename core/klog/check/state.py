@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections.abc import Iterator
 
 from klog.check.facts import Findings, PartitionFacts
 from klog.check.findings import Finding
-from klog.formats.checkpoint import epochs_in_force
+from klog.formats.checkpoint import EpochEntry, epochs_in_force
 from klog.formats.names import FileKind
 
 _EPOCHS = FileKind.LEADER_EPOCHS.value
@@ -26,8 +27,17 @@ def epochs(facts: PartitionFacts) -> Findings:
     kept = epochs_in_force(found.entries)
     if len(kept) != len(found.entries):
         yield facts.finding("epochs-disagree", "entries that do not ascend: a broker drops some", _EPOCHS)
-    if facts.is_compacted or not facts.is_current:
-        return
+    if facts.is_current:
+        for message, offset in _disagreements(facts, kept, seen):
+            if facts.is_compacted:
+                return
+            yield facts.finding("epochs-disagree", message, _EPOCHS, offset=offset)
+
+
+def _disagreements(
+    facts: PartitionFacts, kept: list[EpochEntry], seen: list[tuple[int, int]]
+) -> Iterator[tuple[str, int]]:
+    """Yield what the batches say otherwise, with the offset: an epoch that begins there, or one beyond the end."""
     starts = [entry.start_offset for entry in kept]
     told: set[tuple[int, int | None]] = set()
     for epoch, offset in seen:
@@ -35,14 +45,12 @@ def epochs(facts: PartitionFacts) -> Findings:
         said = kept[at].epoch if at >= 0 else None
         if said != epoch and (epoch, said) not in told and offset >= (facts.partition.log_start_offset or 0):
             told.add((epoch, said))
-            message = (
-                f"a batch of epoch {epoch} at offset {offset}, where it says {'nothing' if said is None else said}"
-            )
-            yield facts.finding("epochs-disagree", message, _EPOCHS, offset=offset)
+            there = "nothing" if said is None else said
+            yield f"a batch of epoch {epoch} at offset {offset}, where it says {there}", offset
     end = facts.end_offset
     if end is not None and kept and kept[-1].start_offset > end:
-        message = f"epoch {kept[-1].epoch} begins at {kept[-1].start_offset}, the log ends at {end}"
-        yield facts.finding("epochs-disagree", message, _EPOCHS, offset=kept[-1].start_offset)
+        start = kept[-1].start_offset
+        yield f"epoch {kept[-1].epoch} begins at {start}, the log ends at {end}", start
 
 
 def snapshots(facts: PartitionFacts) -> Findings:

@@ -72,6 +72,14 @@ def version_fault(facts: PartitionFacts) -> str | None:
         except KlogError:
             continue
         for slot, entry in enumerate(entries):
-            if entry.version >> 8 > 0:
-                return f"{name}, entry {slot}: version {entry.version >> 8}"
+            if newer_version(entry.version):
+                return f"{name}, entry {slot}: version {newer_version(entry.version)}"
     return None
+
+
+def newer_version(version: int) -> int:
+    """Return the version that a broker takes an entry for where it does not know it, else 0.
+
+    Only the first of its two bytes counts to it.  Kafka: AbortedTxn.version.
+    """
+    return max(version >> 8, 0)

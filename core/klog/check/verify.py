@@ -17,6 +17,7 @@ from klog.formats.names import ROOT_KINDS
 from klog.lanes import Silence, Sink
 from klog.log_dir import LogDir
 from klog.partition import Partition
+from klog.settings import Settings
 
 CHECKS: tuple[Callable[[PartitionFacts], Findings], ...] = (
     names.names,
@@ -40,8 +41,6 @@ CHECKS: tuple[Callable[[PartitionFacts], Findings], ...] = (
 _USUAL, _SILENCE = Request(), Silence()
 _TRIES = 3
 _PAUSE_SECONDS = 0.1
-
-_COMPACTED = ("__consumer_offsets", "__transaction_state", "__share_group_state")
 
 
 class Totals(NamedTuple):
@@ -72,7 +71,8 @@ Chosen = Callable[[int, str], bool]
 
 def log_dir_facts(log_dir: LogDir) -> LogDirFacts:
     """Return what partitions have to know of *log_dir*."""
-    return LogDirFacts(log_dir.path, log_dir.clean_shutdown is not None, bool(log_dir.lock.held), log_dir.is_kraft)
+    clean, live = log_dir.clean_shutdown is not None, bool(log_dir.lock.held)
+    return LogDirFacts(log_dir.path, clean, live, log_dir.is_kraft, Settings(log_dir))
 
 
 def facts_around(partition: Partition) -> LogDirFacts:
@@ -124,7 +124,7 @@ def survey_partition(
     partition: Partition, around: LogDirFacts, request: Request, sink: Sink = _SILENCE, chosen: Chosen | None = None
 ) -> PartitionFacts:
     """Make the pass over a partition's segments, or the *chosen* ones."""
-    facts = PartitionFacts(partition, around, is_compacted=_is_compacted(partition))
+    facts = PartitionFacts(partition, around)
     if chosen is None and partition.segments:
         facts.replay = Replay(partition.segments[0].base_offset, facts.snapshots, request.deep)
     bases = [*(files.base_offset for files in partition.segments), NO_NEXT]
@@ -134,13 +134,6 @@ def survey_partition(
     if facts.replay is not None:
         facts.replay.finish()
     return facts
-
-
-def _is_compacted(partition: Partition) -> bool | None:
-    """Whether the topic is known to be compacted; None where nothing is known."""
-    if partition.topic in _COMPACTED or partition.cleaner_offset is not None:
-        return True
-    return False if partition.topic == "__cluster_metadata" else None
 
 
 def _totals(facts: PartitionFacts) -> Totals:

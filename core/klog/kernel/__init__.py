@@ -2,6 +2,7 @@
 
 from klog.kernel._kernel import (
     COLUMNS,
+    IndexBuilder,
     KeySet,
     Survey,
     Window,
@@ -43,6 +44,7 @@ __all__ = [
     "TEXT_LAZY",
     "TEXT_RECORDS",
     "VALUES",
+    "IndexBuilder",
     "KeySet",
     "Survey",
     "Window",

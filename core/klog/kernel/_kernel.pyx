@@ -57,6 +57,7 @@ include "json.pxi"
 include "columns.pxi"
 include "window.pxi"
 include "survey.pxi"
+include "build.pxi"
 include "bits.pxi"
 include "order.pxi"
 

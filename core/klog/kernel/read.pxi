@@ -10,6 +10,14 @@ cdef inline long long be64(const uint8_t *p) noexcept nogil:
     return <long long>(<uint64_t><uint32_t>be32(p) << 32 | <uint64_t><uint32_t>be32(p + 4))
 
 
+cdef inline void put32(uint8_t *p, uint32_t value) noexcept nogil:
+    p[0], p[1], p[2], p[3] = value >> 24, value >> 16 & 0xFF, value >> 8 & 0xFF, value & 0xFF
+
+cdef inline void put64(uint8_t *p, uint64_t value) noexcept nogil:
+    put32(p, <uint32_t>(value >> 32))
+    put32(p + 4, <uint32_t>value)
+
+
 cdef inline const uint8_t *varint(const uint8_t *p, const uint8_t *end, int *value) noexcept nogil:
     """Read a zig-zag varint of at most five bytes; NULL where it does not end in time.
 

@@ -106,6 +106,9 @@ cdef class Survey:
         """Judge the index entries beyond the last batch: none begins where they lead."""
         self._pass_slots(0x7FFFFFFFFFFFFFFF)
         self._pass_time_slots(0x7FFFFFFFFFFFFFFF)
+        self.slots = self.time_slots = NULL
+        self.slots_count = self.time_slots_count = 0
+        self.offset_entries = self.time_entries = b""
 
     @property
     def events(self):

@@ -1,1 +1,1 @@
-"""From a partition and what is wrong with it to a plan: what is kept, what is put right, what is lost."""
+"""Ways to a plan that repairs: rebuild what can be rebuilt, do what a broker would, keep what is intact."""

@@ -1,0 +1,111 @@
+"""What a file is: its size, a digest of its content, and whose it is; read in windows, never whole."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
+
+from klog.errors import UnreadableError
+from klog.plan import FileState, StaleError
+from klog.source import Source
+
+if TYPE_CHECKING:
+    from hashlib import _Hash
+
+SHA256_BELOW: Final = 16 << 20
+"""Files of so many bytes and more have CRC-32C for a digest: what counts is that a changed file is noticed, soon."""
+
+_WINDOW = 1 << 20
+
+
+class Digest:
+    """The digest of bytes as they come by; *size* is how many there were."""
+
+    def __init__(self) -> None:
+        from hashlib import sha256
+
+        self.size = 0
+        self._crc = 0
+        self._sha256: _Hash | None = sha256()
+
+    def update(self, data: bytes | bytearray | memoryview) -> None:
+        """Take the next bytes."""
+        from klog.kernel import crc32c
+
+        self.size += len(data)
+        self._crc = crc32c(data, self._crc)
+        if self.size >= SHA256_BELOW:
+            self._sha256 = None
+        elif self._sha256 is not None:
+            self._sha256.update(data)
+
+    def text(self) -> str:
+        """Return the digest of what has come by so far, as a plan has it."""
+        if self._sha256 is None:
+            return f"crc32c:{self._crc:08x}"
+        return f"sha256:{self._sha256.hexdigest()}"
+
+
+def status_of(path: str) -> os.stat_result | None:
+    """Return what the system says about a regular file; None when there is nothing of that name.
+
+    Raises StaleError for anything that is no regular file, a symbolic link too; UnreadableError.
+    """
+    try:
+        status = os.lstat(path)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise UnreadableError(f"{path}: {error.strerror}") from error
+    if not stat.S_ISREG(status.st_mode):
+        raise StaleError(f"{path}: not a regular file")
+    return status
+
+
+def file_state(path: str, advance: Callable[[int], None] | None = None) -> FileState | None:
+    """Return what the file at *path* is; None when there is none.  *advance* is told how many bytes were read.
+
+    Raises StaleError for anything that is no regular file, UnreadableError.
+    """
+    states = _states(path, None, advance)
+    return states and states[1]
+
+
+def states_around(path: str, size: int) -> tuple[FileState, FileState]:
+    """Return what the file at *path* is, and what it is when it is cut to *size* bytes.
+
+    Raises StaleError when it is not there or not as long, UnreadableError.
+    """
+    states = _states(path, size, None)
+    if states is None or states[1].size < size:
+        raise StaleError(f"{path}: it was longer than {size} bytes before")
+    return states[1], states[0]
+
+
+def _states(path: str, size: int | None, advance: Callable[[int], None] | None) -> tuple[FileState, FileState] | None:
+    """Return the states of the first *size* bytes and of the whole file."""
+    status = status_of(path)
+    if status is None:
+        return None
+    whole, size_to_cut = Digest(), -1 if size is None else size
+    cut = whole.text() if size == 0 else ""
+    view = memoryview(bytearray(min(_WINDOW, max(status.st_size, 1))))
+    try:
+        with Source(path) as source:
+            while True:
+                # A window ends where the file would be cut: the digest until there is wanted too.
+                window = view[: size_to_cut - whole.size] if whole.size < size_to_cut else view
+                count = source.read_into(whole.size, window)
+                if not count:
+                    break
+                whole.update(window[:count])
+                if whole.size == size:
+                    cut = whole.text()
+                if advance is not None:
+                    advance(count)
+    except OSError as error:
+        raise UnreadableError(f"{path} @ {whole.size}: cannot read: {error.strerror}") from error
+    owner = (stat.S_IMODE(status.st_mode), status.st_uid, status.st_gid, status.st_mtime_ns)
+    return FileState(max(size_to_cut, 0), cut, *owner), FileState(whole.size, whole.text(), *owner)

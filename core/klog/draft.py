@@ -1,0 +1,378 @@
+"""Drafts: what a repair of one partition is going to change, put together while it is found out; and the plan of all.
+
+    staging = Staging(os.path.join(backup, STAGED), disk)
+    draft = Draft("/data", 0, staging)
+    draft.truncate("orders-3/00000000000000001841.log", 8192)
+    draft.put("orders-3/00000000000000001841.index", [entries], like="orders-3/00000000000000001841.log")
+
+Nothing in the log dir changes.  New content is streamed into the staging directory, or only through a digest when the
+plan is going to be shown and no more.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from klog.digests import Digest, file_state, states_around, status_of
+from klog.disk import Disk, OpenFile
+from klog.errors import UnreadableError
+from klog.plan import (
+    NOTHING,
+    PUT,
+    REMOVE,
+    STAGED,
+    TRUNCATE,
+    Action,
+    Amount,
+    CutOut,
+    FileState,
+    Guard,
+    Loss,
+    Plan,
+    same_content,
+)
+
+if TYPE_CHECKING:
+    from klog.locks import Locks
+
+BACKUPS = "klog-backup"
+"""The directory beside a log dir that has the backups of all plans."""
+
+_PIECE = 1 << 20
+
+
+class Staging:
+    """Where new content waits: *directory*, made when it is needed; None when only digests are asked for.
+
+    Threads may share one as long as they store under different names.
+    """
+
+    def __init__(self, directory: str | None, disk: Disk) -> None:
+        self.directory = directory
+        self._disk = disk
+
+    def store(self, name: str, content: Iterable[bytes | bytearray | memoryview]) -> tuple[int, str]:
+        """Stream *content* into the file *name*, over one that is there; return its size and its digest.
+
+        Raises OSError; a file that could not be written whole is gone.
+        """
+        digest = Digest()
+        if self.directory is None:
+            for piece in _in_pieces(content):
+                digest.update(piece)
+            return digest.size, digest.text()
+        path = os.path.join(self.directory, name)
+        make_directories(os.path.dirname(path), self._disk)
+        self.drop(name)
+        file = self._disk.create(path)
+        is_whole = False
+        try:
+            self._write(file, content, digest)
+            is_whole = True
+        finally:
+            self._disk.close(file)
+            if not is_whole:
+                self.drop(name)
+        return digest.size, digest.text()
+
+    def _write(self, file: OpenFile, content: Iterable[bytes | bytearray | memoryview], digest: Digest) -> None:
+        for piece in _in_pieces(content):
+            digest.update(piece)
+            self._disk.write(file, piece)
+
+    def drop(self, name: str) -> None:
+        """Remove what was stored as *name*, if anything was."""
+        if self.directory is None:
+            return
+        path = os.path.join(self.directory, name)
+        if os.path.lexists(path):
+            self._disk.unlink(path)
+
+    def discard(self) -> None:
+        """Remove all that was stored, and the directories above that are then empty: nothing will come of the plan."""
+        if self.directory is not None:
+            remove_tree(self.directory, self._disk)
+            remove_empty(os.path.dirname(self.directory), self._disk)
+
+
+def _in_pieces(content: Iterable[bytes | bytearray | memoryview]) -> Iterable[bytes | bytearray | memoryview]:
+    """Yield *content* in pieces that are worth a call each."""
+    held = bytearray()
+    for piece in content:
+        if len(piece) >= _PIECE:
+            if held:
+                yield held
+                held = bytearray()
+            yield piece
+            continue
+        held += piece
+        if len(held) >= _PIECE:
+            yield held
+            held = bytearray()
+    if held:
+        yield held
+
+
+def make_directories(path: str, disk: Disk) -> list[str]:
+    """Make a directory and those above it that are missing; return those that were made, the topmost first.
+
+    Raises OSError.
+    """
+    missing: list[str] = []
+    while not os.path.isdir(path):
+        missing.append(path)
+        path = os.path.dirname(path)
+    made: list[str] = []
+    for directory in reversed(missing):
+        try:
+            disk.make_directory(directory)
+            made.append(directory)
+        except FileExistsError:
+            if not os.path.isdir(directory):
+                raise
+    return made
+
+
+def remove_tree(path: str, disk: Disk) -> None:
+    """Remove a directory and what is in it, if it is there.  Raises OSError."""
+    if not os.path.isdir(path) or os.path.islink(path):
+        return
+    for folder, directories, files in os.walk(path, topdown=False):
+        for name in files:
+            disk.unlink(os.path.join(folder, name))
+        for name in directories:
+            inside = os.path.join(folder, name)
+            disk.unlink(inside) if os.path.islink(inside) else disk.remove_directory(inside)
+    disk.remove_directory(path)
+
+
+def remove_empty(path: str, disk: Disk) -> None:
+    """Remove a backup directory, and `klog-backup` above it, when there is nothing in them.  Raises OSError."""
+    above = os.path.dirname(path)
+    for directory in (path, *([above] if os.path.basename(above) == BACKUPS else ())):
+        if not os.path.isdir(directory) or os.listdir(directory):
+            return
+        disk.remove_directory(directory)
+
+
+class Draft:
+    """What is going to change in one partition, or among the log dir's own files; in the order in which it is said.
+
+    *number* is the log dir's number in the plan.  Files are named relative to the log dir, with `/`.  Several changes
+    of one file follow each other; one that leads back to what the file was takes away those between.
+    """
+
+    def __init__(self, log_dir: str, number: int, staging: Staging) -> None:
+        self.log_dir = os.path.abspath(log_dir)
+        self.number = number
+        self.staging = staging
+        self.actions: list[Action] = []
+        self.cuts: list[CutOut] = []
+        self._guards: dict[str, Guard] = {}
+        self._states: dict[str, list[FileState | None]] = {}
+
+    def _path(self, file: str) -> str:
+        return os.path.join(self.log_dir, file)
+
+    def state(self, file: str) -> FileState | None:
+        """Return what *file* will be after what has been said so far; None when there will be none.
+
+        Raises StaleError for what is no regular file, UnreadableError.
+        """
+        if file not in self._states:
+            self._states[file] = [file_state(self._path(file))]
+        return self._states[file][-1]
+
+    def put(
+        self,
+        file: str,
+        content: Iterable[bytes | bytearray | memoryview],
+        like: str | None = None,
+        modified_ns: int | None = None,
+    ) -> bool:
+        """Let *file* have *content*; False when it has it already, and nothing is to do.
+
+        Mode, owner and modification time are those of the file it replaces, else of *like*, a file of the same log dir,
+        else the directory's owner and now; *modified_ns*, where given, is the time in ns.  Raises OSError,
+        UnreadableError.
+        """
+        before = self.state(file)
+        # Each change of a file has a name of its own for what it puts.
+        turn = len(self._states[file])
+        source = f"{file}~{turn}" if turn > 1 else file
+        size, digest = self.staging.store(source, content)
+        mode, uid, gid, time_ns = self._owner(file, like)
+        after = FileState(size, digest, mode, uid, gid, time_ns if modified_ns is None else modified_ns)
+        if not self._goes_back(file, after):
+            self._add(Action(PUT, file, before, after, source, self.number))
+            return True
+        self.staging.drop(source)
+        return False
+
+    def _owner(self, file: str, like: str | None) -> tuple[int, int, int, int]:
+        """Return the mode, owner, group and modification time in ns that new content of *file* gets."""
+        known = next((state for state in reversed(self._states[file]) if state is not None), None)
+        if known is not None:
+            return known[2:]
+        status = status_of(self._path(like)) if like is not None else None
+        if status is not None:
+            return stat.S_IMODE(status.st_mode), status.st_uid, status.st_gid, status.st_mtime_ns
+        try:
+            directory = os.stat(os.path.dirname(self._path(file)))
+        except OSError as error:
+            raise UnreadableError(f"{self._path(file)}: {error.strerror}") from error
+        return 0o644, directory.st_uid, directory.st_gid, time.time_ns()
+
+    def truncate(self, file: str, size: int) -> bool:
+        """Cut *file*, which is there, to *size* bytes; its modification time stays.  False when it is no longer.
+
+        What has been put into it before can only be cut to nothing.  Raises StaleError, UnreadableError.
+        """
+        if file in self._states and (len(self._states[file]) > 1 or self._states[file][0] is None):
+            before = self.state(file)
+            assert size == 0, "the content is not in the log dir"
+            assert before is not None, "there is no file"
+            after = before._replace(size=0, digest=Digest().text())
+        else:
+            before, after = states_around(self._path(file), size)
+            self._states[file] = [before]
+        if same_content(before, after):
+            return False
+        if self._goes_back(file, after):
+            return False
+        self._add(Action(TRUNCATE, file, before, after, None, self.number))
+        return True
+
+    def remove(self, file: str) -> bool:
+        """Let *file* go; False when there is none."""
+        before = self.state(file)
+        if before is None or self._goes_back(file, None):
+            return False
+        self._add(Action(REMOVE, file, before, None, None, self.number))
+        return True
+
+    def _add(self, action: Action) -> None:
+        self.actions.append(action)
+        self._states[action.file].append(action.after)
+
+    def _goes_back(self, file: str, after: FileState | None) -> bool:
+        """Whether *file* has been this before; then what has been said since is taken away."""
+        states = self._states[file]
+        at = next((at for at, state in enumerate(states) if same_content(state, after)), None)
+        if at is None:
+            return False
+        undone = [action for action in self.actions if action.file == file][at:]
+        for action in undone:
+            self.actions.remove(action)
+            if action.source is not None:
+                self.staging.drop(action.source)
+        del states[at + 1 :]
+        return True
+
+    def rely_on(self, file: str) -> None:
+        """Say that the plan holds only as long as *file*, which is there, is as it is.  Raises UnreadableError."""
+        status = status_of(self._path(file))
+        if status is None:
+            raise UnreadableError(f"{self._path(file)}: no longer there")
+        self._guards[file] = Guard(file, status.st_size, status.st_mtime_ns, self.number)
+
+    @property
+    def guards(self) -> list[Guard]:
+        """The files that are relied on."""
+        return list(self._guards.values())
+
+    def cut_out(self, file: str, start: int, end: int, reason: str, **facts: object) -> None:
+        """Have bytes *start* to *end* of *file*, as it is now, saved apart: the result will not have them.
+
+        *facts* (offsets, …), as JSON has them, go into the sidecar.
+        """
+        self.cuts.append(CutOut(file, start, end, reason, facts, self.number))
+
+
+# the plan of all
+
+
+def plan_id(name: str, now_ms: int) -> str:
+    """Return a new id: when, what, and four digits that tell apart what began in the same second."""
+    return f"{time.strftime('%Y%m%d-%H%M%S', time.gmtime(now_ms // 1000))}-{name}-{os.urandom(2).hex()}"
+
+
+def iso_seconds(now_ms: int) -> str:
+    """Return when a plan was made, as a plan says it."""
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(now_ms // 1000))
+
+
+def backup_places(name: str, log_dirs: Sequence[str], backup: str | None = None) -> tuple[str, ...]:
+    """Return, for each log dir, where its originals go: beside it, on its file system, or in *backup* when given.
+
+    *name* is the plan's id.  *backup* itself for one log dir when it is not there or empty, else a directory in it.
+    """
+    if backup is None:
+        beside = [os.path.join(os.path.dirname(os.path.realpath(log_dir)), BACKUPS, name) for log_dir in log_dirs]
+        # Log dirs beside each other must not share one.
+        return tuple(f"{place}-{number}" if number else place for number, place in enumerate(beside))
+    place = os.path.abspath(backup)
+    if os.path.isdir(place) and os.listdir(place):
+        place = os.path.join(place, name)
+    return (place,) if len(log_dirs) == 1 else tuple(os.path.join(place, str(n)) for n in range(len(log_dirs)))
+
+
+def staging_of(directory: str, log_dirs: Sequence[str]) -> tuple[str, ...]:
+    """Return, for each log dir, where its new files wait when all of them wait in *directory*, beside a plan's file."""
+    return tuple(os.path.join(directory, str(number)) for number in range(len(log_dirs)))
+
+
+def make_plan(
+    name: str,
+    command: str,
+    log_dirs: Sequence[str],
+    backups: Sequence[str],
+    drafts: Sequence[Draft],
+    now_ms: int,
+    *,
+    findings: Sequence[Mapping[str, object]] = (),
+    losses: Sequence[Loss] = (),
+    kept: Amount = NOTHING,
+    broker_would_keep: Amount | None = None,
+    locks: Locks | None = None,
+) -> Plan:
+    """Return the plan that the drafts come to, in their order.
+
+    *name*: the id, from `plan_id`.  *command*: as it is typed.  *backups*: from `backup_places`.  *findings*: as JSON
+    has them.  *locks*: what holds the log dirs, when they are held already.
+    """
+    actions = [action for draft in drafts for action in draft.actions]
+    changed = {(action.log_dir, action.file) for action in actions}
+    guards = [guard for draft in drafts for guard in draft.guards if (guard.log_dir, guard.file) not in changed]
+    places = [os.path.abspath(log_dir) for log_dir in log_dirs]
+    staging = {draft.number: draft.staging.directory or "" for draft in drafts}
+    waiting = tuple(staging.get(number, "") for number in range(len(places)))
+    usual = tuple(os.path.join(backup, STAGED) for backup in backups)
+    touched = {(number, os.path.dirname(file)) for number, file in changed}
+    return Plan(
+        name,
+        iso_seconds(now_ms),
+        command,
+        tuple(places),
+        tuple(backups),
+        tuple(actions),
+        tuple(guards),
+        tuple(losses),
+        tuple(findings),
+        kept,
+        broker_would_keep,
+        () if all(one in ("", other) for one, other in zip(waiting, usual, strict=True)) and any(waiting) else waiting,
+        _without_lock(places, locks),
+        tuple(cut for draft in drafts for cut in draft.cuts),
+        {(n, inside): os.stat(os.path.join(places[n], inside)).st_mtime_ns for n, inside in sorted(touched)},
+    )
+
+
+def _without_lock(log_dirs: Sequence[str], locks: Locks | None) -> tuple[int, ...]:
+    made = locks.made if locks is not None else frozenset()
+    missing = [n for n, log_dir in enumerate(log_dirs) if not os.path.lexists(os.path.join(log_dir, ".lock"))]
+    return tuple(sorted({*missing, *(n for n, log_dir in enumerate(log_dirs) if log_dir in made)}))

@@ -1,0 +1,139 @@
+"""The locks of log dirs: as long as klog holds them, no broker starts there; when a broker holds one, klog stops.
+
+Kafka: LogManager.lockLogDirs, FileLock: a POSIX lock on all of `.lock`.  Such a lock goes with any descriptor of the
+file that this process closes, so there is one alone, and `klog.log_dir` does not ask about locks that are held here.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from types import TracebackType
+
+from klog.disk import Disk, OpenFile
+from klog.errors import KlogError
+from klog.formats.names import FileKind
+from klog.log_dir import HELD_HERE, lock_holder
+
+_ATTEMPTS = 10
+
+
+class LockedError(KlogError):
+    """A broker, or another klog that repairs, holds the log dir."""
+
+
+class Locks:
+    """The locks of these log dirs, taken at once or not at all, until the block ends.
+
+    *made*: the log dirs, as absolute paths, whose `.lock` was not there before; it goes again at the end.  Raises
+    LockedError, and OSError where there may be no lock file.
+    """
+
+    def __init__(self, log_dirs: Sequence[str], disk: Disk) -> None:
+        self._disk = disk
+        self._files: dict[str, OpenFile] = {}
+        self.made: set[str] = set()
+        is_done = False
+        try:
+            for log_dir in sorted({os.path.abspath(log_dir) for log_dir in log_dirs}):
+                self._take(log_dir)
+            is_done = True
+        finally:
+            if not is_done:
+                self.release()
+
+    def hold(self, log_dirs: Sequence[str]) -> bool:
+        """Whether these log dirs are among those that are held."""
+        return all(os.path.abspath(log_dir) in self._files for log_dir in log_dirs)
+
+    def _take(self, log_dir: str) -> None:
+        path = os.path.join(log_dir, FileKind.LOCK.value)
+        for _ in range(_ATTEMPTS):
+            file = self._open(log_dir, path)
+            is_held = False
+            try:
+                _lock(file, log_dir)
+                # A broker that stops removes its lock file (from 3.8 on): then the lock is one of nothing.
+                is_held = _is_named(file, path)
+            finally:
+                if not is_held:
+                    os.close(file.descriptor)
+            if is_held:
+                self._files[log_dir] = file
+                HELD_HERE.add(_inode(os.fstat(file.descriptor)))
+                return
+        raise LockedError(f"a broker is starting or stopping on {log_dir}; try again when it has")
+
+    def _open(self, log_dir: str, path: str) -> OpenFile:
+        """Open the lock file; when it has to be made, the directory's modification time stays what it was."""
+        before = os.stat(log_dir).st_mtime_ns
+        if os.path.lexists(path):
+            if _inode(os.lstat(path)) in HELD_HERE:
+                raise LockedError(f"{log_dir} is being changed by this very process")
+            return self._disk.open_lock(path)
+        file = self._disk.open_lock(path)
+        self.made.add(log_dir)
+        self._keep_time(log_dir, before)
+        return file
+
+    def _keep_time(self, log_dir: str, modified_ns: int) -> None:
+        try:
+            self._disk.set_directory_time(log_dir, modified_ns)
+        except OSError:
+            pass  # only its owner may: the time is a nicety
+
+    def assure(self) -> None:
+        """Take each lock once more, which tells whether it is still held.  Raises LockedError."""
+        for log_dir, file in self._files.items():
+            _lock(file, log_dir)
+
+    def release(self) -> None:
+        """Let go.  Lock files that were made are removed while they are held."""
+        try:
+            for log_dir in self._files:
+                if log_dir in self.made:
+                    self._remove(log_dir)
+        finally:
+            for file in self._files.values():
+                HELD_HERE.discard(_inode(os.fstat(file.descriptor)))
+                os.close(file.descriptor)
+            self._files = {}
+
+    def _remove(self, log_dir: str) -> None:
+        before = os.stat(log_dir).st_mtime_ns
+        try:
+            self._disk.unlink(os.path.join(log_dir, FileKind.LOCK.value))
+        except OSError:
+            return  # it is empty and says nothing: brokers before 3.8 always leave theirs
+        self._keep_time(log_dir, before)
+
+    def __enter__(self) -> Locks:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.release()
+
+
+def _lock(file: OpenFile, log_dir: str) -> None:
+    import fcntl
+
+    try:
+        fcntl.lockf(file.descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except (BlockingIOError, PermissionError) as error:
+        pid = lock_holder(file.descriptor).pid
+        who = f" (pid {pid})" if pid else ""
+        raise LockedError(f"a broker is running on {log_dir}{who}; stop it first, nothing was changed") from error
+
+
+def _inode(status: os.stat_result) -> tuple[int, int]:
+    return status.st_dev, status.st_ino
+
+
+def _is_named(file: OpenFile, path: str) -> bool:
+    """Whether the open file is still what its name leads to."""
+    try:
+        return _inode(os.lstat(path)) == _inode(os.fstat(file.descriptor))
+    except FileNotFoundError:
+        return False

@@ -1,0 +1,243 @@
+"""What a cluster's controller has said so far, record by record: topics, partitions, settings, features, brokers.
+
+A rule for each type of record that says something about these; Kafka: MetadataDelta.replay and the deltas below it.
+Types without a rule (quotas, ACLs, tokens, controllers …) change nothing here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Final, NamedTuple, TypeAlias
+
+from klog.formats.schema import Data
+from klog.internal_topics import MetadataRecord
+
+TOPIC_RESOURCE: Final = 2
+BROKER_RESOURCE: Final = 4
+"""Whose settings they are; a broker's go by its node id, those of all brokers by "".  Kafka: ConfigResource.Type."""
+
+_NO_LEADER_CHANGE: Final = -2
+_KRAFT_VERSION: Final = "kraft.version"
+
+
+class PartitionRegistration(NamedTuple):
+    """A partition as the controller has it; replicas are node ids.
+
+    *leader*: -1 for none.  *elr*: eligible leader replicas, which may lead although they are not in the *isr*.
+    """
+
+    replicas: tuple[int, ...]
+    isr: tuple[int, ...]
+    leader: int
+    leader_epoch: int
+    partition_epoch: int
+    elr: tuple[int, ...] = ()
+    last_known_elr: tuple[int, ...] = ()
+
+
+class BrokerRegistration(NamedTuple):
+    """A broker's last registration.
+
+    *epoch*: the offset of its RegisterBroker record, a new one at each start.  *incarnation_id*: of that process.
+    *log_dirs*: ids of its directories, empty before 3.7.  *unregistered*: somebody has struck it off since; a snapshot
+    taken after that does not know it any more.
+    """
+
+    epoch: int
+    incarnation_id: str
+    fenced: bool
+    log_dirs: tuple[str, ...] = ()
+    unregistered: bool = False
+
+
+class State:
+    """The state so far.  Every id in `partitions` is one in `topic_names`, and every id in `topic_ids` is one too."""
+
+    def __init__(self) -> None:
+        self.topic_ids: dict[str, str] = {}
+        self.topic_names: dict[str, str] = {}
+        self.partitions: dict[str, dict[int, PartitionRegistration]] = {}
+        self.configs: dict[tuple[int, str], dict[str, str]] = {}
+        self.features: dict[str, int] = {}
+        self.brokers: dict[int, BrokerRegistration] = {}
+
+    def apply(self, record: MetadataRecord) -> str | None:
+        """Take a record in; return why it does not fit, and changes nothing, or None."""
+        rule = _RULES.get(record.name)
+        return None if rule is None else rule(self, record.data)
+
+
+# ---------------------------------------------------------------- topics and partitions
+
+
+def _topic(state: State, data: Data) -> str | None:
+    name, topic_id = data["name"], data["topicId"]
+    before = state.topic_ids.get(name)
+    if before is not None:
+        _forget_topic(state, before)  # that it was removed stood in a place that could not be read
+    state.topic_ids[name] = topic_id
+    state.topic_names[topic_id] = name
+    state.partitions[topic_id] = {}
+    return None
+
+
+def _remove_topic(state: State, data: Data) -> str | None:
+    if data["topicId"] not in state.topic_names:
+        return _no_topic(data)
+    _forget_topic(state, data["topicId"])
+    return None
+
+
+def _forget_topic(state: State, topic_id: str) -> None:
+    name = state.topic_names.pop(topic_id)
+    del state.partitions[topic_id]
+    if state.topic_ids.get(name) == topic_id:
+        del state.topic_ids[name]
+        state.configs.pop((TOPIC_RESOURCE, name), None)
+
+
+def _no_topic(data: Data) -> str:
+    return f"no topic has the id {data['topicId']}"
+
+
+def _partition(state: State, data: Data) -> str | None:
+    """Kafka: PartitionRegistration, from a record."""
+    partitions = state.partitions.get(data["topicId"])
+    if partitions is None:
+        return _no_topic(data)
+    partitions[data["partitionId"]] = PartitionRegistration(
+        tuple(data["replicas"]),
+        tuple(data["isr"]),
+        data["leader"],
+        data["leaderEpoch"],
+        data["partitionEpoch"],
+        tuple(data["eligibleLeaderReplicas"] or ()),
+        tuple(data["lastKnownElr"] or ()),
+    )
+    return None
+
+
+def _change_partition(state: State, data: Data) -> str | None:
+    """Kafka: PartitionRegistration.merge; what is null stays."""
+    partitions = state.partitions.get(data["topicId"])
+    if partitions is None:
+        return _no_topic(data)
+    before = partitions.get(data["partitionId"])
+    if before is None:
+        return f"topic {state.topic_names[data['topicId']]} has no partition {data['partitionId']}"
+
+    def changed(field: str, members: tuple[int, ...]) -> tuple[int, ...]:
+        return members if data[field] is None else tuple(data[field])
+
+    keeps_leader = data["leader"] == _NO_LEADER_CHANGE
+    partitions[data["partitionId"]] = PartitionRegistration(
+        changed("replicas", before.replicas),
+        changed("isr", before.isr),
+        before.leader if keeps_leader else data["leader"],
+        # The same leader again is a new epoch, too.
+        before.leader_epoch + (not keeps_leader),
+        before.partition_epoch + 1,
+        changed("eligibleLeaderReplicas", before.elr),
+        changed("lastKnownElr", before.last_known_elr),
+    )
+    return None
+
+
+def _clear_elr(state: State, data: Data) -> str | None:
+    """Of one topic, or of all where it names none.  Kafka: TopicsDelta.replay, TopicDelta.maybeClearElr."""
+    name = data["topicName"]
+    if name and name not in state.topic_ids:
+        return f"there is no topic {name}"
+    for topic_id in [state.topic_ids[name]] if name else state.partitions:
+        for number, partition in state.partitions[topic_id].items():
+            if partition.elr or partition.last_known_elr:
+                epoch = partition.partition_epoch + 1
+                state.partitions[topic_id][number] = partition._replace(
+                    elr=(), last_known_elr=(), partition_epoch=epoch
+                )
+    return None
+
+
+# ---------------------------------------------------------------- settings and features
+
+
+def _config(state: State, data: Data) -> str | None:
+    """Kafka: ConfigurationDelta; null takes a setting back."""
+    resource = (data["resourceType"], data["resourceName"])
+    if data["value"] is not None:
+        state.configs.setdefault(resource, {})[data["name"]] = data["value"]
+    elif resource in state.configs:
+        state.configs[resource].pop(data["name"], None)
+        if not state.configs[resource]:
+            del state.configs[resource]
+    return None
+
+
+def _feature(state: State, data: Data) -> str | None:
+    """Level 0 takes a feature back.  Kafka: FeaturesDelta, which takes kraft.version from control records only."""
+    if data["featureLevel"] == 0:
+        state.features.pop(data["name"], None)
+    elif data["name"] != _KRAFT_VERSION:
+        state.features[data["name"]] = data["featureLevel"]
+    return None
+
+
+# ---------------------------------------------------------------- brokers
+
+
+def _register_broker(state: State, data: Data) -> str | None:
+    state.brokers[data["brokerId"]] = BrokerRegistration(
+        data["brokerEpoch"], data["incarnationId"], data["fenced"], tuple(data["logDirs"])
+    )
+    return None
+
+
+def _unregister_broker(state: State, data: Data) -> str | None:
+    before = state.brokers.get(data["brokerId"])
+    if before is None:
+        return f"there is no broker {data['brokerId']}"
+    state.brokers[data["brokerId"]] = before._replace(unregistered=True)
+    return None
+
+
+def _change_broker(state: State, node_id: int, epoch: int, fenced: bool | None, log_dirs: list[str]) -> str | None:
+    """Kafka: ClusterDelta.getBrokerOrThrow, BrokerRegistration.cloneWith; None and [] change nothing."""
+    before = state.brokers.get(node_id)
+    if before is None or before.unregistered:
+        return f"there is no broker {node_id}"
+    if before.epoch != epoch:
+        return f"broker {node_id} has epoch {before.epoch}, not {epoch}"
+    state.brokers[node_id] = before._replace(
+        fenced=before.fenced if fenced is None else fenced, log_dirs=tuple(log_dirs) or before.log_dirs
+    )
+    return None
+
+
+def _fence(state: State, data: Data) -> str | None:
+    return _change_broker(state, data["id"], data["epoch"], True, [])
+
+
+def _unfence(state: State, data: Data) -> str | None:
+    return _change_broker(state, data["id"], data["epoch"], False, [])
+
+
+def _change_registration(state: State, data: Data) -> str | None:
+    fenced = {1: True, -1: False}.get(data["fenced"])
+    return _change_broker(state, data["brokerId"], data["brokerEpoch"], fenced, data["logDirs"])
+
+
+_Rule: TypeAlias = Callable[[State, Data], "str | None"]
+_RULES: Final[Mapping[str, _Rule]] = {
+    "REGISTER_BROKER_RECORD": _register_broker,
+    "UNREGISTER_BROKER_RECORD": _unregister_broker,
+    "TOPIC_RECORD": _topic,
+    "PARTITION_RECORD": _partition,
+    "CONFIG_RECORD": _config,
+    "PARTITION_CHANGE_RECORD": _change_partition,
+    "FENCE_BROKER_RECORD": _fence,
+    "UNFENCE_BROKER_RECORD": _unfence,
+    "REMOVE_TOPIC_RECORD": _remove_topic,
+    "FEATURE_LEVEL_RECORD": _feature,
+    "BROKER_REGISTRATION_CHANGE_RECORD": _change_registration,
+    "CLEAR_ELR_RECORD": _clear_elr,
+}

@@ -1,0 +1,98 @@
+"""How many records, and which, parts of a log hold: what a repair keeps, and what it costs."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from klog.decode import runs
+from klog.formats.header import HEADER_BYTES, Header, read_header
+from klog.kernel import Window
+from klog.partition import Partition
+from klog.plan import Amount, Loss
+from klog.segment import Segment
+from klog.source import Source
+
+_MOST_OFFSETS = 1 << 20
+"""A damaged batch that says it holds more offsets than this is not believed."""
+
+
+class Content(NamedTuple):
+    """The intact batches of a stretch.  Offsets: None without one.  *records*: a batch before v2 counts as one."""
+
+    records: int = 0
+    first_offset: int | None = None
+    last_offset: int | None = None
+
+    def plus(self, other: Content) -> Content:
+        """Return what both hold; *other* comes behind."""
+        first = self.first_offset if self.first_offset is not None else other.first_offset
+        last = other.last_offset if other.last_offset is not None else self.last_offset
+        return Content(self.records + other.records, first, last)
+
+
+def content(path: str, start: int = 0, end: int | None = None) -> Content:
+    """Read bytes *start* to *end* of a log, where batches begin and end, or damage does.  Raises UnreadableError."""
+    segment, window, found = Segment(path), Window(output=0), Content()
+    with Source(path) as source:
+        reader = segment.reader(source, start, end)
+        while reader.next(window):
+            for run in runs(window, path, segment.span):
+                if run.damage is None and run.first < run.end:
+                    found = found.plus(_of_rows(run.window, run.first, run.end))
+    return found
+
+
+def _of_rows(window: Window, first: int, end: int) -> Content:
+    records = sum(max(window.batch(i).records_count, 0) or int(window.batch(i).magic < 2) for i in range(first, end))
+    return Content(records, window.batch(first).base_offset, window.batch(end - 1).last_offset)
+
+
+def torn_batch(path: str, position: int, expected: int) -> Content:
+    """Return what the batch that begins at *position* says of itself, when it is the one that was to come."""
+    with Source(path) as source:
+        data = source.read(position, HEADER_BYTES)
+    header = read_header(data, 0, position, 2**31 - 1) if len(data) == HEADER_BYTES else None
+    if not isinstance(header, Header) or header.magic < 2 or header.base_offset != expected:
+        return Content()
+    records, offsets = header.records, header.last_offset - header.base_offset + 1
+    if not 0 < records <= offsets <= _MOST_OFFSETS:
+        return Content()
+    return Content(records, header.base_offset, header.last_offset)
+
+
+def cut_loss(partition: Partition, log: str, position: int, expected: int, reason: str) -> Loss:
+    """Return what goes with everything from *position* of a log on, where offset *expected* was to come.
+
+    Raises UnreadableError.
+    """
+    path = os.path.join(partition.path, log)
+    found = content(path, position)
+    if found.first_offset != expected:
+        found = torn_batch(path, position, expected).plus(found)
+    return _loss(partition, found, os.path.getsize(path) - position, reason, expected)
+
+
+def whole_loss(partition: Partition, logs: Iterable[str], reason: str) -> list[Loss]:
+    """Return what goes with whole logs, one loss for each.  Raises UnreadableError."""
+    losses = []
+    for log in logs:
+        path = os.path.join(partition.path, log)
+        size = os.path.getsize(path)
+        if size:
+            losses.append(_loss(partition, content(path), size, reason, None))
+    return losses
+
+
+def _loss(partition: Partition, found: Content, size: int, reason: str, expected: int | None) -> Loss:
+    first = found.first_offset if found.first_offset is not None else expected
+    return Loss(partition.topic, partition.number, first, found.last_offset, found.records, size, reason)
+
+
+def total(amounts: Iterable[Amount]) -> Amount:
+    """Return the sum."""
+    found = Amount(0, 0)
+    for amount in amounts:
+        found = found.plus(amount)
+    return found

@@ -1,0 +1,87 @@
+"""What a broker of 4.x would make of a partition at its next start, as a repair."""
+
+from __future__ import annotations
+
+import os
+
+from klog.draft import Draft
+from klog.formats.names import FileKind
+from klog.lanes import Sink
+from klog.partition import Partition
+from klog.plan import Amount, Loss
+from klog.recover import amounts, broker_load
+from klog.recover.broker_files import Piece
+from klog.recover.broker_load import Outcome, Start
+from klog.recover.broker_producers import Clock
+from klog.recover.broker_segments import Settings as Reading
+from klog.recover.result import Result, Settings
+from klog.recover.target import Target, write
+
+
+def play(partition: Partition, clean: bool, settings: Settings, sink: Sink | None = None) -> Outcome:
+    """Return what the start comes to; *clean*: it follows a clean stop.  Raises UnreadableError."""
+    name = partition.name
+    assert name is not None
+    offset = partition.checkpoints.offset
+    recovery_point = offset(FileKind.RECOVERY_POINTS, name.topic, name.partition) or 0
+    log_start = offset(FileKind.LOG_STARTS, name.topic, name.partition) or 0
+    reading = Reading(settings.interval or 4096, settings.index_bytes or 10 << 20, settings.jobs)
+    clock = Clock(settings.now_ms, settings.expiration_ms)
+    return broker_load.load(partition, Start(clean, recovery_point, log_start), reading, clock, sink)
+
+
+def plan(partition: Partition, clean: bool, settings: Settings, draft: Draft, sink: Sink | None = None) -> Result:
+    """Say to *draft* what a broker would change.  Raises UnreadableError, OSError (staging)."""
+    outcome = play(partition, clean, settings, sink)
+    result = Result(partition)
+    if outcome.fails is not None:
+        result.fails = f"a broker does not come through its start here: {outcome.fails}"
+        return result
+    write(draft, partition, Target(outcome.logs, outcome.files, outcome.epochs))
+    result.losses = losses(partition, outcome)
+    result.kept = result.broker_would_keep = kept(partition, outcome)
+    result.offsets = offsets(partition, outcome)
+    return result
+
+
+def losses(partition: Partition, outcome: Outcome) -> list[Loss]:
+    """Return what goes: ends of segments, and segments."""
+    found = []
+    for cut in outcome.cuts:
+        name, end = _source(partition, outcome, cut.base), cut.size
+        found.append(amounts.cut_loss(partition, name, end, cut.offset, "cut"))
+    dropped = [segment.log for segment in partition.segments if segment.base_offset in outcome.dropped]
+    return found + amounts.whole_loss(partition, dropped, "dropped")
+
+
+def _source(partition: Partition, outcome: Outcome, base: int) -> str:
+    """Return the name that the log of a segment has now."""
+    pieces: tuple[Piece, ...] = next(
+        pieces for name, pieces in outcome.logs.items() if name.startswith(f"{base:020}.") and pieces
+    )
+    return pieces[0].name
+
+
+def kept(partition: Partition, outcome: Outcome) -> Amount:
+    """Return what the logs will hold.  Raises UnreadableError."""
+    total = Amount(0, 0)
+    for pieces in outcome.logs.values():
+        for name, start, end in pieces:
+            records = amounts.content(os.path.join(partition.path, name), start, end).records
+            total = total.plus(Amount(records, end - start))
+    return total
+
+
+def offsets(partition: Partition, outcome: Outcome) -> dict[FileKind, int | None]:
+    """Return what changes in the log dir's checkpoints, but for what a broker keeps house with."""
+    changed: dict[FileKind, int | None] = {}
+    for kind, said in (
+        (FileKind.RECOVERY_POINTS, partition.recovery_point),
+        (FileKind.HIGH_WATERMARKS, partition.high_watermark),
+    ):
+        if said is not None and said > outcome.log_end:
+            changed[kind] = outcome.log_end
+    cleaned = partition.cleaner_offset
+    if cleaned is not None and not outcome.log_start <= cleaned <= outcome.log_end:
+        changed[FileKind.CLEANER_OFFSETS] = None
+    return changed

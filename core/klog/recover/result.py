@@ -1,0 +1,67 @@
+"""What a repair found out about a partition, and how it is asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import NamedTuple
+
+from klog.check.findings import Finding
+from klog.formats.names import FileKind
+from klog.partition import Partition
+from klog.plan import NOTHING, Amount, Loss
+from klog.producers import PRODUCER_ID_EXPIRATION_MS
+
+
+class Mode(str, Enum):
+    """What is kept where a log is damaged."""
+
+    DEFAULT = "default"
+    """Everything: where that would cost an intact batch nothing is changed."""
+    LIKE_BROKER = "like-broker"
+    """What a broker of 4.x keeps at its next start."""
+    SALVAGE = "salvage"
+    """Every intact batch, on either side of damage."""
+
+
+class Settings(NamedTuple):
+    """What a repair is asked to do.
+
+    *now_ms*, *expiration_ms*: producers idle for so long are forgotten, as a broker does.  *interval*, *index_bytes*:
+    index.interval.bytes and segment.index.bytes, None: what the topic has.  *from_recovery_point*: what lies below it
+    is not looked at.  *indexes_only*: logs stay as they are.  *repair_bits*: put single flipped bits right.  *jobs*:
+    threads.
+    """
+
+    mode: Mode
+    now_ms: int
+    expiration_ms: int = PRODUCER_ID_EXPIRATION_MS
+    interval: int | None = None
+    index_bytes: int | None = None
+    from_recovery_point: bool = False
+    indexes_only: bool = False
+    repair_bits: bool = False
+    jobs: int = 1
+
+
+@dataclass
+class Result:
+    """What came of a partition.
+
+    *findings*: all of them; *left*: those that will still be there, so that somebody has to look.  *losses*: what goes.
+    *kept*, *broker_would_keep*: of its logs; the latter None where a broker would not start.  *fails*: why this way of
+    repair does nothing here.  *offsets*: new values in the log dir's checkpoints; None takes a line out.
+    *choices*: where damage is left, what the other ways would cost.
+    """
+
+    partition: Partition
+    findings: list[Finding] = field(default_factory=list)
+    left: list[Finding] = field(default_factory=list)
+    losses: list[Loss] = field(default_factory=list)
+    kept: Amount = NOTHING
+    broker_would_keep: Amount | None = None
+    fails: str | None = None
+    offsets: Mapping[FileKind, int | None] = field(default_factory=dict)
+    choices: Mapping[Mode, list[Loss]] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)

@@ -1,0 +1,252 @@
+"""A topic's settings, as far as a log dir tells: each with its value and with where that came from.
+
+    settings = Settings(LogDir("data"), {"segment.bytes": "1048576"})
+    settings.value("orders", "index.interval.bytes")    # Setting(4096, Origin.DEFAULT, "index.interval.bytes")
+
+In this order: the option, the topic's own setting in the metadata log, what was set on brokers while they ran, Kafka's
+default.  What stands in a broker's `server.properties` is not in a log dir, so a default is an assumption.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from enum import Enum
+from functools import cached_property
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
+
+from klog.errors import UsageError
+from klog.formats.batch import OVERHEAD
+from klog.formats.names import CLUSTER_METADATA
+from klog.log_dir import LogDir, near_misses
+
+if TYPE_CHECKING:
+    from klog.metadata import ClusterMetadata
+
+Value: TypeAlias = "int | float | bool | str | tuple[str, ...]"
+
+
+class Origin(str, Enum):
+    """Where a setting came from."""
+
+    OPTION = "option"
+    TOPIC = "topic"
+    BROKER = "broker"
+    DEFAULT = "default"
+
+
+class Setting(NamedTuple):
+    """A setting: bytes and ms are int, a list is a tuple of words.  *name*: under which it was found."""
+
+    value: Value
+    origin: Origin
+    name: str
+
+    @property
+    def number(self) -> int:
+        """The value of a setting that is a whole number."""
+        assert isinstance(self.value, int)
+        return self.value
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """The value of a setting that is a list."""
+        assert isinstance(self.value, tuple)
+        return self.value
+
+
+# ---------------------------------------------------------------- what settings look like
+
+_INT, _LONG = 2**31 - 1, 2**63 - 1
+
+
+class _Kind(NamedTuple):
+    """How a value is read; *read* raises ValueError for what is none.  *expected* says what would be one."""
+
+    read: Callable[[str], Value]
+    expected: str
+
+
+def _whole(lowest: int, highest: int) -> _Kind:
+    def read(text: str) -> int:
+        # Not isdecimal alone: int() also takes other scripts' digits, and text of any length.
+        if re.fullmatch(r"[+-]?[0-9]{1,19}", text) is None or not lowest <= int(text) <= highest:
+            raise ValueError(text)
+        return int(text)
+
+    return _Kind(read, f"a whole number from {lowest} to {highest}")
+
+
+def _read_ratio(text: str) -> float:
+    number = float(text)
+    if not 0 <= number <= 1:
+        raise ValueError(text)
+    return number
+
+
+def _read_flag(text: str) -> bool:
+    return {"true": True, "false": False}[text.lower()]
+
+
+def _one_of(*known: str) -> _Kind:
+    def read(text: str) -> str:
+        if text not in known:
+            raise ValueError(text)
+        return text
+
+    return _Kind(read, f"one of {', '.join(known)}")
+
+
+def _some_of(*known: str) -> _Kind:
+    def read(text: str) -> tuple[str, ...]:
+        words = tuple(word.strip().lower() for word in text.split(",")) if text else ()
+        if not set(known).issuperset(words):
+            raise ValueError(text)
+        return words
+
+    return _Kind(read, f"a list, with commas, of {' and '.join(known)}")
+
+
+_RATIO: Final = _Kind(_read_ratio, "a number from 0 to 1")
+_FLAG: Final = _Kind(_read_flag, "true or false")
+_MS: Final = _whole(0, _LONG)
+_UNITS: Final = _whole(-1, _INT)
+
+
+class _Known(NamedTuple):
+    """A setting that klog knows.
+
+    *broker*: what a broker calls it, first the name that counts most, with the ms in its unit (1 where the unit is the
+    topic's).  *instead*: a topic's setting that counts more.
+    """
+
+    kind: _Kind
+    default: Value
+    broker: Mapping[str, int]
+    instead: str | None = None
+
+
+_HOUR_MS, _MINUTE_MS = 3_600_000, 60_000
+_DAY_MS, _WEEK_MS = 24 * _HOUR_MS, 168 * _HOUR_MS
+_ROLL: Final = {"log.roll.ms": 1, "log.roll.hours": _HOUR_MS}
+_RETENTION: Final = {"log.retention.ms": 1, "log.retention.minutes": _MINUTE_MS, "log.retention.hours": _HOUR_MS}
+_COMPRESSION: Final = _one_of("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer")
+_TIMESTAMP: Final = _one_of("CreateTime", "LogAppendTime")
+# Brokers before 4.0 took segments as small as a message.
+_SEGMENT_BYTES: Final = _Known(_whole(14, _INT), 1 << 30, {"log.segment.bytes": 1}, "internal.segment.bytes")
+
+_KNOWN: Final[Mapping[str, _Known]] = {
+    "segment.bytes": _SEGMENT_BYTES,
+    "segment.ms": _Known(_whole(1, _LONG), _WEEK_MS, _ROLL),
+    "segment.index.bytes": _Known(_whole(4, _INT), 10 << 20, {"log.index.size.max.bytes": 1}),
+    "index.interval.bytes": _Known(_whole(0, _INT), 4096, {"log.index.interval.bytes": 1}),
+    "cleanup.policy": _Known(_some_of("compact", "delete"), ("delete",), {"log.cleanup.policy": 1}),
+    "delete.retention.ms": _Known(_MS, _DAY_MS, {"log.cleaner.delete.retention.ms": 1}),
+    "min.compaction.lag.ms": _Known(_MS, 0, {"log.cleaner.min.compaction.lag.ms": 1}),
+    "max.compaction.lag.ms": _Known(_whole(1, _LONG), _LONG, {"log.cleaner.max.compaction.lag.ms": 1}),
+    "min.cleanable.dirty.ratio": _Known(_RATIO, 0.5, {"log.cleaner.min.cleanable.ratio": 1}),
+    "retention.ms": _Known(_whole(-1, _LONG), _WEEK_MS, _RETENTION),
+    "retention.bytes": _Known(_whole(-_LONG - 1, _LONG), -1, {"log.retention.bytes": 1}),
+    "max.message.bytes": _Known(_whole(0, _INT), (1 << 20) + OVERHEAD, {"message.max.bytes": 1}),
+    "message.timestamp.type": _Known(_TIMESTAMP, "CreateTime", {"log.message.timestamp.type": 1}),
+    "compression.type": _Known(_COMPRESSION, "producer", {"compression.type": 1}),
+    "preallocate": _Known(_FLAG, False, {"log.preallocate": 1}),
+    "file.delete.delay.ms": _Known(_MS, 60_000, {"log.segment.delete.delay.ms": 1}),
+    "unclean.leader.election.enable": _Known(_FLAG, False, {"unclean.leader.election.enable": 1}),
+    "producer.id.expiration.ms": _Known(_whole(1, _INT), _DAY_MS, {"producer.id.expiration.ms": 1}),
+}
+"""By the topic's name for it; the last is a broker's alone.  Kafka: LogConfig, ServerTopicConfigSynonyms,
+TransactionLogConfig; defaults as in 4.3."""
+
+_SMALL_SEGMENTS: Final = {"segment.bytes": 100 << 20}
+_INTERNAL: Final[Mapping[str, Mapping[str, Value]]] = {
+    "__consumer_offsets": {"cleanup.policy": ("compact",), **_SMALL_SEGMENTS},
+    "__transaction_state": {"cleanup.policy": ("compact",), "compression.type": "uncompressed", **_SMALL_SEGMENTS},
+    "__share_group_state": {"retention.ms": -1, **_SMALL_SEGMENTS},
+    CLUSTER_METADATA: {"retention.ms": -1, "max.message.bytes": 8 << 20},
+}
+"""What Kafka itself sets when it creates a topic of its own, where that is not the default.  Kafka: the coordinators'
+…TopicConfigs, KafkaRaftLog.createLog."""
+
+
+class Settings:
+    """The settings of the topics in *log_dir* (None: nothing is known of it), under *options*.
+
+    *options*: texts by the names that topics have for them, in Kafka's own notation (bytes, ms).  The metadata log is
+    read when it is first asked for, and once.  Raises UsageError for an option that is none.
+    """
+
+    def __init__(self, log_dir: LogDir | None = None, options: Mapping[str, str] = {}) -> None:
+        self._log_dir = log_dir
+        self._options = {name: _option(name, text) for name, text in options.items()}
+
+    @cached_property
+    def metadata(self) -> ClusterMetadata | None:
+        """What the metadata log says; None where there is none."""
+        from klog.metadata import read_metadata
+
+        return read_metadata(self._log_dir) if self._log_dir is not None else None
+
+    @cached_property
+    def _broker(self) -> Mapping[str, str]:
+        if self.metadata is None or self._log_dir is None:
+            return {}
+        return self.metadata.broker_config(self._log_dir.node_id)
+
+    def value(self, topic: str | None, name: str) -> Setting:
+        """Return a setting of *topic*; None: what brokers have for topics that say nothing.
+
+        A text that is no value, which no broker would have taken, counts as not there.  Raises KeyError for a *name*
+        that klog does not know.
+        """
+        known = _KNOWN[name]
+        if name in self._options:
+            return Setting(self._options[name], Origin.OPTION, name)
+        return (
+            self._of_topic(topic, name, known)
+            or self._of_kafkas_own(topic, name)
+            or (self._of_broker(known) if topic != CLUSTER_METADATA else None)
+            or Setting(known.default, Origin.DEFAULT, name)
+        )
+
+    def _of_topic(self, topic: str | None, name: str, known: _Known) -> Setting | None:
+        if topic is None or self.metadata is None:
+            return None
+        texts = self.metadata.topic_config(topic)
+        for found_as in (known.instead, name):
+            value = _read(known.kind, texts.get(found_as)) if found_as is not None else None
+            if found_as is not None and value is not None:
+                return Setting(value, Origin.TOPIC, found_as)
+        return None
+
+    def _of_kafkas_own(self, topic: str | None, name: str) -> Setting | None:
+        """A topic that the metadata log has was given these settings there; if it says others, they have changed."""
+        if topic is None or (self.metadata is not None and topic in self.metadata.topic_ids):
+            return None
+        value = _INTERNAL.get(topic, {}).get(name)
+        return None if value is None else Setting(value, Origin.DEFAULT, name)
+
+    def _of_broker(self, known: _Known) -> Setting | None:
+        for found_as, unit_ms in known.broker.items():
+            value = _read(known.kind if unit_ms == 1 else _UNITS, self._broker.get(found_as))
+            if value is not None:
+                scaled = value * unit_ms if isinstance(value, int) and value > 0 and unit_ms > 1 else value
+                return Setting(scaled, Origin.BROKER, found_as)
+        return None
+
+
+def _read(kind: _Kind, text: str | None) -> Value | None:
+    """Return the value of *text*; None where there is none, or where it is no value."""
+    try:
+        return None if text is None else kind.read(text.strip())
+    except (ValueError, KeyError):
+        return None
+
+
+def _option(name: str, text: str) -> Value:
+    if name not in _KNOWN:
+        raise UsageError(f"{name} is no setting that klog knows{near_misses(name, _KNOWN)}")
+    value = _read(_KNOWN[name].kind, text)
+    if value is None:
+        raise UsageError(f"{name}={text}: expected {_KNOWN[name].kind.expected}")
+    return value
