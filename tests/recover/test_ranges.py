@@ -458,6 +458,8 @@ def test_one_batch_alone_displaces_nothing(tmp_path: Path) -> None:
     found = only(partition_of(tmp_path, _0=WHOLE + last + ten(130, leader_epoch=3)))
     assert offsets_of(found) == (0, 139)
     assert len(found.patches) == 1
+    found = only(partition_of(tmp_path, _0=WHOLE + at_offset(last, 17) + ten(150, leader_epoch=3)))
+    assert (found.batches, found.patches, [cut.batches for cut in found.cuts]) == (COUNT + 1, (), [1])
 
 
 def test_a_repeated_run_with_a_flipped_epoch_is_no_new_leader_s(tmp_path: Path) -> None:
