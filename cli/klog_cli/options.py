@@ -2,12 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated
 
 import typer
+from klog.errors import UsageError
 
 DUMP_OUTPUTS = ("text", "jsonl", "csv", "parquet")
 LOOKUP_OUTPUTS = ("text", "json", "jsonl")
+
+
+def known_form(form: str, known: Sequence[str]) -> None:
+    """Raise UsageError for an `--output` that is none of *known*, with near misses."""
+    if form not in known:
+        from klog.log_dir import near_misses
+
+        raise UsageError(f"--output {form}: expected one of {', '.join(known)}{near_misses(form, known)}")
+
 
 Paths = Annotated[list[str] | None, typer.Argument(metavar="PATH...", help="Files, partition directories, log dirs.")]
 Files = Annotated[str | None, typer.Option(help="Files, separated by commas, as for Kafka's tool.")]
@@ -90,3 +101,37 @@ VerifyOutput = Annotated[str, typer.Option("--output", metavar="|".join(VERIFY_O
 Deep = Annotated[bool, typer.Option("--deep", help="Every record too, decompressed; snapshots against the log.")]
 Sample = Annotated[str | None, typer.Option(metavar="1/N", help="Only every Nth segment of each partition.")]
 Since = Annotated[str | None, typer.Option(metavar="TIME", help="Only segments changed since then ('2h ago', '2h').")]
+
+# apply, undo, plans
+PLAN_OUTPUTS = ("text", "json")
+PLANS_OUTPUTS = ("text", "table", "json")
+PlanFile = Annotated[str, typer.Argument(metavar="PLAN", help="A plan's file, its backup directory or its id.")]
+LogDirPath = Annotated[str, typer.Argument(metavar="DIR", help="A log dir, or a partition directory in it.")]
+PlanOutput = Annotated[str, typer.Option("--output", metavar="|".join(PLAN_OUTPUTS), help="How to show it.")]
+PlansOutput = Annotated[str, typer.Option("--output", metavar="|".join(PLANS_OUTPUTS), help="How to show it.")]
+Apply = Annotated[bool, typer.Option("--apply", help="Do it; without, it is only shown.")]
+BackupsIn = Annotated[str | None, typer.Option("--backup", metavar="DIR", help="Where the backup is to be looked for.")]
+
+# recover, truncate, compact
+PlanTo = Annotated[str | None, typer.Option("--plan", metavar="FILE", help="Save the plan, for 'klog apply'.")]
+BackupTo = Annotated[
+    str | None, typer.Option("--backup", metavar="DIR", help="Where originals go; outside of log dirs.")
+]
+LikeBroker = Annotated[bool, typer.Option("--like-broker", help="Exactly what a broker of 4.x does at its next start.")]
+Salvage = Annotated[bool, typer.Option("--salvage", help="Keep every intact batch, before and after damage.")]
+IndexesOnly = Annotated[bool, typer.Option("--indexes-only", help="Only indexes; logs stay as they are.")]
+FromRecoveryPoint = Annotated[
+    bool,
+    typer.Option("--from-recovery-point", help="Look only at what may not have reached the disk, as a broker does."),
+]
+RepairBits = Annotated[
+    bool, typer.Option("--repair-bits", help="Put right a batch of which exactly one bit is flipped (with --salvage).")
+]
+IndexInterval = Annotated[str | None, typer.Option(metavar="SIZE", help="index.interval.bytes; default: the topic's.")]
+SegmentIndexBytes = Annotated[
+    str | None, typer.Option(metavar="SIZE", help="segment.index.bytes; default: the topic's.")
+]
+ProducerExpiration = Annotated[
+    str, typer.Option(metavar="DURATION", help="producer.id.expiration.ms: producers idle for so long are forgotten.")
+]
+Now = Annotated[str | None, typer.Option(metavar="TIME", help="Take this for the time; default: the clock's.")]

@@ -13,6 +13,7 @@ from klog.resync import bad_crc
 Codecs = tuple[Callable[[memoryview, int], "bytes | bytearray"], ...]
 
 _TRIES = 1000
+_HIGHEST = 2**63 - 1
 
 
 class Span:
@@ -130,8 +131,8 @@ def _swallowed(window: Window, bad: int, span: Span) -> tuple[Window | None, int
     """
     facts = window.batch(bad)
     start, size = window.at(bad), facts.size
-    floor = window.batch(bad - 1).last_offset + 1 if bad else span.floor
-    ceiling = window.batch(bad + 1).base_offset - 1 if bad + 1 < window.count else span.ceiling
+    floor = min(window.batch(bad - 1).last_offset, _HIGHEST - 1) + 1 if bad else span.floor
+    ceiling = max(window.batch(bad + 1).base_offset, -_HIGHEST) - 1 if bad + 1 < window.count else span.ceiling
     status, at = window.find(start + 1, start + size, floor, ceiling)
     tries = _TRIES
     while status == MORE and tries and not window.entry_holds(at):

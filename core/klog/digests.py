@@ -60,7 +60,7 @@ def status_of(path: str) -> os.stat_result | None:
     except OSError as error:
         raise UnreadableError(f"{path}: {error.strerror}") from error
     if not stat.S_ISREG(status.st_mode):
-        raise StaleError(f"{path}: not a regular file; nothing was changed")
+        raise StaleError(f"{path}: not a regular file")
     return status
 
 
@@ -80,7 +80,7 @@ def states_around(path: str, size: int) -> tuple[FileState, FileState]:
     """
     states = _states(path, size, None)
     if states is None or states[1].size < size:
-        raise StaleError(f"{path}: it was longer than {size} bytes before; nothing was changed")
+        raise StaleError(f"{path}: it was longer than {size} bytes before")
     return states[1], states[0]
 
 

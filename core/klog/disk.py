@@ -90,10 +90,10 @@ class Disk:
         """Return when the content and metadata of these files, and the names in these directories, are on the disk."""
         if len(paths) >= _MANY:
             # Then what remains to do for each below is little, and each tells its own write errors.
-            for path in {os.lstat(path).st_dev: path for path in paths}.values():
+            for path in {os.stat(path).st_dev: path for path in paths}.values():
                 _sync_file_system(path)
         for path in paths:
-            descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+            descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
             try:
                 with _named(path):
                     os.fsync(descriptor)

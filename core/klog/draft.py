@@ -39,6 +39,9 @@ from klog.plan import (
 if TYPE_CHECKING:
     from klog.locks import Locks
 
+BACKUPS = "klog-backup"
+"""The directory beside a log dir that has the backups of all plans."""
+
 _PIECE = 1 << 20
 
 
@@ -89,6 +92,12 @@ class Staging:
         if os.path.lexists(path):
             self._disk.unlink(path)
 
+    def discard(self) -> None:
+        """Remove all that was stored, and the directories above that are then empty: nothing will come of the plan."""
+        if self.directory is not None:
+            remove_tree(self.directory, self._disk)
+            remove_empty(os.path.dirname(self.directory), self._disk)
+
 
 def _in_pieces(content: Iterable[bytes | bytearray | memoryview]) -> Iterable[bytes | bytearray | memoryview]:
     """Yield *content* in pieces that are worth a call each."""
@@ -128,6 +137,28 @@ def make_directories(path: str, disk: Disk) -> list[str]:
     return made
 
 
+def remove_tree(path: str, disk: Disk) -> None:
+    """Remove a directory and what is in it, if it is there.  Raises OSError."""
+    if not os.path.isdir(path) or os.path.islink(path):
+        return
+    for folder, directories, files in os.walk(path, topdown=False):
+        for name in files:
+            disk.unlink(os.path.join(folder, name))
+        for name in directories:
+            inside = os.path.join(folder, name)
+            disk.unlink(inside) if os.path.islink(inside) else disk.remove_directory(inside)
+    disk.remove_directory(path)
+
+
+def remove_empty(path: str, disk: Disk) -> None:
+    """Remove a backup directory, and `klog-backup` above it, when there is nothing in them.  Raises OSError."""
+    above = os.path.dirname(path)
+    for directory in (path, *([above] if os.path.basename(above) == BACKUPS else ())):
+        if not os.path.isdir(directory) or os.listdir(directory):
+            return
+        disk.remove_directory(directory)
+
+
 class Draft:
     """What is going to change in one partition, or among the log dir's own files; in the order in which it is said.
 
@@ -165,9 +196,9 @@ class Draft:
     ) -> bool:
         """Let *file* have *content*; False when it has it already, and nothing is to do.
 
-        Mode, owner and modification time are those of the file it replaces, else of *like*, a file of the same log dir,
-        else the directory's owner and now; *modified_ns*, where given, is the time in ns.  Raises OSError,
-        UnreadableError.
+        Mode, owner and modification time are those of the file it replaces, else of *like*, a file of the same log dir
+        or of this draft, else the directory's owner and now; *modified_ns*, where given, is the time in ns.  Raises
+        OSError, UnreadableError.
         """
         before = self.state(file)
         # Each change of a file has a name of its own for what it puts.
@@ -187,6 +218,9 @@ class Draft:
         known = next((state for state in reversed(self._states[file]) if state is not None), None)
         if known is not None:
             return known[2:]
+        drafted = self._states[like][-1] if like in self._states else None
+        if drafted is not None:
+            return drafted[2:]
         status = status_of(self._path(like)) if like is not None else None
         if status is not None:
             return stat.S_IMODE(status.st_mode), status.st_uid, status.st_gid, status.st_mtime_ns
@@ -270,13 +304,18 @@ def plan_id(name: str, now_ms: int) -> str:
     return f"{time.strftime('%Y%m%d-%H%M%S', time.gmtime(now_ms // 1000))}-{name}-{os.urandom(2).hex()}"
 
 
+def iso_seconds(now_ms: int) -> str:
+    """Return when a plan was made, as a plan says it."""
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(now_ms // 1000))
+
+
 def backup_places(name: str, log_dirs: Sequence[str], backup: str | None = None) -> tuple[str, ...]:
     """Return, for each log dir, where its originals go: beside it, on its file system, or in *backup* when given.
 
-    *name* is the plan's id.  *backup* itself for one log dir when it is not there or empty, else a directory of its own in it.
+    *name* is the plan's id.  *backup* itself for one log dir when it is not there or empty, else a directory in it.
     """
     if backup is None:
-        beside = [os.path.join(os.path.dirname(os.path.realpath(log_dir)), "klog-backup", name) for log_dir in log_dirs]
+        beside = [os.path.join(os.path.dirname(os.path.realpath(log_dir)), BACKUPS, name) for log_dir in log_dirs]
         # Log dirs beside each other must not share one.
         return tuple(f"{place}-{number}" if number else place for number, place in enumerate(beside))
     place = os.path.abspath(backup)
@@ -306,8 +345,8 @@ def make_plan(
 ) -> Plan:
     """Return the plan that the drafts come to, in their order.
 
-    *name* is `plan_id`'s, *backups* `backup_places`'; *command*: as it is typed.  *findings*: as JSON has them.  *locks*:
-    what holds the log dirs, when they are held already.
+    *name*: the id, from `plan_id`.  *command*: as it is typed.  *backups*: from `backup_places`.  *findings*: as JSON
+    has them.  *locks*: what holds the log dirs, when they are held already.
     """
     actions = [action for draft in drafts for action in draft.actions]
     changed = {(action.log_dir, action.file) for action in actions}
@@ -319,7 +358,7 @@ def make_plan(
     touched = {(number, os.path.dirname(file)) for number, file in changed}
     return Plan(
         name,
-        time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(now_ms // 1000)),
+        iso_seconds(now_ms),
         command,
         tuple(places),
         tuple(backups),

@@ -79,27 +79,33 @@ class Locks:
     def _keep_time(self, log_dir: str, modified_ns: int) -> None:
         try:
             self._disk.set_directory_time(log_dir, modified_ns)
-        except PermissionError:
-            pass  # may write there, but not its owner: the time is a nicety
+        except OSError:
+            pass  # only its owner may: the time is a nicety
 
     def assure(self) -> None:
         """Take each lock once more, which tells whether it is still held.  Raises LockedError."""
         for log_dir, file in self._files.items():
             _lock(file, log_dir)
 
-    def release(self, unneeded: Sequence[str] = ()) -> None:
-        """Let go.  Lock files that were made, and those of the log dirs *unneeded*, are removed while they are held."""
+    def release(self) -> None:
+        """Let go.  Lock files that were made are removed while they are held."""
         try:
             for log_dir in self._files:
-                if log_dir in self.made or log_dir in unneeded:
-                    before = os.stat(log_dir).st_mtime_ns
-                    self._disk.unlink(os.path.join(log_dir, FileKind.LOCK.value))
-                    self._keep_time(log_dir, before)
+                if log_dir in self.made:
+                    self._remove(log_dir)
         finally:
             for file in self._files.values():
                 HELD_HERE.discard(_inode(os.fstat(file.descriptor)))
                 os.close(file.descriptor)
             self._files = {}
+
+    def _remove(self, log_dir: str) -> None:
+        before = os.stat(log_dir).st_mtime_ns
+        try:
+            self._disk.unlink(os.path.join(log_dir, FileKind.LOCK.value))
+        except OSError:
+            return  # it is empty and says nothing: brokers before 3.8 always leave theirs
+        self._keep_time(log_dir, before)
 
     def __enter__(self) -> Locks:
         return self

@@ -14,7 +14,7 @@ from klog.formats.index import OFFSET_ENTRY
 from klog.segment import MAX_SEGMENT_BYTES
 from klog.source import Source
 
-_IDS = {
+IDS = {
     DamageKind.BAD_CRC: "bad-crc",
     DamageKind.BAD_LENGTH: "bad-length",
     DamageKind.BAD_MAGIC: "bad-magic",
@@ -59,7 +59,7 @@ def _what_follows(facts: PartitionFacts, segment: SegmentFacts, stretch: Stretch
 def _kind(facts: PartitionFacts, segment: SegmentFacts, stretch: Stretch) -> str:
     damage, expected = stretch.damage, stretch.expected
     if expected is None or stretch.end < segment.size:
-        return _IDS[damage.kind]
+        return IDS[damage.kind]
     if facts.is_active(segment) and facts.log_dir.live and damage.is_unfinished:
         return "unfinished-append"
     if damage.kind is DamageKind.ZEROED_TAIL and stretch.end - (damage.place.position or 0) < ENTRY.size:
@@ -70,7 +70,7 @@ def _kind(facts: PartitionFacts, segment: SegmentFacts, stretch: Stretch) -> str
     if damage.kind in (DamageKind.BAD_CRC, DamageKind.TORN_TAIL) and _ends_in_zeros(damage, segment.size):
         return "zeroed"
     if damage.kind in (DamageKind.BAD_CRC, DamageKind.ZEROED_TAIL, DamageKind.UNREADABLE):
-        return _IDS[damage.kind]
+        return IDS[damage.kind]
     return "torn-tail" if _begins_a_batch(damage, expected, segment) else "garbage-tail"
 
 

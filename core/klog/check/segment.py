@@ -63,8 +63,8 @@ class SegmentFacts:
     """What a pass over a segment showed.
 
     *damages* come in the order of their positions, the first MOST_DAMAGES of them; *more_damages* counts the others.
-    *size* is that of the log in bytes.  *builder* makes the indexes anew, when asked for, of the batches before the first
-    damaged stretch; *is_broken*: there is one.
+    *size* is that of the log in bytes.  *builder* makes the indexes anew, when asked for, of the batches before the
+    first damaged stretch; *is_broken*: there is one.
     """
 
     def __init__(
@@ -115,7 +115,7 @@ class Build(NamedTuple):
 
 
 class Request(NamedTuple):
-    """How a pass is made: *deep*: every record too; *jobs*: threads for a large segment; *build*: make the indexes anew.
+    """How a pass is made: *deep*: every record too; *jobs*: threads for a large segment; *build*: make indexes anew.
 
     Small ones are read one after the other: beside the interpreter's lock, threads over many of them only get in each
     other's way.

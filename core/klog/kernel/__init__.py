@@ -11,11 +11,13 @@ from klog.kernel._kernel import (
     crc32c,
     crc32c_portable,
     crc32c_shift,
+    flipped_bit,
     hardware_crc,
     is_utf8,
     java_string,
     json_text,
     offset_index_used,
+    orderly,
     time_index_used,
 )
 
@@ -51,10 +53,12 @@ __all__ = [
     "crc32c",
     "crc32c_portable",
     "crc32c_shift",
+    "flipped_bit",
     "hardware_crc",
     "is_utf8",
     "java_string",
     "json_text",
     "offset_index_used",
+    "orderly",
     "time_index_used",
 ]

@@ -58,6 +58,8 @@ include "columns.pxi"
 include "window.pxi"
 include "survey.pxi"
 include "build.pxi"
+include "bits.pxi"
+include "order.pxi"
 
 
 def crc32c(const unsigned char[::1] data not None, unsigned int value=0):

@@ -15,6 +15,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from klog.check.txn_index import newer_version
+from klog.formats.checkpoint import Malformed
 from klog.formats.index import OFFSET_ENTRY, TIME_ENTRY
 from klog.formats.names import SEGMENT_KINDS, FileKind, file_name, parse_file
 from klog.formats.snapshot import write_snapshot
@@ -22,10 +23,10 @@ from klog.kernel import crc32c
 from klog.lanes import Sink
 from klog.partition import Partition
 from klog.recover.broker_epochs import Epochs
-from klog.recover.broker_files import Content, FailsError, Piece, Segment, Stored, txn_entries
+from klog.recover.broker_files import Content, FailsError, Piece, Segment, Stored, content_size, txn_entries
 from klog.recover.broker_leftovers import settle
 from klog.recover.broker_producers import Clock, Producers, Snapshots
-from klog.recover.broker_segments import Reading, Recovery, Settings
+from klog.recover.broker_segments import Reading, ReadSettings, Recovery
 from klog.recover.broker_split import split
 from klog.segment import MAX_SEGMENT_BYTES
 
@@ -71,7 +72,7 @@ class Outcome(NamedTuple):
     log_end: int = 0
 
 
-def load(partition: Partition, start: Start, settings: Settings, clock: Clock, sink: Sink | None = None) -> Outcome:
+def load(partition: Partition, start: Start, settings: ReadSettings, clock: Clock, sink: Sink | None = None) -> Outcome:
     """Play the start and the stop through.  Raises UnreadableError for what the system cannot read."""
     try:
         loader = _Loader(partition, start, Reading(partition.path, settings, sink), clock)
@@ -94,6 +95,8 @@ class _BackwardsError(Exception):
 
 class _Loader:
     def __init__(self, partition: Partition, start: Start, reading: Reading, clock: Clock) -> None:
+        if isinstance(partition.metadata, Malformed):
+            raise FailsError(f"partition.metadata, {partition.metadata}")
         self._start, self._reading, self._clock = start, reading, clock
         self._epochs = Epochs(partition)
         self._files = settle(partition, reading)
@@ -314,6 +317,7 @@ class _Loader:
         logs: dict[str, tuple[Piece, ...]] = {}
         files: dict[str, Content] = {}
         active = max(self._segments)
+        self._check_room(self._segments[active])
         for base, segment in self._segments.items():
             logs[file_name(base, FileKind.LOG)] = segment.log
             is_open = segment.is_open or base == active
@@ -334,6 +338,16 @@ class _Loader:
         return Outcome(
             None, logs, files, self._epochs.content, cuts, tuple(self._dropped), recovered, log_start, log_end
         )  # fmt: skip
+
+    def _check_room(self, active: Segment) -> None:
+        """The active indexes get their full length, which must not be less than what they have."""
+        most = self._reading.settings.index_bytes
+        for content, entry in ((active.offset_index, OFFSET_ENTRY), (active.time_index, TIME_ENTRY)):
+            used = content_size(content) // entry.size * entry.size
+            if used > most // entry.size * entry.size:
+                raise FailsError(
+                    f"{file_name(active.base, FileKind.LOG)}: an index of {used} bytes, {most} are allowed"
+                )
 
 
 def _trimmed(content: Content, entry_bytes: int) -> Content:

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from klog.formats.batch import Attributes
+from klog.formats.codec import Decompressor
 from klog.formats.index import ABORTED_TXN
 from klog.irregularities import IrregularityKind
 from klog.kernel import BAD_LENGTH, IndexBuilder, Window
@@ -21,12 +22,12 @@ from klog.recover.broker_producers import Producers
 from klog.source import Source
 from klog.transactions import CompletedTxn, FlawedMarker, MarkerFlaw, read_marker
 
-_CONTROL = int(Attributes.CONTROL)
+_CONTROL, _CODEC = int(Attributes.CONTROL), int(Attributes.CODEC)
 _LARGE_BYTES = 8 << 20
 _FATAL = (IrregularityKind.NOT_TRANSACTIONAL, IrregularityKind.TXN_NOT_STARTED)
 
 
-class Settings(NamedTuple):
+class ReadSettings(NamedTuple):
     """What of a broker's settings decides about indexes, and with how many threads a large log is read.
 
     *interval*: index.interval.bytes; *index_bytes*: segment.index.bytes.
@@ -40,7 +41,7 @@ class Settings(NamedTuple):
 class Reading:
     """What is read of a partition: where it is, and who hears of the progress."""
 
-    def __init__(self, folder: str, settings: Settings, sink: Sink | None = None) -> None:
+    def __init__(self, folder: str, settings: ReadSettings, sink: Sink | None = None) -> None:
         self.folder = folder
         self.settings = settings
         self.sink = sink or Silence()
@@ -50,50 +51,82 @@ class Reading:
         """Return the path of a segment's log, which is in one piece."""
         return os.path.join(self.folder, segment.log[0].name)
 
-    def windows(self, segment: Segment, offset: int, end: int | None = None) -> Iterator[tuple[Window, int]]:
-        """Yield a segment's batches from the first on that reaches *offset*, each window with its first row that does.
+    def windows(self, segment: Segment, offset: int, end: int | None = None) -> Iterator[Window]:
+        """Yield a segment's batches from the one on that a broker reads for *offset*, up to *end* bytes of its log.
 
-        *end*: bytes of the log to read up to.  No checksums.  Raises FailsError where a broker's reading fails.
-        Kafka: LogSegment.read, translateOffset.
+        No checksums.  Raises FailsError where a broker's reading fails.  Kafka: LogSegment.read.
         """
-        segment.is_open = True
-        position = index_floor(self.folder, segment.offset_index, segment.base, offset)[1]
+        start = self.position(segment, offset)
+        if start is not None:
+            yield from self._walk(segment, start, segment.size if end is None else end)
+
+    def _walk(self, segment: Segment, start: int, end: int) -> Iterator[Window]:
+        first = segment.log[0].start
         with Source(self.path(segment)) as source:
-            reached = False
-            start = segment.log[0].start
-            end = segment.size if end is None else end
-            reader = LogReader(source, start + position, start + end, lenient=True)
+            reader = LogReader(source, first + start, first + end, lenient=True)
             while piece := reader.next(self.window):
-                first = 0 if reached else self.window.first_reaching(offset)
-                if first < self.window.count:
-                    reached = True
-                    yield self.window, first
+                if self.window.count:
+                    yield self.window
                 if piece.stop and piece.stop[0] == BAD_LENGTH:
                     raise FailsError(f"{segment.log[0].name} @ {piece.stop[1]}: a size that no batch can have")
+
+    def position(self, segment: Segment, offset: int) -> int | None:
+        """Return where a segment's log is read for *offset*, in bytes; None beyond its last batch.
+
+        Kafka: LogSegment.translateOffset, FileRecords.searchForOffsetFromPosition.
+        """
+        segment.is_open = True
+        start = index_floor(self.folder, segment.offset_index, segment.base, offset)[1]
+        before, before_last = None, -1
+        for window in self._walk(segment, start, segment.size):
+            first = 0 if _has_wrappers(window) else max(window.first_reaching(offset) - 1, 0)
+            for i in range(first, window.count):
+                batch = window.batch(i)
+                base = first_offset(window, i, segment.log[0].name)
+                if base >= offset:
+                    is_inside = base > offset and before is not None and before_last >= offset
+                    return before if is_inside else batch.position - segment.log[0].start
+                before, before_last = batch.position - segment.log[0].start, batch.last_offset
+        return before if before_last >= offset else None
 
     def next_offset(self, segment: Segment) -> int:
         """Return the offset after the last batch; the base offset without one.  Kafka: LogSegment.readNextOffset."""
         if segment.next_offset is None:
             found = segment.base
             last = index_last_offset(self.folder, segment.offset_index, segment.base)
-            for window, _ in self.windows(segment, last):
+            for window in self.windows(segment, last):
                 found = window.batch(window.count - 1).last_offset + 1
             segment.next_offset = found
         return segment.next_offset
-
-    def position(self, segment: Segment, offset: int) -> int | None:
-        """Return where the first batch begins that reaches *offset*, bytes; None without one."""
-        start = segment.log[0].start
-        return next((window.batch(first).position - start for window, first in self.windows(segment, offset)), None)
 
     def replay(self, producers: Producers, segment: Segment, offset: int, end: int) -> None:
         """Apply a segment's batches from *offset* on, up to *end* bytes of its log.
 
         Kafka: UnifiedLog.loadProducersFromRecords.
         """
-        for window, first in self.windows(segment, offset, end):
-            for i in window.produced(first, window.count, checked=False):
+        for window in self.windows(segment, offset, end):
+            for i in window.produced(0, window.count, checked=False):
                 apply_batch(producers.state, window, i, segment.log[0].name)
+
+
+def _has_wrappers(window: Window) -> bool:
+    """Whether a window may hold compressed messages before v2, whose offsets only decompressing tells."""
+    return window.batch(0).magic < 2 or window.batch(window.count - 1).magic < 2
+
+
+def first_offset(window: Window, i: int, file: str) -> int:
+    """Return the offset of the first record of batch *i*.  Raises FailsError.  Kafka: RecordBatch.baseOffset."""
+    batch = window.batch(i)
+    if batch.magic >= 2 or not batch.attributes & _CODEC:
+        return batch.base_offset
+    ready = window.decompress(i, i + 1, Decompressor().functions)
+    if ready > i:
+        window.begin(i, i + 1)
+        window.decode()
+    if ready == i or not window.records:
+        raise FailsError(f"{file} @ {batch.position}: its messages cannot be read")
+    offset: int = window.record(0)[0]
+    return offset
 
 
 def apply_batch(state: ProducerState, window: Window, i: int, file: str) -> tuple[Event, ...] | None:

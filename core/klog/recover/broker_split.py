@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from klog.formats.batch import BatchFacts
 from klog.formats.index import OFFSET_ENTRY, TIME_ENTRY
 from klog.recover.broker_files import FailsError, Piece, Segment
-from klog.recover.broker_segments import Reading
+from klog.recover.broker_segments import Reading, first_offset
 from klog.segment import MAX_RELATIVE_OFFSET
 
 _CHUNK_BYTES = 1 << 20
@@ -30,18 +30,15 @@ def split(segment: Segment, reading: Reading) -> list[Segment]:
             raise FailsError(f"{segment.log[0].name} @ {batches[0].position}: Failed to append records")
         del batches[:taken]
         parts.append(part)
+    if len({part.base for part in parts}) < len(parts):
+        raise FailsError(f"{segment.log[0].name}: two of the segments to split it into have the same base offset")
     return [part.segment(segment.log[0].name) for part in parts]
 
 
 def _batches(segment: Segment, reading: Reading) -> Iterator[BatchFacts]:
-    for window, first in reading.windows(segment, -(2**63)):
-        for i in range(first, window.count):
-            batch = window.batch(i)
-            if batch.magic < 2:
-                raise FailsError(
-                    f"{segment.log[0].name}: a segment of old messages overflows, which is not followed here"
-                )
-            yield batch
+    for window in reading.windows(segment, -(2**63)):
+        for i in range(window.count):
+            yield window.batch(i)._replace(base_offset=first_offset(window, i, segment.log[0].name))
 
 
 class _Part:
@@ -82,6 +79,11 @@ class _Part:
         if largest.max_timestamp > self._largest:
             self._largest, self._largest_offset = largest.max_timestamp, largest.last_offset
         if self._since > self._interval:
+            if (
+                self._entries
+                and chunk[-1].last_offset - self.base <= OFFSET_ENTRY.read(self._entries[-OFFSET_ENTRY.size :])[0]
+            ):
+                raise FailsError(f"offset {chunk[-1].last_offset} is not above that of the index entry before it")
             self._entries += OFFSET_ENTRY.write(chunk[-1].last_offset - self.base, self._end - self._start)
             self._time_entry()
             self._since = 0

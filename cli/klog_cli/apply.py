@@ -1,0 +1,186 @@
+"""Plans, carried out, taken back and listed."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from shlex import quote
+from typing import TYPE_CHECKING
+
+from klog.apply import Result, apply
+from klog.backups import State, find_plan, forget, plans_of, remember, state_of
+from klog.disk import Disk
+from klog.draft import staging_of
+from klog.log_dir import LogDir, open_path
+from klog.originals import PLAN
+from klog.plan import PUT, TRUNCATE, Action, Plan
+from klog.plan_file import plan_json
+
+from klog_cli import output
+
+if TYPE_CHECKING:
+    from klog.locks import Locks
+
+
+def carry_out(plan: Plan, disk: Disk, locks: Locks | None = None) -> Result:
+    """Apply *plan* with a bar, and leave a note where its backup is.  Every command that changes data ends here."""
+    remember(plan)
+    try:
+        with output.Results() as results:
+            return apply(plan, disk, results, locks)
+    except KeyboardInterrupt:
+        if state_of(plan) is State.HALF_DONE:
+            output.error(f"interrupted when it was half done: 'klog apply {_backup(plan)}' finishes it")
+        raise
+    finally:
+        if not os.path.exists(os.path.join(plan.backups[0], PLAN)):
+            forget(plan)
+
+
+def _backup(plan: Plan) -> str:
+    return quote(output.printable(plan.backups[0]))
+
+
+def apply_plan(what: str, backup: str | None, form: str) -> int:
+    """Carry out the plan that *what* names; return the exit code."""
+    plan = find_plan(what, backup).plan
+    beside = f"{os.path.abspath(what)}.staged"
+    if os.path.isfile(what) and os.path.isdir(beside):
+        plan = replace(plan, staging=staging_of(beside, plan.log_dirs))
+    if not plan.actions:
+        _show_done(plan, None, form)
+        return 0
+    _show_done(plan, carry_out(plan, Disk()), form)
+    return 0
+
+
+def _show_done(plan: Plan, result: Result | None, form: str) -> None:
+    done, done_before = (result.done, result.done_before) if result else (0, 0)
+    if form == "json":
+        output.emit_json({**plan_json(plan), "done": done, "done_before": done_before})
+    elif not done:
+        output.text(f"{plan.id}: nothing to do" + (", it was carried out before" if done_before else "") + "\n")
+    else:
+        before = f", {done_before} had been made before" if done_before else ""
+        output.text(f"{plan.id}: {changes(done)} made{before}\n")
+        output.text(f"backup: {output.printable(plan.backups[0])}\n")
+    if done:
+        output.note(f"next: start the broker; 'klog undo {_backup(plan)} --apply' takes it back until then")
+
+
+def changes(count: int) -> str:
+    """Return *count* as changes of files, in words."""
+    return f"{count} change{'s' if count != 1 else ''}"
+
+
+def action_lines(plan: Plan) -> Iterator[str]:
+    """Yield, for people, a line for each action of *plan*."""
+    for action in plan.actions:
+        yield output.printable(action_line(plan, action))
+
+
+def action_line(plan: Plan, action: Action) -> str:
+    """Return an action in words."""
+    where = f"{plan.log_dirs[action.log_dir]}/" if len(plan.log_dirs) > 1 else ""
+    return f"{_what(action)} {where}{action.file}{_sizes(action)}"
+
+
+def _what(action: Action) -> str:
+    if action.do == PUT:
+        return "create  " if action.before is None else "replace "
+    return "cut     " if action.do == TRUNCATE else "remove  "
+
+
+def _sizes(action: Action) -> str:
+    before, after = (state and output.human_size(state.size) for state in (action.before, action.after))
+    return f" ({before} → {after})" if before and after else f" ({before or after})"
+
+
+def undo_plan(what: str, backup: str | None, form: str, *, carry_out: bool) -> int:
+    """Take back, or show how to take back, the plan that *what* names; return the exit code."""
+    from klog.undo import undo_plan as plan_undo
+
+    kept = find_plan(what, backup)
+    plan = kept.plan
+    if carry_out:
+        return _undo(plan, form)
+    back = plan_undo(plan, int(time.time() * 1000))
+    if form == "json":
+        output.emit_json(plan_json(back))
+    elif not back.actions:
+        output.text(f"{plan.id}: nothing to take back\n")
+    else:
+        for line in action_lines(back):
+            output.text(f"{line}\n")
+        output.text(f"{changes(len(back.actions))} would take back {plan.id} ({output.printable(plan.command)})\n")
+    if back.actions:
+        output.note(f"next: klog undo {quote(what)} --apply")
+    return 0
+
+
+def _undo(plan: Plan, form: str) -> int:
+    from klog.locks import Locks
+    from klog.undo import discard_staged, stage_undo
+    from klog.undo import undo_plan as plan_undo
+
+    disk = Disk()
+    with Locks(plan.log_dirs, disk) as locks:
+        back = plan_undo(plan, int(time.time() * 1000))
+        result = None
+        if back.actions:
+            stage_undo(plan, back, disk)
+            try:
+                result = carry_out(back, disk, locks)
+            finally:
+                if result is None and state_of(back) is State.NOT_BEGUN:
+                    discard_staged(back, disk)
+    done = result.done if result else 0
+    if form == "json":
+        output.emit_json({**plan_json(back), "done": done, "done_before": 0})
+    elif not done:
+        output.text(f"{plan.id}: nothing to take back\n")
+    else:
+        output.text(f"{plan.id}: taken back, {changes(done)} ({back.id})\n")
+        output.text(f"backup: {output.printable(back.backups[0])}\n")
+        output.note(f"'klog undo {_backup(back)} --apply' would do again what was taken back")
+    return 0
+
+
+def list_plans(directory: str, form: str) -> int:
+    """Show the plans that were made for a log dir; return the exit code.  Raises UsageError."""
+    opened = open_path(directory)
+    log_dir = opened.path if isinstance(opened, LogDir) else os.path.dirname(os.path.abspath(opened.path))
+    found = [(kept, state_of(kept.plan)) for kept in plans_of(log_dir)]
+    if form == "json":
+        rows = [
+            {
+                "id": kept.plan.id,
+                "created": kept.plan.created,
+                "command": kept.plan.command,
+                "state": state.value,
+                "actions": len(kept.plan.actions),
+                "log_dirs": list(kept.plan.log_dirs),
+                "undoes": kept.plan.undoes,
+                "backup": kept.backup,
+            }
+            for kept, state in found
+        ]
+        output.emit_json({"plans": rows})
+    elif found:
+        columns = ("id", "created", "state", "changes", "command", "backup")
+        cells = [
+            (kept.plan.id, kept.plan.created, state.value, len(kept.plan.actions), kept.plan.command, kept.backup)
+            for kept, state in found
+        ]
+        output.emit_table((), columns, cells, form)
+    else:
+        output.text(f"no plans for {output.printable(log_dir)}\n")
+    for kept, state in found:
+        if state is State.HALF_DONE:
+            place = quote(output.printable(kept.backup))
+            output.note(
+                f"{kept.plan.id} is half done: 'klog apply {place}' finishes it, 'klog undo {place}' takes it back"
+            )
+    return 0

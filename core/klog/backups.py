@@ -1,0 +1,247 @@
+"""Where backups are, which plans they hold, and how far those have come."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import replace
+from enum import Enum
+from typing import NamedTuple
+
+from klog.draft import BACKUPS
+from klog.errors import KlogError, UsageError
+from klog.formats.names import ROOT_KINDS, FileKind
+from klog.journal import Chain, locate
+from klog.plan import STAGED, Plan, PlanError, StaleError
+from klog.plan_file import MAX_BYTES, read_plan
+from klog.source import Source
+
+_PLAN = "plan.json"
+
+
+class State(str, Enum):
+    """How far a plan has come."""
+
+    NOT_BEGUN = "not begun"
+    HALF_DONE = "half done"
+    APPLIED = "applied"
+    TAKEN_BACK = "taken back"
+    USED_SINCE = "used since"
+    """A file is none of what the plan knows: a broker, or another plan, has changed it."""
+
+
+class Kept(NamedTuple):
+    """A plan in a backup directory."""
+
+    backup: str
+    plan: Plan
+
+
+def check_places(plan: Plan) -> None:
+    """Raise PlanError when a backup or a staging directory lies in a log dir: brokers stop over what they do not know.
+
+    By what the directories are, not only by their names: one may be mounted twice.
+    """
+    inside = {_inode(log_dir): log_dir for log_dir in plan.log_dirs if os.path.isdir(log_dir)}
+    for place in (*plan.backups, *(staging for staging in plan.staging if staging)):
+        directory = os.path.realpath(place)
+        while True:
+            if os.path.isdir(directory):
+                log_dir = inside.get(_inode(directory))
+                # New checkpoints wait in a staging directory itself, so that looks like a log dir.
+                if log_dir is None and directory != os.path.realpath(place) and _is_log_dir(directory):
+                    log_dir = directory
+                if log_dir is not None:
+                    raise PlanError(f"{place}: lies in the log dir {log_dir}, where a broker would stop over it")
+            if directory == os.path.dirname(directory):
+                break
+            directory = os.path.dirname(directory)
+
+
+def _inode(path: str) -> tuple[int, int]:
+    status = os.stat(path)
+    return status.st_dev, status.st_ino
+
+
+def _is_log_dir(directory: str) -> bool:
+    # Others too call their files .lock.
+    kinds = ROOT_KINDS - {FileKind.LOCK}
+    return any(os.path.lexists(os.path.join(directory, kind.value)) for kind in kinds)
+
+
+def load_plan(path: str) -> Plan:
+    """Return the plan in the file at *path*.  Raises PlanError, UnreadableError."""
+    with Source(path) as source:
+        if source.size > MAX_BYTES:
+            raise PlanError(f"{path}: {source.size} bytes, too large for a plan")
+        data = source.read(0, source.size)
+    try:
+        return read_plan(data)
+    except PlanError as error:
+        raise PlanError(f"{path}: {error}") from error
+
+
+def load_backup(directory: str) -> Kept:
+    """Return the plan in a backup directory, or in the only one within it.
+
+    A backup that was moved is where it is now.  Raises UsageError, PlanError.
+    """
+    path = os.path.join(directory, _PLAN)
+    if os.path.isfile(path):
+        plan, place = load_plan(path), os.path.abspath(directory)
+        if len(plan.backups) == 1 and os.path.realpath(place) != os.path.realpath(plan.backups[0]):
+            plan = replace(plan, backups=(place,))
+        return Kept(place, plan)
+    inside = sorted(name for name in _names(directory) if os.path.isfile(os.path.join(directory, name, _PLAN)))
+    plans = {load_plan(os.path.join(directory, name, _PLAN)).id: name for name in inside}
+    if len(plans) == 1:
+        return load_backup(os.path.join(directory, next(iter(plans.values()))))
+    if plans:
+        raise UsageError(f"{directory}: backups of several plans, name one: {', '.join(sorted(plans))}")
+    raise UsageError(f"{directory}: no backup, there is no {_PLAN} in it")
+
+
+def find_plan(what: str, backup: str | None = None) -> Kept:
+    """Return the plan that *what* names: its file, its backup directory, or its id.
+
+    An id is looked for in the directory *backup*, if one is given, else in `klog-backup` of the working directory and
+    of those above it, and among the notes of what was applied.  Raises UsageError, PlanError, UnreadableError.
+    """
+    if os.path.isfile(what):
+        plan = load_plan(what)
+        return Kept(plan.backups[0], plan)
+    if os.path.isdir(what):
+        return load_backup(what)
+    if os.sep not in what:
+        for place in _places_of(what, backup):
+            if os.path.isfile(os.path.join(place, _PLAN)):
+                kept = load_backup(place)
+                if kept.plan.id == what:
+                    return kept
+    where = backup or f"{BACKUPS} here or above"
+    raise UsageError(
+        f"{what}: expected a plan's file, a backup directory or an id that is in {where}; 'klog plans DIR' lists them"
+    )
+
+
+def _places_of(plan: str, backup: str | None) -> Iterator[str]:
+    """Yield where the backup of the plan of that id may be."""
+    if backup is not None:
+        yield from (backup, os.path.join(backup, plan))
+        return
+    directory = os.getcwd()
+    while True:
+        yield os.path.join(directory, BACKUPS, plan)
+        if directory == os.path.dirname(directory):
+            break
+        directory = os.path.dirname(directory)
+    noted = pointed_to(plan)
+    if noted is not None:
+        yield noted
+
+
+def _names(directory: str) -> list[str]:
+    try:
+        return os.listdir(directory)
+    except OSError:
+        return []
+
+
+def pointers() -> str:
+    """Return the directory in which the names of backups are kept, by the ids of their plans."""
+    home = os.environ.get("XDG_STATE_HOME") or os.path.join(os.path.expanduser("~"), ".local", "state")
+    return os.path.join(home, "klog", "plans")
+
+
+def remember(plan: Plan) -> None:
+    """Leave a note where the backup of *plan* is, if that can be: it may be anywhere."""
+    from klog.disk import Disk, NewFile
+    from klog.draft import make_directories
+
+    disk = Disk()
+    try:
+        make_directories(pointers(), disk)
+        with NewFile(os.path.join(pointers(), plan.id)) as file:
+            os.write(file.descriptor, os.fsencode(plan.backups[0]))
+            file.commit()
+    except OSError:
+        pass  # a nicety: the backup beside the log dir is found without
+
+
+def forget(plan: Plan) -> None:
+    """Remove the note about *plan*, of which nothing has come."""
+    from klog.disk import Disk
+
+    try:
+        Disk().unlink(os.path.join(pointers(), plan.id))
+    except OSError:
+        pass  # there was none
+
+
+def pointed_to(plan: str) -> str | None:
+    """Return where the backup of the plan of that id is, as far as a note tells."""
+    try:
+        with Source(os.path.join(pointers(), os.path.basename(plan))) as source:
+            return os.fsdecode(source.read(0, 4096))
+    except KlogError:
+        return None
+
+
+def plans_of(log_dir: str) -> list[Kept]:
+    """Return the plans that have changed, or were going to change, *log_dir*; the oldest first.
+
+    Those in `klog-backup` beside it, and those that were noted.  What cannot be read is no plan.
+    """
+    found: dict[str, Kept] = {}
+    for backup in _backups(os.path.realpath(log_dir)):
+        path = os.path.join(backup, _PLAN)
+        if not os.path.isfile(path):
+            continue
+        try:
+            plan = load_plan(path)
+        except KlogError:
+            continue
+        if os.path.realpath(log_dir) in map(os.path.realpath, plan.log_dirs):
+            found.setdefault(plan.id, Kept(backup, plan))
+    return sorted(found.values(), key=lambda kept: (kept.plan.created, kept.plan.id))
+
+
+def _backups(log_dir: str) -> Iterator[str]:
+    beside = os.path.join(os.path.dirname(log_dir), BACKUPS)
+    for name in _names(beside):
+        yield os.path.join(beside, name)
+    for name in _names(pointers()):
+        place = pointed_to(name)
+        if place:
+            yield place
+
+
+def state_of(plan: Plan) -> State:
+    """Say how far *plan* has come, by what its files are.  Raises UnreadableError."""
+    try:
+        found = locate(plan, quick=True)
+    except StaleError:
+        return State.USED_SINCE
+    return _state(plan, found)
+
+
+def _state(plan: Plan, found: list[Chain]) -> State:
+    is_finished = not any(os.path.isdir(os.path.join(backup, STAGED)) for backup in plan.backups)
+    if any(chain.at is None for chain in found):
+        return State.USED_SINCE
+    if all(not chain.to_do for chain in found):
+        return State.APPLIED
+    if all(chain.at == 0 and not chain.is_between for chain in found):
+        return State.TAKEN_BACK if is_finished else State.NOT_BEGUN
+    return State.USED_SINCE if is_finished else State.HALF_DONE
+
+
+def unfinished(log_dir: str) -> list[Kept]:
+    """Return the plans that were begun in *log_dir* and not finished; they come before anything else is planned."""
+    return [
+        kept
+        for kept in plans_of(log_dir)
+        # Gone when all was done: so finished plans cost no look at their files.
+        if any(os.path.isdir(os.path.join(backup, STAGED)) for backup in kept.plan.backups)
+        and state_of(kept.plan) is State.HALF_DONE
+    ]

@@ -1,0 +1,158 @@
+"""One wrong bit: which it is, and the proof that with it put right the batch is whole.
+
+A checksum tells where a single flipped bit is (`kernel.flipped_bit`); chance can tell so, too.  What is a guess becomes
+a repair when all records decode afterwards and fill their batch exactly.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from klog.decode import Run, decode_run, message_damages, stray_records
+from klog.errors import UnreadableError
+from klog.formats.batch import BATCH, CRC_START, ENTRY, MIN_SIZE, OVERHEAD, BatchFacts
+from klog.formats.codec import Decompressor
+from klog.formats.damage import Damage, DamageKind
+from klog.formats.legacy import CRC_START as MESSAGE_CRC_START
+from klog.formats.legacy import MESSAGE_V0
+from klog.kernel import DONE, Window, crc32, crc32c, flipped_bit
+from klog.source import Source
+
+_STEP_BYTES = 1 << 20
+_ROWS = 8192
+_SIZE_AT = ENTRY.offsets["size"]
+_TELLING = (
+    DamageKind.BAD_CRC,
+    DamageKind.BAD_LENGTH,
+    DamageKind.BAD_MAGIC,
+    DamageKind.SHORT_HEADER,
+    DamageKind.TORN_TAIL,
+)
+
+
+class Patch(NamedTuple):
+    """Bytes of a file to be put right: from *position* on stand *old*, *new* is to stand there.  *what*: in words."""
+
+    position: int
+    old: bytes
+    new: bytes
+    what: str
+
+
+class Repaired(NamedTuple):
+    """A batch that is whole once *patch* is made; *facts* are those of the batch then."""
+
+    facts: BatchFacts
+    patch: Patch
+
+
+def whole(data: bytes | bytearray, position: int, max_bytes: int, needs_checksum: bool = True) -> BatchFacts | None:
+    """Return the facts of the one batch that *data*, from byte *position* of a file on, is; None if it is not whole.
+
+    It is when its checksum holds, all its records decode and fill it exactly, and their offsets ascend within its own.
+    *max_bytes*: its records may take so many when decompressed.  Without *needs_checksum* all but the checksum counts.
+    """
+    window = loaded(data, position)
+    if window.scan(0) != DONE or window.count != 1 or (window.check(0, 1) and needs_checksum):
+        return None
+    facts = window.batch(0)
+    if facts.last_offset < facts.base_offset or facts.records_count > facts.last_offset_delta + 1:
+        return None
+    for damage in decode_run(Run(window, 0, 1), Decompressor(max_bytes).functions, ""):
+        if damage or message_damages(window, "") or stray_records(window, ""):
+            return None
+    return facts
+
+
+def loaded(data: bytes | bytearray, position: int) -> Window:
+    """Return a window of *data*, the bytes of a file from byte *position* on."""
+    window = Window(len(data), _ROWS)
+    window.room(len(data))[: len(data)] = data
+    window.load(position, len(data))
+    return window
+
+
+def repair_bit(source: Source, start: int, end: int, max_batch_bytes: int) -> Repaired | None:
+    """Return the batch at byte *start* with the single bit put right that is wrong in it; None if there is no such bit.
+
+    Looked for in all that the checksum covers, in the checksum, and in the size.  The batch may not go on beyond *end*,
+    nor be larger than *max_batch_bytes*.  Takes time in proportion to the bytes from *start* to *end*.
+    """
+    try:
+        for at, bit in _suspects(source, start, min(end, start + max_batch_bytes)):
+            repaired = _with_bit(source, start, end, at, bit, max_batch_bytes)
+            if repaired is not None:
+                return repaired
+    except UnreadableError:
+        pass  # what cannot be read cannot be put right
+    return None
+
+
+def _suspects(source: Source, start: int, end: int) -> Iterator[tuple[int, int]]:
+    """Yield bits that, flipped, make the checksum hold: the byte, from the start of the batch, and the bit in it."""
+    head = source.read(start, min(BATCH.size, end - start))
+    if len(head) <= ENTRY.size + 4:
+        return
+    _, claimed, _, magic = ENTRY.read(head)
+    is_batch = magic == 2
+    crc, covered = (crc32c, CRC_START) if is_batch else (crc32, MESSAGE_CRC_START)
+    stored = BATCH.read(head)[4] if is_batch and len(head) == BATCH.size else MESSAGE_V0.read(head)[2]
+    sizes = {(claimed & 0xFFFFFFFF ^ 1 << bit) + OVERHEAD: bit for bit in range(32)} | {claimed + OVERHEAD: -1}
+    computed, at = 0, start + covered
+    for size in sorted(sizes):  # the checksum of a longer one goes on from that of a shorter one
+        if size < max(covered + 1, MIN_SIZE + OVERHEAD) or size > end - start:
+            continue
+        while at < start + size:
+            step = source.read(at, min(_STEP_BYTES, start + size - at))
+            if not step:
+                return  # the file has shrunk
+            computed = crc(step, computed)
+            at += len(step)
+        bit = sizes[size]
+        if bit >= 0 and computed == stored:
+            yield _SIZE_AT + 3 - bit // 8, bit % 8
+        elif bit < 0 and (found := flipped_bit(stored ^ computed, size - covered, not is_batch)) is not None:
+            yield covered + (found >> 3), found & 7
+
+
+def _with_bit(source: Source, start: int, end: int, at: int, bit: int, max_bytes: int) -> Repaired | None:
+    head = bytearray(source.read(start, min(BATCH.size, end - start)))
+    old = head[at] if at < len(head) else source.read(start + at, 1)[0]
+    if at < len(head):
+        head[at] ^= 1 << bit
+    size = ENTRY.read(head)[1] + OVERHEAD
+    data = bytearray(source.read(start, size))
+    if len(data) < size:
+        return None
+    data[at] ^= 1 << bit
+    facts = whole(data, start, max_bytes)
+    if facts is None:
+        return None
+    what = f"one flipped bit: bit {bit} of byte {start + at} ({_field(at, facts.magic)})"
+    return Repaired(facts, Patch(start + at, bytes((old,)), bytes((old ^ 1 << bit,)), what))
+
+
+def _field(at: int, magic: int) -> str:
+    """Return what stands at byte *at* of a batch, for people."""
+    if magic < 2:
+        return "the size" if at < MESSAGE_V0.offsets["crc"] else "the message"
+    name = [name for name, start in BATCH.offsets.items() if start <= at][-1]
+    return "the records" if at >= BATCH.size else f"the {name.replace('_', ' ')}"
+
+
+def offer(damage: Damage, max_batch_bytes: int) -> str | None:
+    """Return which single bit is all that is wrong where *damage* begins, in words; None if it is more than that.
+
+    Opens the file that *damage* names.  Takes time in proportion to the damage's size.
+    """
+    position, size = damage.place.position, damage.size
+    if damage.kind not in _TELLING or position is None or not size:
+        return None
+    try:
+        with Source(damage.place.file) as source:
+            found = repair_bit(source, position, position + size, max_batch_bytes)
+    except (UnreadableError, struct.error):
+        return None
+    return found.patch.what if found else None

@@ -1,0 +1,123 @@
+"""A plan as its own journal: how far each of its files has come."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from klog.digests import file_state, status_of
+from klog.errors import UnreadableError
+from klog.plan import TRUNCATE, FileState, Plan, StaleError, same_content
+
+
+@dataclass
+class Chain:
+    """What becomes of one file: its states, the first before the plan and one after each of its actions.
+
+    *actions*: their places in the plan.  *at*: which of the states the file is in; None when in none of them.
+    *current*: what it is.  *is_between*: it has been cut, and has not got its owner, mode and time back.
+    """
+
+    log_dir: int
+    file: str
+    path: str
+    states: list[FileState | None]
+    actions: list[int]
+    at: int | None = None
+    current: FileState | None = None
+    is_between: bool = False
+
+    @property
+    def before(self) -> FileState | None:
+        """What the file is before the plan."""
+        return self.states[0]
+
+    @property
+    def to_do(self) -> list[int]:
+        """The actions that are still to do, by their places in the plan; all of them when nobody knows."""
+        return self.actions[self.at or 0 :]
+
+    @property
+    def is_untouched(self) -> bool:
+        """Whether the file is as it was before the plan, which must not be asked where only its size was looked at."""
+        return same_content(self.current, self.before)
+
+
+def chains(plan: Plan) -> dict[tuple[int, str], Chain]:
+    """Return what becomes of each file, by log dir and name; not yet where they are."""
+    found: dict[tuple[int, str], Chain] = {}
+    for place, action in enumerate(plan.actions):
+        key = action.log_dir, action.file
+        if key not in found:
+            found[key] = Chain(*key, plan.path(*key), [action.before], [])
+        found[key].states.append(action.after)
+        found[key].actions.append(place)
+    return found
+
+
+def locate(plan: Plan, advance: Callable[[int], None] | None = None, *, quick: bool = False) -> list[Chain]:
+    """Return what becomes of each file and how far it has come; each is read.  *advance* hears of bytes read.
+
+    *quick*: sizes and times tell, where they tell the states apart; only else is a file read.  Raises StaleError when
+    something is in the way that is no regular file, or a directory is only linked to; UnreadableError.
+    """
+    directories: set[str] = set()
+    found = list(chains(plan).values())
+    for chain in found:
+        directory = os.path.dirname(chain.path)
+        if directory not in directories:
+            _check_directory(directory, is_log_dir="/" not in chain.file)
+            directories.add(directory)
+        if not (quick and _locate_quickly(chain)):
+            chain.current = file_state(chain.path, advance)
+            same = [at for at, state in enumerate(chain.states) if same_content(state, chain.current)]
+            chain.at = same[0] if same else None
+            _doubt(plan, chain)
+    return found
+
+
+def _check_directory(path: str, is_log_dir: bool) -> None:
+    """Raise when there is no directory: a partition's must not be reached through a symbolic link, a log dir's may."""
+    try:
+        status = os.stat(path) if is_log_dir else os.lstat(path)
+    except OSError as error:
+        raise UnreadableError(f"{path}: {error.strerror}") from error
+    if not stat.S_ISDIR(status.st_mode):
+        raise StaleError(f"{path}: not a directory, or only a link to one")
+
+
+def _locate_quickly(chain: Chain) -> bool:
+    """Find the state of a file by its size and time; False when that does not tell."""
+    status = status_of(chain.path)
+    if status is None:
+        chain.at = chain.states.index(None) if None in chain.states else None
+        return True
+    sizes = [state.size for state in chain.states if state is not None]
+    if status.st_size not in sizes:
+        return True
+    facts = status.st_size, status.st_mtime_ns
+    same = [at for at, state in enumerate(chain.states) if state and (state.size, state.modified_ns) == facts]
+    if len(same) == 1 and sizes.count(status.st_size) == 1:
+        chain.at = same[0]
+        return True
+    return False
+
+
+def _doubt(plan: Plan, chain: Chain) -> None:
+    """Take a truncation for not done whose file has not got its owner, mode and time back: the power went between."""
+    if not chain.at or plan.actions[chain.actions[chain.at - 1]].do != TRUNCATE:
+        return
+    if chain.current != chain.states[chain.at]:
+        chain.at -= 1
+        chain.is_between = True
+
+
+def check_guards(plan: Plan) -> None:
+    """Raise StaleError when a file that the plan relies on is no longer what it was."""
+    for guard in plan.guards:
+        path = plan.path(guard.log_dir, guard.file)
+        status = status_of(path)
+        if status is None or (status.st_size, status.st_mtime_ns) != (guard.size, guard.modified_ns):
+            raise StaleError(f"{path}: has changed since the plan was made; make it again")

@@ -1,0 +1,24 @@
+# Whether batches follow one another as those of a log must.
+
+def orderly(Window window not None, Py_ssize_t first, Py_ssize_t end, long long last_offset, int epoch, long long ceiling):
+    """Return the first batch from *first* to *end* that cannot stand where it does, and the records of those before it.
+
+    A batch can when its offsets begin above *last_offset*, the last one before it, and end at *ceiling* at most, and its
+    leader epoch is -1 or not below *epoch*, that of the batch before it.  A message set counts as one record.
+    """
+    cdef Py_ssize_t i
+    cdef long long records = 0
+    cdef const BatchRow *row
+    window._range(first, end)
+    with nogil:
+        i = first
+        while i < end:
+            row = window.view.batches + i
+            if row.base_offset <= last_offset or row.last_offset < row.base_offset or row.last_offset > ceiling:
+                break
+            if row.leader_epoch < epoch and row.leader_epoch != -1:
+                break
+            last_offset, epoch = row.last_offset, row.leader_epoch
+            records += max(row.records_count, 0) if row.magic >= 2 else 1
+            i += 1
+    return i, records

@@ -1,0 +1,278 @@
+"""What is put aside before a plan acts, in the backup directory of each log dir.
+
+    plan.json                           the plan itself
+    originals/orders-3/….index          files that are going to be replaced or removed: the very file by a second name,
+                                        or a copy where it is going to be cut as well, or on another file system
+    tails/orders-3/….log                the end that is going to be cut from a file
+    lost+found/orders-3/…1841@8192-9226 bytes of a log that the result will not have; beside it, as .json, why
+    staged/orders-3/….index             new files, until they get their names
+
+All of it is on the disk before anything acts, with the modes, owners and times of the originals.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+from collections.abc import Iterator
+from dataclasses import replace
+
+from klog.digests import file_state, status_of
+from klog.disk import Disk, OpenFile
+from klog.draft import make_directories, remove_empty
+from klog.journal import Chain
+from klog.plan import PUT, STAGED, TRUNCATE, Action, CutOut, FileState, Plan, PlanError, StaleError
+from klog.plan_file import MAX_BYTES, plan_bytes, read_plan
+from klog.source import Source
+
+PLAN = "plan.json"
+ORIGINALS = "originals"
+TAILS = "tails"
+LOST_AND_FOUND = "lost+found"
+
+_NO_LINKS = (errno.EXDEV, errno.EPERM, errno.EACCES, errno.EMLINK, errno.EOPNOTSUPP, errno.ENOSYS)
+
+
+def original_place(plan: Plan, log_dir: int, file: str) -> str:
+    """Return where the original of a file is kept whole."""
+    return os.path.join(plan.backups[log_dir], ORIGINALS, file)
+
+
+def tail_place(plan: Plan, log_dir: int, file: str) -> str:
+    """Return where the end is kept that was cut from a file."""
+    return os.path.join(plan.backups[log_dir], TAILS, file)
+
+
+def keeps_tail(plan: Plan, chain: Chain) -> bool:
+    """Whether all that is done to a file is to cut it: then only its end is kept."""
+    return len(chain.actions) == 1 and plan.actions[chain.actions[0]].do == TRUNCATE
+
+
+def may_be_linked(plan: Plan, chain: Chain) -> bool:
+    """Whether a file's original can be kept by a second name: not when it is cut where it stands before that."""
+    return plan.actions[chain.actions[0]].do != TRUNCATE
+
+
+class Keeper:
+    """Puts aside what a plan needs to be taken back, and makes ready what it puts in place.
+
+    Files and directories that this run has made are removed again by `clean`.
+    """
+
+    def __init__(self, plan: Plan, disk: Disk) -> None:
+        self._plan = plan
+        self._disk = disk
+        self._made: list[str] = []
+        self._to_sync: dict[str, None] = {}
+
+    def write_plan(self) -> None:
+        """Write the plan into each backup.  Raises StaleError when another plan is there, OSError."""
+        content = plan_bytes(replace(self._plan, staging=()))
+        for backup in self._plan.backups:
+            self._directory(os.path.join(backup, STAGED))
+            path = os.path.join(backup, PLAN)
+            if os.path.lexists(path):
+                if not _is_of(path, self._plan):
+                    raise StaleError(f"{path}: the backup of another plan; name another directory with --backup")
+                continue
+            temporary = f"{path}.tmp"
+            self._write(temporary, content)
+            self._disk.sync([temporary])
+            self._disk.rename(temporary, path)
+            self._made[-1] = path
+            self._to_sync.pop(temporary)
+        for backup in self._plan.backups:
+            self._to_sync.update(dict.fromkeys(_up_from(backup)))
+        self._sync()
+
+    def keep(self, found: list[Chain]) -> None:
+        """Keep the originals of all files that are untouched, and make sure that those of the others are there."""
+        for chain in found:
+            if chain.before is not None:
+                self._keep(chain, chain.before)
+        untouched = {(chain.log_dir, chain.file) for chain in found if chain.is_untouched}
+        for cut in self._plan.cuts:
+            if (cut.log_dir, cut.file) in untouched:
+                self._cut_out(cut)
+
+    def _keep(self, chain: Chain, before: FileState) -> None:
+        tail = keeps_tail(self._plan, chain)
+        place = (tail_place if tail else original_place)(self._plan, chain.log_dir, chain.file)
+        if not chain.is_untouched:
+            if status_of(place) is None:
+                raise StaleError(f"{place}: gone, and {chain.path} is changed already: it could not be taken back")
+            return
+        after = self._plan.actions[chain.actions[0]].after
+        if tail and after is not None:
+            self._copy(chain.path, after.size, before.size, place, before)
+        elif not (may_be_linked(self._plan, chain) and self._link(chain.path, place)):
+            self._copy(chain.path, 0, before.size, place, before)
+
+    def _cut_out(self, cut: CutOut) -> None:
+        status = status_of(self._plan.path(cut.log_dir, cut.file))
+        assert status is not None, "an untouched file that has something to cut out is there"
+        directory, _, name = cut.file.rpartition("/")
+        stem = f"{name.removesuffix('.log')}@{cut.start}-{cut.end}"
+        place = os.path.join(self._plan.backups[cut.log_dir], LOST_AND_FOUND, directory, stem)
+        owner = FileState(0, "", status.st_mode & 0o777, status.st_uid, status.st_gid, status.st_mtime_ns)
+        self._copy(self._plan.path(cut.log_dir, cut.file), cut.start, cut.end, place, owner)
+        facts = {
+            "file": cut.file,
+            "log_dir": self._plan.log_dirs[cut.log_dir],
+            "start": cut.start,
+            "end": cut.end,
+            "reason": cut.reason,
+            "plan": self._plan.id,
+            **cut.facts,
+        }
+        self._write(f"{place}.json", json.dumps(facts, indent=1).encode("ascii") + b"\n")
+
+    def stage(self, found: list[Chain]) -> None:
+        """Make ready the new content of all puts that are to do.  Raises StaleError when it is missing or another."""
+        for chain in found:
+            for place in chain.to_do:
+                action = self._plan.actions[place]
+                if action.do == PUT and action.source is not None and action.after is not None:
+                    self._stage(action, action.source, action.after)
+        self._sync()
+
+    def _stage(self, action: Action, source: str, after: FileState) -> None:
+        backup = self._plan.backups[action.log_dir]
+        target = os.path.join(backup, STAGED, source)
+        origin = os.path.join(self._plan.staged(action.log_dir), source)
+        state = file_state(target)
+        if (state is None or state.content != after.content) and origin != target:
+            if status_of(origin) is None:
+                raise StaleError(f"{origin}: gone, it was to become {action.file}; make the plan again")
+            if not self._link(origin, target):
+                self._copy(origin, 0, after.size, target, after)
+            state = file_state(target)
+        if state is None or state.content != after.content:
+            what = "gone" if state is None else "not what the plan says"
+            raise StaleError(f"{target}: {what}, it was to become {action.file}; make the plan again")
+        if state != after:
+            file = self._disk.open(target)
+            try:
+                self._disk.set_metadata(file, after.mode, after.uid, after.gid, after.modified_ns)
+            finally:
+                self._disk.close(file)
+        self._mark(target)
+
+    def clean(self) -> None:
+        """Remove what this run has made, as far as the disk lets it: nothing has come of it."""
+        for path in reversed(self._made):
+            try:
+                if os.path.isdir(path):
+                    self._disk.remove_directory(path)
+                else:
+                    self._disk.unlink(path)
+            except OSError:
+                continue  # what kept the plan from being carried out is what gets told
+        for backup in self._plan.backups:
+            try:
+                remove_empty(backup, self._disk)
+            except OSError:
+                continue
+
+    def _directory(self, path: str) -> None:
+        for made in make_directories(path, self._disk):
+            self._made.append(made)
+
+    def _link(self, source: str, target: str) -> bool:
+        """Give *source* a second name in the backup; False where that cannot be."""
+        self._directory(os.path.dirname(target))
+        is_there = os.path.lexists(target) and os.path.samestat(os.lstat(target), os.lstat(source))
+        if not is_there:
+            if os.path.lexists(target):
+                self._disk.unlink(target)
+            if not _link(source, target, self._disk):
+                return False
+            self._made.append(target)
+        # The file itself too: a broker need not have synced it, and nobody will once it is only the original.
+        self._mark(target)
+        return True
+
+    def _copy(self, source: str, start: int, end: int, target: str, like: FileState) -> None:
+        """Copy a part of a file into the backup, over a copy that an earlier run has not finished."""
+        file = self._new(target)
+        try:
+            self._disk.copy(source, start, end, file)
+            self._disk.set_metadata(file, like.mode, like.uid, like.gid, like.modified_ns)
+        finally:
+            self._disk.close(file)
+
+    def _write(self, target: str, content: bytes) -> None:
+        file = self._new(target)
+        try:
+            self._disk.write(file, content)
+        finally:
+            self._disk.close(file)
+
+    def _new(self, target: str) -> OpenFile:
+        self._directory(os.path.dirname(target))
+        if os.path.lexists(target):
+            self._disk.unlink(target)
+        file = self._disk.create(target)
+        self._made.append(target)
+        self._mark(target)
+        return file
+
+    def _mark(self, path: str) -> None:
+        """Have a file synced, and all directories down to it, whoever has made those."""
+        while path not in self._plan.backups and path not in self._to_sync:
+            self._to_sync[path] = None
+            path = os.path.dirname(path)
+        self._to_sync[path] = None
+
+    def _sync(self) -> None:
+        """Return when all that was made so far is on the disk."""
+        self._disk.sync(list(self._to_sync))
+        self._to_sync = {}
+
+
+def _up_from(backup: str) -> Iterator[str]:
+    """Yield a backup directory and those above it on its file system, as far as they may be opened.
+
+    A planner may have made any of them, and without its name in the one above, a synced file is lost.
+    """
+    device = os.stat(backup).st_dev
+    while os.stat(backup).st_dev == device:
+        if os.access(backup, os.R_OK):
+            yield os.path.realpath(backup)
+        if backup == os.path.dirname(backup):
+            return
+        backup = os.path.dirname(backup)
+
+
+def _link(source: str, target: str, disk: Disk) -> bool:
+    """Give *source* a second name; False where the file system, or this user, has no way for it."""
+    try:
+        disk.link(source, target)
+    except OSError as error:
+        if error.errno not in _NO_LINKS:
+            raise
+        return False
+    return True
+
+
+def link_or_copy(source: str, target: str, state: FileState, disk: Disk) -> None:
+    """Give *source*, which is in *state*, a second name, or else a copy that is like it.  Raises OSError."""
+    if _link(source, target, disk):
+        return
+    file = disk.create(target)
+    try:
+        disk.copy(source, 0, state.size, file)
+        disk.set_metadata(file, state.mode, state.uid, state.gid, state.modified_ns)
+    finally:
+        disk.close(file)
+
+
+def _is_of(path: str, plan: Plan) -> bool:
+    """Whether the plan in the file at *path* is *plan*; the backup may have been moved since."""
+    with Source(path) as source:
+        try:
+            kept = read_plan(source.read(0, min(source.size, MAX_BYTES)))
+        except PlanError:
+            return False
+    return (kept.id, kept.log_dirs, kept.actions) == (plan.id, plan.log_dirs, plan.actions)

@@ -1,0 +1,71 @@
+"""A damaged batch: what its own header still tells, and what one flipped bit or a wrong format version explains."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from klog.bits import Repaired, loaded, repair_bit
+from klog.errors import UnreadableError
+from klog.formats.batch import BATCH, OVERHEAD
+from klog.recover.left import Request
+from klog.recover.repairs import with_magic
+from klog.source import Source
+
+
+class Claim(NamedTuple):
+    """What a damaged batch says of itself: where it ends, in bytes, its first and its last offset."""
+
+    end: int
+    first_offset: int
+    last_offset: int
+
+
+class Broken:
+    """Looks at damaged batches of a log, at its bytes a few times over and no more: a hostile log is full of claims."""
+
+    def __init__(self, source: Source, request: Request) -> None:
+        self._source, self._request = source, request
+        self._bytes_left = 4 * source.size + (1 << 20)
+
+    def repair(self, start: int, end: int) -> Repaired | None:
+        """Return the batch at byte *start* put right, None if it cannot be; it ends at *end* or before."""
+        if self._bytes_left <= 0:
+            return None
+        most = self._request.max_batch_bytes
+        found = with_magic(self._source, start, end, most)
+        if found is None and self._request.repair_bits:
+            found = repair_bit(self._source, start, end, most)
+        self._bytes_left -= found.facts.size if found is not None else min(end - start, most)
+        return found
+
+    def claim(self, start: int, before: int, ceiling: int) -> Claim | None:
+        """Return what the header of the damaged batch at byte *start* says; None if it is not to be believed.
+
+        It is as long as its offsets could stand there: above *before*, the last one before it, and up to *ceiling*.
+        """
+        try:
+            head = self._source.read(start, BATCH.size)
+        except UnreadableError:
+            return None
+        if len(head) < BATCH.size:
+            return None
+        base, size, _, magic, _, _, delta, *_ = BATCH.read(head)
+        if magic != 2 or size < BATCH.size - OVERHEAD or not before < base <= base + delta <= ceiling:
+            return None
+        return Claim(start + size + OVERHEAD, base, base + delta)
+
+    def intact_offset(self, position: int) -> int | None:
+        """Return the base offset of the intact batch that begins at byte *position*, None if none does."""
+        try:
+            head = self._source.read(position, BATCH.size)
+            if len(head) < BATCH.size:
+                return None
+            base, size, *_ = BATCH.read(head)
+            if not BATCH.size <= size + OVERHEAD <= self._request.max_batch_bytes:
+                return None
+            self._bytes_left -= size
+            if self._bytes_left <= 0:
+                return None
+            return base if loaded(self._source.read(position, size + OVERHEAD), position).entry_holds(0) else None
+        except UnreadableError:
+            return None

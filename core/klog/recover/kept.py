@@ -1,0 +1,135 @@
+"""Which stretches of a log are kept, and a way through their batches."""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_right
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
+
+from klog.bits import Patch
+from klog.errors import UnreadableError
+from klog.kernel import Window
+from klog.reader import MAX_BATCH_BYTES
+from klog.source import Source
+
+_STEP_BYTES = 1 << 20
+
+
+class Gap(NamedTuple):
+    """Bytes of a log that are not kept, with the last offset before and the first offset behind them; None: none is."""
+
+    start: int
+    end: int
+    before: int | None
+    after: int | None
+
+
+class Kept:
+    """Stretches of a log, ascending, each of whole batches one after another; offsets ascend throughout.
+
+    Four numbers for each, and nothing for a batch: a log has millions of those, but few places that are damaged.
+    """
+
+    def __init__(self) -> None:
+        self.starts, self.ends = array("q"), array("q")
+        self.firsts, self.lasts = array("q"), array("q")
+
+    def __len__(self) -> int:
+        return len(self.starts)
+
+    def continues(self, start: int) -> bool:
+        """Whether what begins at byte *start* goes on where the last stretch ends."""
+        return bool(self.ends) and self.ends[-1] == start
+
+    def add(self, start: int, end: int, first_offset: int, last_offset: int) -> None:
+        """Take the bytes from *start* to *end*, with their first and last offset, behind all that is kept."""
+        if self.continues(start):
+            self.ends[-1], self.lasts[-1] = end, last_offset
+            return
+        for numbers, value in zip(self._all, (start, end, first_offset, last_offset), strict=True):
+            numbers.append(value)
+
+    def cut_back(self, position: int, last_offset: int) -> None:
+        """Forget everything from byte *position* on, where a batch begins; *last_offset*: the last one before it."""
+        while self.starts and self.starts[-1] >= position:
+            for numbers in self._all:
+                numbers.pop()
+        if self.ends and self.ends[-1] > position:
+            self.ends[-1], self.lasts[-1] = position, last_offset
+
+    @property
+    def _all(self) -> tuple[array[int], ...]:
+        return self.starts, self.ends, self.firsts, self.lasts
+
+    @property
+    def bytes(self) -> int:
+        """How many bytes are kept."""
+        return sum(self.ends) - sum(self.starts)
+
+    def pairs(self) -> Iterator[tuple[int, int]]:
+        """Yield start and end of each stretch."""
+        return zip(self.starts, self.ends, strict=True)
+
+    def gaps(self, size: int) -> Iterator[Gap]:
+        """Yield what is not kept of a log of *size* bytes."""
+        position, before = 0, None
+        for start, end, first, last in zip(*self._all, strict=True):
+            if start > position:
+                yield Gap(position, start, before, first)
+            position, before = end, last
+        if position < size:
+            yield Gap(position, size, before, None)
+
+    def stretch_of(self, offset: int) -> int:
+        """Return the number of the last stretch that begins at *offset* or before; -1 if there is none."""
+        return bisect_right(self.firsts, offset) - 1
+
+
+def batches_of(source: Source, start: int, end: int, patches: Mapping[int, Patch]) -> Iterator[Window]:
+    """Yield windows of the batches from byte *start* to byte *end*, all of them kept, as they are with *patches* made.
+
+    Always the same window.  What cannot be read (any more) ends it.
+    """
+    window, step = Window(1, 1, 1), _STEP_BYTES
+    while start < end:
+        try:
+            for piece in contents(source, start, min(end, start + step), patches, step):
+                window.room(len(piece))[: len(piece)] = piece
+                window.load(start, len(piece))
+        except UnreadableError:
+            return
+        window.scan(0)
+        if window.count:
+            yield window
+            start += window.next_at
+            step = _STEP_BYTES
+        elif start + step >= end or step > 2 * MAX_BATCH_BYTES:
+            return  # the file has changed
+        else:
+            step *= 2
+
+
+def contents(
+    source: Source, start: int, end: int, patches: Mapping[int, Patch], step: int = _STEP_BYTES
+) -> Iterator[bytearray]:
+    """Yield the bytes from *start* to *end* as they are with *patches* (by position) made, *step* bytes at a time.
+
+    Raises UnreadableError, also when the file ends before *end*.
+    """
+    where = sorted(patches)
+    while start < end:
+        piece = bytearray(source.read(start, min(step, end - start)))
+        if not piece:
+            raise UnreadableError(f"{source.path} @ {start}: the file has shrunk; run this again")
+        for position in where[bisect_right(where, start - 16) : bisect_right(where, start + len(piece))]:
+            _put(piece, start, patches[position])
+        yield piece
+        start += len(piece)
+
+
+def _put(piece: bytearray, start: int, patch: Patch) -> None:
+    """Make what of *patch* lies in *piece*, the bytes from *start* on."""
+    for i, value in enumerate(patch.new):
+        if 0 <= patch.position + i - start < len(piece):
+            piece[patch.position + i - start] = value

@@ -1,0 +1,68 @@
+"""What salvage is asked to do, and what it leaves out, by reasons."""
+
+from __future__ import annotations
+
+from array import array
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from klog.formats.batch import BatchFacts
+from klog.reader import MAX_BATCH_BYTES
+
+HIGHEST = 2**63 - 1
+MOST_STRETCHES = 1 << 20
+"""A log with more damaged places than this is kept up to there: nobody can look through what would be left."""
+MOST_PATCHES = 10_000
+MOST_LEFT = 1000
+"""Told one by one for a segment."""
+_MOST_COPIES = 1 << 20
+
+
+class Request(NamedTuple):
+    """What salvage may do: *repair_bits*, put single flipped bits right.  No larger batch than *max_batch_bytes* is."""
+
+    repair_bits: bool = False
+    max_batch_bytes: int = MAX_BATCH_BYTES
+
+
+@dataclass
+class Left:
+    """Something that is not kept, from byte *start* on.
+
+    *reason*: the id of a finding.  *batches*, *records*: those with checksums that hold.  *copies*, *copied_records*:
+    how many of these are kept elsewhere.
+    """
+
+    start: int
+    end: int
+    reason: str
+    detail: str
+    batches: int = 0
+    records: int = 0
+    copies: int = 0
+    copied_records: int = 0
+
+
+class Dropped:
+    """Batches with checksums that hold, but are not kept: enough of each to know a copy of it."""
+
+    def __init__(self) -> None:
+        self.offsets, self.keys, self.records, self.left = array("q"), array("Q"), array("q"), array("q")
+
+    def add(self, facts: BatchFacts, left: int) -> None:
+        """Take a batch that is part of what is left number *left*."""
+        if len(self.offsets) < _MOST_COPIES:
+            self.offsets.append(facts.base_offset)
+            self.keys.append(key(facts))
+            self.records.append(records_in(facts))
+            self.left.append(left)
+
+
+def key(facts: BatchFacts) -> int:
+    """Return what two copies of a batch have in common, besides their offset: checksum and size."""
+    return facts.crc << 32 | facts.size
+
+
+def records_in(facts: BatchFacts) -> int:
+    """Return how many records a batch has as far as its header tells; a message set counts as one."""
+    return max(facts.records_count, 0) if facts.magic >= 2 else 1

@@ -1,0 +1,100 @@
+"""Records out of batches whose checksum does not hold, but which decode all the same: as lines, never back into a log.
+
+Nobody knows what the damage changed in them: a letter of a value, or a timestamp.  So people are to look at them.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from klog.bits import loaded, whole
+from klog.decode import Run, decode_run
+from klog.dump.lines import Origin, huge_value
+from klog.dump.request import LineStyle
+from klog.errors import UnreadableError
+from klog.formats.batch import BATCH, OVERHEAD, BatchFacts
+from klog.formats.codec import Decompressor
+from klog.kernel import Window
+from klog.lanes import Sink
+from klog.recover.ranges import Cut, SegmentRanges
+from klog.source import Source
+
+
+class Rescued(NamedTuple):
+    """How many batches gave how many records."""
+
+    batches: int
+    records: int
+
+
+def rescue(folder: str, segment: SegmentRanges, origin: Origin, sink: Sink, max_batch_bytes: int) -> Rescued:
+    """Write the records of damaged batches that decode wholly to *sink*: JSON lines as `klog dump` writes them.
+
+    Each has two members more: `"rescued":true`, and in `"why"` what is wrong with its batch.  Offsets that cannot stand
+    there, between what is kept, tell that more than the checksum is wrong: such batches give nothing.  *folder*: the
+    partition's directory.  Raises UnreadableError when the log cannot be opened.
+    """
+    batches = records = 0
+    damaged = [cut for cut in segment.cuts if not cut.batches and cut.bytes == cut.end - cut.start]
+    if not damaged:
+        return Rescued(0, 0)
+    with Source(os.path.join(folder, segment.files.log)) as source:
+        for cut in damaged:
+            for facts, data in _decodable(source, cut, segment.files.base_offset, max_batch_bytes):
+                records += _write(facts, data, origin, sink, max_batch_bytes)
+                batches += 1
+    return Rescued(batches, records)
+
+
+def _decodable(source: Source, cut: Cut, base: int, max_bytes: int) -> Iterator[tuple[BatchFacts, bytes]]:
+    """Yield the batches of *cut* that are whole but for their checksum."""
+    before = base - 1 if cut.before is None else cut.before
+    position = cut.start
+    while position + BATCH.size <= cut.end:
+        try:
+            head = source.read(position, BATCH.size)
+            if len(head) < BATCH.size:
+                return  # the file has shrunk
+            _, claimed, _, magic, *_ = BATCH.read(head)
+            size = claimed + OVERHEAD
+            if magic != 2 or not BATCH.size <= size <= min(cut.end - position, max_bytes):
+                return
+            data = source.read(position, size)
+        except UnreadableError:
+            return
+        facts = whole(data, position, max_bytes, needs_checksum=False) if len(data) == size else None
+        if facts and facts.base_offset > before and (cut.after is None or facts.last_offset < cut.after):
+            yield facts, data
+            before = facts.last_offset
+        position += size
+
+
+def _write(facts: BatchFacts, data: bytes, origin: Origin, sink: Sink, max_bytes: int) -> int:
+    """Write a batch's records; return how many there were."""
+    why = f"bad CRC: CRC-32C 0x{facts.crc:08x}, computed 0x{facts.computed_crc:08x}"
+    fields = origin.json() + f',"rescued":true,"why":{json.dumps(why)}'.encode()
+    window = loaded(data, facts.position)
+    window.scan(0)
+    records = 0
+    for _ in decode_run(Run(window, 0, 1), Decompressor(max_bytes).functions, origin.file):
+        records += window.records
+        _lines(window, fields, sink)
+    return records
+
+
+def _lines(window: Window, fields: bytes, sink: Sink) -> None:
+    at = 0
+    while at < window.records:
+        at = window.json_lines(at, fields, 0)
+        sink.write(window.output())
+        window.flushed()
+        if at < window.records and window.is_huge(at, fields, 0):
+            before, value, after = window.split_line(at, False, fields, 0)
+            sink.write(before)
+            for piece in huge_value(value, LineStyle()):
+                sink.write(piece)
+            sink.write(after)
+            at += 1

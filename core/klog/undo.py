@@ -1,0 +1,144 @@
+"""Taking a plan back is a plan as well: the same actions the other way round, last first, from the originals.
+
+back = undo_plan(plan, now_ms)
+stage_undo(plan, back, disk)
+apply(back, disk, locks=locks)
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+
+from klog.digests import file_state, status_of
+from klog.disk import Disk
+from klog.draft import backup_places, iso_seconds, make_directories, plan_id, remove_empty, remove_tree
+from klog.journal import Chain, locate
+from klog.originals import keeps_tail, link_or_copy, original_place, tail_place
+from klog.plan import PUT, REMOVE, Action, FileState, Plan, StaleError, same_content
+
+
+def undo_plan(plan: Plan, now_ms: int, backup: str | None = None) -> Plan:
+    """Return the plan that takes *plan* back, as far as it has been carried out; without actions where it has not been.
+
+    *backup*: where its own backup goes, as for any plan.  Raises StaleError when a file has been changed since, or when
+    an original is gone; UnreadableError.
+    """
+    found = {(chain.log_dir, chain.file): chain for chain in locate(plan)}
+    for chain in found.values():
+        chain.at = _reached(chain)
+    name = plan_id("undo", now_ms)
+    actions = tuple(_reversed(plan, found))
+    _check_originals(plan, found, actions)
+    missing = {n for n, log_dir in enumerate(plan.log_dirs) if not os.path.lexists(os.path.join(log_dir, ".lock"))}
+    touched = sorted(plan.directory_times) if actions else []
+    return Plan(
+        name,
+        iso_seconds(now_ms),
+        f"klog undo {plan.id}",
+        plan.log_dirs,
+        backup_places(name, plan.log_dirs, backup),
+        actions,
+        no_lock=tuple(sorted(missing | set(plan.no_lock))),
+        directory_times={key: os.stat(plan.path(*key)).st_mtime_ns for key in touched},
+        leaves_times={key: plan.directory_times[key] for key in touched},
+        undoes=plan.id,
+    )
+
+
+def _reached(chain: Chain) -> int:
+    """Return which of its states a file is in, by its content alone."""
+    for at, state in enumerate(chain.states):
+        if same_content(state, chain.current):
+            return at
+    raise StaleError(f"{chain.path}: used since the plan was carried out; it can no longer be taken back")
+
+
+def _reversed(plan: Plan, found: dict[tuple[int, str], Chain]) -> Iterator[Action]:
+    """Yield, from the last action to the first, what takes it back.
+
+    Content that a file only had between two actions is kept nowhere; such a step is left out, unless it was no content.
+    """
+    now: dict[tuple[int, str], FileState | None] = {key: chain.current for key, chain in found.items()}
+    turns: dict[tuple[int, str], int] = {}
+    for place in reversed(range(len(plan.actions))):
+        key = plan.actions[place].log_dir, plan.actions[place].file
+        chain = found[key]
+        at = chain.actions.index(place)
+        before, current = chain.states[at], now[key]
+        if at >= (chain.at or 0) or (at and before is not None and before.size):
+            continue
+        if same_content(before, current) and at:
+            continue
+        log_dir, file = key
+        if before is None:
+            if current is not None:
+                yield Action(REMOVE, file, current, None, None, log_dir)
+        elif before != current:
+            turns[key] = turns.get(key, 0) + 1
+            source = file if turns[key] == 1 else f"{file}~{turns[key]}"
+            yield Action(PUT, file, current, before, source, log_dir)
+        now[key] = before
+
+
+def _check_originals(plan: Plan, found: dict[tuple[int, str], Chain], actions: tuple[Action, ...]) -> None:
+    for action in actions:
+        chain = found[action.log_dir, action.file]
+        if action.after is None or action.after != chain.before:
+            continue
+        place = (tail_place if keeps_tail(plan, chain) else original_place)(plan, action.log_dir, action.file)
+        if status_of(place) is None:
+            raise StaleError(f"{place}: gone, {chain.path} cannot be brought back")
+
+
+def stage_undo(plan: Plan, back: Plan, disk: Disk) -> None:
+    """Make ready what *back*, which takes *plan* back, puts in place: the very originals, where they were kept whole.
+
+    Raises OSError; then nothing of it is left.
+    """
+    from klog.journal import chains
+
+    found = chains(plan)
+    is_done = False
+    try:
+        for action in back.actions:
+            if action.source is not None and action.after is not None:
+                target = os.path.join(back.staged(action.log_dir), action.source)
+                make_directories(os.path.dirname(target), disk)
+                _stage(plan, found[action.log_dir, action.file], action.after, target, disk)
+        is_done = True
+    finally:
+        if not is_done:
+            discard_staged(back, disk)
+
+
+def _stage(plan: Plan, chain: Chain, wanted: FileState, target: str, disk: Disk) -> None:
+    if wanted != chain.before:
+        disk.close(disk.create(target))  # it was empty for a while
+        return
+    if not keeps_tail(plan, chain):
+        link_or_copy(original_place(plan, chain.log_dir, chain.file), target, wanted, disk)
+        return
+    tail = tail_place(plan, chain.log_dir, chain.file)
+    after = plan.actions[chain.actions[0]].after
+    assert after is not None, "a truncation leaves a file"
+    file = disk.create(target)
+    try:
+        disk.copy(chain.path, 0, after.size, file)
+        disk.copy(tail, 0, wanted.size - after.size, file)
+        disk.set_metadata(file, wanted.mode, wanted.uid, wanted.gid, wanted.modified_ns)
+    finally:
+        disk.close(file)
+    state = file_state(target)
+    if state is None or state.content != wanted.content:
+        raise StaleError(f"{tail}: not what was cut from {chain.path}; it cannot be brought back")
+
+
+def discard_staged(plan: Plan, disk: Disk) -> None:
+    """Remove what was made ready for a plan that will not be carried out, as far as the disk lets it."""
+    for number, backup in enumerate(plan.backups):
+        try:
+            remove_tree(plan.staged(number), disk)
+            remove_empty(backup, disk)
+        except OSError:
+            continue

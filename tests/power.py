@@ -1,0 +1,463 @@
+"""A disk that loses power: what is written really is, until the cut; then only what had reached the disk is there.
+
+    cut_everywhere(original, tmp_path, repair)
+
+runs *repair* on copies of a log dir, cuts the power before each single call that changes anything, under each model of
+what a disk keeps, and sees to it that the repair can be finished and taken back.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import stat
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from random import Random
+
+import pytest
+from klog.apply import apply
+from klog.backups import plans_of, unfinished
+from klog.disk import Disk, OpenFile
+from klog.draft import BACKUPS
+from klog.formats.names import FileKind, parse_file
+from klog.journal import locate
+from klog.plan import PUT, Plan
+from klog.undo import stage_undo, undo_plan
+
+only_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root may give files away")
+
+Meta = tuple[int, int, int, int]
+
+MODELS = ("unsynced is lost", "names are lost", "writes are torn")
+"""All that was not synced is gone; names of directories that were not synced are as before, but content is there; names
+are all there, but content that was not synced is old, missing, or written up to a sector."""
+
+
+class PowerCutError(Exception):
+    """The power is gone: nothing works any more."""
+
+
+class HastyDisk(Disk):
+    """Does not wait for the disk: for what is done while the power stays."""
+
+    def sync(self, paths: Sequence[str]) -> None:
+        for path in paths:
+            os.stat(path)
+
+
+@dataclass
+class _Inode:
+    """A file or a directory as the disk would show it after a cut; *descriptor* keeps its number its own."""
+
+    descriptor: int
+    is_directory: bool
+    content: bytes = b""
+    meta: Meta | None = None
+    names: dict[str, int] = field(default_factory=dict)
+
+
+def _meta(status: os.stat_result) -> Meta:
+    return stat.S_IMODE(status.st_mode), status.st_uid, status.st_gid, status.st_mtime_ns
+
+
+class SteppedDisk(HastyDisk):
+    """Says what it is about to do, call by call; *calls* are those that were made, with paths below *root*."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.calls: list[str] = []
+
+    def step(self, *words: str) -> None:
+        """Take note of the next call; what this raises, the call raises."""
+        self.calls.append(" ".join(word.replace(f"{self.root}/", "") for word in words))
+
+    def create(self, path: str) -> OpenFile:
+        self.step("create", path)
+        return super().create(path)
+
+    def open_lock(self, path: str) -> OpenFile:
+        self.step("lock", path)
+        return super().open_lock(path)
+
+    def write(self, file: OpenFile, data: bytes | bytearray | memoryview) -> None:
+        self.step("write", file.path)
+        super().write(file, data)
+
+    def copy(self, source: str, start: int, end: int, file: OpenFile) -> None:
+        self.step("copy", source, file.path)
+        super().copy(source, start, end, file)
+
+    def truncate(self, file: OpenFile, size: int) -> None:
+        self.step("truncate", file.path)
+        super().truncate(file, size)
+
+    def set_metadata(self, file: OpenFile, mode: int, uid: int, gid: int, modified_ns: int) -> None:
+        self.step("metadata", file.path)
+        super().set_metadata(file, mode, uid, gid, modified_ns)
+
+    def sync(self, paths: Sequence[str]) -> None:
+        for path in paths:
+            self.step("sync", path)
+            self._sync_one(path)
+
+    def _sync_one(self, path: str) -> None:
+        os.stat(path)
+
+    def make_directory(self, path: str) -> None:
+        self.step("mkdir", path)
+        super().make_directory(path)
+
+    def remove_directory(self, path: str) -> None:
+        self.step("rmdir", path)
+        super().remove_directory(path)
+
+    def link(self, source: str, target: str) -> None:
+        self.step("link", source, target)
+        super().link(source, target)
+
+    def rename(self, source: str, target: str) -> None:
+        self.step("rename", source, target)
+        super().rename(source, target)
+
+    def unlink(self, path: str) -> None:
+        self.step("unlink", path)
+        super().unlink(path)
+
+    def set_directory_time(self, path: str, modified_ns: int) -> None:
+        self.step("time", path)
+        super().set_directory_time(path, modified_ns)
+
+
+class PowerCutDisk(SteppedDisk):
+    """Works on everything below *root*, whose content is on the disk; before call number *cut_at* the power goes."""
+
+    def __init__(self, root: Path, cut_at: int | None = None) -> None:
+        super().__init__(root)
+        self._cut_at = cut_at
+        self._inodes: dict[int, _Inode] = {}
+        self._root = self._settle(os.fspath(root), everything=True)
+
+    # what is on the disk
+
+    def _know(self, path: str) -> int:
+        status = os.lstat(path)
+        if status.st_ino not in self._inodes:
+            is_directory = stat.S_ISDIR(status.st_mode)
+            self._inodes[status.st_ino] = _Inode(os.open(path, os.O_RDONLY), is_directory, meta=_meta(status))
+        return status.st_ino
+
+    def _settle(self, path: str, everything: bool = False) -> int:
+        """Note that a file's content or a directory's names are on the disk; *everything*: and all below."""
+        number = self._know(path)
+        inode = self._inodes[number]
+        inode.meta = _meta(os.fstat(inode.descriptor))
+        if not inode.is_directory:
+            inode.content = _content(inode.descriptor)
+            return number
+        inode.names = {}
+        for name in os.listdir(path):
+            inside = os.path.join(path, name)
+            inode.names[name] = self._settle(inside, True) if everything else self._know(inside)
+        return number
+
+    # the calls
+
+    def step(self, *words: str) -> None:
+        if self._cut_at is not None and len(self.calls) >= self._cut_at:
+            raise PowerCutError
+        super().step(*words)
+
+    def create(self, path: str) -> OpenFile:
+        file = super().create(path)
+        self._know(path)
+        return file
+
+    def make_directory(self, path: str) -> None:
+        super().make_directory(path)
+        self._know(path)
+
+    def _sync_one(self, path: str) -> None:
+        if Path(path).is_relative_to(self.root):
+            self._settle(path)
+
+    # after the cut
+
+    def lose_power(self, model: str, random: Random) -> None:
+        """Rewrite everything below the root to what the disk shows when the power is back."""
+        if model == MODELS[1]:
+            for inode in self._inodes.values():
+                if not inode.is_directory:
+                    inode.content, inode.meta = _content(inode.descriptor), _meta(os.fstat(inode.descriptor))
+        elif model == MODELS[2]:
+            self._settle_names(os.fspath(self.root))
+            for inode in self._inodes.values():
+                if not inode.is_directory:
+                    self._tear(inode, random)
+        for name in os.listdir(self.root):
+            path = self.root / name
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
+        self._rebuild(self._root, os.fspath(self.root), {})
+        for inode in self._inodes.values():
+            os.close(inode.descriptor)
+        self._inodes = {}
+
+    def _settle_names(self, path: str) -> None:
+        inode = self._inodes[self._know(path)]
+        inode.names = {}
+        for name in os.listdir(path):
+            inside = os.path.join(path, name)
+            inode.names[name] = self._know(inside)
+            if os.path.isdir(inside):
+                self._settle_names(inside)
+
+    def _tear(self, inode: _Inode, random: Random) -> None:
+        now = _content(inode.descriptor)
+        if now != inode.content and inode.content.startswith(now):
+            # A cut changes nothing but the inode, which is written whole or not at all.
+            if random.random() < 0.5:
+                inode.content, inode.meta = now, _meta(os.fstat(inode.descriptor))
+            return
+        if now != inode.content:
+            inode.content = _torn(inode.content, now, random)
+        if random.random() < 0.5:
+            inode.meta = _meta(os.fstat(inode.descriptor))
+
+    def _rebuild(self, number: int, path: str, written: dict[int, str]) -> None:
+        inode = self._inodes[number]
+        assert inode.meta is not None
+        mode, uid, gid, modified_ns = inode.meta
+        if inode.is_directory:
+            os.makedirs(path, exist_ok=True)
+            for name, inside in inode.names.items():
+                self._rebuild(inside, os.path.join(path, name), written)
+        elif number in written:
+            os.link(written[number], path)
+            return
+        else:
+            Path(path).write_bytes(inode.content)
+            written[number] = path
+        os.chown(path, uid, gid)
+        os.chmod(path, mode)
+        os.utime(path, ns=(modified_ns, modified_ns))
+
+
+def _torn(old: bytes, now: bytes, random: Random) -> bytes:
+    """Return what writes may leave of which nothing was synced: sectors old or new, either size or one between."""
+    sizes = [len(old), len(now), *range(-(-len(old) // 512) * 512, len(now), 512)]
+    size = random.choice(sizes)
+    sectors = (random.choice([old, now])[at : at + 512].ljust(512, b"\0") for at in range(0, size, 512))
+    return b"".join(sectors)[:size]
+
+
+def _content(descriptor: int) -> bytes:
+    return os.pread(descriptor, os.fstat(descriptor).st_size, 0)
+
+
+# what has to hold
+
+Tree = dict[str, tuple[bytes | None, Meta]]
+
+
+def tree(folder: Path, *, directory_times: bool = True) -> Tree:
+    """Return every name below *folder* with content, mode, owner and time, the folder's own as well."""
+    found: Tree = {}
+    for path in (folder, *sorted(folder.rglob("*"))):
+        mode, uid, gid, modified_ns = _meta(path.lstat())
+        if path.is_dir():
+            found[str(path.relative_to(folder))] = None, (mode, uid, gid, modified_ns if directory_times else 0)
+        else:
+            found[str(path.relative_to(folder))] = path.read_bytes(), (mode, uid, gid, modified_ns)
+    return found
+
+
+def copy_of(original: Path, target: Path) -> Path:
+    """Return a copy of a log dir named `data` in the new directory *target*, to the last modification time."""
+    shutil.rmtree(target, ignore_errors=True)
+    target.mkdir(parents=True)
+    data = target / "data"
+    shutil.copytree(original, data, symlinks=True)
+    for path in (original, *original.rglob("*")):
+        status, copied = path.lstat(), data / path.relative_to(original)
+        os.chown(copied, status.st_uid, status.st_gid)
+        os.utime(copied, ns=(status.st_mtime_ns, status.st_mtime_ns))
+    return data
+
+
+Repair = Callable[[Path, Disk], object]
+
+
+def cut_everywhere(
+    original: Path, tmp_path: Path, repair: Repair, *, models: Sequence[str] = MODELS, every: int = 1
+) -> int:
+    """Cut the power before each call of *repair* and each of its undo, and see that both always can be finished.
+
+    *repair* plans and applies on the log dir it is given, and does nothing when there is nothing to do.  *every*: with
+    2 before every second call.  Returns how many cuts were made.
+    """
+    memory = Path("/dev/shm")
+    # A disk that is in memory loses power as well, and hundreds of times a second.
+    if memory.is_dir():
+        tmp_path = Path(tempfile.mkdtemp(dir=memory))
+    try:
+        return _cut_everywhere(original, tmp_path, repair, models, every)
+    finally:
+        if memory.is_dir():
+            shutil.rmtree(tmp_path)
+
+
+def _cut_everywhere(original: Path, tmp_path: Path, repair: Repair, models: Sequence[str], every: int) -> int:
+    data = copy_of(original, tmp_path / "cut")
+    before = _without_lock(tree(data))
+    disk = PowerCutDisk(tmp_path / "cut")
+    repair(data, disk)
+    after = tree(data, directory_times=False)
+    assert after != tree(copy_of(original, tmp_path / "cut"), directory_times=False), (
+        "nothing to repair, nothing to test"
+    )
+    cuts = 0
+    for model in models:
+        for at in range(0, len(disk.calls), every):
+            cuts += 1
+            data = copy_of(original, tmp_path / "cut")
+            _cut(data, lambda disk, data=data: repair(data, disk), at, model)
+            _check_survives(data, before)
+            _finish(data, repair)
+            assert _without_lock(tree(data, directory_times=False)) == _without_lock(after), f"{model}, call {at}"
+            plan = next(kept.plan for kept in plans_of(str(data)))
+            take_back(plan, HastyDisk())
+            assert _without_lock(tree(data)) == before, f"{model}, call {at}"
+    return cuts + _cut_undo(original, tmp_path, repair, before, models, every)
+
+
+def _cut_undo(original: Path, tmp_path: Path, repair: Repair, before: Tree, models: Sequence[str], every: int) -> int:
+    copy_of(original, tmp_path / "cut")
+    repair(tmp_path / "cut" / "data", HastyDisk())
+    repaired = tmp_path / "repaired"
+    shutil.rmtree(repaired, ignore_errors=True)
+    _move(tmp_path / "cut", repaired)
+    cuts = at = 0
+    for model in models:
+        at = 0
+        while True:
+            _move(_copied(repaired, tmp_path / "next"), tmp_path / "cut")
+            data = tmp_path / "cut" / "data"
+            kept = next(kept for kept in plans_of(str(data)))
+            if not _cut(data, lambda disk, plan=kept.plan: take_back(plan, disk), at, model):
+                break
+            cuts += 1
+            _check_survives(data, None)
+            _finish_undo(data, kept.plan)
+            assert _without_lock(tree(data)) == before, f"undo, {model}, call {at}"
+            at += every
+    return cuts
+
+
+def _move(source: Path, target: Path) -> Path:
+    shutil.rmtree(target, ignore_errors=True)
+    return source.rename(target)
+
+
+def _copied(source: Path, target: Path) -> Path:
+    """Copy with all times, and with names that belong to one file still belonging to one."""
+    import subprocess
+
+    shutil.rmtree(target, ignore_errors=True)
+    subprocess.run(["cp", "-a", source, target], check=True)
+    return target
+
+
+def take_back(plan: Plan, disk: Disk) -> Plan:
+    """Undo *plan*; return the plan of the undo."""
+    back = undo_plan(plan, 1_795_239_019_000)
+    if back.actions:
+        stage_undo(plan, back, disk)
+        apply(back, disk)
+    return back
+
+
+def _cut(data: Path, work: Callable[[Disk], object], at: int, model: str) -> bool:
+    """Let *work* go on until call number *at*; whether it came so far."""
+    disk = PowerCutDisk(data.parent, at)
+    try:
+        work(disk)
+    except PowerCutError:
+        disk.lose_power(model, Random(at))
+        return True
+    return False
+
+
+def _finish(data: Path, repair: Repair) -> None:
+    """Go on as an operator would: finish what was begun, or else begin again."""
+    begun = unfinished(str(data))
+    assert len(begun) <= 1
+    for kept in begun:
+        apply(kept.plan, HastyDisk())
+    if not begun:
+        # A plan that was written but never begun is none.
+        if not _is_done(data):
+            shutil.rmtree(data.parent / BACKUPS, ignore_errors=True)
+        repair(data, HastyDisk())
+
+
+def _is_done(data: Path) -> bool:
+    plans = plans_of(str(data))
+    return bool(plans) and not any(chain.to_do for chain in locate(plans[0].plan))
+
+
+def _finish_undo(data: Path, plan: Plan) -> None:
+    begun = [kept for kept in unfinished(str(data)) if kept.plan.undoes == plan.id]
+    if begun:
+        apply(begun[0].plan, HastyDisk())
+    else:
+        done = [kept.plan for kept in plans_of(str(data)) if kept.plan.undoes == plan.id]
+        for back in done:
+            if not any(chain.to_do for chain in locate(back)):
+                apply(back, HastyDisk())
+                return
+        take_back(plan, HastyDisk())
+
+
+def _check_survives(data: Path, before: Tree | None) -> None:
+    """See that after a cut each file is one that the plan knows, and that no step is done before one it relies on."""
+    plans = plans_of(str(data))
+    if not plans:
+        if before is not None:
+            assert _without_lock(tree(data, directory_times=False)) == _timeless(before)
+        return
+    plan = plans[-1].plan
+    done: dict[int, bool] = {}
+    for chain in locate(plan):
+        assert chain.at is not None, f"{chain.path} is none of its states"
+        for place in chain.actions:
+            done[place] = place not in chain.to_do
+    for order in _orders(plan):
+        flags = [done[place] for place in order]
+        assert flags == sorted(flags, reverse=True), [plan.actions[place].file for place in order]
+
+
+def _orders(plan: Plan) -> Iterator[list[int]]:
+    """Yield lists of actions that must reach the disk in this order."""
+    indexes = (FileKind.INDEX, FileKind.TIME_INDEX, FileKind.TXN_INDEX)
+    places = [(action.log_dir, os.path.dirname(action.file)) for action in plan.actions]
+    for partition in set(places):
+        yield [
+            place
+            for place, action in enumerate(plan.actions)
+            # The log dir's own files come after all before them.
+            if places[place] == partition or not places[place][1]
+            # Indexes that follow each other may come in any order.
+            if not (action.do == PUT and parse_file(os.path.basename(action.file)).kind in indexes)
+        ]
+
+
+def _timeless(found: Tree) -> Tree:
+    """Leave out the times of directories: a cut may have set those back, or on."""
+    return {name: (content, meta if content is not None else (*meta[:3], 0)) for name, (content, meta) in found.items()}
+
+
+def _without_lock(found: Tree) -> Tree:
+    """Leave out `.lock`: the power may go after it was made and before anything says by whom."""
+    return {name: entry for name, entry in found.items() if name != ".lock"}

@@ -1,0 +1,88 @@
+"""A partition to be salvaged, and what must hold of the result whatever was wrong with it."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from klog.batch import Batch
+from klog.kernel import Survey
+from klog.partition import Partition
+from klog.recover.kept import contents
+from klog.recover.left import Request
+from klog.recover.ranges import Salvage, SegmentRanges, salvage_ranges
+from klog.segment import Segment
+from klog.source import Source
+
+ODD = ("odd offset", "backwards", "overflow", "beyond next")
+
+
+def partition_of(folder: Path, **logs: bytes) -> Partition:
+    """Write a partition: `_0=…, _1000=…` are its logs by base offset."""
+    path = folder / "orders-3"
+    path.mkdir(exist_ok=True)
+    for old in path.iterdir():
+        old.unlink()
+    for name, data in logs.items():
+        (path / f"{int(name[1:]):020}.log").write_bytes(data)
+    return Partition(str(path))
+
+
+def salvage(partition: Partition, *, repair_bits: bool = False) -> Salvage:
+    """Return what is kept of *partition*, after a look at what always has to hold."""
+    found = salvage_ranges(partition, Request(repair_bits))
+    for segment, files in zip(found.segments, partition.segments, strict=True):
+        assert segment.files == files
+        if segment.unreadable is None:
+            tiles(segment)
+            rereads(partition, segment)
+    return found
+
+
+def only(partition: Partition, *, repair_bits: bool = False) -> SegmentRanges:
+    """Return what is kept of the only segment of *partition*."""
+    (segment,) = salvage(partition, repair_bits=repair_bits).segments
+    return segment
+
+
+def tiles(segment: SegmentRanges) -> None:
+    """What is kept and what is cut lie side by side, and are the whole log."""
+    parts = sorted([*segment.kept.pairs(), *((cut.start, cut.end) for cut in segment.cuts)])
+    assert [start for start, _ in parts] == [0, *(end for _, end in parts[:-1])][: len(parts)]
+    assert (parts[-1][1] if parts else 0) == segment.size
+    assert all(start < end for start, end in parts)
+    assert sum(cut.bytes for cut in segment.cuts) + segment.kept.bytes == segment.size
+    pairs = list(segment.kept.pairs())
+    assert all(before[1] < after[0] for before, after in pairwise(pairs))
+
+
+def result(partition: Partition, segment: SegmentRanges) -> bytes:
+    """Return the log as it is going to be."""
+    patches = {patch.position: patch for patch in segment.patches}
+    with Source(str(Path(partition.path) / segment.files.log)) as source:
+        return b"".join(
+            bytes(piece) for start, end in segment.kept.pairs() for piece in contents(source, start, end, patches)
+        )
+
+
+def rereads(partition: Partition, segment: SegmentRanges) -> list[Batch]:
+    """Return the batches of the result; nothing is wrong with them any more."""
+    data = result(partition, segment)
+    with TemporaryDirectory() as folder:
+        new = Path(folder) / segment.files.log
+        new.write_bytes(data)
+        found = [part for part in Segment(str(new)).batches() if isinstance(part, Batch)]
+    assert sum(batch.size for batch in found) == len(data), "damage is left"
+    survey = Survey(segment.files.base_offset, 2**63 - 1, b"", b"")
+    for batch in found:
+        survey.walk(batch.window, batch.row, batch.row + 1)
+    assert [event for event in survey.events if event[0] in ODD] == []
+    assert len(found) == segment.batches
+    assert (found[-1].last_offset if found else None) == segment.last_offset
+    return found
+
+
+def offsets(partition: Partition, segment: SegmentRanges) -> list[int]:
+    """Return the base offsets of what is kept."""
+    return [batch.base_offset for batch in rereads(partition, segment)]
