@@ -520,6 +520,19 @@ def test_no_damage_raises_or_goes_unsaid(modern: Path) -> None:
         (modern / name).write_bytes(kept[name])
 
 
+def test_records_in_any_order_leave_a_state_that_holds_together(tmp_path: Path) -> None:
+    """A crafted log, or one with holes, must not end in a traceback."""
+    for seed in range(60):
+        random_, log = random.Random(seed), MetadataLog(tmp_path / str(seed))
+        for _ in range(60):
+            name, number = f"t{random_.randrange(4)}", random_.randrange(4)
+            others = [topic(name, number), value("RemoveTopic", topicId=uuid(number)), BEGIN, END, ABORT]
+            log.add(random_.choice([*others, *(_random_record(random_) for _ in range(5))]))
+        found = read(log.log_dir)
+        assert set(found.topic_ids.values()) == set(found.partitions)
+        assert found.end_offset == log.end
+
+
 def test_reading_leaves_no_trace(modern: Path) -> None:
     def state() -> list[tuple[str, int, int]]:
         return sorted((path.name, path.stat().st_size, path.stat().st_mtime_ns) for path in modern.iterdir())
