@@ -276,12 +276,15 @@ class Draft:
         del states[at + 1 :]
         return True
 
-    def rely_on(self, file: str) -> None:
-        """Say that the plan holds only as long as *file*, which is there, is as it is.  Raises UnreadableError."""
+    def rely_on(self, file: str, *, sync: bool = False) -> None:
+        """Say that the plan holds only as long as *file*, which is there, is as it is.
+
+        *sync*: it is brought to the disk before anything acts.  Raises UnreadableError.
+        """
         status = status_of(self._path(file))
         if status is None:
             raise UnreadableError(f"{self._path(file)}: no longer there")
-        self._guards[file] = Guard(file, status.st_size, status.st_mtime_ns, self.number)
+        self._guards[file] = Guard(file, status.st_size, status.st_mtime_ns, self.number, sync)
 
     @property
     def guards(self) -> list[Guard]:
