@@ -127,6 +127,19 @@ FromRecoveryPoint = Annotated[
 RepairBits = Annotated[
     bool, typer.Option("--repair-bits", help="Put right a batch of which exactly one bit is flipped (with --salvage).")
 ]
+MarkClean = Annotated[
+    bool,
+    typer.Option(
+        "--mark-clean", help="Do the whole of a broker's recovery, and write the marker that spares the broker its own."
+    ),
+]
+BrokerEpoch = Annotated[
+    str | None,
+    typer.Option(
+        metavar="none|registered",
+        help="What the marker claims (with --mark-clean): nothing, or that no record was lost since the broker ran.",
+    ),
+]
 IndexInterval = Annotated[str | None, typer.Option(metavar="SIZE", help="index.interval.bytes; default: the topic's.")]
 SegmentIndexBytes = Annotated[
     str | None, typer.Option(metavar="SIZE", help="segment.index.bytes; default: the topic's.")
