@@ -135,3 +135,13 @@ ProducerExpiration = Annotated[
     str, typer.Option(metavar="DURATION", help="producer.id.expiration.ms: producers idle for so long are forgotten.")
 ]
 Now = Annotated[str | None, typer.Option(metavar="TIME", help="Take this for the time; default: the clock's.")]
+
+# truncate
+PartitionPath = Annotated[
+    str, typer.Argument(metavar="PARTITION", help="A partition directory, or a log dir narrowed to one partition.")
+]
+CutTo = Annotated[int | None, typer.Option("--to-offset", help="The first offset to drop.")]
+CutToTimestamp = Annotated[
+    str | None, typer.Option("--to-timestamp", metavar="TIME", help="Drop everything from the first record as late on.")
+]
+CutToLogStart = Annotated[bool, typer.Option("--to-log-start", help="Drop everything.")]

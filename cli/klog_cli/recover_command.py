@@ -37,7 +37,7 @@ def recover(
     """
     from klog.recover.result import Mode, Settings
 
-    from klog_cli.changing import Ways
+    from klog_cli.changing import Ways, one_way
     from klog_cli.recover import recover as run
 
     output.Quiet.on = quiet
@@ -46,8 +46,7 @@ def recover(
         raise UsageError("nothing to recover: name log dirs or partition directories")
     if like_broker and salvage:
         raise UsageError("--like-broker and --salvage: one of them")
-    if apply and plan is not None:
-        raise UsageError("--apply and --plan: one of them; 'klog apply' carries out a plan that was saved")
+    one_way(apply, plan)
     mode = Mode.LIKE_BROKER if like_broker else Mode.SALVAGE if salvage else Mode.DEFAULT
     settings = Settings(
         mode,
