@@ -125,7 +125,13 @@ FromRecoveryPoint = Annotated[
     typer.Option("--from-recovery-point", help="Look only at what may not have reached the disk, as a broker does."),
 ]
 RepairBits = Annotated[
-    bool, typer.Option("--repair-bits", help="Put right a batch of which exactly one bit is flipped (with --salvage).")
+    bool, typer.Option("--repair-bits", help="Put right a batch of which exactly one bit is flipped.")
+]
+RescueRecords = Annotated[
+    str | None,
+    typer.Option(
+        metavar="FILE", help="Records of damaged batches that decode all the same, as JSON lines; for people."
+    ),
 ]
 IndexInterval = Annotated[str | None, typer.Option(metavar="SIZE", help="index.interval.bytes; default: the topic's.")]
 SegmentIndexBytes = Annotated[

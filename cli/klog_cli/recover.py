@@ -33,8 +33,12 @@ def recover(
     options: Mapping[str, str],
     ways: Ways,
     form: str,
+    rescue_to: str | None = None,
 ) -> int:
-    """Plan a repair, carry it out where that is wanted, and return the exit code.  Raises KlogError."""
+    """Plan a repair, carry it out where that is wanted, and return the exit code.  Raises KlogError.
+
+    *rescue_to*: a file for the records of damaged batches that decode all the same.
+    """
     found: list[Recovery] = []
 
     def draft(chosen: list[Chosen], staging: Sequence[str | None], disk: Disk) -> Drafted:
@@ -42,6 +46,8 @@ def recover(
         with output.Results() as results:
             recovery = Recovery(targets, settings, staging, disk, options, results)
         found.append(recovery)
+        if rescue_to is not None:
+            _rescue(recovery, rescue_to)
         findings = [finding.json() for finding in (*recovery.findings, *_findings(recovery.results))]
         return Drafted(recovery.drafts, findings, recovery.losses, recovery.kept, recovery.broker_would_keep)
 
@@ -55,6 +61,15 @@ def recover(
         for line in shown.notes(ways):
             output.note(line)
     return shown.exit_code
+
+
+def _rescue(recovery: Recovery, path: str) -> None:
+    """Write what can be rescued, before anything is changed."""
+    with output.Results(path) as results:
+        records = recovery.rescue(results)
+    output.note(
+        f"{records} records of damaged batches are in {output.printable(path)}: nobody knows what is wrong in them"
+    )
 
 
 def _findings(results: Sequence[Result]) -> Iterator[Finding]:

@@ -23,6 +23,7 @@ def recover(
     indexes_only: options.IndexesOnly = False,
     from_recovery_point: options.FromRecoveryPoint = False,
     repair_bits: options.RepairBits = False,
+    rescue_records: options.RescueRecords = None,
     index_interval: options.IndexInterval = None,
     segment_index_bytes: options.SegmentIndexBytes = None,
     producer_expiration: options.ProducerExpiration = "24h",
@@ -59,4 +60,5 @@ def recover(
     )
     given = {"index.interval.bytes": index_interval, "segment.index.bytes": segment_index_bytes}
     sizes = {name: str(parse_size(text)) for name, text in given.items() if text is not None}
-    return run(paths, topic or (), partition or (), settings, sizes, Ways("recover", apply, plan, backup), form)
+    ways = Ways("recover", apply, plan, backup)
+    return run(paths, topic or (), partition or (), settings, sizes, ways, form, rescue_records)
