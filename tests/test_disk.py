@@ -261,7 +261,9 @@ def test_a_new_file_is_for_its_owner_alone_and_never_one_that_is_there(tmp_path:
 
 
 @pytest.mark.parametrize("shares", [False, True])
-@pytest.mark.parametrize(("start", "end"), [(0, 3 << 20), (0, 1000), (5000, 3 << 20), ((1 << 20) + 7, (2 << 20) + 9)])
+@pytest.mark.parametrize(
+    ("start", "end"), [(0, 3 << 20), (0, 1000), (5000, 3 << 20), (1 << 20, 2 << 20), ((1 << 20) + 7, (2 << 20) + 9)]
+)
 def test_a_copy_is_the_bytes_and_comes_behind_what_is_there(
     tmp_path: Path, start: int, end: int, shares: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
