@@ -128,6 +128,15 @@ def test_swallowed_batches_lie_between_their_neighbours() -> None:
     assert flat(steps(flipped(carrier), Span(0, 99))) == [("bad CRC", 0, at), 7, 8, 9]
 
 
+def test_neighbours_with_offsets_at_the_very_ends_of_what_there_is_are_no_obstacle() -> None:
+    """No checksum covers an offset: it can be anything."""
+    lowest, highest = (offset.to_bytes(8, "big", signed=True) for offset in (-(2**63), 2**63 - 1))
+    for before in (lowest + A[8:], highest + A[8:]):
+        for behind in (lowest + C[8:], highest + C[8:]):
+            kinds = [found[0] for found in flat(steps(before + flipped(B) + behind)) if isinstance(found, tuple)]
+            assert kinds == ["bad CRC"]
+
+
 def test_a_broken_record_is_named_by_its_number() -> None:
     def said(payload: bytes, count: int, codec: str = "none") -> Damage:
         header = BatchHeader(base_offset=5, last_offset_delta=9, count=count, codec=compress.CODECS.index(codec))

@@ -144,6 +144,8 @@ def test_eligible_leaders_are_cleared_of_one_topic_or_of_all(
 ) -> None:
     for number, name in ((1, "t"), (2, "u")):
         log.add(topic(name, number), partition(0, number, eligibleLeaderReplicas=[3]), partition(1, number))
+        # That had one, but has it no more: nothing is cleared, so its epoch stays.
+        log.add(partition(2, number, lastKnownElr=[3]), partition(2, number))
     log.add(value("ClearElr", topicName=named))
     found = read(log.log_dir)
     assert found.complete
@@ -151,9 +153,10 @@ def test_eligible_leaders_are_cleared_of_one_topic_or_of_all(
         registered = found.partition(name, 0)
         assert registered is not None
         assert (registered.elr, registered.partition_epoch) == (((), 8) if is_cleared else ((3,), 7))
-        untouched = found.partition(name, 1)
-        assert untouched is not None
-        assert untouched.partition_epoch == 7
+        for number in (1, 2):
+            untouched = found.partition(name, number)
+            assert untouched is not None
+            assert untouched.partition_epoch == 7
 
 
 def test_a_topic_that_is_removed_takes_its_settings_along(log: MetadataLog) -> None:
@@ -518,6 +521,19 @@ def test_no_damage_raises_or_goes_unsaid(modern: Path) -> None:
         assert set(found.topic_ids) <= set(whole.topic_ids)
         assert not found.complete or found.problems or found == whole
         (modern / name).write_bytes(kept[name])
+
+
+def test_records_in_any_order_leave_a_state_that_holds_together(tmp_path: Path) -> None:
+    """A crafted log, or one with holes, must not end in a traceback."""
+    for seed in range(60):
+        random_, log = random.Random(seed), MetadataLog(tmp_path / str(seed))
+        for _ in range(60):
+            name, number = f"t{random_.randrange(4)}", random_.randrange(4)
+            others = [topic(name, number), value("RemoveTopic", topicId=uuid(number)), BEGIN, END, ABORT]
+            log.add(random_.choice([*others, *(_random_record(random_) for _ in range(5))]))
+        found = read(log.log_dir)
+        assert set(found.topic_ids.values()) == set(found.partitions)
+        assert found.end_offset == log.end
 
 
 def test_reading_leaves_no_trace(modern: Path) -> None:

@@ -9,7 +9,7 @@ from tempfile import TemporaryDirectory
 from klog.batch import Batch
 from klog.kernel import Survey
 from klog.partition import Partition
-from klog.recover.kept import contents
+from klog.recover.kept import Patched
 from klog.recover.left import Request
 from klog.recover.ranges import Salvage, SegmentRanges, salvage_ranges
 from klog.segment import Segment
@@ -59,11 +59,9 @@ def tiles(segment: SegmentRanges) -> None:
 
 def result(partition: Partition, segment: SegmentRanges) -> bytes:
     """Return the log as it is going to be."""
-    patches = {patch.position: patch for patch in segment.patches}
     with Source(str(Path(partition.path) / segment.files.log)) as source:
-        return b"".join(
-            bytes(piece) for start, end in segment.kept.pairs() for piece in contents(source, start, end, patches)
-        )
+        log = Patched(source, segment.patches)
+        return b"".join(bytes(piece) for start, end in segment.kept.pairs() for piece in log.pieces(start, end))
 
 
 def rereads(partition: Partition, segment: SegmentRanges) -> list[Batch]:

@@ -6,8 +6,8 @@ import os
 import resource
 import shutil
 import struct
-import tarfile
 import time
+from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
 from random import Random
@@ -17,12 +17,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from klog.kernel import Window
 from klog.partition import Partition
-from klog.recover import chain, left
+from klog.recover import left, salvaged
 from klog.recover.left import Request
-from klog.recover.ranges import Cut, salvage_ranges
+from klog.recover.ranges import Cut, SegmentRanges, salvage_ranges
 
 from tests.bad_sectors import spoil
-from tests.conftest import CORPORA, FIXTURES
+from tests.conftest import CORPORA, FIXTURES, extract
 from tests.plain.encode import BatchHeader, Record, batch, message, raw_batch, wrapper
 from tests.plain.shapes import MS, some_records
 from tests.recover.salvaged import offsets, only, partition_of, result, salvage
@@ -59,6 +59,10 @@ def at_epoch(data: bytes, epoch: int) -> bytes:
 
 def without(*numbers: int) -> list[int]:
     return [10 * i for i in range(COUNT) if i not in numbers]
+
+
+def offsets_of(segment: SegmentRanges) -> tuple[int, int]:
+    return segment.kept.firsts[0], segment.kept.lasts[-1]
 
 
 def loss(cut: Cut) -> tuple[str, int | None, int | None, int | None]:
@@ -251,7 +255,7 @@ def test_an_epoch_between_equal_ones_is_put_right(tmp_path: Path, number: int, e
     partition = partition_of(tmp_path, _0=b"".join([*LOG[:number], at_epoch(LOG[number], epoch), *LOG[number + 1 :]]))
     found = only(partition)
     if number == COUNT - 1:  # nothing behind it: a higher one may be right, another is damage
-        assert found.is_whole or [cut.reason for cut in found.cuts] == ["odd-epoch"]
+        assert [cut.reason for cut in found.cuts] == ["odd-epoch"] * (epoch < 2)
     elif number == 0:  # nothing before it: a lower one may be right, and -1 is none at all
         assert offsets(partition, found) == ALL
         assert [patch.new for patch in found.patches] == {0: [], -2: [struct.pack(">i", -1)]}.get(
@@ -271,6 +275,27 @@ def test_an_epoch_on_the_border_between_two_is_put_right_only_by_one_bit(tmp_pat
     found = only(partition)
     assert offsets(partition, found) == without(5)
     assert [(cut.reason, cut.records) for cut in found.cuts] == [("odd-epoch", 10)]
+
+
+def test_an_epoch_that_could_be_two_is_damage(tmp_path: Path) -> None:
+    """2 and 4 are one bit from 0, and both lie between the neighbours'."""
+    log = [ten(10 * i, leader_epoch=2 if i < 5 else 7) for i in range(COUNT)]
+    partition = partition_of(tmp_path, _0=b"".join([*log[:5], at_epoch(log[5], 0), *log[6:]]))
+    found = only(partition)
+    assert offsets(partition, found) == without(5)
+    assert [(cut.reason, cut.batches, cut.offsets_lost) for cut in found.cuts] == [("odd-epoch", 1, 10)]
+
+
+def test_of_two_epochs_that_do_not_fit_the_one_between_equal_ones_is_odd(tmp_path: Path) -> None:
+    """A new leader's first batch is right, its second is wrong."""
+    log = [ten(10 * i, leader_epoch=2 if i < 4 else 5) for i in range(8)]
+    partition = partition_of(tmp_path, _0=b"".join([*log[:5], at_epoch(log[5], 3), *log[6:]]))
+    assert result(partition, only(partition)) == b"".join(log)
+
+
+def test_the_first_batch_of_a_segment_may_have_an_epoch_of_its_own(tmp_path: Path) -> None:
+    """Nothing before it says that it is the odd one; more than one bit off, it may be as its leader wrote it."""
+    assert only(partition_of(tmp_path, _0=at_epoch(LOG[0], 5) + WHOLE[len(LOG[0]) :])).is_whole
 
 
 def test_epochs_that_fall_for_good_are_what_their_leader_wrote(tmp_path: Path) -> None:
@@ -325,6 +350,10 @@ def test_a_bit_is_put_right_behind_what_cannot_be(tmp_path: Path) -> None:
     found = only(partition, repair_bits=True)
     assert offsets(partition, found) == without(10)
     assert len(found.patches) == 1
+    partition = partition_of(tmp_path, _0=data + LOG[0][:100])  # now the walk sees one stretch of damage
+    found = only(partition, repair_bits=True)
+    assert offsets(partition, found) == without(10)
+    assert [cut.bytes for cut in found.cuts] == [EACH, 100]
 
 
 # twice the same
@@ -353,6 +382,13 @@ def test_a_block_of_later_batches_in_the_wrong_place_does_not_cost_those_it_stan
         found = only(partition)
         assert result(partition, found) == WHOLE, (at, first, end)
         assert all(cut.is_duplicate for cut in found.cuts)
+
+
+def test_a_batch_alone_that_comes_too_late_does_not_cost_those_it_should_stand_before(tmp_path: Path) -> None:
+    partition = partition_of(tmp_path, _0=b"".join([*LOG[:4], LOG[7], LOG[8], LOG[4], *LOG[9:]]))
+    found = only(partition)
+    assert offsets(partition, found) == without(4, 5, 6)
+    assert [(cut.batches, cut.copies, cut.offsets_lost) for cut in found.cuts] == [(1, 0, 0)]
 
 
 def test_a_copy_in_a_hole_of_its_size_is_not_taken_for_what_is_missing(tmp_path: Path) -> None:
@@ -400,6 +436,12 @@ def test_of_two_that_claim_an_offset_the_first_stays(tmp_path: Path) -> None:
     assert [(cut.reason, cut.batches, cut.copies) for cut in found.cuts] == [("offsets-backwards", 4, 0)]
 
 
+def test_a_batch_that_was_written_first_stays_also_when_small_ones_share_its_offsets(tmp_path: Path) -> None:
+    large = batch([Record(40 + i, MS, None, b"large") for i in range(40)], leader_epoch=2)
+    partition = partition_of(tmp_path, _0=b"".join([*LOG[:4], large, *LOG[4:]]))
+    assert result(partition, only(partition)) == b"".join([*LOG[:4], large, *LOG[8:]])
+
+
 def test_a_later_leader_s_log_replaces_the_end_of_an_earlier_one_s(tmp_path: Path) -> None:
     """From its first offset on: so a follower would have cut."""
     newer = [batch(some_records(10 * i, 10, words=9), leader_epoch=4) for i in range(4, 10)]
@@ -419,6 +461,41 @@ def test_later_leaders_replace_one_another_again_and_again(tmp_path: Path) -> No
     found = only(partition)
     assert offsets(partition, found) == ALL[:9]
     assert found.batches == 9
+
+
+def test_one_batch_alone_displaces_nothing(tmp_path: Path) -> None:
+    """The first batch of a new leader, with one bit of its offset flipped: half the log is not its price."""
+    last = at_offset(ten(120, leader_epoch=3), 120 ^ 64)
+    found = only(partition_of(tmp_path, _0=WHOLE + last))
+    assert (found.batches, [cut.batches for cut in found.cuts]) == (COUNT, [1])
+    found = only(partition_of(tmp_path, _0=WHOLE + last + ten(130, leader_epoch=3)))
+    assert offsets_of(found) == (0, 139)
+    assert len(found.patches) == 1
+    found = only(partition_of(tmp_path, _0=WHOLE + at_offset(last, 17) + ten(150, leader_epoch=3)))
+    assert (found.batches, found.patches, [cut.batches for cut in found.cuts]) == (COUNT + 1, (), [1])
+
+
+def test_a_repeated_run_with_a_flipped_epoch_is_no_new_leader_s(tmp_path: Path) -> None:
+    """The batch behind it has to have that epoch, too."""
+    partition = partition_of(tmp_path, _0=b"".join([*LOG[:8], at_epoch(LOG[3], 6), LOG[4], *LOG[8:]]))
+    found = only(partition)
+    assert result(partition, found) == WHOLE
+    assert [cut.is_duplicate for cut in found.cuts] == [True]
+
+
+def test_a_copy_of_a_large_batch_is_known(tmp_path: Path) -> None:
+    large = batch([Record(60, MS, None, bytes(3 << 20))], leader_epoch=2)
+    (cut,) = only(partition_of(tmp_path, _0=b"".join([*LOG[:6], large, large, *LOG[7:]]))).cuts
+    assert cut.is_duplicate
+
+
+def test_a_copy_one_bit_off_a_hole_stays_a_copy(tmp_path: Path) -> None:
+    """Offsets 0 to 9 written again in a hole where 64 would be the only value one flipped bit away."""
+    log = b"".join([*LOG[:6], LOG[0], *LOG[8:]])
+    partition = partition_of(tmp_path, _0=log)
+    found = only(partition)
+    assert offsets(partition, found) == without(6, 7)
+    assert [cut.is_duplicate for cut in found.cuts] == [True]
 
 
 # batches inside of records
@@ -442,6 +519,19 @@ def test_a_batch_in_a_record_of_a_damaged_batch_is_not_taken_for_one_of_the_log(
     assert offsets(partition, found) == (ALL[:5] if is_last else without(5))
     (cut,) = found.cuts
     assert (cut.start, cut.end) == (sum(map(len, LOG[:5])), sum(map(len, LOG[:5])) + len(holder))
+
+
+@pytest.mark.parametrize("first", [45, 52, 5000])
+def test_batches_far_apart_in_a_large_damaged_batch_are_not_taken_for_the_log_s(tmp_path: Path, first: int) -> None:
+    """The walk stops at each of them and goes on behind it; still it is one batch that is lost, and told once."""
+    inner = [batch([Record(first + i, MS, None, b"x" * 50)], leader_epoch=2) for i in range(3)]
+    value = b"".join(Random(i).randbytes(90_000) + one for i, one in enumerate(inner)) + b"end"
+    holder = batch([Record(50 + i, MS, b"k", value if i == 1 else b"v") for i in range(10)], leader_epoch=2)
+    for broken in (with_bytes(holder, 300, b"\xff\xff"), with_bytes(holder, 24, b"\x10")):
+        partition = partition_of(tmp_path, _0=b"".join([*LOG[:5], broken, *LOG[6:]]))
+        found = only(partition)
+        assert offsets(partition, found) == without(5)
+        assert [(cut.bytes, cut.batches) for cut in found.cuts] == [(len(holder), 0)]
 
 
 def test_a_bit_of_a_batch_with_a_batch_in_it_is_put_right(tmp_path: Path) -> None:
@@ -610,7 +700,7 @@ def test_a_million_odd_batches_take_little_memory(tmp_path: Path) -> None:
 
 def test_more_damaged_places_than_are_told_are_summed_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(left, "MOST_LEFT", 3)
-    monkeypatch.setattr(chain, "MOST_LEFT", 3)
+    monkeypatch.setattr(salvaged, "MOST_LEFT", 3)
     monkeypatch.setattr("klog.recover.ranges.MOST_LEFT", 3)
     (found,) = salvage_ranges(partition_of(tmp_path, _0=b"junk".join(LOG)), Request()).segments
     assert (found.batches, len(found.cuts)) == (COUNT, 4)
@@ -619,7 +709,7 @@ def test_more_damaged_places_than_are_told_are_summed_up(tmp_path: Path, monkeyp
 
 
 def test_a_log_with_too_many_stretches_is_kept_up_to_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(chain, "MOST_STRETCHES", 4)
+    monkeypatch.setattr(salvaged, "MOST_STRETCHES", 4)
     found = only(partition_of(tmp_path, _0=b"junk".join(LOG)))
     assert (len(found.kept), found.batches, found.last_offset) == (4, 4, 39)
     assert found.cuts[-1].reason == "more-damage"
@@ -633,8 +723,7 @@ def test_real_crashes_lose_nothing_that_is_intact(tmp_path: Path) -> None:
     """Neither do the broker's own leftovers look like damage."""
     for archive in sorted((CORPORA / "crash").glob("*/before.tar.gz")):
         folder = tmp_path / archive.parent.name
-        with tarfile.open(archive) as packed:
-            packed.extractall(folder, filter="data")
+        extract(archive, folder)
         for log in sorted({path.parent for path in folder.rglob("*-[0-9]*/*.log")}):
             found = salvage(Partition(str(log)))
             lost = [cut for segment in found.segments for cut in segment.cuts if cut.batches and not cut.is_duplicate]
@@ -645,14 +734,29 @@ def test_real_crashes_lose_nothing_that_is_intact(tmp_path: Path) -> None:
 
 
 @pytest.mark.corpora
-def test_the_bit_that_was_flipped_in_a_real_log_is_put_right(tmp_path: Path) -> None:
-    """The corpus tells which it was: the log before is the one after it but for that bit."""
-    for name in ("flip-middle", "flip-active", "flip-flushed"):
-        with tarfile.open(CORPORA / "crash" / f"v4.3.1-{name}" / "before.tar.gz") as packed:
-            packed.extractall(tmp_path / name, filter="data")
-        (log,) = {path.parent for path in (tmp_path / name).rglob("torn-0/*.log")}
-        plain = salvage(Partition(str(log)))
-        assert sum(len(segment.cuts) for segment in plain.segments) >= 1
-        found = salvage(Partition(str(log)), repair_bits=True)
-        patches = [patch for segment in found.segments for patch in segment.patches]
-        print(name, patches, [segment.cuts for segment in found.segments if segment.cuts])
+@pytest.mark.parametrize("name", ["flip-middle", "flip-active", "flip-flushed"])
+def test_the_bit_that_was_flipped_in_a_real_log_is_put_right(image: Callable[[str], Path], name: str) -> None:
+    log = next(image(f"crash/v4.3.1-{name}/before.tar.gz").rglob("torn-0"))
+    (cut,) = (cut for segment in salvage(Partition(str(log))).segments for cut in segment.cuts)
+    assert cut.reason == "bad-crc"
+    found = salvage(Partition(str(log)), repair_bits=True).segments
+    assert not any(segment.cuts for segment in found)
+    (patch,) = (patch for segment in found for patch in segment.patches)
+    assert patch.old[0] ^ patch.new[0] == 0x10, "the corpus flips this bit"
+    assert cut.start <= patch.position < cut.end
+
+
+@pytest.mark.corpora
+def test_a_replica_with_bits_put_right_is_what_the_others_have(image: Callable[[str], Path]) -> None:
+    """Three brokers hold the same batches, byte for byte; on one of them bits were flipped."""
+    root = image("replicas/damage.tar.xz")
+    repaired = 0
+    for log in sorted({path.parent for path in root.rglob("broker-2/*/*.log")}):
+        partition = Partition(str(log))
+        for segment in salvage(partition, repair_bits=True).segments:
+            others = [path.read_bytes() for path in root.rglob(f"broker-[13]/{log.name}/{segment.files.log}")]
+            repaired += len(segment.patches)
+            if segment.patches:
+                assert others
+                assert result(partition, segment) in [other[: segment.kept.bytes] for other in others]
+    assert repaired == 3

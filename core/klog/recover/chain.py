@@ -6,15 +6,12 @@ for the batch behind it: which of the three is odd can be told only then.
 
 from __future__ import annotations
 
-from collections import deque
-
-from klog.bits import Patch, Repaired
+from klog.bits import Repaired
 from klog.formats.batch import BatchFacts
 from klog.formats.damage import Damage, DamageKind
 from klog.kernel import Window, orderly
 from klog.recover.broken import Broken, Claim
-from klog.recover.kept import Kept, batches_of
-from klog.recover.left import HIGHEST, MOST_LEFT, MOST_PATCHES, MOST_STRETCHES, Dropped, Left, Request, key, records_in
+from klog.recover.left import HIGHEST, MOST_PATCHES, Request
 from klog.recover.repairs import (
     has_own_offset,
     is_one_bit_off,
@@ -23,13 +20,9 @@ from klog.recover.repairs import (
     with_epoch,
     with_offset,
 )
+from klog.recover.salvaged import NEIGHBOURS, Salvaged
 from klog.segment import MAX_RELATIVE_OFFSET
 from klog.source import Source
-
-_NEIGHBOURS = 64
-"""So many of the last batches are remembered: more than a block of a disk, written to the wrong place, can hold."""
-_WALKS = 64
-"""How often a stretch is searched from its start; in a log that needs more, the first of two batches just stays."""
 
 
 class Chain:
@@ -39,18 +32,13 @@ class Chain:
     """
 
     def __init__(self, source: Source, base_offset: int, limit: int, request: Request) -> None:
-        self.kept, self.dropped = Kept(), Dropped()
-        self.batches = self.records = 0
-        self.patches: dict[int, Patch] = {}
-        self.left: list[Left] = []
         self._source, self._request = source, request
         self._base, self._limit = base_offset, limit
         self._ceiling = min(limit - 1, base_offset + MAX_RELATIVE_OFFSET)
-        self._tail: deque[BatchFacts] = deque(maxlen=_NEIGHBOURS)
+        self.log = Salvaged(base_offset, self._ceiling, source.size)
         self._odd: BatchFacts | None = None
-        self._shadow = Claim(0, 0, 0)
+        self._shadow, self._behind = Claim(0, 0, 0), 0
         self._broken = Broken(source, request)
-        self._walks = _WALKS
 
     # what comes
 
@@ -60,9 +48,9 @@ class Chain:
         while first < end:
             if self._odd is not None:
                 self._settle(window.batch(first))
-            good, records = orderly(window, first, end, self.last_offset, self.epoch, self._ceiling)
+            good, records = orderly(window, first, end, self.log.last_offset, self.log.epoch, self._ceiling)
             if good > first:
-                self._keep_rows(window, first, good, records)
+                self.log.keep_rows(window, first, good, records)
             if good < end:
                 self._odd = window.batch(good)
             first = good + 1
@@ -71,8 +59,8 @@ class Chain:
         """Take one batch whose checksum holds."""
         if self._odd is not None:
             self._settle(facts)
-        if self._fits(facts):
-            self._keep(facts)
+        if self.log.fits(facts):
+            self.log.keep(facts)
         else:
             self._odd = facts
 
@@ -83,16 +71,16 @@ class Chain:
         if start < self._shadow.end:
             return  # inside of what is damaged anyway
         if damage.kind is DamageKind.UNREADABLE:
-            self._leave(start, end, reason, damage.detail)
+            self.log.leave(start, end, reason, damage.detail)
             return
         end = self._cast_shadow(start, end)
         while start < end:
-            repaired = self._broken.repair(start, end) if len(self.patches) < MOST_PATCHES else None
+            repaired = self._broken.repair(start, end) if len(self.log.patches) < MOST_PATCHES else None
             if repaired is not None and self._take(repaired):
                 start += repaired.facts.size
                 continue
-            self._leave(start, end, reason, damage.detail)
-            claimed = self._broken.claim(start, self.last_offset, self._ceiling)
+            self.log.leave(start, end, reason, damage.detail)
+            claimed = self._broken.claim(start, self.log.last_offset, self._ceiling)
             start = claimed.end if claimed is not None and claimed.end < end else end
 
     def finish(self) -> None:
@@ -100,94 +88,15 @@ class Chain:
         if self._odd is not None:
             self._settle(None)
 
-    # what is kept
-
-    @property
-    def last_offset(self) -> int:
-        """The last offset that is kept; one less than the segment's base if there is none."""
-        return self.kept.lasts[-1] if self.kept else self._base - 1
-
-    @property
-    def epoch(self) -> int:
-        """The leader epoch of the last batch that is kept; -1: none, or not known."""
-        return self._tail[-1].leader_epoch if self._tail else -1
-
-    def _fits(self, facts: BatchFacts) -> bool:
-        follows = self.last_offset < facts.base_offset <= facts.last_offset <= self._ceiling
-        return follows and (facts.leader_epoch >= self.epoch or facts.leader_epoch == -1)
-
-    def _keep_rows(self, window: Window, first: int, end: int, records: int) -> None:
-        start, last = window.batch(first), window.batch(end - 1)
-        if self._is_full(start.position):
-            return
-        self.kept.add(start.position, last.position + last.size, start.base_offset, last.last_offset)
-        self.batches += end - first
-        self.records += records
-        self._tail.extend(window.batch(i) for i in range(max(first, end - _NEIGHBOURS), end))
-
-    def _keep(self, facts: BatchFacts) -> None:
-        if self._is_full(facts.position):
-            return
-        self.kept.add(facts.position, facts.position + facts.size, facts.base_offset, facts.last_offset)
-        self.batches += 1
-        self.records += records_in(facts)
-        self._tail.append(facts)
-
-    def _is_full(self, start: int) -> bool:
-        if len(self.kept) < MOST_STRETCHES or self.kept.continues(start):
-            return False
-        self._leave(start, self._source.size, "more-damage", f"behind {MOST_STRETCHES} damaged places")
-        return True
-
-    def _unkeep(self) -> BatchFacts:
-        """Take back the last batch."""
-        last = self._tail.pop()
-        self.kept.cut_back(last.position, self._tail[-1].last_offset if self._tail else self._base - 1)
-        self.batches -= 1
-        self.records -= records_in(last)
-        self._forget_patches(last.position)
-        return last
-
-    def _forget_patches(self, position: int) -> None:
-        while self._is_patched_from(position):
-            self.patches.popitem()
-
-    def _is_patched_from(self, position: int) -> bool:
-        """Whether there are patches from byte *position* on; they come in the order of their positions."""
-        return bool(self.patches) and next(reversed(self.patches)) >= position
-
-    # what is not
-
-    def _leave(self, start: int, end: int, reason: str, detail: str, batch: BatchFacts | None = None) -> None:
-        """Leave bytes out; *batch*: the one with a checksum that holds that they are."""
-        joins = bool(self.left) and (
-            (batch is not None and self.left[-1].end == start and self.left[-1].reason == reason)
-            or len(self.left) > MOST_LEFT
-        )
-        if joins:
-            self.left[-1].end = max(end, self.left[-1].end)
-        elif len(self.left) == MOST_LEFT:
-            self.left.append(Left(start, end, "more-damage", "more damaged places from here on"))
-        else:
-            self.left.append(Left(start, end, reason, detail))
-        if batch is not None:
-            self.left[-1].batches += 1
-            self.left[-1].records += records_in(batch)
-            self.dropped.add(batch, len(self.left) - 1)
-
-    def _drop(self, facts: BatchFacts, reason: str, detail: str) -> None:
-        self._leave(facts.position, facts.position + facts.size, reason, detail, facts)
-
     # damage
 
     def _take(self, repaired: Repaired) -> bool:
         """Keep a batch that was put right, if it continues the log."""
         if self._odd is not None:
             self._settle(repaired.facts)
-        if not self._fits(repaired.facts):
+        if not self.log.fits(repaired.facts):
             return False
-        self._keep(repaired.facts)
-        self.patches[repaired.patch.position] = repaired.patch
+        self.log.keep(repaired.facts, repaired.patch)
         return True
 
     def _cast_shadow(self, start: int, end: int) -> int:
@@ -197,14 +106,15 @@ class Chain:
         the log, is where the damaged one claims to end, nothing in between is of this log, unless its offsets come
         behind.
         """
-        claimed = self._broken.claim(start, self.last_offset, self._ceiling)
+        claimed = self._broken.claim(start, self.log.last_offset, self._ceiling)
         if claimed is None or not end < claimed.end <= self._source.size:
             return end
+        behind: int | None = self._ceiling + 1
         if claimed.end < self._source.size:
             behind = self._broken.intact_offset(claimed.end)
-            if behind is None or behind <= claimed.first_offset:
-                return end
-            claimed = claimed._replace(last_offset=min(claimed.last_offset, behind - 1))
+        if behind is None or behind <= claimed.first_offset:
+            return end
+        self._behind = behind
         self._shadow = claimed
         return claimed.end
 
@@ -212,7 +122,7 @@ class Chain:
         """Pass over batches that stand inside a damaged one; return the first that does not."""
         while first < end and window.at(first) + window.position < self._shadow.end:
             facts = window.batch(first)
-            if facts.base_offset > self._shadow.last_offset:
+            if self._shadow.last_offset < facts.base_offset <= facts.last_offset < self._behind:
                 self.batch(facts)
             first += 1
         return first
@@ -223,51 +133,50 @@ class Chain:
         """Decide about the batch that waits; *following*: the intact one behind it, None at the end."""
         odd, self._odd = self._odd, None
         assert odd is not None
-        if self._settle_previous(odd, following) and self._fits(odd):
-            self._keep(odd)
+        if self._settle_previous(odd, following) and self.log.fits(odd):
+            self.log.keep(odd)
             return
         repaired = self._put_right(odd, following)
-        if repaired is not None and self._fits(repaired.facts):
-            self._keep(repaired.facts)
-            self.patches[repaired.patch.position] = repaired.patch
-        elif self._is_newer(odd, following) and self._displace(odd):
-            self._keep(odd)
+        if repaired is not None and self.log.fits(repaired.facts):
+            self.log.keep(repaired.facts, repaired.patch)
+        elif self._is_newer(odd, following) and self.log.displace(self._source, odd):
+            self.log.keep(odd)
         elif self._only_epoch_is_odd(odd) and following is not None and following.leader_epoch == odd.leader_epoch:
-            self._keep(odd)  # one bit does not turn over in batch after batch: that is what their leader wrote
+            self.log.keep(odd)  # one bit does not turn over in batch after batch: that is what their leader wrote
         else:
-            self._drop(odd, *self._why(odd, following))
+            self.log.drop(odd, *self._why(odd, following))
 
     def _only_epoch_is_odd(self, facts: BatchFacts) -> bool:
-        return self.last_offset < facts.base_offset <= facts.last_offset <= self._ceiling
+        return self.log.last_offset < facts.base_offset <= facts.last_offset <= self._ceiling
 
     def _why(self, odd: BatchFacts, following: BatchFacts | None) -> tuple[str, str]:
         first, last = odd.base_offset, odd.last_offset
         if last < first:
             return "bad-counts", f"last offset delta {odd.last_offset_delta}"
         if self._only_epoch_is_odd(odd):
-            return "odd-epoch", f"leader epoch {odd.leader_epoch} next to {self.epoch}"
+            return "odd-epoch", f"leader epoch {odd.leader_epoch} next to {self.log.epoch}"
         if last > self._ceiling and following is not None and following.base_offset <= last:
-            return "odd-offset", f"base offset {first}, where {self.last_offset + 1} was expected"
+            return "odd-offset", f"base offset {first}, where {self.log.last_offset + 1} was expected"
         if first < self._base or last > self._base + MAX_RELATIVE_OFFSET:
             return "offset-overflow", f"offsets {first} to {last} are outside of what the segment can hold"
         if last > self._ceiling:
             return "segments-overlap", f"its last offset is {last}, the next segment begins at {self._limit}"
-        return "offsets-backwards", f"base offset {first}, though offset {self.last_offset} stands before it"
+        return "offsets-backwards", f"base offset {first}, though offset {self.log.last_offset} stands before it"
 
     def _before_last(self, count: int) -> tuple[int, int] | None:
         """Return last offset and leader epoch before the last *count* batches; None if they are not known."""
-        if len(self._tail) > count:
-            return self._tail[-count - 1].last_offset, self._tail[-count - 1].leader_epoch
-        return (self._base - 1, -1) if self.batches == count == len(self._tail) else None
+        if len(self.log.tail) > count:
+            return self.log.tail[-count - 1].last_offset, self.log.tail[-count - 1].leader_epoch
+        return (self._base - 1, -1) if self.log.batches == count == len(self.log.tail) else None
 
     def _settle_previous(self, odd: BatchFacts, following: BatchFacts | None) -> bool:
         """Whether what stands before *odd* is odd; then that has been put right, or is kept no longer."""
         if self._only_epoch_is_odd(odd):
             return self._settle_epoch(odd, following)
-        if len(self._tail) == _NEIGHBOURS and self._tail[0].last_offset >= odd.base_offset:
+        if len(self.log.tail) == NEIGHBOURS and self.log.tail[0].last_offset >= odd.base_offset:
             return False  # too many of them
         early = 0
-        while early < len(self._tail) and self._tail[-early - 1].last_offset >= odd.base_offset:
+        while early < len(self.log.tail) and self.log.tail[-early - 1].last_offset >= odd.base_offset:
             early += 1
         before = self._before_last(early)
         if not early or before is None or not before[0] < odd.base_offset <= odd.last_offset <= self._ceiling:
@@ -278,7 +187,7 @@ class Chain:
 
     def _settle_offset(self, odd: BatchFacts, following: BatchFacts | None, before: int) -> bool:
         """Decide about the batch before *odd*, which would fit if that one were not there."""
-        previous = self._tail[-1]
+        previous = self.log.tail[-1]
         goes_on = following is not None and odd.last_offset < following.base_offset <= previous.last_offset
         is_exact = odd.base_offset - before - 1 == previous.last_offset_delta + 1
         if following is None or goes_on or is_exact:
@@ -289,7 +198,7 @@ class Chain:
         if not goes_on or previous.base_offset <= odd.base_offset:
             return False
         detail = f"base offset {previous.base_offset}, where {before + 1} was expected"
-        self._drop(self._unkeep(), "odd-offset", detail)
+        self.log.drop(self.log.unkeep(), "odd-offset", detail)
         return True
 
     def _settle_run(self, odd: BatchFacts, following: BatchFacts | None, early: int) -> bool:
@@ -297,14 +206,14 @@ class Chain:
 
         So it is when *odd* fits in front of them, and the batch behind it goes on from there.
         """
-        first, last = self._tail[-early], self._tail[-1]
+        first, last = self.log.tail[-early], self.log.tail[-1]
         if following is None or not odd.last_offset < first.base_offset:
             return False
         if not following.base_offset == odd.last_offset + 1 <= last.last_offset:
             return False
         detail = f"offsets {first.base_offset} to {last.last_offset}, in front of offset {odd.base_offset}"
-        for facts in reversed([self._unkeep() for _ in range(early)]):
-            self._drop(facts, "offsets-backwards", detail)
+        for facts in reversed([self.log.unkeep() for _ in range(early)]):
+            self.log.drop(facts, "offsets-backwards", detail)
         return True
 
     def _settle_epoch(self, odd: BatchFacts, following: BatchFacts | None) -> bool:
@@ -312,12 +221,12 @@ class Chain:
         known = self._before_last(1)
         if known is None:
             return False
-        before, previous = known[1], self._tail[-1]
+        before, previous = known[1], self.log.tail[-1]
         if not before < previous.leader_epoch or not before <= odd.leader_epoch:
             return False
         if following is not None and following.leader_epoch >= previous.leader_epoch:
             return False
-        if len(self._tail) < 2:  # nothing before it says that it is the odd one, unless the two behind it agree
+        if len(self.log.tail) < 2:  # nothing before it says that it is the odd one, unless the two behind it agree
             if following is None or following.leader_epoch != odd.leader_epoch:
                 return False
             if not is_one_bit_off(previous.leader_epoch, odd.leader_epoch):
@@ -328,38 +237,46 @@ class Chain:
         if repaired is not None:
             self._replace_previous(repaired)
         else:
-            self._drop(self._unkeep(), "odd-epoch", f"leader epoch {previous.leader_epoch} next to {odd.leader_epoch}")
+            self.log.drop(
+                self.log.unkeep(), "odd-epoch", f"leader epoch {previous.leader_epoch} next to {odd.leader_epoch}"
+            )
         return True
 
     def _replace_previous(self, repaired: Repaired) -> None:
-        self._unkeep()
-        self._keep(repaired.facts)
-        self.patches[repaired.patch.position] = repaired.patch
+        self.log.unkeep()
+        self.log.keep(repaired.facts, repaired.patch)
 
     def _put_right(self, odd: BatchFacts, following: BatchFacts | None) -> Repaired | None:
         """Return *odd* with the offset or the leader epoch that its neighbours prove; None if they do not."""
         if self._only_epoch_is_odd(odd):
-            if following is None or following.leader_epoch < self.epoch:
-                return None
-            value = proven_epoch(odd.leader_epoch, self.epoch, following.leader_epoch)
+            epoch = self.log.epoch
+            value = None if following is None else proven_epoch(odd.leader_epoch, epoch, following.leader_epoch)
             return None if value is None else self._with_epoch(odd, value)
         after = following.base_offset if following is not None else self._limit
-        return self._with_offset(odd, self.last_offset, after) if after < HIGHEST else None
+        repaired = self._with_offset(odd, self.log.last_offset, after) if after < HIGHEST else None
+        if repaired is None:
+            return None
+        # A copy of another batch can happen to have the size of the gap that it stands in.
+        is_copy = self.log.has_copy(self._source, odd)
+        if is_copy is None:
+            is_copy = not is_one_bit_off(odd.base_offset, repaired.facts.base_offset)
+        return None if is_copy else repaired
 
     def _with_epoch(self, facts: BatchFacts, epoch: int) -> Repaired | None:
-        if facts.magic < 2 or len(self.patches) >= MOST_PATCHES or self._is_patched_from(facts.position):
+        if facts.magic < 2 or len(self.log.patches) >= MOST_PATCHES or self.log.is_patched_from(facts.position):
             return None
         return with_epoch(self._source, facts, epoch, self._request.max_batch_bytes)
 
     def _with_offset(self, facts: BatchFacts, before: int, after: int) -> Repaired | None:
         """Return a batch with the base offset that is proven between *before* and *after*."""
-        if not has_own_offset(facts) or len(self.patches) >= MOST_PATCHES or self._is_patched_from(facts.position):
+        if (
+            not has_own_offset(facts)
+            or len(self.log.patches) >= MOST_PATCHES
+            or self.log.is_patched_from(facts.position)
+        ):
             return None
         value = proven_offset(facts.base_offset, facts.last_offset_delta, before, after)
         if value is None or value == facts.base_offset:
-            return None
-        # A copy of another batch can happen to have the size of the gap that it stands in.
-        if not is_one_bit_off(facts.base_offset, value) and self._may_be_a_copy(facts):
             return None
         return with_offset(self._source, facts, value, self._request.max_batch_bytes)
 
@@ -368,60 +285,13 @@ class Chain:
     def _is_newer(self, odd: BatchFacts, following: BatchFacts | None) -> bool:
         """Whether *odd* begins what a later leader wrote over the end of what is kept.
 
-        A new leader's log counts from its first offset on, and followers cut what they have there that is older.
+        A new leader's log counts from its first offset on, and followers cut what they have there that is older.  Two
+        batches have to say so: one flipped bit must not cost the end of a log.
         Without a newer epoch what came first stays: it is what readers that scan from below have been handed.
         Kafka: LeaderEpochFileCache.assign, Partition.makeFollower.
         """
-        if (
-            not self._base <= odd.base_offset <= self.last_offset
-            or not odd.base_offset <= odd.last_offset <= self._ceiling
-        ):
+        if following is None or not 0 <= self.log.epoch < odd.leader_epoch <= following.leader_epoch:
             return False
-        if not 0 <= self.epoch < odd.leader_epoch:
+        if not self._base <= odd.base_offset <= self.log.last_offset:
             return False
-        return following is None or (
-            following.base_offset == odd.last_offset + 1 and following.leader_epoch >= odd.leader_epoch
-        )
-
-    def _displace(self, newer: BatchFacts) -> bool:
-        """Take back all that is kept from the first offset of *newer* on; False when that was done too often."""
-        if self._walks <= 0:
-            return False
-        self._walks -= 1
-        stretch = max(self.kept.stretch_of(newer.base_offset), 0)
-        detail = f"replaced from offset {newer.base_offset} on by leader epoch {newer.leader_epoch}"
-        found, tail = -1, list[BatchFacts]()
-        for start, end in list(self.kept.pairs())[stretch:]:
-            for window in batches_of(self._source, start, end, self.patches):
-                first = window.first_reaching(newer.base_offset)
-                if found < 0 and first:
-                    tail = [window.batch(first - 1)]
-                for i in range(first, window.count):
-                    facts = window.batch(i)
-                    found = facts.position if found < 0 else found
-                    self.batches -= 1
-                    self.records -= records_in(facts)
-                    self._drop(facts, "offsets-backwards", detail)
-        if found < 0:
-            return False
-        self.kept.cut_back(found, tail[-1].last_offset if tail else newer.base_offset - 1)
-        self._forget_patches(found)
-        self._tail.clear()
-        self._tail.extend(tail)
-        return True
-
-    def _may_be_a_copy(self, facts: BatchFacts) -> bool:
-        """Whether a copy of a batch is kept; also when that was asked too often."""
-        if self._walks <= 0:
-            return True
-        self._walks -= 1
-        stretch = self.kept.stretch_of(facts.base_offset)
-        if stretch < 0:
-            return False
-        for window in batches_of(self._source, self.kept.starts[stretch], self.kept.ends[stretch], self.patches):
-            i = window.first_reaching(facts.base_offset)
-            if i < window.count:
-                found = window.batch(i)
-                is_same = found.base_offset == facts.base_offset and key(found) == key(facts)
-                return is_same and found.position != facts.position
-        return False
+        return odd.base_offset <= odd.last_offset <= self._ceiling and following.base_offset == odd.last_offset + 1

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_right
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from klog.bits import Patch
@@ -14,6 +14,7 @@ from klog.reader import MAX_BATCH_BYTES
 from klog.source import Source
 
 _STEP_BYTES = 1 << 20
+_LONGEST_PATCH = 8
 
 
 class Gap(NamedTuple):
@@ -86,46 +87,52 @@ class Kept:
         return bisect_right(self.firsts, offset) - 1
 
 
-def batches_of(source: Source, start: int, end: int, patches: Mapping[int, Patch]) -> Iterator[Window]:
-    """Yield windows of the batches from byte *start* to byte *end*, all of them kept, as they are with *patches* made.
+class Patched:
+    """A log as it is with *patches* made."""
 
-    Always the same window.  What cannot be read (any more) ends it.
-    """
-    window, step = Window(1, 1, 1), _STEP_BYTES
-    while start < end:
-        try:
-            for piece in contents(source, start, min(end, start + step), patches, step):
-                window.room(len(piece))[: len(piece)] = piece
-                window.load(start, len(piece))
-        except UnreadableError:
-            return
-        window.scan(0)
-        if window.count:
-            yield window
-            start += window.next_at
-            step = _STEP_BYTES
-        elif start + step >= end or step > 2 * MAX_BATCH_BYTES:
-            return  # the file has changed
-        else:
-            step *= 2
+    def __init__(self, source: Source, patches: Iterable[Patch]) -> None:
+        self._source = source
+        self._patches = sorted(patches)
+        self._positions = [patch.position for patch in self._patches]
 
+    def pieces(self, start: int, end: int, step: int = _STEP_BYTES) -> Iterator[bytearray]:
+        """Yield the bytes from *start* to *end*, *step* bytes at a time.
 
-def contents(
-    source: Source, start: int, end: int, patches: Mapping[int, Patch], step: int = _STEP_BYTES
-) -> Iterator[bytearray]:
-    """Yield the bytes from *start* to *end* as they are with *patches* (by position) made, *step* bytes at a time.
+        Raises UnreadableError, also when the file ends before *end*.
+        """
+        while start < end:
+            piece = bytearray(self._source.read(start, min(step, end - start)))
+            if not piece:
+                raise UnreadableError(f"{self._source.path} @ {start}: the file has shrunk; run this again")
+            first = bisect_right(self._positions, start - _LONGEST_PATCH)
+            for patch in self._patches[first : bisect_right(self._positions, start + len(piece))]:
+                _put(piece, start, patch)
+            yield piece
+            start += len(piece)
 
-    Raises UnreadableError, also when the file ends before *end*.
-    """
-    where = sorted(patches)
-    while start < end:
-        piece = bytearray(source.read(start, min(step, end - start)))
-        if not piece:
-            raise UnreadableError(f"{source.path} @ {start}: the file has shrunk; run this again")
-        for position in where[bisect_right(where, start - 16) : bisect_right(where, start + len(piece))]:
-            _put(piece, start, patches[position])
-        yield piece
-        start += len(piece)
+    def batches(self, start: int, end: int) -> Iterator[Window]:
+        """Yield windows of the batches from byte *start* to byte *end*, all of which are kept.
+
+        Always the same window.  What cannot be read (any more) ends it.
+        """
+        window, step = Window(1, 1, 1), _STEP_BYTES
+        while start < end:
+            size = min(step, end - start)
+            try:
+                piece = b"".join(self.pieces(start, start + size, step))
+            except UnreadableError:
+                return
+            window.room(size)[:size] = piece
+            window.load(start, size)
+            window.scan(0)
+            if window.count:
+                yield window
+                start += window.next_at
+                step = _STEP_BYTES
+            elif size < step or step > 2 * MAX_BATCH_BYTES:
+                return  # the file has changed
+            else:
+                step *= 2
 
 
 def _put(piece: bytearray, start: int, patch: Patch) -> None:

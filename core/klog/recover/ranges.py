@@ -24,8 +24,9 @@ from klog.kernel import Window
 from klog.lanes import Silence, Sink
 from klog.partition import Partition, SegmentFiles
 from klog.recover.chain import Chain
-from klog.recover.kept import Gap, Kept, batches_of
+from klog.recover.kept import Gap, Kept, Patched
 from klog.recover.left import HIGHEST, MOST_LEFT, Left, Request, key
+from klog.recover.salvaged import Salvaged
 from klog.segment import Segment
 from klog.source import Source
 
@@ -110,7 +111,7 @@ class _Walked(NamedTuple):
     files: SegmentFiles
     size: int
     limit: int
-    chain: Chain | None
+    log: Salvaged | None
     unreadable: KlogError | None = None
 
 
@@ -124,10 +125,10 @@ def salvage_ranges(partition: Partition, request: Request, sink: Sink | None = N
     for files in reversed(partition.segments):
         is_last = not walked
         walked.insert(0, _walk(partition.path, files, limit, is_last, request, sink or Silence(), window))
-        if walked[0].chain is None or walked[0].chain.kept:
+        if walked[0].log is None or walked[0].log.kept:
             limit = files.base_offset
     for number, segment in enumerate(walked):
-        if segment.chain is not None and segment.chain.dropped.offsets:
+        if segment.log is not None and segment.log.dropped.offsets:
             _count_copies(partition.path, walked, number)
     return Salvage(tuple(_ranges(segment) for segment in walked))
 
@@ -152,7 +153,7 @@ def _walk(
                     chain.damage(piece.damage, _reason(piece.damage, is_last, source.size))
                 sink.advance(piece.consumed)
             chain.finish()
-            return _Walked(files, reader.end, limit, chain)
+            return _Walked(files, reader.end, limit, chain.log)
     except KlogError as error:
         return _Walked(files, files.size, limit, None, error)
 
@@ -170,43 +171,44 @@ def _reason(damage: Damage, is_last: bool, size: int) -> str:
 
 def _count_copies(folder: str, walked: list[_Walked], number: int) -> None:
     """Count which of the batches that one segment drops are kept in it, or in the one where their offsets belong."""
-    chain = walked[number].chain
-    assert chain is not None
-    offsets = chain.dropped.offsets
+    log = walked[number].log
+    assert log is not None
+    offsets = log.dropped.offsets
     bases = [segment.files.base_offset for segment in walked]
     by_segment: dict[int, list[int]] = {}
     missing = sorted(range(len(offsets)), key=offsets.__getitem__)
-    found = set(_kept_in(folder, walked[number], chain, missing))
+    found = set(_kept_in(folder, walked[number], log, missing))
     for i in missing:
         if i not in found:
             by_segment.setdefault(bisect_right(bases, offsets[i]) - 1, []).append(i)
     for place, order in by_segment.items():
         if place not in (-1, number):
-            found.update(_kept_in(folder, walked[place], chain, order))
+            found.update(_kept_in(folder, walked[place], log, order))
     for i in found:
-        left = chain.left[chain.dropped.left[i]]
+        left = log.left[log.dropped.left[i]]
         left.copies += 1
-        left.copied_records += chain.dropped.records[i]
+        left.copied_records += log.dropped.records[i]
 
 
-def _kept_in(folder: str, keeper: _Walked, dropper: Chain, order: list[int]) -> Iterator[int]:
+def _kept_in(folder: str, keeper: _Walked, dropper: Salvaged, order: list[int]) -> Iterator[int]:
     """Yield the numbers of the dropped batches, from *order*, that a segment keeps."""
-    if keeper.chain is not None and keeper.chain.kept:
+    if keeper.log is not None and keeper.log.kept:
         with suppress(KlogError), Source(os.path.join(folder, keeper.files.log)) as source:
-            yield from _kept_ones(source, keeper.chain, dropper, order)
+            yield from _kept_ones(source, keeper.log, dropper, order)
 
 
-def _kept_ones(source: Source, keeper: Chain, dropper: Chain, order: list[int]) -> Iterator[int]:
+def _kept_ones(source: Source, keeper: Salvaged, dropper: Salvaged, order: list[int]) -> Iterator[int]:
     """Yield the numbers of the dropped batches, from *order* (offsets ascending), that *keeper* keeps."""
     offsets, keys = dropper.dropped.offsets, dropper.dropped.keys
     waiting = iter(order)
     wanted = next(waiting, None)
+    log = Patched(source, keeper.patches.values())
     for (start, end), last in zip(keeper.kept.pairs(), keeper.kept.lasts, strict=True):
         if wanted is None:
             return
         if offsets[wanted] > last:
             continue
-        for window in batches_of(source, start, end, keeper.patches):
+        for window in log.batches(start, end):
             at = 0
             while wanted is not None and (at := window.first_reaching(offsets[wanted], at)) < window.count:
                 found = window.batch(at)
@@ -221,19 +223,19 @@ def _kept_ones(source: Source, keeper: Chain, dropper: Chain, order: list[int]) 
 
 
 def _ranges(walked: _Walked) -> SegmentRanges:
-    chain = walked.chain
-    if chain is None:
+    log = walked.log
+    if log is None:
         return SegmentRanges(walked.files, walked.size, Kept(), unreadable=walked.unreadable)
-    patches = tuple(chain.patches[at] for at in sorted(chain.patches))
-    cuts = tuple(_cuts(walked, chain))
-    return SegmentRanges(walked.files, walked.size, chain.kept, patches, cuts, chain.batches, chain.records)
+    patches = tuple(log.patches[at] for at in sorted(log.patches))
+    cuts = tuple(_cuts(walked, log))
+    return SegmentRanges(walked.files, walked.size, log.kept, patches, cuts, log.batches, log.records)
 
 
-def _cuts(walked: _Walked, chain: Chain) -> Iterator[Cut]:
+def _cuts(walked: _Walked, log: Salvaged) -> Iterator[Cut]:
     """Yield the cuts, in their order; when there are too many of them, the last one sums up the rest."""
-    left = sorted(chain.left, key=lambda one: one.start)
+    left = sorted(log.left, key=lambda one: one.start)
     at, count, rest = 0, 0, None
-    for gap in chain.kept.gaps(walked.size):
+    for gap in log.kept.gaps(walked.size):
         first = at
         while at < len(left) and left[at].start < gap.end:
             at += 1
