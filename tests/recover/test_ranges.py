@@ -356,6 +356,15 @@ def test_a_bit_is_put_right_behind_what_cannot_be(tmp_path: Path) -> None:
     assert [cut.bytes for cut in found.cuts] == [EACH, 100]
 
 
+def test_a_batch_is_put_right_in_one_place_only(tmp_path: Path) -> None:
+    """Two errors that explain each other could be anything."""
+    broken = flipped(at_offset(LOG[5], 50 | 1 << 20), 100)
+    partition = partition_of(tmp_path, _0=b"".join([*LOG[:5], broken, *LOG[6:]]))
+    found = only(partition, repair_bits=True)
+    assert offsets(partition, found) == without(5)
+    assert not found.patches
+
+
 # twice the same
 
 
@@ -455,6 +464,23 @@ def test_a_later_leader_s_log_replaces_the_end_of_an_earlier_one_s(tmp_path: Pat
     assert (found.batches, found.records) == (10, 100)
 
 
+def test_a_later_leader_s_log_may_begin_inside_of_an_older_batch(tmp_path: Path) -> None:
+    newer = [ten(45 + 10 * i, leader_epoch=4) for i in range(3)]
+    partition = partition_of(tmp_path, _0=b"".join([*LOG[:8], *newer]))
+    found = only(partition)
+    assert result(partition, found) == b"".join([*LOG[:4], *newer])
+    assert [loss(cut) for cut in found.cuts] == [("offsets-backwards", 39, 45, 5)]
+
+
+def test_what_was_put_right_goes_with_what_is_replaced(tmp_path: Path) -> None:
+    newer = [ten(10 * i, leader_epoch=4) for i in range(4, 10)]
+    broken = [flipped(one, 100) if i in (2, 6) else one for i, one in enumerate(LOG[:8])]
+    partition = partition_of(tmp_path, _0=b"".join([*broken, *newer]))
+    found = only(partition, repair_bits=True)
+    assert result(partition, found) == b"".join([*LOG[:4], *newer])
+    assert len(found.patches) == 1
+
+
 def test_later_leaders_replace_one_another_again_and_again(tmp_path: Path) -> None:
     log = [ten(10 * i, leader_epoch=epoch) for epoch in range(5) for i in range(epoch, 9)]
     partition = partition_of(tmp_path, _0=b"".join(log))
@@ -481,6 +507,32 @@ def test_a_repeated_run_with_a_flipped_epoch_is_no_new_leader_s(tmp_path: Path) 
     found = only(partition)
     assert result(partition, found) == WHOLE
     assert [cut.is_duplicate for cut in found.cuts] == [True]
+
+
+def test_what_claims_another_s_offset_is_not_taken_for_what_is_missing(tmp_path: Path) -> None:
+    """Other records for offsets 20 to 29, in a hole of ten."""
+    other = batch([Record(20 + i, MS, b"other") for i in range(10)], leader_epoch=2)
+    found = only(partition_of(tmp_path, _0=b"".join([*LOG[:6], other, *LOG[7:]])))
+    assert not found.patches
+    assert [(cut.batches, cut.copies) for cut in found.cuts] == [(1, 0)]
+
+
+def test_one_flipped_bit_is_put_right_though_another_batch_has_that_offset(tmp_path: Path) -> None:
+    """In a log of single records every offset is a batch's."""
+    log = [batch([Record(i, MS, b"k", b"%05d" % i)], leader_epoch=2) for i in range(200)]
+    partition = partition_of(tmp_path, _0=b"".join([*log[:150], at_offset(log[150], 150 ^ 16), *log[151:]]))
+    assert result(partition, only(partition)) == b"".join(log)
+
+
+def test_a_log_in_which_nothing_can_be_searched_any_more_still_has_its_single_bits_put_right(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(salvaged, "_WALKS", 0)
+    for wrong, patches in ((50 ^ 32, 1), (3, 0)):
+        found = only(partition_of(tmp_path, _0=b"".join([*LOG[:5], at_offset(LOG[5], wrong), *LOG[6:]])))
+        assert len(found.patches) == patches
+    newer = [ten(10 * i, leader_epoch=4) for i in range(4, 10)]
+    assert only(partition_of(tmp_path, _0=b"".join([*LOG[:8], *newer]))).batches == 10
 
 
 def test_a_copy_of_a_large_batch_is_known(tmp_path: Path) -> None:
