@@ -15,11 +15,13 @@ from random import Random
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from klog.batch import Batch
 from klog.kernel import Window
 from klog.partition import Partition
 from klog.recover import left, salvaged
 from klog.recover.left import Request
 from klog.recover.ranges import Cut, SegmentRanges, salvage_ranges
+from klog.segment import Segment
 
 from tests.bad_sectors import spoil
 from tests.conftest import CORPORA, FIXTURES, extract
@@ -688,6 +690,49 @@ def test_whatever_happens_every_intact_batch_is_kept_once_and_in_order(
     assert kept == sorted(set(kept))
     assert len(set(kept) - set(intact)) == len(found.patches), "what else is kept was put right"
     assert set(offsets(partition, only(partition, repair_bits=True))) >= set(intact)
+
+
+REAL = sorted(path for path in FIXTURES.glob("modern/*-[0-9]/*.log") if path.stat().st_size > 2000)
+
+
+@settings(
+    max_examples=EXAMPLES or 150,
+    derandomize=not EXAMPLES,
+    deadline=timedelta(seconds=20),
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
+@given(
+    log=st.sampled_from(REAL),
+    damages=st.lists(st.tuples(st.integers(0, 2**32), st.sampled_from(["flip", "zeros", "noise"])), max_size=5),
+    repair_bits=st.booleans(),
+)
+def test_of_real_logs_all_is_kept_that_no_damage_touches(
+    tmp_path: Path, log: Path, damages: list[tuple[int, str]], repair_bits: bool
+) -> None:
+    """Compressed, transactional, of one record or hundreds: as brokers wrote them."""
+    data = bytearray(log.read_bytes())
+    whole = [part for part in Segment(str(log)).batches() if isinstance(part, Batch)]
+    for seed, way in damages:
+        chance = Random(seed)
+        at = chance.randrange(len(data))
+        size = 1 if way == "flip" else min(chance.choice((4, 512, 4096)), len(data) - at)
+        new = {
+            "flip": bytes((data[at] ^ 1 << chance.randrange(8),)),
+            "zeros": bytes(size),
+            "noise": chance.randbytes(size),
+        }
+        data[at : at + size] = new[way]
+    original = log.read_bytes()
+    untouched = [
+        b for b in whole if data[b.position : b.position + b.size] == original[b.position : b.position + b.size]
+    ]
+    partition = partition_of(tmp_path, **{f"_{int(log.stem)}": bytes(data)})
+    segment = only(partition, repair_bits=repair_bits)
+    kept = offsets(partition, segment)
+    assert set(kept) >= {batch.base_offset for batch in untouched}
+    assert kept == sorted(set(kept))
+    if damages and all(way == "flip" for _, way in damages) and repair_bits and len(kept) == len(whole):
+        assert len(segment.patches) <= len(damages)
 
 
 @settings(
