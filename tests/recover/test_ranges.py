@@ -387,6 +387,11 @@ def test_a_batch_written_twice_in_a_row_is_kept_once(tmp_path: Path, number: int
     assert [(cut.is_duplicate, cut.batches) for cut in found.cuts] == [(True, 1)]
 
 
+def test_copies_at_the_end_of_a_segment_lose_no_offset_of_the_hole_behind_it(tmp_path: Path) -> None:
+    first, _ = salvage(partition_of(tmp_path, _0=b"".join([*LOG[:5], LOG[3]]), _100=b"".join(LOG[10:]))).segments
+    assert [(cut.is_duplicate, cut.offsets_lost) for cut in first.cuts] == [(True, 0)]
+
+
 def test_a_block_of_later_batches_in_the_wrong_place_does_not_cost_those_it_stands_before(tmp_path: Path) -> None:
     for at, first, end in ((3, 7, 9), (0, 5, 12), (3, 4, 5), (3, 4, 6), (1, 2, 11), (5, 11, 12)):
         partition = partition_of(tmp_path, _0=b"".join([*LOG[:at], *LOG[first:end], *LOG[at:]]))
@@ -763,36 +768,37 @@ def test_batches_in_any_order_with_any_headers_give_a_log_in_order(tmp_path: Pat
 # hostile logs
 
 
-def fake_headers(count: int) -> bytes:
-    """Headers of batches that claim a mebibyte each, one behind the other."""
+def fake_headers(count: int, claim: int) -> bytes:
+    """Headers of batches that claim so many bytes each, one behind the other; no checksum holds."""
     return b"".join(
-        raw_batch(BatchHeader(base_offset=i, leader_epoch=0, count=1), b"", crc=i, length=1 << 20) for i in range(count)
+        raw_batch(BatchHeader(base_offset=i, leader_epoch=0, count=1), b"", crc=i, length=claim) for i in range(count)
     )
 
 
 @pytest.mark.parametrize("repair_bits", [False, True])
-def test_a_log_full_of_headers_takes_time_in_proportion(tmp_path: Path, repair_bits: bool) -> None:
+@pytest.mark.parametrize("claim", [49, 1 << 20])
+def test_a_log_full_of_headers_takes_time_in_proportion(tmp_path: Path, claim: int, repair_bits: bool) -> None:
     def seconds(count: int) -> float:
-        partition = partition_of(tmp_path, _0=fake_headers(count))
-        began = time.perf_counter()
+        partition = partition_of(tmp_path, _0=fake_headers(count, claim))
+        began = time.process_time()
         only(partition, repair_bits=repair_bits)
-        return time.perf_counter() - began
+        return time.process_time() - began
 
     small = seconds(20_000)
-    assert seconds(80_000) < 8 * small + 2
+    assert seconds(80_000) < 6 * small + 0.5
 
 
-def test_a_million_odd_batches_take_little_memory(tmp_path: Path) -> None:
+def test_many_odd_batches_take_little_memory(tmp_path: Path) -> None:
     """All of them backwards, each second one of another epoch, a damaged byte between."""
     one = raw_batch(BatchHeader(base_offset=5), b"")
     other = raw_batch(BatchHeader(base_offset=3, leader_epoch=1), b"")
-    partition = partition_of(tmp_path, _0=(one + b"x" + other) * 100_000)
+    partition = partition_of(tmp_path, _0=(one + b"x" + other) * 30_000)
     Window()
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     found = only(partition)
-    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 150 << 10
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 80 << 10
     assert len(found.cuts) <= left.MOST_LEFT + 1 + 2
-    assert sum(cut.batches for cut in found.cuts) + found.batches == 200_000
+    assert sum(cut.batches for cut in found.cuts) + found.batches == 60_000
 
 
 def test_more_damaged_places_than_are_told_are_summed_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

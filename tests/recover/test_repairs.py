@@ -89,6 +89,13 @@ def test_a_batch_with_anything_wrong_in_it_is_not_whole(name: str) -> None:
     assert whole(CROOKED[name], 0, LARGEST) is None
 
 
+def test_offsets_that_begin_again_are_seen_in_the_largest_batches_too() -> None:
+    """Where the rows that are decoded at once end, too."""
+    once = b"".join(record(offset_delta=i) for i in range(8192))
+    assert whole(crooked(once, count=8192, delta=8191), 0, LARGEST) is not None
+    assert whole(crooked(once, once, count=16384, delta=8191), 0, LARGEST) is None
+
+
 def test_without_its_checksum_a_batch_can_still_be_whole() -> None:
     """What can be rescued of it is for people to judge."""
     assert whole(flipped(A, 18), 0, LARGEST) is None

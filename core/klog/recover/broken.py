@@ -38,11 +38,8 @@ class Broken:
         self._bytes_left -= found.facts.size if found is not None else min(end - start, most)
         return found
 
-    def claim(self, start: int, before: int, ceiling: int) -> Claim | None:
-        """Return what the header of the damaged batch at byte *start* says; None if it is not to be believed.
-
-        It is as long as its offsets could stand there: above *before*, the last one before it, and up to *ceiling*.
-        """
+    def claim(self, start: int) -> Claim | None:
+        """Return what the header of the damaged batch at byte *start* says; None if it says nothing that can be."""
         try:
             head = self._source.read(start, BATCH.size)
         except UnreadableError:
@@ -50,7 +47,7 @@ class Broken:
         if len(head) < BATCH.size:
             return None
         base, size, _, magic, _, _, delta, *_ = BATCH.read(head)
-        if magic != 2 or size < BATCH.size - OVERHEAD or not before < base <= base + delta <= ceiling:
+        if magic != 2 or size < BATCH.size - OVERHEAD:
             return None
         return Claim(start + size + OVERHEAD, base, base + delta)
 

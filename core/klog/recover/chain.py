@@ -80,7 +80,7 @@ class Chain:
                 start += repaired.facts.size
                 continue
             self.log.leave(start, end, reason, damage.detail)
-            claimed = self._broken.claim(start, self.log.last_offset, self._ceiling)
+            claimed = self._broken.claim(start)
             start = claimed.end if claimed is not None and claimed.end < end else end
 
     def finish(self) -> None:
@@ -106,7 +106,7 @@ class Chain:
         the log, is where the damaged one claims to end, nothing in between is of this log, unless its offsets come
         behind.
         """
-        claimed = self._broken.claim(start, self.log.last_offset, self._ceiling)
+        claimed = self._broken.claim(start)
         if claimed is None or not end < claimed.end <= self._source.size:
             return end
         behind: int | None = self._ceiling + 1
