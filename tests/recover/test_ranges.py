@@ -208,11 +208,11 @@ def test_a_flipped_bit_of_a_base_offset_is_put_right(tmp_path: Path, number: int
 
 def test_a_base_offset_that_is_garbage_is_put_right_when_it_fills_the_room(tmp_path: Path) -> None:
     for number in range(COUNT - 1):
-        wrong = 0x7123456789ABCDEF if number % 2 else 0x65432
-        partition = partition_of(
-            tmp_path, _0=b"".join([*LOG[:number], at_offset(LOG[number], wrong), *LOG[number + 1 :]])
-        )
-        assert result(partition, only(partition)) == WHOLE
+        for wrong in (0x7123456789ABCDEF, 0x65432, 3):  # 3: another batch has it, but does not begin there
+            partition = partition_of(
+                tmp_path, _0=b"".join([*LOG[:number], at_offset(LOG[number], wrong), *LOG[number + 1 :]])
+            )
+            assert result(partition, only(partition)) == WHOLE, (number, wrong)
 
 
 def test_a_base_offset_that_is_not_proven_is_damage(tmp_path: Path) -> None:

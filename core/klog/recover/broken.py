@@ -13,10 +13,9 @@ from klog.source import Source
 
 
 class Claim(NamedTuple):
-    """What a damaged batch says of itself: where it ends, in bytes, its first and its last offset."""
+    """What a damaged batch says of itself: where it ends, in bytes, and its last offset."""
 
     end: int
-    first_offset: int
     last_offset: int
 
 
@@ -49,7 +48,7 @@ class Broken:
         base, size, _, magic, _, _, delta, *_ = BATCH.read(head)
         if magic != 2 or size < BATCH.size - OVERHEAD:
             return None
-        return Claim(start + size + OVERHEAD, base, base + delta)
+        return Claim(start + size + OVERHEAD, base + delta)
 
     def intact_offset(self, position: int) -> int | None:
         """Return the base offset of the intact batch that begins at byte *position*, None if none does."""

@@ -37,7 +37,7 @@ class Chain:
         self._ceiling = min(limit - 1, base_offset + MAX_RELATIVE_OFFSET)
         self.log = Salvaged(base_offset, self._ceiling, source.size)
         self._odd: BatchFacts | None = None
-        self._shadow, self._behind = Claim(0, 0, 0), 0
+        self._shadow, self._behind = Claim(0, 0), 0
         self._broken = Broken(source, request)
 
     # what comes
@@ -112,7 +112,7 @@ class Chain:
         behind: int | None = self._ceiling + 1
         if claimed.end < self._source.size:
             behind = self._broken.intact_offset(claimed.end)
-        if behind is None or behind <= claimed.first_offset:
+        if behind is None:
             return end
         self._behind = behind
         self._shadow = claimed
