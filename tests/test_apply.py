@@ -30,7 +30,7 @@ from klog.plan import STAGED, Guard, Plan, PlanError, StaleError
 from klog.plan_file import plan_bytes
 from klog.source import Source
 
-from tests.power import MODELS, HastyDisk, SteppedDisk, copy_of, cut_everywhere, take_back, tree
+from tests.power import MODELS, HastyDisk, SteppedDisk, copy_of, cut_everywhere, only_root, take_back, tree
 
 NOW = 1_795_239_019_000
 LOG = "orders-3/00000000000000001841.log"
@@ -186,6 +186,7 @@ def test_a_plan_that_was_carried_out_has_nothing_to_do(original: Path) -> None:
     assert tree(original.parent) == after
 
 
+@only_root
 def test_owners_carry_over(original: Path) -> None:
     """Brokers run as somebody who is not root; a file of root's would stop them."""
     for path in (original, *original.rglob("*")):
@@ -196,6 +197,39 @@ def test_owners_carry_over(original: Path) -> None:
     assert {meta[1:3] for _, meta in tree(original).values()} == {(4711, 4712)}
     take_back(plan, Disk())
     assert tree(original) == before
+
+
+@only_root
+def test_who_may_not_give_files_away_is_told_before_anything_changes(original: Path, elsewhere: Path) -> None:
+    """An operator who is not root would else leave files that the broker cannot read."""
+    data = copy_of(original, elsewhere / "run")
+    for path in (elsewhere, data.parent, data, *data.rglob("*")):
+        os.chown(path, 4711, 4712)
+        path.chmod(0o777 if path.is_dir() else 0o666)
+    before = tree(data)
+    child = os.fork()
+    if not child:
+        code = 1
+        try:
+            os.setgroups([])
+            os.setgid(65534)
+            os.setuid(65534)
+            apply(plan_repair(data, HastyDisk()), HastyDisk())
+        except ApplyError as error:
+            is_told = "Operation not permitted" in str(error) and "nothing was changed" in str(error)
+            code = 0 if is_told else 2
+        finally:
+            os._exit(code)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    assert {**tree(data), ".": 0} == {**before, ".": 0}
+    assert os.listdir(data.parent) == ["data"]
+
+
+def test_a_log_dir_that_is_gone_is_said(original: Path) -> None:
+    plan = plan_repair(original, Disk())
+    original.rename(original.parent / "elsewhere")
+    with pytest.raises(ApplyError, match="original: No such file or directory; nothing was changed"):
+        apply(plan, Disk())
 
 
 # what stops it
@@ -248,6 +282,18 @@ def test_a_plan_is_stale_when_a_file_has_appeared(original: Path, file: str) -> 
     plan = plan_repair(original, Disk())
     (original / file).write_bytes(b"mine")
     assert str(original / file) in str(refused(plan, StaleError, "has changed since"))
+
+
+def test_a_plan_that_was_carried_out_and_used_since_is_stale(original: Path) -> None:
+    """Whoever applies it twice must not be told that nothing was done."""
+    plan = plan_repair(original, Disk())
+    apply(plan, Disk())
+    (original / name(1841, "log")).write_bytes(b"new")
+    before = tree(original.parent)
+    said_to = f"has changed since {len(plan.actions) - 1} of {len(plan.actions)} changes had been made; nothing more"
+    with pytest.raises(StaleError, match=said_to):
+        apply(plan, Disk())
+    assert tree(original.parent) == before
 
 
 def test_a_plan_is_stale_when_what_it_relies_on_has_changed(original: Path) -> None:

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import random
+import re
 import shutil
+import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
-from tests import damage
-from tests.broker_load import Loader, differences
+from tests import clients, damage, kafka
+from tests.broker_load import MARKER, Loader, differences
 from tests.conftest import CORPORA
-from tests.damage_kinds import KINDS
+from tests.damage_kinds import KINDS, set_entry
 
 SEED, COUNT = 20261121, 120
 
@@ -79,3 +81,58 @@ def test_the_wrecks_of_the_corpora_give_cases_too(image: Callable[[str], Path], 
             states[loader.load(tmp_path / "one", case.settings, now_ms=case.now_ms).state] += 1
     assert states["ok"] > 40, states
     assert not states["timeout"], states
+
+
+@pytest.mark.kafka
+@pytest.mark.slow
+def test_a_whole_broker_makes_of_damaged_partitions_what_the_log_manager_makes(tmp_path: Path) -> None:
+    """All that is compared with the log manager alone stands on this: forty damaged partitions in one real start."""
+    settings = {"log.index.size.max.bytes": "16384", "log.index.interval.bytes": "4096"}
+    topics = [f"d{number}" for number in range(40)]
+    with kafka.Cluster(kafka.NEWEST, tmp_path / "broker", settings=settings) as cluster:
+        clients.create(cluster.bootstrap, {topic: {} for topic in topics})
+        cluster.kill()
+        with Loader(seconds=30) as loader:
+            damaged = _damaged_partitions(loader, settings, tmp_path / "case")
+            for topic in topics:
+                _take_the_place_of(cluster.data / f"{topic}-0", *next(damaged))
+            loaded = shutil.copytree(cluster.data, tmp_path / "loaded")
+            assert loader.load(loaded, settings).ok
+        cluster.start()
+        time.sleep(1)
+        cluster.stop()
+    # New topics have new leaders, whose low epochs push the old ones out; else only what the broker itself keeps.
+    other = re.compile(
+        r"\S*/leader-epoch-checkpoint(\.tmp)?:|__cluster_metadata-0/|(bootstrap|\w+-offset)-?\.?checkpoint:"
+    )
+    assert [line for line in differences(loaded, cluster.data) if not other.match(line)] == []
+
+
+def _damaged_partitions(
+    loader: Loader, settings: dict[str, str], folder: Path
+) -> Iterator[tuple[Path, dict[str, int]]]:
+    """Yield partitions of cases that Kafka gets through, and their entries in the checkpoints of the log dir."""
+    for case in damage.cases(SEED, damage.sources(), 1000):
+        shutil.rmtree(folder, ignore_errors=True)
+        case.make(folder)
+        names = "folder_marked|identity_spoilt|checkpoint_spoilt"
+        if case.settings != settings or (folder / MARKER).exists() or re.search(names, case.name):
+            continue
+        tried = shutil.copytree(folder, folder.with_name("tried"))
+        ok = loader.load(tried, settings).ok
+        shutil.rmtree(tried)
+        for partition in sorted(path for path in folder.iterdir() if ok and path.is_dir()):
+            lines = {path.name: path.read_text().splitlines()[2:] for path in folder.glob("*-offset-checkpoint")}
+            start = " ".join(partition.name.rsplit("-", 1)) + " "
+            found = {name: line for name, each in lines.items() for line in each if line.startswith(start)}
+            yield partition, {name: int(line.split()[2]) for name, line in found.items()}
+
+
+def _take_the_place_of(place: Path, partition: Path, entries: dict[str, int]) -> None:
+    """Put a partition where an empty one of a running cluster's is, under that one's identity."""
+    identity = (place / "partition.metadata").read_bytes()
+    shutil.rmtree(place)
+    shutil.copytree(partition, place)
+    (place / "partition.metadata").write_bytes(identity)
+    for checkpoint, value in entries.items():
+        set_entry(place.parent / checkpoint, place, value)

@@ -223,3 +223,88 @@ def test_a_disk_that_cannot_is_asked_once(tmp_path: Path, monkeypatch: pytest.Mo
     room.release()
     assert asked == [(1 << 20, 1 << 20)]
     assert (tmp_path / "out").stat().st_size == 60 * (64 << 10)
+
+
+# the seam of repairs
+
+
+def test_a_full_disk_says_which_file(tmp_path: Path) -> None:
+    """Calls that know only a descriptor leave out the name, and "No space left" alone helps nobody."""
+    full = disk.OpenFile(os.open("/dev/full", os.O_WRONLY), "/dev/full")
+    with pytest.raises(OSError, match="/dev/full") as caught:
+        disk.Disk().write(full, b"content")
+    assert (caught.value.errno, caught.value.filename) == (errno.ENOSPC, "/dev/full")
+    disk.Disk().close(full)
+    path = str(tmp_path / "file")
+    closed = disk.Disk().create(path)
+    disk.Disk().close(closed)
+    for call in (
+        lambda: disk.Disk().truncate(closed, 1),
+        lambda: disk.Disk().set_metadata(closed, 0, 0, 0, 0),
+        lambda: disk.Disk().copy("/dev/null", 0, 0, closed),
+        lambda: disk.Disk().sync([f"{path}-"]),
+    ):
+        with pytest.raises(OSError, match="file"):
+            call()
+
+
+def test_a_new_file_is_for_its_owner_alone_and_never_one_that_is_there(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    disk.Disk().close(disk.Disk().create(str(path)))
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    (tmp_path / "link").symlink_to(tmp_path / "elsewhere")
+    for name in ("file", "link"):
+        with pytest.raises(FileExistsError):
+            disk.Disk().create(str(tmp_path / name))
+    with pytest.raises(OSError, match="link"):
+        disk.Disk().open(str(tmp_path / "link"))
+
+
+@pytest.mark.parametrize("shares", [False, True])
+@pytest.mark.parametrize(
+    ("start", "end"), [(0, 3 << 20), (0, 1000), (5000, 3 << 20), (1 << 20, 2 << 20), ((1 << 20) + 7, (2 << 20) + 9)]
+)
+def test_a_copy_is_the_bytes_and_comes_behind_what_is_there(
+    tmp_path: Path, start: int, end: int, shares: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A log is brought back from what is left of it and the tail that was cut."""
+    if not shares:
+        monkeypatch.setattr(disk, "_share_blocks", lambda source, target: False)
+    content = b"".join(number.to_bytes(4, "big") for number in range(3 << 18))
+    with (tmp_path / "source").open("wb") as source:
+        source.write(content[: 1 << 20])
+        source.seek(2 << 20)
+        source.write(content[2 << 20 :])
+    content = content[: 1 << 20] + bytes(1 << 20) + content[2 << 20 :]
+    file = disk.Disk().create(str(tmp_path / "target"))
+    for _ in range(2):
+        disk.Disk().copy(str(tmp_path / "source"), start, end, file)
+    disk.Disk().write(file, b"end")
+    disk.Disk().close(file)
+    assert (tmp_path / "target").read_bytes() == content[start:end] * 2 + b"end"
+
+
+def test_what_is_so_already_is_not_set_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only its owner may set what a file has anyway, and an operator need not be that."""
+    file = disk.Disk().create(str(tmp_path / "file"))
+    status = os.fstat(file.descriptor)
+    for call in ("fchown", "fchmod", "utime"):
+        monkeypatch.setattr(os, call, None)
+    disk.Disk().set_metadata(file, 0o600, status.st_uid, status.st_gid, status.st_mtime_ns)
+    monkeypatch.undo()
+    disk.Disk().set_metadata(file, 0o4640, status.st_uid, status.st_gid, 1_234_567_891)
+    status = os.fstat(file.descriptor)
+    assert (stat.S_IMODE(status.st_mode), status.st_mtime_ns) == (0o4640, 1_234_567_891)
+    disk.Disk().close(file)
+
+
+def test_a_hole_at_the_end_stays_one(tmp_path: Path) -> None:
+    """Where a broker had set room aside there is nothing to copy."""
+    with (tmp_path / "source").open("wb") as source:
+        source.write(b"batches")
+        source.truncate(64 << 20)
+    file = disk.Disk().create(str(tmp_path / "target"))
+    disk.Disk().copy(str(tmp_path / "source"), 3, 64 << 20, file)
+    disk.Disk().close(file)
+    assert (tmp_path / "target").stat().st_size == (64 << 20) - 3
+    assert blocks(tmp_path / "target") < 100 << 10

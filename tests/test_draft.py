@@ -19,7 +19,7 @@ from klog.errors import UnreadableError
 from klog.locks import Locks
 from klog.plan import PUT, REMOVE, TRUNCATE, StaleError
 
-from tests.power import tree
+from tests.power import only_root, tree
 
 LOG = "orders-3/00000000000000000000.log"
 INDEX = "orders-3/00000000000000000000.index"
@@ -47,6 +47,7 @@ def staged(draft: Draft) -> dict[str, bytes]:
     return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
+@only_root
 def test_a_new_file_gets_mode_owner_and_time_of_the_one_it_is_like(draft: Draft, data: Path) -> None:
     """Else the broker, which runs as somebody, could not read it; and retention goes by the time."""
     os.chown(data / LOG, 1234, 4321)
@@ -57,6 +58,17 @@ def test_a_new_file_gets_mode_owner_and_time_of_the_one_it_is_like(draft: Draft,
     assert action.after[2:] == (0o604, 1234, 4321, 7_000_000_001)
     assert action.after.content == (12, "sha256:" + hashlib.sha256(b"entries more").hexdigest())
     assert staged(draft) == {INDEX: b"entries more"}
+
+
+def test_a_new_file_may_be_like_another_new_one(draft: Draft) -> None:
+    """A segment that is split has logs that are not there yet, and their indexes."""
+    first = "orders-3/00000000000000000007.log"
+    draft.put(first, [b"half"], like=LOG, modified_ns=77)
+    draft.put(first.replace(".log", ".index"), [b"entries"], like=first)
+    log, index = (action.after for action in draft.actions)
+    assert log is not None
+    assert index is not None
+    assert index[2:] == log[2:] == (0o604, os.getuid(), os.getgid(), 77)
 
 
 def test_a_replaced_file_keeps_mode_owner_and_time_whatever_it_is_said_to_be_like(draft: Draft, data: Path) -> None:
@@ -72,6 +84,7 @@ def test_a_replaced_file_keeps_mode_owner_and_time_whatever_it_is_said_to_be_lik
     assert (log.mode, log.modified_ns) == (0o604, 3)
 
 
+@only_root
 def test_a_file_like_nothing_is_the_directory_s_owner_s_and_of_now(draft: Draft, data: Path) -> None:
     os.chown(data / "orders-3", 1234, 4321)
     draft.put("orders-3/leader-epoch-checkpoint", [b"0\n0\n"])
@@ -135,6 +148,9 @@ def test_a_chain_that_comes_back_to_where_it_was_is_shortened(draft: Draft, data
     draft.put(INDEX, [b"entries"])
     assert [action.file for action in draft.actions] == [LOG]
     assert staged(draft) == {}
+    draft.put(INDEX, [b"yet another"])
+    last = draft.actions.pop()
+    assert last.before == file_state(str(data / INDEX))
     draft.put("orders-3/x.txnindex", [b"x"], like=LOG)
     draft.remove("orders-3/x.txnindex")
     assert [action.file for action in draft.actions] == [LOG]

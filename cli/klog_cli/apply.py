@@ -10,10 +10,11 @@ from shlex import quote
 from typing import TYPE_CHECKING
 
 from klog.apply import Result, apply
-from klog.backups import State, find_plan, plans_of, remember, state_of
+from klog.backups import State, find_plan, forget, plans_of, remember, state_of
 from klog.disk import Disk
 from klog.draft import staging_of
 from klog.log_dir import LogDir, open_path
+from klog.originals import PLAN
 from klog.plan import PUT, TRUNCATE, Action, Plan
 from klog.plan_file import plan_json
 
@@ -33,6 +34,9 @@ def carry_out(plan: Plan, disk: Disk, locks: Locks | None = None) -> Result:
         if state_of(plan) is State.HALF_DONE:
             output.error(f"interrupted when it was half done: 'klog apply {_backup(plan)}' finishes it")
         raise
+    finally:
+        if not os.path.exists(os.path.join(plan.backups[0], PLAN)):
+            forget(plan)
 
 
 def _backup(plan: Plan) -> str:
@@ -74,8 +78,13 @@ def changes(count: int) -> str:
 def action_lines(plan: Plan) -> Iterator[str]:
     """Yield, for people, a line for each action of *plan*."""
     for action in plan.actions:
-        where = f"{plan.log_dirs[action.log_dir]}/" if len(plan.log_dirs) > 1 else ""
-        yield output.printable(f"{_what(action)} {where}{action.file}{_sizes(action)}")
+        yield output.printable(action_line(plan, action))
+
+
+def action_line(plan: Plan, action: Action) -> str:
+    """Return an action in words."""
+    where = f"{plan.log_dirs[action.log_dir]}/" if len(plan.log_dirs) > 1 else ""
+    return f"{_what(action)} {where}{action.file}{_sizes(action)}"
 
 
 def _what(action: Action) -> str:

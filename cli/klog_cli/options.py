@@ -111,3 +111,41 @@ PlanOutput = Annotated[str, typer.Option("--output", metavar="|".join(PLAN_OUTPU
 PlansOutput = Annotated[str, typer.Option("--output", metavar="|".join(PLANS_OUTPUTS), help="How to show it.")]
 Apply = Annotated[bool, typer.Option("--apply", help="Do it; without, it is only shown.")]
 BackupsIn = Annotated[str | None, typer.Option("--backup", metavar="DIR", help="Where the backup is to be looked for.")]
+
+# recover, truncate, compact
+PlanTo = Annotated[str | None, typer.Option("--plan", metavar="FILE", help="Save the plan, for 'klog apply'.")]
+BackupTo = Annotated[
+    str | None, typer.Option("--backup", metavar="DIR", help="Where originals go; outside of log dirs.")
+]
+LikeBroker = Annotated[bool, typer.Option("--like-broker", help="Exactly what a broker of 4.x does at its next start.")]
+Salvage = Annotated[bool, typer.Option("--salvage", help="Keep every intact batch, before and after damage.")]
+IndexesOnly = Annotated[bool, typer.Option("--indexes-only", help="Only indexes; logs stay as they are.")]
+FromRecoveryPoint = Annotated[
+    bool,
+    typer.Option("--from-recovery-point", help="Look only at what may not have reached the disk, as a broker does."),
+]
+RepairBits = Annotated[
+    bool, typer.Option("--repair-bits", help="Put right a batch of which exactly one bit is flipped.")
+]
+RescueRecords = Annotated[
+    str | None,
+    typer.Option(metavar="FILE", help="Records of damaged batches that decode all the same, as JSON lines."),
+]
+IndexInterval = Annotated[str | None, typer.Option(metavar="SIZE", help="index.interval.bytes; default: the topic's.")]
+SegmentIndexBytes = Annotated[
+    str | None, typer.Option(metavar="SIZE", help="segment.index.bytes; default: the topic's.")
+]
+ProducerExpiration = Annotated[
+    str, typer.Option(metavar="DURATION", help="producer.id.expiration.ms: producers idle for so long are forgotten.")
+]
+Now = Annotated[str | None, typer.Option(metavar="TIME", help="Take this for the time; default: the clock's.")]
+
+# truncate
+PartitionPath = Annotated[
+    str, typer.Argument(metavar="PARTITION", help="A partition directory, or a log dir narrowed to one partition.")
+]
+CutTo = Annotated[int | None, typer.Option("--to-offset", help="The first offset to drop.")]
+CutToTimestamp = Annotated[
+    str | None, typer.Option("--to-timestamp", metavar="TIME", help="Drop everything from the first record as late on.")
+]
+CutToLogStart = Annotated[bool, typer.Option("--to-log-start", help="Drop everything.")]

@@ -95,13 +95,17 @@ def _wanted(
     every = [partition for thing in opened if isinstance(thing, LogDir) for partition in thing.partitions]
     kept = select(every, topics, numbers) if topics or numbers else every
     wanted: list[tuple[Partition, LogDirFacts]] = []
+    arounds: dict[str, LogDirFacts] = {}
     for thing in opened:
         if isinstance(thing, LogDir):
             around = log_dir_facts(thing)
             wanted += [(partition, around) for partition in thing.partitions if partition in kept]
         else:
             partition = thing if isinstance(thing, Partition) else Partition(os.path.dirname(thing.path) or ".")
-            wanted.append((partition, facts_around(partition)))
+            parent = os.path.dirname(os.path.abspath(partition.path))
+            if parent not in arounds:
+                arounds[parent] = facts_around(partition)
+            wanted.append((partition, arounds[parent]))
     return wanted
 
 

@@ -168,6 +168,16 @@ def remember(plan: Plan) -> None:
         pass  # a nicety: the backup beside the log dir is found without
 
 
+def forget(plan: Plan) -> None:
+    """Remove the note about *plan*, of which nothing has come."""
+    from klog.disk import Disk
+
+    try:
+        Disk().unlink(os.path.join(pointers(), plan.id))
+    except OSError:
+        pass  # there was none
+
+
 def pointed_to(plan: str) -> str | None:
     """Return where the backup of the plan of that id is, as far as a note tells."""
     try:

@@ -196,9 +196,9 @@ class Draft:
     ) -> bool:
         """Let *file* have *content*; False when it has it already, and nothing is to do.
 
-        Mode, owner and modification time are those of the file it replaces, else of *like*, a file of the same log dir,
-        else the directory's owner and now; *modified_ns*, where given, is the time in ns.  Raises OSError,
-        UnreadableError.
+        Mode, owner and modification time are those of the file it replaces, else of *like*, a file of the same log dir
+        or of this draft, else the directory's owner and now; *modified_ns*, where given, is the time in ns.  Raises
+        OSError, UnreadableError.
         """
         before = self.state(file)
         # Each change of a file has a name of its own for what it puts.
@@ -218,6 +218,9 @@ class Draft:
         known = next((state for state in reversed(self._states[file]) if state is not None), None)
         if known is not None:
             return known[2:]
+        drafted = self._states[like][-1] if like in self._states else None
+        if drafted is not None:
+            return drafted[2:]
         status = status_of(self._path(like)) if like is not None else None
         if status is not None:
             return stat.S_IMODE(status.st_mode), status.st_uid, status.st_gid, status.st_mtime_ns

@@ -13,6 +13,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from itertools import zip_longest
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
@@ -102,11 +103,9 @@ def read_metadata(log_dir: LogDir) -> ClusterMetadata | None:
 
 def _read(partition: Partition) -> ClusterMetadata:
     problems = _Problems()
-    if partition.unreadable is not None:
-        problems.add(f"{partition.path}: {partition.unreadable}")
     base = _newest_snapshot(partition, problems)
     if base is None and not partition.segments:
-        problems.add(f"{partition.path}: neither a log nor a snapshot")
+        problems.add(f"{partition.path}: {partition.unreadable or 'neither a log nor a snapshot'}")
     state = State() if base is None else base.state
     end_offset = _replay_log(partition, state, 0 if base is None else base.offset, problems)
     return ClusterMetadata(
@@ -232,8 +231,8 @@ class _Replay:
 def _replay_log(partition: Partition, state: State, start: int, problems: _Problems) -> int:
     """Take the log's records from offset *start* on into *state*; return the offset after the last of them."""
     replay, expected = _Replay(state, problems), start
-    following = [*(files.base_offset for files in partition.segments[1:]), None]
-    for files, next_base in zip(partition.segments, following, strict=True):
+    ends: list[int | None] = [files.base_offset for files in partition.segments[1:]]
+    for files, next_base in zip_longest(partition.segments, ends):
         if next_base is not None and next_base <= start:
             continue
         path = os.path.join(partition.path, files.log)
@@ -243,7 +242,7 @@ def _replay_log(partition: Partition, state: State, start: int, problems: _Probl
         try:
             for found in _records(path, start):
                 if isinstance(found, Damage):
-                    problems.add(str(found), missing=next_base is not None or not found.is_unfinished)
+                    problems.add(str(found), missing=not found.is_unfinished)
                     continue
                 if found.offset != expected:
                     replay.hole(path, expected, found.offset)

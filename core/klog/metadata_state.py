@@ -51,12 +51,13 @@ class BrokerRegistration(NamedTuple):
 
 
 class State:
-    """The state so far.  Every id in `partitions` is one in `topic_names`, and every id in `topic_ids` is one too."""
+    """The state so far.  `topic_ids`, `topic_names` and `partitions` are about the same topics."""
 
     def __init__(self) -> None:
         self.topic_ids: dict[str, str] = {}
         self.topic_names: dict[str, str] = {}
         self.partitions: dict[str, dict[int, PartitionRegistration]] = {}
+        self._have_elr: dict[str, set[int]] = {}  # or had once; else each ClearElr would look at every partition
         self.configs: dict[tuple[int, str], dict[str, str]] = {}
         self.features: dict[str, int] = {}
         self.brokers: dict[int, BrokerRegistration] = {}
@@ -66,15 +67,37 @@ class State:
         rule = _RULES.get(record.name)
         return None if rule is None else rule(self, record.data)
 
+    def forget_topic(self, topic_id: str) -> None:
+        """Remove a topic with its partitions and settings."""
+        name = self.topic_names.pop(topic_id)
+        del self.topic_ids[name], self.partitions[topic_id]
+        self._have_elr.pop(topic_id, None)
+        self.configs.pop((TOPIC_RESOURCE, name), None)
+
+    def put_partition(self, topic_id: str, number: int, partition: PartitionRegistration) -> None:
+        """Set a partition of a topic that is there."""
+        self.partitions[topic_id][number] = partition
+        if partition.elr or partition.last_known_elr:
+            self._have_elr.setdefault(topic_id, set()).add(number)
+
+    def clear_elr(self, topic_id: str | None) -> None:
+        """Take the eligible leaders from the partitions of a topic; None: of all.  Kafka: TopicDelta.maybeClearElr."""
+        for each in [topic_id] if topic_id is not None else list(self._have_elr):
+            for number in self._have_elr.pop(each, ()):
+                before = self.partitions[each][number]
+                if before.elr or before.last_known_elr:
+                    epoch = before.partition_epoch + 1
+                    self.partitions[each][number] = before._replace(elr=(), last_known_elr=(), partition_epoch=epoch)
+
 
 # ---------------------------------------------------------------- topics and partitions
 
 
 def _topic(state: State, data: Data) -> str | None:
     name, topic_id = data["name"], data["topicId"]
-    before = state.topic_ids.get(name)
-    if before is not None:
-        _forget_topic(state, before)  # that it was removed stood in a place that could not be read
+    for before in (state.topic_ids.get(name), topic_id):
+        if before in state.topic_names:
+            state.forget_topic(before)  # that it was removed stood in a place that could not be read
     state.topic_ids[name] = topic_id
     state.topic_names[topic_id] = name
     state.partitions[topic_id] = {}
@@ -84,16 +107,8 @@ def _topic(state: State, data: Data) -> str | None:
 def _remove_topic(state: State, data: Data) -> str | None:
     if data["topicId"] not in state.topic_names:
         return _no_topic(data)
-    _forget_topic(state, data["topicId"])
+    state.forget_topic(data["topicId"])
     return None
-
-
-def _forget_topic(state: State, topic_id: str) -> None:
-    name = state.topic_names.pop(topic_id)
-    del state.partitions[topic_id]
-    if state.topic_ids.get(name) == topic_id:
-        del state.topic_ids[name]
-        state.configs.pop((TOPIC_RESOURCE, name), None)
 
 
 def _no_topic(data: Data) -> str:
@@ -102,10 +117,9 @@ def _no_topic(data: Data) -> str:
 
 def _partition(state: State, data: Data) -> str | None:
     """Kafka: PartitionRegistration, from a record."""
-    partitions = state.partitions.get(data["topicId"])
-    if partitions is None:
+    if data["topicId"] not in state.partitions:
         return _no_topic(data)
-    partitions[data["partitionId"]] = PartitionRegistration(
+    registration = PartitionRegistration(
         tuple(data["replicas"]),
         tuple(data["isr"]),
         data["leader"],
@@ -114,6 +128,7 @@ def _partition(state: State, data: Data) -> str | None:
         tuple(data["eligibleLeaderReplicas"] or ()),
         tuple(data["lastKnownElr"] or ()),
     )
+    state.put_partition(data["topicId"], data["partitionId"], registration)
     return None
 
 
@@ -130,7 +145,7 @@ def _change_partition(state: State, data: Data) -> str | None:
         return members if data[field] is None else tuple(data[field])
 
     keeps_leader = data["leader"] == _NO_LEADER_CHANGE
-    partitions[data["partitionId"]] = PartitionRegistration(
+    registration = PartitionRegistration(
         changed("replicas", before.replicas),
         changed("isr", before.isr),
         before.leader if keeps_leader else data["leader"],
@@ -140,21 +155,16 @@ def _change_partition(state: State, data: Data) -> str | None:
         changed("eligibleLeaderReplicas", before.elr),
         changed("lastKnownElr", before.last_known_elr),
     )
+    state.put_partition(data["topicId"], data["partitionId"], registration)
     return None
 
 
 def _clear_elr(state: State, data: Data) -> str | None:
-    """Of one topic, or of all where it names none.  Kafka: TopicsDelta.replay, TopicDelta.maybeClearElr."""
+    """Of one topic, or of all where it names none.  Kafka: TopicsDelta.replay."""
     name = data["topicName"]
     if name and name not in state.topic_ids:
         return f"there is no topic {name}"
-    for topic_id in [state.topic_ids[name]] if name else state.partitions:
-        for number, partition in state.partitions[topic_id].items():
-            if partition.elr or partition.last_known_elr:
-                epoch = partition.partition_epoch + 1
-                state.partitions[topic_id][number] = partition._replace(
-                    elr=(), last_known_elr=(), partition_epoch=epoch
-                )
+    state.clear_elr(state.topic_ids[name] if name else None)
     return None
 
 

@@ -228,10 +228,13 @@ class Settings:
 
     def _of_broker(self, known: _Known) -> Setting | None:
         for found_as, unit_ms in known.broker.items():
-            value = _read(known.kind if unit_ms == 1 else _UNITS, self._broker.get(found_as))
+            text = self._broker.get(found_as)
+            if unit_ms != 1:
+                units = _read(_UNITS, text)
+                text = str(units * unit_ms if units > 0 else units) if isinstance(units, int) else None
+            value = _read(known.kind, text)
             if value is not None:
-                scaled = value * unit_ms if isinstance(value, int) and value > 0 and unit_ms > 1 else value
-                return Setting(scaled, Origin.BROKER, found_as)
+                return Setting(value, Origin.BROKER, found_as)
         return None
 
 

@@ -11,7 +11,7 @@ from klog.check import indexes, log, names, producers, state, txn_index
 from klog.check.facts import Findings, LogDirFacts, PartitionFacts
 from klog.check.findings import Finding, Severity
 from klog.check.replay import Replay
-from klog.check.segment import NO_NEXT, Request, survey_segment
+from klog.check.segment import NO_NEXT, Request, SegmentFacts, survey_segment
 from klog.errors import UnreadableError
 from klog.formats.names import ROOT_KINDS
 from klog.lanes import Silence, Sink
@@ -115,13 +115,31 @@ def verify_partition(
 
 
 def _check(partition: Partition, around: LogDirFacts, request: Request, sink: Sink, chosen: Chosen | None) -> Checked:
-    facts = survey_partition(partition, around, request, sink, chosen)
+    facts, findings = examine(partition, around, request, sink, chosen)
+    return Checked(partition, findings, _totals(facts))
+
+
+def examine(
+    partition: Partition,
+    around: LogDirFacts,
+    request: Request = _USUAL,
+    sink: Sink = _SILENCE,
+    chosen: Chosen | None = None,
+    each: Callable[[PartitionFacts, SegmentFacts], None] | None = None,
+) -> tuple[PartitionFacts, list[Finding]]:
+    """Make the pass over a partition, and all checks.  *each* is told of a segment when its pass is over."""
+    facts = survey_partition(partition, around, request, sink, chosen, each)
     findings = [finding for check in CHECKS for finding in check(facts)]
-    return Checked(partition, _settled(facts, findings), _totals(facts))
+    return facts, _settled(facts, findings)
 
 
 def survey_partition(
-    partition: Partition, around: LogDirFacts, request: Request, sink: Sink = _SILENCE, chosen: Chosen | None = None
+    partition: Partition,
+    around: LogDirFacts,
+    request: Request,
+    sink: Sink = _SILENCE,
+    chosen: Chosen | None = None,
+    each: Callable[[PartitionFacts, SegmentFacts], None] | None = None,
 ) -> PartitionFacts:
     """Make the pass over a partition's segments, or the *chosen* ones."""
     facts = PartitionFacts(partition, around)
@@ -131,6 +149,8 @@ def survey_partition(
     for at, (files, next_base) in enumerate(zip(partition.segments, bases[1:], strict=True)):
         if chosen is None or chosen(at, os.path.join(partition.path, files.log)):
             facts.segments.append(survey_segment(partition, files, next_base, request, sink, facts.replay))
+            if each is not None:
+                each(facts, facts.segments[-1])
     if facts.replay is not None:
         facts.replay.finish()
     return facts

@@ -78,6 +78,12 @@ def read_offsets(content: bytes) -> Checkpoint[OffsetEntry]:
     return _read(content, _offset_entry)
 
 
+def offset_entries(content: bytes) -> list[OffsetEntry]:
+    """Return every line of *content* that is an entry, whatever the rest of the file is: for one that is refused."""
+    found = (_offset_entry(split_at_blanks(line)) for line in lines(content.decode("utf-8", "replace")))
+    return [entry for entry in found if isinstance(entry, OffsetEntry)]
+
+
 def read_epochs(content: bytes) -> Checkpoint[EpochEntry]:
     """Read a `leader-epoch-checkpoint`, as it stands; `epochs_in_force` says what holds.
 

@@ -10,7 +10,7 @@ from klog.decode import runs
 from klog.formats.header import HEADER_BYTES, Header, read_header
 from klog.kernel import Window
 from klog.partition import Partition
-from klog.plan import Amount, Loss
+from klog.plan import Loss
 from klog.segment import Segment
 from klog.source import Source
 
@@ -88,11 +88,3 @@ def whole_loss(partition: Partition, logs: Iterable[str], reason: str) -> list[L
 def _loss(partition: Partition, found: Content, size: int, reason: str, expected: int | None) -> Loss:
     first = found.first_offset if found.first_offset is not None else expected
     return Loss(partition.topic, partition.number, first, found.last_offset, found.records, size, reason)
-
-
-def total(amounts: Iterable[Amount]) -> Amount:
-    """Return the sum."""
-    found = Amount(0, 0)
-    for amount in amounts:
-        found = found.plus(amount)
-    return found

@@ -26,7 +26,7 @@ from klog.recover.broker_epochs import Epochs
 from klog.recover.broker_files import Content, FailsError, Piece, Segment, Stored, content_size, txn_entries
 from klog.recover.broker_leftovers import settle
 from klog.recover.broker_producers import Clock, Producers, Snapshots
-from klog.recover.broker_segments import Reading, Recovery, Settings
+from klog.recover.broker_segments import Reading, ReadSettings, Recovery
 from klog.recover.broker_split import split
 from klog.segment import MAX_SEGMENT_BYTES
 
@@ -72,7 +72,7 @@ class Outcome(NamedTuple):
     log_end: int = 0
 
 
-def load(partition: Partition, start: Start, settings: Settings, clock: Clock, sink: Sink | None = None) -> Outcome:
+def load(partition: Partition, start: Start, settings: ReadSettings, clock: Clock, sink: Sink | None = None) -> Outcome:
     """Play the start and the stop through.  Raises UnreadableError for what the system cannot read."""
     try:
         loader = _Loader(partition, start, Reading(partition.path, settings, sink), clock)

@@ -27,7 +27,7 @@ _LARGE_BYTES = 8 << 20
 _FATAL = (IrregularityKind.NOT_TRANSACTIONAL, IrregularityKind.TXN_NOT_STARTED)
 
 
-class Settings(NamedTuple):
+class ReadSettings(NamedTuple):
     """What of a broker's settings decides about indexes, and with how many threads a large log is read.
 
     *interval*: index.interval.bytes; *index_bytes*: segment.index.bytes.
@@ -41,7 +41,7 @@ class Settings(NamedTuple):
 class Reading:
     """What is read of a partition: where it is, and who hears of the progress."""
 
-    def __init__(self, folder: str, settings: Settings, sink: Sink | None = None) -> None:
+    def __init__(self, folder: str, settings: ReadSettings, sink: Sink | None = None) -> None:
         self.folder = folder
         self.settings = settings
         self.sink = sink or Silence()

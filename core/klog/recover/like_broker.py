@@ -13,7 +13,6 @@ from klog.recover import amounts, broker_load
 from klog.recover.broker_files import Piece
 from klog.recover.broker_load import Outcome, Start
 from klog.recover.broker_producers import Clock
-from klog.recover.broker_segments import Settings as Reading
 from klog.recover.result import Result, Settings
 from klog.recover.target import Target, write
 
@@ -25,9 +24,8 @@ def play(partition: Partition, clean: bool, settings: Settings, sink: Sink | Non
     offset = partition.checkpoints.offset
     recovery_point = offset(FileKind.RECOVERY_POINTS, name.topic, name.partition) or 0
     log_start = offset(FileKind.LOG_STARTS, name.topic, name.partition) or 0
-    reading = Reading(settings.interval or 4096, settings.index_bytes or 10 << 20, settings.jobs)
     clock = Clock(settings.now_ms, settings.expiration_ms)
-    return broker_load.load(partition, Start(clean, recovery_point, log_start), reading, clock, sink)
+    return broker_load.load(partition, Start(clean, recovery_point, log_start), settings.reading, clock, sink)
 
 
 def plan(partition: Partition, clean: bool, settings: Settings, draft: Draft, sink: Sink | None = None) -> Result:
@@ -39,7 +37,9 @@ def plan(partition: Partition, clean: bool, settings: Settings, draft: Draft, si
         return result
     write(draft, partition, Target(outcome.logs, outcome.files, outcome.epochs))
     result.losses = losses(partition, outcome)
-    result.kept = result.broker_would_keep = kept(partition, outcome)
+    if result.losses:
+        result.kept = kept(partition, outcome)
+    result.broker_would_keep = result.kept
     result.offsets = offsets(partition, outcome)
     return result
 

@@ -12,6 +12,7 @@ from klog.formats.names import FileKind
 from klog.partition import Partition
 from klog.plan import NOTHING, Amount, Loss
 from klog.producers import PRODUCER_ID_EXPIRATION_MS
+from klog.recover.broker_segments import ReadSettings
 
 
 class Mode(str, Enum):
@@ -29,7 +30,7 @@ class Settings(NamedTuple):
     """What a repair is asked to do.
 
     *now_ms*, *expiration_ms*: producers idle for so long are forgotten, as a broker does.  *interval*, *index_bytes*:
-    index.interval.bytes and segment.index.bytes, None: what the topic has.  *from_recovery_point*: what lies below it
+    index.interval.bytes and segment.index.bytes.  *from_recovery_point*: what lies below it
     is not looked at.  *indexes_only*: logs stay as they are.  *repair_bits*: put single flipped bits right.  *jobs*:
     threads.
     """
@@ -37,12 +38,17 @@ class Settings(NamedTuple):
     mode: Mode
     now_ms: int
     expiration_ms: int = PRODUCER_ID_EXPIRATION_MS
-    interval: int | None = None
-    index_bytes: int | None = None
+    interval: int = 4096
+    index_bytes: int = 10 << 20
     from_recovery_point: bool = False
     indexes_only: bool = False
     repair_bits: bool = False
     jobs: int = 1
+
+    @property
+    def reading(self) -> ReadSettings:
+        """What of them decides how a broker's start is played."""
+        return ReadSettings(self.interval, self.index_bytes, self.jobs)
 
 
 @dataclass
@@ -51,8 +57,8 @@ class Result:
 
     *findings*: all of them; *left*: those that will still be there, so that somebody has to look.  *losses*: what goes.
     *kept*, *broker_would_keep*: of its logs; the latter None where a broker would not start.  *fails*: why this way of
-    repair does nothing here.  *offsets*: new values in the log dir's checkpoints; None takes a line out.
-    *choices*: where damage is left, what the other ways would cost.
+    repair does nothing here; *could_not*: the system refused something.  *offsets*: new values in the log dir's
+    checkpoints; None takes a line out.  *choices*: where damage is left, what the other ways would cost.
     """
 
     partition: Partition
@@ -62,6 +68,7 @@ class Result:
     kept: Amount = NOTHING
     broker_would_keep: Amount | None = None
     fails: str | None = None
+    could_not: bool = False
     offsets: Mapping[FileKind, int | None] = field(default_factory=dict)
     choices: Mapping[Mode, list[Loss]] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)

@@ -8,23 +8,18 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping
+from types import MappingProxyType
 from typing import NamedTuple
 
+from klog.bits import Patch
 from klog.draft import Draft
 from klog.formats.names import SEGMENT_KINDS, FileKind, FileName, Stage, parse_file
 from klog.partition import Partition
 from klog.recover.broker_files import Content, Piece
 from klog.recover.broker_leftovers import belongs
-from klog.source import Source
+from klog.recover.splice import Spliced
 
 _STEP_BYTES = 1 << 20
-
-
-class Patch(NamedTuple):
-    """Bytes that stand elsewhere in a file than in its copy: *content* from byte *start* on."""
-
-    start: int
-    content: bytes
 
 
 class Target(NamedTuple):
@@ -37,7 +32,7 @@ class Target(NamedTuple):
     logs: Mapping[str, tuple[Piece, ...]]
     files: Mapping[str, Content]
     epochs: bytes | None = None
-    patches: Mapping[str, tuple[Patch, ...]] = {}
+    patches: Mapping[str, tuple[Patch, ...]] = MappingProxyType({})
 
 
 def write(draft: Draft, partition: Partition, target: Target) -> None:
@@ -122,36 +117,41 @@ class _Writer:
             if name in self._target.files:
                 self._put(name, like=log)
         if not grows:
-            self._draft.truncate(self._file(log), pieces[0].end if pieces else 0)
+            self._cut(log, pieces[0].end if pieces else 0)
 
     def _is_prefix(self, log: str, pieces: tuple[Piece, ...]) -> bool:
         """Whether the log is what stands under its name, or the beginning of that."""
         if log not in self._there:
             return False
-        if self._target.patches.get(log):
+        if pieces and self._target.patches.get(pieces[0].name):
             return False
         return not pieces or (len(pieces) == 1 and pieces[0].name == log and pieces[0].start == 0)
 
     def _put_log(self, log: str, pieces: tuple[Piece, ...]) -> None:
         like = self._file(pieces[0].name) if pieces else self._like()
         source = os.stat(self._path(pieces[0].name)).st_mtime_ns if pieces else None
-        self._draft.put(self._file(log), self._content(pieces), like=like, modified_ns=source)
+        self._draft.put(self._file(log), self._content(log, pieces), like=like, modified_ns=source)
 
-    def _content(self, pieces: tuple[Piece, ...]) -> Iterator[bytes]:
-        for name, start, end in pieces:
-            patches = self._target.patches.get(name, ())
-            with Source(self._path(name)) as source:
-                for at in range(start, end, _STEP_BYTES):
-                    yield _patched(source.read(at, min(_STEP_BYTES, end - at)), at, patches)
+    def _content(self, name: str, pieces: tuple[Piece, ...]) -> Iterator[bytes]:
+        with Spliced(self._partition.path, name, pieces, self._target.patches) as source:
+            for at in range(0, source.size, _STEP_BYTES):
+                yield source.read(at, _STEP_BYTES)
 
     def _put(self, name: str, like: str | None = None) -> None:
         content = self._target.files[name]
         if isinstance(content, bytes):
             self._draft.put(self._file(name), [content], like=self._like(like))
         elif content.name != name:
-            self._draft.put(self._file(name), self._content((Piece(content.name, 0, content.size),)), self._like(like))
+            self._draft.put(
+                self._file(name), self._content(name, (Piece(content.name, 0, content.size),)), self._like(like)
+            )
         else:
-            self._draft.truncate(self._file(name), content.size)
+            self._cut(name, content.size)
+
+    def _cut(self, name: str, size: int) -> None:
+        """Cut a file, which is only looked at when there is something to cut."""
+        if os.path.getsize(self._path(name)) != size:
+            self._draft.truncate(self._file(name), size)
 
     def _like(self, log: str | None = None) -> str | None:
         """Return the file whose owner and mode a new one gets: its log, as it is now, else another log."""
@@ -161,12 +161,3 @@ class _Writer:
                 return self._file(pieces[0].name)
         logs = [name for name in sorted(self._there) if parse_file(name).kind is FileKind.LOG]
         return self._file(logs[-1]) if logs else None
-
-
-def _patched(content: bytes, position: int, patches: tuple[Patch, ...]) -> bytes:
-    """Return *content*, which stands at *position*, with what falls into it of *patches*."""
-    for start, new in patches:
-        first, last = max(start, position), min(start + len(new), position + len(content))
-        if first < last:
-            content = content[: first - position] + new[first - start : last - start] + content[last - position :]
-    return content

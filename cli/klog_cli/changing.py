@@ -1,0 +1,171 @@
+"""What the commands that change data have in common: which log dirs, the locks, the plan, what is said in the end."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import sys
+import time
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import replace
+from typing import NamedTuple
+
+from klog.backups import unfinished
+from klog.disk import Disk, NewFile
+from klog.draft import Draft, backup_places, make_plan, plan_id, staging_of
+from klog.errors import UsageError
+from klog.locks import Locks
+from klog.log_dir import KafkaFile, LogDir, open_path, select
+from klog.partition import Partition
+from klog.plan import STAGED, Amount, Loss, Plan
+from klog.plan_file import plan_bytes
+
+from klog_cli import output
+from klog_cli.apply import carry_out
+
+Findings = Sequence[dict[str, object]]
+
+
+class Chosen(NamedTuple):
+    """A log dir, and which of its partitions are meant; *whole*: all of them."""
+
+    log_dir: LogDir
+    partitions: list[Partition]
+    whole: bool
+
+
+class Drafted(NamedTuple):
+    """What a command has found out, ready to be made a plan."""
+
+    drafts: Sequence[Draft]
+    findings: Findings
+    losses: Sequence[Loss]
+    kept: Amount
+    broker_would_keep: Amount | None
+
+
+class Ways(NamedTuple):
+    """*name*: the command's, for the plan's id.  *apply*: do it.  *plan_file*, *backup*: where these go."""
+
+    name: str
+    apply: bool
+    plan_file: str | None
+    backup: str | None
+
+
+class Changed(NamedTuple):
+    """The plan, None when there is nothing to change; *is_applied*: it has been carried out."""
+
+    plan: Plan | None
+    is_applied: bool
+
+
+def choose(paths: Sequence[str], topics: Sequence[str], numbers: Sequence[int]) -> list[Chosen]:
+    """Return the log dirs that *paths* are about, each once.  Raises UsageError, UnreadableError."""
+    chosen: dict[str, Chosen] = {}
+    for path in paths:
+        opened = open_path(path)
+        if isinstance(opened, KafkaFile):
+            raise UsageError(f"{path}: a file; name its partition directory or its log dir")
+        log_dir = opened if isinstance(opened, LogDir) else LogDir(os.path.dirname(os.path.abspath(path)))
+        found = chosen.setdefault(os.path.realpath(log_dir.path), Chosen(log_dir, [], False))
+        if isinstance(opened, LogDir):
+            chosen[os.path.realpath(log_dir.path)] = Chosen(log_dir, list(log_dir.partitions), whole=True)
+        elif all(partition.directory != opened.directory for partition in found.partitions):
+            found.partitions.append(log_dir.partition(opened.directory))
+    if not (topics or numbers):
+        return list(chosen.values())
+    every = [partition for one in chosen.values() for partition in one.partitions]
+    wanted = select(every, topics, numbers)
+    kept = [Chosen(one.log_dir, [part for part in one.partitions if part in wanted], False) for one in chosen.values()]
+    return [one for one in kept if one.partitions]
+
+
+def change(
+    chosen: Callable[[], list[Chosen]],
+    ways: Ways,
+    draft: Callable[[list[Chosen], Sequence[str | None], Disk], Drafted],
+) -> Changed:
+    """Find out what is to change, and change it when that is wanted; *draft* does the finding out.
+
+    The locks are taken before anything is looked at, and held to the end.  What an earlier run has begun is finished
+    first.  Raises KlogError.
+    """
+    disk, log_dirs = Disk(), [os.path.abspath(one.log_dir.path) for one in chosen()]
+    now_ms = int(time.time() * 1000)
+    name = plan_id(ways.name, now_ms)
+    backups = backup_places(name, log_dirs, ways.backup)
+    staging: Sequence[str | None] = [None] * len(log_dirs)
+    if ways.apply:
+        staging = [os.path.join(backup, STAGED) for backup in backups]
+    elif ways.plan_file is not None:
+        staging = staging_of(f"{os.path.abspath(ways.plan_file)}.staged", log_dirs)
+    with ExitStack() as stack:
+        locks = stack.enter_context(Locks(log_dirs, disk)) if ways.apply else None
+        if locks is not None:
+            _finish(log_dirs, disk, locks)
+        else:
+            _warn_of_brokers(chosen())
+        drafted = draft(chosen(), staging, disk)
+        plan = make_plan(
+            name, command_line(), log_dirs, backups, drafted.drafts, now_ms,
+            findings=drafted.findings, losses=drafted.losses, kept=drafted.kept,
+            broker_would_keep=drafted.broker_would_keep, locks=locks,
+        )  # fmt: skip
+        if ways.plan_file is not None:
+            _save(plan, ways.plan_file)
+        if not plan.actions:
+            return Changed(None, is_applied=False)
+        if locks is not None:
+            carry_out(plan, disk, locks)
+        return Changed(plan, is_applied=locks is not None)
+
+
+def _finish(log_dirs: Sequence[str], disk: Disk, locks: Locks) -> None:
+    """Finish what was interrupted in these log dirs."""
+    for log_dir in log_dirs:
+        for kept in unfinished(log_dir):
+            if locks.hold(kept.plan.log_dirs):
+                output.note(f"finishing {kept.plan.id}, which was interrupted")
+                carry_out(kept.plan, disk, locks)
+
+
+def _warn_of_brokers(chosen: Sequence[Chosen]) -> None:
+    for one in chosen:
+        if one.log_dir.lock.held:
+            output.note(
+                f"a broker is running on {output.printable(one.log_dir.path)}: what is planned now may be stale"
+            )
+
+
+def _save(plan: Plan, path: str) -> None:
+    with NewFile(path) as file:
+        os.write(file.descriptor, plan_bytes(replace(plan, staging=())))
+        file.commit()
+
+
+def one_way(apply: bool, plan_file: str | None) -> None:
+    """Raise UsageError when a plan is to be both carried out and saved."""
+    if apply and plan_file is not None:
+        raise UsageError("--apply and --plan: one of them; 'klog apply' carries out a plan that was saved")
+
+
+def next_step(changed: Changed, ways: Ways) -> str:
+    """Return what to do next, once something is to change or has changed."""
+    assert changed.plan is not None
+    if changed.is_applied:
+        return f"next: start the broker; until then 'klog undo {changed.plan.id} --apply' takes it back"
+    where = with_option("--apply") if ways.plan_file is None else f"klog apply {shlex.quote(ways.plan_file)}"
+    return f"nothing has been changed; next: {where}"
+
+
+def command_line() -> str:
+    """Return the command as it was typed."""
+    return shlex.join(["klog", *sys.argv[1:]])
+
+
+def with_option(option: str, without: Sequence[str] = ()) -> str:
+    """Return the command as it was typed, with *option* and without others."""
+    kept = [argument for argument in sys.argv[1:] if argument not in without]
+    return output.printable(shlex.join(["klog", *kept, option]))

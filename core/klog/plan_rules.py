@@ -1,0 +1,109 @@
+"""What a plan may ask for: changes of Kafka's files in partitions and log dirs, and nothing else.
+
+A plan names files of partitions and of log dirs.  One that names anything else (paths that lead elsewhere, unknown
+actions, files that no repair touches, states that do not follow from one another) is refused as a whole.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import NoReturn
+
+from klog.formats.names import FileKind, parse_file, parse_partition
+from klog.plan import PUT, REMOVE, TRUNCATE, Action, FileState, Plan, PlanError, same_content
+
+_ID = re.compile(r"[0-9A-Za-z][0-9A-Za-z_.-]{0,99}")
+_UNTOUCHED = (FileKind.META_PROPERTIES, FileKind.LOCK, FileKind.BOOTSTRAP, FileKind.QUORUM_STATE)
+_IN_LOG_DIR = (
+    FileKind.RECOVERY_POINTS,
+    FileKind.HIGH_WATERMARKS,
+    FileKind.LOG_STARTS,
+    FileKind.CLEANER_OFFSETS,
+    FileKind.CLEAN_SHUTDOWN,
+)
+
+
+def refuse(what: str) -> NoReturn:
+    """Raise PlanError over *what*."""
+    raise PlanError(f"the plan is refused: {what}; nothing was changed")
+
+
+def shown(value: object) -> str:
+    """Return *value*, which may be anything, for a message of one line."""
+    text = repr(value)
+    return text if len(text) <= 80 else f"{text[:80]}…"
+
+
+def check_plan(plan: Plan) -> None:
+    """Raise PlanError when *plan* asks for what no plan may."""
+    if not _ID.fullmatch(plan.id):
+        refuse(f"id {shown(plan.id)}")
+    count = len(plan.log_dirs)
+    if not count or len(plan.backups) != count or len(plan.staging) not in (0, count):
+        refuse("log_dirs, backups and staging do not belong together")
+    if len(set(plan.log_dirs)) != count or len(set(plan.backups)) != count:
+        refuse("a log dir or a backup that is there twice")
+    states: dict[tuple[int, str], list[FileState | None]] = {}
+    sources: set[tuple[int, str]] = set()
+    for action in plan.actions:
+        _check_action(action, count)
+        chain = states.setdefault((action.log_dir, action.file), [action.before])
+        if chain[-1] != action.before or any(same_content(state, action.after) for state in chain):
+            refuse(f"the states of {shown(action.file)} do not follow from one another")
+        chain.append(action.after)
+        if action.source is not None and (action.log_dir, action.source) in sources:
+            refuse(f"{shown(action.source)} is put twice")
+        sources.add((action.log_dir, action.source or ""))
+    for guard in plan.guards:
+        _check_file(guard.file, guard.log_dir, count)
+    for cut in plan.cuts:
+        _check_file(cut.file, cut.log_dir, count)
+        first = states.get((cut.log_dir, cut.file), [None])[0]
+        if first is None or not cut.start < cut.end <= first.size:
+            refuse(f"{cut.start} to {cut.end} are not cut out of {shown(cut.file)}")
+    for number, directory in (*plan.directory_times, *plan.leaves_times):
+        if number >= count or (directory and not _is_partition(directory)):
+            refuse(f"{shown(directory)} is no directory of a partition")
+    if any(number >= count for number in plan.no_lock):
+        refuse("no_lock names a log dir that is not there")
+
+
+def _check_action(action: Action, count: int) -> None:
+    _check_file(action.file, action.log_dir, count)
+    name = parse_file(action.file.rpartition("/")[2])
+    if name.kind in _UNTOUCHED:
+        refuse(f"{shown(action.file)} is never changed by a repair")
+    if action.do in (PUT, TRUNCATE) and name.kind is FileKind.OTHER:
+        refuse(f"{shown(action.file)} is no file of Kafka's")
+    before, after = action.before, action.after
+    if action.do == PUT:
+        is_sound = after is not None and action.source is not None and _is_relative(action.source)
+    elif action.do == TRUNCATE:
+        is_sound = before is not None and after is not None and after.size < before.size and action.source is None
+    elif action.do == REMOVE:
+        is_sound = before is not None and after is None and action.source is None
+    else:
+        refuse(f"do is {shown(action.do)}, this klog knows {PUT}, {TRUNCATE} and {REMOVE}")
+    if not is_sound:
+        refuse(f"{action.do} of {shown(action.file)} lacks what it needs, or has what it must not have")
+
+
+def _check_file(file: str, log_dir: int, count: int) -> None:
+    """Refuse what is not a file of a partition of the log dir, or of the log dir itself."""
+    directory, slash, name = file.partition("/")
+    if log_dir >= count:
+        refuse(f"log_dir {log_dir}, of {count}")
+    if not _is_relative(file) or file.count("/") > 1 or (slash and not _is_partition(directory)):
+        refuse(f"{shown(file)} is no file of a partition or of a log dir")
+    if not slash and parse_file(directory).kind not in _IN_LOG_DIR:
+        refuse(f"{shown(file)} is no file of a log dir that a repair touches")
+    if slash and parse_file(name).kind is FileKind.CLEAN_SHUTDOWN:
+        refuse(f"{shown(file)} is in the wrong place")
+
+
+def _is_partition(directory: str) -> bool:
+    return _is_relative(directory) and "/" not in directory and parse_partition(directory) is not None
+
+
+def _is_relative(path: str) -> bool:
+    return "\0" not in path and all(part not in ("", ".", "..") for part in path.split("/"))

@@ -1,0 +1,53 @@
+"""The checkpoint files of a log dir: lines that change with a partition, and files that a broker would refuse."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+
+from klog.draft import Draft
+from klog.formats.checkpoint import OffsetEntry, offset_entries, write_offsets
+from klog.formats.names import ROOT_CHECKPOINTS, FileKind
+from klog.log_dir import LogDir
+from klog.partition import read_small
+
+Changes = Mapping[tuple[str, int], int | None]
+"""New offsets by topic and partition; None takes the line out."""
+
+
+def plan(log_dir: LogDir, changes: Mapping[FileKind, Changes], draft: Draft, *, mend: bool) -> list[str]:
+    """Say to *draft* which checkpoints change; with *mend* those too that a broker refuses.
+
+    Of such a file every line counts that is one.  Returns the names of files that are refused and stay.  Raises OSError
+    (staging).
+    """
+    left = []
+    for kind in ROOT_CHECKPOINTS:
+        found = log_dir.checkpoints.file(kind)
+        is_refused = found is not None and found.malformed is not None
+        if is_refused and not mend:
+            left.append(kind.value)
+            continue
+        wanted = changes.get(kind, {})
+        if not is_refused and not wanted:
+            continue
+        entries = list(found.entries) if found is not None and not is_refused else _lines(log_dir, kind)
+        draft.put(kind.value, [write_offsets(_changed(entries, wanted))])
+    return left
+
+
+def _lines(log_dir: LogDir, kind: FileKind) -> list[OffsetEntry]:
+    """Return the lines of a refused file that are entries; none when there is no such file."""
+    content = read_small(os.path.join(log_dir.path, kind.value))
+    return offset_entries(content) if isinstance(content, bytes) else []
+
+
+def _changed(entries: list[OffsetEntry], changes: Changes) -> list[OffsetEntry]:
+    """Return *entries* with the changed ones in their places; of several for one partition the last counts."""
+    by_key = {(entry.topic, entry.partition): entry.offset for entry in entries}
+    for key, offset in changes.items():
+        if offset is None:
+            by_key.pop(key, None)
+        else:
+            by_key[key] = offset
+    return [OffsetEntry(topic, partition, offset) for (topic, partition), offset in by_key.items()]

@@ -1,0 +1,68 @@
+"""A partition after the pass of a repair: what is wrong with it, and the indexes made anew for whoever needs them."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+
+from klog.check.facts import LogDirFacts, PartitionFacts
+from klog.check.findings import Finding
+from klog.check.indexes import offset_index_of, time_index_of
+from klog.check.names import names
+from klog.check.segment import Build, Request, SegmentFacts
+from klog.check.verify import Chosen, examine
+from klog.lanes import Sink
+from klog.partition import Partition
+from klog.recover.broker_files import Content, FailsError
+from klog.recover.broker_leftovers import settle
+from klog.recover.broker_segments import Reading
+from klog.recover.result import Settings
+from klog.recover.settled import Settled
+
+_NEVER_FULL = 2**31 - 1
+_NAMES = frozenset({"orphan-index", "leftover", "duplicate-segment", "foreign-log-name", "odd-name"})
+
+
+class Examined:
+    """A partition after the pass.
+
+    *original*: as it is listed; `partition`, `facts`: as it is once what was interrupted has been finished or taken
+    back.  *files*: what its log then consists of.  `fails`: names over which nobody can tell; then there is no more.
+    """
+
+    facts: PartitionFacts
+    findings: list[Finding]
+
+    def __init__(self, partition: Partition, around: LogDirFacts, settings: Settings, sink: Sink) -> None:
+        self.original = partition
+        self.files: dict[str, Content] = {}
+        self.fails: str | None = None
+        self._wrong: set[int] = set()
+        try:
+            self.files = settle(partition, Reading(partition.path, settings.reading, sink))
+        except FailsError as failure:
+            self.fails = str(failure)
+        self.partition = partition if self.fails else Settled(partition, self.files)
+        request = Request(jobs=settings.jobs, build=Build(settings.interval, _NEVER_FULL))
+        chosen = _from_recovery_point(self.partition) if settings.from_recovery_point else None
+        self.facts, found = examine(self.partition, around, request, sink, chosen, self._after)
+        by_name = names(PartitionFacts(partition, around))
+        self.findings = [finding for finding in found if finding.id not in _NAMES]
+        self.findings += [finding for finding in by_name if finding.id in _NAMES]
+
+    def _after(self, facts: PartitionFacts, segment: SegmentFacts) -> None:
+        """Keep the indexes that were made anew only where the old ones are wrong, or the log will be cut."""
+        if any((*offset_index_of(facts, segment), *time_index_of(facts, segment))):
+            self._wrong.add(segment.files.base_offset)
+        elif not segment.is_broken:
+            segment.builder = None
+
+    def has_wrong_index(self, segment: SegmentFacts) -> bool:
+        """Whether the offset or the time index of a segment has to be made anew."""
+        return segment.files.base_offset in self._wrong
+
+
+def _from_recovery_point(partition: Partition) -> Chosen:
+    """Return which segments a broker's recovery would look at."""
+    bases = [files.base_offset for files in partition.segments]
+    first = max(bisect_right(bases, partition.recovery_point or 0) - 1, 0)
+    return lambda at, _: at >= first

@@ -1,0 +1,78 @@
+"""Transaction indexes and producer snapshots, made anew from the log."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from klog.check.facts import PartitionFacts
+from klog.check.segment import SegmentFacts
+from klog.check.txn_index import AbortedTxn, read_txn_index
+from klog.errors import KlogError
+from klog.formats.damage import Damage
+from klog.formats.index import ABORTED_TXN
+from klog.formats.snapshot import Producer
+from klog.recover.result import Settings
+
+
+def txn_index(facts: PartitionFacts, segment: SegmentFacts, end: int | None) -> bytes:
+    """Return the transaction index of a segment, as its markers below offset *end* (None: all) give it.
+
+    Where damage, or cleaning, has taken markers out of the log, an old entry is the only witness that their data was
+    aborted: it is kept, unless the log says otherwise.
+    """
+    from klog.transactions import CompletedTxn
+
+    events = facts.replay.events.get(segment.files.log, []) if facts.replay is not None else []
+    ended = [event for event in events if isinstance(event, CompletedTxn)]
+    entries = {txn.last_offset: AbortedTxn(*txn.index_entry) for txn in ended if txn.index_entry is not None}
+    seen = {txn.last_offset for txn in ended}
+    limit = segment.survey.next_base if end is None else end
+    for entry in _witnesses(facts, segment):
+        if entry.last_offset not in seen and segment.files.base_offset <= entry.last_offset < limit:
+            entries.setdefault(entry.last_offset, entry)
+    return b"".join(ABORTED_TXN.write(*entries[offset]) for offset in sorted(entries))
+
+
+def _witnesses(facts: PartitionFacts, segment: SegmentFacts) -> list[AbortedTxn]:
+    """Return the entries of the old index that may tell what the log does not."""
+    may_lack = facts.is_compacted or facts.replay is None or facts.replay.is_guess
+    if segment.files.txn_index is None:
+        return []
+    try:
+        entries, _ = read_txn_index(facts.partition.path, segment.files.txn_index)
+    except KlogError:
+        return []
+    start = facts.segments[0].files.base_offset
+    sane = [entry for entry in entries if entry.version == 0 and 0 <= entry.first_offset <= entry.last_offset]
+    return [entry for entry in sane if may_lack or entry.first_offset < start]
+
+
+class Snapshots:
+    """The producers' state at some offsets.  *is_guess*: damage in between leaves it uncertain."""
+
+    def __init__(self, facts: PartitionFacts, settings: Settings) -> None:
+        self._facts = facts
+        self._settings = settings
+        self.is_guess = False
+
+    def at(self, offsets: Iterable[int]) -> dict[int, tuple[Producer, ...]]:
+        """Return the state at each of *offsets*, from the newest good snapshot below all of them on.
+
+        Raises UnreadableError.
+        """
+        from klog.producers import ProducerState
+        from klog.replay import replay
+
+        wanted = sorted(offsets)
+        good = {offset: snapshot for _, offset, snapshot in self._facts.snapshots if snapshot.problem is None}
+        partition = self._facts.partition
+        start = partition.log_start_offset or 0
+        below = [offset for offset in good if start < offset <= min(wanted, default=0)]
+        state = ProducerState.load(good[max(below)], max(below)) if below else ProducerState(start)
+        state.expire(self._settings.now_ms, self._settings.expiration_ms)
+        found: dict[int, tuple[Producer, ...]] = {}
+        for offset in wanted:
+            for event in replay(state, partition.path, partition.segments, end=offset):
+                self.is_guess |= isinstance(event, Damage) and (event.place.offset or 0) < offset
+            found[offset] = state.snapshot()
+        return found

@@ -1,0 +1,245 @@
+"""The repair that costs nothing intact: what the log gives is made anew, a log is cut where nothing intact follows."""
+
+from __future__ import annotations
+
+import os
+
+from klog.check.findings import Finding, Severity
+from klog.check.segment import SegmentFacts, Stretch
+from klog.draft import Draft
+from klog.formats.checkpoint import write_epochs
+from klog.formats.names import SEGMENT_KINDS, FileKind, file_name, parse_file
+from klog.formats.snapshot import write_snapshot
+from klog.kernel import crc32c
+from klog.plan import Amount, Loss
+from klog.recover import amounts
+from klog.recover.broker_files import Content, Piece, Stored
+from klog.recover.epochs import rebuilt
+from klog.recover.examined import Examined
+from klog.recover.producers import Snapshots, txn_index
+from klog.recover.result import Result, Settings
+from klog.recover.target import Target, write
+
+ENDS = frozenset(
+    [
+        "torn-tail",
+        "zero-tail",
+        "zeroed",
+        "garbage-tail",
+        "bad-crc",
+        "bad-length",
+        "more-damage",
+        "bad-magic",
+        "short-header",
+        "unreadable",
+    ]
+)
+"""What is wrong with the bytes of a log: gone where the log is cut in front of it."""
+
+_OFFSETS = frozenset({"overflow", "backwards", "odd offset", "beyond next"})
+"""Events of a survey after which nobody can say what an index should hold."""
+
+OFFSET_KINDS = frozenset({"odd-offset", "offsets-backwards", "offset-overflow", "segments-overlap"})
+"""The findings that these become."""
+
+_NOBODYS = frozenset({"offset-gap", "offsets-missing", "sequence-gap"})
+"""What is missing, and nowhere to be had: no repair brings it back."""
+
+OF_INDEXES = ("index-", "time-index-", "txn-index-")
+MENDED = frozenset(
+    [
+        "epochs-missing",
+        "epochs-malformed",
+        "epochs-disagree",
+        "snapshot-corrupt",
+        "snapshot-disagrees",
+        "snapshots-missing",
+        "recovery-point-beyond-end",
+        "high-watermark-beyond-end",
+        "high-watermark-below-start",
+        "log-start-beyond-end",
+        "cleaner-offset-outside",
+    ]
+)
+"""What is made anew from the log, wherever that ends."""
+
+
+def plan(examined: Examined, settings: Settings, draft: Draft) -> Result:
+    """Say to *draft* what is to be made anew.  Raises UnreadableError, OSError (staging)."""
+    result = Result(examined.original, examined.findings)
+    if examined.fails is not None:
+        result.fails = examined.fails
+        result.left = problems(examined.findings)
+        return result
+    repair = _Repair(examined, settings)
+    write(draft, examined.original, repair.target())
+    result.left = problems([finding for finding in examined.findings if not repair.mends(finding)])
+    result.losses = repair.losses()
+    result.kept = repair.kept()
+    result.offsets = {} if settings.indexes_only else repair.offsets()
+    result.notes = repair.notes
+    return result
+
+
+def problems(findings: list[Finding]) -> list[Finding]:
+    """Return those that somebody has to do something about."""
+    return [one for one in findings if one.severity is not Severity.NOTE and one.id not in _NOBODYS]
+
+
+def _base(finding: Finding) -> int | None:
+    """Return the base offset of the segment that a finding is about."""
+    return parse_file(os.path.basename(finding.file)).offset
+
+
+class _Repair:
+    def __init__(self, examined: Examined, settings: Settings) -> None:
+        self.facts = examined.facts
+        self.notes: list[str] = []
+        self._examined, self._settings = examined, settings
+        self._cuts: dict[int, Stretch] = {}
+        self._left: set[int] = set()
+        for segment in self.facts.segments:
+            self._judge(segment)
+        segments = self.facts.segments
+        self._end = segments[-1].end_offset if segments else 0
+        self._reasons = {(_base(one), one.position): one.id for one in reversed(examined.findings)}
+        self._zeros = {base for base, cut in self._cuts.items() if self._reason(base, cut) == "zero-tail"}
+
+    def _judge(self, segment: SegmentFacts) -> None:
+        """Decide whether a segment is cut, or left alone with what is wrong in it."""
+        base, breaks = segment.files.base_offset, [part for part in segment.damages if part.expected is not None]
+        if segment.unreadable is not None or any(event[0] in _OFFSETS for event in segment.survey.events):
+            self._left.add(base)
+        elif breaks:
+            intact_after, _ = self.facts.batches_after(segment, breaks[0].batches, breaks[0].records)
+            if intact_after or self._settings.indexes_only or self.facts.log_dir.live:
+                self._left.add(base)
+            else:
+                self._cuts[base] = breaks[0]
+
+    @property
+    def _loses(self) -> bool:
+        """Whether a cut takes more than zeros that were never written."""
+        return any(base not in self._zeros for base in self._cuts)
+
+    def mends(self, finding: Finding) -> bool:
+        """Whether what was found will be gone."""
+        base = _base(finding)
+        if finding.id in ENDS:
+            return base in self._cuts
+        if finding.id.startswith(OF_INDEXES):
+            return base not in self._left
+        return finding.id in MENDED and not self._settings.indexes_only
+
+    # what the directory will hold
+
+    def target(self) -> Target:
+        """Return what is to be there."""
+        logs: dict[str, tuple[Piece, ...]] = {}
+        files: dict[str, Content] = {}
+        for name, content in self._examined.files.items():
+            file = parse_file(name)
+            if file.kind is FileKind.LOG:
+                assert isinstance(content, Stored)
+                logs[name] = (Piece(content.name, 0, content.size),)
+            elif file.kind is FileKind.SNAPSHOT or file_name(file.offset or 0, FileKind.LOG) in self._examined.files:
+                files[name] = content
+        for segment in self.facts.segments:
+            if segment.files.base_offset not in self._left:
+                self._segment(segment, logs, files)
+        if self._settings.indexes_only:
+            return Target(logs, files)
+        self._snapshots(files)
+        return Target(logs, files, self._epochs())
+
+    def _segment(self, segment: SegmentFacts, logs: dict[str, tuple[Piece, ...]], files: dict[str, Content]) -> None:
+        base = segment.files.base_offset
+        log, index, time_index, txns = (file_name(base, kind) for kind in SEGMENT_KINDS)
+        cut = self._cuts.get(base)
+        if cut is not None:
+            logs[log] = (Piece(segment.files.log, 0, cut.damage.place.position or 0),)
+        if cut is not None or self._examined.has_wrong_index(segment):
+            assert segment.builder is not None
+            files[index], files[time_index] = segment.builder.offset_entries, segment.builder.time_entries
+        if cut is not None or self._found("txn-index-", base):
+            content = txn_index(self.facts, segment, segment.end_offset if cut is not None else None)
+            if content or txns in files:
+                files[txns] = content
+
+    def _found(self, kind: str, base: int | None = None) -> list[Finding]:
+        return [
+            finding
+            for finding in self._examined.findings
+            if finding.id.startswith(kind) and (base is None or _base(finding) == base)
+        ]
+
+    def _snapshots(self, files: dict[str, Content]) -> None:
+        there = {offset: name for name, offset, _ in self.facts.snapshots}
+        bases = [segment.files.base_offset for segment in self.facts.segments]
+        wrong = {_base(finding) for kind in ("snapshot-corrupt", "snapshot-disagrees") for finding in self._found(kind)}
+        wanted = {offset for offset in wrong if offset is not None and (offset in bases or offset == self._end)}
+        if self._found("snapshots-missing"):
+            wanted |= {*bases[1:], self._end}
+        if self._loses:
+            wrong |= {offset for offset in there if offset > self._end}
+            wanted |= {self._end} - (there.keys() - wrong)
+        wanted = {offset for offset in wanted if offset > (self.facts.partition.log_start_offset or 0)}
+        for offset, name in there.items():
+            if offset in wrong:
+                del files[name]
+        states = Snapshots(self.facts, self._settings)
+        for offset, producers in states.at(wanted).items() if wanted else ():
+            files[file_name(offset, FileKind.SNAPSHOT)] = write_snapshot(producers, crc32c)
+        if states.is_guess:
+            self.notes.append("producer snapshots were made over damage: what it hides of producers, they do not know")
+
+    def _epochs(self) -> bytes | None:
+        found = self.facts.partition.epochs
+        beyond = found is not None and any(entry.start_offset >= self._end for entry in found.entries)
+        if not self._found("epochs-") and not (self._loses and beyond):
+            return None
+        seen = [(epoch, offset) for segment in self.facts.segments for epoch, offset, _ in segment.survey.epochs]
+        return write_epochs(rebuilt(found, seen, self._end))
+
+    # what that means
+
+    def _reason(self, base: int, cut: Stretch) -> str:
+        return self._reasons.get((base, cut.damage.place.position), "damage")
+
+    def losses(self) -> list[Loss]:
+        """Return what goes.  Raises UnreadableError."""
+        found = []
+        for segment in self.facts.segments:
+            base = segment.files.base_offset
+            cut = self._cuts.get(base)
+            if cut is not None and base not in self._zeros:
+                position, expected, reason = cut.damage.place.position or 0, cut.expected or 0, self._reason(base, cut)
+                found.append(amounts.cut_loss(self.facts.partition, segment.files.log, position, expected, reason))
+        return found
+
+    def kept(self) -> Amount:
+        """Return what the logs will hold, as far as they were looked at."""
+        records = sum(segment.survey.records + segment.survey.legacy for segment in self.facts.segments)
+        sizes = (
+            (self._cuts[segment.files.base_offset].damage.place.position or 0)
+            if segment.files.base_offset in self._cuts
+            else segment.size
+            for segment in self.facts.segments
+        )
+        return Amount(records, sum(sizes))
+
+    def offsets(self) -> dict[FileKind, int | None]:
+        """Return what has to change in the log dir's checkpoints."""
+        partition, ids = self.facts.partition, {finding.id for finding in self._examined.findings}
+        changed: dict[FileKind, int | None] = {}
+        if (partition.recovery_point or 0) > self._end:
+            changed[FileKind.RECOVERY_POINTS] = self._end
+        if (partition.high_watermark or 0) > self._end:
+            changed[FileKind.HIGH_WATERMARKS] = self._end
+        if "high-watermark-below-start" in ids:
+            changed[FileKind.HIGH_WATERMARKS] = partition.log_start_offset
+        if "log-start-beyond-end" in ids:
+            changed[FileKind.LOG_STARTS] = None
+        if (partition.cleaner_offset or 0) > self._end or "cleaner-offset-outside" in ids:
+            changed[FileKind.CLEANER_OFFSETS] = None
+        return changed

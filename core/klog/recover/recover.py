@@ -1,0 +1,178 @@
+"""From log dirs to a plan: every partition by itself, then the log dirs' own files.
+
+recovery = Recovery(targets, settings, options, drafts_in)
+plan = recovery.plan(...)
+recovery.results            # what came of each partition
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+from klog.check.facts import LogDirFacts
+from klog.check.findings import Finding, Severity
+from klog.check.root import root
+from klog.check.verify import log_dir_facts
+from klog.disk import Disk
+from klog.draft import Draft, Staging
+from klog.errors import KlogError
+from klog.formats.names import CLUSTER_METADATA, FileKind, PartitionState
+from klog.lanes import Silence, Sink
+from klog.log_dir import LogDir
+from klog.partition import Partition
+from klog.plan import NOTHING, Amount, Loss
+from klog.recover import checkpoints, like_broker, rebuild, salvage
+from klog.recover.examined import Examined
+from klog.recover.left import Request
+from klog.recover.ranges import salvage_ranges
+from klog.recover.rebuild import ENDS, OFFSET_KINDS
+from klog.recover.rescue import rescue_partition
+from klog.recover.result import Mode, Result, Settings
+from klog.settings import Settings as TopicSettings
+
+_MENDED = "checkpoint-malformed"
+
+
+class Target(NamedTuple):
+    """A log dir, and which of its partitions are to be looked at; *whole*: all of them, and its own files too."""
+
+    log_dir: LogDir
+    partitions: Sequence[Partition]
+    whole: bool = True
+
+
+class Recovery:
+    """What is to be done about *targets*, and what was found out on the way.
+
+    *staging*: for each target, where new content waits (None: nowhere, it is only a plan to be shown).  *options*:
+    settings of topics, by their names.
+    """
+
+    def __init__(
+        self,
+        targets: Sequence[Target],
+        settings: Settings,
+        staging: Sequence[str | None],
+        disk: Disk,
+        options: Mapping[str, str],
+        sink: Sink | None = None,
+    ) -> None:
+        self.results: list[Result] = []
+        self.drafts: list[Draft] = []
+        self.findings: list[Finding] = []
+        self.left: list[Finding] = []
+        self.skipped: list[Partition] = []
+        self._settings = settings
+        self._sink = sink or Silence()
+        # Of the log dirs of a broker one has the metadata log, which knows the settings for all.
+        log_dirs = [target.log_dir for target in targets]
+        self._topics = TopicSettings(next((one for one in log_dirs if one.metadata_log), log_dirs[0]), options)
+        for number, target in enumerate(targets):
+            self._log_dir(number, target, Staging(staging[number], disk))
+
+    def rescue(self, sink: Sink) -> int:
+        """Write the records of damaged batches that decode all the same to *sink*, as lines; return how many.
+
+        Only before the plan is carried out.  Raises UnreadableError.
+        """
+        records = 0
+        for result in self.results:
+            if any(one.id in ENDS for one in result.findings):
+                records += rescue_partition(result.partition, sink).records
+        return records
+
+    def _log_dir(self, number: int, target: Target, staging: Staging) -> None:
+        log_dir, topics = target.log_dir, self._topics
+        around = log_dir_facts(log_dir)
+        changes: dict[FileKind, dict[tuple[str, int], int | None]] = {}
+        for partition in target.partitions:
+            if partition.topic == CLUSTER_METADATA or partition.state in (PartitionState.DELETE, PartitionState.STRAY):
+                self.skipped.append(partition)
+                continue
+            draft = Draft(log_dir.path, number, staging)
+            result = self._partition(partition, around, topics, draft)
+            self.results.append(result)
+            self.drafts.append(draft)
+            for kind, offset in result.offsets.items():
+                changes.setdefault(kind, {})[(partition.topic or "", partition.number or 0)] = offset
+        self._own_files(log_dir, target.whole, changes, Draft(log_dir.path, number, staging))
+
+    def _own_files(
+        self, log_dir: LogDir, whole: bool, changes: Mapping[FileKind, checkpoints.Changes], draft: Draft
+    ) -> None:
+        mend = self._settings.mode is not Mode.LIKE_BROKER and not self._settings.indexes_only
+        checkpoints.plan(log_dir, changes, draft, mend=mend)
+        self.drafts.append(draft)
+        if whole:
+            found = list(root(log_dir))
+            self.findings += found
+            self.left += [
+                one for one in found if one.severity is not Severity.NOTE and not (mend and one.id == _MENDED)
+            ]
+
+    def _partition(self, partition: Partition, around: LogDirFacts, topics: TopicSettings, draft: Draft) -> Result:
+        settings = self._settings_of(partition, topics)
+        try:
+            if settings.mode is Mode.LIKE_BROKER:
+                return like_broker.plan(partition, around.clean, settings, draft, self._sink)
+            examined = Examined(partition, around, settings, self._sink)
+            if settings.mode is Mode.SALVAGE or settings.repair_bits:
+                result = salvage.plan(examined, settings, draft, self._sink)
+            else:
+                result = rebuild.plan(examined, settings, draft)
+            self._compare(result, examined, settings, around.clean)
+        except KlogError as error:
+            draft.actions.clear()
+            return Result(partition, fails=str(error), could_not=True)
+        return result
+
+    def _settings_of(self, partition: Partition, topics: TopicSettings) -> Settings:
+        interval = topics.value(partition.topic, "index.interval.bytes").value
+        index_bytes = topics.value(partition.topic, "segment.index.bytes").value
+        assert isinstance(interval, int)
+        assert isinstance(index_bytes, int)
+        return self._settings._replace(interval=interval, index_bytes=index_bytes)
+
+    def _compare(self, result: Result, examined: Examined, settings: Settings, clean: bool) -> None:
+        """Say what a broker would keep, and where damage is left, what the other ways cost."""
+        is_log = [one for one in examined.findings if one.id in ENDS | OFFSET_KINDS or one.id == "index-missing"]
+        if not is_log or examined.fails is not None:
+            result.broker_would_keep = result.kept
+            return
+        outcome = like_broker.play(examined.original, clean, settings)
+        if outcome.fails is not None:
+            result.notes.append(f"a broker would not start: {outcome.fails}")
+            return
+        result.broker_would_keep = like_broker.kept(examined.original, outcome)
+        if settings.mode is Mode.DEFAULT and any(one.id in ENDS | OFFSET_KINDS for one in result.left):
+            found = salvage_ranges(examined.partition, Request(settings.repair_bits))
+            result.choices = {
+                Mode.LIKE_BROKER: like_broker.losses(examined.original, outcome),
+                Mode.SALVAGE: [loss for segment in found.segments for loss in salvage.losses(examined, segment)],
+            }
+
+    # what it comes to
+
+    @property
+    def losses(self) -> list[Loss]:
+        """Everything that will be gone."""
+        return [loss for result in self.results for loss in result.losses]
+
+    @property
+    def kept(self) -> Amount:
+        """What the logs that were looked at will hold."""
+        return _sum(result.kept for result in self.results)
+
+    @property
+    def broker_would_keep(self) -> Amount | None:
+        """What a broker would keep of them; None where it would not start."""
+        amounts = [result.broker_would_keep for result in self.results]
+        return None if None in amounts else _sum(amount for amount in amounts if amount is not None)
+
+
+def _sum(amounts: Iterable[Amount]) -> Amount:
+    total = NOTHING
+    for amount in amounts:
+        total = total.plus(amount)
+    return total

@@ -1,0 +1,242 @@
+"""The repair of the last copy: every intact batch is kept, on either side of damage.
+
+What is cut out is saved beside the originals.  The indexes, the transactions and the producers are made of what is
+left; of the old ones counts what only they can know: that data was aborted whose marker is lost, and the state of the
+producers behind a hole.
+"""
+
+from __future__ import annotations
+
+import os
+from bisect import bisect_right
+
+from klog.bits import Patch
+from klog.check.findings import Finding
+from klog.check.txn_index import AbortedTxn
+from klog.decode import runs
+from klog.draft import Draft
+from klog.formats.checkpoint import write_epochs
+from klog.formats.index import ABORTED_TXN
+from klog.formats.names import SEGMENT_KINDS, FileKind, file_name, parse_file
+from klog.formats.snapshot import write_snapshot
+from klog.kernel import IndexBuilder, Window, crc32c
+from klog.lanes import Sink
+from klog.plan import Amount, Loss
+from klog.producers import ProducerState
+from klog.reader import LogReader
+from klog.recover import rebuild
+from klog.recover.broker_files import Content, Piece, txn_entries
+from klog.recover.epochs import rebuilt
+from klog.recover.examined import Examined
+from klog.recover.left import Request
+from klog.recover.ranges import Cut, Salvage, SegmentRanges, salvage_ranges
+from klog.recover.rebuild import ENDS, MENDED, OF_INDEXES, OFFSET_KINDS, problems
+from klog.recover.result import Mode, Result, Settings
+from klog.recover.splice import Spliced
+from klog.recover.target import Target, write
+from klog.replay import apply_window
+from klog.segment import Segment
+from klog.transactions import CompletedTxn
+
+_NEVER_FULL = 2**31 - 1
+_DROPPED = OFFSET_KINDS | {"odd-epoch"}
+
+
+def plan(examined: Examined, settings: Settings, draft: Draft, sink: Sink) -> Result:
+    """Say to *draft* what is to be kept; in the default mode only where putting bits right is all that it takes.
+
+    Raises UnreadableError, OSError (staging).
+    """
+    if examined.fails is not None:
+        return rebuild.plan(examined, settings, draft)
+    found = salvage_ranges(examined.partition, Request(settings.repair_bits), sink)
+    if settings.mode is Mode.DEFAULT and not _costs_nothing(found):
+        return rebuild.plan(examined, settings, draft)
+    gone = {segment.files.base_offset for segment in found.in_the_way}
+    segments = [segment for segment in found.segments if segment.files.base_offset not in gone]
+    if all(segment.is_whole for segment in segments) and not gone:
+        return rebuild.plan(examined, settings, draft)
+    salvage = _Salvage(examined, settings, segments)
+    write(draft, examined.original, salvage.target())
+    for segment in found.segments:
+        _save(draft, examined, segment)
+    result = Result(examined.original, examined.findings)
+    result.left = salvage.left()
+    result.losses = [loss for segment in found.segments for loss in losses(examined, segment)]
+    result.kept = Amount(sum(segment.records for segment in segments), sum(segment.kept.bytes for segment in segments))
+    result.offsets = salvage.offsets()
+    result.notes = [patch.what for segment in segments for patch in segment.patches]
+    return result
+
+
+def _costs_nothing(found: Salvage) -> bool:
+    """Whether something is put right, and nothing intact stands behind what is cut out."""
+    is_behind = False
+    for segment in reversed(found.segments):
+        if any(cut.batches or cut.after is not None or is_behind for cut in segment.cuts):
+            return False
+        is_behind |= bool(segment.kept)
+    return any(segment.patches for segment in found.segments)
+
+
+def _save(draft: Draft, examined: Examined, segment: SegmentRanges) -> None:
+    """Have what is cut out of a segment saved."""
+    file = f"{examined.original.directory}/{segment.files.log}"
+    for cut in segment.cuts:
+        facts = {"detail": cut.detail, "last_offset_before": cut.before, "first_offset_after": cut.after}
+        draft.cut_out(file, cut.start, cut.end, cut.reason, **facts)
+
+
+def losses(examined: Examined, segment: SegmentRanges) -> list[Loss]:
+    """Return what is lost with the cuts of a segment; copies of what is kept are no loss."""
+    name = examined.original
+    found = []
+    for cut in segment.cuts:
+        if not cut.is_duplicate:
+            first, last = _between(segment, cut)
+            records = cut.records - cut.copied_records or cut.offsets_lost
+            found.append(Loss(name.topic, name.number, first, last, records, cut.bytes, cut.reason))
+    return found
+
+
+def _between(segment: SegmentRanges, cut: Cut) -> tuple[int, int | None]:
+    """Return the first and the last offset that can have stood where something is cut out."""
+    first = segment.files.base_offset if cut.before is None else cut.before + 1
+    if cut.after is not None:
+        return first, cut.after - 1
+    return first, None if cut.offsets_lost is None else first + cut.offsets_lost - 1
+
+
+Markers = tuple[dict[int, AbortedTxn], set[int]]
+"""Aborted transactions by the offsets of their markers, and the offsets of all markers of transactions with data."""
+
+
+class _Salvage:
+    def __init__(self, examined: Examined, settings: Settings, segments: list[SegmentRanges]) -> None:
+        self._examined, self._settings, self._segments = examined, settings, segments
+        self._folder = examined.partition.path
+        self._patches: dict[str, tuple[Patch, ...]] = {
+            segment.files.log: segment.patches for segment in segments if segment.patches
+        }
+        self._bases = [segment.files.base_offset for segment in segments]
+        self._state = ProducerState(examined.partition.log_start_offset or 0)
+        self._snapshots = {offset: found for _, offset, found in examined.facts.snapshots if found.problem is None}
+        self._epochs: list[tuple[int, int]] = []
+        self._files: dict[str, Content] = {}
+        self._logs: dict[str, tuple[Piece, ...]] = {}
+        self._end = 0
+
+    def target(self) -> Target:
+        """Return what the directory will hold."""
+        there = self._examined.files
+        for segment in self._segments:
+            self._segment(segment, there)
+        names = {offset: name for name, offset, _ in self._examined.facts.snapshots}
+        self._files |= {names[offset]: there[names[offset]] for offset in self._snapshots if offset <= self._end}
+        if self._end not in self._snapshots and self._end > self._state_start:
+            content = write_snapshot(self._state.snapshot(), crc32c)
+            self._files[file_name(self._end, FileKind.SNAPSHOT)] = content
+        epochs = rebuilt(self._examined.partition.epochs, self._epochs, self._end)
+        return Target(self._logs, self._files, write_epochs(epochs), self._patches)
+
+    @property
+    def _state_start(self) -> int:
+        return self._examined.partition.log_start_offset or 0
+
+    def _segment(self, segment: SegmentRanges, there: dict[str, Content]) -> None:
+        base = segment.files.base_offset
+        log, index, time_index, txns = (file_name(base, kind) for kind in SEGMENT_KINDS)
+        pieces = tuple(Piece(segment.files.log, start, end) for start, end in segment.kept.pairs())
+        if segment.unreadable is not None:
+            self._logs[log] = (Piece(segment.files.log, 0, segment.size),)
+            self._files |= {name: there[name] for name in (index, time_index, txns) if name in there}
+            return
+        self._logs[log] = pieces
+        builder = IndexBuilder(base, self._settings.interval, _NEVER_FULL)
+        aborted = self._pass(log, pieces, builder)
+        self._end = max(builder.last_offset + 1, base)
+        self._epochs += builder.epochs
+        keeps = segment.is_whole and not self._is_wrong(base)
+        for name, content in ((index, builder.offset_entries), (time_index, builder.time_entries)):
+            self._files[name] = there[name] if keeps and name in there else content
+        entries = self._with_witnesses(segment, aborted, there.get(txns))
+        if entries or txns in there:
+            self._files[txns] = b"".join(ABORTED_TXN.write(*entry) for entry in entries)
+
+    def _is_wrong(self, base: int) -> bool:
+        found = [one for one in self._examined.facts.segments if one.files.base_offset == base]
+        return any(self._examined.has_wrong_index(segment) for segment in found)
+
+    def _pass(self, log: str, pieces: tuple[Piece, ...], builder: IndexBuilder) -> Markers:
+        """Read what is kept of a segment, and build its indexes."""
+        if builder.base in self._snapshots:
+            # Taken by the broker: it knows of the producers whose batches are lost.
+            self._state = ProducerState.load(self._snapshots[builder.base], builder.base)
+        aborted: dict[int, AbortedTxn] = {}
+        markers: set[int] = set()
+        window = Window(output=0)
+        with Spliced(self._folder, log, pieces, self._patches) as source:
+            reader = LogReader(source)
+            while reader.next(window):
+                for run in runs(window, source.path, Segment(source.path).span):
+                    if run.damage is not None:
+                        continue
+                    builder.walk(run.window, run.first, run.end)
+                    for event in apply_window(self._state, run.window, log, run.first, run.end):
+                        if isinstance(event, CompletedTxn):
+                            markers.add(event.last_offset)
+                            if event.index_entry is not None:
+                                aborted[event.last_offset] = AbortedTxn(*event.index_entry)
+        builder.finish()
+        return aborted, markers
+
+    def _with_witnesses(self, segment: SegmentRanges, found: Markers, old: Content | None) -> list[AbortedTxn]:
+        """Return the transaction index's entries: those of the log, and old ones whose markers are lost in a hole."""
+        entries, markers = found
+        later = [base for base in self._bases if base > segment.files.base_offset]
+        limit = later[0] if later else self._end
+        for values in txn_entries(self._folder, old):
+            entry = AbortedTxn(*values)
+            sane = entry.version == 0 and 0 <= entry.first_offset <= entry.last_offset < limit
+            if sane and entry.last_offset not in markers and _is_in_hole(segment, entry.last_offset):
+                entries.setdefault(entry.last_offset, entry)
+        return [entries[offset] for offset in sorted(entries)]
+
+    # what that means
+
+    def left(self) -> list[Finding]:
+        """Return the problems that will still be there."""
+        gone = ENDS | MENDED | _DROPPED
+        broken = {segment.files.base_offset for segment in self._segments if segment.unreadable is not None}
+        return problems(
+            [
+                one
+                for one in self._examined.findings
+                if parse_file(os.path.basename(one.file)).offset in broken
+                or not (one.id in gone or one.id.startswith(OF_INDEXES))
+            ]
+        )
+
+    def offsets(self) -> dict[FileKind, int | None]:
+        """Return what has to change in the log dir's checkpoints.
+
+        A broker that reads the log once more would forget what only the old files knew: so it need not.
+        """
+        partition = self._examined.partition
+        changed: dict[FileKind, int | None] = {FileKind.RECOVERY_POINTS: self._end}
+        if any(segment.unreadable is not None for segment in self._segments):
+            changed = {}
+        if (partition.high_watermark or 0) > self._end:
+            changed[FileKind.HIGH_WATERMARKS] = self._end
+        if (partition.log_start_offset or 0) > self._end:
+            changed[FileKind.LOG_STARTS] = None
+        if (partition.cleaner_offset or 0) > self._end:
+            changed[FileKind.CLEANER_OFFSETS] = None
+        return changed
+
+
+def _is_in_hole(segment: SegmentRanges, offset: int) -> bool:
+    """Whether no stretch that is kept of the segment can have held *offset*."""
+    kept = segment.kept
+    at = bisect_right(kept.firsts, offset) - 1
+    return offset >= segment.files.base_offset and (at < 0 or kept.lasts[at] < offset)
