@@ -89,6 +89,8 @@ class Recovery:
                 continue
             draft = Draft(log_dir.path, number, staging)
             result = self._partition(partition, around, topics, draft)
+            if draft.actions:
+                draft.rely_on_directory(partition.directory)
             self.results.append(result)
             self.drafts.append(draft)
             for kind, offset in result.offsets.items():
