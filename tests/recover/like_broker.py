@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from tests.broker_load import differences
+from tests.broker_load import Loader, Outcome, differences
 from tests.conftest import Ran, run_klog
+from tests.damage import Case
 
 RECOVERY_POINTS, HIGH_WATERMARKS = "recovery-point-offset-checkpoint", "replication-offset-checkpoint"
 LOG_STARTS, CLEANER_OFFSETS = "log-start-offset-checkpoint", "cleaner-offset-checkpoint"
 CHECKPOINTS = (RECOVERY_POINTS, HIGH_WATERMARKS, LOG_STARTS, CLEANER_OFFSETS)
+
+IDENTITY = "partition.metadata"
 
 Offsets = dict[str, int]
 
@@ -76,3 +80,68 @@ def offsets(checkpoint: Path) -> Offsets:
 
 def _first_offset(partition: Path) -> int:
     return min((int(log.stem) for log in partition.glob("*.log")), default=0)
+
+
+# random damage
+
+
+class Beside:
+    """A case of random damage after klog's repair, to be held against what Kafka makes of it.
+
+    *ours*: repaired.  *refused*: partitions in which klog changes nothing, since it says that a broker does not come
+    through; *malformed*: checkpoints of the log dir of which it says that.
+    """
+
+    def __init__(self, case: Case, folder: Path) -> None:
+        self._case, self._folder = case, folder
+        self.before, self.ours = folder / "before", folder / "ours"
+        case.make(self.before)
+        shutil.copytree(self.before, self.ours)
+        _, said = recover(self.ours, "--like-broker", *options_of(case.settings), now_ms=case.now_ms)
+        self.refused = [one["directory"] for one in said["partitions"] if one["reason"]]
+        self.malformed = [one["file"] for one in said["left"] if one["id"] == "checkpoint-malformed"]
+
+    def load(self, loader: Loader, kept: Mapping[str, bool], *, with_malformed: bool = False) -> tuple[Outcome, Path]:
+        """Let Kafka load a copy of the damage; *kept*: which partitions are in it.
+
+        One without `partition.metadata` would be set aside, and klog repairs it in its place: so it gets an identity.
+        """
+        copy = self._folder / "theirs"
+        shutil.rmtree(copy, ignore_errors=True)
+        shutil.copytree(self.before, copy)
+        for name in [name for name, stays in kept.items() if not stays]:
+            shutil.rmtree(copy / name)
+        for name in () if with_malformed else self.malformed:
+            (copy / name).unlink()
+        nameless = [path for path in copy.iterdir() if path.is_dir() and not (path / IDENTITY).exists()]
+        for path in nameless:
+            (path / IDENTITY).write_text("version: 0\ntopic_id: " + "A" * 21 + "Q")
+        outcome = loader.load(copy, self._case.settings, now_ms=self._case.now_ms)
+        for path in nameless:
+            (path / IDENTITY).unlink(missing_ok=True)
+        return outcome, copy
+
+    def wrong(self, loader: Loader) -> Iterator[str]:
+        """Yield in what klog is not like Kafka."""
+        partitions = [path.name for path in self.before.iterdir() if path.is_dir()]
+        left = [name for name in partitions if name.endswith(("-delete", "-stray"))]
+        for name in self.refused + left:
+            yield from (f"{name}/{line}" for line in differences(self.before / name, self.ours / name))
+        for name in self.refused:
+            outcome, _ = self.load(loader, {other: other == name for other in partitions})
+            if outcome.ok:
+                yield f"{name}: klog does nothing, and Kafka comes through"
+        for name in self.malformed:
+            if (self.ours / name).read_bytes() != (self.before / name).read_bytes():
+                yield f"{name}: has changed"
+        outcome, theirs = self.load(loader, {name: name not in self.refused + left for name in partitions})
+        if not outcome.ok:
+            yield f"klog goes on, and Kafka does not: {outcome}"
+            return
+        for name in self.refused + left:
+            shutil.rmtree(self.ours / name)
+        for name in self.malformed:
+            (self.ours / name).unlink()
+            (self.before / name).unlink()
+            (theirs / name).unlink(missing_ok=True)
+        yield from unlike(self.ours, theirs, self.before)
