@@ -10,8 +10,8 @@ import pytest
 
 from tests.broker_load import Loader, Outcome, differences
 from tests.conftest import CORPORA, run_klog, writable_copy
-from tests.power import tree
 from tests.damage import Source, case, corpora_sources, sources
+from tests.power import tree
 from tests.recover.like_broker import Beside, options_of, recover, unlike
 from tests.test_broker_load import CRASH_SETTINGS, CRASHES, EPOCHS, as_before_its_leader, last_touched_ms
 
@@ -34,7 +34,7 @@ def loader() -> Iterator[Loader]:
 
 
 class Crash:
-    """An image of a crash: *data* to be repaired, as it was *before*, and *after* its broker had started and stopped."""
+    """An image of a crash: *data* that is repaired, *before* that, and *after* its broker had started and stopped."""
 
     def __init__(self, name: str, image: Callable[[str], Path], folder: Path) -> None:
         self._folder = folder
