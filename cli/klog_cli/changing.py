@@ -145,6 +145,21 @@ def _save(plan: Plan, path: str) -> None:
         file.commit()
 
 
+def one_way(apply: bool, plan_file: str | None) -> None:
+    """Raise UsageError when a plan is to be both carried out and saved."""
+    if apply and plan_file is not None:
+        raise UsageError("--apply and --plan: one of them; 'klog apply' carries out a plan that was saved")
+
+
+def next_step(changed: Changed, ways: Ways) -> str:
+    """Return what to do next, once something is to change or has changed."""
+    assert changed.plan is not None
+    if changed.is_applied:
+        return f"next: start the broker; until then 'klog undo {changed.plan.id} --apply' takes it back"
+    where = with_option("--apply") if ways.plan_file is None else f"klog apply {shlex.quote(ways.plan_file)}"
+    return f"nothing has been changed; next: {where}"
+
+
 def command_line() -> str:
     """Return the command as it was typed."""
     return shlex.join(["klog", *sys.argv[1:]])

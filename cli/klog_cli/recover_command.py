@@ -23,6 +23,7 @@ def recover(
     indexes_only: options.IndexesOnly = False,
     from_recovery_point: options.FromRecoveryPoint = False,
     repair_bits: options.RepairBits = False,
+    rescue_records: options.RescueRecords = None,
     index_interval: options.IndexInterval = None,
     segment_index_bytes: options.SegmentIndexBytes = None,
     producer_expiration: options.ProducerExpiration = "24h",
@@ -37,7 +38,7 @@ def recover(
     """
     from klog.recover.result import Mode, Settings
 
-    from klog_cli.changing import Ways
+    from klog_cli.changing import Ways, one_way
     from klog_cli.recover import recover as run
 
     output.Quiet.on = quiet
@@ -46,8 +47,7 @@ def recover(
         raise UsageError("nothing to recover: name log dirs or partition directories")
     if like_broker and salvage:
         raise UsageError("--like-broker and --salvage: one of them")
-    if apply and plan is not None:
-        raise UsageError("--apply and --plan: one of them; 'klog apply' carries out a plan that was saved")
+    one_way(apply, plan)
     mode = Mode.LIKE_BROKER if like_broker else Mode.SALVAGE if salvage else Mode.DEFAULT
     settings = Settings(
         mode,
@@ -60,4 +60,5 @@ def recover(
     )
     given = {"index.interval.bytes": index_interval, "segment.index.bytes": segment_index_bytes}
     sizes = {name: str(parse_size(text)) for name, text in given.items() if text is not None}
-    return run(paths, topic or (), partition or (), settings, sizes, Ways("recover", apply, plan, backup), form)
+    ways = Ways("recover", apply, plan, backup)
+    return run(paths, topic or (), partition or (), settings, sizes, ways, form, rescue_records)

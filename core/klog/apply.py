@@ -130,14 +130,18 @@ class _Run:
         self._done_before = len(self._plan.actions) - sum(len(chain.to_do) for chain in found)
         strange = next((one for one in found if one.at is None or (is_new and not one.is_untouched)), None)
         if strange is not None:
-            self._done_before = 0
-            what = "is gone" if strange.current is None else "has changed"
-            raise StaleError(
-                f"{strange.path}: {what} since the plan was made; nothing was started, make the plan again"
-            )
+            raise StaleError(f"{strange.path}: {self._staleness(strange, is_new)}")
         if self._done_before < len(self._plan.actions):
             check_guards(self._plan)
         return found
+
+    def _staleness(self, strange: Chain, is_new: bool) -> str:
+        what = "is gone" if strange.current is None else "has changed"
+        if is_new or not self._done_before:
+            self._done_before = 0
+            return f"{what} since the plan was made; nothing was started, make the plan again"
+        count = f"{self._done_before} of {len(self._plan.actions)} changes had been made"
+        return f"{what} since {count}; nothing more was done, the originals are in {self._plan.backups[0]}"
 
     # room
 

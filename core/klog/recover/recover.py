@@ -27,6 +27,7 @@ from klog.recover.examined import Examined
 from klog.recover.left import Request
 from klog.recover.ranges import salvage_ranges
 from klog.recover.rebuild import ENDS, OFFSET_KINDS
+from klog.recover.rescue import rescue_partition
 from klog.recover.result import Mode, Result, Settings
 from klog.settings import Settings as TopicSettings
 
@@ -63,15 +64,27 @@ class Recovery:
         self.left: list[Finding] = []
         self.skipped: list[Partition] = []
         self._settings = settings
-        self._options = options
         self._sink = sink or Silence()
+        # Of the log dirs of a broker one has the metadata log, which knows the settings for all.
+        log_dirs = [target.log_dir for target in targets]
+        self._topics = TopicSettings(next((one for one in log_dirs if one.metadata_log), log_dirs[0]), options)
         for number, target in enumerate(targets):
             self._log_dir(number, target, Staging(staging[number], disk))
 
+    def rescue(self, sink: Sink) -> int:
+        """Write the records of damaged batches that decode all the same to *sink*, as lines; return how many.
+
+        Only before the plan is carried out.  Raises UnreadableError.
+        """
+        records = 0
+        for result in self.results:
+            if any(one.id in ENDS for one in result.findings):
+                records += rescue_partition(result.partition, sink).records
+        return records
+
     def _log_dir(self, number: int, target: Target, staging: Staging) -> None:
-        log_dir = target.log_dir
+        log_dir, topics = target.log_dir, self._topics
         around = log_dir_facts(log_dir)
-        topics = TopicSettings(log_dir, self._options)
         changes: dict[FileKind, dict[tuple[str, int], int | None]] = {}
         for partition in target.partitions:
             if partition.topic == CLUSTER_METADATA or partition.state in (PartitionState.DELETE, PartitionState.STRAY):
@@ -104,7 +117,7 @@ class Recovery:
             if settings.mode is Mode.LIKE_BROKER:
                 return like_broker.plan(partition, around.clean, settings, draft, self._sink)
             examined = Examined(partition, around, settings, self._sink)
-            if settings.mode is Mode.SALVAGE:
+            if settings.mode is Mode.SALVAGE or settings.repair_bits:
                 result = salvage.plan(examined, settings, draft, self._sink)
             else:
                 result = rebuild.plan(examined, settings, draft)

@@ -19,7 +19,10 @@ from klog.formats.batch import BATCH, OVERHEAD, BatchFacts
 from klog.formats.codec import Decompressor
 from klog.kernel import Window
 from klog.lanes import Sink
-from klog.recover.ranges import Cut, SegmentRanges
+from klog.partition import Partition
+from klog.reader import MAX_BATCH_BYTES
+from klog.recover.left import Request
+from klog.recover.ranges import Cut, SegmentRanges, salvage_ranges
 from klog.source import Source
 
 
@@ -28,6 +31,16 @@ class Rescued(NamedTuple):
 
     batches: int
     records: int
+
+
+def rescue_partition(partition: Partition, sink: Sink, max_batch_bytes: int = MAX_BATCH_BYTES) -> Rescued:
+    """Do so for a whole partition.  Raises UnreadableError when a log cannot be opened."""
+    total = Rescued(0, 0)
+    for segment in salvage_ranges(partition, Request()).segments:
+        origin = Origin(f"{partition.directory}/{segment.files.log}", partition.topic, partition.number)
+        found = rescue(partition.path, segment, origin, sink, max_batch_bytes)
+        total = Rescued(total.batches + found.batches, total.records + found.records)
+    return total
 
 
 def rescue(folder: str, segment: SegmentRanges, origin: Origin, sink: Sink, max_batch_bytes: int) -> Rescued:
