@@ -129,9 +129,7 @@ RepairBits = Annotated[
 ]
 RescueRecords = Annotated[
     str | None,
-    typer.Option(
-        metavar="FILE", help="Records of damaged batches that decode all the same, as JSON lines; for people."
-    ),
+    typer.Option(metavar="FILE", help="Records of damaged batches that decode all the same, as JSON lines."),
 ]
 IndexInterval = Annotated[str | None, typer.Option(metavar="SIZE", help="index.interval.bytes; default: the topic's.")]
 SegmentIndexBytes = Annotated[

@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 
 from klog.check.findings import Finding, Severity
-from klog.disk import Disk
+from klog.draft import Staging
 from klog.partition import Partition
 from klog.plan import Action, Amount, Loss
 from klog.plan_file import plan_json
@@ -41,10 +41,10 @@ def recover(
     """
     found: list[Recovery] = []
 
-    def draft(chosen: list[Chosen], staging: Sequence[str | None], disk: Disk) -> Drafted:
+    def draft(chosen: list[Chosen], staging: Sequence[Staging]) -> Drafted:
         targets = [Target(one.log_dir, one.partitions, one.whole) for one in chosen]
         with output.Results() as results:
-            recovery = Recovery(targets, settings, staging, disk, options, results)
+            recovery = Recovery(targets, settings, staging, options, results)
         found.append(recovery)
         if rescue_to is not None:
             _rescue(recovery, rescue_to)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from klog.disk import Disk
 from klog.draft import Draft, Staging
 from klog.errors import KlogError, UsageError
 from klog.formats.names import CLUSTER_METADATA
@@ -48,12 +47,11 @@ def truncate(
     """Plan a cut, carry it out where that is wanted, and return the exit code.  Raises KlogError."""
     found: list[Truncation] = []
 
-    def draft(chosen: list[Chosen], staging: Sequence[str | None], disk: Disk) -> Drafted:
+    def draft(chosen: list[Chosen], staging: Sequence[Staging]) -> Drafted:
         log_dir, partition = _one(path, chosen)
         interval = TopicSettings(log_dir, options).value(partition.topic, "index.interval.bytes").value
         assert isinstance(interval, int)
-        place = Staging(staging[0], disk)
-        drafts = [Draft(log_dir.path, 0, place), Draft(log_dir.path, 0, place)]
+        drafts = [Draft(log_dir.path, 0, staging[0]), Draft(log_dir.path, 0, staging[0])]
         cut = plan(partition, _offset(partition, to), settings._replace(interval=interval), drafts[0])
         key = (partition.topic or "", partition.number or 0)
         checkpoints.plan(log_dir, {kind: {key: offset} for kind, offset in cut.offsets.items()}, drafts[1], mend=False)

@@ -30,6 +30,7 @@ def truncate(
 
     Log, indexes, snapshots, epochs and checkpoints agree afterwards. A cut inside a batch drops the whole batch.
     """
+    from klog.log_dir import open_path
     from klog.truncate import Settings
 
     from klog_cli.changing import Ways, one_way
@@ -38,6 +39,7 @@ def truncate(
 
     output.Quiet.on = quiet
     options.known_form(form, options.PLAN_OUTPUTS)
+    open_path(path)
     if [to_offset is not None, to_timestamp is not None, to_log_start].count(True) != 1:
         raise UsageError("where to? one of --to-offset, --to-timestamp and --to-log-start")
     one_way(apply, plan)

@@ -99,7 +99,7 @@ def _locate_quickly(chain: Chain) -> bool:
         return True
     facts = status.st_size, status.st_mtime_ns
     same = [at for at, state in enumerate(chain.states) if state and (state.size, state.modified_ns) == facts]
-    if len(same) == 1 and sizes.count(status.st_size) == 1:
+    if len(same) == 1:
         chain.at = same[0]
         return True
     return False

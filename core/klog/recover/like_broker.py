@@ -37,7 +37,9 @@ def plan(partition: Partition, clean: bool, settings: Settings, draft: Draft, si
         return result
     write(draft, partition, Target(outcome.logs, outcome.files, outcome.epochs))
     result.losses = losses(partition, outcome)
-    result.kept = result.broker_would_keep = kept(partition, outcome)
+    if result.losses:
+        result.kept = kept(partition, outcome)
+    result.broker_would_keep = result.kept
     result.offsets = offsets(partition, outcome)
     return result
 

@@ -45,6 +45,7 @@ OFFSET_KINDS = frozenset({"odd-offset", "offsets-backwards", "offset-overflow", 
 _NOBODYS = frozenset({"offset-gap", "offsets-missing", "sequence-gap"})
 """What is missing, and nowhere to be had: no repair brings it back."""
 
+_BY_NAME = frozenset({"orphan-index", "leftover"})
 OF_INDEXES = ("index-", "time-index-", "txn-index-")
 MENDED = frozenset(
     [
@@ -72,7 +73,8 @@ def plan(examined: Examined, settings: Settings, draft: Draft) -> Result:
         result.left = problems(examined.findings)
         return result
     repair = _Repair(examined, settings)
-    write(draft, examined.original, repair.target())
+    if any(repair.mends(finding) or finding.id in _BY_NAME for finding in examined.findings):
+        write(draft, examined.original, repair.target())
     result.left = problems([finding for finding in examined.findings if not repair.mends(finding)])
     result.losses = repair.losses()
     result.kept = repair.kept()

@@ -14,7 +14,6 @@ from klog.check.facts import LogDirFacts
 from klog.check.findings import Finding, Severity
 from klog.check.root import root
 from klog.check.verify import log_dir_facts
-from klog.disk import Disk
 from klog.draft import Draft, Staging
 from klog.errors import KlogError
 from klog.formats.names import CLUSTER_METADATA, FileKind, PartitionState
@@ -45,16 +44,14 @@ class Target(NamedTuple):
 class Recovery:
     """What is to be done about *targets*, and what was found out on the way.
 
-    *staging*: for each target, where new content waits (None: nowhere, it is only a plan to be shown).  *options*:
-    settings of topics, by their names.
+    *staging*: for each target, where new content waits.  *options*: settings of topics, by their names.
     """
 
     def __init__(
         self,
         targets: Sequence[Target],
         settings: Settings,
-        staging: Sequence[str | None],
-        disk: Disk,
+        staging: Sequence[Staging],
         options: Mapping[str, str],
         sink: Sink | None = None,
     ) -> None:
@@ -69,7 +66,7 @@ class Recovery:
         log_dirs = [target.log_dir for target in targets]
         self._topics = TopicSettings(next((one for one in log_dirs if one.metadata_log), log_dirs[0]), options)
         for number, target in enumerate(targets):
-            self._log_dir(number, target, Staging(staging[number], disk))
+            self._log_dir(number, target, staging[number])
 
     def rescue(self, sink: Sink) -> int:
         """Write the records of damaged batches that decode all the same to *sink*, as lines; return how many.
