@@ -222,16 +222,9 @@ class _Salvage:
 
         A broker that reads the log once more would forget what only the old files knew: so it need not.
         """
-        partition = self._examined.partition
-        changed: dict[FileKind, int | None] = {FileKind.RECOVERY_POINTS: self._end}
-        if any(segment.unreadable is not None for segment in self._segments):
-            changed = {}
-        if (partition.high_watermark or 0) > self._end:
-            changed[FileKind.HIGH_WATERMARKS] = self._end
-        if (partition.log_start_offset or 0) > self._end:
-            changed[FileKind.LOG_STARTS] = None
-        if (partition.cleaner_offset or 0) > self._end:
-            changed[FileKind.CLEANER_OFFSETS] = None
+        changed = rebuild.contradicted(self._examined, self._end)
+        if all(segment.unreadable is None for segment in self._segments):
+            changed[FileKind.RECOVERY_POINTS] = self._end
         return changed
 
 
