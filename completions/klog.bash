@@ -14,6 +14,11 @@ _klog() {
             dump) command=dump ;;
             lookup) command=lookup ;;
             verify) command=verify ;;
+            recover) command=recover ;;
+            truncate) command=truncate ;;
+            apply) command=apply ;;
+            undo) command=undo ;;
+            plans) command=plans ;;
         esac
     done
     value=1
@@ -53,15 +58,46 @@ _klog() {
         'verify --output') words='text json jsonl table' ;;
         'verify --jobs') words='' ;;
         'verify --max-batch-bytes') words='' ;;
+        'recover --topic') words='' ;;
+        'recover --partition') words='' ;;
+        'recover --plan') words='' ;;
+        'recover --backup') words='' ;;
+        'recover --rescue-records') words='' ;;
+        'recover --index-interval') words='' ;;
+        'recover --segment-index-bytes') words='' ;;
+        'recover --producer-expiration') words='' ;;
+        'recover --now') words='' ;;
+        'recover --output') words='text json' ;;
+        'recover --jobs') words='' ;;
+        'truncate --to-offset') words='' ;;
+        'truncate --to-timestamp') words='' ;;
+        'truncate --topic') words='' ;;
+        'truncate --partition') words='' ;;
+        'truncate --plan') words='' ;;
+        'truncate --backup') words='' ;;
+        'truncate --index-interval') words='' ;;
+        'truncate --producer-expiration') words='' ;;
+        'truncate --now') words='' ;;
+        'truncate --output') words='text json' ;;
+        'apply --backup') words='' ;;
+        'apply --output') words='text json' ;;
+        'undo --backup') words='' ;;
+        'undo --output') words='text json' ;;
+        'plans --output') words='text table json' ;;
         *) value= ;;
     esac
     if [[ -z $value ]]; then
         case "$command" in
-            '') words='describe dump lookup verify --version -h --help' ;;
+            '') words='describe dump lookup verify recover truncate apply undo plans --version -h --help' ;;
             describe) words='--topic --partition --deep --output --quiet -h --help' ;;
             dump) words='--files --topic --partition --output --to --deep-iteration --print-data-log --skip-record-metadata --verify-index-only --index-sanity-check --max-bytes --max-message-size --offsets-decoder --transaction-log-decoder --cluster-metadata-decoder --remote-log-metadata-decoder --share-group-state-decoder --with-indexes --as --from-offset --to-offset --from-time --to-time --key --keys-from --limit --isolation --tail --no-control --batches --values --jobs --max-batch-bytes --quiet -h --help' ;;
             lookup) words='--offset --timestamp --batch --topic --partition --position-only --output --quiet -h --help' ;;
             verify) words='--topic --partition --deep --sample --since --output --jobs --max-batch-bytes --quiet -h --help' ;;
+            recover) words='--topic --partition --like-broker --salvage --apply --plan --backup --indexes-only --from-recovery-point --repair-bits --rescue-records --index-interval --segment-index-bytes --producer-expiration --now --output --jobs --quiet -h --help' ;;
+            truncate) words='--to-offset --to-timestamp --to-log-start --topic --partition --apply --plan --backup --index-interval --producer-expiration --now --output --quiet -h --help' ;;
+            apply) words='--backup --output --quiet -h --help' ;;
+            undo) words='--apply --backup --output --quiet -h --help' ;;
+            plans) words='--output --quiet -h --help' ;;
         esac
         # options only where one begins; otherwise paths, which `-o default` completes
         [[ $words == -* && $cur != -* ]] && words=

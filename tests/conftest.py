@@ -62,6 +62,14 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
         terminalreporter.write_line(f"NOT RUN: {count} tests: {reason}", red=True, bold=True)
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _notes_elsewhere(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Notes about plans, which klog leaves in the home of whoever repairs, go where tests leave things."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("state")))
+        yield
+
+
 # the command line
 
 

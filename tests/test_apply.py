@@ -284,6 +284,18 @@ def test_a_plan_is_stale_when_a_file_has_appeared(original: Path, file: str) -> 
     assert str(original / file) in str(refused(plan, StaleError, "has changed since"))
 
 
+def test_a_plan_that_was_carried_out_and_used_since_is_stale(original: Path) -> None:
+    """Whoever applies it twice must not be told that nothing was done."""
+    plan = plan_repair(original, Disk())
+    apply(plan, Disk())
+    (original / name(1841, "log")).write_bytes(b"new")
+    before = tree(original.parent)
+    said_to = f"has changed since {len(plan.actions) - 1} of {len(plan.actions)} changes had been made; nothing more"
+    with pytest.raises(StaleError, match=said_to):
+        apply(plan, Disk())
+    assert tree(original.parent) == before
+
+
 def test_a_plan_is_stale_when_what_it_relies_on_has_changed(original: Path) -> None:
     plan = replace(plan_repair(original, Disk()), guards=(Guard(name(1900, "timeindex"), 36, NOW),))
     refused(plan, StaleError, "1900.timeindex: has changed since")

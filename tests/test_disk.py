@@ -261,7 +261,9 @@ def test_a_new_file_is_for_its_owner_alone_and_never_one_that_is_there(tmp_path:
 
 
 @pytest.mark.parametrize("shares", [False, True])
-@pytest.mark.parametrize(("start", "end"), [(0, 3 << 20), (0, 1000), (5000, 3 << 20), ((1 << 20) + 7, (2 << 20) + 9)])
+@pytest.mark.parametrize(
+    ("start", "end"), [(0, 3 << 20), (0, 1000), (5000, 3 << 20), (1 << 20, 2 << 20), ((1 << 20) + 7, (2 << 20) + 9)]
+)
 def test_a_copy_is_the_bytes_and_comes_behind_what_is_there(
     tmp_path: Path, start: int, end: int, shares: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -294,3 +296,15 @@ def test_what_is_so_already_is_not_set_again(tmp_path: Path, monkeypatch: pytest
     status = os.fstat(file.descriptor)
     assert (stat.S_IMODE(status.st_mode), status.st_mtime_ns) == (0o4640, 1_234_567_891)
     disk.Disk().close(file)
+
+
+def test_a_hole_at_the_end_stays_one(tmp_path: Path) -> None:
+    """Where a broker had set room aside there is nothing to copy."""
+    with (tmp_path / "source").open("wb") as source:
+        source.write(b"batches")
+        source.truncate(64 << 20)
+    file = disk.Disk().create(str(tmp_path / "target"))
+    disk.Disk().copy(str(tmp_path / "source"), 3, 64 << 20, file)
+    disk.Disk().close(file)
+    assert (tmp_path / "target").stat().st_size == (64 << 20) - 3
+    assert blocks(tmp_path / "target") < 100 << 10

@@ -148,6 +148,9 @@ def test_a_chain_that_comes_back_to_where_it_was_is_shortened(draft: Draft, data
     draft.put(INDEX, [b"entries"])
     assert [action.file for action in draft.actions] == [LOG]
     assert staged(draft) == {}
+    draft.put(INDEX, [b"yet another"])
+    last = draft.actions.pop()
+    assert last.before == file_state(str(data / INDEX))
     draft.put("orders-3/x.txnindex", [b"x"], like=LOG)
     draft.remove("orders-3/x.txnindex")
     assert [action.file for action in draft.actions] == [LOG]

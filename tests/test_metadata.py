@@ -144,6 +144,8 @@ def test_eligible_leaders_are_cleared_of_one_topic_or_of_all(
 ) -> None:
     for number, name in ((1, "t"), (2, "u")):
         log.add(topic(name, number), partition(0, number, eligibleLeaderReplicas=[3]), partition(1, number))
+        # That had one, but has it no more: nothing is cleared, so its epoch stays.
+        log.add(partition(2, number, lastKnownElr=[3]), partition(2, number))
     log.add(value("ClearElr", topicName=named))
     found = read(log.log_dir)
     assert found.complete
@@ -151,9 +153,10 @@ def test_eligible_leaders_are_cleared_of_one_topic_or_of_all(
         registered = found.partition(name, 0)
         assert registered is not None
         assert (registered.elr, registered.partition_epoch) == (((), 8) if is_cleared else ((3,), 7))
-        untouched = found.partition(name, 1)
-        assert untouched is not None
-        assert untouched.partition_epoch == 7
+        for number in (1, 2):
+            untouched = found.partition(name, number)
+            assert untouched is not None
+            assert untouched.partition_epoch == 7
 
 
 def test_a_topic_that_is_removed_takes_its_settings_along(log: MetadataLog) -> None:

@@ -17,8 +17,8 @@ them. A *note* is nothing to worry about; a *warning* or *damage* makes the exit
 next start often depends on how it was stopped and on the recovery point: `klog verify` says it for the case at hand.
 
 Missing offsets are legal in a compacted topic. The cleaner's checkpoint tells which those are, and `cleanup.policy` in
-the metadata log of the same log dir (`__cluster_metadata-0`), as long as that log is whole. Where nobody has set a policy,
-the broker's own `server.properties` decides, which klog does not see: then they are a warning (`offset-gap`).
+the metadata log of the same log dir (`__cluster_metadata-0`), as long as that log is whole. Where nobody has set a
+policy, the broker's own `server.properties` decides, which klog does not see: then they are a warning (`offset-gap`).
 
 | id | severity | what it is | a broker of 4.x at its next start | repaired by |
 |---|---|---|---|---|

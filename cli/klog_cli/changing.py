@@ -14,7 +14,7 @@ from typing import NamedTuple
 from klog.apply import bring_to_disk
 from klog.backups import unfinished
 from klog.disk import Disk, NewFile
-from klog.draft import Draft, backup_places, make_plan, plan_id, staging_of
+from klog.draft import Draft, Staging, backup_places, make_plan, plan_id, staging_of
 from klog.errors import UsageError
 from klog.locks import Locks
 from klog.log_dir import KafkaFile, LogDir, open_path, select
@@ -86,7 +86,7 @@ def choose(paths: Sequence[str], topics: Sequence[str], numbers: Sequence[int]) 
 def change(
     chosen: Callable[[], list[Chosen]],
     ways: Ways,
-    draft: Callable[[list[Chosen], Sequence[str | None], Disk], Drafted],
+    draft: Callable[[list[Chosen], Sequence[Staging]], Drafted],
 ) -> Changed:
     """Find out what is to change, and change it when that is wanted; *draft* does the finding out.
 
@@ -108,20 +108,26 @@ def change(
             _finish(log_dirs, disk, locks)
         else:
             _warn_of_brokers(chosen())
-        drafted = draft(chosen(), staging, disk)
-        plan = make_plan(
-            name, command_line(), log_dirs, backups, drafted.drafts, now_ms,
-            findings=drafted.findings, losses=drafted.losses, kept=drafted.kept,
-            broker_would_keep=drafted.broker_would_keep, locks=locks,
-        )  # fmt: skip
-        if ways.plan_file is not None:
-            bring_to_disk(plan, disk)
-            _save(plan, ways.plan_file)
-        if not plan.actions:
-            return Changed(None, is_applied=False)
-        if locks is not None:
+        waiting = [Staging(directory, disk) for directory in staging]
+        is_wanted = False
+        try:
+            drafted = draft(chosen(), waiting)
+            plan = make_plan(
+                name, command_line(), log_dirs, backups, drafted.drafts, now_ms,
+                findings=drafted.findings, losses=drafted.losses, kept=drafted.kept,
+                broker_would_keep=drafted.broker_would_keep, locks=locks,
+            )  # fmt: skip
+            if ways.plan_file is not None:
+                bring_to_disk(plan, disk)
+                _save(plan, ways.plan_file)
+            is_wanted = bool(plan.actions)
+        finally:
+            if not is_wanted:
+                for one in waiting:
+                    one.discard()
+        if locks is not None and is_wanted:
             carry_out(plan, disk, locks)
-        return Changed(plan, is_applied=locks is not None)
+        return Changed(plan if is_wanted else None, is_applied=locks is not None and is_wanted)
 
 
 def _finish(log_dirs: Sequence[str], disk: Disk, locks: Locks) -> None:
@@ -145,6 +151,21 @@ def _save(plan: Plan, path: str) -> None:
     with NewFile(path) as file:
         os.write(file.descriptor, plan_bytes(replace(plan, staging=())))
         file.commit()
+
+
+def one_way(apply: bool, plan_file: str | None) -> None:
+    """Raise UsageError when a plan is to be both carried out and saved."""
+    if apply and plan_file is not None:
+        raise UsageError("--apply and --plan: one of them; 'klog apply' carries out a plan that was saved")
+
+
+def next_step(changed: Changed, ways: Ways) -> str:
+    """Return what to do next, once something is to change or has changed."""
+    assert changed.plan is not None
+    if changed.is_applied:
+        return f"next: start the broker; until then 'klog undo {changed.plan.id} --apply' takes it back"
+    where = with_option("--apply") if ways.plan_file is None else f"klog apply {shlex.quote(ways.plan_file)}"
+    return f"nothing has been changed; next: {where}"
 
 
 def command_line() -> str:

@@ -125,7 +125,11 @@ FromRecoveryPoint = Annotated[
     typer.Option("--from-recovery-point", help="Look only at what may not have reached the disk, as a broker does."),
 ]
 RepairBits = Annotated[
-    bool, typer.Option("--repair-bits", help="Put right a batch of which exactly one bit is flipped (with --salvage).")
+    bool, typer.Option("--repair-bits", help="Put right a batch of which exactly one bit is flipped.")
+]
+RescueRecords = Annotated[
+    str | None,
+    typer.Option(metavar="FILE", help="Records of damaged batches that decode all the same, as JSON lines."),
 ]
 MarkClean = Annotated[
     bool,
@@ -148,3 +152,13 @@ ProducerExpiration = Annotated[
     str, typer.Option(metavar="DURATION", help="producer.id.expiration.ms: producers idle for so long are forgotten.")
 ]
 Now = Annotated[str | None, typer.Option(metavar="TIME", help="Take this for the time; default: the clock's.")]
+
+# truncate
+PartitionPath = Annotated[
+    str, typer.Argument(metavar="PARTITION", help="A partition directory, or a log dir narrowed to one partition.")
+]
+CutTo = Annotated[int | None, typer.Option("--to-offset", help="The first offset to drop.")]
+CutToTimestamp = Annotated[
+    str | None, typer.Option("--to-timestamp", metavar="TIME", help="Drop everything from the first record as late on.")
+]
+CutToLogStart = Annotated[bool, typer.Option("--to-log-start", help="Drop everything.")]

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping, Sequence
 
 from klog.check.findings import Finding, Severity
-from klog.disk import Disk
+from klog.draft import Staging
 from klog.errors import UsageError
 from klog.partition import Partition
-from klog.plan import Action, Loss, Plan
+from klog.plan import Action, Amount, Loss
 from klog.plan_file import plan_json
 from klog.recover.marked import Marking, Refusal
 from klog.recover.recover import Recovery, Target
@@ -16,7 +17,7 @@ from klog.recover.result import Mode, Result, Settings
 
 from klog_cli import output, recover_marked
 from klog_cli.apply import action_line, changes
-from klog_cli.changing import Changed, Chosen, Drafted, Ways, change, choose, with_option
+from klog_cli.changing import Changed, Chosen, Drafted, Ways, change, choose, next_step, with_option
 
 CORRECTED, LEFT, COULD_NOT = 1, 4, 8
 
@@ -34,16 +35,22 @@ def recover(
     options: Mapping[str, str],
     ways: Ways,
     form: str,
+    rescue_to: str | None = None,
 ) -> int:
-    """Plan a repair, carry it out where that is wanted, and return the exit code.  Raises KlogError."""
+    """Plan a repair, carry it out where that is wanted, and return the exit code.  Raises KlogError.
+
+    *rescue_to*: a file for the records of damaged batches that decode all the same.
+    """
     found: list[Recovery] = []
 
-    def draft(chosen: list[Chosen], staging: Sequence[str | None], disk: Disk) -> Drafted:
+    def draft(chosen: list[Chosen], staging: Sequence[Staging]) -> Drafted:
         targets = [Target(one.log_dir, one.partitions, one.whole) for one in chosen]
         make = Marking if settings.mark_clean else Recovery
         with output.Results() as results:
-            recovery = make(targets, settings, staging, disk, options, results)
+            recovery = make(targets, settings, staging, options, results)
         found.append(recovery)
+        if rescue_to is not None:
+            _rescue(recovery, rescue_to)
         findings = [finding.json() for finding in (*recovery.findings, *_findings(recovery.results))]
         return Drafted(recovery.drafts, findings, recovery.losses, recovery.kept, recovery.broker_would_keep)
 
@@ -64,6 +71,15 @@ def recover(
         for line in shown.notes(ways):
             output.note(line)
     return shown.exit_code
+
+
+def _rescue(recovery: Recovery, path: str) -> None:
+    """Write what can be rescued, before anything is changed."""
+    with output.Results(path) as results:
+        records = recovery.rescue(results)
+    output.note(
+        f"{records} records of damaged batches are in {output.printable(path)}: nobody knows what is wrong in them"
+    )
 
 
 def _findings(results: Sequence[Result]) -> Iterator[Finding]:
@@ -116,6 +132,11 @@ class _Shown:
             **(recover_marked.json(recovery) if isinstance(recovery, Marking) else {}),
         }
 
+    def _all_left(self) -> Iterator[Finding]:
+        yield from self._recovery.left
+        for result in self._recovery.results:
+            yield from result.left
+
     def _result_json(self, result: Result) -> dict[str, object]:
         return {
             "topic": result.partition.topic,
@@ -141,14 +162,12 @@ class _Shown:
         if plan is None:
             return []
         place = f"{partition.directory}/"
+        log_dir = os.path.dirname(os.path.abspath(partition.path))
         return [
-            action for action in plan.actions if action.file.startswith(place) and self._is_in(plan, action, partition)
+            action
+            for action in plan.actions
+            if action.file.startswith(place) and plan.log_dirs[action.log_dir] == log_dir
         ]
-
-    def _is_in(self, plan: Plan, action: Action, partition: Partition) -> bool:
-        import os
-
-        return plan.log_dirs[action.log_dir] == os.path.dirname(os.path.abspath(partition.path))
 
     # for people
 
@@ -198,7 +217,7 @@ class _Shown:
             return
         done = "made" if self._is_applied else "planned"
         touched = sum(1 for result in recovery.results if self._actions(result.partition))
-        yield f"{changes(len(plan.actions))} {done} in {touched} of {partitions} partition{'s' * (partitions != 1)}"
+        yield f"{changes(len(plan.actions))} {done} in {touched} of {_counted(partitions)}"
         if recovery.losses:
             yield f"lost: {_total(recovery.losses)}"
             kept = recovery.broker_would_keep
@@ -221,11 +240,16 @@ class _Shown:
         if any(result.choices for result in results):
             for mode in (Mode.LIKE_BROKER, Mode.SALVAGE):
                 yield f"next: {with_option(f'--{mode.value}', ('--apply',))}"
-        if plan is not None and not self._is_applied:
-            where = f"klog apply {ways.plan_file}" if ways.plan_file is not None else with_option("--apply")
-            yield f"nothing has been changed; next: {where}"
-        elif plan is not None:
-            yield f"next: start the broker; until then 'klog undo {plan.id} --apply' takes it back"
+        if plan is not None:
+            yield next_step(Changed(plan, self._is_applied), ways)
+
+
+def _counted(partitions: int) -> str:
+    return f"{partitions} partition{'s' * (partitions != 1)}"
+
+
+def _amount(amount: Amount) -> str:
+    return f"{amount.records} records, {amount.bytes} bytes"
 
 
 def _line(finding: Finding) -> str:

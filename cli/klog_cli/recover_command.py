@@ -25,6 +25,7 @@ def recover(
     repair_bits: options.RepairBits = False,
     mark_clean: options.MarkClean = False,
     broker_epoch: options.BrokerEpoch = None,
+    rescue_records: options.RescueRecords = None,
     index_interval: options.IndexInterval = None,
     segment_index_bytes: options.SegmentIndexBytes = None,
     producer_expiration: options.ProducerExpiration = "24h",
@@ -39,7 +40,7 @@ def recover(
     """
     from klog.recover.result import Mode, Settings
 
-    from klog_cli.changing import Ways
+    from klog_cli.changing import Ways, one_way
     from klog_cli.recover import recover as run
 
     output.Quiet.on = quiet
@@ -50,11 +51,11 @@ def recover(
         raise UsageError("--like-broker and --salvage: one of them")
     if mark_clean:
         others = {"like-broker": like_broker, "salvage": salvage, "indexes-only": indexes_only}
-        _refuse_beside_mark_clean({**others, "repair-bits": repair_bits}, bool(topic or partition))
+        others |= {"repair-bits": repair_bits, "rescue-records": rescue_records is not None}
+        _refuse_beside_mark_clean(others, bool(topic or partition))
     if broker_epoch is not None and (not mark_clean or broker_epoch not in ("none", "registered")):
         raise UsageError("--broker-epoch is none or registered, and goes with --mark-clean")
-    if apply and plan is not None:
-        raise UsageError("--apply and --plan: one of them; 'klog apply' carries out a plan that was saved")
+    one_way(apply, plan)
     mode = Mode.LIKE_BROKER if like_broker else Mode.SALVAGE if salvage else Mode.DEFAULT
     settings = Settings(
         mode,
@@ -69,7 +70,8 @@ def recover(
     )
     given = {"index.interval.bytes": index_interval, "segment.index.bytes": segment_index_bytes}
     sizes = {name: str(parse_size(text)) for name, text in given.items() if text is not None}
-    return run(paths, topic or (), partition or (), settings, sizes, Ways("recover", apply, plan, backup), form)
+    ways = Ways("recover", apply, plan, backup)
+    return run(paths, topic or (), partition or (), settings, sizes, ways, form, rescue_records)
 
 
 def _refuse_beside_mark_clean(others: dict[str, bool], is_narrowed: bool) -> None:

@@ -23,7 +23,7 @@ from klog.disk import Disk
 from klog.draft import remove_empty, remove_tree
 from klog.errors import KlogError
 from klog.formats.names import FileKind, parse_file
-from klog.journal import Chain, check_guards, locate
+from klog.journal import Chain, check_directories, check_guards, locate
 from klog.lanes import Silence, Sink
 from klog.locks import Locks
 from klog.originals import PLAN, Keeper, keeps_tail, may_be_linked
@@ -143,14 +143,20 @@ class _Run:
         self._done_before = len(self._plan.actions) - sum(len(chain.to_do) for chain in found)
         strange = next((one for one in found if one.at is None or (is_new and not one.is_untouched)), None)
         if strange is not None:
-            self._done_before = 0
-            what = "is gone" if strange.current is None else "has changed"
-            raise StaleError(
-                f"{strange.path}: {what} since the plan was made; nothing was started, make the plan again"
-            )
+            raise StaleError(f"{strange.path}: {self._staleness(strange, is_new)}")
         if self._done_before < len(self._plan.actions):
             check_guards(self._plan)
+            if is_new:
+                check_directories(self._plan)
         return found
+
+    def _staleness(self, strange: Chain, is_new: bool) -> str:
+        what = "is gone" if strange.current is None else "has changed"
+        if is_new or not self._done_before:
+            self._done_before = 0
+            return f"{what} since the plan was made; nothing was started, make the plan again"
+        count = f"{self._done_before} of {len(self._plan.actions)} changes had been made"
+        return f"{what} since {count}; nothing more was done, the originals are in {self._plan.backups[0]}"
 
     # room
 

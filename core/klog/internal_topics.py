@@ -231,6 +231,7 @@ def _framed(file: str, value: bytes) -> MetadataRecord:
     return MetadataRecord(record_type, _constant_name(names[0]), version, data)
 
 
+@cache
 def _constant_name(name: str) -> str:
     """TopicRecord: TOPIC_RECORD."""
     return "".join(f"_{letter}" if letter.isupper() else letter.upper() for letter in name).removeprefix("_")

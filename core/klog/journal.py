@@ -99,7 +99,7 @@ def _locate_quickly(chain: Chain) -> bool:
         return True
     facts = status.st_size, status.st_mtime_ns
     same = [at for at, state in enumerate(chain.states) if state and (state.size, state.modified_ns) == facts]
-    if len(same) == 1 and sizes.count(status.st_size) == 1:
+    if len(same) == 1:
         chain.at = same[0]
         return True
     return False
@@ -121,3 +121,11 @@ def check_guards(plan: Plan) -> None:
         status = status_of(path)
         if status is None or (status.st_size, status.st_mtime_ns) != (guard.size, guard.modified_ns):
             raise StaleError(f"{path}: has changed since the plan was made; make it again")
+
+
+def check_directories(plan: Plan) -> None:
+    """Raise StaleError when files have come or gone in a partition since a plan was made of which nothing is done."""
+    for (number, directory), modified_ns in plan.directory_times.items():
+        path = plan.path(number, directory)
+        if directory and os.stat(path).st_mtime_ns != modified_ns:
+            raise StaleError(f"{path}: files have come or gone since the plan was made; make it again")

@@ -77,6 +77,7 @@ def rereads(partition: Partition, segment: SegmentRanges) -> list[Batch]:
         survey.walk(batch.window, batch.row, batch.row + 1)
     assert [event for event in survey.events if event[0] in ODD] == []
     assert len(found) == segment.batches
+    assert sum(max(batch.records_count, 0) if batch.magic >= 2 else 1 for batch in found) == segment.records
     assert (found[-1].last_offset if found else None) == segment.last_offset
     return found
 

@@ -15,11 +15,13 @@ from random import Random
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from klog.batch import Batch
 from klog.kernel import Window
 from klog.partition import Partition
 from klog.recover import left, salvaged
 from klog.recover.left import Request
 from klog.recover.ranges import Cut, SegmentRanges, salvage_ranges
+from klog.segment import Segment
 
 from tests.bad_sectors import spoil
 from tests.conftest import CORPORA, FIXTURES, extract
@@ -206,11 +208,11 @@ def test_a_flipped_bit_of_a_base_offset_is_put_right(tmp_path: Path, number: int
 
 def test_a_base_offset_that_is_garbage_is_put_right_when_it_fills_the_room(tmp_path: Path) -> None:
     for number in range(COUNT - 1):
-        wrong = 0x7123456789ABCDEF if number % 2 else 0x65432
-        partition = partition_of(
-            tmp_path, _0=b"".join([*LOG[:number], at_offset(LOG[number], wrong), *LOG[number + 1 :]])
-        )
-        assert result(partition, only(partition)) == WHOLE
+        for wrong in (0x7123456789ABCDEF, 0x65432, 3):  # 3: another batch has it, but does not begin there
+            partition = partition_of(
+                tmp_path, _0=b"".join([*LOG[:number], at_offset(LOG[number], wrong), *LOG[number + 1 :]])
+            )
+            assert result(partition, only(partition)) == WHOLE, (number, wrong)
 
 
 def test_a_base_offset_that_is_not_proven_is_damage(tmp_path: Path) -> None:
@@ -356,6 +358,15 @@ def test_a_bit_is_put_right_behind_what_cannot_be(tmp_path: Path) -> None:
     assert [cut.bytes for cut in found.cuts] == [EACH, 100]
 
 
+def test_a_batch_is_put_right_in_one_place_only(tmp_path: Path) -> None:
+    """Two errors that explain each other could be anything."""
+    broken = flipped(at_offset(LOG[5], 50 | 1 << 20), 100)
+    partition = partition_of(tmp_path, _0=b"".join([*LOG[:5], broken, *LOG[6:]]))
+    found = only(partition, repair_bits=True)
+    assert offsets(partition, found) == without(5)
+    assert not found.patches
+
+
 # twice the same
 
 
@@ -374,6 +385,11 @@ def test_a_batch_written_twice_in_a_row_is_kept_once(tmp_path: Path, number: int
     found = only(partition)
     assert result(partition, found) == WHOLE
     assert [(cut.is_duplicate, cut.batches) for cut in found.cuts] == [(True, 1)]
+
+
+def test_copies_at_the_end_of_a_segment_lose_no_offset_of_the_hole_behind_it(tmp_path: Path) -> None:
+    first, _ = salvage(partition_of(tmp_path, _0=b"".join([*LOG[:5], LOG[3]]), _100=b"".join(LOG[10:]))).segments
+    assert [(cut.is_duplicate, cut.offsets_lost) for cut in first.cuts] == [(True, 0)]
 
 
 def test_a_block_of_later_batches_in_the_wrong_place_does_not_cost_those_it_stands_before(tmp_path: Path) -> None:
@@ -455,6 +471,23 @@ def test_a_later_leader_s_log_replaces_the_end_of_an_earlier_one_s(tmp_path: Pat
     assert (found.batches, found.records) == (10, 100)
 
 
+def test_a_later_leader_s_log_may_begin_inside_of_an_older_batch(tmp_path: Path) -> None:
+    newer = [ten(45 + 10 * i, leader_epoch=4) for i in range(3)]
+    partition = partition_of(tmp_path, _0=b"".join([*LOG[:8], *newer]))
+    found = only(partition)
+    assert result(partition, found) == b"".join([*LOG[:4], *newer])
+    assert [loss(cut) for cut in found.cuts] == [("offsets-backwards", 39, 45, 5)]
+
+
+def test_what_was_put_right_goes_with_what_is_replaced(tmp_path: Path) -> None:
+    newer = [ten(10 * i, leader_epoch=4) for i in range(4, 10)]
+    broken = [flipped(one, 100) if i in (2, 6) else one for i, one in enumerate(LOG[:8])]
+    partition = partition_of(tmp_path, _0=b"".join([*broken, *newer]))
+    found = only(partition, repair_bits=True)
+    assert result(partition, found) == b"".join([*LOG[:4], *newer])
+    assert len(found.patches) == 1
+
+
 def test_later_leaders_replace_one_another_again_and_again(tmp_path: Path) -> None:
     log = [ten(10 * i, leader_epoch=epoch) for epoch in range(5) for i in range(epoch, 9)]
     partition = partition_of(tmp_path, _0=b"".join(log))
@@ -481,6 +514,32 @@ def test_a_repeated_run_with_a_flipped_epoch_is_no_new_leader_s(tmp_path: Path) 
     found = only(partition)
     assert result(partition, found) == WHOLE
     assert [cut.is_duplicate for cut in found.cuts] == [True]
+
+
+def test_what_claims_another_s_offset_is_not_taken_for_what_is_missing(tmp_path: Path) -> None:
+    """Other records for offsets 20 to 29, in a hole of ten."""
+    other = batch([Record(20 + i, MS, b"other") for i in range(10)], leader_epoch=2)
+    found = only(partition_of(tmp_path, _0=b"".join([*LOG[:6], other, *LOG[7:]])))
+    assert not found.patches
+    assert [(cut.batches, cut.copies) for cut in found.cuts] == [(1, 0)]
+
+
+def test_one_flipped_bit_is_put_right_though_another_batch_has_that_offset(tmp_path: Path) -> None:
+    """In a log of single records every offset is a batch's."""
+    log = [batch([Record(i, MS, b"k", b"%05d" % i)], leader_epoch=2) for i in range(200)]
+    partition = partition_of(tmp_path, _0=b"".join([*log[:150], at_offset(log[150], 150 ^ 16), *log[151:]]))
+    assert result(partition, only(partition)) == b"".join(log)
+
+
+def test_a_log_in_which_nothing_can_be_searched_any_more_still_has_its_single_bits_put_right(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(salvaged, "_WALKS", 0)
+    for wrong, patches in ((50 ^ 32, 1), (3, 0)):
+        found = only(partition_of(tmp_path, _0=b"".join([*LOG[:5], at_offset(LOG[5], wrong), *LOG[6:]])))
+        assert len(found.patches) == patches
+    newer = [ten(10 * i, leader_epoch=4) for i in range(4, 10)]
+    assert only(partition_of(tmp_path, _0=b"".join([*LOG[:8], *newer]))).batches == 10
 
 
 def test_a_copy_of_a_large_batch_is_known(tmp_path: Path) -> None:
@@ -638,6 +697,49 @@ def test_whatever_happens_every_intact_batch_is_kept_once_and_in_order(
     assert set(offsets(partition, only(partition, repair_bits=True))) >= set(intact)
 
 
+REAL = sorted(path for path in FIXTURES.glob("modern/*-[0-9]/*.log") if path.stat().st_size > 2000)
+
+
+@settings(
+    max_examples=EXAMPLES or 150,
+    derandomize=not EXAMPLES,
+    deadline=timedelta(seconds=20),
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
+@given(
+    log=st.sampled_from(REAL),
+    damages=st.lists(st.tuples(st.integers(0, 2**32), st.sampled_from(["flip", "zeros", "noise"])), max_size=5),
+    repair_bits=st.booleans(),
+)
+def test_of_real_logs_all_is_kept_that_no_damage_touches(
+    tmp_path: Path, log: Path, damages: list[tuple[int, str]], repair_bits: bool
+) -> None:
+    """Compressed, transactional, of one record or hundreds: as brokers wrote them."""
+    data = bytearray(log.read_bytes())
+    whole = [part for part in Segment(str(log)).batches() if isinstance(part, Batch)]
+    for seed, way in damages:
+        chance = Random(seed)
+        at = chance.randrange(len(data))
+        size = 1 if way == "flip" else min(chance.choice((4, 512, 4096)), len(data) - at)
+        new = {
+            "flip": bytes((data[at] ^ 1 << chance.randrange(8),)),
+            "zeros": bytes(size),
+            "noise": chance.randbytes(size),
+        }
+        data[at : at + size] = new[way]
+    original = log.read_bytes()
+    untouched = [
+        b for b in whole if data[b.position : b.position + b.size] == original[b.position : b.position + b.size]
+    ]
+    partition = partition_of(tmp_path, **{f"_{int(log.stem)}": bytes(data)})
+    segment = only(partition, repair_bits=repair_bits)
+    kept = offsets(partition, segment)
+    assert set(kept) >= {batch.base_offset for batch in untouched}
+    assert kept == sorted(set(kept))
+    if damages and all(way == "flip" for _, way in damages) and repair_bits and len(kept) == len(whole):
+        assert len(segment.patches) <= len(damages)
+
+
 @settings(
     max_examples=EXAMPLES or 100,
     derandomize=not EXAMPLES,
@@ -666,36 +768,37 @@ def test_batches_in_any_order_with_any_headers_give_a_log_in_order(tmp_path: Pat
 # hostile logs
 
 
-def fake_headers(count: int) -> bytes:
-    """Headers of batches that claim a mebibyte each, one behind the other."""
+def fake_headers(count: int, claim: int) -> bytes:
+    """Headers of batches that claim so many bytes each, one behind the other; no checksum holds."""
     return b"".join(
-        raw_batch(BatchHeader(base_offset=i, leader_epoch=0, count=1), b"", crc=i, length=1 << 20) for i in range(count)
+        raw_batch(BatchHeader(base_offset=i, leader_epoch=0, count=1), b"", crc=i, length=claim) for i in range(count)
     )
 
 
 @pytest.mark.parametrize("repair_bits", [False, True])
-def test_a_log_full_of_headers_takes_time_in_proportion(tmp_path: Path, repair_bits: bool) -> None:
+@pytest.mark.parametrize("claim", [49, 1 << 20])
+def test_a_log_full_of_headers_takes_time_in_proportion(tmp_path: Path, claim: int, repair_bits: bool) -> None:
     def seconds(count: int) -> float:
-        partition = partition_of(tmp_path, _0=fake_headers(count))
-        began = time.perf_counter()
+        partition = partition_of(tmp_path, _0=fake_headers(count, claim))
+        began = time.process_time()
         only(partition, repair_bits=repair_bits)
-        return time.perf_counter() - began
+        return time.process_time() - began
 
     small = seconds(20_000)
-    assert seconds(80_000) < 8 * small + 2
+    assert seconds(80_000) < 6 * small + 0.5
 
 
-def test_a_million_odd_batches_take_little_memory(tmp_path: Path) -> None:
+def test_many_odd_batches_take_little_memory(tmp_path: Path) -> None:
     """All of them backwards, each second one of another epoch, a damaged byte between."""
     one = raw_batch(BatchHeader(base_offset=5), b"")
     other = raw_batch(BatchHeader(base_offset=3, leader_epoch=1), b"")
-    partition = partition_of(tmp_path, _0=(one + b"x" + other) * 100_000)
+    partition = partition_of(tmp_path, _0=(one + b"x" + other) * 30_000)
     Window()
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     found = only(partition)
-    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 150 << 10
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 80 << 10
     assert len(found.cuts) <= left.MOST_LEFT + 1 + 2
-    assert sum(cut.batches for cut in found.cuts) + found.batches == 200_000
+    assert sum(cut.batches for cut in found.cuts) + found.batches == 60_000
 
 
 def test_more_damaged_places_than_are_told_are_summed_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

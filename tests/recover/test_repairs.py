@@ -89,6 +89,13 @@ def test_a_batch_with_anything_wrong_in_it_is_not_whole(name: str) -> None:
     assert whole(CROOKED[name], 0, LARGEST) is None
 
 
+def test_offsets_that_begin_again_are_seen_in_the_largest_batches_too() -> None:
+    """Where the rows that are decoded at once end, too."""
+    once = b"".join(record(offset_delta=i) for i in range(8192))
+    assert whole(crooked(once, count=8192, delta=8191), 0, LARGEST) is not None
+    assert whole(crooked(once, once, count=16384, delta=8191), 0, LARGEST) is None
+
+
 def test_without_its_checksum_a_batch_can_still_be_whole() -> None:
     """What can be rescued of it is for people to judge."""
     assert whole(flipped(A, 18), 0, LARGEST) is None
@@ -140,6 +147,16 @@ def test_a_bit_is_told_by_the_field_that_it_is_in(tmp_path: Path, at: int, name:
         found = repair_bit(source, 0, len(A), LARGEST)
     assert found is not None
     assert found.patch.what == f"one flipped bit: bit 4 of byte {at} ({name})"
+
+
+def test_a_bit_of_a_large_batch_is_put_right(tmp_path: Path) -> None:
+    """Its checksum is computed in steps, and sizes beyond its own are tried."""
+    large = batch([Record(1000, MS, None, Random(1).randbytes(3 << 20))])
+    for at in (9, 18, 61, 2 << 20, len(large) - 1):
+        with source_of(tmp_path, A + flipped(large, at, 6) + C) as source:
+            found = repair_bit(source, len(A), len(A) + len(large), LARGEST)
+        assert found is not None, at
+        assert found.patch.position == len(A) + at
 
 
 def test_two_bits_are_nothing_that_can_be_put_right(tmp_path: Path) -> None:

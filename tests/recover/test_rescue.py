@@ -13,6 +13,8 @@ from klog.dump.request import JSON_LINES, Target
 from klog.dump.request import Request as DumpRequest
 from klog.errors import UnreadableError
 from klog.partition import Partition
+from klog.recover.left import Request
+from klog.recover.ranges import salvage_ranges
 from klog.recover.rescue import Rescued, rescue
 
 from tests.dump.sinks import Kept
@@ -104,6 +106,19 @@ def test_each_of_several_damaged_batches_is_rescued(tmp_path: Path) -> None:
     found, lines, _ = rescued(partition_of(tmp_path, _0=b"".join(log)))
     assert found == Rescued(4, 32)
     assert [line["offset"] for line in lines] == [10 * i + j for i in (0, 3, 5, 8) for j in range(8)]
+
+
+def test_where_damage_is_only_summed_up_nothing_intact_is_taken_for_rescued(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("klog.recover.salvaged.MOST_LEFT", 2)
+    monkeypatch.setattr("klog.recover.ranges.MOST_LEFT", 2)
+    log = [batch(varied_records(10 * i)) for i in range(12)]
+    log = [spoiled(one) if i % 2 else one for i, one in enumerate(log)]
+    partition = partition_of(tmp_path, _0=b"".join(log))
+    (segment,) = salvage_ranges(partition, Request()).segments
+    assert [cut.reason for cut in segment.cuts] == ["bad-crc", "bad-crc", "more-damage"]
+    assert rescue(partition.path, segment, Origin("x"), Kept(), LARGEST) == Rescued(2, 16)
 
 
 def test_copies_and_healthy_logs_are_no_business_of_a_rescue(tmp_path: Path) -> None:

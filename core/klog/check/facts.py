@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from klog.check.findings import KINDS, Finding, quoted
 from klog.check.replay import Replay
-from klog.check.segment import SegmentFacts
+from klog.check.segment import NO_NEXT, SegmentFacts
 from klog.formats.names import CLUSTER_METADATA, PartitionState
 from klog.formats.snapshot import Snapshot, read_snapshot
 from klog.kernel import crc32c
@@ -83,6 +83,17 @@ class PartitionFacts:
         if "compact" in policy.words:
             return True
         return False if policy.origin is not Origin.DEFAULT and metadata is not None and metadata.complete else None
+
+    @cached_property
+    def gaps(self) -> list[tuple[int, int]]:
+        """The offsets that no batch has, inside segments and between them: the first, and the one after the last."""
+        found = []
+        for segment in self.segments:
+            survey = segment.survey
+            found += [(first, end) for event, _, first, end in survey.events if event == "gap"]
+            if segment.end_offset < survey.next_base < NO_NEXT:
+                found.append((segment.end_offset, survey.next_base))
+        return found
 
     def is_active(self, segment: SegmentFacts) -> bool:
         """Whether *segment* is the last one, to which a broker appends."""

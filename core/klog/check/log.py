@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from klog.bits import offer
 from klog.broker import next_start, reaction
 from klog.check.facts import Findings, PartitionFacts
 from klog.check.segment import NO_NEXT, SegmentFacts, Stretch
@@ -11,6 +12,7 @@ from klog.errors import KlogError
 from klog.formats.batch import BATCH, ENTRY
 from klog.formats.damage import Damage, DamageKind
 from klog.formats.index import OFFSET_ENTRY
+from klog.reader import MAX_BATCH_BYTES
 from klog.segment import MAX_SEGMENT_BYTES
 from klog.source import Source
 
@@ -25,6 +27,8 @@ IDS = {
     DamageKind.ZEROED_TAIL: "zeroed",
     DamageKind.TORN_TAIL: "torn-tail",
 }
+_MOST_OFFERS = 100
+"""Looked into for a flipped bit; who has more than this has another problem."""
 _ZERO_BYTES = 512
 """Zeros at the end of a batch may be its own; so many are a block that was never written."""
 
@@ -41,12 +45,19 @@ def damages(facts: PartitionFacts) -> Findings:
             offset = damage.place.offset if stretch.expected is None else stretch.expected
             position = damage.place.position or 0
             broker = reaction(start, segment, position) if start and kind != "unfinished-append" else None
-            yield facts.finding(kind, damage.detail + follows, log, position, offset, broker)
+            yield facts.finding(kind, damage.detail + follows + _bit(segment, stretch), log, position, offset, broker)
         if segment.more_damages:
             position = segment.damages[-1].end
             yield facts.finding(
                 "more-damage", f"{segment.more_damages} more damaged places from here on", log, position
             )
+
+
+def _bit(segment: SegmentFacts, stretch: Stretch) -> str:
+    """Say which single bit is all that is wrong, where that is so."""
+    at = segment.damages.index(stretch)
+    found = offer(stretch.damage, MAX_BATCH_BYTES) if at < _MOST_OFFERS and stretch.expected is not None else None
+    return f"; {found}: klog recover --repair-bits puts it right" if found else ""
 
 
 def _what_follows(facts: PartitionFacts, segment: SegmentFacts, stretch: Stretch) -> str:

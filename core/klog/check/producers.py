@@ -117,8 +117,8 @@ def snapshots_by_replay(facts: PartitionFacts) -> Findings:
 
     for name, offset, snapshot in facts.snapshots:
         replayed, is_guess = facts.replay.states.get(offset, ((), True))
-        if is_guess or snapshot.problem is not None:
-            continue
+        if is_guess or snapshot.problem is not None or any(first < offset for first, _ in facts.gaps):
+            continue  # what is missing may have been a producer's
         # Of producers that only the log has, the broker knew that they were idle for a day.
         wrong = [(found, there) for found, there in differences(snapshot.producers, replayed) if found is not None]
         if wrong and not facts.is_compacted:

@@ -46,8 +46,7 @@ def plan(partition: Partition, around: LogDirFacts, settings: Settings, draft: D
         return result
     like_broker.follow(outcome, result, draft)
     result.offsets = _offsets(partition, outcome, result)
-    for file in partition.files:
-        draft.rely_on(f"{partition.directory}/{file.name}", sync=True)
+    draft.rely_on_directory(partition.directory, sync=True)
     return result
 
 

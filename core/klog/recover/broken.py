@@ -13,10 +13,9 @@ from klog.source import Source
 
 
 class Claim(NamedTuple):
-    """What a damaged batch says of itself: where it ends, in bytes, its first and its last offset."""
+    """What a damaged batch says of itself: where it ends, in bytes, and its last offset."""
 
     end: int
-    first_offset: int
     last_offset: int
 
 
@@ -38,11 +37,8 @@ class Broken:
         self._bytes_left -= found.facts.size if found is not None else min(end - start, most)
         return found
 
-    def claim(self, start: int, before: int, ceiling: int) -> Claim | None:
-        """Return what the header of the damaged batch at byte *start* says; None if it is not to be believed.
-
-        It is as long as its offsets could stand there: above *before*, the last one before it, and up to *ceiling*.
-        """
+    def claim(self, start: int) -> Claim | None:
+        """Return what the header of the damaged batch at byte *start* says; None if it says nothing that can be."""
         try:
             head = self._source.read(start, BATCH.size)
         except UnreadableError:
@@ -50,9 +46,9 @@ class Broken:
         if len(head) < BATCH.size:
             return None
         base, size, _, magic, _, _, delta, *_ = BATCH.read(head)
-        if magic != 2 or size < BATCH.size - OVERHEAD or not before < base <= base + delta <= ceiling:
+        if magic != 2 or size < BATCH.size - OVERHEAD:
             return None
-        return Claim(start + size + OVERHEAD, base, base + delta)
+        return Claim(start + size + OVERHEAD, base + delta)
 
     def intact_offset(self, position: int) -> int | None:
         """Return the base offset of the intact batch that begins at byte *position*, None if none does."""

@@ -11,7 +11,7 @@ from klog.formats.batch import BatchFacts
 from klog.formats.damage import Damage, DamageKind
 from klog.kernel import Window, orderly
 from klog.recover.broken import Broken, Claim
-from klog.recover.left import HIGHEST, MOST_PATCHES, Request
+from klog.recover.left import HIGHEST, MOST_PATCHES, Request, key
 from klog.recover.repairs import (
     has_own_offset,
     is_one_bit_off,
@@ -37,7 +37,7 @@ class Chain:
         self._ceiling = min(limit - 1, base_offset + MAX_RELATIVE_OFFSET)
         self.log = Salvaged(base_offset, self._ceiling, source.size)
         self._odd: BatchFacts | None = None
-        self._shadow, self._behind = Claim(0, 0, 0), 0
+        self._shadow, self._behind = Claim(0, 0), 0
         self._broken = Broken(source, request)
 
     # what comes
@@ -80,7 +80,7 @@ class Chain:
                 start += repaired.facts.size
                 continue
             self.log.leave(start, end, reason, damage.detail)
-            claimed = self._broken.claim(start, self.log.last_offset, self._ceiling)
+            claimed = self._broken.claim(start)
             start = claimed.end if claimed is not None and claimed.end < end else end
 
     def finish(self) -> None:
@@ -106,13 +106,13 @@ class Chain:
         the log, is where the damaged one claims to end, nothing in between is of this log, unless its offsets come
         behind.
         """
-        claimed = self._broken.claim(start, self.log.last_offset, self._ceiling)
+        claimed = self._broken.claim(start)
         if claimed is None or not end < claimed.end <= self._source.size:
             return end
         behind: int | None = self._ceiling + 1
         if claimed.end < self._source.size:
             behind = self._broken.intact_offset(claimed.end)
-        if behind is None or behind <= claimed.first_offset:
+        if behind is None:
             return end
         self._behind = behind
         self._shadow = claimed
@@ -256,11 +256,13 @@ class Chain:
         repaired = self._with_offset(odd, self.log.last_offset, after) if after < HIGHEST else None
         if repaired is None:
             return None
-        # A copy of another batch can happen to have the size of the gap that it stands in.
-        is_copy = self.log.has_copy(self._source, odd)
-        if is_copy is None:
-            is_copy = not is_one_bit_off(odd.base_offset, repaired.facts.base_offset)
-        return None if is_copy else repaired
+        # A copy of another batch can happen to have the size of the gap that it stands in; and with more than one bit
+        # wrong, an offset that another batch begins at is hardly chance.
+        is_one_bit = is_one_bit_off(odd.base_offset, repaired.facts.base_offset)
+        if self.log.is_searched_out:
+            return repaired if is_one_bit else None
+        other = self.log.beginning_at(self._source, odd.base_offset)
+        return repaired if other is None or (is_one_bit and key(other) != key(odd)) else None
 
     def _with_epoch(self, facts: BatchFacts, epoch: int) -> Repaired | None:
         if facts.magic < 2 or len(self.log.patches) >= MOST_PATCHES or self.log.is_patched_from(facts.position):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
+from functools import cached_property
 
 from klog.check.facts import LogDirFacts, PartitionFacts
 from klog.check.findings import Finding
@@ -10,10 +11,11 @@ from klog.check.indexes import offset_index_of, time_index_of
 from klog.check.names import names
 from klog.check.segment import Build, Request, SegmentFacts
 from klog.check.verify import Chosen, examine
+from klog.formats.names import Stage
 from klog.lanes import Sink
 from klog.partition import Partition
 from klog.recover.broker_files import Content, FailsError
-from klog.recover.broker_leftovers import settle
+from klog.recover.broker_leftovers import belongs, settle
 from klog.recover.broker_segments import Reading
 from klog.recover.result import Settings
 from klog.recover.settled import Settled
@@ -26,28 +28,35 @@ class Examined:
     """A partition after the pass.
 
     *original*: as it is listed; `partition`, `facts`: as it is once what was interrupted has been finished or taken
-    back.  *files*: what its log then consists of.  `fails`: names over which nobody can tell; then there is no more.
+    back.  `fails`: names over which nobody can tell; then there is no more.
     """
 
     facts: PartitionFacts
     findings: list[Finding]
 
     def __init__(self, partition: Partition, around: LogDirFacts, settings: Settings, sink: Sink) -> None:
-        self.original = partition
-        self.files: dict[str, Content] = {}
+        self.original = self.partition = partition
         self.fails: str | None = None
+        self._settings = settings
         self._wrong: set[int] = set()
-        try:
-            self.files = settle(partition, Reading(partition.path, settings.reading, sink))
-        except FailsError as failure:
-            self.fails = str(failure)
-        self.partition = partition if self.fails else Settled(partition, self.files)
+        if any(belongs(file) and file.stage is not Stage.IN_USE for file in partition.files):
+            try:
+                self.partition = Settled(partition, self.files)
+            except FailsError as failure:
+                self.fails = str(failure)
         request = Request(jobs=settings.jobs, build=Build(settings.interval, _NEVER_FULL))
         chosen = _from_recovery_point(self.partition) if settings.from_recovery_point else None
         self.facts, found = examine(self.partition, around, request, sink, chosen, self._after)
-        by_name = names(PartitionFacts(partition, around))
-        self.findings = [finding for finding in found if finding.id not in _NAMES]
-        self.findings += [finding for finding in by_name if finding.id in _NAMES]
+        self.findings = found
+        if self.partition is not partition:
+            by_name = names(PartitionFacts(partition, around))
+            self.findings = [finding for finding in found if finding.id not in _NAMES]
+            self.findings += [finding for finding in by_name if finding.id in _NAMES]
+
+    @cached_property
+    def files(self) -> dict[str, Content]:
+        """What the log consists of once what was interrupted has been finished or taken back, by name."""
+        return settle(self.original, Reading(self.original.path, self._settings.reading))
 
     def _after(self, facts: PartitionFacts, segment: SegmentFacts) -> None:
         """Keep the indexes that were made anew only where the old ones are wrong, or the log will be cut."""

@@ -43,7 +43,9 @@ def follow(outcome: Outcome, result: Result, draft: Draft) -> None:
         return
     write(draft, partition, Target(outcome.logs, outcome.files, outcome.epochs))
     result.losses = losses(partition, outcome)
-    result.kept = result.broker_would_keep = kept(partition, outcome)
+    if result.losses:
+        result.kept = kept(partition, outcome)
+    result.broker_would_keep = result.kept
     result.offsets = offsets(partition, outcome)
 
 

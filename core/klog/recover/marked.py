@@ -14,7 +14,6 @@ from typing import NamedTuple
 from klog.check.facts import LogDirFacts
 from klog.check.findings import quoted
 from klog.check.root import root
-from klog.disk import Disk
 from klog.draft import Draft, Staging
 from klog.errors import KlogError
 from klog.formats.names import CLUSTER_METADATA, REMOTE_INDEX_CACHE, ROOT_CHECKPOINTS, FileKind, PartitionState
@@ -63,8 +62,7 @@ class Marking(Recovery):
         self,
         targets: Sequence[Target],
         settings: Settings,
-        staging: Sequence[str | None],
-        disk: Disk,
+        staging: Sequence[Staging],
         options: Mapping[str, str],
         sink: Sink | None = None,
     ) -> None:
@@ -74,10 +72,10 @@ class Marking(Recovery):
         self.refusals: list[Refusal] = []
         self.epoch = NOBODYS_EPOCH
         self.log_dirs = log_dirs
-        self._stagings: list[Staging] = []
+        self._staging = staging
         self._twice = _twice(log_dirs)
         self._metadata = _metadata(log_dirs)
-        super().__init__(targets, settings, staging, disk, options, sink)
+        super().__init__(targets, settings, staging, options, sink)
         self._mark()
 
     def _skips(self, partition: Partition) -> bool:
@@ -86,7 +84,6 @@ class Marking(Recovery):
 
     def _log_dir(self, number: int, target: Target, staging: Staging) -> None:
         log_dir, begun = target.log_dir, len(self.results)
-        self._stagings.append(staging)
         if log_dir.clean_shutdown is not None:
             return
         if _is_only_metadata(log_dir) and len(self.log_dirs) > 1:
@@ -155,7 +152,7 @@ class Marking(Recovery):
         for result in self.results:
             if os.path.dirname(os.path.abspath(result.partition.path)) == path:
                 result.losses = []
-        self._stagings[number].discard()
+        self._staging[number].discard()
 
     # the markers
 
@@ -175,7 +172,7 @@ class Marking(Recovery):
             log_dir = self.log_dirs[number]
             # A ZooKeeper broker knows no epoch of its own, and writes an empty file.
             content = write_clean_shutdown(self.epoch) if log_dir.is_kraft else b""
-            draft = Draft(log_dir.path, number, self._stagings[number])
+            draft = Draft(log_dir.path, number, self._staging[number])
             time_ns = self._settings.now_ms * 1_000_000
             draft.put(FileKind.CLEAN_SHUTDOWN.value, [content], FileKind.META_PROPERTIES.value, time_ns)
             self.drafts.append(draft)

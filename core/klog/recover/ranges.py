@@ -99,7 +99,7 @@ class Salvage(NamedTuple):
         """
         found, last = [], -1
         for segment in self.segments:
-            if not segment.kept and segment.unreadable is None and segment.files.base_offset <= last:
+            if not segment.kept and segment.files.base_offset <= last:
                 found.append(segment)
             last = max(last, -1 if segment.last_offset is None else segment.last_offset)
         return tuple(found)
@@ -207,7 +207,7 @@ def _kept_ones(source: Source, keeper: Salvaged, dropper: Salvaged, order: list[
         if wanted is None:
             return
         if offsets[wanted] > last:
-            continue
+            continue  # not worth reading
         for window in log.batches(start, end):
             at = 0
             while wanted is not None and (at := window.first_reaching(offsets[wanted], at)) < window.count:

@@ -46,6 +46,7 @@ OFFSET_KINDS = frozenset({"odd-offset", "offsets-backwards", "offset-overflow", 
 _NOBODYS = frozenset({"offset-gap", "offsets-missing", "sequence-gap"})
 """What is missing, and nowhere to be had: no repair brings it back."""
 
+_BY_NAME = frozenset({"orphan-index", "leftover"})
 OF_INDEXES = ("index-", "time-index-", "txn-index-")
 MENDED = frozenset(
     [
@@ -73,7 +74,8 @@ def plan(examined: Examined, settings: Settings, draft: Draft) -> Result:
         result.left = problems(examined.findings)
         return result
     repair = _Repair(examined, settings)
-    write(draft, examined.original, repair.target())
+    if any(repair.mends(finding) or finding.id in _BY_NAME for finding in examined.findings):
+        write(draft, examined.original, repair.target())
     result.left = repair.left()
     result.losses = repair.losses()
     result.kept = repair.kept()
@@ -143,9 +145,9 @@ class _Repair:
 
     def left(self) -> list[Finding]:
         """Return the problems that will still be there."""
-        return problems([finding for finding in self._examined.findings if not self._mends(finding)])
+        return problems([finding for finding in self._examined.findings if not self.mends(finding)])
 
-    def _mends(self, finding: Finding) -> bool:
+    def mends(self, finding: Finding) -> bool:
         """Whether what was found will be gone."""
         base = base_of(finding)
         if finding.id in ENDS:
@@ -255,16 +257,21 @@ class _Repair:
 
     def offsets(self) -> dict[FileKind, int | None]:
         """Return what has to change in the log dir's checkpoints."""
-        partition, ids = self.facts.partition, {finding.id for finding in self._examined.findings}
-        changed: dict[FileKind, int | None] = {}
-        if (partition.recovery_point or 0) > self._end:
-            changed[FileKind.RECOVERY_POINTS] = self._end
-        if (partition.high_watermark or 0) > self._end:
-            changed[FileKind.HIGH_WATERMARKS] = self._end
-        if "high-watermark-below-start" in ids:
-            changed[FileKind.HIGH_WATERMARKS] = partition.log_start_offset
-        if "log-start-beyond-end" in ids:
-            changed[FileKind.LOG_STARTS] = None
-        if (partition.cleaner_offset or 0) > self._end or "cleaner-offset-outside" in ids:
-            changed[FileKind.CLEANER_OFFSETS] = None
-        return changed
+        return contradicted(self._examined, self._end)
+
+
+def contradicted(examined: Examined, end: int) -> dict[FileKind, int | None]:
+    """Return what changes in the log dir's checkpoints because the log, which will have this *end*, contradicts it."""
+    partition, ids = examined.partition, {finding.id for finding in examined.findings}
+    changed: dict[FileKind, int | None] = {}
+    if (partition.recovery_point or 0) > end:
+        changed[FileKind.RECOVERY_POINTS] = end
+    if (partition.high_watermark or 0) > end:
+        changed[FileKind.HIGH_WATERMARKS] = end
+    elif "high-watermark-below-start" in ids and (partition.log_start_offset or 0) <= end:
+        changed[FileKind.HIGH_WATERMARKS] = partition.log_start_offset
+    if (partition.log_start_offset or 0) > end or "log-start-beyond-end" in ids:
+        changed[FileKind.LOG_STARTS] = None
+    if (partition.cleaner_offset or 0) > end or "cleaner-offset-outside" in ids:
+        changed[FileKind.CLEANER_OFFSETS] = None
+    return changed

@@ -14,7 +14,6 @@ from klog.check.facts import LogDirFacts
 from klog.check.findings import Finding, Severity
 from klog.check.root import root
 from klog.check.verify import log_dir_facts
-from klog.disk import Disk
 from klog.draft import Draft, Staging
 from klog.errors import KlogError
 from klog.formats.names import CLUSTER_METADATA, FileKind, PartitionState
@@ -27,6 +26,7 @@ from klog.recover.examined import Examined
 from klog.recover.left import Request
 from klog.recover.ranges import salvage_ranges
 from klog.recover.rebuild import ENDS, OFFSET_KINDS
+from klog.recover.rescue import rescue_partition
 from klog.recover.result import Mode, Result, Settings
 from klog.settings import Settings as TopicSettings
 
@@ -44,16 +44,14 @@ class Target(NamedTuple):
 class Recovery:
     """What is to be done about *targets*, and what was found out on the way.
 
-    *staging*: for each target, where new content waits (None: nowhere, it is only a plan to be shown).  *options*:
-    settings of topics, by their names.
+    *staging*: for each target, where new content waits.  *options*: settings of topics, by their names.
     """
 
     def __init__(
         self,
         targets: Sequence[Target],
         settings: Settings,
-        staging: Sequence[str | None],
-        disk: Disk,
+        staging: Sequence[Staging],
         options: Mapping[str, str],
         sink: Sink | None = None,
     ) -> None:
@@ -63,15 +61,27 @@ class Recovery:
         self.left: list[Finding] = []
         self.skipped: list[Partition] = []
         self._settings = settings
-        self._options = options
         self._sink = sink or Silence()
+        # Of the log dirs of a broker one has the metadata log, which knows the settings for all.
+        log_dirs = [target.log_dir for target in targets]
+        self._topics = TopicSettings(next((one for one in log_dirs if one.metadata_log), log_dirs[0]), options)
         for number, target in enumerate(targets):
-            self._log_dir(number, target, Staging(staging[number], disk))
+            self._log_dir(number, target, staging[number])
+
+    def rescue(self, sink: Sink) -> int:
+        """Write the records of damaged batches that decode all the same to *sink*, as lines; return how many.
+
+        Only before the plan is carried out.  Raises UnreadableError.
+        """
+        records = 0
+        for result in self.results:
+            if any(one.id in ENDS for one in result.findings):
+                records += rescue_partition(result.partition, sink).records
+        return records
 
     def _log_dir(self, number: int, target: Target, staging: Staging) -> None:
-        log_dir = target.log_dir
+        log_dir, topics = target.log_dir, self._topics
         around = log_dir_facts(log_dir)
-        topics = TopicSettings(log_dir, self._options)
         changes: dict[FileKind, dict[tuple[str, int], int | None]] = {}
         for partition in target.partitions:
             if self._skips(partition):
@@ -79,6 +89,8 @@ class Recovery:
                 continue
             draft = Draft(log_dir.path, number, staging)
             result = self._partition(partition, around, topics, draft)
+            if draft.actions:
+                draft.rely_on_directory(partition.directory)
             self.results.append(result)
             self.drafts.append(draft)
             for kind, offset in result.offsets.items():
@@ -107,7 +119,7 @@ class Recovery:
             if settings.mode is Mode.LIKE_BROKER:
                 return like_broker.plan(partition, around.clean, settings, draft, self._sink)
             examined = Examined(partition, around, settings, self._sink)
-            if settings.mode is Mode.SALVAGE:
+            if settings.mode is Mode.SALVAGE or settings.repair_bits:
                 result = salvage.plan(examined, settings, draft, self._sink)
             else:
                 result = rebuild.plan(examined, settings, draft)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator
 from typing import NamedTuple
 
 from klog.bits import loaded, whole
@@ -19,7 +18,10 @@ from klog.formats.batch import BATCH, OVERHEAD, BatchFacts
 from klog.formats.codec import Decompressor
 from klog.kernel import Window
 from klog.lanes import Sink
-from klog.recover.ranges import Cut, SegmentRanges
+from klog.partition import Partition
+from klog.reader import MAX_BATCH_BYTES
+from klog.recover.left import Request
+from klog.recover.ranges import Cut, SegmentRanges, salvage_ranges
 from klog.source import Source
 
 
@@ -28,6 +30,16 @@ class Rescued(NamedTuple):
 
     batches: int
     records: int
+
+
+def rescue_partition(partition: Partition, sink: Sink, max_batch_bytes: int = MAX_BATCH_BYTES) -> Rescued:
+    """Do so for a whole partition.  Raises UnreadableError when a log cannot be opened."""
+    total = Rescued(0, 0)
+    for segment in salvage_ranges(partition, Request()).segments:
+        origin = Origin(f"{partition.directory}/{segment.files.log}", partition.topic, partition.number)
+        found = rescue(partition.path, segment, origin, sink, max_batch_bytes)
+        total = Rescued(total.batches + found.batches, total.records + found.records)
+    return total
 
 
 def rescue(folder: str, segment: SegmentRanges, origin: Origin, sink: Sink, max_batch_bytes: int) -> Rescued:
@@ -43,33 +55,30 @@ def rescue(folder: str, segment: SegmentRanges, origin: Origin, sink: Sink, max_
         return Rescued(0, 0)
     with Source(os.path.join(folder, segment.files.log)) as source:
         for cut in damaged:
-            for facts, data in _decodable(source, cut, segment.files.base_offset, max_batch_bytes):
-                records += _write(facts, data, origin, sink, max_batch_bytes)
+            found = _decodable(source, cut, segment.files.base_offset, max_batch_bytes)
+            if found is not None:
+                records += _write(*found, origin, sink, max_batch_bytes)
                 batches += 1
     return Rescued(batches, records)
 
 
-def _decodable(source: Source, cut: Cut, base: int, max_bytes: int) -> Iterator[tuple[BatchFacts, bytes]]:
-    """Yield the batches of *cut* that are whole but for their checksum."""
-    before = base - 1 if cut.before is None else cut.before
-    position = cut.start
-    while position + BATCH.size <= cut.end:
-        try:
-            head = source.read(position, BATCH.size)
-            if len(head) < BATCH.size:
-                return  # the file has shrunk
-            _, claimed, _, magic, *_ = BATCH.read(head)
-            size = claimed + OVERHEAD
-            if magic != 2 or not BATCH.size <= size <= min(cut.end - position, max_bytes):
-                return
-            data = source.read(position, size)
-        except UnreadableError:
-            return
-        facts = whole(data, position, max_bytes, needs_checksum=False) if len(data) == size else None
-        if facts and facts.base_offset > before and (cut.after is None or facts.last_offset < cut.after):
-            yield facts, data
-            before = facts.last_offset
-        position += size
+def _decodable(source: Source, cut: Cut, base: int, max_bytes: int) -> tuple[BatchFacts, bytes] | None:
+    """Return the batch that *cut* is, with its bytes, if it is whole but for its checksum."""
+    try:
+        head = source.read(cut.start, BATCH.size)
+        if len(head) < BATCH.size:
+            return None  # the file has shrunk
+        _, claimed, _, magic, *_ = BATCH.read(head)
+        size = claimed + OVERHEAD
+        if magic != 2 or not BATCH.size <= size <= min(cut.bytes, max_bytes):
+            return None
+        data = source.read(cut.start, size)
+    except UnreadableError:
+        return None
+    facts = whole(data, cut.start, max_bytes, needs_checksum=False) if len(data) == size else None
+    if facts is None or (cut.after is not None and facts.last_offset >= cut.after):
+        return None
+    return (facts, data) if facts.base_offset > (base - 1 if cut.before is None else cut.before) else None
 
 
 def _write(facts: BatchFacts, data: bytes, origin: Origin, sink: Sink, max_bytes: int) -> int:

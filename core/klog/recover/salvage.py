@@ -29,9 +29,9 @@ from klog.recover.broker_files import Content, Piece, txn_entries
 from klog.recover.epochs import rebuilt
 from klog.recover.examined import Examined
 from klog.recover.left import Request
-from klog.recover.ranges import Cut, SegmentRanges, salvage_ranges
+from klog.recover.ranges import Cut, Salvage, SegmentRanges, salvage_ranges
 from klog.recover.rebuild import ENDS, MENDED, OF_INDEXES, OFFSET_KINDS, problems
-from klog.recover.result import Result, Settings
+from klog.recover.result import Mode, Result, Settings
 from klog.recover.splice import Spliced
 from klog.recover.target import Target, write
 from klog.replay import apply_window
@@ -43,10 +43,15 @@ _DROPPED = OFFSET_KINDS | {"odd-epoch"}
 
 
 def plan(examined: Examined, settings: Settings, draft: Draft, sink: Sink) -> Result:
-    """Say to *draft* what is to be kept.  Raises UnreadableError, OSError (staging)."""
+    """Say to *draft* what is to be kept; in the default mode only where putting bits right is all that it takes.
+
+    Raises UnreadableError, OSError (staging).
+    """
     if examined.fails is not None:
         return rebuild.plan(examined, settings, draft)
     found = salvage_ranges(examined.partition, Request(settings.repair_bits), sink)
+    if settings.mode is Mode.DEFAULT and not _costs_nothing(found):
+        return rebuild.plan(examined, settings, draft)
     gone = {segment.files.base_offset for segment in found.in_the_way}
     segments = [segment for segment in found.segments if segment.files.base_offset not in gone]
     if all(segment.is_whole for segment in segments) and not gone:
@@ -62,6 +67,16 @@ def plan(examined: Examined, settings: Settings, draft: Draft, sink: Sink) -> Re
     result.offsets = salvage.offsets()
     result.notes = [patch.what for segment in segments for patch in segment.patches]
     return result
+
+
+def _costs_nothing(found: Salvage) -> bool:
+    """Whether something is put right, and nothing intact stands behind what is cut out."""
+    is_behind = False
+    for segment in reversed(found.segments):
+        if any(cut.batches or cut.after is not None or is_behind for cut in segment.cuts):
+            return False
+        is_behind |= bool(segment.kept)
+    return any(segment.patches for segment in found.segments)
 
 
 def _save(draft: Draft, examined: Examined, segment: SegmentRanges) -> None:
@@ -207,16 +222,9 @@ class _Salvage:
 
         A broker that reads the log once more would forget what only the old files knew: so it need not.
         """
-        partition = self._examined.partition
-        changed: dict[FileKind, int | None] = {FileKind.RECOVERY_POINTS: self._end}
-        if any(segment.unreadable is not None for segment in self._segments):
-            changed = {}
-        if (partition.high_watermark or 0) > self._end:
-            changed[FileKind.HIGH_WATERMARKS] = self._end
-        if (partition.log_start_offset or 0) > self._end:
-            changed[FileKind.LOG_STARTS] = None
-        if (partition.cleaner_offset or 0) > self._end:
-            changed[FileKind.CLEANER_OFFSETS] = None
+        changed = rebuild.contradicted(self._examined, self._end)
+        if all(segment.unreadable is None for segment in self._segments):
+            changed[FileKind.RECOVERY_POINTS] = self._end
         return changed
 
 

@@ -8,7 +8,7 @@ from klog.bits import Patch
 from klog.formats.batch import BatchFacts
 from klog.kernel import Window
 from klog.recover.kept import Kept, Patched
-from klog.recover.left import MOST_LEFT, MOST_STRETCHES, Dropped, Left, key, records_in
+from klog.recover.left import MOST_LEFT, MOST_STRETCHES, Dropped, Left, records_in
 from klog.source import Source
 
 NEIGHBOURS = 64
@@ -146,18 +146,21 @@ class Salvaged:
         self.tail.extend(tail)
         return True
 
-    def has_copy(self, source: Source, facts: BatchFacts) -> bool | None:
-        """Whether a copy of a batch is kept; None when that was asked too often."""
-        if self._walks <= 0:
-            return None
+    def beginning_at(self, source: Source, offset: int) -> BatchFacts | None:
+        """Return the kept batch with base offset *offset*; None: there is none, or that was asked too often."""
         self._walks -= 1
-        stretch = self.kept.stretch_of(facts.base_offset)
-        if stretch < 0:
-            return False
+        stretch = self.kept.stretch_of(offset)
+        if stretch < 0 or self._walks < 0:
+            return None
         log = Patched(source, self.patches.values())
         for window in log.batches(self.kept.starts[stretch], self.kept.ends[stretch]):
-            i = window.first_reaching(facts.base_offset)
+            i = window.first_reaching(offset)
             if i < window.count:
                 found = window.batch(i)
-                return found.base_offset == facts.base_offset and key(found) == key(facts)
-        return False
+                return found if found.base_offset == offset else None
+        return None
+
+    @property
+    def is_searched_out(self) -> bool:
+        """Whether `beginning_at` has been asked too often to have answers."""
+        return self._walks <= 0

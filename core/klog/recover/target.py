@@ -110,14 +110,14 @@ class _Writer:
         if grows:
             # Of the old log the old index is true, of the new one the new: an empty one is true of both.
             for name in indexes[:2]:
-                if name in self._there:
+                if name in self._there and name in self._kept:  # what is not kept has been removed
                     self._draft.truncate(self._file(name), 0)
             self._put_log(log, pieces)
         for name in indexes:
             if name in self._target.files:
                 self._put(name, like=log)
         if not grows:
-            self._draft.truncate(self._file(log), pieces[0].end if pieces else 0)
+            self._cut(log, pieces[0].end if pieces else 0)
 
     def _is_prefix(self, log: str, pieces: tuple[Piece, ...]) -> bool:
         """Whether the log is what stands under its name, or the beginning of that."""
@@ -146,7 +146,12 @@ class _Writer:
                 self._file(name), self._content(name, (Piece(content.name, 0, content.size),)), self._like(like)
             )
         else:
-            self._draft.truncate(self._file(name), content.size)
+            self._cut(name, content.size)
+
+    def _cut(self, name: str, size: int) -> None:
+        """Cut a file, which is only looked at when there is something to cut."""
+        if os.path.getsize(self._path(name)) != size:
+            self._draft.truncate(self._file(name), size)
 
     def _like(self, log: str | None = None) -> str | None:
         """Return the file whose owner and mode a new one gets: its log, as it is now, else another log."""

@@ -1,0 +1,237 @@
+"""A log cut at an offset, as a follower cuts it: everything from there on goes, and all files agree afterwards.
+
+Kafka: UnifiedLog.truncateTo, truncateFullyAndStartAt.  A broker that runs remembers where it cut; one that starts
+computes the end from what is left, so the log ends behind its last whole batch.
+"""
+
+from __future__ import annotations
+
+import os
+from bisect import bisect_right
+from shlex import quote
+from typing import NamedTuple
+
+from klog.decode import runs
+from klog.draft import Draft
+from klog.errors import KlogError, UsageError
+from klog.formats.checkpoint import epochs_in_force, write_epochs
+from klog.formats.damage import Damage
+from klog.formats.index import ABORTED_TXN
+from klog.formats.names import SEGMENT_KINDS, FileKind, Stage, file_name, parse_file
+from klog.formats.snapshot import Snapshot, read_snapshot, write_snapshot
+from klog.kernel import IndexBuilder, Window, crc32c
+from klog.partition import Partition, SegmentFiles, read_small
+from klog.plan import Amount, Loss
+from klog.recover import amounts
+from klog.recover.broker_files import Content, Piece, Stored, txn_entries
+from klog.recover.broker_leftovers import belongs
+from klog.recover.target import Target, write
+from klog.segment import Segment
+from klog.source import Source
+
+
+class DamagedError(KlogError):
+    """What is to be kept is damaged, or an operation on the partition did not end: that comes first."""
+
+    exit_code = 4
+
+
+class Settings(NamedTuple):
+    """*interval*: index.interval.bytes.  *now_ms*, *expiration_ms*: producers idle for so long are forgotten."""
+
+    now_ms: int
+    expiration_ms: int
+    interval: int = 4096
+
+
+class Truncation(NamedTuple):
+    """What a cut comes to.
+
+    *to_offset*: the first offset that was to go.  *log_end*: the offset that comes next afterwards.  *inside*: base
+    offset of the batch that holds *to_offset* and goes whole, None when the cut falls between batches.  *offsets*: new
+    values in the log dir's checkpoints.
+    """
+
+    to_offset: int
+    log_end: int
+    inside: int | None
+    losses: tuple[Loss, ...]
+    kept: Amount
+    offsets: dict[FileKind, int | None]
+
+
+class _Place(NamedTuple):
+    """Where a segment is cut: the bytes that stay, with the batches before it in *builder*."""
+
+    position: int
+    builder: IndexBuilder
+    inside: int | None
+
+
+def plan(partition: Partition, to_offset: int, settings: Settings, draft: Draft) -> Truncation:
+    """Say to *draft* what has to change so that no offset from *to_offset* on is left.
+
+    Raises UsageError for an offset below the log's start, DamagedError, UnreadableError; OSError (staging).
+    """
+    segments, start = partition.segments, partition.log_start_offset or 0
+    if not segments:
+        raise UsageError(f"{partition.path}: there is no segment")
+    if any(belongs(file) and file.stage is not Stage.IN_USE for file in partition.files):
+        raise DamagedError(
+            f"{partition.path}: an operation did not end there; first: klog recover {quote(partition.path)}"
+        )
+    if to_offset < start:
+        raise UsageError(f"--to-offset {to_offset}: the log starts at {start}")
+    return _Cut(partition, to_offset, settings).plan(draft, start)
+
+
+class _Cut:
+    def __init__(self, partition: Partition, to_offset: int, settings: Settings) -> None:
+        self._partition, self._to_offset, self._settings = partition, to_offset, settings
+        self._segments = partition.segments
+        bases = [files.base_offset for files in self._segments]
+        # A segment that begins at the offset stays, emptied.
+        self._at = bisect_right(bases, to_offset) - 1
+        self._logs: dict[str, tuple[Piece, ...]] = {}
+        self._files: dict[str, Content] = {}
+
+    def plan(self, draft: Draft, start: int) -> Truncation:
+        files = self._segments[self._at]
+        place = self._place(files)
+        end = place.builder.last_offset + 1 if place.builder.batches else files.base_offset
+        later = self._segments[self._at + 1 :]
+        if place.position == files.size and not later:
+            return Truncation(self._to_offset, end, None, (), Amount(0, 0), {})
+        if end < start:
+            end = self._start_again(start)
+        else:
+            self._keep(files, place, end)
+        write(draft, self._partition, Target(self._logs, self._files, self._epochs(end)))
+        losses = [] if place.position == files.size else [self._loss(files, place)]
+        losses += amounts.whole_loss(self._partition, [other.log for other in later], "truncated")
+        return Truncation(self._to_offset, end, place.inside, tuple(losses), self._kept(), self._offsets(end))
+
+    def _place(self, files: SegmentFiles) -> _Place:
+        """Return where to cut a segment: before the first batch that reaches the offset."""
+        path = os.path.join(self._partition.path, files.log)
+        segment, window = Segment(path), Window(output=0)
+        builder = IndexBuilder(files.base_offset, self._settings.interval, 2**31 - 1)
+        with Source(path) as source:
+            reader = segment.reader(source)
+            while piece := reader.next(window):
+                for run in runs(window, path, segment.span):
+                    if run.damage is not None:
+                        return self._at_damage(run.damage, builder)
+                    reaching = min(max(run.window.first_reaching(self._to_offset, run.first), run.first), run.end)
+                    if builder.walk(run.window, run.first, reaching) < reaching:
+                        raise DamagedError(f"{path}: offsets do not ascend; first: {self._recover}")
+                    if reaching < run.end:
+                        batch = run.window.batch(reaching)
+                        builder.finish()
+                        inside = batch.base_offset if batch.base_offset < self._to_offset else None
+                        return _Place(batch.position, builder, inside)
+                if piece.damage is not None:
+                    return self._at_damage(piece.damage, builder)
+            builder.finish()
+            return _Place(source.size, builder, None)
+
+    def _at_damage(self, damage: Damage, builder: IndexBuilder) -> _Place:
+        """Cut at damage, if nothing that is to stay follows it."""
+        expected = builder.last_offset + 1 if builder.batches else builder.base
+        if expected < self._to_offset:
+            raise DamagedError(
+                f"{damage.place}: {damage.detail}; cut there (--to-offset {expected}), or first: {self._recover}"
+            )
+        builder.finish()
+        return _Place(damage.place.position or 0, builder, None)
+
+    @property
+    def _recover(self) -> str:
+        return f"klog recover {quote(self._partition.path)}"
+
+    def _start_again(self, start: int) -> int:
+        """Let nothing be left but an empty segment at the start of the log, which lies inside of what is cut."""
+        self._logs[file_name(start, FileKind.LOG)] = ()
+        for kind in (FileKind.INDEX, FileKind.TIME_INDEX):
+            self._files[file_name(start, kind)] = b""
+        return start
+
+    def _keep(self, files: SegmentFiles, place: _Place, end: int) -> None:
+        """Keep what stands before the cut."""
+        there = {file.name: self._stored(file.name) for file in self._partition.files if belongs(file)}
+        logs = {parse_file(other.log).offset for other in self._segments[: self._at]}
+        for name, stored in there.items():
+            file = parse_file(name)
+            if file.kind is FileKind.LOG and file.offset in logs:
+                self._logs[name] = (Piece(name, 0, stored.size),)
+            elif (file.kind in SEGMENT_KINDS and file.offset in logs) or (
+                file.kind is FileKind.SNAPSHOT and file.offset is not None and file.offset <= end
+            ):
+                self._files[name] = stored
+        log, index, time_index, txns = (file_name(files.base_offset, kind) for kind in SEGMENT_KINDS)
+        self._logs[log] = (Piece(files.log, 0, place.position),)
+        self._files[index], self._files[time_index] = place.builder.offset_entries, place.builder.time_entries
+        if txns in there:
+            entries = txn_entries(self._partition.path, there[txns])
+            before = [entry for entry in entries if entry[3] < end]
+            self._files[txns] = b"".join(ABORTED_TXN.write(*entry) for entry in before)
+        self._snapshot(end)
+
+    def _stored(self, name: str) -> Stored:
+        return Stored(name, os.path.getsize(os.path.join(self._partition.path, name)))
+
+    def _snapshot(self, end: int) -> None:
+        """See to it that the producers' state at the new end is there, as after a clean stop."""
+        name = file_name(end, FileKind.SNAPSHOT)
+        found = {file.offset or 0: self._read(file.name) for file in self._partition.snapshots}
+        good = [offset for offset, snapshot in found.items() if snapshot.problem is None and offset <= end]
+        start = self._partition.log_start_offset or 0
+        if end in good or end <= start:
+            return
+        from klog.producers import ProducerState
+        from klog.replay import replay
+
+        below = [offset for offset in good if offset > start]
+        state = ProducerState.load(found[max(below)], max(below)) if below else ProducerState(start)
+        state.expire(self._settings.now_ms, self._settings.expiration_ms)
+        for _ in replay(state, self._partition.path, self._segments, end=end):
+            pass
+        self._files[name] = write_snapshot(state.snapshot(), crc32c)
+
+    def _read(self, name: str) -> Snapshot:
+        content = read_small(os.path.join(self._partition.path, name))
+        return read_snapshot(content, crc32c) if isinstance(content, bytes) else Snapshot((), str(content))
+
+    def _epochs(self, end: int) -> bytes | None:
+        found = self._partition.epochs
+        if found is None:
+            return None
+        if found.malformed is not None:
+            where = f"{self._partition.path}: leader-epoch-checkpoint, {found.malformed}"
+            raise DamagedError(f"{where}; first: {self._recover}")
+        kept = [entry for entry in epochs_in_force(found.entries) if entry.start_offset < end]
+        return None if len(kept) == len(found.entries) else write_epochs(kept)
+
+    # what that means
+
+    def _loss(self, files: SegmentFiles, place: _Place) -> Loss:
+        expected = place.builder.last_offset + 1 if place.builder.batches else files.base_offset
+        return amounts.cut_loss(self._partition, files.log, place.position, expected, "truncated")
+
+    def _kept(self) -> Amount:
+        kept = Amount(0, 0)
+        for pieces in self._logs.values():
+            for name, start, end in pieces:
+                records = amounts.content(os.path.join(self._partition.path, name), start, end).records
+                kept = kept.plus(Amount(records, end - start))
+        return kept
+
+    def _offsets(self, end: int) -> dict[FileKind, int | None]:
+        partition = self._partition
+        active = max(parse_file(name).offset or 0 for name in self._logs)
+        limits = (
+            (FileKind.RECOVERY_POINTS, partition.recovery_point, end),
+            (FileKind.HIGH_WATERMARKS, partition.high_watermark, end),
+            (FileKind.CLEANER_OFFSETS, partition.cleaner_offset, max(active, partition.log_start_offset or 0)),
+        )
+        return {kind: limit for kind, said, limit in limits if said is not None and said > limit}
