@@ -417,7 +417,7 @@ def test_the_power_may_go_at_any_call(tmp_path: Path, model: str) -> None:
     assert cut_everywhere(original, tmp_path, mark, models=(model,)) > 50
 
 
-@pytest.mark.parametrize("model", (MODELS[0], MODELS[2]))
+@pytest.mark.parametrize("model", [MODELS[0], MODELS[2]])
 def test_no_marker_reaches_the_disk_before_the_logs_that_it_speaks_of(tmp_path: Path, model: str) -> None:
     """A killed broker leaves its last batches in memory, and with the marker none is ever going to sync them."""
     original = killed(tmp_path / "original", "plain-1", "tx-open-0").path
@@ -489,7 +489,7 @@ def test_plans_in_which_a_marker_stands_while_files_change_are_refused(
 def test_a_saved_plan_marks_later_unless_a_log_has_changed(klog: Klog, tmp_path: Path) -> None:
     data = killed(tmp_path / "data", "plain-1", "tx-0").path
     saved = tmp_path / "plan.json"
-    assert klog("recover", str(data), "--mark-clean", NOW, "--plan", str(saved)).exit_code == 4
+    assert klog("recover", str(data), "--mark-clean", NOW, "--plan", str(saved)).exit_code == 0
     log = data / "tx-0/00000000000000000000.log"
     times = log.stat()
     os.utime(log, ns=(times.st_atime_ns, times.st_mtime_ns + 1))
