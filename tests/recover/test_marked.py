@@ -186,6 +186,25 @@ def test_what_a_marker_would_hide_keeps_the_whole_log_dir_as_it_is(
     assert not (tmp_path / "klog-backup").exists()
 
 
+def test_a_torn_end_that_a_broker_would_not_come_by_keeps_a_log_dir_from_being_marked(
+    klog: Klog, tmp_path: Path
+) -> None:
+    """It lies below the recovery point, nothing follows, and with or without the marker nobody would cut it."""
+    data = Damageable(tmp_path / "data", "plain-1").path
+    (data / MARKER).unlink()
+    (data / POINTS).write_text("0\n1\nplain 1 113\n")
+    log = data / "plain-1/00000000000000000000.log"
+    with log.open("ab") as file:
+        file.write(log.read_bytes()[:50])
+    (data / "plain-1/00000000000000000113.log").touch()
+    before = tree(data)
+    done = marking(klog, data)
+    assert (done.exit_code, tree(data)) == (4, before)
+    assert "is not just what is broken" in plan_of(done)["refused"][0]["reason"]
+    assert klog("recover", str(data), NOW, "--apply").exit_code == 1
+    assert marking(klog, data).exit_code == 1
+
+
 def test_a_directory_that_stops_a_broker_keeps_its_log_dir_from_being_marked(klog: Klog, tmp_path: Path) -> None:
     data = killed(tmp_path / "data", "plain-1").path
     (data / "lost+found").mkdir()
@@ -289,6 +308,25 @@ def test_markers_of_one_broker_never_say_different_things(klog: Klog, tmp_path: 
     before = tree(stranger)
     assert marking(klog, killed(tmp_path / "d/data", "plain-1").path, stranger).exit_code == 1
     assert tree(stranger) == before
+
+
+def test_what_was_repaired_before_is_not_taken_back_below_a_marker(klog: Klog, tmp_path: Path) -> None:
+    """A broker would take the wrong index that comes back for sound; once the marker is gone, all can be taken back."""
+    data = killed(tmp_path / "data")
+    data.change("idempotent-0/00000000000000000000.index", flipped(7))
+    before = tree(data.path)
+    repaired = json.loads(klog("recover", str(data.path), NOW, "--apply", "--output", "json").stdout)["backup"]
+    between = tree(data.path)
+    done = marking(klog, data.path)
+    assert done.exit_code == 1, done
+    marked = tree(data.path)
+    refused = klog("undo", repaired, "--apply")
+    assert (refused.exit_code, tree(data.path)) == (8, marked)
+    assert b"take that back first" in refused.stderr
+    assert klog("undo", str(plan_of(done)["backup"]), "--apply").exit_code == 0
+    assert tree(data.path) == between
+    assert klog("undo", repaired, "--apply").exit_code == 0
+    assert tree(data.path) == before
 
 
 @pytest.mark.parametrize("mode", [(), ("--like-broker",), ("--salvage",), ("--indexes-only",)])
