@@ -233,6 +233,8 @@ def test_a_partition_in_two_log_dirs_keeps_both_from_being_marked(klog: Klog, tm
     done = marking(klog, *dirs)
     assert (done.exit_code, [(one / MARKER).exists() for one in dirs]) == (8, [False, False])
     assert len(plan_of(done)["refused"]) == 2
+    (dirs[1] / "plain-1").rename(dirs[1] / "plain-1.0123456789abcdef0123456789abcdef-future")
+    assert marking(klog, *dirs).exit_code == 1
 
 
 def test_a_log_dir_with_the_metadata_log_alone_is_not_marked(klog: Klog, tmp_path: Path) -> None:
@@ -430,6 +432,11 @@ def test_with_the_registered_epoch_all_log_dirs_are_marked_or_none(klog: Klog, t
     before = tree(wreck.data)
     assert wreck.mark(klog, other.path).exit_code == 12
     assert tree(wreck.data) == before
+    marked = Damageable(tmp_path / "c/data", "tx-0").path
+    assert wreck.mark(klog, marked).exit_code == 8, "what was lost there nobody knows"
+    assert tree(wreck.data) == before
+    (marked / MARKER).write_text('{"version":0,"brokerEpoch":19}')
+    assert wreck.mark(klog, marked).exit_code == 1
 
 
 # the power
