@@ -16,6 +16,8 @@ from klog.digests import file_state
 from klog.disk import Disk
 from klog.draft import Draft, Staging, backup_places, make_plan
 from klog.formats.checkpoint import read_offsets
+from klog.formats.snapshot import read_snapshot, write_snapshot
+from klog.kernel import crc32c
 from klog.log_dir import LogDir
 from klog.plan import PUT, REMOVE, STAGED, TRUNCATE, Action, Plan, PlanError
 from klog.plan_rules import check_plan
@@ -32,7 +34,7 @@ from tests.metadata_logs import MetadataLog, config, topic, uuid, value
 from tests.power import MODELS, PowerCutDisk, PowerCutError, cut_everywhere, tree
 
 Klog = Callable[..., Ran]
-NOW_MS = 1_795_240_800_000
+NOW_MS = 1_750_000_060_000
 NOW = f"--now={NOW_MS}"
 NOBODYS = b'{"version":0,"brokerEpoch":-1}'
 PARTITIONS = ("idempotent-0", "plain-1", "tx-0", "tx-open-0")
@@ -126,6 +128,17 @@ def test_an_image_of_a_crash_is_marked_as_its_broker_left_it_or_not_touched(
     assert tree(log_dir) == before
 
 
+def test_epochs_that_the_start_itself_brings_back_are_no_obstacle(klog: Klog, tmp_path: Path) -> None:
+    """From the batches of the segments that it recovers; from others it would not."""
+    data = killed(tmp_path / "data", "idempotent-0").path
+    (data / "idempotent-0/leader-epoch-checkpoint").unlink()
+    assert marking(klog, data).exit_code == 4, "below the recovery point no broker looks"
+    (data / POINTS).write_text("0\n0\n")
+    done = marking(klog, data)
+    assert done.exit_code == 1, done
+    assert klog("verify", "--deep", str(data)).exit_code == 0
+
+
 def test_what_a_broker_loads_besides_is_made_ready_too(klog: Klog, tmp_path: Path) -> None:
     """It loads partitions on the move and those it has set aside; what is being deleted it never recovers."""
     data = killed(tmp_path / "data").path
@@ -155,10 +168,16 @@ def write(content: str) -> Callable[[bytearray], bytes]:
     return lambda _: content.encode()
 
 
+def wrong(data: bytearray) -> bytes:
+    """A sound snapshot that has other sequence numbers than the log."""
+    found = read_snapshot(bytes(data), crc32c).producers
+    return write_snapshot([one._replace(last_sequence=one.last_sequence + 1) for one in found], crc32c)
+
+
 REFUSED: tuple[tuple[str, str, Callable[[bytearray], bytes | bytearray | None], int, str], ...] = (
     ("damage in the middle", "idempotent-0/00000000000000000110.log", flipped(2000), 4, "bad-crc"),
     ("an index below the recovery point", "idempotent-0/00000000000000000000.index", flipped(7), 4, "index-disagrees"),
-    ("a wrong snapshot", "tx-0/00000000000000000000.log", flipped(-200), 4, ""),
+    ("a wrong snapshot", "idempotent-0/00000000000000000750.snapshot", wrong, 4, "snapshot-disagrees"),
     ("no partition.metadata", "plain-1/partition.metadata", lambda _: None, 4, "metadata-missing"),
     ("bad epochs", "plain-1/leader-epoch-checkpoint", write("0\nx\n"), 4, ""),
     ("a bad checkpoint", "replication-offset-checkpoint", write("0\n7\n"), 4, "checkpoint-malformed"),
