@@ -11,7 +11,7 @@ from klog.partition import Partition
 from klog.plan import Action, Amount, Loss
 from klog.plan_file import plan_json
 from klog.recover.recover import Recovery, Target
-from klog.recover.result import Mode, Result, Settings
+from klog.recover.result import Choice, Mode, Result, Settings
 
 from klog_cli import output
 from klog_cli.apply import action_line, changes
@@ -129,7 +129,7 @@ class _Shown:
             "actions": len(self._actions(result.partition)),
             "left": [finding.id for finding in result.left],
             "reason": result.fails,
-            "choices": {mode.value: [loss._asdict() for loss in losses] for mode, losses in result.choices.items()},
+            "choices": {mode.value: _choice_json(choice) for mode, choice in result.choices.items()},
             "notes": result.notes,
         }
 
@@ -185,8 +185,10 @@ class _Shown:
             yield from (f"  {action_line(plan, action)}" for action in actions)
         for loss in result.losses:
             yield f"  lost     {_loss(loss)}"
-        for mode, losses in result.choices.items():
-            yield f"  --{mode.value} would lose {_total(losses)}"
+        for mode, choice in result.choices.items():
+            command = with_option(f"--{mode.value}", ("--apply",))
+            yield f"  --{mode.value} would lose {_total(choice.losses)}, and keep {_amount(choice.kept)}:"
+            yield f"      {command}"
         yield from (f"  {note}" for note in result.notes)
 
     def _sum(self) -> Iterator[str]:
@@ -217,15 +219,16 @@ class _Shown:
             yield f"{partition.path} is not touched"
         if any(result.losses or result.choices for result in results):
             yield _ADVICE
-        if any(result.choices for result in results):
-            for mode in (Mode.LIKE_BROKER, Mode.SALVAGE):
-                yield f"next: {with_option(f'--{mode.value}', ('--apply',))}"
         if plan is not None:
             yield next_step(Changed(plan, self._is_applied), ways)
 
 
 def _counted(partitions: int) -> str:
     return f"{partitions} partition{'s' * (partitions != 1)}"
+
+
+def _choice_json(choice: Choice) -> dict[str, object]:
+    return {"lost": [loss._asdict() for loss in choice.losses], "kept": choice.kept._asdict()}
 
 
 def _amount(amount: Amount) -> str:
