@@ -16,6 +16,7 @@ from klog.recover.result import Choice, Mode, Result, Settings
 from klog_cli import output
 from klog_cli.apply import action_line, changes
 from klog_cli.changing import Changed, Chosen, Drafted, Ways, change, choose, next_step, with_option
+from klog_cli.findings import finding_line
 
 CORRECTED, LEFT, COULD_NOT = 1, 4, 8
 
@@ -158,7 +159,7 @@ class _Shown:
         """Yield what was found and is done about it, partition by partition, and the sum."""
         for finding in self._recovery.findings:
             if finding.severity is not Severity.NOTE:
-                yield _line(finding)
+                yield finding_line(finding)
         for result in self._recovery.results:
             yield from self._of_partition(result)
         plan = self._plan
@@ -177,7 +178,7 @@ class _Shown:
             return
         yield result.partition.path
         for finding in told:
-            yield f"  {_line(finding)}"
+            yield f"  {finding_line(finding)}"
         if result.fails is not None:
             yield f"  nothing is changed here: {result.fails}"
         plan = self._plan
@@ -233,15 +234,6 @@ def _choice_json(choice: Choice) -> dict[str, object]:
 
 def _amount(amount: Amount) -> str:
     return f"{amount.records} records, {amount.bytes} bytes"
-
-
-def _line(finding: Finding) -> str:
-    place = finding.file.rpartition("/")[2]
-    if finding.position is not None:
-        place += f" @ {finding.position}"
-    if finding.offset is not None:
-        place += f" (offset {finding.offset})"
-    return f"{finding.severity.value:<8} {finding.id:<22}{place}: {finding.message}"
 
 
 def _loss(loss: Loss) -> str:
