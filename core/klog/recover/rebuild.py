@@ -180,7 +180,7 @@ class _Repair:
         bases = [segment.files.base_offset for segment in self.facts.segments]
         wrong = {_base(finding) for kind in ("snapshot-corrupt", "snapshot-disagrees") for finding in self._found(kind)}
         wanted = {offset for offset in wrong if offset is not None and (offset in bases or offset == self._end)}
-        if self._found("snapshots-missing"):
+        if self._found("snapshots-missing") or (wrong and not there.keys() - wrong):
             wanted |= {*bases[1:], self._end}
         if self._loses:
             wrong |= {offset for offset in there if offset > self._end}

@@ -126,7 +126,12 @@ class _Salvage:
         }
         self._bases = [segment.files.base_offset for segment in segments]
         self._state = ProducerState(examined.partition.log_start_offset or 0)
-        self._snapshots = {offset: found for _, offset, found in examined.facts.snapshots if found.problem is None}
+        wrong = {os.path.basename(one.file) for one in examined.findings if one.id == "snapshot-disagrees"}
+        self._snapshots = {
+            offset: found
+            for name, offset, found in examined.facts.snapshots
+            if found.problem is None and name not in wrong
+        }
         self._epochs: list[tuple[int, int]] = []
         self._files: dict[str, Content] = {}
         self._logs: dict[str, tuple[Piece, ...]] = {}
