@@ -84,7 +84,7 @@ class Recovery:
         around = log_dir_facts(log_dir)
         changes: dict[FileKind, dict[tuple[str, int], int | None]] = {}
         for partition in target.partitions:
-            if partition.topic == CLUSTER_METADATA or partition.state in (PartitionState.DELETE, PartitionState.STRAY):
+            if self._skips(partition):
                 self.skipped.append(partition)
                 continue
             draft = Draft(log_dir.path, number, staging)
@@ -96,6 +96,9 @@ class Recovery:
             for kind, offset in result.offsets.items():
                 changes.setdefault(kind, {})[(partition.topic or "", partition.number or 0)] = offset
         self._own_files(log_dir, target.whole, changes, Draft(log_dir.path, number, staging))
+
+    def _skips(self, partition: Partition) -> bool:
+        return partition.topic == CLUSTER_METADATA or partition.state in (PartitionState.DELETE, PartitionState.STRAY)
 
     def _own_files(
         self, log_dir: LogDir, whole: bool, changes: Mapping[FileKind, checkpoints.Changes], draft: Draft
