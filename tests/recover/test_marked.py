@@ -177,7 +177,7 @@ def wrong(data: bytearray) -> bytes:
 REFUSED: tuple[tuple[str, str, Callable[[bytearray], bytes | bytearray | None], int, str], ...] = (
     ("damage in the middle", "idempotent-0/00000000000000000110.log", flipped(2000), 4, "bad-crc"),
     ("an index below the recovery point", "idempotent-0/00000000000000000000.index", flipped(7), 4, "index-disagrees"),
-    ("a wrong snapshot", "idempotent-0/00000000000000000750.snapshot", wrong, 4, "snapshot-disagrees"),
+    ("a wrong snapshot", "idempotent-0/00000000000000000210.snapshot", wrong, 4, "snapshot-disagrees"),
     ("no partition.metadata", "plain-1/partition.metadata", lambda _: None, 4, "metadata-missing"),
     ("bad epochs", "plain-1/leader-epoch-checkpoint", write("0\nx\n"), 4, ""),
     ("a bad checkpoint", "replication-offset-checkpoint", write("0\n7\n"), 4, "checkpoint-malformed"),

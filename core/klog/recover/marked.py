@@ -119,6 +119,7 @@ class Marking(Recovery):
         try:
             return beforehand.plan(partition, around, self._settings_of(partition, topics), draft, self._sink)
         except KlogError as error:
+            draft.actions.clear()
             return Result(partition, fails=str(error), could_not=True)
 
     def _own_files(

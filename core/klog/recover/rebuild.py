@@ -118,6 +118,9 @@ class _Repair:
             self._judge(segment)
         segments = self.facts.segments
         self._end = segments[-1].end_offset if segments else 0
+        self._found_of: dict[int | None, list[Finding]] = {}
+        for finding in examined.findings:
+            self._found_of.setdefault(base_of(finding), []).append(finding)
         self._reasons = {(base_of(one), one.position): one.id for one in reversed(examined.findings)}
         self._zeros = {base for base, cut in self._cuts.items() if self._reason(base, cut) == "zero-tail"}
 
@@ -192,11 +195,8 @@ class _Repair:
                 files[txns] = content
 
     def _found(self, kind: str, base: int | None = None) -> list[Finding]:
-        return [
-            finding
-            for finding in self._examined.findings
-            if finding.id.startswith(kind) and (base is None or base_of(finding) == base)
-        ]
+        found = self._examined.findings if base is None else self._found_of.get(base, [])
+        return [finding for finding in found if finding.id.startswith(kind)]
 
     def _snapshots(self, files: dict[str, Content]) -> None:
         there = {offset: name for name, offset, _ in self.facts.snapshots}
@@ -205,7 +205,7 @@ class _Repair:
             base_of(finding) for kind in ("snapshot-corrupt", "snapshot-disagrees") for finding in self._found(kind)
         }
         wanted = {offset for offset in wrong if offset is not None and (offset in bases or offset == self._end)}
-        if self._found("snapshots-missing"):
+        if self._found("snapshots-missing") or (wrong and not there.keys() - wrong):
             wanted |= {*bases[1:], self._end}
         if self._loses:
             wrong |= {offset for offset in there if offset > self._end}

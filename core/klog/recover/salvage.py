@@ -63,7 +63,7 @@ def plan(examined: Examined, settings: Settings, draft: Draft, sink: Sink) -> Re
     result = Result(examined.original, examined.findings)
     result.left = salvage.left()
     result.losses = [loss for segment in found.segments for loss in losses(examined, segment)]
-    result.kept = Amount(sum(segment.records for segment in segments), sum(segment.kept.bytes for segment in segments))
+    result.kept = kept(found)
     result.offsets = salvage.offsets()
     result.notes = [patch.what for segment in segments for patch in segment.patches]
     return result
@@ -99,6 +99,12 @@ def losses(examined: Examined, segment: SegmentRanges) -> list[Loss]:
     return found
 
 
+def kept(found: Salvage) -> Amount:
+    """Return how much is kept."""
+    segments = found.segments
+    return Amount(sum(segment.records for segment in segments), sum(segment.kept.bytes for segment in segments))
+
+
 def _between(segment: SegmentRanges, cut: Cut) -> tuple[int, int | None]:
     """Return the first and the last offset that can have stood where something is cut out."""
     first = segment.files.base_offset if cut.before is None else cut.before + 1
@@ -120,7 +126,12 @@ class _Salvage:
         }
         self._bases = [segment.files.base_offset for segment in segments]
         self._state = ProducerState(examined.partition.log_start_offset or 0)
-        self._snapshots = {offset: found for _, offset, found in examined.facts.snapshots if found.problem is None}
+        wrong = {os.path.basename(one.file) for one in examined.findings if one.id == "snapshot-disagrees"}
+        self._snapshots = {
+            offset: found
+            for name, offset, found in examined.facts.snapshots
+            if found.problem is None and name not in wrong
+        }
         self._epochs: list[tuple[int, int]] = []
         self._files: dict[str, Content] = {}
         self._logs: dict[str, tuple[Piece, ...]] = {}
