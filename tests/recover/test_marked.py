@@ -169,9 +169,9 @@ def write(content: str) -> Callable[[bytearray], bytes]:
 
 
 def wrong(data: bytearray) -> bytes:
-    """A sound snapshot that has other sequence numbers than the log."""
+    """A sound snapshot that knows of records which came after it."""
     found = read_snapshot(bytes(data), crc32c).producers
-    return write_snapshot([one._replace(last_sequence=one.last_sequence + 1) for one in found], crc32c)
+    return write_snapshot([one._replace(last_offset=5000) for one in found], crc32c)
 
 
 REFUSED: tuple[tuple[str, str, Callable[[bytearray], bytes | bytearray | None], int, str], ...] = (
