@@ -7,15 +7,18 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from klog.check.findings import Finding, Severity
 from klog.draft import Staging
+from klog.errors import UsageError
 from klog.partition import Partition
 from klog.plan import Action, Amount, Loss
 from klog.plan_file import plan_json
+from klog.recover.marked import Marking, Refusal
 from klog.recover.recover import Recovery, Target
-from klog.recover.result import Mode, Result, Settings
+from klog.recover.result import Choice, Mode, Result, Settings
 
-from klog_cli import output
+from klog_cli import output, recover_marked
 from klog_cli.apply import action_line, changes
 from klog_cli.changing import Changed, Chosen, Drafted, Ways, change, choose, next_step, with_option
+from klog_cli.findings import finding_line
 
 CORRECTED, LEFT, COULD_NOT = 1, 4, 8
 
@@ -43,15 +46,23 @@ def recover(
 
     def draft(chosen: list[Chosen], staging: Sequence[Staging]) -> Drafted:
         targets = [Target(one.log_dir, one.partitions, one.whole) for one in chosen]
+        make = Marking if settings.mark_clean else Recovery
         with output.Results() as results:
-            recovery = Recovery(targets, settings, staging, options, results)
+            recovery = make(targets, settings, staging, options, results)
         found.append(recovery)
         if rescue_to is not None:
             _rescue(recovery, rescue_to)
         findings = [finding.json() for finding in (*recovery.findings, *_findings(recovery.results))]
         return Drafted(recovery.drafts, findings, recovery.losses, recovery.kept, recovery.broker_would_keep)
 
-    changed = change(lambda: choose(paths, topics, numbers), ways, draft)
+    def chosen() -> list[Chosen]:
+        log_dirs = choose(paths, topics, numbers)
+        part = next((one.log_dir.path for one in log_dirs if not one.whole), None)
+        if settings.mark_clean and part is not None:
+            raise UsageError(f"--mark-clean is about whole log dirs: name {output.printable(part)}")
+        return log_dirs
+
+    changed = change(chosen, ways, draft)
     shown = _Shown(found[0], settings, changed)
     if form == "json":
         output.emit_json(shown.json())
@@ -85,12 +96,18 @@ class _Shown:
     @property
     def _left(self) -> bool:
         results = self._recovery.results
-        return bool(self._recovery.left) or any(result.left or result.fails for result in results)
+        data = any(not refusal.could_not for refusal in self._refusals)
+        return data or bool(self._recovery.left) or any(result.left or result.fails for result in results)
+
+    @property
+    def _refusals(self) -> list[Refusal]:
+        return self._recovery.refusals if isinstance(self._recovery, Marking) else []
 
     @property
     def exit_code(self) -> int:
         """Return fsck's: corrected, left, could not."""
-        could_not = COULD_NOT if any(result.could_not for result in self._recovery.results) else 0
+        is_refused = any(refusal.could_not for refusal in self._refusals)
+        could_not = COULD_NOT if is_refused or any(result.could_not for result in self._recovery.results) else 0
         if self._is_applied:
             return CORRECTED + (LEFT if self._left else 0) + could_not
         problems = any(finding.severity is not Severity.NOTE for finding in _findings(self._recovery.results))
@@ -113,6 +130,7 @@ class _Shown:
             "left": [
                 finding.json() for finding in (*recovery.left, *(one for r in recovery.results for one in r.left))
             ],
+            **(recover_marked.json(recovery) if isinstance(recovery, Marking) else {}),
         }
 
     def _all_left(self) -> Iterator[Finding]:
@@ -129,7 +147,7 @@ class _Shown:
             "actions": len(self._actions(result.partition)),
             "left": [finding.id for finding in result.left],
             "reason": result.fails,
-            "choices": {mode.value: [loss._asdict() for loss in losses] for mode, losses in result.choices.items()},
+            "choices": {mode.value: _choice_json(choice) for mode, choice in result.choices.items()},
             "notes": result.notes,
         }
 
@@ -158,7 +176,7 @@ class _Shown:
         """Yield what was found and is done about it, partition by partition, and the sum."""
         for finding in self._recovery.findings:
             if finding.severity is not Severity.NOTE:
-                yield _line(finding)
+                yield finding_line(finding)
         for result in self._recovery.results:
             yield from self._of_partition(result)
         plan = self._plan
@@ -166,6 +184,8 @@ class _Shown:
             for action in plan.actions:
                 if "/" not in action.file:
                     yield action_line(plan, action)
+        if isinstance(self._recovery, Marking):
+            yield from recover_marked.lines(self._recovery, is_applied=self._is_applied)
         yield from self._sum()
 
     def _of_partition(self, result: Result) -> Iterator[str]:
@@ -177,7 +197,7 @@ class _Shown:
             return
         yield result.partition.path
         for finding in told:
-            yield f"  {_line(finding)}"
+            yield f"  {finding_line(finding)}"
         if result.fails is not None:
             yield f"  nothing is changed here: {result.fails}"
         plan = self._plan
@@ -185,17 +205,18 @@ class _Shown:
             yield from (f"  {action_line(plan, action)}" for action in actions)
         for loss in result.losses:
             yield f"  lost     {_loss(loss)}"
-        for mode, losses in result.choices.items():
-            yield f"  --{mode.value} would lose {_total(losses)}"
+        for mode, choice in result.choices.items():
+            command = with_option(f"--{mode.value}", ("--apply",))
+            yield f"  --{mode.value} would lose {_total(choice.losses)}, and keep {_amount(choice.kept)}:"
+            yield f"      {command}"
         yield from (f"  {note}" for note in result.notes)
 
     def _sum(self) -> Iterator[str]:
         recovery, plan = self._recovery, self._plan
         partitions = len(recovery.results)
         if plan is None:
-            yield f"{partitions} partition{'s' * (partitions != 1)}: nothing to do" + (
-                "; problems are left" * self._left
-            )
+            done = "nothing is done" if self._refusals else "nothing to do"
+            yield f"{partitions} partition{'s' * (partitions != 1)}: {done}" + "; problems are left" * self._left
             return
         done = "made" if self._is_applied else "planned"
         touched = sum(1 for result in recovery.results if self._actions(result.partition))
@@ -217,9 +238,8 @@ class _Shown:
             yield f"{partition.path} is not touched"
         if any(result.losses or result.choices for result in results):
             yield _ADVICE
-        if any(result.choices for result in results):
-            for mode in (Mode.LIKE_BROKER, Mode.SALVAGE):
-                yield f"next: {with_option(f'--{mode.value}', ('--apply',))}"
+        if isinstance(self._recovery, Marking):
+            yield from recover_marked.notes(self._recovery, from_recovery_point=self._settings.from_recovery_point)
         if plan is not None:
             yield next_step(Changed(plan, self._is_applied), ways)
 
@@ -228,17 +248,12 @@ def _counted(partitions: int) -> str:
     return f"{partitions} partition{'s' * (partitions != 1)}"
 
 
+def _choice_json(choice: Choice) -> dict[str, object]:
+    return {"lost": [loss._asdict() for loss in choice.losses], "kept": choice.kept._asdict()}
+
+
 def _amount(amount: Amount) -> str:
     return f"{amount.records} records, {amount.bytes} bytes"
-
-
-def _line(finding: Finding) -> str:
-    place = finding.file.rpartition("/")[2]
-    if finding.position is not None:
-        place += f" @ {finding.position}"
-    if finding.offset is not None:
-        place += f" (offset {finding.offset})"
-    return f"{finding.severity.value:<8} {finding.id:<22}{place}: {finding.message}"
 
 
 def _loss(loss: Loss) -> str:

@@ -27,7 +27,7 @@ from klog.recover.left import Request
 from klog.recover.ranges import salvage_ranges
 from klog.recover.rebuild import ENDS, OFFSET_KINDS
 from klog.recover.rescue import rescue_partition
-from klog.recover.result import Mode, Result, Settings
+from klog.recover.result import Choice, Mode, Result, Settings
 from klog.settings import Settings as TopicSettings
 
 _MENDED = "checkpoint-malformed"
@@ -84,16 +84,21 @@ class Recovery:
         around = log_dir_facts(log_dir)
         changes: dict[FileKind, dict[tuple[str, int], int | None]] = {}
         for partition in target.partitions:
-            if partition.topic == CLUSTER_METADATA or partition.state in (PartitionState.DELETE, PartitionState.STRAY):
+            if self._skips(partition):
                 self.skipped.append(partition)
                 continue
             draft = Draft(log_dir.path, number, staging)
             result = self._partition(partition, around, topics, draft)
+            if draft.actions:
+                draft.rely_on_directory(partition.directory)
             self.results.append(result)
             self.drafts.append(draft)
             for kind, offset in result.offsets.items():
                 changes.setdefault(kind, {})[(partition.topic or "", partition.number or 0)] = offset
         self._own_files(log_dir, target.whole, changes, Draft(log_dir.path, number, staging))
+
+    def _skips(self, partition: Partition) -> bool:
+        return partition.topic == CLUSTER_METADATA or partition.state in (PartitionState.DELETE, PartitionState.STRAY)
 
     def _own_files(
         self, log_dir: LogDir, whole: bool, changes: Mapping[FileKind, checkpoints.Changes], draft: Draft
@@ -144,9 +149,10 @@ class Recovery:
         result.broker_would_keep = like_broker.kept(examined.original, outcome)
         if settings.mode is Mode.DEFAULT and any(one.id in ENDS | OFFSET_KINDS for one in result.left):
             found = salvage_ranges(examined.partition, Request(settings.repair_bits))
+            lost = [loss for segment in found.segments for loss in salvage.losses(examined, segment)]
             result.choices = {
-                Mode.LIKE_BROKER: like_broker.losses(examined.original, outcome),
-                Mode.SALVAGE: [loss for segment in found.segments for loss in salvage.losses(examined, segment)],
+                Mode.LIKE_BROKER: Choice(like_broker.losses(examined.original, outcome), result.broker_would_keep),
+                Mode.SALVAGE: Choice(lost, salvage.kept(found)),
             }
 
     # what it comes to

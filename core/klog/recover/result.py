@@ -32,7 +32,7 @@ class Settings(NamedTuple):
     *now_ms*, *expiration_ms*: producers idle for so long are forgotten, as a broker does.  *interval*, *index_bytes*:
     index.interval.bytes and segment.index.bytes.  *from_recovery_point*: what lies below it
     is not looked at.  *indexes_only*: logs stay as they are.  *repair_bits*: put single flipped bits right.  *jobs*:
-    threads.
+    threads.  *mark_clean*: log dirs get the marker of a clean stop; *registered*: with the broker's own epoch in it.
     """
 
     mode: Mode
@@ -44,11 +44,20 @@ class Settings(NamedTuple):
     indexes_only: bool = False
     repair_bits: bool = False
     jobs: int = 1
+    mark_clean: bool = False
+    registered: bool = False
 
     @property
     def reading(self) -> ReadSettings:
         """What of them decides how a broker's start is played."""
         return ReadSettings(self.interval, self.index_bytes, self.jobs)
+
+
+class Choice(NamedTuple):
+    """What another way of repair would come to, for a partition."""
+
+    losses: list[Loss]
+    kept: Amount
 
 
 @dataclass
@@ -70,5 +79,5 @@ class Result:
     fails: str | None = None
     could_not: bool = False
     offsets: Mapping[FileKind, int | None] = field(default_factory=dict)
-    choices: Mapping[Mode, list[Loss]] = field(default_factory=dict)
+    choices: Mapping[Mode, Choice] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)

@@ -63,7 +63,7 @@ def plan(examined: Examined, settings: Settings, draft: Draft, sink: Sink) -> Re
     result = Result(examined.original, examined.findings)
     result.left = salvage.left()
     result.losses = [loss for segment in found.segments for loss in losses(examined, segment)]
-    result.kept = Amount(sum(segment.records for segment in segments), sum(segment.kept.bytes for segment in segments))
+    result.kept = kept(found)
     result.offsets = salvage.offsets()
     result.notes = [patch.what for segment in segments for patch in segment.patches]
     return result
@@ -97,6 +97,12 @@ def losses(examined: Examined, segment: SegmentRanges) -> list[Loss]:
             records = cut.records - cut.copied_records or cut.offsets_lost
             found.append(Loss(name.topic, name.number, first, last, records, cut.bytes, cut.reason))
     return found
+
+
+def kept(found: Salvage) -> Amount:
+    """Return how much is kept."""
+    segments = found.segments
+    return Amount(sum(segment.records for segment in segments), sum(segment.kept.bytes for segment in segments))
 
 
 def _between(segment: SegmentRanges, cut: Cut) -> tuple[int, int | None]:
