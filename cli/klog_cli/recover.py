@@ -11,11 +11,12 @@ from klog.partition import Partition
 from klog.plan import Action, Amount, Loss
 from klog.plan_file import plan_json
 from klog.recover.recover import Recovery, Target
-from klog.recover.result import Mode, Result, Settings
+from klog.recover.result import Choice, Mode, Result, Settings
 
 from klog_cli import output
 from klog_cli.apply import action_line, changes
 from klog_cli.changing import Changed, Chosen, Drafted, Ways, change, choose, next_step, with_option
+from klog_cli.findings import finding_line
 
 CORRECTED, LEFT, COULD_NOT = 1, 4, 8
 
@@ -129,7 +130,7 @@ class _Shown:
             "actions": len(self._actions(result.partition)),
             "left": [finding.id for finding in result.left],
             "reason": result.fails,
-            "choices": {mode.value: [loss._asdict() for loss in losses] for mode, losses in result.choices.items()},
+            "choices": {mode.value: _choice_json(choice) for mode, choice in result.choices.items()},
             "notes": result.notes,
         }
 
@@ -158,7 +159,7 @@ class _Shown:
         """Yield what was found and is done about it, partition by partition, and the sum."""
         for finding in self._recovery.findings:
             if finding.severity is not Severity.NOTE:
-                yield _line(finding)
+                yield finding_line(finding)
         for result in self._recovery.results:
             yield from self._of_partition(result)
         plan = self._plan
@@ -177,7 +178,7 @@ class _Shown:
             return
         yield result.partition.path
         for finding in told:
-            yield f"  {_line(finding)}"
+            yield f"  {finding_line(finding)}"
         if result.fails is not None:
             yield f"  nothing is changed here: {result.fails}"
         plan = self._plan
@@ -185,8 +186,10 @@ class _Shown:
             yield from (f"  {action_line(plan, action)}" for action in actions)
         for loss in result.losses:
             yield f"  lost     {_loss(loss)}"
-        for mode, losses in result.choices.items():
-            yield f"  --{mode.value} would lose {_total(losses)}"
+        for mode, choice in result.choices.items():
+            command = with_option(f"--{mode.value}", ("--apply",))
+            yield f"  --{mode.value} would lose {_total(choice.losses)}, and keep {_amount(choice.kept)}:"
+            yield f"      {command}"
         yield from (f"  {note}" for note in result.notes)
 
     def _sum(self) -> Iterator[str]:
@@ -217,9 +220,6 @@ class _Shown:
             yield f"{partition.path} is not touched"
         if any(result.losses or result.choices for result in results):
             yield _ADVICE
-        if any(result.choices for result in results):
-            for mode in (Mode.LIKE_BROKER, Mode.SALVAGE):
-                yield f"next: {with_option(f'--{mode.value}', ('--apply',))}"
         if plan is not None:
             yield next_step(Changed(plan, self._is_applied), ways)
 
@@ -228,17 +228,12 @@ def _counted(partitions: int) -> str:
     return f"{partitions} partition{'s' * (partitions != 1)}"
 
 
+def _choice_json(choice: Choice) -> dict[str, object]:
+    return {"lost": [loss._asdict() for loss in choice.losses], "kept": choice.kept._asdict()}
+
+
 def _amount(amount: Amount) -> str:
     return f"{amount.records} records, {amount.bytes} bytes"
-
-
-def _line(finding: Finding) -> str:
-    place = finding.file.rpartition("/")[2]
-    if finding.position is not None:
-        place += f" @ {finding.position}"
-    if finding.offset is not None:
-        place += f" (offset {finding.offset})"
-    return f"{finding.severity.value:<8} {finding.id:<22}{place}: {finding.message}"
 
 
 def _loss(loss: Loss) -> str:

@@ -22,7 +22,7 @@ from klog.disk import Disk
 from klog.draft import remove_empty, remove_tree
 from klog.errors import KlogError
 from klog.formats.names import FileKind, parse_file
-from klog.journal import Chain, check_guards, locate
+from klog.journal import Chain, check_directories, check_guards, locate
 from klog.lanes import Silence, Sink
 from klog.locks import Locks
 from klog.originals import PLAN, Keeper, keeps_tail, may_be_linked
@@ -133,6 +133,8 @@ class _Run:
             raise StaleError(f"{strange.path}: {self._staleness(strange, is_new)}")
         if self._done_before < len(self._plan.actions):
             check_guards(self._plan)
+            if is_new:
+                check_directories(self._plan)
         return found
 
     def _staleness(self, strange: Chain, is_new: bool) -> str:

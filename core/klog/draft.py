@@ -283,6 +283,18 @@ class Draft:
             raise UnreadableError(f"{self._path(file)}: no longer there")
         self._guards[file] = Guard(file, status.st_size, status.st_mtime_ns, self.number)
 
+    def rely_on_directory(self, directory: str) -> None:
+        """Say the same of every file in *directory* that stays.  Raises UnreadableError."""
+        try:
+            names = sorted(os.listdir(self._path(directory)))
+        except OSError as error:
+            raise UnreadableError(f"{self._path(directory)}: {error.strerror}") from error
+        changed = {action.file for action in self.actions}
+        for name in names:
+            file = f"{directory}/{name}"
+            if file not in changed and os.path.isfile(self._path(file)):
+                self.rely_on(file)
+
     @property
     def guards(self) -> list[Guard]:
         """The files that are relied on."""

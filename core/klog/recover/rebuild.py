@@ -180,7 +180,7 @@ class _Repair:
         bases = [segment.files.base_offset for segment in self.facts.segments]
         wrong = {_base(finding) for kind in ("snapshot-corrupt", "snapshot-disagrees") for finding in self._found(kind)}
         wanted = {offset for offset in wrong if offset is not None and (offset in bases or offset == self._end)}
-        if self._found("snapshots-missing"):
+        if self._found("snapshots-missing") or (wrong and not there.keys() - wrong):
             wanted |= {*bases[1:], self._end}
         if self._loses:
             wrong |= {offset for offset in there if offset > self._end}
@@ -232,16 +232,21 @@ class _Repair:
 
     def offsets(self) -> dict[FileKind, int | None]:
         """Return what has to change in the log dir's checkpoints."""
-        partition, ids = self.facts.partition, {finding.id for finding in self._examined.findings}
-        changed: dict[FileKind, int | None] = {}
-        if (partition.recovery_point or 0) > self._end:
-            changed[FileKind.RECOVERY_POINTS] = self._end
-        if (partition.high_watermark or 0) > self._end:
-            changed[FileKind.HIGH_WATERMARKS] = self._end
-        if "high-watermark-below-start" in ids:
-            changed[FileKind.HIGH_WATERMARKS] = partition.log_start_offset
-        if "log-start-beyond-end" in ids:
-            changed[FileKind.LOG_STARTS] = None
-        if (partition.cleaner_offset or 0) > self._end or "cleaner-offset-outside" in ids:
-            changed[FileKind.CLEANER_OFFSETS] = None
-        return changed
+        return contradicted(self._examined, self._end)
+
+
+def contradicted(examined: Examined, end: int) -> dict[FileKind, int | None]:
+    """Return what changes in the log dir's checkpoints because the log, which will have this *end*, contradicts it."""
+    partition, ids = examined.partition, {finding.id for finding in examined.findings}
+    changed: dict[FileKind, int | None] = {}
+    if (partition.recovery_point or 0) > end:
+        changed[FileKind.RECOVERY_POINTS] = end
+    if (partition.high_watermark or 0) > end:
+        changed[FileKind.HIGH_WATERMARKS] = end
+    elif "high-watermark-below-start" in ids and (partition.log_start_offset or 0) <= end:
+        changed[FileKind.HIGH_WATERMARKS] = partition.log_start_offset
+    if (partition.log_start_offset or 0) > end or "log-start-beyond-end" in ids:
+        changed[FileKind.LOG_STARTS] = None
+    if (partition.cleaner_offset or 0) > end or "cleaner-offset-outside" in ids:
+        changed[FileKind.CLEANER_OFFSETS] = None
+    return changed

@@ -27,7 +27,7 @@ from klog.recover.left import Request
 from klog.recover.ranges import salvage_ranges
 from klog.recover.rebuild import ENDS, OFFSET_KINDS
 from klog.recover.rescue import rescue_partition
-from klog.recover.result import Mode, Result, Settings
+from klog.recover.result import Choice, Mode, Result, Settings
 from klog.settings import Settings as TopicSettings
 
 _MENDED = "checkpoint-malformed"
@@ -89,6 +89,8 @@ class Recovery:
                 continue
             draft = Draft(log_dir.path, number, staging)
             result = self._partition(partition, around, topics, draft)
+            if draft.actions:
+                draft.rely_on_directory(partition.directory)
             self.results.append(result)
             self.drafts.append(draft)
             for kind, offset in result.offsets.items():
@@ -144,9 +146,10 @@ class Recovery:
         result.broker_would_keep = like_broker.kept(examined.original, outcome)
         if settings.mode is Mode.DEFAULT and any(one.id in ENDS | OFFSET_KINDS for one in result.left):
             found = salvage_ranges(examined.partition, Request(settings.repair_bits))
+            lost = [loss for segment in found.segments for loss in salvage.losses(examined, segment)]
             result.choices = {
-                Mode.LIKE_BROKER: like_broker.losses(examined.original, outcome),
-                Mode.SALVAGE: [loss for segment in found.segments for loss in salvage.losses(examined, segment)],
+                Mode.LIKE_BROKER: Choice(like_broker.losses(examined.original, outcome), result.broker_would_keep),
+                Mode.SALVAGE: Choice(lost, salvage.kept(found)),
             }
 
     # what it comes to

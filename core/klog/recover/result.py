@@ -51,6 +51,13 @@ class Settings(NamedTuple):
         return ReadSettings(self.interval, self.index_bytes, self.jobs)
 
 
+class Choice(NamedTuple):
+    """What another way of repair would come to, for a partition."""
+
+    losses: list[Loss]
+    kept: Amount
+
+
 @dataclass
 class Result:
     """What came of a partition.
@@ -70,5 +77,5 @@ class Result:
     fails: str | None = None
     could_not: bool = False
     offsets: Mapping[FileKind, int | None] = field(default_factory=dict)
-    choices: Mapping[Mode, list[Loss]] = field(default_factory=dict)
+    choices: Mapping[Mode, Choice] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
