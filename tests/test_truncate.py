@@ -147,8 +147,8 @@ def check(data: Path, original: Path, directory: str, to_offset: int, done: Cut)
     assert sum(loss.records or 0 for loss in done.said.losses) == sum(one.records for one in gone)
     assert sum(loss.bytes for loss in done.said.losses) == sum(one.end - one.position for one in gone)
     assert sum(loss.bytes for loss in done.plan.losses) == sum(one.end - one.position for one in gone)
+    assert done.said.kept == (sum(one.records for one in kept), sum(one.end - one.position for one in kept))
     if gone:
-        assert done.said.kept == (sum(one.records for one in kept), sum(one.end - one.position for one in kept))
         assert min(loss.first_offset or 0 for loss in done.said.losses) == gone[0].base_offset
         assert done.said.inside == (gone[0].base_offset if gone[0].base_offset < to_offset else None)
     # What stands beside them.

@@ -101,7 +101,8 @@ class _Cut:
         end = place.builder.last_offset + 1 if place.builder.batches else files.base_offset
         later = self._segments[self._at + 1 :]
         if place.position == files.size and not later:
-            return Truncation(self._to_offset, end, None, (), Amount(0, 0), {})
+            self._logs = {other.log: (Piece(other.log, 0, other.size),) for other in self._segments}
+            return Truncation(self._to_offset, end, None, (), self._kept(), {})
         if end < start:
             end = self._start_again(start)
         else:
