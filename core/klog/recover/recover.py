@@ -28,7 +28,6 @@ from klog.recover.ranges import salvage_ranges
 from klog.recover.rebuild import ENDS, OFFSET_KINDS
 from klog.recover.rescue import rescue_partition
 from klog.recover.result import Choice, Mode, Result, Settings
-from klog.settings import Setting
 from klog.settings import Settings as TopicSettings
 
 _MENDED = "checkpoint-malformed"
@@ -91,7 +90,9 @@ class Recovery:
                 continue
             draft = Draft(log_dir.path, number, staging)
             found = {name: self._topics.value(partition.topic, name) for name in (_INTERVAL, _INDEX_BYTES)}
-            result = self._partition(partition, around, found, draft)
+            interval, index_bytes = found[_INTERVAL].number, found[_INDEX_BYTES].number
+            settings = self._settings._replace(interval=interval, index_bytes=index_bytes)
+            result = self._partition(partition, around, settings, draft)
             result.settings = found
             if draft.actions:
                 draft.rely_on_directory(partition.directory)
@@ -117,11 +118,7 @@ class Recovery:
                 one for one in found if one.severity is not Severity.NOTE and not (mend and one.id == _MENDED)
             ]
 
-    def _partition(
-        self, partition: Partition, around: LogDirFacts, found: Mapping[str, Setting], draft: Draft
-    ) -> Result:
-        interval, index_bytes = found[_INTERVAL].number, found[_INDEX_BYTES].number
-        settings = self._settings._replace(interval=interval, index_bytes=index_bytes)
+    def _partition(self, partition: Partition, around: LogDirFacts, settings: Settings, draft: Draft) -> Result:
         try:
             if settings.mode is Mode.LIKE_BROKER:
                 return like_broker.plan(partition, around.clean, settings, draft, self._sink)
