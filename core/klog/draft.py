@@ -266,8 +266,8 @@ class Draft:
         """Whether *file* has been this before; then what has been said since is taken away."""
         states = self._states[file]
         at = next((at for at, state in enumerate(states) if same_content(state, after)), None)
-        if at is None:
-            return False
+        if at is None or at == len(states) - 1:
+            return at is not None
         undone = [action for action in self.actions if action.file == file][at:]
         for action in undone:
             self.actions.remove(action)

@@ -27,7 +27,6 @@ from klog.recover import beforehand, checkpoints
 from klog.recover.rebuild import problems
 from klog.recover.recover import Recovery, Target
 from klog.recover.result import Result, Settings
-from klog.settings import Settings as TopicSettings
 
 NOBODYS_EPOCH = -1
 """In a marker it claims nothing: controllers take the broker for one that has recovered its logs itself.
@@ -115,9 +114,9 @@ class Marking(Recovery):
             return "tiered storage is in use, and what lies elsewhere is not looked at"
         return None
 
-    def _partition(self, partition: Partition, around: LogDirFacts, topics: TopicSettings, draft: Draft) -> Result:
+    def _partition(self, partition: Partition, around: LogDirFacts, settings: Settings, draft: Draft) -> Result:
         try:
-            return beforehand.plan(partition, around, self._settings_of(partition, topics), draft, self._sink)
+            return beforehand.plan(partition, around, settings, draft, self._sink)
         except KlogError as error:
             draft.actions.clear()
             return Result(partition, fails=str(error), could_not=True)
