@@ -6,7 +6,7 @@ import os
 import shlex
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from typing import NamedTuple
@@ -21,6 +21,7 @@ from klog.log_dir import KafkaFile, LogDir, open_path, select
 from klog.partition import Partition
 from klog.plan import STAGED, Amount, Loss, Plan
 from klog.plan_file import plan_bytes
+from klog.settings import Setting
 
 from klog_cli import output
 from klog_cli.apply import carry_out
@@ -151,6 +152,16 @@ def _save(plan: Plan, path: str) -> None:
     with NewFile(path) as file:
         os.write(file.descriptor, plan_bytes(replace(plan, staging=())))
         file.commit()
+
+
+def settings_json(found: Mapping[str, Setting]) -> dict[str, object]:
+    """Return settings with where each came from, as JSON has them."""
+    return {name: {"value": one.value, "origin": one.origin.value, "name": one.name} for name, one in found.items()}
+
+
+def settings_text(found: Mapping[str, Setting]) -> str:
+    """Return settings with where each came from, for people."""
+    return ", ".join(f"{name} {one.value} ({one.origin.value})" for name, one in found.items())
 
 
 def one_way(apply: bool, plan_file: str | None) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
 
 from klog.check.findings import Finding, Severity
 from klog.draft import Staging
@@ -16,11 +17,23 @@ from klog.recover.recover import Recovery, Target
 from klog.recover.result import Choice, Mode, Result, Settings
 
 from klog_cli import output, recover_marked
-from klog_cli.apply import action_line, changes
-from klog_cli.changing import Changed, Chosen, Drafted, Ways, change, choose, next_step, with_option
+from klog_cli.actions import action_lines, changes, first_lines, make_indexes
+from klog_cli.changing import (
+    Changed,
+    Chosen,
+    Drafted,
+    Ways,
+    change,
+    choose,
+    next_step,
+    settings_json,
+    settings_text,
+    with_option,
+)
 from klog_cli.findings import finding_line
 
 CORRECTED, LEFT, COULD_NOT = 1, 4, 8
+_WORST = (Severity.DAMAGE, Severity.WARNING, Severity.NOTE)
 
 _ADVICE = (
     "if another replica of a damaged partition is in sync, drop this copy, or truncate it on a follower, rather than"
@@ -127,9 +140,7 @@ class _Shown:
             "lost": [loss._asdict() for loss in recovery.losses],
             "broker_would_keep": recovery.broker_would_keep and recovery.broker_would_keep._asdict(),
             "partitions": [self._result_json(result) for result in recovery.results],
-            "left": [
-                finding.json() for finding in (*recovery.left, *(one for r in recovery.results for one in r.left))
-            ],
+            "left": [finding.json() for finding in self._all_left()],
             **(recover_marked.json(recovery) if isinstance(recovery, Marking) else {}),
         }
 
@@ -149,6 +160,7 @@ class _Shown:
             "reason": result.fails,
             "choices": {mode.value: _choice_json(choice) for mode, choice in result.choices.items()},
             "notes": result.notes,
+            "settings": settings_json(result.settings),
         }
 
     def _outcome(self, result: Result) -> str:
@@ -159,16 +171,16 @@ class _Shown:
         return "left" if result.left else "clean"
 
     def _actions(self, partition: Partition) -> list[Action]:
-        plan = self._plan
-        if plan is None:
-            return []
-        place = f"{partition.directory}/"
-        log_dir = os.path.dirname(os.path.abspath(partition.path))
-        return [
-            action
-            for action in plan.actions
-            if action.file.startswith(place) and plan.log_dirs[action.log_dir] == log_dir
-        ]
+        return self._by_directory.get((os.path.dirname(os.path.abspath(partition.path)), partition.directory), [])
+
+    @cached_property
+    def _by_directory(self) -> dict[tuple[str, str], list[Action]]:
+        """The actions by log dir and directory in it; the log dir's own files have none."""
+        found: dict[tuple[str, str], list[Action]] = {}
+        for action in self._plan.actions if self._plan is not None else ():
+            assert self._plan is not None
+            found.setdefault((self._plan.log_dirs[action.log_dir], os.path.dirname(action.file)), []).append(action)
+        return found
 
     # for people
 
@@ -181,9 +193,7 @@ class _Shown:
             yield from self._of_partition(result)
         plan = self._plan
         if plan is not None:
-            for action in plan.actions:
-                if "/" not in action.file:
-                    yield action_line(plan, action)
+            yield from action_lines(plan, [action for action in plan.actions if "/" not in action.file])
         if isinstance(self._recovery, Marking):
             yield from recover_marked.lines(self._recovery, is_applied=self._is_applied)
         yield from self._sum()
@@ -196,15 +206,17 @@ class _Shown:
         if not (actions or told or result.fails):
             return
         yield result.partition.path
-        for finding in told:
-            yield f"  {finding_line(finding)}"
+        # The worst first: of thousands only some are shown.
+        told.sort(key=lambda one: _WORST.index(one.severity))
+        yield from (f"  {line}" for line in first_lines([finding_line(one) for one in told], "findings"))
         if result.fails is not None:
             yield f"  nothing is changed here: {result.fails}"
         plan = self._plan
         if plan is not None:
-            yield from (f"  {action_line(plan, action)}" for action in actions)
-        for loss in result.losses:
-            yield f"  lost     {_loss(loss)}"
+            yield from (f"  {line}" for line in action_lines(plan, actions, in_partition=True))
+        if make_indexes(actions):
+            yield f"  {settings_text(result.settings)}"
+        yield from (f"  {line}" for line in first_lines([f"lost     {_loss(one)}" for one in result.losses], "losses"))
         for mode, choice in result.choices.items():
             command = with_option(f"--{mode.value}", ("--apply",))
             yield f"  --{mode.value} would lose {_total(choice.losses)}, and keep {_amount(choice.kept)}:"

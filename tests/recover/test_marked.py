@@ -16,6 +16,8 @@ from klog.digests import file_state
 from klog.disk import Disk
 from klog.draft import Draft, Staging, backup_places, make_plan
 from klog.formats.checkpoint import read_offsets
+from klog.formats.snapshot import read_snapshot, write_snapshot
+from klog.kernel import crc32c
 from klog.log_dir import LogDir
 from klog.plan import PUT, REMOVE, STAGED, TRUNCATE, Action, Plan, PlanError
 from klog.plan_rules import check_plan
@@ -32,7 +34,7 @@ from tests.metadata_logs import MetadataLog, config, topic, uuid, value
 from tests.power import MODELS, PowerCutDisk, PowerCutError, cut_everywhere, tree
 
 Klog = Callable[..., Ran]
-NOW_MS = 1_795_240_800_000
+NOW_MS = 1_750_000_060_000
 NOW = f"--now={NOW_MS}"
 NOBODYS = b'{"version":0,"brokerEpoch":-1}'
 PARTITIONS = ("idempotent-0", "plain-1", "tx-0", "tx-open-0")
@@ -126,6 +128,17 @@ def test_an_image_of_a_crash_is_marked_as_its_broker_left_it_or_not_touched(
     assert tree(log_dir) == before
 
 
+def test_epochs_that_the_start_itself_brings_back_are_no_obstacle(klog: Klog, tmp_path: Path) -> None:
+    """From the batches of the segments that it recovers; from others it would not."""
+    data = killed(tmp_path / "data", "idempotent-0").path
+    (data / "idempotent-0/leader-epoch-checkpoint").unlink()
+    assert marking(klog, data).exit_code == 4, "below the recovery point no broker looks"
+    (data / POINTS).write_text("0\n0\n")
+    done = marking(klog, data)
+    assert done.exit_code == 1, done
+    assert klog("verify", "--deep", str(data)).exit_code == 0
+
+
 def test_what_a_broker_loads_besides_is_made_ready_too(klog: Klog, tmp_path: Path) -> None:
     """It loads partitions on the move and those it has set aside; what is being deleted it never recovers."""
     data = killed(tmp_path / "data").path
@@ -155,10 +168,16 @@ def write(content: str) -> Callable[[bytearray], bytes]:
     return lambda _: content.encode()
 
 
+def wrong(data: bytearray) -> bytes:
+    """A sound snapshot that knows of records which came after it."""
+    found = read_snapshot(bytes(data), crc32c).producers
+    return write_snapshot([one._replace(last_offset=5000) for one in found], crc32c)
+
+
 REFUSED: tuple[tuple[str, str, Callable[[bytearray], bytes | bytearray | None], int, str], ...] = (
     ("damage in the middle", "idempotent-0/00000000000000000110.log", flipped(2000), 4, "bad-crc"),
     ("an index below the recovery point", "idempotent-0/00000000000000000000.index", flipped(7), 4, "index-disagrees"),
-    ("a wrong snapshot", "tx-0/00000000000000000000.log", flipped(-200), 4, ""),
+    ("a wrong snapshot", "idempotent-0/00000000000000000210.snapshot", wrong, 4, "snapshot-disagrees"),
     ("no partition.metadata", "plain-1/partition.metadata", lambda _: None, 4, "metadata-missing"),
     ("bad epochs", "plain-1/leader-epoch-checkpoint", write("0\nx\n"), 4, ""),
     ("a bad checkpoint", "replication-offset-checkpoint", write("0\n7\n"), 4, "checkpoint-malformed"),
@@ -184,6 +203,25 @@ def test_what_a_marker_would_hide_keeps_the_whole_log_dir_as_it_is(
     assert plan_of(done)["marked"] == plan_of(done)["actions"] == plan_of(done)["lost"] == []
     assert tree(data.path) == before
     assert not (tmp_path / "klog-backup").exists()
+
+
+def test_a_torn_end_that_a_broker_would_not_come_by_keeps_a_log_dir_from_being_marked(
+    klog: Klog, tmp_path: Path
+) -> None:
+    """It lies below the recovery point, nothing follows, and with or without the marker nobody would cut it."""
+    data = Damageable(tmp_path / "data", "plain-1").path
+    (data / MARKER).unlink()
+    (data / POINTS).write_text("0\n1\nplain 1 113\n")
+    log = data / "plain-1/00000000000000000000.log"
+    with log.open("ab") as file:
+        file.write(log.read_bytes()[:50])
+    (data / "plain-1/00000000000000000113.log").touch()
+    before = tree(data)
+    done = marking(klog, data)
+    assert (done.exit_code, tree(data)) == (4, before)
+    assert "is not just what is broken" in plan_of(done)["refused"][0]["reason"]
+    assert klog("recover", str(data), NOW, "--apply").exit_code == 1
+    assert marking(klog, data).exit_code == 1
 
 
 def test_a_directory_that_stops_a_broker_keeps_its_log_dir_from_being_marked(klog: Klog, tmp_path: Path) -> None:
@@ -214,6 +252,8 @@ def test_a_partition_in_two_log_dirs_keeps_both_from_being_marked(klog: Klog, tm
     done = marking(klog, *dirs)
     assert (done.exit_code, [(one / MARKER).exists() for one in dirs]) == (8, [False, False])
     assert len(plan_of(done)["refused"]) == 2
+    (dirs[1] / "plain-1").rename(dirs[1] / "plain-1.0123456789abcdef0123456789abcdef-future")
+    assert marking(klog, *dirs).exit_code == 1
 
 
 def test_a_log_dir_with_the_metadata_log_alone_is_not_marked(klog: Klog, tmp_path: Path) -> None:
@@ -289,6 +329,25 @@ def test_markers_of_one_broker_never_say_different_things(klog: Klog, tmp_path: 
     before = tree(stranger)
     assert marking(klog, killed(tmp_path / "d/data", "plain-1").path, stranger).exit_code == 1
     assert tree(stranger) == before
+
+
+def test_what_was_repaired_before_is_not_taken_back_below_a_marker(klog: Klog, tmp_path: Path) -> None:
+    """A broker would take the wrong index that comes back for sound; once the marker is gone, all can be taken back."""
+    data = killed(tmp_path / "data")
+    data.change("idempotent-0/00000000000000000000.index", flipped(7))
+    before = tree(data.path)
+    repaired = json.loads(klog("recover", str(data.path), NOW, "--apply", "--output", "json").stdout)["backup"]
+    between = tree(data.path)
+    done = marking(klog, data.path)
+    assert done.exit_code == 1, done
+    marked = tree(data.path)
+    refused = klog("undo", repaired, "--apply")
+    assert (refused.exit_code, tree(data.path)) == (8, marked)
+    assert b"take that back first" in refused.stderr
+    assert klog("undo", str(plan_of(done)["backup"]), "--apply").exit_code == 0
+    assert tree(data.path) == between
+    assert klog("undo", repaired, "--apply").exit_code == 0
+    assert tree(data.path) == before
 
 
 @pytest.mark.parametrize("mode", [(), ("--like-broker",), ("--salvage",), ("--indexes-only",)])
@@ -392,6 +451,11 @@ def test_with_the_registered_epoch_all_log_dirs_are_marked_or_none(klog: Klog, t
     before = tree(wreck.data)
     assert wreck.mark(klog, other.path).exit_code == 12
     assert tree(wreck.data) == before
+    marked = Damageable(tmp_path / "c/data", "tx-0").path
+    assert wreck.mark(klog, marked).exit_code == 8, "what was lost there nobody knows"
+    assert tree(wreck.data) == before
+    (marked / MARKER).write_text('{"version":0,"brokerEpoch":19}')
+    assert wreck.mark(klog, marked).exit_code == 1
 
 
 # the power

@@ -16,7 +16,7 @@ from klog.recover.broker_files import Stored
 from klog.recover.broker_load import Outcome
 from klog.recover.epochs import rebuilt
 from klog.recover.examined import Examined
-from klog.recover.rebuild import ENDS, OF_INDEXES, base_of, judge, problems
+from klog.recover.rebuild import ENDS, OF_INDEXES, Judged, base_of, judge, problems
 from klog.recover.result import Result, Settings
 
 _RIGHTED = frozenset({"recovery-point-beyond-end", "high-watermark-beyond-end", "snapshots-missing"})
@@ -38,10 +38,11 @@ def plan(partition: Partition, around: LogDirFacts, settings: Settings, draft: D
     if outcome.fails is not None:
         result.fails = f"a broker does not come through its start here: {outcome.fails}"
         return result
-    result.left = _left(examined, settings, outcome)
+    judged = judge(examined, settings)
+    result.left = _left(examined, judged, outcome)
     if result.left:
         return result
-    result.fails = _cuts_intact(examined, settings, outcome)
+    result.fails = _cuts_otherwise(examined, judged, outcome)
     if result.fails is not None:
         return result
     like_broker.follow(outcome, result, draft)
@@ -60,11 +61,10 @@ def _offsets(partition: Partition, outcome: Outcome, result: Result) -> dict[Fil
     return changed
 
 
-def _left(examined: Examined, settings: Settings, outcome: Outcome) -> list[Finding]:
+def _left(examined: Examined, judged: Judged, outcome: Outcome) -> list[Finding]:
     """Return what is wrong and would still be so after the broker's own start and stop."""
-    left = judge(examined, settings).left
-    rest = [one for one in problems(examined.findings) if one not in left]
-    return left + [one for one in rest if not _is_righted(one, examined, outcome)]
+    rest = [one for one in problems(examined.findings) if one not in judged.left]
+    return judged.left + [one for one in rest if not _is_righted(one, examined, outcome)]
 
 
 def _is_righted(finding: Finding, examined: Examined, outcome: Outcome) -> bool:
@@ -87,15 +87,12 @@ def _epochs_hold(examined: Examined, outcome: Outcome) -> bool:
     return kept == rebuilt(found, seen, outcome.log_end)
 
 
-def _cuts_intact(examined: Examined, settings: Settings, outcome: Outcome) -> str | None:
-    """Return what the broker would cut although it is whole, in words; None for nothing."""
-    cuts = judge(examined, settings).cuts
+def _cuts_otherwise(examined: Examined, judged: Judged, outcome: Outcome) -> str | None:
+    """Return where the broker would not cut just what is broken, in words; None where it would."""
+    theirs = {cut.base: cut.size for cut in outcome.cuts}
+    odd = {base for base in judged.cuts.keys() | theirs.keys() if judged.cuts.get(base) != theirs.get(base)}
     whole = {one.files.base_offset for one in examined.facts.segments if one.survey.batches}
-    for cut in outcome.cuts:
-        if cuts.get(cut.base) != cut.size:
-            return f"a broker would cut segment {cut.base} to {cut.size} bytes, and intact batches with it"
-    dropped = sorted(whole.intersection(outcome.dropped))
-    if dropped:
-        return f"a broker would drop segment {dropped[0]}, which has intact batches"
-    missed = sorted(cuts.keys() - {cut.base for cut in outcome.cuts} - set(outcome.dropped))
-    return f"a broker would leave what is broken at the end of segment {missed[0]}" if missed else None
+    odd = odd.difference(outcome.dropped) | whole.intersection(outcome.dropped)
+    if not odd:
+        return None
+    return f"what a broker's recovery would cut from segment {min(odd)} is not just what is broken there"

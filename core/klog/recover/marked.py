@@ -27,7 +27,6 @@ from klog.recover import beforehand, checkpoints
 from klog.recover.rebuild import problems
 from klog.recover.recover import Recovery, Target
 from klog.recover.result import Result, Settings
-from klog.settings import Settings as TopicSettings
 
 NOBODYS_EPOCH = -1
 """In a marker it claims nothing: controllers take the broker for one that has recovered its logs itself.
@@ -109,16 +108,17 @@ class Marking(Recovery):
             return "it has the metadata log alone, which a broker recovers at each start, marker or not"
         twice = sorted(one.directory for one in log_dir.partitions if _key(log_dir, one) in self._twice)
         if twice:
-            return f"{twice[0]} is in two log dirs: a broker does not start"
+            return f"{twice[0]} is there twice: a broker does not start"
         metadata = self._metadata.get(_broker(log_dir))
         if _is_tiered(log_dir, metadata):
             return "tiered storage is in use, and what lies elsewhere is not looked at"
         return None
 
-    def _partition(self, partition: Partition, around: LogDirFacts, topics: TopicSettings, draft: Draft) -> Result:
+    def _partition(self, partition: Partition, around: LogDirFacts, settings: Settings, draft: Draft) -> Result:
         try:
-            return beforehand.plan(partition, around, self._settings_of(partition, topics), draft, self._sink)
+            return beforehand.plan(partition, around, settings, draft, self._sink)
         except KlogError as error:
+            draft.actions.clear()
             return Result(partition, fails=str(error), could_not=True)
 
     def _own_files(
@@ -205,6 +205,9 @@ class Marking(Recovery):
         registration = metadata.brokers.get(log_dir.node_id if log_dir.node_id is not None else -1)
         if registration is None or registration.unregistered:
             return f"the metadata log knows no registration of node {log_dir.node_id}"
+        for one in self.log_dirs:
+            if one.clean_shutdown is not None and one.clean_shutdown.broker_epoch != registration.epoch:
+                return f"{one.path} is marked already, with another epoch, and nobody knows what was lost there"
         return registration.epoch
 
 
@@ -212,21 +215,19 @@ def _broker(log_dir: LogDir) -> tuple[str | None, int | None]:
     return log_dir.cluster_id, log_dir.node_id
 
 
-_Key = tuple[str | None, int | None, str | None, int | None]
+_Key = tuple[tuple[str | None, int | None], PartitionState, str | None, int | None]
+_ONCE = (PartitionState.CURRENT, PartitionState.FUTURE)
 
 
 def _key(log_dir: LogDir, partition: Partition) -> _Key:
-    return *_broker(log_dir), partition.topic, partition.number
+    return _broker(log_dir), partition.state, partition.topic, partition.number
 
 
 def _twice(log_dirs: Sequence[LogDir]) -> set[_Key]:
-    """Return the partitions that are in more than one log dir of a broker, both in use.  Kafka: LogManager.loadLogs."""
-    found = Counter(
-        key
-        for one in log_dirs
-        for key in {_key(one, part) for part in one.partitions if part.state is PartitionState.CURRENT}
-    )
-    return {key for key, count in found.items() if count > 1 and key[2] != CLUSTER_METADATA}
+    """Return the partitions that a broker has twice, in use or on their way.  Kafka: LogManager.loadLog."""
+    every = ((one, part) for one in log_dirs for part in one.partitions if part.topic != CLUSTER_METADATA)
+    found = Counter(_key(*pair) for pair in every if pair[1].state in _ONCE)
+    return {key for key, count in found.items() if count > 1}
 
 
 def _metadata(log_dirs: Sequence[LogDir]) -> dict[tuple[str | None, int | None], ClusterMetadata]:

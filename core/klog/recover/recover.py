@@ -31,6 +31,7 @@ from klog.recover.result import Choice, Mode, Result, Settings
 from klog.settings import Settings as TopicSettings
 
 _MENDED = "checkpoint-malformed"
+_INTERVAL, _INDEX_BYTES = "index.interval.bytes", "segment.index.bytes"
 
 
 class Target(NamedTuple):
@@ -80,7 +81,7 @@ class Recovery:
         return records
 
     def _log_dir(self, number: int, target: Target, staging: Staging) -> None:
-        log_dir, topics = target.log_dir, self._topics
+        log_dir = target.log_dir
         around = log_dir_facts(log_dir)
         changes: dict[FileKind, dict[tuple[str, int], int | None]] = {}
         for partition in target.partitions:
@@ -88,7 +89,11 @@ class Recovery:
                 self.skipped.append(partition)
                 continue
             draft = Draft(log_dir.path, number, staging)
-            result = self._partition(partition, around, topics, draft)
+            found = {name: self._topics.value(partition.topic, name) for name in (_INTERVAL, _INDEX_BYTES)}
+            interval, index_bytes = found[_INTERVAL].number, found[_INDEX_BYTES].number
+            settings = self._settings._replace(interval=interval, index_bytes=index_bytes)
+            result = self._partition(partition, around, settings, draft)
+            result.settings = found
             if draft.actions:
                 draft.rely_on_directory(partition.directory)
             self.results.append(result)
@@ -113,8 +118,7 @@ class Recovery:
                 one for one in found if one.severity is not Severity.NOTE and not (mend and one.id == _MENDED)
             ]
 
-    def _partition(self, partition: Partition, around: LogDirFacts, topics: TopicSettings, draft: Draft) -> Result:
-        settings = self._settings_of(partition, topics)
+    def _partition(self, partition: Partition, around: LogDirFacts, settings: Settings, draft: Draft) -> Result:
         try:
             if settings.mode is Mode.LIKE_BROKER:
                 return like_broker.plan(partition, around.clean, settings, draft, self._sink)
@@ -128,13 +132,6 @@ class Recovery:
             draft.actions.clear()
             return Result(partition, fails=str(error), could_not=True)
         return result
-
-    def _settings_of(self, partition: Partition, topics: TopicSettings) -> Settings:
-        interval = topics.value(partition.topic, "index.interval.bytes").value
-        index_bytes = topics.value(partition.topic, "segment.index.bytes").value
-        assert isinstance(interval, int)
-        assert isinstance(index_bytes, int)
-        return self._settings._replace(interval=interval, index_bytes=index_bytes)
 
     def _compare(self, result: Result, examined: Examined, settings: Settings, clean: bool) -> None:
         """Say what a broker would keep, and where damage is left, what the other ways cost."""

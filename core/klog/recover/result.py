@@ -13,6 +13,7 @@ from klog.partition import Partition
 from klog.plan import NOTHING, Amount, Loss
 from klog.producers import PRODUCER_ID_EXPIRATION_MS
 from klog.recover.broker_segments import ReadSettings
+from klog.settings import Setting
 
 
 class Mode(str, Enum):
@@ -67,7 +68,8 @@ class Result:
     *findings*: all of them; *left*: those that will still be there, so that somebody has to look.  *losses*: what goes.
     *kept*, *broker_would_keep*: of its logs; the latter None where a broker would not start.  *fails*: why this way of
     repair does nothing here; *could_not*: the system refused something.  *offsets*: new values in the log dir's
-    checkpoints; None takes a line out.  *choices*: where damage is left, what the other ways would cost.
+    checkpoints; None takes a line out.  *choices*: where damage is left, what the other ways would cost.  *settings*:
+    those of the topic that decide what an index holds.
     """
 
     partition: Partition
@@ -81,3 +83,4 @@ class Result:
     offsets: Mapping[FileKind, int | None] = field(default_factory=dict)
     choices: Mapping[Mode, Choice] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
+    settings: Mapping[str, Setting] = field(default_factory=dict)
