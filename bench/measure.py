@@ -37,17 +37,18 @@ class Command:
 
     *sink* is where its standard output goes: ``null``, ``file`` (at *target*), ``pipe`` (into ``cat``, whose CPU
     seconds count as well) or ``capture``.  *target* is removed before each run.  *at_most* limits its rounds, for
-    commands that take long.
+    commands that take long.  *codes*: exit codes with which it has done its work.
     """
 
     words: Sequence[str]
     sink: str = "capture"
     target: str = ""
     at_most: int = 1000
+    codes: tuple[int, ...] = (0,)
 
 
 def run(command: Command) -> Cost:
-    """Run *command* once.  CommandFailedError when it does not exit with 0."""
+    """Run *command* once.  CommandFailedError when it does not exit as it should."""
     if command.target:
         discard(command.target)  # emptying an old file would be charged to the command
     with tempfile.TemporaryFile() as errors, tempfile.TemporaryFile() as captured:
@@ -55,10 +56,10 @@ def run(command: Command) -> Cost:
         usages = _finish(command, captured, errors)
         wall_s = time.perf_counter() - began
         for status, _ in usages:
-            if status:
+            code = os.waitstatus_to_exitcode(status)
+            if code not in command.codes:
                 errors.seek(0)
                 last_words = errors.read()[-600:].decode(errors="replace").strip()
-                code = os.waitstatus_to_exitcode(status)
                 raise CommandFailedError(f"exit {code} of {' '.join(command.words)}: {last_words}")
         captured.seek(0)
         return Cost(

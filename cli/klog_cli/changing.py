@@ -11,6 +11,7 @@ from contextlib import ExitStack
 from dataclasses import replace
 from typing import NamedTuple
 
+from klog.apply import bring_to_disk
 from klog.backups import check_places, unfinished
 from klog.disk import Disk, NewFile
 from klog.draft import Draft, Staging, backup_places, make_plan, plan_id, staging_of
@@ -120,6 +121,7 @@ def change(
                 broker_would_keep=drafted.broker_would_keep, locks=locks,
             )  # fmt: skip
             if ways.plan_file is not None:
+                bring_to_disk(plan, disk)
                 _save(plan, ways.plan_file)
             is_wanted = bool(plan.actions)
         finally:

@@ -8,13 +8,15 @@ from functools import cached_property
 
 from klog.check.findings import Finding, Severity
 from klog.draft import Staging
+from klog.errors import UsageError
 from klog.partition import Partition
 from klog.plan import Action, Amount, Loss
 from klog.plan_file import plan_json
+from klog.recover.marked import Marking, Refusal
 from klog.recover.recover import Recovery, Target
 from klog.recover.result import Choice, Mode, Result, Settings
 
-from klog_cli import output
+from klog_cli import output, recover_marked
 from klog_cli.actions import action_lines, changes, first_lines, make_indexes
 from klog_cli.changing import (
     Changed,
@@ -57,15 +59,23 @@ def recover(
 
     def draft(chosen: list[Chosen], staging: Sequence[Staging]) -> Drafted:
         targets = [Target(one.log_dir, one.partitions, one.whole) for one in chosen]
+        make = Marking if settings.mark_clean else Recovery
         with output.Results() as results:
-            recovery = Recovery(targets, settings, staging, options, results)
+            recovery = make(targets, settings, staging, options, results)
         found.append(recovery)
         if rescue_to is not None:
             _rescue(recovery, rescue_to)
         findings = [finding.json() for finding in (*recovery.findings, *_findings(recovery.results))]
         return Drafted(recovery.drafts, findings, recovery.losses, recovery.kept, recovery.broker_would_keep)
 
-    changed = change(lambda: choose(paths, topics, numbers), ways, draft)
+    def chosen() -> list[Chosen]:
+        log_dirs = choose(paths, topics, numbers)
+        part = next((one.log_dir.path for one in log_dirs if not one.whole), None)
+        if settings.mark_clean and part is not None:
+            raise UsageError(f"--mark-clean is about whole log dirs: name {output.printable(part)}")
+        return log_dirs
+
+    changed = change(chosen, ways, draft)
     shown = _Shown(found[0], settings, changed)
     if form == "json":
         output.emit_json(shown.json())
@@ -99,12 +109,18 @@ class _Shown:
     @property
     def _left(self) -> bool:
         results = self._recovery.results
-        return bool(self._recovery.left) or any(result.left or result.fails for result in results)
+        data = any(not refusal.could_not for refusal in self._refusals)
+        return data or bool(self._recovery.left) or any(result.left or result.fails for result in results)
+
+    @property
+    def _refusals(self) -> list[Refusal]:
+        return self._recovery.refusals if isinstance(self._recovery, Marking) else []
 
     @property
     def exit_code(self) -> int:
         """Return fsck's: corrected, left, could not."""
-        could_not = COULD_NOT if any(result.could_not for result in self._recovery.results) else 0
+        is_refused = any(refusal.could_not for refusal in self._refusals)
+        could_not = COULD_NOT if is_refused or any(result.could_not for result in self._recovery.results) else 0
         if self._is_applied:
             return CORRECTED + (LEFT if self._left else 0) + could_not
         problems = any(finding.severity is not Severity.NOTE for finding in _findings(self._recovery.results))
@@ -125,6 +141,7 @@ class _Shown:
             "broker_would_keep": recovery.broker_would_keep and recovery.broker_would_keep._asdict(),
             "partitions": [self._result_json(result) for result in recovery.results],
             "left": [finding.json() for finding in self._all_left()],
+            **(recover_marked.json(recovery) if isinstance(recovery, Marking) else {}),
         }
 
     def _all_left(self) -> Iterator[Finding]:
@@ -177,6 +194,8 @@ class _Shown:
         plan = self._plan
         if plan is not None:
             yield from action_lines(plan, [action for action in plan.actions if "/" not in action.file])
+        if isinstance(self._recovery, Marking):
+            yield from recover_marked.lines(self._recovery, is_applied=self._is_applied)
         yield from self._sum()
 
     def _of_partition(self, result: Result) -> Iterator[str]:
@@ -208,9 +227,8 @@ class _Shown:
         recovery, plan = self._recovery, self._plan
         partitions = len(recovery.results)
         if plan is None:
-            yield f"{partitions} partition{'s' * (partitions != 1)}: nothing to do" + (
-                "; problems are left" * self._left
-            )
+            done = "nothing is done" if self._refusals else "nothing to do"
+            yield f"{partitions} partition{'s' * (partitions != 1)}: {done}" + "; problems are left" * self._left
             return
         done = "made" if self._is_applied else "planned"
         touched = sum(1 for result in recovery.results if self._actions(result.partition))
@@ -232,6 +250,8 @@ class _Shown:
             yield f"{partition.path} is not touched"
         if any(result.losses or result.choices for result in results):
             yield _ADVICE
+        if isinstance(self._recovery, Marking):
+            yield from recover_marked.notes(self._recovery, from_recovery_point=self._settings.from_recovery_point)
         if plan is not None:
             yield next_step(Changed(plan, self._is_applied), ways)
 

@@ -4,7 +4,8 @@
         result = apply(plan, disk, locks=locks)
 
 In this order, each step on the disk before the next begins: the locks; every file is what the plan says it is; there is
-room; the plan and all originals are in the backup, all new content is ready; then action after action.  Killed
+room; what the plan relies on is on the disk; the plan and all originals are in the backup, all new content is ready;
+then action after action.  Killed
 anywhere, the same plan applied once more finishes.  What fails before the first action leaves everything as it was.
 """
 
@@ -68,6 +69,16 @@ def apply(plan: Plan, disk: Disk, progress: Sink | None = None, locks: Locks | N
         raise ApplyError(f"{where}: {error.strerror or error}; {run.standing()}") from error
 
 
+def bring_to_disk(plan: Plan, disk: Disk) -> None:
+    """Return when the unchanged files that *plan* wants there are on the disk, and their names.  Raises OSError."""
+    paths: dict[str, None] = {}
+    for guard in plan.guards:
+        if guard.sync:
+            path = plan.path(guard.log_dir, guard.file)
+            paths[path] = paths[os.path.dirname(path)] = paths[plan.log_dirs[guard.log_dir]] = None
+    disk.sync(list(paths))
+
+
 class _Run:
     def __init__(self, plan: Plan, disk: Disk, progress: Sink) -> None:
         self._plan = plan
@@ -94,6 +105,8 @@ class _Run:
                 self._end(locks)
                 return Result(self._plan, 0, self._done_before)
             self._check_room(found)
+            # Before the plan can be found and finished: after a power cut these may be other files of the same size.
+            bring_to_disk(self._plan, self._disk)
             keeper.write_plan()
             keeper.keep(found)
             keeper.stage(found)

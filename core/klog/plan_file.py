@@ -22,7 +22,7 @@ _MAX_INT = 2**63 - 1
 _DIGESTS = {"sha256": re.compile(r"[0-9a-f]{64}"), "crc32c": re.compile(r"[0-9a-f]{8}")}
 _ACTION_KEYS = {"do", "file", "from", "size", "before", "after", "log_dir"}
 _STATE_KEYS = {"size", "mode", "uid", "gid", "modified_ns"}
-_GUARD_KEYS = {"file", "size", "modified_ns", "log_dir"}
+_GUARD_KEYS = {"file", "size", "modified_ns", "log_dir", "sync"}
 _CUT_KEYS = {"file", "start", "end", "reason", "facts", "log_dir"}
 
 Object = Mapping[str, object]
@@ -48,7 +48,7 @@ def plan_json(plan: Plan) -> dict[str, object]:
         "kept": plan.kept._asdict(),
         "backup": plan.backups[0] if plan.backups else None,
         "backups": list(plan.backups),
-        "unchanged": [_numbered(guard._asdict()) for guard in plan.guards],
+        "unchanged": [_guard_json(guard) for guard in plan.guards],
         "cut_out": [_numbered({**cut._asdict(), "facts": dict(cut.facts)}) for cut in plan.cuts],
         "no_lock": list(plan.no_lock),
         "directory_times": _times_json(plan.directory_times),
@@ -81,6 +81,13 @@ def _compact(value: object) -> str:
 def _numbered(members: dict[str, object]) -> dict[str, object]:
     if not members["log_dir"]:
         del members["log_dir"]
+    return members
+
+
+def _guard_json(guard: Guard) -> dict[str, object]:
+    members = _numbered(guard._asdict())
+    if not guard.sync:
+        del members["sync"]
     return members
 
 
@@ -246,9 +253,11 @@ def _state(value: object) -> FileState:
 
 def _guard(value: object) -> Guard:
     members = _members(value, "one of unchanged", _GUARD_KEYS)
-    return Guard(
-        _text(members, "file"), _number(members, "size"), _time(members), _number(members, "log_dir", default=0)
-    )
+    sync = members.get("sync", False)
+    if not isinstance(sync, bool):
+        refuse(f"sync is {shown(sync)}")
+    log_dir = _number(members, "log_dir", default=0)
+    return Guard(_text(members, "file"), _number(members, "size"), _time(members), log_dir, sync)
 
 
 def _cut(value: object) -> CutOut:

@@ -57,9 +57,9 @@ cdef class Survey:
     cdef readonly long long end                          # where the last one ends: bytes from the start of the file
     cdef readonly long long dropped                      # events beyond MOST_EVENTS
     cdef Event *events_start
-    cdef Py_ssize_t events_count
+    cdef Py_ssize_t events_count, events_room
     cdef Epoch *epochs_start
-    cdef Py_ssize_t epochs_count
+    cdef Py_ssize_t epochs_count, epochs_room
     cdef Neighbour before, previous
     cdef bint is_after_damage, is_lossy
     cdef bytes offset_entries, time_entries
@@ -77,10 +77,6 @@ cdef class Survey:
         self.time_slots = <const uint8_t *>PyBytes_AS_STRING(time_entries)
         self.slots_count = PyBytes_GET_SIZE(offset_entries) // OFFSET_ENTRY_BYTES
         self.time_slots_count = PyBytes_GET_SIZE(time_entries) // TIME_ENTRY_BYTES
-        self.events_start = <Event *>calloc(MOST_EVENTS, sizeof(Event))
-        self.epochs_start = <Epoch *>calloc(MOST_EPOCHS, sizeof(Epoch))
-        if self.events_start == NULL or self.epochs_start == NULL:
-            raise MemoryError()
 
     def __dealloc__(self):
         free(self.events_start)
@@ -128,12 +124,34 @@ cdef class Survey:
         return [(self.epochs_start[i].epoch, self.epochs_start[i].offset, self.epochs_start[i].position) for i in range(self.epochs_count)]
 
     cdef void _event(self, int kind, long long position, long long first, long long second) noexcept nogil:
-        cdef Event *event = self.events_start + self.events_count
-        if self.events_count == MOST_EVENTS:
+        cdef Event *event
+        if self.events_count == MOST_EVENTS or (
+                self.events_count == self.events_room and not self._more_events()):
             self.dropped += 1
             return
+        event = self.events_start + self.events_count
         event.kind, event.position, event.first, event.second = kind, position, first, second
         self.events_count += 1
+
+    # Most segments have no event and one epoch, and thousands of surveys may be held at once: room is made when needed.
+
+    cdef bint _more_events(self) noexcept nogil:
+        """Make room for events; False when there is no memory."""
+        cdef Py_ssize_t room = min(2 * self.events_room + 8, MOST_EVENTS)
+        cdef Event *larger = <Event *>realloc(self.events_start, room * sizeof(Event))
+        if larger == NULL:
+            return False
+        self.events_start, self.events_room = larger, room
+        return True
+
+    cdef bint _more_epochs(self) noexcept nogil:
+        """Make room for epochs; False when there is no memory."""
+        cdef Py_ssize_t room = min(4 * self.epochs_room + 1, MOST_EPOCHS)
+        cdef Epoch *larger = <Epoch *>realloc(self.epochs_start, room * sizeof(Epoch))
+        if larger == NULL:
+            return False
+        self.epochs_start, self.epochs_room = larger, room
+        return True
 
     cdef void _batch(self, const BatchRow *row) noexcept nogil:
         cdef Neighbour this
@@ -218,11 +236,15 @@ cdef class Survey:
         this.epoch = self.previous.epoch
 
     cdef void _begin_epoch(self, const Neighbour *this) noexcept nogil:
-        cdef Epoch *last = self.epochs_start + self.epochs_count - 1
-        if this.epoch < 0 or (self.epochs_count and this.epoch <= last.epoch) or self.epochs_count == MOST_EPOCHS:
+        cdef Epoch *new
+        if this.epoch < 0 or self.epochs_count == MOST_EPOCHS:
             return
-        last += 1
-        last.epoch, last.offset, last.position = this.epoch, this.base_offset, this.position
+        if self.epochs_count and this.epoch <= self.epochs_start[self.epochs_count - 1].epoch:
+            return
+        if self.epochs_count == self.epochs_room and not self._more_epochs():
+            return
+        new = self.epochs_start + self.epochs_count
+        new.epoch, new.offset, new.position = this.epoch, this.base_offset, this.position
         self.epochs_count += 1
 
     # The indexes ascend in both columns, so each entry is looked at once.

@@ -28,7 +28,6 @@ from klog.recover.ranges import salvage_ranges
 from klog.recover.rebuild import ENDS, OFFSET_KINDS
 from klog.recover.rescue import rescue_partition
 from klog.recover.result import Choice, Mode, Result, Settings
-from klog.settings import Setting
 from klog.settings import Settings as TopicSettings
 
 _MENDED = "checkpoint-malformed"
@@ -86,12 +85,14 @@ class Recovery:
         around = log_dir_facts(log_dir)
         changes: dict[FileKind, dict[tuple[str, int], int | None]] = {}
         for partition in target.partitions:
-            if partition.topic == CLUSTER_METADATA or partition.state in (PartitionState.DELETE, PartitionState.STRAY):
+            if self._skips(partition):
                 self.skipped.append(partition)
                 continue
             draft = Draft(log_dir.path, number, staging)
             found = {name: self._topics.value(partition.topic, name) for name in (_INTERVAL, _INDEX_BYTES)}
-            result = self._partition(partition, around, found, draft)
+            interval, index_bytes = found[_INTERVAL].number, found[_INDEX_BYTES].number
+            settings = self._settings._replace(interval=interval, index_bytes=index_bytes)
+            result = self._partition(partition, around, settings, draft)
             result.settings = found
             if draft.actions:
                 draft.rely_on_directory(partition.directory)
@@ -100,6 +101,9 @@ class Recovery:
             for kind, offset in result.offsets.items():
                 changes.setdefault(kind, {})[(partition.topic or "", partition.number or 0)] = offset
         self._own_files(log_dir, target.whole, changes, Draft(log_dir.path, number, staging))
+
+    def _skips(self, partition: Partition) -> bool:
+        return partition.topic == CLUSTER_METADATA or partition.state in (PartitionState.DELETE, PartitionState.STRAY)
 
     def _own_files(
         self, log_dir: LogDir, whole: bool, changes: Mapping[FileKind, checkpoints.Changes], draft: Draft
@@ -114,11 +118,7 @@ class Recovery:
                 one for one in found if one.severity is not Severity.NOTE and not (mend and one.id == _MENDED)
             ]
 
-    def _partition(
-        self, partition: Partition, around: LogDirFacts, found: Mapping[str, Setting], draft: Draft
-    ) -> Result:
-        interval, index_bytes = found[_INTERVAL].number, found[_INDEX_BYTES].number
-        settings = self._settings._replace(interval=interval, index_bytes=index_bytes)
+    def _partition(self, partition: Partition, around: LogDirFacts, settings: Settings, draft: Draft) -> Result:
         try:
             if settings.mode is Mode.LIKE_BROKER:
                 return like_broker.plan(partition, around.clean, settings, draft, self._sink)

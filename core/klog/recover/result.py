@@ -33,7 +33,7 @@ class Settings(NamedTuple):
     *now_ms*, *expiration_ms*: producers idle for so long are forgotten, as a broker does.  *interval*, *index_bytes*:
     index.interval.bytes and segment.index.bytes.  *from_recovery_point*: what lies below it
     is not looked at.  *indexes_only*: logs stay as they are.  *repair_bits*: put single flipped bits right.  *jobs*:
-    threads.
+    threads.  *mark_clean*: log dirs get the marker of a clean stop; *registered*: with the broker's own epoch in it.
     """
 
     mode: Mode
@@ -45,6 +45,8 @@ class Settings(NamedTuple):
     indexes_only: bool = False
     repair_bits: bool = False
     jobs: int = 1
+    mark_clean: bool = False
+    registered: bool = False
 
     @property
     def reading(self) -> ReadSettings:
