@@ -54,6 +54,8 @@ def _check_not_marked(plan: Plan) -> None:
     for log_dir in plan.log_dirs:
         marker = file_state(os.path.join(log_dir, FileKind.CLEAN_SHUTDOWN.value))
         for _, other in plans_of(log_dir) if marker is not None else ():
+            if other.undoes == plan.id:
+                continue  # which has brought back the marker that stood before
             for action in other.actions:
                 is_its = action.file == FileKind.CLEAN_SHUTDOWN.value and other.log_dirs[action.log_dir] == log_dir
                 if is_its and action.after == marker and other.id != plan.id:
