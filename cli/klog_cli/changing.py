@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from klog.apply import bring_to_disk
-from klog.backups import unfinished
+from klog.backups import check_places, unfinished
 from klog.disk import Disk, NewFile
 from klog.draft import Draft, Staging, backup_places, make_plan, plan_id, staging_of
 from klog.errors import UsageError
@@ -103,6 +103,8 @@ def change(
         staging = [os.path.join(backup, STAGED) for backup in backups]
     elif ways.plan_file is not None:
         staging = staging_of(f"{os.path.abspath(ways.plan_file)}.staged", log_dirs)
+    # Before a directory is made there, not only when the plan is carried out.
+    check_places(log_dirs, (*backups, *filter(None, staging)))
     with ExitStack() as stack:
         locks = stack.enter_context(Locks(log_dirs, disk)) if ways.apply else None
         if locks is not None:
