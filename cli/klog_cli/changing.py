@@ -12,14 +12,14 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from klog.backups import unfinished
-from klog.disk import Disk, NewFile
-from klog.draft import Draft, Staging, backup_places, make_plan, plan_id, staging_of
+from klog.disk import Disk, NewFile, OpenFile
+from klog.draft import Draft, Staging, backup_places, in_pieces, make_plan, plan_id, staging_of
 from klog.errors import UsageError
 from klog.locks import Locks
 from klog.log_dir import KafkaFile, LogDir, open_path, select
 from klog.partition import Partition
 from klog.plan import STAGED, Amount, Loss, Plan
-from klog.plan_file import plan_bytes
+from klog.plan_file import plan_pieces
 
 from klog_cli import output
 from klog_cli.apply import carry_out
@@ -147,7 +147,8 @@ def _warn_of_brokers(chosen: Sequence[Chosen]) -> None:
 
 def _save(plan: Plan, path: str) -> None:
     with NewFile(path) as file:
-        os.write(file.descriptor, plan_bytes(replace(plan, staging=())))
+        for piece in in_pieces(plan_pieces(replace(plan, staging=()))):
+            Disk().write(OpenFile(file.descriptor, path), piece)
         file.commit()
 
 
