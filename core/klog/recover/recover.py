@@ -31,6 +31,8 @@ from klog.recover.result import Mode, Result, Settings
 from klog.settings import Settings as TopicSettings
 
 _MENDED = "checkpoint-malformed"
+_STOPS = frozenset({"bad-marker", "txn-conflict"})
+"""Batches of producers at which a broker's recovery stops, or fails."""
 
 
 class Target(NamedTuple):
@@ -133,8 +135,9 @@ class Recovery:
 
     def _compare(self, result: Result, examined: Examined, settings: Settings, clean: bool) -> None:
         """Say what a broker would keep, and where damage is left, what the other ways cost."""
-        is_log = [one for one in examined.findings if one.id in ENDS | OFFSET_KINDS or one.id == "index-missing"]
-        if not is_log or examined.fails is not None:
+        # Only these can make a recovery cut, or fail; playing it is a second pass over the log.
+        may_cut = any(one.id in ENDS | OFFSET_KINDS | _STOPS for one in examined.findings)
+        if not may_cut or examined.fails is not None:
             result.broker_would_keep = result.kept
             return
         outcome = like_broker.play(examined.original, clean, settings)
