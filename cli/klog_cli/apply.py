@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator
 from dataclasses import replace
 from shlex import quote
 from typing import TYPE_CHECKING
@@ -15,10 +14,11 @@ from klog.disk import Disk
 from klog.draft import staging_of
 from klog.log_dir import LogDir, open_path
 from klog.originals import PLAN
-from klog.plan import PUT, TRUNCATE, Action, Plan
+from klog.plan import Plan
 from klog.plan_file import plan_json
 
 from klog_cli import output
+from klog_cli.actions import action_lines, changes
 
 if TYPE_CHECKING:
     from klog.locks import Locks
@@ -68,34 +68,6 @@ def _show_done(plan: Plan, result: Result | None, form: str) -> None:
         output.text(f"backup: {output.printable(plan.backups[0])}\n")
     if done:
         output.note(f"next: start the broker; 'klog undo {_backup(plan)} --apply' takes it back until then")
-
-
-def changes(count: int) -> str:
-    """Return *count* as changes of files, in words."""
-    return f"{count} change{'s' if count != 1 else ''}"
-
-
-def action_lines(plan: Plan) -> Iterator[str]:
-    """Yield, for people, a line for each action of *plan*."""
-    for action in plan.actions:
-        yield output.printable(action_line(plan, action))
-
-
-def action_line(plan: Plan, action: Action) -> str:
-    """Return an action in words."""
-    where = f"{plan.log_dirs[action.log_dir]}/" if len(plan.log_dirs) > 1 else ""
-    return f"{_what(action)} {where}{action.file}{_sizes(action)}"
-
-
-def _what(action: Action) -> str:
-    if action.do == PUT:
-        return "create  " if action.before is None else "replace "
-    return "cut     " if action.do == TRUNCATE else "remove  "
-
-
-def _sizes(action: Action) -> str:
-    before, after = (state and output.human_size(state.size) for state in (action.before, action.after))
-    return f" ({before} → {after})" if before and after else f" ({before or after})"
 
 
 def undo_plan(what: str, backup: str | None, form: str, *, carry_out: bool) -> int:

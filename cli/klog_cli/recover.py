@@ -9,12 +9,11 @@ from klog.check.findings import Finding, Severity
 from klog.draft import Staging
 from klog.partition import Partition
 from klog.plan import Action, Amount, Loss
-from klog.plan_file import plan_json
 from klog.recover.recover import Recovery, Target
 from klog.recover.result import Mode, Result, Settings
 
 from klog_cli import output
-from klog_cli.apply import action_line, changes
+from klog_cli.actions import action_line, changes
 from klog_cli.changing import Changed, Chosen, Drafted, Ways, change, choose, next_step, with_option
 
 CORRECTED, LEFT, COULD_NOT = 1, 4, 8
@@ -100,6 +99,8 @@ class _Shown:
 
     def json(self) -> dict[str, object]:
         """Return everything as the members of a JSON object: the plan, and what came of each partition."""
+        from klog.plan_file import plan_json
+
         recovery = self._recovery
         members: dict[str, object] = plan_json(self._plan) if self._plan is not None else {"id": None, "actions": []}
         return {

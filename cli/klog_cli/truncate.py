@@ -18,7 +18,7 @@ from klog.settings import Settings as TopicSettings
 from klog.truncate import Settings, Truncation, plan
 
 from klog_cli import output
-from klog_cli.apply import action_lines, changes
+from klog_cli.actions import action_lines, changes
 from klog_cli.changing import Changed, Chosen, Drafted, Ways, change, choose, next_step
 
 _RISK = (

@@ -10,7 +10,6 @@ import os
 from typing import NamedTuple
 
 from klog.formats.index import ABORTED_TXN, OFFSET_ENTRY
-from klog.lookup.entries import Entries
 from klog.source import Source
 
 
@@ -66,6 +65,8 @@ def index_floor(folder: str, index: Content | None, base: int, offset: int) -> t
     """
     if not isinstance(index, Stored):
         return base, 0  # one that was just made leads to where a walk from the start leads
+    from klog.lookup.entries import Entries
+
     entries = Entries(os.path.join(folder, index.name), OFFSET_ENTRY, lambda entry: True)
     try:
         slot = entries.floor(offset - base).slot

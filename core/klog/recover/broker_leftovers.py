@@ -7,13 +7,16 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 from klog.errors import UnreadableError
 from klog.formats.index import OFFSET_ENTRY
 from klog.formats.names import SEGMENT_KINDS, FileKind, FileName, Stage, file_name, parse_file
 from klog.partition import Partition
 from klog.recover.broker_files import Content, FailsError, Piece, Segment, Stored
-from klog.recover.broker_segments import Reading
+
+if TYPE_CHECKING:
+    from klog.recover.broker_segments import Reading
 
 NUMBERED = (*SEGMENT_KINDS, FileKind.SNAPSHOT)
 _UNFINISHED = (Stage.DELETED, Stage.CLEANED, Stage.SWAP)

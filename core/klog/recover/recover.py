@@ -21,12 +21,9 @@ from klog.lanes import Silence, Sink
 from klog.log_dir import LogDir
 from klog.partition import Partition
 from klog.plan import NOTHING, Amount, Loss
-from klog.recover import checkpoints, like_broker, rebuild, salvage
+from klog.recover import checkpoints, rebuild
 from klog.recover.examined import Examined
-from klog.recover.left import Request
-from klog.recover.ranges import salvage_ranges
 from klog.recover.rebuild import ENDS, OFFSET_KINDS
-from klog.recover.rescue import rescue_partition
 from klog.recover.result import Mode, Result, Settings
 from klog.settings import Settings as TopicSettings
 
@@ -75,6 +72,8 @@ class Recovery:
 
         Only before the plan is carried out.  Raises UnreadableError.
         """
+        from klog.recover.rescue import rescue_partition
+
         records = 0
         for result in self.results:
             if any(one.id in ENDS for one in result.findings):
@@ -114,9 +113,13 @@ class Recovery:
         settings = self._settings_of(partition, topics)
         try:
             if settings.mode is Mode.LIKE_BROKER:
+                from klog.recover import like_broker
+
                 return like_broker.plan(partition, around.clean, settings, draft, self._sink)
             examined = Examined(partition, around, settings, self._sink)
             if settings.mode is Mode.SALVAGE or settings.repair_bits:
+                from klog.recover import salvage
+
                 result = salvage.plan(examined, settings, draft, self._sink)
             else:
                 result = rebuild.plan(examined, settings, draft)
@@ -140,12 +143,18 @@ class Recovery:
         if not may_cut or examined.fails is not None:
             result.broker_would_keep = result.kept
             return
+        from klog.recover import like_broker
+
         outcome = like_broker.play(examined.original, clean, settings)
         if outcome.fails is not None:
             result.notes.append(f"a broker would not start: {outcome.fails}")
             return
         result.broker_would_keep = like_broker.kept(examined.original, outcome)
         if settings.mode is Mode.DEFAULT and any(one.id in ENDS | OFFSET_KINDS for one in result.left):
+            from klog.recover import salvage
+            from klog.recover.left import Request
+            from klog.recover.ranges import salvage_ranges
+
             found = salvage_ranges(examined.partition, Request(settings.repair_bits))
             result.choices = {
                 Mode.LIKE_BROKER: like_broker.losses(examined.original, outcome),
