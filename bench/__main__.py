@@ -10,16 +10,18 @@ import sys
 import time
 
 from bench import table
-from bench.installed import HERE, NotInstalledError, child, find_klog, kafka_dump, peers_python
+from bench.installed import HERE, NotInstalledError, child, find_klog, kafka_dump, kafka_libs, peers_python
 from bench.jobs import JOBS, Bench, DisagreementError
 from bench.measure import CommandFailedError
+from bench.recover import recover
 
 QUICK_SCALE = 8
+ALL = {**JOBS, "recover": recover}
 
 
 def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="make bench", description="klog beside its peers; all in one run, medians.")
-    jobs = ", ".join(JOBS)
+    jobs = ", ".join(ALL)
     parser.add_argument("--only", metavar="NAME", default="", help=f"only jobs whose name has this in it: {jobs}")
     parser.add_argument("--rounds", type=int, metavar="N", help="rounds of quick commands (7; with --quick 3)")
     parser.add_argument("--quick", action="store_true", help=f"corpora of 1/{QUICK_SCALE} of the size")
@@ -58,17 +60,18 @@ def prepared(options: argparse.Namespace) -> Bench:
     klog = find_klog()
     tell("looking for the peers (installed once)")
     python = peers_python(data)
-    kafka = kafka_dump(data)
-    folder = corpora(data, python, QUICK_SCALE if options.quick else 1)
+    libs = kafka_libs(data)
+    scale = QUICK_SCALE if options.quick else 1
+    folder = corpora(data, python, scale)
     rounds = options.rounds or (3 if options.quick else 7)
-    return Bench(folder, data, klog, python, kafka, rounds, min(rounds, 3), tell)
+    return Bench(folder, data, klog, python, kafka_dump(libs), libs, scale, rounds, min(rounds, 3), tell)
 
 
 def measured(name: str, bench: Bench) -> list[table.Row]:
     """Return the rows of one job; what could not be measured is a row too, and a miss."""
     rows: list[table.Row] = []
     try:
-        rows.extend(JOBS[name](bench))
+        rows.extend(ALL[name](bench))
     except (CommandFailedError, DisagreementError) as error:
         rows.append(table.Row(name, f"not measured: {_short(error)}", None))
     return rows
@@ -82,9 +85,9 @@ def _short(error: Exception) -> str:
 
 def main() -> int:
     options = arguments()
-    names = [name for name in JOBS if options.only in name]
+    names = [name for name in ALL if options.only in name]
     if not names:
-        sys.stderr.write(f"no job has {options.only!r} in its name; there are {', '.join(JOBS)}\n")
+        sys.stderr.write(f"no job has {options.only!r} in its name; there are {', '.join(ALL)}\n")
         return 2
     try:
         bench = prepared(options)

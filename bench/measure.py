@@ -37,28 +37,29 @@ class Command:
 
     *sink* is where its standard output goes: ``null``, ``file`` (at *target*), ``pipe`` (into ``cat``, whose CPU
     seconds count as well) or ``capture``.  *target* is removed before each run.  *at_most* limits its rounds, for
-    commands that take long.
+    commands that take long.  *exits* is the code with which it ends when all is as expected.
     """
 
     words: Sequence[str]
     sink: str = "capture"
     target: str = ""
     at_most: int = 1000
+    exits: int = 0
 
 
 def run(command: Command) -> Cost:
-    """Run *command* once.  CommandFailedError when it does not exit with 0."""
+    """Run *command* once.  CommandFailedError when it does not exit as it should."""
     if command.target:
         discard(command.target)  # emptying an old file would be charged to the command
     with tempfile.TemporaryFile() as errors, tempfile.TemporaryFile() as captured:
         began = time.perf_counter()
         usages = _finish(command, captured, errors)
         wall_s = time.perf_counter() - began
-        for status, _ in usages:
-            if status:
+        for wanted, (status, _) in zip((command.exits, 0), usages, strict=False):
+            code = os.waitstatus_to_exitcode(status)
+            if code != wanted:
                 errors.seek(0)
                 last_words = errors.read()[-600:].decode(errors="replace").strip()
-                code = os.waitstatus_to_exitcode(status)
                 raise CommandFailedError(f"exit {code} of {' '.join(command.words)}: {last_words}")
         captured.seek(0)
         return Cost(
@@ -113,16 +114,21 @@ def discard(path: str) -> None:
 class Race:
     """Several commands, run in turn round after round so that all meet the same weather, and what each cost.
 
-    The file *over* which they run is dropped from the page cache, and read from beginning to end before each round.  A
-    file that came into the cache by other ways lies there in small pieces, and reading it costs up to three times as
+    The files *over* which they run are dropped from the page cache, and read from beginning to end before each round.
+    A file that came into the cache by other ways lies there in small pieces, and reading it costs up to three times as
     much; and it may leave the cache between two rounds.
     """
 
-    def __init__(self, commands: Mapping[str, Command], rounds: int, over: str, tell: Callable[[str], None]) -> None:
+    def __init__(
+        self, commands: Mapping[str, Command], rounds: int, over: str | Sequence[str], tell: Callable[[str], None]
+    ) -> None:
         self._costs: dict[str, list[Cost]] = {name: [] for name in commands}
-        forget(over)
+        files = [over] if isinstance(over, str) else over
+        for file in files:
+            forget(file)
         for turn in range(rounds):
-            warm(over)
+            for file in files:
+                warm(file)
             # Every other round runs backwards, so that nobody always follows the same neighbour.
             for name, command in list(commands.items())[:: -1 if turn % 2 else 1]:
                 if turn < command.at_most:
