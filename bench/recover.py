@@ -19,6 +19,7 @@ from bench.table import Row
 TOPICS = {"plain": 5, "single": 20}
 """The partitions that a broker recovers, and how many times less CPU klog is to need."""
 BASE = "0" * 20
+DELETED = "9" * 20 + ".log.deleted"
 INDEX_ENTRY = struct.Struct(">ii")
 # The whole command, then what it had written by its own word.
 WRITTEN = (
@@ -28,7 +29,7 @@ WRITTEN = (
 
 def recover(bench: Bench) -> Iterator[Row]:
     """`klog recover` against `klog verify`, a broker's own recovery, and its limits of memory and of bytes written."""
-    # What was applied is noted under the user's home, else.
+    # Else what is applied would be noted under the user's home.
     os.environ["XDG_STATE_HOME"] = bench.file("state")
     folder = log_dirs(bench)
     yield from _planning(bench, folder)
@@ -135,8 +136,8 @@ def _links(bench: Bench) -> Row:
     source = os.path.dirname(bench.log("topic"))
     with open(os.path.join(log_dir, "meta.properties"), "w", encoding="ascii") as file:
         file.write("version=0\nbroker.id=1\n")
-    os.link(os.path.realpath(bench.log("topic")), os.path.join(folder, f"{BASE}.log"))
-    os.link(os.path.realpath(bench.log("topic")), os.path.join(folder, f"{'9' * 20}.log.deleted"))
+    for name in (f"{BASE}.log", DELETED):
+        os.link(bench.log("topic"), os.path.join(folder, name))
     for name in (f"{BASE}.index", f"{BASE}.timeindex", "leader-epoch-checkpoint"):
         shutil.copy(os.path.join(source, name), folder)
     with open(os.path.join(folder, f"{BASE}.index"), "r+b") as file:
@@ -148,7 +149,7 @@ def _links(bench: Bench) -> Row:
     io = dict(line.split(": ") for line in done.stderr.splitlines() if ": " in line)
     left = sorted(os.listdir(folder))
     shutil.rmtree(bench.file("replaced"))
-    if done.returncode != 1 or f"{'9' * 20}.log.deleted" in left:
+    if done.returncode != 1 or DELETED in left:
         raise DisagreementError(f"recover --apply ends with {done.returncode} and leaves {left}: {done.stderr[-200:]}")
     size = os.path.getsize(bench.log("topic")) >> 20
     told = f"recover --apply replaces the index of {size} MiB and removes a segment of {size} MiB: bytes written"
@@ -193,7 +194,5 @@ def _against_broker(bench: Bench, broker: Broker, log_dir: str, topic: str, targ
     told = f"{size}klog {klog_s:.3f} s, broker's recovery less its idle start {broker_s:.2f} s {runs}"
     yield Row(f"recover, {topic}, broker", told, broker_s / klog_s, at_least=target)
     klog_wall_s, broker_wall_s = median(cost.wall_s for cost in ours), median(one.wall_s for one in theirs)
-    told = (
-        f"wall time: klog {klog_wall_s:.2f} s with its start, broker's loading {broker_wall_s:.2f} s, one thread each"
-    )
+    told = f"wall time: klog {klog_wall_s:.2f} s with its start, broker's loading {broker_wall_s:.2f} s, a thread each"
     yield Row(f"recover, {topic}, broker", told, broker_wall_s / klog_wall_s)
