@@ -93,7 +93,7 @@ class Broker:
             return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, cwd=self._folder)
 
     def _await(self, process: subprocess.Popen[bytes], wanted: re.Pattern[str]) -> re.Match[str]:
-        """Return where the broker's log says what is wanted, as soon as it does; CommandFailedError if it never does."""
+        """Return where the broker's log says what is wanted, as soon as it does.  Raises CommandFailedError."""
         began = time.monotonic()
         while time.monotonic() - began < WAIT_S and process.poll() is None:
             with open(self._log, encoding="utf-8", errors="replace") as file:

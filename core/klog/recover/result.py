@@ -5,14 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from klog.check.findings import Finding
 from klog.formats.names import FileKind
 from klog.formats.snapshot import PRODUCER_ID_EXPIRATION_MS
 from klog.partition import Partition
 from klog.plan import NOTHING, Amount, Loss
-from klog.recover.broker_segments import ReadSettings
+
+if TYPE_CHECKING:
+    from klog.recover.broker_segments import ReadSettings
 
 
 class Mode(str, Enum):
@@ -48,6 +50,8 @@ class Settings(NamedTuple):
     @property
     def reading(self) -> ReadSettings:
         """What of them decides how a broker's start is played."""
+        from klog.recover.broker_segments import ReadSettings
+
         return ReadSettings(self.interval, self.index_bytes, self.jobs)
 
 
