@@ -22,9 +22,13 @@ BASE = "0" * 20
 DELETED = "9" * 20 + ".log.deleted"
 INDEX_ENTRY = struct.Struct(">ii")
 # The whole command, then what it had written by its own word.
-WRITTEN = (
-    "import sys, klog_cli.app\ntry: klog_cli.app.main()\nfinally: sys.stderr.write(open('/proc/self/io').read())\n"
-)
+WRITTEN = """
+import sys, klog_cli.app
+try:
+    sys.exit(klog_cli.app.main())
+finally:
+    sys.stderr.write(open('/proc/self/io').read())
+"""
 
 
 def recover(bench: Bench) -> Iterator[Row]:

@@ -13,6 +13,17 @@ from klog.formats.index import ABORTED_TXN, OFFSET_ENTRY
 from klog.source import Source
 
 
+class ReadSettings(NamedTuple):
+    """What of a broker's settings decides about indexes, and with how many threads a large log is read.
+
+    *interval*: index.interval.bytes; *index_bytes*: segment.index.bytes.
+    """
+
+    interval: int = 4096
+    index_bytes: int = 10 << 20
+    jobs: int = 1
+
+
 class FailsError(Exception):
     """The broker would not come through the start: an exception that ends it or takes the log dir offline."""
 

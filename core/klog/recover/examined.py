@@ -55,9 +55,7 @@ class Examined:
     @cached_property
     def files(self) -> dict[str, Content]:
         """What the log consists of once what was interrupted has been finished or taken back, by name."""
-        from klog.recover.broker_segments import Reading
-
-        return settle(self.original, Reading(self.original.path, self._settings.reading))
+        return settle(self.original, self._settings.reading)
 
     def _after(self, facts: PartitionFacts, segment: SegmentFacts) -> None:
         """Keep the indexes that were made anew only where the old ones are wrong, or the log will be cut."""

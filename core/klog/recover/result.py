@@ -5,16 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from klog.check.findings import Finding
 from klog.formats.names import FileKind
 from klog.formats.snapshot import PRODUCER_ID_EXPIRATION_MS
 from klog.partition import Partition
 from klog.plan import NOTHING, Amount, Loss
-
-if TYPE_CHECKING:
-    from klog.recover.broker_segments import ReadSettings
+from klog.recover.broker_files import ReadSettings
 
 
 class Mode(str, Enum):
@@ -50,8 +48,6 @@ class Settings(NamedTuple):
     @property
     def reading(self) -> ReadSettings:
         """What of them decides how a broker's start is played."""
-        from klog.recover.broker_segments import ReadSettings
-
         return ReadSettings(self.interval, self.index_bytes, self.jobs)
 
 
