@@ -1,159 +1,165 @@
-"""A real broker's start, measured up to where all its logs are loaded.
-
-The flags are those of kafka-server-start.sh; one thread recovers.  Nothing is written to the logs that it is given: it
-is killed as soon as it has loaded them.
-"""
+"""A real broker: made with its topics, started on what has become of its log dir, and measured until it is ready."""
 
 from __future__ import annotations
 
-import base64
 import os
 import re
 import shutil
 import signal
+import socket
 import subprocess
 import time
-import uuid
+from collections.abc import Mapping
 from typing import NamedTuple
 
-from bench.installed import KAFKA_FLAGS
+from bench.jobs import Bench
 from bench.measure import CommandFailedError
 
-PORT = int(os.environ.get("KLOG_KAFKA_PORT", "24000"))
-MARKER = ".kafka_cleanshutdown"
-RECOVERY_POINTS = "recovery-point-offset-checkpoint"
-METADATA = "partition.metadata"
-WAIT_S = 180
-_LOADING, _LOADED = re.compile("Loading logs from log dirs"), re.compile(r"Loaded \d+ logs in (\d+)\s?ms")
-_TICKS = os.sysconf("SC_CLK_TCK")
+SESSION_MS = 3000
+# As kafka-server-start.sh has them.
+FLAGS = ("-Xms1G", "-Xmx1G", "-server", "-XX:+UseG1GC", "-Dorg.slf4j.simpleLogger.defaultLogLevel=info")
+READY = re.compile("Kafka Server started")
+LOADING = re.compile("Loading logs from log dirs")
+LOADED = re.compile(r"Loaded \d+ logs in (\d+)ms")
+RECOVERY = re.compile(r"Recovering unflushed|Recovering \d+ logs")
+POINTS, MARKER = "recovery-point-offset-checkpoint", ".kafka_cleanshutdown"
 
 
-class Loaded(NamedTuple):
-    """What it cost to load all logs at a start: CPU seconds of the whole process meanwhile, and wall time."""
+class Started(NamedTuple):
+    """A start, until the broker said what was waited for: CPU and wall seconds.
+
+    *loaded_ms*: how long the loading of logs took, by its own word; *loading_cpu_s*: the CPU seconds meanwhile.
+    *said*: its log.
+    """
 
     cpu_s: float
     wall_s: float
+    loaded_ms: int
+    loading_cpu_s: float
+    said: str
 
 
 class Broker:
-    """A broker with empty topics in *folder*, each of one partition; `load` starts it on a log dir made of that."""
+    """Kafka 4.3.1 in a folder of its own, which recovers logs with one thread."""
 
-    def __init__(self, libs: str, folder: str, topics: tuple[str, ...]) -> None:
-        self._libs, self._folder, self._topics = libs, folder, topics
-        self._data, self._pristine = os.path.join(folder, "data"), os.path.join(folder, "pristine")
-        self._log = os.path.join(folder, "broker.log")
-        self._properties = os.path.join(folder, "server.properties")
-        shutil.rmtree(folder, ignore_errors=True)
-        os.makedirs(folder)
-        self._make()
+    def __init__(self, bench: Bench) -> None:
+        self.folder = bench.file("broker")
+        self.data = os.path.join(self.folder, "data")
+        self._java = [bench.kafka[0], *FLAGS, *bench.kafka[bench.kafka.index("-cp") : -1]]
+        self._process: subprocess.Popen[bytes] | None = None
+        self._port = 0
 
-    def _make(self) -> None:
-        """Make the log dir, with the topics, and let it be stopped cleanly."""
-        client, control = f"localhost:{PORT}", f"localhost:{PORT + 1}"
+    def _free_port(self) -> int:
+        with socket.socket() as probe:
+            probe.bind(("localhost", 0))
+            port: int = probe.getsockname()[1]
+            return port
+
+    def _write_properties(self) -> str:
+        self._port, controller = self._free_port(), self._free_port()
         settings = {
-            "log.dirs": self._data,
             "process.roles": "broker,controller",
             "node.id": "1",
-            "controller.quorum.voters": f"1@{control}",
-            "listeners": f"PLAINTEXT://{client},CONTROLLER://{control}",
+            "log.dirs": self.data,
+            "listeners": f"PLAINTEXT://localhost:{self._port},CONTROLLER://localhost:{controller}",
+            "controller.quorum.voters": f"1@localhost:{controller}",
             "controller.listener.names": "CONTROLLER",
             "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
-            "num.recovery.threads.per.data.dir": "1",
             "log.retention.ms": "-1",
-            "offsets.topic.replication.factor": "1",
+            "num.recovery.threads.per.data.dir": "1",
+            # A broker that was killed may come back only when its session is over.
+            "broker.session.timeout.ms": str(SESSION_MS),
+            "broker.heartbeat.interval.ms": "500",
         }
-        with open(self._properties, "w", encoding="ascii") as file:
+        path = os.path.join(self.folder, "server.properties")
+        with open(path, "w", encoding="ascii") as file:
             file.writelines(f"{name}={value}\n" for name, value in settings.items())
-        # Not --cluster-id ID: one identity in 64 begins with a dash.
-        identity = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
-        self._tool("kafka.tools.StorageTool", "format", f"--cluster-id={identity}", "--config", self._properties)
-        process = self._start()
-        try:
-            self._await(process, _LOADED)
-            for topic in self._topics:
-                command = ("--bootstrap-server", client, "--create", "--topic", topic, "--partitions", "1")
-                self._tool("org.apache.kafka.tools.TopicCommand", *command, "--replication-factor", "1")
-        finally:
-            process.send_signal(signal.SIGTERM)
-            _reap(process)
-        os.rename(self._data, self._pristine)
+        return path
 
-    def _java(self, *words: str, heap: tuple[str, ...]) -> list[str]:
-        flags = [flag for flag in KAFKA_FLAGS if not flag.startswith(("-Xmx", "-Dorg.slf4j"))]
-        return ["java", *heap, *flags, "-Dorg.slf4j.simpleLogger.defaultLogLevel=info", "-cp", self._libs, *words]
+    def make(self, topics: Mapping[str, int]) -> None:
+        """Make the log dir: a broker makes the topics, of so many partitions, and is stopped."""
+        self.remove()
+        os.makedirs(self.folder)
+        properties = self._write_properties()
+        identity = "MkU3OEVBNTcwNTJENDM2Qg"
+        _must([*self._java, "kafka.tools.StorageTool", "format", f"--cluster-id={identity}", "--config", properties])
+        self.start()
+        tool = [*self._java, "org.apache.kafka.tools.TopicCommand", "--bootstrap-server", f"localhost:{self._port}"]
+        for topic, partitions in topics.items():
+            _must([*tool, "--create", "--topic", topic, "--partitions", str(partitions)])
+        self.stop()
 
-    def _tool(self, *words: str) -> None:
-        done = subprocess.run(self._java(*words, heap=("-Xmx256M",)), capture_output=True, text=True)
-        if done.returncode:
-            raise CommandFailedError(f"exit {done.returncode} of {' '.join(words)}: {done.stderr[-600:]}")
-
-    def _start(self) -> subprocess.Popen[bytes]:
-        command = self._java("kafka.Kafka", self._properties, heap=("-Xmx1G", "-Xms1G"))
-        with open(self._log, "wb") as output:
-            return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, cwd=self._folder)
-
-    def _await(self, process: subprocess.Popen[bytes], wanted: re.Pattern[str]) -> re.Match[str]:
-        """Return where the broker's log says what is wanted, as soon as it does.  Raises CommandFailedError."""
-        began = time.monotonic()
-        while time.monotonic() - began < WAIT_S and process.poll() is None:
-            with open(self._log, encoding="utf-8", errors="replace") as file:
-                found = wanted.search(file.read())
-            if found:
-                return found
-            time.sleep(0.01)
-        with open(self._log, encoding="utf-8", errors="replace") as file:
-            raise CommandFailedError(f"the broker did not come up: {file.read()[-600:]}")
-
-    def place(self, source: str, topic: str) -> None:
-        """Make the log dir anew, as a kill leaves it, with the segments of the directory *source* in *topic*'s place.
-
-        Logs get a second name, so that all read the same pages; everything else is copied.  Recovery points are 0.
-        """
-        self.empty()
-        folder = os.path.join(self._data, f"{topic}-0")
+    def emptied(self, topic: str, number: int) -> str:
+        """Remove a partition's own segments, and all that goes with them; return its directory."""
+        folder = os.path.join(self.data, f"{topic}-{number}")
         for name in os.listdir(folder):
-            if name != METADATA:
+            if name[:20].isdigit():
                 os.unlink(os.path.join(folder, name))
-        for name in os.listdir(source):
-            put = os.link if name.endswith(".log") else shutil.copy
-            put(os.path.join(source, name), os.path.join(folder, name))
+        return folder
 
-    def empty(self) -> None:
-        """Make the log dir anew, as a kill leaves it, with no record in any topic."""
-        shutil.rmtree(self._data, ignore_errors=True)
-        shutil.copytree(self._pristine, self._data)
-        os.unlink(os.path.join(self._data, MARKER))
-        with open(os.path.join(self._data, RECOVERY_POINTS), "w", encoding="ascii") as file:
-            file.write(f"0\n{len(self._topics)}\n" + "".join(f"{topic} 0 0\n" for topic in self._topics))
+    def forget(self) -> None:
+        """Let nothing of the logs count as flushed."""
+        if os.path.exists(os.path.join(self.data, MARKER)):
+            os.unlink(os.path.join(self.data, MARKER))
+        with open(os.path.join(self.data, POINTS), "w", encoding="ascii") as file:
+            file.write("0\n0\n")
 
-    def load(self) -> Loaded:
-        """Start it on the log dir that was made, and kill it when everything is loaded."""
-        process = self._start()
-        try:
-            # Nothing is recovered before that line, and the start of a JVM varies by half a second.
-            self._await(process, _LOADING)
-            before_s = _cpu_s(process.pid)
-            found = self._await(process, _LOADED)
-            return Loaded(_cpu_s(process.pid) - before_s, float(found[1]) / 1000)
-        finally:
-            process.kill()
-            _reap(process)
+    def start(self, until: re.Pattern[str] = READY) -> Started:
+        """Start, and wait until the broker says *until*.  CommandFailedError when it does not."""
+        log = os.path.join(self.folder, "broker.log")
+        properties, began = self._write_properties(), time.perf_counter()
+        with open(log, "wb") as output:
+            self._process = subprocess.Popen(
+                [*self._java, "kafka.Kafka", properties], stdin=subprocess.DEVNULL, stdout=output, stderr=output,
+                cwd=self.folder,
+            )  # fmt: skip
+        seen_s: dict[re.Pattern[str], float] = {}
+        while time.perf_counter() - began < 600:
+            with open(log, encoding="utf-8", errors="replace") as file:
+                said = file.read()
+            for line in (LOADING, LOADED, until):
+                if line not in seen_s and line.search(said):
+                    seen_s[line] = _cpu_s(self._process.pid)
+            if until in seen_s:
+                wall_s, found = time.perf_counter() - began, LOADED.search(said)
+                loading_s = seen_s[LOADED] - seen_s[LOADING] if found else 0.0
+                return Started(seen_s[until], wall_s, int(found[1]) if found else 0, loading_s, said)
+            if self._process.poll() is not None:
+                break
+            time.sleep(0.01)
+        self.end(signal.SIGKILL)
+        raise CommandFailedError(f"the broker did not start: {said[-400:]}")
+
+    def stop(self) -> None:
+        """Stop the broker cleanly."""
+        self.end(signal.SIGTERM)
+
+    def kill(self) -> None:
+        """Kill the broker, and wait until nobody takes it for alive."""
+        self.end(signal.SIGKILL)
+        time.sleep(2 * SESSION_MS / 1000)
+
+    def end(self, number: signal.Signals) -> None:
+        """Send a signal and wait until it has gone."""
+        if self._process is not None:
+            self._process.send_signal(number)
+            self._process.wait()
+            self._process = None
 
     def remove(self) -> None:
-        """Remove all of it."""
-        shutil.rmtree(self._folder, ignore_errors=True)
+        """Kill it, if it runs, and remove all of it."""
+        self.end(signal.SIGKILL)
+        shutil.rmtree(self.folder, ignore_errors=True)
 
 
-def _cpu_s(pid: int) -> float:
-    """Return the CPU seconds, user and system, that a process has taken so far."""
-    with open(f"/proc/{pid}/stat", encoding="ascii") as file:
+def _must(words: list[str]) -> None:
+    done = subprocess.run(words, capture_output=True, text=True)
+    if done.returncode:
+        raise CommandFailedError(f"{words[-4:]}: {(done.stdout + done.stderr)[-400:]}")
+
+
+def _cpu_s(process: int) -> float:
+    """Return the CPU seconds of a process so far."""
+    with open(f"/proc/{process}/stat", encoding="ascii", errors="replace") as file:
         fields = file.read().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / _TICKS
-
-
-def _reap(process: subprocess.Popen[bytes]) -> None:
-    try:
-        process.wait(60)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        process.wait()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")

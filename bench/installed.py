@@ -49,8 +49,8 @@ def peers_python(data: str) -> str:
     return python
 
 
-def kafka_libs(data: str) -> str:
-    """Return the class path of Kafka's jars, which come through Maven the first time."""
+def kafka_dump(data: str) -> list[str]:
+    """Return the command line of Kafka's own dump tool; its jars come through Maven the first time."""
     folder = os.path.join(data, "kafka-" + KAFKA_VERSION)
     if not os.path.exists(os.path.join(folder, "complete")):
         os.makedirs(folder, exist_ok=True)
@@ -60,12 +60,7 @@ def kafka_libs(data: str) -> str:
         _must(["mvn", "-q", "-B", "-f", file.name, *goal])
         with open(os.path.join(folder, "complete"), "w", encoding="ascii"):
             pass
-    return os.path.join(folder, "libs", "*")
-
-
-def kafka_dump(libs: str) -> list[str]:
-    """Return the command line of Kafka's own dump tool."""
-    return ["java", *KAFKA_FLAGS, "-cp", libs, "org.apache.kafka.tools.DumpLogSegments"]
+    return ["java", *KAFKA_FLAGS, "-cp", os.path.join(folder, "libs", "*"), "org.apache.kafka.tools.DumpLogSegments"]
 
 
 def _pom() -> str:

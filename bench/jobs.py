@@ -34,8 +34,8 @@ class DisagreementError(Exception):
 class Bench:
     """What every job needs: the corpora, the contestants' command lines, how often to run.
 
-    *libs*: the class path of Kafka.  *scale* divides the sizes; brokers run only where it is 1.  *slow* is the number
-    of rounds of commands that take seconds.
+    *scale* divides the sizes; brokers run only where it is 1.  *slow* is the number of rounds of commands that take
+    seconds.
     """
 
     corpora: str
@@ -43,7 +43,6 @@ class Bench:
     klog: list[str]
     peers: str
     kafka: list[str]
-    libs: str
     scale: int
     rounds: int
     slow: int
@@ -66,14 +65,14 @@ class Bench:
         threads = ("--jobs", str(jobs)) if jobs else ()
         return Command([*self.klog, "dump", *words, *threads], sink, target, at_most)
 
-    def verify(self, path: str, *words: str, jobs: int = 1, exits: int = 0) -> Command:
-        """Return ``klog verify``; it fails when something is found, unless it *exits* with 4 as it should."""
-        return Command([*self.klog, "verify", path, *words, "--jobs", str(jobs)], "null", exits=exits)
+    def verify(self, path: str, *words: str, jobs: int = 1, codes: tuple[int, ...] = (0,)) -> Command:
+        """Return ``klog verify``; it fails when something is found, unless that is among the exit *codes*."""
+        return Command([*self.klog, "verify", path, *words, "--jobs", str(jobs)], "null", codes=codes)
 
-    def recover(self, path: str, *words: str, jobs: int = 1, exits: int = 0) -> Command:
-        """Return ``klog recover`` on *jobs* threads (0: klog's own default), which *exits* as it should."""
+    def recover(self, path: str, *words: str, jobs: int = 1, codes: tuple[int, ...] = (0,)) -> Command:
+        """Return ``klog recover`` on *jobs* threads (0: klog's own default)."""
         threads = ("--jobs", str(jobs)) if jobs else ()
-        return Command([*self.klog, "recover", path, *words, *threads], "null", exits=exits)
+        return Command([*self.klog, "recover", path, *words, *threads], "null", codes=codes)
 
     def kafka_dump(self, path: str, *words: str, sink: str = "null", target: str = "") -> Command:
         """Return Kafka's own dump tool on *path*."""

@@ -37,14 +37,14 @@ class Command:
 
     *sink* is where its standard output goes: ``null``, ``file`` (at *target*), ``pipe`` (into ``cat``, whose CPU
     seconds count as well) or ``capture``.  *target* is removed before each run.  *at_most* limits its rounds, for
-    commands that take long.  *exits* is the code with which it ends when all is as expected.
+    commands that take long.  *codes*: exit codes with which it has done its work.
     """
 
     words: Sequence[str]
     sink: str = "capture"
     target: str = ""
     at_most: int = 1000
-    exits: int = 0
+    codes: tuple[int, ...] = (0,)
 
 
 def run(command: Command) -> Cost:
@@ -55,9 +55,9 @@ def run(command: Command) -> Cost:
         began = time.perf_counter()
         usages = _finish(command, captured, errors)
         wall_s = time.perf_counter() - began
-        for wanted, (status, _) in zip((command.exits, 0), usages, strict=False):
+        for status, _ in usages:
             code = os.waitstatus_to_exitcode(status)
-            if code != wanted:
+            if code not in command.codes:
                 errors.seek(0)
                 last_words = errors.read()[-600:].decode(errors="replace").strip()
                 raise CommandFailedError(f"exit {code} of {' '.join(command.words)}: {last_words}")

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import struct
 import subprocess
 import sys
 from collections.abc import Iterator
 from statistics import median
 
-from bench.broker import Broker, Loaded
+from bench.broker import LOADED, Broker, Started
 from bench.installed import child
 from bench.jobs import Bench, DisagreementError, seconds
 from bench.measure import Cost, Race, forget, run, warm
@@ -68,8 +69,8 @@ def _planning(bench: Bench, folder: str) -> Iterator[Row]:
     commands = {
         "verify": bench.verify(plain),
         "recover": bench.recover(plain),
-        "verify, no indexes": bench.verify(bare, exits=4),
-        "recover, no indexes": bench.recover(bare, exits=4),
+        "verify, no indexes": bench.verify(bare, codes=(4,)),
+        "recover, no indexes": bench.recover(bare, codes=(4,)),
     }
     race = bench.race(logs(plain), commands, 2 * bench.rounds)
     size = f"{sum(map(os.path.getsize, logs(plain))) >> 20} MiB in {len(logs(plain))} segments: "
@@ -90,7 +91,7 @@ def _apply(bench: Bench, log_dir: str, *words: str) -> Cost:
     """Repair a copy of *log_dir*, whose files have second names; DisagreementError when something is left to repair."""
     copy = _copied(bench, log_dir)
     bench.tell(f"recover --apply of {os.path.basename(log_dir)}")
-    cost = run(bench.recover(copy, "--apply", *words, jobs=0, exits=1))
+    cost = run(bench.recover(copy, "--apply", *words, jobs=0, codes=(1,)))
     _nothing_left(bench, copy)
     return cost
 
@@ -122,7 +123,7 @@ def _memory(bench: Bench, folder: str) -> Iterator[Row]:
     for name in ("bare", "thousands"):
         log_dir = os.path.join(folder, name)
         segments = len(logs(log_dir))
-        planned = bench.race(logs(log_dir)[0], {"plan": bench.recover(log_dir, jobs=0, exits=4)}, 2)
+        planned = bench.race(logs(log_dir)[0], {"plan": bench.recover(log_dir, jobs=0, codes=(4,))}, 2)
         applied = _apply(bench, log_dir)
         size = f"{sum(map(os.path.getsize, logs(log_dir))) >> 20} MiB in {segments} segments, default threads"
         peak = planned.peak_bytes("plan") / 1e6
@@ -161,42 +162,62 @@ def _links(bench: Bench) -> Row:
 
 
 def _brokers(bench: Bench, folder: str) -> Iterator[Row]:
-    broker = Broker(bench.libs, bench.file("broker"), tuple(TOPICS))
+    broker = Broker(bench)
+    pristine = f"{broker.data}.pristine"
     try:
+        broker.make(dict.fromkeys(TOPICS, 1))
+        os.rename(broker.data, pristine)
         for topic, target in TOPICS.items():
-            yield from _against_broker(bench, broker, os.path.join(folder, topic), topic, target)
+            yield from _against_broker(bench, broker, pristine, os.path.join(folder, topic), target)
     finally:
         broker.remove()
 
 
-def _against_broker(bench: Bench, broker: Broker, log_dir: str, topic: str, target: int) -> Iterator[Row]:
-    files = logs(log_dir)
+def _started(broker: Broker, pristine: str, topic: str = "", segments: str = "") -> Started:
+    """Start a broker as after a kill, with the files in the directory *segments* in place of the topic's own, if any.
+
+    Logs get a second name, so that all read the same pages; everything else is copied.
+    """
+    shutil.rmtree(broker.data, ignore_errors=True)
+    shutil.copytree(pristine, broker.data)
+    broker.forget()
+    if topic:
+        folder = broker.emptied(topic, 0)
+        for name in os.listdir(segments):
+            put = os.link if name.endswith(".log") else shutil.copy
+            put(os.path.join(segments, name), os.path.join(folder, name))
+    try:
+        return broker.start(LOADED)
+    finally:
+        broker.end(signal.SIGKILL)
+
+
+def _against_broker(bench: Bench, broker: Broker, pristine: str, log_dir: str, target: int) -> Iterator[Row]:
+    files, topic = logs(log_dir), os.path.basename(log_dir)
     before = [os.stat(file) for file in files]
     for file in files:
         forget(file)
     ours: list[Cost] = []
-    theirs: list[Loaded] = []
-    idle: list[Loaded] = []
+    theirs: list[Started] = []
+    idle: list[Started] = []
     for turn in range(bench.slow):
         for file in files:
             warm(file)
         bench.tell(f"round {turn + 1} of {bench.slow}: a broker recovers {topic}")
-        broker.empty()
-        idle.append(broker.load())
+        idle.append(_started(broker, pristine))
         ours.append(run(bench.recover(log_dir)))
-        broker.place(os.path.dirname(files[0]), topic)
-        theirs.append(broker.load())
+        theirs.append(_started(broker, pristine, topic, os.path.dirname(files[0])))
         ours.append(run(bench.recover(log_dir)))
     if [(one.st_size, one.st_mtime_ns) for one in before] != [
         (one.st_size, one.st_mtime_ns) for one in map(os.stat, files)
     ]:
         raise DisagreementError(f"the broker has changed the logs in {log_dir}")
     klog_s = median(cost.cpu_s for cost in ours)
-    broker_s = median(one.cpu_s for one in theirs) - median(one.cpu_s for one in idle)
+    broker_s = median(one.loading_cpu_s for one in theirs) - median(one.loading_cpu_s for one in idle)
     runs = f"({len(ours)}/{len(theirs)})"
     size = f"{sum(one.st_size for one in before) >> 20} MiB: "
     told = f"{size}klog {klog_s:.3f} s, broker's recovery less its idle start {broker_s:.2f} s {runs}"
     yield Row(f"recover, {topic}, broker", told, broker_s / klog_s, at_least=target)
-    klog_wall_s, broker_wall_s = median(cost.wall_s for cost in ours), median(one.wall_s for one in theirs)
+    klog_wall_s, broker_wall_s = median(cost.wall_s for cost in ours), median(one.loaded_ms for one in theirs) / 1000
     told = f"wall time: klog {klog_wall_s:.2f} s with its start, broker's loading {broker_wall_s:.2f} s, a thread each"
     yield Row(f"recover, {topic}, broker", told, broker_wall_s / klog_wall_s)

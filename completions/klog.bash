@@ -62,6 +62,7 @@ _klog() {
         'recover --partition') words='' ;;
         'recover --plan') words='' ;;
         'recover --backup') words='' ;;
+        'recover --broker-epoch') words='none registered' ;;
         'recover --rescue-records') words='' ;;
         'recover --index-interval') words='' ;;
         'recover --segment-index-bytes') words='' ;;
@@ -93,7 +94,7 @@ _klog() {
             dump) words='--files --topic --partition --output --to --deep-iteration --print-data-log --skip-record-metadata --verify-index-only --index-sanity-check --max-bytes --max-message-size --offsets-decoder --transaction-log-decoder --cluster-metadata-decoder --remote-log-metadata-decoder --share-group-state-decoder --with-indexes --as --from-offset --to-offset --from-time --to-time --key --keys-from --limit --isolation --tail --no-control --batches --values --jobs --max-batch-bytes --quiet -h --help' ;;
             lookup) words='--offset --timestamp --batch --topic --partition --position-only --output --quiet -h --help' ;;
             verify) words='--topic --partition --deep --sample --since --output --jobs --max-batch-bytes --quiet -h --help' ;;
-            recover) words='--topic --partition --like-broker --salvage --apply --plan --backup --indexes-only --from-recovery-point --repair-bits --rescue-records --index-interval --segment-index-bytes --producer-expiration --now --output --jobs --quiet -h --help' ;;
+            recover) words='--topic --partition --like-broker --salvage --apply --plan --backup --indexes-only --from-recovery-point --repair-bits --mark-clean --broker-epoch --rescue-records --index-interval --segment-index-bytes --producer-expiration --now --output --jobs --quiet -h --help' ;;
             truncate) words='--to-offset --to-timestamp --to-log-start --topic --partition --apply --plan --backup --index-interval --producer-expiration --now --output --quiet -h --help' ;;
             apply) words='--backup --output --quiet -h --help' ;;
             undo) words='--apply --backup --output --quiet -h --help' ;;

@@ -21,6 +21,7 @@ from tests.kafka import NEWEST, Jvm
 SNAPSHOT_HEADER = struct.Struct(">hIi")
 SNAPSHOT_ENTRY = 46
 DEFAULTS: Mapping[str, str] = MappingProxyType({})
+NO_CUTS: Mapping[str, int] = MappingProxyType({})
 MARKER = ".kafka_cleanshutdown"
 
 
@@ -55,9 +56,20 @@ class Loader(Jvm):
     def __enter__(self) -> Loader:
         return self
 
-    def load(self, log_dir: Path, settings: Mapping[str, str] = DEFAULTS, *, now_ms: int | None = None) -> Outcome:
-        """Start and stop on *log_dir*, at *now_ms* (None: the clock's); *settings*: broker properties by name."""
+    def load(
+        self,
+        log_dir: Path,
+        settings: Mapping[str, str] = DEFAULTS,
+        *,
+        now_ms: int | None = None,
+        cuts: Mapping[str, int] = NO_CUTS,
+    ) -> Outcome:
+        """Start and stop on *log_dir*, at *now_ms* (None: the clock's); *settings*: broker properties by name.
+
+        *cuts*: where partitions, by directory, are cut in between, as a follower cuts them.
+        """
         given = [f"{name}={value}" for name, value in settings.items()]
+        given += [f"cut:{directory}={offset}" for directory, offset in cuts.items()]
         answer = self._ask(str(log_dir), "" if now_ms is None else str(now_ms), *given)
         if answer is None:
             return Outcome("timeout")

@@ -164,6 +164,11 @@ class PowerCutDisk(SteppedDisk):
             inode.names[name] = self._settle(inside, True) if everything else self._know(inside)
         return number
 
+    def forget_end(self, path: str, size: int) -> None:
+        """Let the last *size* bytes of a file be in memory alone until it is synced."""
+        inode = self._inodes[os.stat(path).st_ino]
+        inode.content = inode.content[:-size]
+
     # the calls
 
     def step(self, *words: str) -> None:

@@ -17,7 +17,7 @@ import pytest
 
 from tests.conftest import FIXTURES, ROOT
 
-PAGES = ("README.md", "docs/dump.md")
+PAGES = ("README.md", "docs/dump.md", "docs/recover.md")
 
 
 def blocks(page: str, kind: str) -> Iterator[str]:
@@ -56,7 +56,8 @@ def test_what_a_page_shows_is_what_comes_out(
 ) -> None:
     """Readers copy these lines; one that no longer holds costs them the trust in all others."""
     # Commands write under /tmp; each test has a place of its own, but a page's commands build on each other.
-    command = command.replace("/tmp/", f"{tmp_path.parent}/docs-")
+    (tmp_path.parent / "docs").mkdir(exist_ok=True)
+    command, expected = (text.replace("/tmp/", f"{tmp_path.parent}/docs/") for text in (command, expected))
     environment = {**os.environ, "PATH": path_with_klog}
     done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, cwd=FIXTURES, env=environment)
     assert re.fullmatch(pattern(expected), done.stdout), f"{page}: {command}\n{done.stdout}{done.stderr}"

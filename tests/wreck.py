@@ -61,9 +61,20 @@ class Wreck:
         self._sent = 0
 
     def __enter__(self) -> Wreck:
+        self.cluster.__enter__()
+        try:
+            self._work()
+        except BaseException:
+            self.__exit__()
+            raise
+        self.cluster.kill()
+        shutil.copytree(self.data, self.killed)
+        return self
+
+    def _work(self) -> None:
+        """Let clients begin, and some of them end, what they do."""
         from confluent_kafka import Producer
 
-        self.cluster.__enter__()
         at = self.cluster.bootstrap
         name = "internal.segment.bytes" if self.cluster.version == kafka.NEWEST else "segment.bytes"
         clients.create(at, {topic: {name: "100000"} for topic in TOPICS})
@@ -78,9 +89,6 @@ class Wreck:
         transaction.init_transactions(WAIT_S)
         transaction.begin_transaction()
         self._decide_nothing(b"before", 20)
-        self.cluster.kill()
-        shutil.copytree(self.data, self.killed)
-        return self
 
     def __exit__(self, *exc: object) -> None:
         if self._clients is not None:

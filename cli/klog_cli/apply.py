@@ -84,7 +84,7 @@ def undo_plan(what: str, backup: str | None, form: str, *, carry_out: bool) -> i
     elif not back.actions:
         output.text(f"{plan.id}: nothing to take back\n")
     else:
-        for line in action_lines(back):
+        for line in action_lines(back, back.actions):
             output.text(f"{line}\n")
         output.text(f"{changes(len(back.actions))} would take back {plan.id} ({output.printable(plan.command)})\n")
     if back.actions:

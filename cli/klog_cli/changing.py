@@ -6,7 +6,7 @@ import os
 import shlex
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
@@ -22,6 +22,7 @@ from klog_cli import output
 
 if TYPE_CHECKING:
     from klog.locks import Locks
+    from klog.settings import Setting
 
 Findings = Sequence[dict[str, object]]
 
@@ -116,7 +117,7 @@ def change(
                 broker_would_keep=drafted.broker_would_keep, locks=locks,
             )  # fmt: skip
             if ways.plan_file is not None:
-                _save(plan, ways.plan_file)
+                _save(plan, ways.plan_file, disk)
             is_wanted = bool(plan.actions)
         finally:
             if not is_wanted:
@@ -157,13 +158,25 @@ def _warn_of_brokers(chosen: Sequence[Chosen]) -> None:
             )
 
 
-def _save(plan: Plan, path: str) -> None:
+def _save(plan: Plan, path: str, disk: Disk) -> None:
+    from klog.apply import bring_to_disk
     from klog.plan_file import plan_pieces
 
+    bring_to_disk(plan, disk)
     with NewFile(path) as file:
         for piece in in_pieces(plan_pieces(replace(plan, staging=()))):
-            Disk().write(OpenFile(file.descriptor, path), piece)
+            disk.write(OpenFile(file.descriptor, path), piece)
         file.commit()
+
+
+def settings_json(found: Mapping[str, Setting]) -> dict[str, object]:
+    """Return settings with where each came from, as JSON has them."""
+    return {name: {"value": one.value, "origin": one.origin.value, "name": one.name} for name, one in found.items()}
+
+
+def settings_text(found: Mapping[str, Setting]) -> str:
+    """Return settings with where each came from, for people."""
+    return ", ".join(f"{name} {one.value} ({one.origin.value})" for name, one in found.items())
 
 
 def one_way(apply: bool, plan_file: str | None) -> None:

@@ -131,6 +131,19 @@ RescueRecords = Annotated[
     str | None,
     typer.Option(metavar="FILE", help="Records of damaged batches that decode all the same, as JSON lines."),
 ]
+MarkClean = Annotated[
+    bool,
+    typer.Option(
+        "--mark-clean", help="Do the whole of a broker's recovery, and write the marker that spares the broker its own."
+    ),
+]
+BrokerEpoch = Annotated[
+    str | None,
+    typer.Option(
+        metavar="none|registered",
+        help="What the marker claims (with --mark-clean): nothing, or that no record was lost since the broker ran.",
+    ),
+]
 IndexInterval = Annotated[str | None, typer.Option(metavar="SIZE", help="index.interval.bytes; default: the topic's.")]
 SegmentIndexBytes = Annotated[
     str | None, typer.Option(metavar="SIZE", help="segment.index.bytes; default: the topic's.")

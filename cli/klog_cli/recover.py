@@ -4,19 +4,38 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING
 
 from klog.check.findings import Finding, Severity
 from klog.draft import Staging
+from klog.errors import UsageError
 from klog.partition import Partition
 from klog.plan import Action, Amount, Loss
 from klog.recover.recover import Recovery, Target
-from klog.recover.result import Mode, Result, Settings
+from klog.recover.result import Choice, Mode, Result, Settings
 
 from klog_cli import output
-from klog_cli.actions import action_line, changes
-from klog_cli.changing import Changed, Chosen, Drafted, Ways, change, choose, next_step, with_option
+from klog_cli.actions import action_lines, changes, first_lines, make_indexes
+from klog_cli.changing import (
+    Changed,
+    Chosen,
+    Drafted,
+    Ways,
+    change,
+    choose,
+    next_step,
+    settings_json,
+    settings_text,
+    with_option,
+)
+from klog_cli.findings import finding_line
+
+if TYPE_CHECKING:
+    from klog.recover.marked import Marking, Refusal
 
 CORRECTED, LEFT, COULD_NOT = 1, 4, 8
+_WORST = (Severity.DAMAGE, Severity.WARNING, Severity.NOTE)
 
 _ADVICE = (
     "if another replica of a damaged partition is in sync, drop this copy, or truncate it on a follower, rather than"
@@ -42,15 +61,27 @@ def recover(
 
     def draft(chosen: list[Chosen], staging: Sequence[Staging]) -> Drafted:
         targets = [Target(one.log_dir, one.partitions, one.whole) for one in chosen]
+        make: type[Recovery] = Recovery
+        if settings.mark_clean:
+            from klog.recover.marked import Marking
+
+            make = Marking
         with output.Results() as results:
-            recovery = Recovery(targets, settings, staging, options, results)
+            recovery = make(targets, settings, staging, options, results)
         found.append(recovery)
         if rescue_to is not None:
             _rescue(recovery, rescue_to)
         findings = [finding.json() for finding in (*recovery.findings, *_findings(recovery.results))]
         return Drafted(recovery.drafts, findings, recovery.losses, recovery.kept, recovery.broker_would_keep)
 
-    changed = change(lambda: choose(paths, topics, numbers), ways, draft)
+    def chosen() -> list[Chosen]:
+        log_dirs = choose(paths, topics, numbers)
+        part = next((one.log_dir.path for one in log_dirs if not one.whole), None)
+        if settings.mark_clean and part is not None:
+            raise UsageError(f"--mark-clean is about whole log dirs: name {output.printable(part)}")
+        return log_dirs
+
+    changed = change(chosen, ways, draft)
     shown = _Shown(found[0], settings, changed)
     if form == "json":
         output.emit_json(shown.json())
@@ -84,12 +115,28 @@ class _Shown:
     @property
     def _left(self) -> bool:
         results = self._recovery.results
-        return bool(self._recovery.left) or any(result.left or result.fails for result in results)
+        data = any(not refusal.could_not for refusal in self._refusals)
+        return data or bool(self._recovery.left) or any(result.left or result.fails for result in results)
+
+    @property
+    def _refusals(self) -> list[Refusal]:
+        return self._marking.refusals if self._marking is not None else []
+
+    @cached_property
+    def _marking(self) -> Marking | None:
+        """The recovery, when log dirs are to be marked; what that takes is loaded only then."""
+        if not self._settings.mark_clean:
+            return None
+        from klog.recover.marked import Marking
+
+        assert isinstance(self._recovery, Marking)
+        return self._recovery
 
     @property
     def exit_code(self) -> int:
         """Return fsck's: corrected, left, could not."""
-        could_not = COULD_NOT if any(result.could_not for result in self._recovery.results) else 0
+        is_refused = any(refusal.could_not for refusal in self._refusals)
+        could_not = COULD_NOT if is_refused or any(result.could_not for result in self._recovery.results) else 0
         if self._is_applied:
             return CORRECTED + (LEFT if self._left else 0) + could_not
         problems = any(finding.severity is not Severity.NOTE for finding in _findings(self._recovery.results))
@@ -111,10 +158,16 @@ class _Shown:
             "lost": [loss._asdict() for loss in recovery.losses],
             "broker_would_keep": recovery.broker_would_keep and recovery.broker_would_keep._asdict(),
             "partitions": [self._result_json(result) for result in recovery.results],
-            "left": [
-                finding.json() for finding in (*recovery.left, *(one for r in recovery.results for one in r.left))
-            ],
+            "left": [finding.json() for finding in self._all_left()],
+            **self._marked_json(),
         }
+
+    def _marked_json(self) -> dict[str, object]:
+        if self._marking is None:
+            return {}
+        from klog_cli import recover_marked
+
+        return recover_marked.json(self._marking)
 
     def _all_left(self) -> Iterator[Finding]:
         yield from self._recovery.left
@@ -130,8 +183,9 @@ class _Shown:
             "actions": len(self._actions(result.partition)),
             "left": [finding.id for finding in result.left],
             "reason": result.fails,
-            "choices": {mode.value: [loss._asdict() for loss in losses] for mode, losses in result.choices.items()},
+            "choices": {mode.value: _choice_json(choice) for mode, choice in result.choices.items()},
             "notes": result.notes,
+            "settings": settings_json(result.settings),
         }
 
     def _outcome(self, result: Result) -> str:
@@ -142,16 +196,16 @@ class _Shown:
         return "left" if result.left else "clean"
 
     def _actions(self, partition: Partition) -> list[Action]:
-        plan = self._plan
-        if plan is None:
-            return []
-        place = f"{partition.directory}/"
-        log_dir = os.path.dirname(os.path.abspath(partition.path))
-        return [
-            action
-            for action in plan.actions
-            if action.file.startswith(place) and plan.log_dirs[action.log_dir] == log_dir
-        ]
+        return self._by_directory.get((os.path.dirname(os.path.abspath(partition.path)), partition.directory), [])
+
+    @cached_property
+    def _by_directory(self) -> dict[tuple[str, str], list[Action]]:
+        """The actions by log dir and directory in it; the log dir's own files have none."""
+        found: dict[tuple[str, str], list[Action]] = {}
+        for action in self._plan.actions if self._plan is not None else ():
+            assert self._plan is not None
+            found.setdefault((self._plan.log_dirs[action.log_dir], os.path.dirname(action.file)), []).append(action)
+        return found
 
     # for people
 
@@ -159,14 +213,16 @@ class _Shown:
         """Yield what was found and is done about it, partition by partition, and the sum."""
         for finding in self._recovery.findings:
             if finding.severity is not Severity.NOTE:
-                yield _line(finding)
+                yield finding_line(finding)
         for result in self._recovery.results:
             yield from self._of_partition(result)
         plan = self._plan
         if plan is not None:
-            for action in plan.actions:
-                if "/" not in action.file:
-                    yield action_line(plan, action)
+            yield from action_lines(plan, [action for action in plan.actions if "/" not in action.file])
+        if self._marking is not None:
+            from klog_cli import recover_marked
+
+            yield from recover_marked.lines(self._marking, is_applied=self._is_applied)
         yield from self._sum()
 
     def _of_partition(self, result: Result) -> Iterator[str]:
@@ -177,26 +233,29 @@ class _Shown:
         if not (actions or told or result.fails):
             return
         yield result.partition.path
-        for finding in told:
-            yield f"  {_line(finding)}"
+        # The worst first: of thousands only some are shown.
+        told.sort(key=lambda one: _WORST.index(one.severity))
+        yield from (f"  {line}" for line in first_lines([finding_line(one) for one in told], "findings"))
         if result.fails is not None:
             yield f"  nothing is changed here: {result.fails}"
         plan = self._plan
         if plan is not None:
-            yield from (f"  {action_line(plan, action)}" for action in actions)
-        for loss in result.losses:
-            yield f"  lost     {_loss(loss)}"
-        for mode, losses in result.choices.items():
-            yield f"  --{mode.value} would lose {_total(losses)}"
+            yield from (f"  {line}" for line in action_lines(plan, actions, in_partition=True))
+        if make_indexes(actions):
+            yield f"  {settings_text(result.settings)}"
+        yield from (f"  {line}" for line in first_lines([f"lost     {_loss(one)}" for one in result.losses], "losses"))
+        for mode, choice in result.choices.items():
+            command = with_option(f"--{mode.value}", ("--apply",))
+            yield f"  --{mode.value} would lose {_total(choice.losses)}, and keep {_amount(choice.kept)}:"
+            yield f"      {command}"
         yield from (f"  {note}" for note in result.notes)
 
     def _sum(self) -> Iterator[str]:
         recovery, plan = self._recovery, self._plan
         partitions = len(recovery.results)
         if plan is None:
-            yield f"{partitions} partition{'s' * (partitions != 1)}: nothing to do" + (
-                "; problems are left" * self._left
-            )
+            done = "nothing is done" if self._refusals else "nothing to do"
+            yield f"{partitions} partition{'s' * (partitions != 1)}: {done}" + "; problems are left" * self._left
             return
         done = "made" if self._is_applied else "planned"
         touched = sum(1 for result in recovery.results if self._actions(result.partition))
@@ -218,9 +277,10 @@ class _Shown:
             yield f"{partition.path} is not touched"
         if any(result.losses or result.choices for result in results):
             yield _ADVICE
-        if any(result.choices for result in results):
-            for mode in (Mode.LIKE_BROKER, Mode.SALVAGE):
-                yield f"next: {with_option(f'--{mode.value}', ('--apply',))}"
+        if self._marking is not None:
+            from klog_cli import recover_marked
+
+            yield from recover_marked.notes(self._marking, from_recovery_point=self._settings.from_recovery_point)
         if plan is not None:
             yield next_step(Changed(plan, self._is_applied), ways)
 
@@ -229,17 +289,12 @@ def _counted(partitions: int) -> str:
     return f"{partitions} partition{'s' * (partitions != 1)}"
 
 
+def _choice_json(choice: Choice) -> dict[str, object]:
+    return {"lost": [loss._asdict() for loss in choice.losses], "kept": choice.kept._asdict()}
+
+
 def _amount(amount: Amount) -> str:
     return f"{amount.records} records, {amount.bytes} bytes"
-
-
-def _line(finding: Finding) -> str:
-    place = finding.file.rpartition("/")[2]
-    if finding.position is not None:
-        place += f" @ {finding.position}"
-    if finding.offset is not None:
-        place += f" (offset {finding.offset})"
-    return f"{finding.severity.value:<8} {finding.id:<22}{place}: {finding.message}"
 
 
 def _loss(loss: Loss) -> str:

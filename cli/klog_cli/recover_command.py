@@ -23,6 +23,8 @@ def recover(
     indexes_only: options.IndexesOnly = False,
     from_recovery_point: options.FromRecoveryPoint = False,
     repair_bits: options.RepairBits = False,
+    mark_clean: options.MarkClean = False,
+    broker_epoch: options.BrokerEpoch = None,
     rescue_records: options.RescueRecords = None,
     index_interval: options.IndexInterval = None,
     segment_index_bytes: options.SegmentIndexBytes = None,
@@ -47,6 +49,12 @@ def recover(
         raise UsageError("nothing to recover: name log dirs or partition directories")
     if like_broker and salvage:
         raise UsageError("--like-broker and --salvage: one of them")
+    if mark_clean:
+        others = {"like-broker": like_broker, "salvage": salvage, "indexes-only": indexes_only}
+        others |= {"repair-bits": repair_bits, "rescue-records": rescue_records is not None}
+        _refuse_beside_mark_clean(others, bool(topic or partition))
+    if broker_epoch is not None and (not mark_clean or broker_epoch not in ("none", "registered")):
+        raise UsageError("--broker-epoch is none or registered, and goes with --mark-clean")
     one_way(apply, plan)
     mode = Mode.LIKE_BROKER if like_broker else Mode.SALVAGE if salvage else Mode.DEFAULT
     settings = Settings(
@@ -57,8 +65,19 @@ def recover(
         indexes_only=indexes_only,
         repair_bits=repair_bits,
         jobs=jobs or os.cpu_count() or 1,
+        mark_clean=mark_clean,
+        registered=broker_epoch == "registered",
     )
     given = {"index.interval.bytes": index_interval, "segment.index.bytes": segment_index_bytes}
     sizes = {name: str(parse_size(text)) for name, text in given.items() if text is not None}
     ways = Ways("recover", apply, plan, backup)
     return run(paths, topic or (), partition or (), settings, sizes, ways, form, rescue_records)
+
+
+def _refuse_beside_mark_clean(others: dict[str, bool], is_narrowed: bool) -> None:
+    """Raise UsageError for what would leave a part of a log dir out, or decide about damage in the same breath."""
+    other = next((f"--{name}" for name, is_given in others.items() if is_given), None)
+    if other is not None:
+        raise UsageError(f"--mark-clean and {other}: first recover with {other} --apply, then with --mark-clean")
+    if is_narrowed:
+        raise UsageError("--mark-clean is about whole log dirs: leave out --topic and --partition")

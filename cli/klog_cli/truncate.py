@@ -11,16 +11,17 @@ from klog.formats.names import CLUSTER_METADATA
 from klog.log_dir import LogDir
 from klog.lookup import Lookup, Wanted
 from klog.partition import Partition
-from klog.plan import NOTHING
 from klog.plan_file import plan_json
 from klog.recover import checkpoints
+from klog.settings import Setting
 from klog.settings import Settings as TopicSettings
 from klog.truncate import Settings, Truncation, plan
 
 from klog_cli import output
-from klog_cli.actions import action_lines, changes
-from klog_cli.changing import Changed, Chosen, Drafted, Ways, change, choose, next_step
+from klog_cli.actions import action_lines, changes, make_indexes
+from klog_cli.changing import Changed, Chosen, Drafted, Ways, change, choose, next_step, settings_json, settings_text
 
+_INTERVAL = "index.interval.bytes"
 _RISK = (
     "if this copy becomes the leader, the other replicas cut their logs to it; consumers that had read further"
     " will see other records under the offsets they know"
@@ -45,21 +46,23 @@ def truncate(
     form: str,
 ) -> int:
     """Plan a cut, carry it out where that is wanted, and return the exit code.  Raises KlogError."""
-    found: list[Truncation] = []
+    found: list[tuple[Truncation, Mapping[str, Setting]]] = []
 
     def draft(chosen: list[Chosen], staging: Sequence[Staging]) -> Drafted:
         log_dir, partition = _one(path, chosen)
-        interval = TopicSettings(log_dir, options).value(partition.topic, "index.interval.bytes").value
-        assert isinstance(interval, int)
+        interval = TopicSettings(log_dir, options).value(partition.topic, _INTERVAL)
         drafts = [Draft(log_dir.path, 0, staging[0]), Draft(log_dir.path, 0, staging[0])]
-        cut = plan(partition, _offset(partition, to), settings._replace(interval=interval), drafts[0])
+        cut = plan(partition, _offset(partition, to), settings._replace(interval=interval.number), drafts[0])
         key = (partition.topic or "", partition.number or 0)
         checkpoints.plan(log_dir, {kind: {key: offset} for kind, offset in cut.offsets.items()}, drafts[1], mend=False)
-        found.append(cut)
+        found.append((cut, {_INTERVAL: interval}))
         return Drafted(drafts, (), cut.losses, cut.kept, None)
 
     changed = change(lambda: choose([path], topics, numbers), ways, draft)
-    _show(found[0], changed, ways, form)
+    if form == "json":
+        output.emit_json(_json(*found[0], changed))
+    else:
+        _show(*found[0], changed, ways)
     return 0
 
 
@@ -88,26 +91,29 @@ def _offset(partition: Partition, to: To) -> int:
     return trail.offset
 
 
-def _show(cut: Truncation, changed: Changed, ways: Ways, form: str) -> None:
+def _json(cut: Truncation, interval: Mapping[str, Setting], changed: Changed) -> dict[str, object]:
     made = changed.plan
-    if form == "json":
-        members: dict[str, object] = plan_json(made) if made is not None else {"id": None, "actions": []}
-        output.emit_json(
-            {
-                **members,
-                "applied": changed.is_applied,
-                "to_offset": cut.to_offset,
-                "log_end_offset": cut.log_end,
-                "kept": (cut.kept if made is not None else NOTHING)._asdict(),
-                "lost": [loss._asdict() for loss in cut.losses],
-            }
-        )
-        return
+    members: dict[str, object] = plan_json(made) if made is not None else {"id": None, "actions": []}
+    return {
+        **members,
+        "applied": changed.is_applied,
+        "to_offset": cut.to_offset,
+        "log_end_offset": cut.log_end,
+        "kept": cut.kept._asdict(),
+        "lost": [loss._asdict() for loss in cut.losses],
+        "settings": settings_json(interval),
+    }
+
+
+def _show(cut: Truncation, interval: Mapping[str, Setting], changed: Changed, ways: Ways) -> None:
+    made = changed.plan
     if made is None:
         output.text(f"nothing to do: the log ends at {cut.log_end}\n")
         return
-    for line in action_lines(made):
+    for line in action_lines(made, made.actions):
         output.text(f"{line}\n")
+    if make_indexes(made.actions):
+        output.text(f"{settings_text(interval)}\n")
     if cut.inside is not None:
         output.text(f"offset {cut.to_offset} is inside of a batch, which goes from its base offset {cut.inside} on\n")
     done = "made" if changed.is_applied else "planned"

@@ -15,6 +15,7 @@ from klog.log_dir import KafkaFile, LogDir, open_path, select
 from klog.partition import Partition
 
 from klog_cli import output
+from klog_cli.findings import finding_line
 
 PROBLEMS_LEFT = 4
 COULD_NOT = 8
@@ -46,21 +47,12 @@ class _Found:
                 if heading != self._heading:
                     output.text(f"{output.printable(heading)}\n")
                     self._heading = heading
-                output.text(f"  {_line(finding)}\n")
+                output.text(f"  {finding_line(finding)}\n")
 
     @property
     def exit_code(self) -> int:
         problems = self.counts[Severity.DAMAGE] + self.counts[Severity.WARNING]
         return (PROBLEMS_LEFT if problems else 0) + (COULD_NOT if self.could_not else 0)
-
-
-def _line(finding: Finding) -> str:
-    place = finding.file.rpartition("/")[2]
-    if finding.position is not None:
-        place += f" @ {finding.position}"
-    if finding.offset is not None:
-        place += f" (offset {finding.offset})"
-    return output.printable(f"{finding.severity.value:<8}{finding.id:<22}{place}: {finding.message}")
 
 
 def verify(

@@ -4,7 +4,8 @@
         result = apply(plan, disk, locks=locks)
 
 In this order, each step on the disk before the next begins: the locks; every file is what the plan says it is; there is
-room; the plan and all originals are in the backup, all new content is ready; then action after action.  Killed
+room; what the plan relies on is on the disk; the plan and all originals are in the backup, all new content is ready;
+then action after action.  Killed
 anywhere, the same plan applied once more finishes.  What fails before the first action leaves everything as it was.
 """
 
@@ -22,7 +23,7 @@ from klog.disk import Disk
 from klog.draft import remove_empty, remove_tree
 from klog.errors import KlogError
 from klog.formats.names import FileKind, parse_file
-from klog.journal import Chain, check_guards, locate
+from klog.journal import Chain, check_directories, check_guards, locate
 from klog.lanes import Silence, Sink
 from klog.locks import Locks
 from klog.originals import PLAN, Keeper, keeps_tail, may_be_linked
@@ -68,6 +69,16 @@ def apply(plan: Plan, disk: Disk, progress: Sink | None = None, locks: Locks | N
         raise ApplyError(f"{where}: {error.strerror or error}; {run.standing()}") from error
 
 
+def bring_to_disk(plan: Plan, disk: Disk) -> None:
+    """Return when the unchanged files that *plan* wants there are on the disk, and their names.  Raises OSError."""
+    paths: dict[str, None] = {}
+    for guard in plan.guards:
+        if guard.sync:
+            path = plan.path(guard.log_dir, guard.file)
+            paths[path] = paths[os.path.dirname(path)] = paths[plan.log_dirs[guard.log_dir]] = None
+    disk.sync(list(paths))
+
+
 class _Run:
     def __init__(self, plan: Plan, disk: Disk, progress: Sink) -> None:
         self._plan = plan
@@ -94,6 +105,8 @@ class _Run:
                 self._end(locks)
                 return Result(self._plan, 0, self._done_before)
             self._check_room(found)
+            # Before the plan can be found and finished: after a power cut these may be other files of the same size.
+            bring_to_disk(self._plan, self._disk)
             keeper.write_plan()
             keeper.keep(found)
             keeper.stage(found)
@@ -133,6 +146,8 @@ class _Run:
             raise StaleError(f"{strange.path}: {self._staleness(strange, is_new)}")
         if self._done_before < len(self._plan.actions):
             check_guards(self._plan)
+            if is_new:
+                check_directories(self._plan)
         return found
 
     def _staleness(self, strange: Chain, is_new: bool) -> str:

@@ -230,10 +230,19 @@ def _state(plan: Plan, found: list[Chain]) -> State:
     if any(chain.at is None for chain in found):
         return State.USED_SINCE
     if all(not chain.to_do for chain in found):
-        return State.APPLIED
+        # What is as another plan has made it was not made by one whose new files still wait.
+        return State.USED_SINCE if not is_finished and _waits(plan) else State.APPLIED
     if all(chain.at == 0 and not chain.is_between for chain in found):
         return State.TAKEN_BACK if is_finished else State.NOT_BEGUN
     return State.USED_SINCE if is_finished else State.HALF_DONE
+
+
+def _waits(plan: Plan) -> bool:
+    """Whether a new file of the plan is still where it was made."""
+    return any(
+        action.source is not None and os.path.lexists(os.path.join(plan.backups[action.log_dir], STAGED, action.source))
+        for action in plan.actions
+    )
 
 
 def unfinished(log_dir: str) -> list[Kept]:

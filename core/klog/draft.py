@@ -266,8 +266,8 @@ class Draft:
         """Whether *file* has been this before; then what has been said since is taken away."""
         states = self._states[file]
         at = next((at for at, state in enumerate(states) if same_content(state, after)), None)
-        if at is None:
-            return False
+        if at is None or at == len(states) - 1:
+            return at is not None
         undone = [action for action in self.actions if action.file == file][at:]
         for action in undone:
             self.actions.remove(action)
@@ -276,12 +276,28 @@ class Draft:
         del states[at + 1 :]
         return True
 
-    def rely_on(self, file: str) -> None:
-        """Say that the plan holds only as long as *file*, which is there, is as it is.  Raises UnreadableError."""
+    def rely_on(self, file: str, *, sync: bool = False) -> None:
+        """Say that the plan holds only as long as *file*, which is there, is as it is.
+
+        *sync*: it is brought to the disk before anything acts.  Raises UnreadableError.
+        """
         status = status_of(self._path(file))
         if status is None:
             raise UnreadableError(f"{self._path(file)}: no longer there")
-        self._guards[file] = Guard(file, status.st_size, status.st_mtime_ns, self.number)
+        sync = sync or (file in self._guards and self._guards[file].sync)
+        self._guards[file] = Guard(file, status.st_size, status.st_mtime_ns, self.number, sync)
+
+    def rely_on_directory(self, directory: str, *, sync: bool = False) -> None:
+        """Say the same of every file in *directory* that stays.  Raises UnreadableError."""
+        try:
+            names = sorted(os.listdir(self._path(directory)))
+        except OSError as error:
+            raise UnreadableError(f"{self._path(directory)}: {error.strerror}") from error
+        changed = {action.file for action in self.actions}
+        for name in names:
+            file = f"{directory}/{name}"
+            if file not in changed and os.path.isfile(self._path(file)):
+                self.rely_on(file, sync=sync)
 
     @property
     def guards(self) -> list[Guard]:

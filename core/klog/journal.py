@@ -121,3 +121,11 @@ def check_guards(plan: Plan) -> None:
         status = status_of(path)
         if status is None or (status.st_size, status.st_mtime_ns) != (guard.size, guard.modified_ns):
             raise StaleError(f"{path}: has changed since the plan was made; make it again")
+
+
+def check_directories(plan: Plan) -> None:
+    """Raise StaleError when files have come or gone in a partition since a plan was made of which nothing is done."""
+    for (number, directory), modified_ns in plan.directory_times.items():
+        path = plan.path(number, directory)
+        if directory and os.stat(path).st_mtime_ns != modified_ns:
+            raise StaleError(f"{path}: files have come or gone since the plan was made; make it again")

@@ -76,12 +76,16 @@ class Action(NamedTuple):
 
 
 class Guard(NamedTuple):
-    """A file that is not changed, but that the plan relies on: it must be as it was."""
+    """A file that is not changed, but that the plan relies on: it must be as it was.
+
+    *sync*: and it must be on the disk before anything acts, for a broker will take it as flushed.
+    """
 
     file: str
     size: int
     modified_ns: int
     log_dir: int = 0
+    sync: bool = False
 
 
 class Loss(NamedTuple):

@@ -22,7 +22,7 @@ _MAX_INT = 2**63 - 1
 _DIGESTS = {"sha256": re.compile(r"[0-9a-f]{64}"), "crc32c": re.compile(r"[0-9a-f]{8}")}
 _ACTION_KEYS = {"do", "file", "from", "size", "before", "after", "log_dir"}
 _STATE_KEYS = {"size", "mode", "uid", "gid", "modified_ns"}
-_GUARD_KEYS = {"file", "size", "modified_ns", "log_dir"}
+_GUARD_KEYS = {"file", "size", "modified_ns", "log_dir", "sync"}
 _CUT_KEYS = {"file", "start", "end", "reason", "facts", "log_dir"}
 
 Object = Mapping[str, object]
@@ -91,6 +91,13 @@ def _numbered(members: dict[str, object]) -> dict[str, object]:
     return members
 
 
+def _guard_json(guard: Guard) -> dict[str, object]:
+    members = _numbered(guard._asdict())
+    if not guard.sync:
+        del members["sync"]
+    return members
+
+
 def _action_json(action: Action) -> dict[str, object]:
     members: dict[str, object] = {"do": action.do, "file": action.file}
     if action.do == TRUNCATE and action.after is not None:
@@ -115,10 +122,6 @@ def _state_json(state: FileState) -> dict[str, object]:
         "gid": state.gid,
         "modified_ns": state.modified_ns,
     }
-
-
-def _guard_json(guard: Guard) -> dict[str, object]:
-    return _numbered(guard._asdict())
 
 
 def _cut_json(cut: CutOut) -> dict[str, object]:
@@ -262,9 +265,11 @@ def _state(value: object) -> FileState:
 
 def _guard(value: object) -> Guard:
     members = _members(value, "one of unchanged", _GUARD_KEYS)
-    return Guard(
-        _text(members, "file"), _number(members, "size"), _time(members), _number(members, "log_dir", default=0)
-    )
+    sync = members.get("sync", False)
+    if not isinstance(sync, bool):
+        refuse(f"sync is {shown(sync)}")
+    log_dir = _number(members, "log_dir", default=0)
+    return Guard(_text(members, "file"), _number(members, "size"), _time(members), log_dir, sync)
 
 
 def _cut(value: object) -> CutOut:

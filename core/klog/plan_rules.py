@@ -54,6 +54,7 @@ def check_plan(plan: Plan) -> None:
         if action.source is not None and (action.log_dir, action.source) in sources:
             refuse(f"{shown(action.source)} is put twice")
         sources.add((action.log_dir, action.source or ""))
+    _check_markers(plan)
     for guard in plan.guards:
         _check_file(guard.file, guard.log_dir, count)
     for cut in plan.cuts:
@@ -68,11 +69,28 @@ def check_plan(plan: Plan) -> None:
         refuse("no_lock names a log dir that is not there")
 
 
+def _check_markers(plan: Plan) -> None:
+    """Refuse a marker of a clean stop that stands while something else of its log dir changes."""
+    marked: set[int] = set()
+    begun: set[int] = set()
+    for action in plan.actions:
+        if action.log_dir in marked:
+            refuse(f"{shown(action.file)} changes after its log dir was marked as clean")
+        if action.file == FileKind.CLEAN_SHUTDOWN.value:
+            if action.do == REMOVE and action.log_dir in begun:
+                refuse(f"{shown(action.file)} goes after something else has changed")
+            if action.do == PUT:
+                marked.add(action.log_dir)
+        begun.add(action.log_dir)
+
+
 def _check_action(action: Action, count: int) -> None:
     _check_file(action.file, action.log_dir, count)
     name = parse_file(action.file.rpartition("/")[2])
     if name.kind in _UNTOUCHED:
         refuse(f"{shown(action.file)} is never changed by a repair")
+    if action.do == TRUNCATE and name.kind is FileKind.CLEAN_SHUTDOWN:
+        refuse(f"{shown(action.file)} is put or removed, never cut")
     if action.do in (PUT, TRUNCATE) and name.kind is FileKind.OTHER:
         refuse(f"{shown(action.file)} is no file of Kafka's")
     before, after = action.before, action.after

@@ -19,7 +19,7 @@ from klog.formats.damage import Damage
 from klog.formats.index import ABORTED_TXN
 from klog.formats.names import SEGMENT_KINDS, FileKind, Stage, file_name, parse_file
 from klog.formats.snapshot import Snapshot, read_snapshot, write_snapshot
-from klog.kernel import IndexBuilder, Window, crc32c
+from klog.kernel import IndexBuilder, Window, crc32c, orderly
 from klog.partition import Partition, SegmentFiles, read_small
 from klog.plan import Amount, Loss
 from klog.recover import amounts
@@ -101,7 +101,8 @@ class _Cut:
         end = place.builder.last_offset + 1 if place.builder.batches else files.base_offset
         later = self._segments[self._at + 1 :]
         if place.position == files.size and not later:
-            return Truncation(self._to_offset, end, None, (), Amount(0, 0), {})
+            self._logs = {other.log: (Piece(other.log, 0, other.size),) for other in self._segments}
+            return Truncation(self._to_offset, end, None, (), self._kept(), {})
         if end < start:
             end = self._start_again(start)
         else:
@@ -123,8 +124,11 @@ class _Cut:
                     if run.damage is not None:
                         return self._at_damage(run.damage, builder)
                     reaching = min(max(run.window.first_reaching(self._to_offset, run.first), run.first), run.end)
-                    if builder.walk(run.window, run.first, reaching) < reaching:
-                        raise DamagedError(f"{path}: offsets do not ascend; first: {self._recover}")
+                    last = builder.last_offset if builder.batches else files.base_offset - 1
+                    # The builder alone sees only what stands in the way of an index entry.
+                    in_order, _ = orderly(run.window, run.first, reaching, last, -1, files.base_offset + 2**31 - 1)
+                    if in_order < reaching or builder.walk(run.window, run.first, reaching) < reaching:
+                        raise DamagedError(f"{path}: batches are not in order; first: {self._recover}")
                     if reaching < run.end:
                         batch = run.window.batch(reaching)
                         builder.finish()

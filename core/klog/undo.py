@@ -10,9 +10,11 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 
+from klog.backups import plans_of
 from klog.digests import file_state, status_of
 from klog.disk import Disk
 from klog.draft import backup_places, iso_seconds, make_directories, plan_id, remove_empty, remove_tree
+from klog.formats.names import FileKind
 from klog.journal import Chain, locate
 from klog.originals import keeps_tail, link_or_copy, original_place, tail_place
 from klog.plan import PUT, REMOVE, Action, FileState, Plan, StaleError, same_content
@@ -22,8 +24,9 @@ def undo_plan(plan: Plan, now_ms: int, backup: str | None = None) -> Plan:
     """Return the plan that takes *plan* back, as far as it has been carried out; without actions where it has not been.
 
     *backup*: where its own backup goes, as for any plan.  Raises StaleError when a file has been changed since, or when
-    an original is gone; UnreadableError.
+    an original is gone, or a later plan has marked a log dir as clean; UnreadableError.
     """
+    _check_not_marked(plan)
     found = {(chain.log_dir, chain.file): chain for chain in locate(plan)}
     for chain in found.values():
         chain.at = _reached(chain)
@@ -44,6 +47,17 @@ def undo_plan(plan: Plan, now_ms: int, backup: str | None = None) -> Plan:
         leaves_times={key: plan.directory_times[key] for key in touched},
         undoes=plan.id,
     )
+
+
+def _check_not_marked(plan: Plan) -> None:
+    """Raise StaleError when another plan's marker stands: below it a broker takes whatever comes back for sound."""
+    for log_dir in plan.log_dirs:
+        marker = file_state(os.path.join(log_dir, FileKind.CLEAN_SHUTDOWN.value))
+        for _, other in plans_of(log_dir) if marker is not None else ():
+            for action in other.actions:
+                is_its = action.file == FileKind.CLEAN_SHUTDOWN.value and other.log_dirs[action.log_dir] == log_dir
+                if is_its and action.after == marker and other.id != plan.id:
+                    raise StaleError(f"{log_dir}: marked as clean since, by {other.id}; take that back first")
 
 
 def _reached(chain: Chain) -> int:

@@ -40,16 +40,21 @@ class Damageable:
 
     def findings(self, deep: bool = True) -> list[Finding]:
         """Everything that is found in the log dir and its partitions."""
-        log_dir = LogDir(str(self.path))
-        around = log_dir_facts(log_dir)
-        found = list(root(log_dir))
-        for partition in log_dir.partitions:
-            found += verify_partition(partition, around, Request(deep)).findings
-        return found
+        return findings_in(self.path, deep)
 
     def problems(self, deep: bool = True) -> list[Finding]:
         """The same without notes."""
         return [finding for finding in self.findings(deep) if finding.severity is not Severity.NOTE]
+
+
+def findings_in(path: Path, deep: bool = True) -> list[Finding]:
+    """Return everything that is found in a log dir and its partitions."""
+    log_dir = LogDir(str(path))
+    around = log_dir_facts(log_dir)
+    found = list(root(log_dir))
+    for partition in log_dir.partitions:
+        found += verify_partition(partition, around, Request(deep)).findings
+    return found
 
 
 def flipped(position: int, bit: int = 0) -> Callable[[bytearray], bytearray]:

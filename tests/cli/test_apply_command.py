@@ -120,8 +120,8 @@ def test_undo_only_shows_unless_told(klog: Klog, plan_file: Path, original: Path
     shown = klog("undo", plan_file)
     assert shown.exit_code == 0
     assert shown.stdout.decode().splitlines()[:2] == [
-        f"replace  {name(1841, 'index')} (8 B → 20 B)",
         f"replace  {name(1841, 'log')} (1.5 KiB → 3.3 KiB)",
+        f"replace  {name(1841, 'index')} (8 B → 20 B)",
     ]
     assert shown.stderr.decode() == f"klog: next: klog undo {plan_file} --apply\n"
     assert tree(original) == before

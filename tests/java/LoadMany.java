@@ -20,11 +20,13 @@ import scala.jdk.javaapi.CollectionConverters;
  * without network, quorum or clients.
  *
  * A request on stdin is a count and so many strings: the log dir, the time in ms (empty: the clock's), then NAME=VALUE for
- * broker properties.  The answer on stdout is three strings: "ok", "offline" (a broker would have gone on without the
+ * broker properties, and cut:PARTITION=OFFSET for what is cut before the stop, as a follower cuts it.  The answer on stdout is three strings: "ok", "offline" (a broker would have gone on without the
  * directory) or "died"; the class of the exception; its message.  Numbers are big-endian int32, a string is its length in
  * bytes and UTF-8.
  */
 public class LoadMany {
+    static final String CUT = "cut:";
+
     /** Work that is due at once is done at once, so that nothing depends on threads; what is due later is never done. */
     static class NothingLater implements Scheduler {
         public void startup() { }
@@ -134,6 +136,8 @@ public class LoadMany {
         properties.put("num.recovery.threads.per.data.dir", "1");
         properties.put("log.dirs", texts[0]);
         for (String property : Arrays.asList(texts).subList(2, texts.length)) {
+            if (property.startsWith(CUT))
+                continue;
             int equals = property.indexOf('=');
             properties.put(property.substring(0, equals), property.substring(equals + 1));
         }
@@ -150,6 +154,7 @@ public class LoadMany {
         boolean good = false;
         try {
             manager.startup(CollectionConverters.asScala(Set.<String>of()), LoadMany::stray);
+            cut(manager, texts);
             good = !failures.hasOfflineLogDir(texts[0]);
             if (good)
                 manager.shutdown(-1);
@@ -165,6 +170,17 @@ public class LoadMany {
             stats.close();
             var metrics = KafkaYammerMetrics.defaultRegistry();
             List.copyOf(metrics.allMetrics().keySet()).forEach(metrics::removeMetric);
+        }
+    }
+
+    /** As a follower does that learns from its leader where they part. */
+    static void cut(LogManager manager, String[] texts) throws IOException {
+        for (String text : texts) {
+            if (!text.startsWith(CUT))
+                continue;
+            int equals = text.lastIndexOf('=');
+            var partition = UnifiedLog.parseTopicPartitionName(new File(text.substring(CUT.length(), equals)));
+            manager.getLog(partition, false).get().truncateTo(Long.parseLong(text.substring(equals + 1)));
         }
     }
 

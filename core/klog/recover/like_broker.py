@@ -30,18 +30,23 @@ def play(partition: Partition, clean: bool, settings: Settings, sink: Sink | Non
 
 def plan(partition: Partition, clean: bool, settings: Settings, draft: Draft, sink: Sink | None = None) -> Result:
     """Say to *draft* what a broker would change.  Raises UnreadableError, OSError (staging)."""
-    outcome = play(partition, clean, settings, sink)
     result = Result(partition)
+    follow(play(partition, clean, settings, sink), result, draft)
+    return result
+
+
+def follow(outcome: Outcome, result: Result, draft: Draft) -> None:
+    """Say to *draft* what changes, and to *result* what that means.  Raises UnreadableError, OSError (staging)."""
+    partition = result.partition
     if outcome.fails is not None:
         result.fails = f"a broker does not come through its start here: {outcome.fails}"
-        return result
+        return
     write(draft, partition, Target(outcome.logs, outcome.files, outcome.epochs))
     result.losses = losses(partition, outcome)
     if result.losses:
         result.kept = kept(partition, outcome)
     result.broker_would_keep = result.kept
     result.offsets = offsets(partition, outcome)
-    return result
 
 
 def losses(partition: Partition, outcome: Outcome) -> list[Loss]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from typing import NamedTuple
 
 from klog.check.findings import Finding, Severity
 from klog.check.segment import SegmentFacts, Stretch
@@ -75,7 +76,7 @@ def plan(examined: Examined, settings: Settings, draft: Draft) -> Result:
     repair = _Repair(examined, settings)
     if any(repair.mends(finding) or finding.id in _BY_NAME for finding in examined.findings):
         write(draft, examined.original, repair.target())
-    result.left = problems([finding for finding in examined.findings if not repair.mends(finding)])
+    result.left = repair.left()
     result.losses = repair.losses()
     result.kept = repair.kept()
     result.offsets = {} if settings.indexes_only else repair.offsets()
@@ -83,12 +84,25 @@ def plan(examined: Examined, settings: Settings, draft: Draft) -> Result:
     return result
 
 
+class Judged(NamedTuple):
+    """What a repair would come to: the findings that would be *left*, and by base offset the size of logs it *cuts*."""
+
+    left: list[Finding]
+    cuts: dict[int, int]
+
+
+def judge(examined: Examined, settings: Settings) -> Judged:
+    """Say what a repair would come to, for a partition that could be examined."""
+    repair = _Repair(examined, settings)
+    return Judged(repair.left(), repair.cuts)
+
+
 def problems(findings: list[Finding]) -> list[Finding]:
     """Return those that somebody has to do something about."""
     return [one for one in findings if one.severity is not Severity.NOTE and one.id not in _NOBODYS]
 
 
-def _base(finding: Finding) -> int | None:
+def base_of(finding: Finding) -> int | None:
     """Return the base offset of the segment that a finding is about."""
     return parse_file(os.path.basename(finding.file)).offset
 
@@ -106,8 +120,8 @@ class _Repair:
         self._end = segments[-1].end_offset if segments else 0
         self._found_of: dict[int | None, list[Finding]] = {}
         for finding in examined.findings:
-            self._found_of.setdefault(_base(finding), []).append(finding)
-        self._reasons = {(_base(one), one.position): one.id for one in reversed(examined.findings)}
+            self._found_of.setdefault(base_of(finding), []).append(finding)
+        self._reasons = {(base_of(one), one.position): one.id for one in reversed(examined.findings)}
         self._zeros = {base for base, cut in self._cuts.items() if self._reason(base, cut) == "zero-tail"}
 
     def _judge(self, segment: SegmentFacts) -> None:
@@ -127,9 +141,18 @@ class _Repair:
         """Whether a cut takes more than zeros that were never written."""
         return any(base not in self._zeros for base in self._cuts)
 
+    @property
+    def cuts(self) -> dict[int, int]:
+        """The logs that are cut, by base offset, and the sizes that they get in bytes."""
+        return {base: cut.damage.place.position or 0 for base, cut in self._cuts.items()}
+
+    def left(self) -> list[Finding]:
+        """Return the problems that will still be there."""
+        return problems([finding for finding in self._examined.findings if not self.mends(finding)])
+
     def mends(self, finding: Finding) -> bool:
         """Whether what was found will be gone."""
-        base = _base(finding)
+        base = base_of(finding)
         if finding.id in ENDS:
             return base in self._cuts
         if finding.id.startswith(OF_INDEXES):
@@ -178,9 +201,11 @@ class _Repair:
     def _snapshots(self, files: dict[str, Content]) -> None:
         there = {offset: name for name, offset, _ in self.facts.snapshots}
         bases = [segment.files.base_offset for segment in self.facts.segments]
-        wrong = {_base(finding) for kind in ("snapshot-corrupt", "snapshot-disagrees") for finding in self._found(kind)}
+        wrong = {
+            base_of(finding) for kind in ("snapshot-corrupt", "snapshot-disagrees") for finding in self._found(kind)
+        }
         wanted = {offset for offset in wrong if offset is not None and (offset in bases or offset == self._end)}
-        if self._found("snapshots-missing"):
+        if self._found("snapshots-missing") or (wrong and not there.keys() - wrong):
             wanted |= {*bases[1:], self._end}
         if self._loses:
             wrong |= {offset for offset in there if offset > self._end}
@@ -232,16 +257,21 @@ class _Repair:
 
     def offsets(self) -> dict[FileKind, int | None]:
         """Return what has to change in the log dir's checkpoints."""
-        partition, ids = self.facts.partition, {finding.id for finding in self._examined.findings}
-        changed: dict[FileKind, int | None] = {}
-        if (partition.recovery_point or 0) > self._end:
-            changed[FileKind.RECOVERY_POINTS] = self._end
-        if (partition.high_watermark or 0) > self._end:
-            changed[FileKind.HIGH_WATERMARKS] = self._end
-        if "high-watermark-below-start" in ids:
-            changed[FileKind.HIGH_WATERMARKS] = partition.log_start_offset
-        if "log-start-beyond-end" in ids:
-            changed[FileKind.LOG_STARTS] = None
-        if (partition.cleaner_offset or 0) > self._end or "cleaner-offset-outside" in ids:
-            changed[FileKind.CLEANER_OFFSETS] = None
-        return changed
+        return contradicted(self._examined, self._end)
+
+
+def contradicted(examined: Examined, end: int) -> dict[FileKind, int | None]:
+    """Return what changes in the log dir's checkpoints because the log, which will have this *end*, contradicts it."""
+    partition, ids = examined.partition, {finding.id for finding in examined.findings}
+    changed: dict[FileKind, int | None] = {}
+    if (partition.recovery_point or 0) > end:
+        changed[FileKind.RECOVERY_POINTS] = end
+    if (partition.high_watermark or 0) > end:
+        changed[FileKind.HIGH_WATERMARKS] = end
+    elif "high-watermark-below-start" in ids and (partition.log_start_offset or 0) <= end:
+        changed[FileKind.HIGH_WATERMARKS] = partition.log_start_offset
+    if (partition.log_start_offset or 0) > end or "log-start-beyond-end" in ids:
+        changed[FileKind.LOG_STARTS] = None
+    if (partition.cleaner_offset or 0) > end or "cleaner-offset-outside" in ids:
+        changed[FileKind.CLEANER_OFFSETS] = None
+    return changed

@@ -24,12 +24,13 @@ from klog.plan import NOTHING, Amount, Loss
 from klog.recover import checkpoints, rebuild
 from klog.recover.examined import Examined
 from klog.recover.rebuild import ENDS, OFFSET_KINDS
-from klog.recover.result import Mode, Result, Settings
+from klog.recover.result import Choice, Mode, Result, Settings
 from klog.settings import Settings as TopicSettings
 
 _MENDED = "checkpoint-malformed"
 _STOPS = frozenset({"bad-marker", "txn-conflict"})
 """Batches of producers at which a broker's recovery stops, or fails."""
+_INTERVAL, _INDEX_BYTES = "index.interval.bytes", "segment.index.bytes"
 
 
 class Target(NamedTuple):
@@ -81,20 +82,29 @@ class Recovery:
         return records
 
     def _log_dir(self, number: int, target: Target, staging: Staging) -> None:
-        log_dir, topics = target.log_dir, self._topics
+        log_dir = target.log_dir
         around = log_dir_facts(log_dir)
         changes: dict[FileKind, dict[tuple[str, int], int | None]] = {}
         for partition in target.partitions:
-            if partition.topic == CLUSTER_METADATA or partition.state in (PartitionState.DELETE, PartitionState.STRAY):
+            if self._skips(partition):
                 self.skipped.append(partition)
                 continue
             draft = Draft(log_dir.path, number, staging)
-            result = self._partition(partition, around, topics, draft)
+            found = {name: self._topics.value(partition.topic, name) for name in (_INTERVAL, _INDEX_BYTES)}
+            interval, index_bytes = found[_INTERVAL].number, found[_INDEX_BYTES].number
+            settings = self._settings._replace(interval=interval, index_bytes=index_bytes)
+            result = self._partition(partition, around, settings, draft)
+            result.settings = found
+            if draft.actions:
+                draft.rely_on_directory(partition.directory)
             self.results.append(result)
             self.drafts.append(draft)
             for kind, offset in result.offsets.items():
                 changes.setdefault(kind, {})[(partition.topic or "", partition.number or 0)] = offset
         self._own_files(log_dir, target.whole, changes, Draft(log_dir.path, number, staging))
+
+    def _skips(self, partition: Partition) -> bool:
+        return partition.topic == CLUSTER_METADATA or partition.state in (PartitionState.DELETE, PartitionState.STRAY)
 
     def _own_files(
         self, log_dir: LogDir, whole: bool, changes: Mapping[FileKind, checkpoints.Changes], draft: Draft
@@ -109,8 +119,7 @@ class Recovery:
                 one for one in found if one.severity is not Severity.NOTE and not (mend and one.id == _MENDED)
             ]
 
-    def _partition(self, partition: Partition, around: LogDirFacts, topics: TopicSettings, draft: Draft) -> Result:
-        settings = self._settings_of(partition, topics)
+    def _partition(self, partition: Partition, around: LogDirFacts, settings: Settings, draft: Draft) -> Result:
         try:
             if settings.mode is Mode.LIKE_BROKER:
                 from klog.recover import like_broker
@@ -128,13 +137,6 @@ class Recovery:
             draft.actions.clear()
             return Result(partition, fails=str(error), could_not=True)
         return result
-
-    def _settings_of(self, partition: Partition, topics: TopicSettings) -> Settings:
-        interval = topics.value(partition.topic, "index.interval.bytes").value
-        index_bytes = topics.value(partition.topic, "segment.index.bytes").value
-        assert isinstance(interval, int)
-        assert isinstance(index_bytes, int)
-        return self._settings._replace(interval=interval, index_bytes=index_bytes)
 
     def _compare(self, result: Result, examined: Examined, settings: Settings, clean: bool) -> None:
         """Say what a broker would keep, and where damage is left, what the other ways cost."""
@@ -156,9 +158,10 @@ class Recovery:
             from klog.recover.ranges import salvage_ranges
 
             found = salvage_ranges(examined.partition, Request(settings.repair_bits))
+            lost = [loss for segment in found.segments for loss in salvage.losses(examined, segment)]
             result.choices = {
-                Mode.LIKE_BROKER: like_broker.losses(examined.original, outcome),
-                Mode.SALVAGE: [loss for segment in found.segments for loss in salvage.losses(examined, segment)],
+                Mode.LIKE_BROKER: Choice(like_broker.losses(examined.original, outcome), result.broker_would_keep),
+                Mode.SALVAGE: Choice(lost, salvage.kept(found)),
             }
 
     # what it comes to

@@ -13,6 +13,7 @@ from klog.formats.snapshot import PRODUCER_ID_EXPIRATION_MS
 from klog.partition import Partition
 from klog.plan import NOTHING, Amount, Loss
 from klog.recover.broker_files import ReadSettings
+from klog.settings import Setting
 
 
 class Mode(str, Enum):
@@ -32,7 +33,7 @@ class Settings(NamedTuple):
     *now_ms*, *expiration_ms*: producers idle for so long are forgotten, as a broker does.  *interval*, *index_bytes*:
     index.interval.bytes and segment.index.bytes.  *from_recovery_point*: what lies below it
     is not looked at.  *indexes_only*: logs stay as they are.  *repair_bits*: put single flipped bits right.  *jobs*:
-    threads.
+    threads.  *mark_clean*: log dirs get the marker of a clean stop; *registered*: with the broker's own epoch in it.
     """
 
     mode: Mode
@@ -44,11 +45,20 @@ class Settings(NamedTuple):
     indexes_only: bool = False
     repair_bits: bool = False
     jobs: int = 1
+    mark_clean: bool = False
+    registered: bool = False
 
     @property
     def reading(self) -> ReadSettings:
         """What of them decides how a broker's start is played."""
         return ReadSettings(self.interval, self.index_bytes, self.jobs)
+
+
+class Choice(NamedTuple):
+    """What another way of repair would come to, for a partition."""
+
+    losses: list[Loss]
+    kept: Amount
 
 
 @dataclass
@@ -58,7 +68,8 @@ class Result:
     *findings*: all of them; *left*: those that will still be there, so that somebody has to look.  *losses*: what goes.
     *kept*, *broker_would_keep*: of its logs; the latter None where a broker would not start.  *fails*: why this way of
     repair does nothing here; *could_not*: the system refused something.  *offsets*: new values in the log dir's
-    checkpoints; None takes a line out.  *choices*: where damage is left, what the other ways would cost.
+    checkpoints; None takes a line out.  *choices*: where damage is left, what the other ways would cost.  *settings*:
+    those of the topic that decide what an index holds.
     """
 
     partition: Partition
@@ -70,5 +81,6 @@ class Result:
     fails: str | None = None
     could_not: bool = False
     offsets: Mapping[FileKind, int | None] = field(default_factory=dict)
-    choices: Mapping[Mode, list[Loss]] = field(default_factory=dict)
+    choices: Mapping[Mode, Choice] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
+    settings: Mapping[str, Setting] = field(default_factory=dict)

@@ -63,7 +63,7 @@ def plan(examined: Examined, settings: Settings, draft: Draft, sink: Sink) -> Re
     result = Result(examined.original, examined.findings)
     result.left = salvage.left()
     result.losses = [loss for segment in found.segments for loss in losses(examined, segment)]
-    result.kept = Amount(sum(segment.records for segment in segments), sum(segment.kept.bytes for segment in segments))
+    result.kept = kept(found)
     result.offsets = salvage.offsets()
     result.notes = [patch.what for segment in segments for patch in segment.patches]
     return result
@@ -99,6 +99,12 @@ def losses(examined: Examined, segment: SegmentRanges) -> list[Loss]:
     return found
 
 
+def kept(found: Salvage) -> Amount:
+    """Return how much is kept."""
+    segments = found.segments
+    return Amount(sum(segment.records for segment in segments), sum(segment.kept.bytes for segment in segments))
+
+
 def _between(segment: SegmentRanges, cut: Cut) -> tuple[int, int | None]:
     """Return the first and the last offset that can have stood where something is cut out."""
     first = segment.files.base_offset if cut.before is None else cut.before + 1
@@ -120,7 +126,12 @@ class _Salvage:
         }
         self._bases = [segment.files.base_offset for segment in segments]
         self._state = ProducerState(examined.partition.log_start_offset or 0)
-        self._snapshots = {offset: found for _, offset, found in examined.facts.snapshots if found.problem is None}
+        wrong = {os.path.basename(one.file) for one in examined.findings if one.id == "snapshot-disagrees"}
+        self._snapshots = {
+            offset: found
+            for name, offset, found in examined.facts.snapshots
+            if found.problem is None and name not in wrong
+        }
         self._epochs: list[tuple[int, int]] = []
         self._files: dict[str, Content] = {}
         self._logs: dict[str, tuple[Piece, ...]] = {}
@@ -222,16 +233,9 @@ class _Salvage:
 
         A broker that reads the log once more would forget what only the old files knew: so it need not.
         """
-        partition = self._examined.partition
-        changed: dict[FileKind, int | None] = {FileKind.RECOVERY_POINTS: self._end}
-        if any(segment.unreadable is not None for segment in self._segments):
-            changed = {}
-        if (partition.high_watermark or 0) > self._end:
-            changed[FileKind.HIGH_WATERMARKS] = self._end
-        if (partition.log_start_offset or 0) > self._end:
-            changed[FileKind.LOG_STARTS] = None
-        if (partition.cleaner_offset or 0) > self._end:
-            changed[FileKind.CLEANER_OFFSETS] = None
+        changed = rebuild.contradicted(self._examined, self._end)
+        if all(segment.unreadable is None for segment in self._segments):
+            changed[FileKind.RECOVERY_POINTS] = self._end
         return changed
 
 

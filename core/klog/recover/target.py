@@ -110,7 +110,7 @@ class _Writer:
         if grows:
             # Of the old log the old index is true, of the new one the new: an empty one is true of both.
             for name in indexes[:2]:
-                if name in self._there:
+                if name in self._there and name in self._kept:  # what is not kept has been removed
                     self._draft.truncate(self._file(name), 0)
             self._put_log(log, pieces)
         for name in indexes:

@@ -1,0 +1,98 @@
+"""A partition as a broker's own unclean start and clean stop would leave it, if nothing wrong would be left in it."""
+
+from __future__ import annotations
+
+import os
+
+from klog.check.facts import LogDirFacts
+from klog.check.findings import Finding
+from klog.draft import Draft
+from klog.formats.checkpoint import epochs_in_force, read_epochs
+from klog.formats.names import FileKind, PartitionState
+from klog.lanes import Sink
+from klog.partition import Partition
+from klog.recover import like_broker
+from klog.recover.broker_files import Stored
+from klog.recover.broker_load import Outcome
+from klog.recover.epochs import rebuilt
+from klog.recover.examined import Examined
+from klog.recover.rebuild import ENDS, OF_INDEXES, Judged, base_of, judge, problems
+from klog.recover.result import Result, Settings
+
+_RIGHTED = frozenset({"recovery-point-beyond-end", "high-watermark-beyond-end", "snapshots-missing"})
+"""What every unclean start puts right."""
+
+
+def plan(partition: Partition, around: LogDirFacts, settings: Settings, draft: Draft, sink: Sink) -> Result:
+    """Say to *draft* what a broker's unclean start and clean stop change, when nothing is wrong that they would leave.
+
+    All of the partition's files have to be on the disk afterwards, for a broker that starts cleanly never syncs what
+    is below its log end.  Raises UnreadableError, OSError (staging).
+    """
+    examined = Examined(partition, around, settings, sink)
+    result = Result(partition, examined.findings)
+    if examined.fails is not None:
+        result.fails = examined.fails
+        return result
+    outcome = like_broker.play(examined.original, False, settings, sink)
+    if outcome.fails is not None:
+        result.fails = f"a broker does not come through its start here: {outcome.fails}"
+        return result
+    judged = judge(examined, settings)
+    result.left = _left(examined, judged, outcome)
+    if result.left:
+        return result
+    result.fails = _cuts_otherwise(examined, judged, outcome)
+    if result.fails is not None:
+        return result
+    like_broker.follow(outcome, result, draft)
+    result.offsets = _offsets(partition, outcome, result)
+    draft.rely_on_directory(partition.directory, sync=True)
+    return result
+
+
+def _offsets(partition: Partition, outcome: Outcome, result: Result) -> dict[FileKind, int | None]:
+    """Return what changes in the checkpoints: they are about partitions that are in use, or going to be."""
+    if partition.state is PartitionState.STRAY:
+        return {}
+    changed = dict(result.offsets)
+    if partition.recovery_point != outcome.log_end:
+        changed[FileKind.RECOVERY_POINTS] = outcome.log_end
+    return changed
+
+
+def _left(examined: Examined, judged: Judged, outcome: Outcome) -> list[Finding]:
+    """Return what is wrong and would still be so after the broker's own start and stop."""
+    rest = [one for one in problems(examined.findings) if one not in judged.left]
+    return judged.left + [one for one in rest if not _is_righted(one, examined, outcome)]
+
+
+def _is_righted(finding: Finding, examined: Examined, outcome: Outcome) -> bool:
+    if finding.id in _RIGHTED or finding.id in ENDS:
+        return True
+    if finding.id.startswith(OF_INDEXES):
+        return base_of(finding) in outcome.recovered
+    if finding.id == "snapshot-corrupt":
+        return not isinstance(outcome.files.get(os.path.basename(finding.file)), Stored)
+    return finding.id.startswith("epochs-") and _epochs_hold(examined, outcome)
+
+
+def _epochs_hold(examined: Examined, outcome: Outcome) -> bool:
+    """Whether the broker's epochs are those that the batches show; one at the log end does not count."""
+    found = examined.facts.partition.epochs
+    seen = [(epoch, offset) for segment in examined.facts.segments for epoch, offset, _ in segment.survey.epochs]
+    after = read_epochs(outcome.epochs) if outcome.epochs is not None else found
+    entries = epochs_in_force(after.entries) if after is not None else []
+    kept = [one for one in entries if one.start_offset < outcome.log_end]
+    return kept == rebuilt(found, seen, outcome.log_end)
+
+
+def _cuts_otherwise(examined: Examined, judged: Judged, outcome: Outcome) -> str | None:
+    """Return where the broker would not cut just what is broken, in words; None where it would."""
+    theirs = {cut.base: cut.size for cut in outcome.cuts}
+    odd = {base for base in judged.cuts.keys() | theirs.keys() if judged.cuts.get(base) != theirs.get(base)}
+    whole = {one.files.base_offset for one in examined.facts.segments if one.survey.batches}
+    odd = odd.difference(outcome.dropped) | whole.intersection(outcome.dropped)
+    if not odd:
+        return None
+    return f"what a broker's recovery would cut from segment {min(odd)} is not just what is broken there"

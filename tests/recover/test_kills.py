@@ -1,0 +1,112 @@
+"""`klog recover --apply` as a process, killed as it enters each system call that changes anything, then run again."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import re
+import shutil
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import FIXTURES, Ran, writable_copy
+from tests.power import tree
+
+CALLS = (
+    *("rename", "renameat", "renameat2", "link", "linkat", "unlink", "unlinkat", "rmdir", "mkdir", "mkdirat"),
+    *("write", "pwrite64", "ftruncate", "truncate", "fallocate", "fsync", "fdatasync", "syncfs"),
+    *("fchmod", "fchown", "utimensat"),
+)
+NOW = "--now=2026-11-21T06:00:00Z"
+REPAIRS = (("crash/torn-in-batch",), ("crash/flip-middle", "--salvage"), ("crash/flip-middle", "--like-broker"))
+
+pytestmark = pytest.mark.skipif(
+    shutil.which("strace") is None
+    or subprocess.run(["strace", "-o", "/dev/null", "true"], capture_output=True, check=False).returncode != 0,
+    reason="system calls cannot be followed here; tests/test_apply.py kills at moments instead",
+)
+
+
+def klog(folder: Path, *words: str, strace: tuple[str, ...] = ()) -> Ran:
+    """Run the command line in *folder* as a process of its own."""
+    environment = os.environ | {
+        "PYTHONPATH": os.pathsep.join(path for path in sys.path if path),
+        "PYTHONDONTWRITEBYTECODE": "1",
+        "XDG_STATE_HOME": str(folder / "state"),
+    }
+    command = [*strace, sys.executable, "-m", "klog_cli.app", *words]
+    done = subprocess.run(command, capture_output=True, cwd=folder, env=environment, check=False, timeout=120)
+    return Ran(done.stdout, done.stderr, done.returncode)
+
+
+def recover(folder: Path, words: tuple[str, ...], strace: tuple[str, ...] = ()) -> Ran:
+    return klog(folder, "recover", "data", *words, NOW, "--apply", "--output", "json", strace=strace)
+
+
+def taken_back(folder: Path) -> None:
+    """Undo every plan that has been applied, the last one first."""
+    while True:
+        plans = json.loads(klog(folder, "plans", "data", "--output", "json").stdout)["plans"]
+        applied = [plan for plan in plans if plan["state"] == "applied" and plan["undoes"] is None]
+        if not applied:
+            return
+        done = klog(folder, "undo", applied[-1]["backup"], "--apply")
+        assert done.exit_code == 0, done
+
+
+def content(folder: Path, *, times: bool = True) -> dict[str, object]:
+    """Return what is compared of the log dir; its lock file is nobody's content.  *times*: of directories too."""
+    found = tree(folder / "data", directory_times=times)
+    return {name: facts for name, facts in found.items() if name not in (".", ".lock")}
+
+
+def fresh(folder: Path, image: str) -> Path:
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir()
+    writable_copy(FIXTURES / image, folder / "data")
+    return folder
+
+
+def kills(folder: Path, image: str, words: tuple[str, ...]) -> list[tuple[str, int]]:
+    """Return every state-changing call of an undisturbed run: its name, and the how-manieth of that name it is."""
+    trace = folder.parent / "trace"
+    done = recover(fresh(folder, image), words, ("strace", "-f", "-o", str(trace), "-e", f"trace={','.join(CALLS)}"))
+    assert done.exit_code in (1, 5), done
+    counted = Counter(re.findall(r"^\d+ +(\w+)\(", trace.read_text(errors="replace"), re.MULTILINE))
+    return [(call, at) for call, most in sorted(counted.items()) for at in range(1, most + 1)]
+
+
+@pytest.mark.parametrize("number", range(len(REPAIRS)))
+def test_a_killed_repair_is_finished_by_running_it_again(tmp_path: Path, number: int) -> None:
+    """A sample of the calls; all of them below.  What is planned comes out, and can be taken back."""
+    (image, *words) = REPAIRS[number]
+    every = kills(tmp_path / "run", image, tuple(words))
+    assert len(every) > 60
+    _kill_at(tmp_path / "run", image, tuple(words), random.Random(number).sample(every, 8))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", range(len(REPAIRS)))
+def test_killed_at_every_call(tmp_path: Path, number: int) -> None:
+    (image, *words) = REPAIRS[number]
+    _kill_at(tmp_path / "run", image, tuple(words), kills(tmp_path / "run", image, tuple(words)))
+
+
+def _kill_at(folder: Path, image: str, words: tuple[str, ...], places: list[tuple[str, int]]) -> None:
+    fresh(folder, image)
+    recover(folder, words)
+    wanted = content(folder, times=False)
+    for call, at in places:
+        original = content(fresh(folder, image))
+        inject = ("-e", f"trace={call}", "-e", f"inject={call}:signal=KILL:when={at}")
+        recover(folder, words, ("strace", "-f", "-o", "/dev/null", *inject))
+        again = recover(folder, words)
+        assert again.exit_code & 8 == 0, (call, at, again)
+        assert content(folder, times=False) == wanted, (call, at)
+        taken_back(folder)
+        assert content(folder) == original, (call, at)

@@ -1,0 +1,181 @@
+"""Whole repairs, from the first look to the last sync, that the power or the disk does not let come to their end."""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import klog_cli.changing
+import pytest
+from klog.apply import apply
+from klog.backups import unfinished
+from klog.disk import Disk
+from klog.draft import Staging, backup_places, make_plan, plan_id
+from klog.log_dir import LogDir
+from klog.plan import STAGED
+from klog.recover.recover import Recovery, Target
+from klog.recover.result import Mode, Settings
+
+from tests.check.images import CRASHES, unpacked
+from tests.conftest import FIXTURES, Ran, writable_copy
+from tests.damage import Source, case, corpora_sources, sources
+from tests.power import MODELS, HastyDisk, SteppedDisk, copy_of, cut_everywhere, tree
+
+NOW = 1_750_000_000_000
+OPTIONS = {"segment.index.bytes": "16384"}
+modes = pytest.mark.parametrize("mode", list(Mode), ids=[mode.value for mode in Mode])
+WAYS = {Mode.DEFAULT: (), Mode.LIKE_BROKER: ("--like-broker",), Mode.SALVAGE: ("--salvage",)}
+
+
+def repair_in(mode: Mode) -> Callable[[Path, Disk], None]:
+    """Return a function that looks, plans and applies, as the command does, all through one disk."""
+
+    def repair(data: Path, disk: Disk) -> None:
+        log_dir, number = LogDir(str(data)), plan_id("recover", NOW)
+        backups = backup_places(number, [str(data)])
+        targets = [Target(log_dir, list(log_dir.partitions))]
+        staging = [Staging(os.path.join(backups[0], STAGED), disk)]
+        found = Recovery(targets, Settings(mode, NOW), staging, OPTIONS)
+        plan = make_plan(number, "klog recover", [str(data)], backups, found.drafts, NOW, losses=found.losses)
+        if plan.actions:
+            apply(plan, disk)
+
+    return repair
+
+
+def damaged(folder: Path) -> Path:
+    """A wreck with everything that repairs of all ways do: cuts, holes, an index, a snapshot and epochs anew."""
+    data = writable_copy(FIXTURES / "crash/torn-in-batch", folder / "original")
+    partition = data / "torn-0"
+    hole = partition / "00000000000000000296.log"
+    content = bytearray(hole.read_bytes())
+    content[6000] ^= 0xFF
+    hole.write_bytes(content)
+    (partition / "00000000000000000090.index").unlink()
+    (partition / "00000000000000000168.snapshot").write_bytes(b"?" * 60)
+    (data / "calm-0/leader-epoch-checkpoint").write_text("0\n0\n")
+    for path in (partition / "00000000000000000000.log", partition / "00000000000000000000.index"):
+        shutil.copy(path, f"{path}.swap")
+    return data
+
+
+@pytest.mark.parametrize("model", MODELS)
+@modes
+def test_power_cut_in_the_middle_of_a_repair(mode: Mode, model: str, tmp_path: Path) -> None:
+    """Always the planned result in the end, or the original untouched; and undo, which is cut as well, restores it."""
+    # Each call in its turn: a seventh of them in one run, all of them in the next test.
+    assert cut_everywhere(damaged(tmp_path), tmp_path, repair_in(mode), models=(model,), every=7) > 10
+
+
+@pytest.mark.slow
+@modes
+def test_power_cut_before_any_call_of_a_repair(mode: Mode, tmp_path: Path) -> None:
+    assert cut_everywhere(damaged(tmp_path), tmp_path, repair_in(mode)) > 400
+
+
+@pytest.mark.slow
+@pytest.mark.corpora
+@modes
+@pytest.mark.parametrize("name", ["v4.3.1-zeroed-segment", "v4.3.1-swap-and-cleaned-left", "v3.9.1-flip-middle"])
+def test_power_cut_in_the_repair_of_a_crash(name: str, mode: Mode, tmp_path: Path) -> None:
+    (image,) = [image for image in CRASHES if image.name == name]
+    original = unpacked(image, tmp_path / "original")
+    repaired = copy_of(original, tmp_path / "once")
+    repair_in(mode)(repaired, HastyDisk())
+    if tree(repaired) != tree(original):
+        assert cut_everywhere(original, tmp_path, repair_in(mode), every=5) > 10
+
+
+@pytest.fixture(scope="module")
+def wrecks(image: Callable[[str], Path], corpora: Path) -> list[Source]:
+    return [*sources(), *corpora_sources(image, corpora)]
+
+
+@pytest.mark.slow
+@pytest.mark.corpora
+@modes
+@pytest.mark.parametrize("number", range(12))
+def test_power_cut_in_the_repair_of_random_damage(
+    number: int, mode: Mode, wrecks: list[Source], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Orders of actions that nobody thought of."""
+    # A log that has no other to take after is of now.
+    monkeypatch.setattr(time, "time_ns", lambda: NOW * 1_000_000)
+    one = case(11, number, wrecks)
+    one.make(tmp_path / "original")
+    (tmp_path / "original/.kafka_cleanshutdown").unlink(missing_ok=True)
+    repaired = copy_of(tmp_path / "original", tmp_path / "once")
+    before = tree(repaired, directory_times=False)
+    repair_in(mode)(repaired, HastyDisk())
+    if {**tree(repaired, directory_times=False), ".lock": 0} != {**before, ".lock": 0}:
+        assert cut_everywhere(tmp_path / "original", tmp_path, repair_in(mode), every=9) > 5, one.name
+
+
+# what the system refuses
+
+
+class FaultyDisk(SteppedDisk):
+    """Fails at call number *at*, from whatever command."""
+
+    def __init__(self, root: Path, at: int, number: int) -> None:
+        super().__init__(root)
+        self._at, self._number = at, number
+
+    def step(self, *words: str) -> None:
+        super().step(*words)
+        if len(self.calls) - 1 == self._at:
+            raise OSError(self._number, os.strerror(self._number), words[-1])
+
+
+@pytest.fixture
+def disks(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[Disk], None]]:
+    """Return a function that gives the command line another disk."""
+
+    def use(disk: Disk) -> None:
+        monkeypatch.setattr(klog_cli.changing, "Disk", lambda: disk)
+
+    return use
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EACCES, errno.EROFS, errno.EIO], ids=errno.errorcode.get)
+@modes
+def test_whatever_the_system_refuses_the_command_says_it_in_a_line(
+    mode: Mode, number: int, disks: Callable[[Disk], None], tmp_path: Path, klog: Callable[..., Ran]
+) -> None:
+    """From the first byte that is staged: exit code 8, nothing has changed or the next run finishes it."""
+    original = damaged(tmp_path)
+    command = ("recover", *WAYS[mode], f"--now={NOW}", "--segment-index-bytes=16384", "--apply")
+    data = copy_of(original, tmp_path / "run")
+    before, counting = tree(data, directory_times=False), SteppedDisk(data.parent)
+    disks(counting)
+    assert klog(*command, data).exit_code in (1, 5)
+    after = tree(data, directory_times=False)
+    outcomes = Counter[str]()
+    for at in range(0, len(counting.calls), 9):
+        data = copy_of(original, tmp_path / "run")
+        disks(FaultyDisk(data.parent, at, number))
+        ran = klog(*command, data)
+        assert ran.stderr.count(b"klog: error") <= 1
+        if ran.exit_code in (1, 5):
+            outcomes["went on"] += 1
+        else:
+            assert ran.exit_code == 8, (at, counting.calls[at], ran)
+            assert os.strerror(number).encode() in ran.stderr, (at, counting.calls[at], ran)
+            state = tree(data, directory_times=False)
+            if unfinished(str(data)):
+                outcomes["half done"] += 1
+            elif state == after:  # only what was staged is not cleared away
+                outcomes["done"] += 1
+            else:
+                outcomes["nothing done"] += 1
+                assert state == before, (at, counting.calls[at])
+            disks(HastyDisk())
+            assert klog(*command, data).exit_code in (0, 1, 4, 5)
+        assert tree(data, directory_times=False) == after, (at, counting.calls[at])
+    assert outcomes["half done"] > 2, outcomes
+    assert outcomes["nothing done"] > 2, outcomes
