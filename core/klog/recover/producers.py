@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 from klog.check.facts import PartitionFacts
 from klog.check.segment import SegmentFacts
@@ -55,8 +55,8 @@ class Snapshots:
         self._settings = settings
         self.is_guess = False
 
-    def at(self, offsets: Iterable[int]) -> dict[int, tuple[Producer, ...]]:
-        """Return the state at each of *offsets*, from the newest good snapshot below all of them on.
+    def at(self, offsets: Iterable[int], wrong: Collection[int]) -> dict[int, tuple[Producer, ...]]:
+        """Return the state at each of *offsets*, from the newest snapshot on that is not above any and not in *wrong*.
 
         Raises UnreadableError.
         """
@@ -64,7 +64,8 @@ class Snapshots:
         from klog.replay import replay
 
         wanted = sorted(offsets)
-        good = {offset: snapshot for _, offset, snapshot in self._facts.snapshots if snapshot.problem is None}
+        there = self._facts.snapshots
+        good = {offset: found for _, offset, found in there if found.problem is None and offset not in wrong}
         partition = self._facts.partition
         start = partition.log_start_offset or 0
         below = [offset for offset in good if start < offset <= min(wanted, default=0)]
