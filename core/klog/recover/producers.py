@@ -44,7 +44,9 @@ def _witnesses(facts: PartitionFacts, segment: SegmentFacts) -> list[AbortedTxn]
         return []
     start = facts.segments[0].files.base_offset
     sane = [entry for entry in entries if entry.version == 0 and 0 <= entry.first_offset <= entry.last_offset]
-    return [entry for entry in sane if may_lack or entry.first_offset < start]
+    return [
+        one for one in sane if may_lack or one.first_offset < start or facts.has_gap(one.first_offset, one.last_offset)
+    ]
 
 
 class Snapshots:
