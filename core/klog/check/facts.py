@@ -96,6 +96,10 @@ class PartitionFacts:
                 found.append((segment.end_offset, survey.next_base))
         return found
 
+    def has_gap(self, first: int, last: int) -> bool:
+        """Whether an offset from *first* to *last* is in a gap."""
+        return any(start <= last and first < end for start, end in self.gaps)
+
     def is_active(self, segment: SegmentFacts) -> bool:
         """Whether *segment* is the last one, to which a broker appends."""
         return segment.files.base_offset == self.partition.segments[-1].base_offset

@@ -96,7 +96,7 @@ def _explained(facts: PartitionFacts, entry: AbortedTxn, txn: CompletedTxn | Non
     if facts.replay.is_guess or facts.is_compacted:
         return True
     begins = entry.first_offset if txn is None else min(entry.first_offset, txn.first_offset)
-    if any(first <= entry.last_offset and begins < end for first, end in facts.gaps):
+    if facts.has_gap(begins, entry.last_offset):
         return True  # its data or its marker was in the gap, or the marker of the transaction before it
     return entry.first_offset < (facts.segments[0].files.base_offset if facts.segments else 0)
 
@@ -125,7 +125,7 @@ def snapshots_by_replay(facts: PartitionFacts) -> Findings:
 
     for name, offset, snapshot in facts.snapshots:
         replayed, is_guess = facts.replay.states.get(offset, ((), True))
-        if is_guess or snapshot.problem is not None or any(first < offset for first, _ in facts.gaps):
+        if is_guess or snapshot.problem is not None or facts.has_gap(0, offset - 1):
             continue  # what is missing may have been a producer's
         # Of producers that only the log has, the broker knew that they were idle for a day.
         wrong = [(found, there) for found, there in differences(snapshot.producers, replayed) if found is not None]

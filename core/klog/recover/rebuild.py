@@ -217,7 +217,7 @@ class _Repair:
             if offset in wrong:
                 del files[name]
         states = Snapshots(self.facts, self._settings)
-        for offset, producers in states.at(wanted).items() if wanted else ():
+        for offset, producers in states.at(wanted, there.keys() & wrong).items() if wanted else ():
             files[file_name(offset, FileKind.SNAPSHOT)] = write_snapshot(producers, crc32c)
         if states.is_guess:
             self.notes.append("producer snapshots were made over damage: what it hides of producers, they do not know")
