@@ -367,6 +367,10 @@ def test_producers_that_were_idle_for_long_are_forgotten_as_by_a_broker(data: Ca
         known[days] = {one.producer_id for one in read_snapshot(path.read_bytes(), crc32c).producers}
         take_back(done.plan, HastyDisk())
     assert known[1000] < known[0]
+    path = log_dir / "idempotent-0" / f"{375:020}.snapshot"
+    theirs = path.read_bytes()
+    cut(log_dir, "idempotent-0", 375, how=SETTINGS._replace(now_ms=NOW_MS + 1000 * DAY_MS))
+    assert path.read_bytes() == theirs, "what a broker has written needs no other"
 
 
 def test_indexes_follow_the_interval(data: Callable[..., Path]) -> None:
