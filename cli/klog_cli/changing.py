@@ -77,7 +77,7 @@ def choose(paths: Sequence[str], topics: Sequence[str], numbers: Sequence[int]) 
     if not (topics or numbers):
         return list(chosen.values())
     every = [partition for one in chosen.values() for partition in one.partitions]
-    wanted = select(every, topics, numbers)
+    wanted = set(select(every, topics, numbers))
     kept = [Chosen(one.log_dir, [part for part in one.partitions if part in wanted], False) for one in chosen.values()]
     return [one for one in kept if one.partitions]
 

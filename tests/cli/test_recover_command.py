@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import shutil
@@ -10,6 +11,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
+from klog.disk import OpenFile
 from klog_cli import changing
 
 from tests.check.partitions import Damageable, flipped
@@ -21,7 +23,7 @@ from tests.test_apply import end, other_process, said
 
 Klog = Callable[..., Ran]
 PLAIN, FLIPPED = f"plain-1/{0:020}.log", f"idempotent-0/{375:020}.log"
-METADATA = "__cluster_metadata-0"
+METADATA, EPOCHS = "__cluster_metadata-0", "leader-epoch-checkpoint"
 
 
 @pytest.fixture(autouse=True)
@@ -257,6 +259,30 @@ def test_a_plan_is_saved_and_carried_out_later(klog: Klog, torn: Path, tmp_path:
         assert same(torn, before)
     finally:
         shutil.rmtree(folder)
+
+
+@pytest.mark.parametrize("how", [("--apply",), ("--plan", "plan.json")], ids=["applied", "saved"])
+def test_a_full_disk_is_8_and_leaves_nothing_behind(
+    klog: Klog, damaged: Path, tmp_path: Path, how: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """New content is written before anything is changed; without room for it nothing has happened."""
+
+    class Full(HastyDisk):
+        def write(self, file: OpenFile, data: bytes | bytearray | memoryview) -> None:
+            if file.path.endswith(EPOCHS):
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), file.path)
+            super().write(file, data)
+
+    (damaged / f"idempotent-0/{110:020}.index").unlink()
+    before = tree(damaged)
+    monkeypatch.setattr(changing, "Disk", Full)
+    monkeypatch.chdir(tmp_path)
+    done = klog("recover", damaged, *how)
+    assert (done.exit_code, done.stdout) == (8, b"")
+    assert "No space left on device" in done.stderr.decode()
+    assert done.stderr.count(b"\n") == 1
+    assert same(damaged, before)
+    assert [name for name in sorted(os.listdir(tmp_path)) if name != "state"] == ["data"]
 
 
 def test_a_plan_of_nothing_can_be_carried_out(klog: Klog, tmp_path: Path) -> None:
