@@ -101,6 +101,11 @@ def change(
         staging = [os.path.join(backup, STAGED) for backup in backups]
     elif ways.plan_file is not None:
         staging = staging_of(f"{os.path.abspath(ways.plan_file)}.staged", log_dirs)
+    if ways.backup is not None or any(staging):
+        from klog.backups import check_places
+
+        # Before a directory is made there, not only when the plan is carried out.
+        check_places(log_dirs, (*backups, *filter(None, staging)))
     with ExitStack() as stack:
         locks = stack.enter_context(_locks(log_dirs, disk)) if ways.apply else None
         if locks is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from shlex import quote
 from typing import NamedTuple
 
 from klog.draft import Draft, Staging
@@ -15,7 +16,7 @@ from klog.plan_file import plan_json
 from klog.recover import checkpoints
 from klog.settings import Setting
 from klog.settings import Settings as TopicSettings
-from klog.truncate import Settings, Truncation, plan
+from klog.truncate import DamagedError, Settings, Truncation, plan
 
 from klog_cli import output
 from klog_cli.actions import action_lines, changes, make_indexes
@@ -85,9 +86,10 @@ def _offset(partition: Partition, to: To) -> int:
     with Lookup(partition, wanted=Wanted()) as lookup:
         trail = lookup.timestamp(to.timestamp_ms)
     if trail.problems:
-        raise KlogError(f"{trail.problems[0]}; first: klog recover {partition.path}")
+        raise DamagedError(f"{trail.problems[0]}; first: klog recover {quote(partition.path)}")
     if trail.offset is None:
-        raise UsageError(f"{partition.path}: no record is as late")
+        # Everything is earlier and stays, as after a first run.
+        return partition.log_end.offset if partition.log_end is not None else 0
     return trail.offset
 
 

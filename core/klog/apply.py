@@ -58,7 +58,7 @@ def apply(plan: Plan, disk: Disk, progress: Sink | None = None, locks: Locks | N
     check_plan(plan)
     run = _Run(plan, disk, progress or Silence())
     try:
-        check_places(plan)
+        check_places(plan.log_dirs, (*plan.backups, *filter(None, plan.staging)))
         if locks is not None:
             assert locks.hold(plan.log_dirs), "locks of other log dirs"
             return run.all(locks)

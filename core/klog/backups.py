@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from enum import Enum
 from typing import NamedTuple
@@ -37,13 +37,13 @@ class Kept(NamedTuple):
     plan: Plan
 
 
-def check_places(plan: Plan) -> None:
+def check_places(log_dirs: Sequence[str], places: Iterable[str]) -> None:
     """Raise PlanError when a backup or a staging directory lies in a log dir: brokers stop over what they do not know.
 
     By what the directories are, not only by their names: one may be mounted twice.
     """
-    inside = {_inode(log_dir): log_dir for log_dir in plan.log_dirs if os.path.isdir(log_dir)}
-    for place in (*plan.backups, *(staging for staging in plan.staging if staging)):
+    inside = {_inode(log_dir): log_dir for log_dir in log_dirs if os.path.isdir(log_dir)}
+    for place in places:
         directory = os.path.realpath(place)
         while True:
             if os.path.isdir(directory):

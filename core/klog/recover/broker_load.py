@@ -244,7 +244,7 @@ class _Loader:
             self._cuts[segment.base] = Cut(segment.base, next_offset, size, before)
             name, start, _ = segment.log[0]
             segment.log = (Piece(name, start, start + size),)
-        segment.next_offset = next_offset
+        segment.next_offset = None  # a broker looks for it once more, and where offsets go backwards finds another
 
     def _drop(self, bases: list[int]) -> None:
         for base in bases:

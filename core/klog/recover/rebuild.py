@@ -170,6 +170,8 @@ class _Repair:
             if file.kind is FileKind.LOG:
                 assert isinstance(content, Stored)
                 logs[name] = (Piece(content.name, 0, content.size),)
+            elif isinstance(content, bytes):
+                continue  # zeros that a broker would put for an index that is missing
             elif file.kind is FileKind.SNAPSHOT or file_name(file.offset or 0, FileKind.LOG) in self._examined.files:
                 files[name] = content
         for segment in self.facts.segments:

@@ -1,0 +1,525 @@
+"""`klog recover`: what operators see, what scripts read, and with which exit code."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+from klog_cli import changing
+
+from tests.check.partitions import Damageable, flipped
+from tests.conftest import FIXTURES, Ran
+from tests.plain import encode
+from tests.plain.shapes import some_records
+from tests.power import HastyDisk, PowerCutError, SteppedDisk, tree
+from tests.test_apply import end, other_process, said
+
+Klog = Callable[..., Ran]
+PLAIN, FLIPPED = f"plain-1/{0:020}.log", f"idempotent-0/{375:020}.log"
+METADATA = "__cluster_metadata-0"
+
+
+@pytest.fixture(autouse=True)
+def hasty(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """The power stays, and notes about plans go where the test leaves things."""
+    monkeypatch.setattr(changing, "Disk", HastyDisk)
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+
+
+@pytest.fixture
+def torn(tmp_path: Path) -> Path:
+    """Two partitions, of which one ends in the middle of its last batch."""
+    damageable = Damageable(tmp_path / "data", "plain-1", "zstd-0")
+    damageable.change(PLAIN, lambda log: log[:-10])
+    return damageable.path
+
+
+@pytest.fixture
+def damaged(tmp_path: Path) -> Path:
+    """A torn tail in one partition; in another a flipped bit, with intact batches behind it."""
+    damageable = Damageable(tmp_path / "data", "plain-1", "idempotent-0")
+    damageable.change(PLAIN, lambda log: log[:-10])
+    damageable.change(FLIPPED, flipped(100))
+    return damageable.path
+
+
+def repaired(klog: Klog, *arguments: str | os.PathLike[str]) -> dict[str, object]:
+    """Return what `klog recover --output json` says."""
+    members = json.loads(klog("recover", *arguments, "--output", "json").stdout)
+    assert isinstance(members, dict)
+    return members
+
+
+def backups(log_dir: Path) -> list[str]:
+    return sorted(path.name for path in log_dir.parent.glob("klog-backup/*"))
+
+
+def same(log_dir: Path, before: dict[str, object]) -> bool:
+    return {**tree(log_dir), ".lock": None} == {**before, ".lock": None}
+
+
+# exit codes, and what is printed
+
+
+def test_a_healthy_log_dir_takes_one_line(klog: Klog, tmp_path: Path) -> None:
+    log_dir = Damageable(tmp_path / "data", "plain-1", "tx-0").path
+    for more in ((), ("--apply",)):
+        done = klog("recover", log_dir, *more)
+        assert (done.exit_code, done.stdout, done.stderr) == (0, b"2 partitions: nothing to do\n", b"")
+    assert backups(log_dir) == []
+
+
+def test_a_plan_is_shown_and_nothing_is_changed(klog: Klog, torn: Path) -> None:
+    before = tree(torn)
+    done = klog("recover", torn)
+    assert done.exit_code == 4
+    lines = done.stdout.decode().splitlines()
+    assert lines[0] == f"{torn}/plain-1"
+    assert lines[1].split()[:5] == ["damage", "torn-tail", f"{0:020}.log", "@", "8209"]
+    assert [line.split()[:2] for line in lines[2:6]] == [
+        ["cut", f"{0:020}.log"],
+        ["remove", f"{113:020}.snapshot"],
+        ["replace", "leader-epoch-checkpoint"],
+        ["lost", "20"],
+    ]
+    assert lines[-3:] == [
+        "5 changes planned in 1 of 2 partitions",
+        "lost: 20 records, 1981 bytes, offsets 93 to 112",
+        "kept: 367 records, 66162 bytes; a broker would keep 367 records, 68143 bytes",
+    ]
+    said = done.stderr.decode().splitlines()
+    assert "another replica" in said[0]
+    assert said[1:] == [f"klog: nothing has been changed; next: klog recover {torn} --apply"]
+    assert tree(torn) == before
+    assert backups(torn) == []
+
+
+def test_what_is_repaired_stays_so_and_can_be_taken_back(klog: Klog, torn: Path) -> None:
+    before = tree(torn)
+    done = klog("recover", torn, "--apply")
+    assert done.exit_code == 1
+    lines = done.stdout.decode().splitlines()
+    assert "5 changes made in 1 of 2 partitions" in lines
+    (backup,) = backups(torn)
+    assert lines[-1] == f"backup: {torn.parent}/klog-backup/{backup}"
+    assert f"until then 'klog undo {backup} --apply' takes it back" in done.stderr.decode()
+    again = klog("recover", torn, "--apply")
+    assert (again.exit_code, again.stdout) == (0, b"2 partitions: nothing to do\n")
+    assert klog("undo", torn.parent / "klog-backup" / backup, "--apply").exit_code == 0
+    assert same(torn, before)
+
+
+def test_damage_before_intact_batches_is_left_and_both_ways_out_are_shown(klog: Klog, damaged: Path) -> None:
+    """Neither costs nothing, so an operator decides: with the numbers, and with the commands to copy."""
+    before = (damaged / FLIPPED).read_bytes()
+    done = klog("recover", damaged, "--apply", "--quiet")
+    assert (done.exit_code, done.stderr) == (5, b"")
+    text = done.stdout.decode()
+    assert "--salvage would lose 25 records, 659 bytes, offsets 375 to 399, and keep 775 records, 85543 bytes:" in text
+    for way in ("--salvage", "--like-broker"):
+        assert f"\n      klog recover {damaged} --quiet {way}\n" in text
+    assert (damaged / FLIPPED).read_bytes() == before
+    left = klog("recover", damaged)
+    assert left.exit_code == 4
+    assert left.stdout.decode().endswith("2 partitions: nothing to do; problems are left\n")
+
+
+def test_salvage_keeps_what_it_cuts_out(klog: Klog, damaged: Path) -> None:
+    cut_out = (damaged / FLIPPED).read_bytes()[:659]
+    done = klog("recover", damaged, "--salvage", "--apply")
+    assert done.exit_code == 1
+    (backup,) = (damaged.parent / "klog-backup").iterdir()
+    found = sorted(path for path in (backup / "lost+found").rglob("*") if path.is_file())
+    assert cut_out in [path.read_bytes() for path in found]
+    assert any(path.suffix == ".json" for path in found)
+    assert klog("verify", damaged).exit_code in (0, 4)
+    assert repaired(klog, damaged, "--salvage")["actions"] == []
+
+
+def test_a_single_flipped_bit_is_put_right_when_that_is_asked_for(klog: Klog, tmp_path: Path) -> None:
+    damageable = Damageable(tmp_path / "data", "idempotent-0")
+    before = tree(damageable.path)
+    damageable.change(FLIPPED, flipped(100))
+    assert "klog recover --repair-bits puts it right" in klog("recover", damageable.path).stdout.decode()
+    done = klog("recover", damageable.path, "--repair-bits", "--apply")
+    assert done.exit_code == 1
+    assert (damageable.path / FLIPPED).read_bytes() == before[FLIPPED][0]
+    assert klog("verify", damageable.path).exit_code == 0
+
+
+def test_a_partition_that_cannot_be_read_does_not_stop_the_others(klog: Klog, torn: Path) -> None:
+    path = torn / "zstd-0" / "leader-epoch-checkpoint"
+    path.unlink()
+    path.mkdir()
+    done = klog("recover", torn, "--apply")
+    assert done.exit_code == 1 + 4 + 8
+    assert f"nothing is changed here: {path}: not a regular file" in done.stdout.decode()
+    assert (torn / PLAIN).stat().st_size == 8209
+    found = repaired(klog, torn)["partitions"]
+    assert isinstance(found, list)
+    assert [(one["directory"], one["result"], one["reason"] is None) for one in found] == [
+        ("plain-1", "clean", True),
+        ("zstd-0", "failed", False),
+    ]
+
+
+# json
+
+
+def test_json_has_the_plan_and_what_came_of_each_partition(klog: Klog, damaged: Path) -> None:
+    planned = repaired(klog, damaged)
+    assert set(planned) >= {
+        "klog_plan", "id", "created", "command", "log_dirs", "findings", "losses", "actions", "broker_would_keep",
+        "kept", "lost", "backup", "applied", "partitions", "left",
+    }  # fmt: skip
+    assert planned["klog_plan"] == 1
+    assert planned["applied"] is False
+    assert planned["log_dirs"] == [str(damaged)]
+    assert planned["command"] == f"klog recover {damaged} --output json"
+    (lost,) = planned["losses"]  # type: ignore[misc]
+    assert lost == {
+        "topic": "plain", "partition": 1, "first_offset": 93, "last_offset": 112, "records": 20, "bytes": 1981,
+        "reason": "torn-tail",
+    }  # fmt: skip
+    assert planned["lost"] == planned["losses"]
+    assert planned["kept"] == {"records": 868, "bytes": 94411}
+    assert planned["broker_would_keep"] == {"records": 868, "bytes": 96392}
+    findings = planned["findings"]
+    assert isinstance(findings, list)
+    assert [(one["id"], one["file"], one["position"]) for one in findings] == [
+        ("bad-crc", FLIPPED, 0),
+        ("torn-tail", PLAIN, 8209),
+    ]
+    left = planned["left"]
+    assert isinstance(left, list)
+    assert [one["id"] for one in left] == ["bad-crc"]
+    first, second = planned["partitions"]  # type: ignore[misc]
+    assert (first["topic"], first["partition"], first["result"], first["actions"]) == ("idempotent", 0, "left", 0)
+    assert (second["topic"], second["partition"], second["result"], second["left"]) == ("plain", 1, "to repair", [])
+    assert sorted(first["choices"]) == ["like-broker", "salvage"]
+    actions = planned["actions"]
+    assert isinstance(actions, list)
+    cut = next(one for one in actions if one["file"] == PLAIN)
+    assert (cut["do"], cut["before"]["size"], cut["after"]["size"]) == ("truncate", 10190, 8209)
+    assert second["actions"] == len([one for one in actions if one["file"].startswith("plain-1/")])
+
+
+def test_json_of_what_was_done_leads_to_its_undo(klog: Klog, torn: Path) -> None:
+    before = tree(torn)
+    done = repaired(klog, torn, "--apply")
+    assert done["applied"] is True
+    assert isinstance(done["backup"], str)
+    assert (Path(done["backup"]) / "plan.json").is_file()
+    (plain, _) = done["partitions"]  # type: ignore[misc]
+    assert plain["result"] == "repaired"
+    assert klog("undo", str(done["id"]), "--apply").exit_code == 0
+    assert same(torn, before)
+
+
+def test_json_when_there_is_nothing_to_do(klog: Klog, tmp_path: Path) -> None:
+    members = repaired(klog, Damageable(tmp_path / "data", "plain-1").path, "--apply")
+    assert (members["id"], members["actions"], members["applied"]) == (None, [], False)
+    assert members["kept"] == members["broker_would_keep"] == {"records": 113, "bytes": 10200}
+
+
+@pytest.mark.parametrize("jobs", ["1", "3"])
+def test_threads_change_nothing(klog: Klog, damaged: Path, jobs: str) -> None:
+    ours, theirs = (repaired(klog, damaged, "--jobs", count) for count in (jobs, "2"))
+    for its_own in ("id", "created", "command", "backup", "backups"):
+        ours.pop(its_own, None)
+        theirs.pop(its_own, None)
+    assert ours == theirs
+
+
+# plans, and where things go
+
+
+@pytest.mark.parametrize("elsewhere", [False, True], ids=["beside", "on another file system"])
+def test_a_plan_is_saved_and_carried_out_later(klog: Klog, torn: Path, tmp_path: Path, elsewhere: bool) -> None:
+    memory = Path("/dev/shm")
+    folder = memory / f"klog-{os.getpid()}" if elsewhere and memory.is_dir() else tmp_path / "plans"
+    folder.mkdir()
+    try:
+        before, file = tree(torn), folder / "repair.json"
+        done = klog("recover", torn, "--plan", file)
+        assert done.exit_code == 4
+        assert f"nothing has been changed; next: klog apply {file}" in done.stderr.decode()
+        assert tree(torn) == before
+        assert klog("apply", file).exit_code == 0
+        assert klog("verify", torn).exit_code == 0
+        assert klog("recover", torn).exit_code == 0
+        assert klog("undo", file, "--apply").exit_code == 0
+        assert same(torn, before)
+    finally:
+        shutil.rmtree(folder)
+
+
+def test_a_plan_of_nothing_can_be_carried_out(klog: Klog, tmp_path: Path) -> None:
+    """A script that plans and applies need not look in between."""
+    log_dir = Damageable(tmp_path / "data", "plain-1").path
+    assert klog("recover", log_dir, "--plan", tmp_path / "plan.json").exit_code == 0
+    assert sorted(os.listdir(tmp_path)) == ["data", "plan.json"]
+    done = klog("apply", tmp_path / "plan.json")
+    assert (done.exit_code, done.stdout.split(b": ")[1]) == (0, b"nothing to do\n")
+
+
+def test_originals_go_where_they_are_told_to(klog: Klog, torn: Path, tmp_path: Path) -> None:
+    done = repaired(klog, torn, "--apply", "--backup", tmp_path / "originals")
+    assert done["backup"] == str(tmp_path / "originals")
+    assert backups(torn) == []
+    assert klog("undo", tmp_path / "originals", "--apply").exit_code == 0
+
+
+@pytest.mark.parametrize("how", [(), ("--apply",), ("--plan", "plan.json")], ids=["shown", "applied", "saved"])
+def test_nothing_is_ever_put_into_a_log_dir(
+    klog: Klog, torn: Path, tmp_path: Path, how: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A directory that no broker knows stops it; what leads there is refused before it is made."""
+    monkeypatch.chdir(tmp_path)
+    before = tree(torn)
+    done = klog("recover", torn, *how, "--backup", torn / "originals")
+    assert (done.exit_code, done.stdout) == (8, b"")
+    assert f"{torn}/originals: lies in the log dir {torn}, where a broker would stop over it" in done.stderr.decode()
+    assert same(torn, before)
+    monkeypatch.chdir(torn)
+    assert klog("recover", torn, "--plan", "plan.json").exit_code == 8
+    assert same(torn, before)
+
+
+# which partitions
+
+
+def test_log_dirs_of_one_broker_are_one_plan(klog: Klog, torn: Path, tmp_path: Path) -> None:
+    """One of them has the metadata log, which knows the settings of the topics in all."""
+    other = Damageable(tmp_path / "other", "dense-0").path
+    (other / f"dense-0/{98:020}.index").unlink()
+    shutil.copytree(FIXTURES / "modern" / METADATA, torn / METADATA)
+    before = tree(torn), tree(other)
+    planned = repaired(klog, torn, other)
+    assert planned["log_dirs"] == [str(torn), str(other)]
+    dense = planned["partitions"][-1]  # type: ignore[index]
+    assert dense["settings"]["index.interval.bytes"] == {"value": 1, "origin": "topic", "name": "index.interval.bytes"}
+    done = klog("recover", torn, other, "--apply")
+    assert done.exit_code == 1
+    assert f"{torn}/{METADATA} is not touched" in done.stderr.decode()
+    assert f"{torn}/recovery-point-offset-checkpoint" in done.stdout.decode()
+    assert (other / f"dense-0/{98:020}.index").read_bytes() == (
+        FIXTURES / f"modern/dense-0/{98:020}.index"
+    ).read_bytes()
+    backup = done.stdout.decode().rpartition("backup: ")[2].strip()
+    assert klog("undo", backup, "--apply").exit_code == 0
+    assert same(torn, before[0])
+    assert same(other, before[1])
+
+
+@pytest.mark.parametrize("narrowed", [("--topic", "plain"), ("--topic", "*", "--partition", "1"), ("--partition", "1")])
+def test_topics_and_partitions_narrow_it(klog: Klog, damaged: Path, narrowed: tuple[str, ...]) -> None:
+    """And what is wrong elsewhere is no concern of the exit code."""
+    before = tree(damaged / "idempotent-0")
+    assert klog("recover", damaged, *narrowed, "--apply").exit_code == 1
+    assert klog("recover", damaged, *narrowed).exit_code == 0
+    assert tree(damaged / "idempotent-0") == before
+    assert klog("recover", damaged).exit_code == 4
+
+
+def test_a_partition_directory_is_a_path_too(klog: Klog, damaged: Path) -> None:
+    before = tree(damaged / "idempotent-0")
+    done = klog("recover", damaged / "plain-1", "--apply")
+    assert done.exit_code == 1
+    assert done.stdout.decode().splitlines()[-1].startswith(f"backup: {damaged.parent}/klog-backup/")
+    assert tree(damaged / "idempotent-0") == before
+    assert klog("recover", f"{damaged}/plain-1/", damaged / "plain-1").stdout == b"1 partition: nothing to do\n"
+
+
+# brokers, and runs that did not end
+
+
+def test_a_running_broker_is_8_and_a_plan_beside_it_may_be_stale(klog: Klog, torn: Path) -> None:
+    before = tree(torn)
+    process = other_process(torn / ".lock")
+    assert said(process) == b"held"
+    try:
+        done = klog("recover", torn, "--apply")
+        assert (done.exit_code, done.stdout) == (8, b"")
+        assert f"a broker is running on {torn} (pid {process.pid})" in done.stderr.decode()
+        planned = klog("recover", torn)
+        assert f"a broker is running on {torn}: what is planned now may be stale" in planned.stderr.decode()
+    finally:
+        end(process)
+    (torn / ".lock").unlink()
+    assert {**tree(torn), ".": None} == {**before, ".": None}
+    assert backups(torn) == []
+
+
+def test_the_next_run_finishes_what_was_interrupted(
+    klog: Klog, torn: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = tree(torn)
+
+    class Interrupted(SteppedDisk):
+        def __init__(self) -> None:
+            super().__init__(tmp_path)
+
+        def step(self, *words: str) -> None:
+            super().step(*words)
+            if words[0] == "unlink" and words[1].endswith(".snapshot"):
+                raise PowerCutError
+
+    monkeypatch.setattr(changing, "Disk", Interrupted)
+    with pytest.raises(PowerCutError):
+        klog("recover", torn, "--apply")
+    (backup,) = backups(torn)
+    assert b"half done" in klog("plans", torn).stdout
+    monkeypatch.setattr(changing, "Disk", HastyDisk)
+    done = klog("recover", torn, "--apply")
+    assert done.exit_code == 0
+    assert f"finishing {backup}, which was interrupted" in done.stderr.decode()
+    assert done.stdout == b"2 partitions: nothing to do\n"
+    assert (torn / PLAIN).stat().st_size == 8209
+    assert klog("undo", torn.parent / "klog-backup" / backup, "--apply").exit_code == 0
+    assert same(torn, before)
+
+
+# options
+
+
+def test_only_indexes_leave_the_logs_alone(klog: Klog, torn: Path) -> None:
+    log, index = (torn / PLAIN).read_bytes(), torn / f"zstd-0/{0:020}.index"
+    index.unlink()
+    done = klog("recover", torn, "--indexes-only", "--apply")
+    assert done.exit_code == 5
+    assert index.read_bytes() == (FIXTURES / f"modern/zstd-0/{0:020}.index").read_bytes()
+    assert (torn / PLAIN).read_bytes() == log
+    assert klog("recover", torn, "--indexes-only").exit_code == 4
+
+
+def test_below_the_recovery_point_nobody_looks_when_that_is_asked_for(klog: Klog, damaged: Path) -> None:
+    lines = "0\n2\nplain 1 0\nidempotent 0 760\n"
+    (damaged / "recovery-point-offset-checkpoint").write_text(lines)
+    found = repaired(klog, damaged, "--from-recovery-point")["findings"]
+    assert isinstance(found, list)
+    assert [one["file"] for one in found if one["severity"] == "damage"] == [PLAIN]
+    assert "bad-crc" in klog("recover", damaged).stdout.decode()
+
+
+def test_settings_are_told_where_an_index_is_made_anew(klog: Klog, tmp_path: Path) -> None:
+    """An index made with another interval than the topic's is right, but nobody could compare it."""
+    log_dir = Damageable(tmp_path / "data", "dense-0", METADATA).path
+    index, theirs = log_dir / f"dense-0/{98:020}.index", FIXTURES / f"modern/dense-0/{98:020}.index"
+    index.unlink()
+    sizes = {}
+    for options, origin in (((), "1 (topic)"), (("--index-interval", "2KiB"), "2048 (option)")):
+        done = klog("recover", log_dir, *options, "--apply")
+        assert f"  index.interval.bytes {origin}, segment.index.bytes 10485760 (default)\n" in done.stdout.decode()
+        sizes[origin] = index.stat().st_size
+        assert klog("undo", done.stdout.decode().rpartition("backup: ")[2].strip(), "--apply").exit_code == 0
+    assert sizes["1 (topic)"] == theirs.stat().st_size > sizes["2048 (option)"] > 0
+
+
+def test_the_time_decides_which_producers_a_snapshot_has(klog: Klog, tmp_path: Path) -> None:
+    """A day after their last write they are forgotten, by whatever clock the command is given."""
+    log_dir = Damageable(tmp_path / "data", "idempotent-0").path
+    path = log_dir / f"idempotent-0/{750:020}.snapshot"
+    sizes = []
+    for now in ("2025-06-15T15:10:00Z", "2027-06-15T15:10:00Z"):
+        path.write_bytes(b"damaged")
+        assert klog("recover", log_dir, "--now", now, "--apply").exit_code == 1
+        sizes.append(path.stat().st_size)
+    assert sizes[0] > sizes[1]
+
+
+def test_records_of_damaged_batches_are_written_apart(klog: Klog, tmp_path: Path) -> None:
+    """Before anything is changed, and never back into the log."""
+    damageable = Damageable(tmp_path / "data", "plain-1")
+    damageable.change(PLAIN, flipped(8209 + 18))
+    before = tree(damageable.path)
+    done = klog("recover", damageable.path, "--rescue-records", tmp_path / "records.jsonl")
+    rows = [json.loads(line) for line in (tmp_path / "records.jsonl").read_text().splitlines()]
+    assert f"{len(rows)} records of damaged batches are in {tmp_path}/records.jsonl" in done.stderr.decode()
+    assert len(rows) == 20
+    assert {row["offset"] for row in rows} == set(range(93, 113))
+    assert tree(damageable.path) == before
+
+
+def test_the_metadata_log_is_not_touched_and_costs_no_exit_code(klog: Klog, tmp_path: Path) -> None:
+    log_dir = Damageable(tmp_path / "data", "plain-1", METADATA).path
+    path = max((log_dir / METADATA).glob("*.log"))
+    path.write_bytes(path.read_bytes()[:-5])
+    done = klog("recover", log_dir, "--apply")
+    assert (done.exit_code, done.stdout) == (0, b"1 partition: nothing to do\n")
+    assert done.stderr.decode() == f"klog: {log_dir}/{METADATA} is not touched\n"
+
+
+class Wrong(NamedTuple):
+    arguments: tuple[str, ...]
+    says: str
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        Wrong(("--like-brokr",), "--like-broker"),
+        Wrong(("--salvge",), "--salvage"),
+        Wrong(("--output", "jsn"), "did you mean json?"),
+        Wrong(("--like-broker", "--salvage"), "one of them"),
+        Wrong(("--apply", "--plan", "x"), "'klog apply' carries out a plan that was saved"),
+        Wrong(("--topic", "plan"), "did you mean plain?"),
+        Wrong(("--partition", "7"), "7"),
+        Wrong(("--now", "yesterdy"), "'yesterdy' is no time"),
+        Wrong(("--index-interval", "4X"), "'4X' is no size"),
+        Wrong(("--segment-index-bytes", "-1"), "-1"),
+        Wrong(("--producer-expiration", "soon"), "'soon' is no duration"),
+        Wrong(("--jobs", "0"), "--jobs"),
+    ],
+    ids=lambda wrong: " ".join(wrong.arguments),
+)
+def test_what_is_asked_wrongly_is_16_and_says_what_was_expected(klog: Klog, torn: Path, wrong: Wrong) -> None:
+    before = tree(torn)
+    done = klog("recover", torn, *wrong.arguments)
+    assert (done.exit_code, done.stdout) == (16, b"")
+    assert wrong.says in done.stderr.decode()
+    assert done.stderr.count(b"\n") == 1
+    assert tree(torn) == before
+
+
+def test_what_is_no_log_dir_is_16(klog: Klog, torn: Path, tmp_path: Path) -> None:
+    for arguments in ((), (tmp_path / "nowhere",), (tmp_path,), (torn / PLAIN,), (torn, tmp_path / "nowhere")):
+        done = klog("recover", *arguments)
+        assert (done.exit_code, done.stdout, done.stderr.count(b"\n")) == (16, b"", 1), arguments
+
+
+def test_thousands_of_changes_stay_readable(klog: Klog, tmp_path: Path) -> None:
+    """An operator looks for what happens to the logs; JSON has the rest."""
+    folder = tmp_path / "data" / "many-0"
+    folder.mkdir(parents=True)
+    (tmp_path / "data" / "meta.properties").touch()
+    for base in range(0, 300, 3):
+        (folder / f"{base:020}.log").write_bytes(encode.batch(some_records(base)))
+    last = folder / f"{297:020}.log"
+    last.write_bytes(last.read_bytes()[:-1])
+    done = klog("recover", tmp_path / "data")
+    lines = done.stdout.decode().splitlines()
+    assert len(lines) < 60
+    assert any(line.startswith(f"  cut      {297:020}.log") for line in lines)
+    assert any(line.startswith("  damage  torn-tail") for line in lines)
+    more = next(line for line in lines if line.endswith("more changes"))
+    shown = [line for line in lines if line.startswith(("  create", "  cut", "  remove", "  replace"))]
+    assert len(shown) == 20
+    assert f"  create   {0:020}.index .timeindex (12 B)" in shown
+    planned = repaired(klog, tmp_path / "data")["actions"]
+    assert isinstance(planned, list)
+    counted = sum(1 + line.count(" .") for line in shown)
+    in_partition = [one for one in planned if one["file"].startswith("many-0/")]
+    assert int(more.split()[1]) == len(in_partition) - counted
+
+
+def test_it_is_a_process_like_any_other(klog_process: Klog, torn: Path) -> None:
+    """With the real disk, into pipes: what scripts do."""
+    done = klog_process("recover", torn, "--apply")
+    assert done.exit_code == 1
+    assert klog_process("recover", torn).exit_code == 0
