@@ -14,7 +14,7 @@ from statistics import median
 from bench.broker import LOADED, Broker, Started
 from bench.installed import child
 from bench.jobs import Bench, DisagreementError, seconds
-from bench.measure import Cost, Race, forget, run, warm
+from bench.measure import Command, Cost, Race, forget, run, warm
 from bench.table import Row
 
 TOPICS = {"plain": 5, "single": 20}
@@ -53,7 +53,7 @@ def log_dirs(bench: Bench) -> str:
         bench.tell("making the log dirs to recover (once)")
         shutil.rmtree(f"{folder}.making", ignore_errors=True)
         words = [child("logdirs.py"), bench.corpora, f"{folder}.making", str(bench.scale)]
-        subprocess.run([sys.executable, *words], check=True)
+        run(Command([sys.executable, *words]))
         os.rename(f"{folder}.making", folder)
     return folder
 

@@ -197,5 +197,5 @@ def test_ten_thousand_segments_are_repaired_with_little_memory(elsewhere: Path) 
     done = subprocess.run(command, capture_output=True, env=environment, check=False, timeout=300)
     words = done.stderr.split()
     assert words[-3:-1] == [b"measured", b"1"], (done.stderr[-2000:], done.stdout[-500:])
-    assert int(words[-1]) < 120  # MB
+    assert int(words[-1]) < 120, words[-1]  # MB
     assert len(list(partition.glob("*.index"))) == SEGMENTS
