@@ -10,22 +10,25 @@ import sys
 import time
 
 from bench import table
-from bench.brokers import recover_marked
 from bench.installed import HERE, NotInstalledError, child, find_klog, kafka_dump, peers_python
 from bench.jobs import JOBS as OF_FILES
 from bench.jobs import Bench, DisagreementError
+from bench.marked import recover_marked
 from bench.measure import CommandFailedError
+from bench.recover import recover
 
 QUICK_SCALE = 8
 OF_BROKERS = {"recover-marked": recover_marked}
 """Not among the quick ones: brokers start slowly whatever the size of their logs."""
-JOBS = {**OF_FILES, **OF_BROKERS}
+JOBS = {**OF_FILES, "recover": recover, **OF_BROKERS}
 
 
 def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="make bench", description="klog beside its peers; all in one run, medians.")
     jobs = ", ".join(JOBS)
-    parser.add_argument("--only", metavar="NAME", default="", help=f"only jobs whose name has this in it: {jobs}")
+    parser.add_argument(
+        "--only", metavar="NAME", default="", help=f"only the job of this name, or those that have it in theirs: {jobs}"
+    )
     parser.add_argument("--rounds", type=int, metavar="N", help="rounds of quick commands (7; with --quick 3)")
     parser.add_argument("--quick", action="store_true", help=f"corpora of 1/{QUICK_SCALE} of the size")
     data = os.path.join(HERE, "data")
@@ -64,9 +67,10 @@ def prepared(options: argparse.Namespace) -> Bench:
     tell("looking for the peers (installed once)")
     python = peers_python(data)
     kafka = kafka_dump(data)
-    folder = corpora(data, python, QUICK_SCALE if options.quick else 1)
+    scale = QUICK_SCALE if options.quick else 1
+    folder = corpora(data, python, scale)
     rounds = options.rounds or (3 if options.quick else 7)
-    return Bench(folder, data, klog, python, kafka, rounds, min(rounds, 3), tell)
+    return Bench(folder, data, klog, python, kafka, scale, rounds, min(rounds, 3), tell)
 
 
 def measured(name: str, bench: Bench) -> list[table.Row]:
@@ -87,7 +91,8 @@ def _short(error: Exception) -> str:
 
 def main() -> int:
     options = arguments()
-    names = [name for name in (OF_FILES if options.quick else JOBS) if options.only in name]
+    names = [options.only] if options.only in JOBS else [name for name in JOBS if options.only in name]
+    names = [name for name in names if not (options.quick and name in OF_BROKERS)]
     if not names:
         sys.stderr.write(f"no job has {options.only!r} in its name; there are {', '.join(JOBS)}\n")
         return 2

@@ -6,7 +6,7 @@ import filecmp
 import os
 import random
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from bench.installed import child
@@ -34,7 +34,8 @@ class DisagreementError(Exception):
 class Bench:
     """What every job needs: the corpora, the contestants' command lines, how often to run.
 
-    *slow* is the number of rounds of commands that take seconds.
+    *scale* divides the sizes; brokers run only where it is 1.  *slow* is the number of rounds of commands that take
+    seconds.
     """
 
     corpora: str
@@ -42,6 +43,7 @@ class Bench:
     klog: list[str]
     peers: str
     kafka: list[str]
+    scale: int
     rounds: int
     slow: int
     tell: Callable[[str], None]
@@ -50,8 +52,8 @@ class Bench:
         """Return the path of the segment of corpus *name*; ``first/NAME`` has one batch."""
         return os.path.join(self.corpora, name + "-0", "0" * 20 + ".log")
 
-    def race(self, over: str, commands: Mapping[str, Command], rounds: int = 0) -> Race:
-        """Run *commands* in turn, *rounds* times (the usual number if 0), with the file *over* in the page cache."""
+    def race(self, over: str | Sequence[str], commands: Mapping[str, Command], rounds: int = 0) -> Race:
+        """Run *commands* in turn, *rounds* times (the usual number if 0), with the files *over* in the page cache."""
         return Race(commands, rounds or self.rounds, over, self.tell)
 
     def totals(self, path: str, deep: bool = False) -> Command:
@@ -63,9 +65,14 @@ class Bench:
         threads = ("--jobs", str(jobs)) if jobs else ()
         return Command([*self.klog, "dump", *words, *threads], sink, target, at_most)
 
-    def verify(self, path: str, *words: str, jobs: int = 1) -> Command:
-        """Return ``klog verify``; it fails when something is found."""
-        return Command([*self.klog, "verify", path, *words, "--jobs", str(jobs)], "null")
+    def verify(self, path: str, *words: str, jobs: int = 1, codes: tuple[int, ...] = (0,)) -> Command:
+        """Return ``klog verify``; it fails when something is found, unless that is among the exit *codes*."""
+        return Command([*self.klog, "verify", path, *words, "--jobs", str(jobs)], "null", codes=codes)
+
+    def recover(self, path: str, *words: str, jobs: int = 1, codes: tuple[int, ...] = (0,)) -> Command:
+        """Return ``klog recover`` on *jobs* threads (0: klog's own default)."""
+        threads = ("--jobs", str(jobs)) if jobs else ()
+        return Command([*self.klog, "recover", path, *words, *threads], "null", codes=codes)
 
     def kafka_dump(self, path: str, *words: str, sink: str = "null", target: str = "") -> Command:
         """Return Kafka's own dump tool on *path*."""

@@ -114,16 +114,21 @@ def discard(path: str) -> None:
 class Race:
     """Several commands, run in turn round after round so that all meet the same weather, and what each cost.
 
-    The file *over* which they run is dropped from the page cache, and read from beginning to end before each round.  A
-    file that came into the cache by other ways lies there in small pieces, and reading it costs up to three times as
+    The files *over* which they run are dropped from the page cache, and read from beginning to end before each round.
+    A file that came into the cache by other ways lies there in small pieces, and reading it costs up to three times as
     much; and it may leave the cache between two rounds.
     """
 
-    def __init__(self, commands: Mapping[str, Command], rounds: int, over: str, tell: Callable[[str], None]) -> None:
+    def __init__(
+        self, commands: Mapping[str, Command], rounds: int, over: str | Sequence[str], tell: Callable[[str], None]
+    ) -> None:
         self._costs: dict[str, list[Cost]] = {name: [] for name in commands}
-        forget(over)
+        files = [over] if isinstance(over, str) else over
+        for file in files:
+            forget(file)
         for turn in range(rounds):
-            warm(over)
+            for file in files:
+                warm(file)
             # Every other round runs backwards, so that nobody always follows the same neighbour.
             for name, command in list(commands.items())[:: -1 if turn % 2 else 1]:
                 if turn < command.at_most:

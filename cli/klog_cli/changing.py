@@ -9,22 +9,20 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from klog.apply import bring_to_disk
-from klog.backups import check_places, unfinished
-from klog.disk import Disk, NewFile
-from klog.draft import Draft, Staging, backup_places, make_plan, plan_id, staging_of
+from klog.disk import Disk, NewFile, OpenFile
+from klog.draft import Draft, Staging, backup_places, in_pieces, make_plan, plan_id, staging_of
 from klog.errors import UsageError
-from klog.locks import Locks
 from klog.log_dir import KafkaFile, LogDir, open_path, select
 from klog.partition import Partition
 from klog.plan import STAGED, Amount, Loss, Plan
-from klog.plan_file import plan_bytes
-from klog.settings import Setting
 
 from klog_cli import output
-from klog_cli.apply import carry_out
+
+if TYPE_CHECKING:
+    from klog.locks import Locks
+    from klog.settings import Setting
 
 Findings = Sequence[dict[str, object]]
 
@@ -103,10 +101,13 @@ def change(
         staging = [os.path.join(backup, STAGED) for backup in backups]
     elif ways.plan_file is not None:
         staging = staging_of(f"{os.path.abspath(ways.plan_file)}.staged", log_dirs)
-    # Before a directory is made there, not only when the plan is carried out.
-    check_places(log_dirs, (*backups, *filter(None, staging)))
+    if ways.backup is not None or any(staging):
+        from klog.backups import check_places
+
+        # Before a directory is made there, not only when the plan is carried out.
+        check_places(log_dirs, (*backups, *filter(None, staging)))
     with ExitStack() as stack:
-        locks = stack.enter_context(Locks(log_dirs, disk)) if ways.apply else None
+        locks = stack.enter_context(_locks(log_dirs, disk)) if ways.apply else None
         if locks is not None:
             _finish(log_dirs, disk, locks)
         else:
@@ -121,20 +122,32 @@ def change(
                 broker_would_keep=drafted.broker_would_keep, locks=locks,
             )  # fmt: skip
             if ways.plan_file is not None:
-                bring_to_disk(plan, disk)
-                _save(plan, ways.plan_file)
+                _save(plan, ways.plan_file, disk)
             is_wanted = bool(plan.actions)
         finally:
             if not is_wanted:
                 for one in waiting:
                     one.discard()
         if locks is not None and is_wanted:
+            from klog_cli.apply import carry_out
+
             carry_out(plan, disk, locks)
         return Changed(plan if is_wanted else None, is_applied=locks is not None and is_wanted)
 
 
+def _locks(log_dirs: Sequence[str], disk: Disk) -> Locks:
+    """Return the locks; what only a change needs is loaded when there is one, for most runs only look."""
+    from klog.locks import Locks
+
+    return Locks(log_dirs, disk)
+
+
 def _finish(log_dirs: Sequence[str], disk: Disk, locks: Locks) -> None:
     """Finish what was interrupted in these log dirs."""
+    from klog.backups import unfinished
+
+    from klog_cli.apply import carry_out
+
     for log_dir in log_dirs:
         for kept in unfinished(log_dir):
             if locks.hold(kept.plan.log_dirs):
@@ -150,9 +163,14 @@ def _warn_of_brokers(chosen: Sequence[Chosen]) -> None:
             )
 
 
-def _save(plan: Plan, path: str) -> None:
+def _save(plan: Plan, path: str, disk: Disk) -> None:
+    from klog.apply import bring_to_disk
+    from klog.plan_file import plan_pieces
+
+    bring_to_disk(plan, disk)
     with NewFile(path) as file:
-        os.write(file.descriptor, plan_bytes(replace(plan, staging=())))
+        for piece in in_pieces(plan_pieces(replace(plan, staging=()))):
+            disk.write(OpenFile(file.descriptor, path), piece)
         file.commit()
 
 

@@ -5,18 +5,17 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 from klog.check.findings import Finding, Severity
 from klog.draft import Staging
 from klog.errors import UsageError
 from klog.partition import Partition
 from klog.plan import Action, Amount, Loss
-from klog.plan_file import plan_json
-from klog.recover.marked import Marking, Refusal
 from klog.recover.recover import Recovery, Target
 from klog.recover.result import Choice, Mode, Result, Settings
 
-from klog_cli import output, recover_marked
+from klog_cli import output
 from klog_cli.actions import action_lines, changes, first_lines, make_indexes
 from klog_cli.changing import (
     Changed,
@@ -31,6 +30,9 @@ from klog_cli.changing import (
     with_option,
 )
 from klog_cli.findings import finding_line
+
+if TYPE_CHECKING:
+    from klog.recover.marked import Marking, Refusal
 
 CORRECTED, LEFT, COULD_NOT = 1, 4, 8
 _WORST = (Severity.DAMAGE, Severity.WARNING, Severity.NOTE)
@@ -59,7 +61,11 @@ def recover(
 
     def draft(chosen: list[Chosen], staging: Sequence[Staging]) -> Drafted:
         targets = [Target(one.log_dir, one.partitions, one.whole) for one in chosen]
-        make = Marking if settings.mark_clean else Recovery
+        make: type[Recovery] = Recovery
+        if settings.mark_clean:
+            from klog.recover.marked import Marking
+
+            make = Marking
         with output.Results() as results:
             recovery = make(targets, settings, staging, options, results)
         found.append(recovery)
@@ -114,7 +120,17 @@ class _Shown:
 
     @property
     def _refusals(self) -> list[Refusal]:
-        return self._recovery.refusals if isinstance(self._recovery, Marking) else []
+        return self._marking.refusals if self._marking is not None else []
+
+    @cached_property
+    def _marking(self) -> Marking | None:
+        """The recovery, when log dirs are to be marked; what that takes is loaded only then."""
+        if not self._settings.mark_clean:
+            return None
+        from klog.recover.marked import Marking
+
+        assert isinstance(self._recovery, Marking)
+        return self._recovery
 
     @property
     def exit_code(self) -> int:
@@ -130,6 +146,8 @@ class _Shown:
 
     def json(self) -> dict[str, object]:
         """Return everything as the members of a JSON object: the plan, and what came of each partition."""
+        from klog.plan_file import plan_json
+
         recovery = self._recovery
         members: dict[str, object] = plan_json(self._plan) if self._plan is not None else {"id": None, "actions": []}
         return {
@@ -141,8 +159,15 @@ class _Shown:
             "broker_would_keep": recovery.broker_would_keep and recovery.broker_would_keep._asdict(),
             "partitions": [self._result_json(result) for result in recovery.results],
             "left": [finding.json() for finding in self._all_left()],
-            **(recover_marked.json(recovery) if isinstance(recovery, Marking) else {}),
+            **self._marked_json(),
         }
+
+    def _marked_json(self) -> dict[str, object]:
+        if self._marking is None:
+            return {}
+        from klog_cli import recover_marked
+
+        return recover_marked.json(self._marking)
 
     def _all_left(self) -> Iterator[Finding]:
         yield from self._recovery.left
@@ -194,8 +219,10 @@ class _Shown:
         plan = self._plan
         if plan is not None:
             yield from action_lines(plan, [action for action in plan.actions if "/" not in action.file])
-        if isinstance(self._recovery, Marking):
-            yield from recover_marked.lines(self._recovery, is_applied=self._is_applied)
+        if self._marking is not None:
+            from klog_cli import recover_marked
+
+            yield from recover_marked.lines(self._marking, is_applied=self._is_applied)
         yield from self._sum()
 
     def _of_partition(self, result: Result) -> Iterator[str]:
@@ -250,8 +277,10 @@ class _Shown:
             yield f"{partition.path} is not touched"
         if any(result.losses or result.choices for result in results):
             yield _ADVICE
-        if isinstance(self._recovery, Marking):
-            yield from recover_marked.notes(self._recovery, from_recovery_point=self._settings.from_recovery_point)
+        if self._marking is not None:
+            from klog_cli import recover_marked
+
+            yield from recover_marked.notes(self._marking, from_recovery_point=self._settings.from_recovery_point)
         if plan is not None:
             yield next_step(Changed(plan, self._is_applied), ways)
 

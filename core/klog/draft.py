@@ -62,7 +62,7 @@ class Staging:
         """
         digest = Digest()
         if self.directory is None:
-            for piece in _in_pieces(content):
+            for piece in in_pieces(content):
                 digest.update(piece)
             return digest.size, digest.text()
         path = os.path.join(self.directory, name)
@@ -80,7 +80,7 @@ class Staging:
         return digest.size, digest.text()
 
     def _write(self, file: OpenFile, content: Iterable[bytes | bytearray | memoryview], digest: Digest) -> None:
-        for piece in _in_pieces(content):
+        for piece in in_pieces(content):
             digest.update(piece)
             self._disk.write(file, piece)
 
@@ -99,7 +99,7 @@ class Staging:
             remove_empty(os.path.dirname(self.directory), self._disk)
 
 
-def _in_pieces(content: Iterable[bytes | bytearray | memoryview]) -> Iterable[bytes | bytearray | memoryview]:
+def in_pieces(content: Iterable[bytes | bytearray | memoryview]) -> Iterable[bytes | bytearray | memoryview]:
     """Yield *content* in pieces that are worth a call each."""
     held = bytearray()
     for piece in content:

@@ -12,7 +12,7 @@ from klog.errors import UnreadableError
 from klog.plan import TRUNCATE, FileState, Plan, StaleError, same_content
 
 
-@dataclass
+@dataclass(slots=True)
 class Chain:
     """What becomes of one file: its states, the first before the plan and one after each of its actions.
 

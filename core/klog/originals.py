@@ -15,15 +15,15 @@ from __future__ import annotations
 import errno
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from klog.digests import file_state, status_of
 from klog.disk import Disk, OpenFile
-from klog.draft import make_directories, remove_empty
+from klog.draft import in_pieces, make_directories, remove_empty
 from klog.journal import Chain
 from klog.plan import PUT, STAGED, TRUNCATE, Action, CutOut, FileState, Plan, PlanError, StaleError
-from klog.plan_file import MAX_BYTES, plan_bytes, read_plan
+from klog.plan_file import MAX_BYTES, plan_pieces, read_plan
 from klog.source import Source
 
 PLAN = "plan.json"
@@ -68,7 +68,7 @@ class Keeper:
 
     def write_plan(self) -> None:
         """Write the plan into each backup.  Raises StaleError when another plan is there, OSError."""
-        content = plan_bytes(replace(self._plan, staging=()))
+        plan = replace(self._plan, staging=())
         for backup in self._plan.backups:
             self._directory(os.path.join(backup, STAGED))
             path = os.path.join(backup, PLAN)
@@ -77,7 +77,7 @@ class Keeper:
                     raise StaleError(f"{path}: the backup of another plan; name another directory with --backup")
                 continue
             temporary = f"{path}.tmp"
-            self._write(temporary, content)
+            self._write(temporary, plan_pieces(plan))
             self._disk.sync([temporary])
             self._disk.rename(temporary, path)
             self._made[-1] = path
@@ -126,7 +126,7 @@ class Keeper:
             "plan": self._plan.id,
             **cut.facts,
         }
-        self._write(f"{place}.json", json.dumps(facts, indent=1).encode("ascii") + b"\n")
+        self._write(f"{place}.json", [json.dumps(facts, indent=1).encode("ascii"), b"\n"])
 
     def stage(self, found: list[Chain]) -> None:
         """Make ready the new content of all puts that are to do.  Raises StaleError when it is missing or another."""
@@ -202,10 +202,11 @@ class Keeper:
         finally:
             self._disk.close(file)
 
-    def _write(self, target: str, content: bytes) -> None:
+    def _write(self, target: str, content: Iterable[bytes]) -> None:
         file = self._new(target)
         try:
-            self._disk.write(file, content)
+            for piece in in_pieces(content):
+                self._disk.write(file, piece)
         finally:
             self._disk.close(file)
 

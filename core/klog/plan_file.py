@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Final, TypeVar
 
 from klog.plan import TRUNCATE, VERSION, Action, Amount, CutOut, FileState, Guard, Loss, Plan, PlanError
@@ -34,48 +34,55 @@ _T = TypeVar("_T")
 
 def plan_json(plan: Plan) -> dict[str, object]:
     """Return *plan* as the members of a JSON object."""
-    would_keep = plan.broker_would_keep
-    members: dict[str, object] = {
-        "klog_plan": VERSION,
-        "id": plan.id,
-        "created": plan.created,
-        "command": plan.command,
-        "log_dirs": list(plan.log_dirs),
-        "findings": [dict(finding) for finding in plan.findings],
-        "losses": [loss._asdict() for loss in plan.losses],
-        "actions": [_action_json(action) for action in plan.actions],
-        "broker_would_keep": would_keep and would_keep._asdict(),
-        "kept": plan.kept._asdict(),
-        "backup": plan.backups[0] if plan.backups else None,
-        "backups": list(plan.backups),
-        "unchanged": [_guard_json(guard) for guard in plan.guards],
-        "cut_out": [_numbered({**cut._asdict(), "facts": dict(cut.facts)}) for cut in plan.cuts],
-        "no_lock": list(plan.no_lock),
-        "directory_times": _times_json(plan.directory_times),
-    }
-    if plan.staging:
-        members["staging"] = list(plan.staging)
-    if plan.undoes is not None:
-        members["undoes"] = plan.undoes
-        members["leaves_times"] = _times_json(plan.leaves_times)
-    return members
+    return {name: list(value) if isinstance(value, map) else value for name, value in _plan_members(plan)}
 
 
 def plan_bytes(plan: Plan) -> bytes:
     """Return the content of a plan's file, an action a line."""
-    members = plan_json(plan)
-    lines = []
-    for name, value in members.items():
-        if isinstance(value, list) and len(value) > 1:
-            rows = ",\n  ".join(_compact(item) for item in value)
-            lines.append(f"{_compact(name)}:[\n  {rows}]")
-        else:
-            lines.append(f"{_compact(name)}:{_compact(value)}")
-    return ("{" + ",\n ".join(lines) + "}\n").encode("ascii")
+    return b"".join(plan_pieces(plan))
 
 
-def _compact(value: object) -> str:
-    return json.dumps(value, ensure_ascii=True, separators=(",", ":"))
+def plan_pieces(plan: Plan) -> Iterator[bytes]:
+    """Yield the same line by line: a plan of many actions is several times as large in one piece."""
+    encode = json.JSONEncoder(ensure_ascii=True, separators=(",", ":")).encode
+    before = "{"
+    for name, value in _plan_members(plan):
+        yield f"{before}{encode(name)}:".encode("ascii")
+        before = ",\n "
+        if not isinstance(value, map):
+            yield encode(value).encode("ascii")
+            continue
+        yield b"["
+        for number, row in enumerate(value):
+            yield f"{',' * bool(number)}\n  {encode(row)}".encode("ascii")
+        yield b"]"
+    yield b"}\n"
+
+
+def _plan_members(plan: Plan) -> Iterator[tuple[str, object]]:
+    """Yield the members and their values; what there may be many of comes as a map, each made when it is asked for."""
+    would_keep = plan.broker_would_keep
+    yield "klog_plan", VERSION
+    yield "id", plan.id
+    yield "created", plan.created
+    yield "command", plan.command
+    yield "log_dirs", list(plan.log_dirs)
+    yield "findings", map(dict, plan.findings)
+    yield "losses", map(Loss._asdict, plan.losses)
+    yield "actions", map(_action_json, plan.actions)
+    yield "broker_would_keep", would_keep and would_keep._asdict()
+    yield "kept", plan.kept._asdict()
+    yield "backup", plan.backups[0] if plan.backups else None
+    yield "backups", list(plan.backups)
+    yield "unchanged", map(_guard_json, plan.guards)
+    yield "cut_out", map(_cut_json, plan.cuts)
+    yield "no_lock", list(plan.no_lock)
+    yield "directory_times", map(_time_json, sorted(plan.directory_times.items()))
+    if plan.staging:
+        yield "staging", list(plan.staging)
+    if plan.undoes is not None:
+        yield "undoes", plan.undoes
+        yield "leaves_times", map(_time_json, sorted(plan.leaves_times.items()))
 
 
 def _numbered(members: dict[str, object]) -> dict[str, object]:
@@ -117,8 +124,13 @@ def _state_json(state: FileState) -> dict[str, object]:
     }
 
 
-def _times_json(times: Mapping[tuple[int, str], int]) -> list[dict[str, object]]:
-    return [_numbered({"directory": name, "modified_ns": ns, "log_dir": n}) for (n, name), ns in sorted(times.items())]
+def _cut_json(cut: CutOut) -> dict[str, object]:
+    return _numbered({**cut._asdict(), "facts": dict(cut.facts)})
+
+
+def _time_json(time: tuple[tuple[int, str], int]) -> dict[str, object]:
+    (log_dir, directory), modified_ns = time
+    return _numbered({"directory": directory, "modified_ns": modified_ns, "log_dir": log_dir})
 
 
 # reading

@@ -16,13 +16,10 @@ from collections.abc import Iterable
 from typing import Final, NamedTuple
 
 from klog.formats.batch import MAX_SEQUENCE, Attributes, BatchFacts, decrement_sequence, increment_sequence
-from klog.formats.snapshot import Producer, Snapshot
+from klog.formats.snapshot import PRODUCER_ID_EXPIRATION_MS, Producer, Snapshot
 from klog.irregularities import Irregularity, IrregularityKind
 from klog.place import Place
 from klog.transactions import CompletedTxn, FlawedMarker, Marker, OngoingTxns, offset_after
-
-PRODUCER_ID_EXPIRATION_MS: Final = 86_400_000
-"""Kafka's default of `producer.id.expiration.ms`: a producer that was idle for a day is forgotten."""
 
 BATCHES_KEPT: Final = 5
 """Batches of each producer that are remembered, to know a repeated one.  Kafka: ProducerStateEntry."""

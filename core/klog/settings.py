@@ -183,9 +183,11 @@ class Settings:
     @cached_property
     def metadata(self) -> ClusterMetadata | None:
         """What the metadata log says; None where there is none."""
+        if self._log_dir is None or self._log_dir.metadata_log is None:
+            return None
         from klog.metadata import read_metadata
 
-        return read_metadata(self._log_dir) if self._log_dir is not None else None
+        return read_metadata(self._log_dir)
 
     @cached_property
     def _broker(self) -> Mapping[str, str]:

@@ -53,13 +53,18 @@ def _check_not_marked(plan: Plan) -> None:
     """Raise StaleError when another plan's marker stands: below it a broker takes whatever comes back for sound."""
     for log_dir in plan.log_dirs:
         marker = file_state(os.path.join(log_dir, FileKind.CLEAN_SHUTDOWN.value))
-        for _, other in plans_of(log_dir) if marker is not None else ():
-            if other.undoes == plan.id:
-                continue  # which has brought back the marker that stood before
-            for action in other.actions:
-                is_its = action.file == FileKind.CLEAN_SHUTDOWN.value and other.log_dirs[action.log_dir] == log_dir
-                if is_its and action.after == marker and other.id != plan.id:
-                    raise StaleError(f"{log_dir}: marked as clean since, by {other.id}; take that back first")
+        if marker is None or any(_markers(plan, log_dir)):
+            continue
+        for _, other in plans_of(log_dir):
+            if any(action.after == marker for action in _markers(other, log_dir)):
+                raise StaleError(f"{log_dir}: marked as clean since, by {other.id}; take that back first")
+
+
+def _markers(plan: Plan, log_dir: str) -> Iterator[Action]:
+    """Yield what a plan does to the marker of a clean stop in a log dir."""
+    for action in plan.actions:
+        if action.file == FileKind.CLEAN_SHUTDOWN.value and plan.log_dirs[action.log_dir] == log_dir:
+            yield action
 
 
 def _reached(chain: Chain) -> int:

@@ -93,6 +93,10 @@ class Repaired:
     def wrong(self, loader: Loader) -> Iterator[str]:
         """Yield what does not hold."""
         yield from self._left()
+        for one in self.said["lost"]:
+            first, last = one["first_offset"], one["last_offset"]
+            if last is not None and not (first is not None and first <= last):
+                yield f"lost are offsets {first} to {last}"
         again = _json(run_klog("recover", self.ours, *self._options, f"--now={self._case.now_ms}", "--output=json"))
         yield from (f"a second run would {one['do']} {one['file']}" for one in again["actions"])
         for name in self._partitions:

@@ -95,7 +95,7 @@ def test_media_that_cannot_be_written_are_looked_at_and_left_alone(elsewhere: Pa
     before, beside = tree(elsewhere), sorted(path.name for path in elsewhere.iterdir())
     planned = as_nobody(lambda: klog("recover", data, NOW))
     assert planned.exit_code == 4
-    assert b"cut      torn-0/00000000000000000364.log" in planned.stdout
+    assert b"cut      00000000000000000364.log" in planned.stdout
     refused = as_nobody(lambda: klog("recover", data, NOW, "--apply"))
     assert refused.exit_code == 8
     (line,) = refused.stderr.splitlines()
@@ -197,5 +197,5 @@ def test_ten_thousand_segments_are_repaired_with_little_memory(elsewhere: Path) 
     done = subprocess.run(command, capture_output=True, env=environment, check=False, timeout=300)
     words = done.stderr.split()
     assert words[-3:-1] == [b"measured", b"1"], (done.stderr[-2000:], done.stdout[-500:])
-    assert int(words[-1]) < 160  # MB; of it half the plan, with its fifteen thousand actions
+    assert int(words[-1]) < 120  # MB
     assert len(list(partition.glob("*.index"))) == SEGMENTS

@@ -43,6 +43,7 @@ class PartitionFacts:
         self.log_dir = log_dir
         self.segments: list[SegmentFacts] = []
         self.replay: Replay | None = None
+        self._fixes: dict[str, str] = {}
 
     @cached_property
     def snapshots(self) -> list[tuple[str, int, Snapshot]]:
@@ -95,6 +96,10 @@ class PartitionFacts:
                 found.append((segment.end_offset, survey.next_base))
         return found
 
+    def has_gap(self, first: int, last: int) -> bool:
+        """Whether an offset from *first* to *last* is in a gap."""
+        return any(start <= last and first < end for start, end in self.gaps)
+
     def is_active(self, segment: SegmentFacts) -> bool:
         """Whether *segment* is the last one, to which a broker appends."""
         return segment.files.base_offset == self.partition.segments[-1].base_offset
@@ -111,8 +116,10 @@ class PartitionFacts:
         """Return a finding about *file* of this partition (its directory when empty)."""
         directory = self.partition.directory
         known = KINDS[kind]
-        log_dir = self.log_dir.path or os.path.dirname(self.partition.path) or "."
-        fix = known.fix.format(partition=quoted(self.partition.path), log_dir=quoted(log_dir))
+        if known.fix not in self._fixes:
+            log_dir = self.log_dir.path or os.path.dirname(self.partition.path) or "."
+            self._fixes[known.fix] = known.fix.format(partition=quoted(self.partition.path), log_dir=quoted(log_dir))
+        fix = self._fixes[known.fix]
         name = f"{directory}/{file}" if file else directory
         topic, number = self.partition.topic, self.partition.number
         return Finding(known, topic, number, name, position, offset, message, broker or known.broker, fix)

@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 MAX_TXN_MS = 15 * 60 * 1000
 """A coordinator ends a transaction after at most so long.  Kafka: transaction.max.timeout.ms."""
 
+_DISORDER = frozenset({"overflow", "backwards", "odd offset", "beyond next"})
+"""Events of a survey."""
+
 _CONFLICTS = {
     "NOT_TRANSACTIONAL": "txn-conflict",
     "TXN_NOT_STARTED": "txn-conflict",
@@ -92,6 +95,9 @@ def _explained(facts: PartitionFacts, entry: AbortedTxn, txn: CompletedTxn | Non
     assert facts.replay is not None
     if facts.replay.is_guess or facts.is_compacted:
         return True
+    begins = entry.first_offset if txn is None else min(entry.first_offset, txn.first_offset)
+    if facts.has_gap(begins, entry.last_offset):
+        return True  # its data or its marker was in the gap, or the marker of the transaction before it
     return entry.first_offset < (facts.segments[0].files.base_offset if facts.segments else 0)
 
 
@@ -113,11 +119,13 @@ def snapshots_by_replay(facts: PartitionFacts) -> Findings:
     """Producer snapshots against the state that the log gives."""
     if facts.replay is None or not facts.snapshots:
         return
+    if any(event[0] in _DISORDER for segment in facts.segments for event in segment.survey.events):
+        return  # of batches whose offsets cannot be, nobody can say which producer's state they are
     from klog.producers import differences
 
     for name, offset, snapshot in facts.snapshots:
         replayed, is_guess = facts.replay.states.get(offset, ((), True))
-        if is_guess or snapshot.problem is not None or any(first < offset for first, _ in facts.gaps):
+        if is_guess or snapshot.problem is not None or facts.has_gap(0, offset - 1):
             continue  # what is missing may have been a producer's
         # Of producers that only the log has, the broker knew that they were idle for a day.
         wrong = [(found, there) for found, there in differences(snapshot.producers, replayed) if found is not None]

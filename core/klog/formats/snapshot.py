@@ -38,6 +38,9 @@ PRODUCER = Layout(
 )
 
 VERSION: Final = 1
+
+PRODUCER_ID_EXPIRATION_MS: Final = 86_400_000
+"""Kafka's default of `producer.id.expiration.ms`: a producer that was idle for a day is forgotten."""
 CRC_START: Final = HEADER.offsets["count"]
 """Where the checksummed part begins; it ends with the file."""
 

@@ -157,8 +157,9 @@ cdef class IndexBuilder:
 
 cdef void *grown(void *start, Py_ssize_t *room, Py_ssize_t size) except NULL:
     """Return a larger array with what *start* holds: *room* items of *size* bytes, and as many more."""
-    cdef void *larger = realloc(start, (2 * room[0] + 64) * size)
+    # Little at first: of ten thousand small segments each may keep its indexes until it is known which are wanted.
+    cdef void *larger = realloc(start, (2 * room[0] + 4) * size)
     if larger == NULL:
         raise MemoryError()
-    room[0] = 2 * room[0] + 64
+    room[0] = 2 * room[0] + 4
     return larger

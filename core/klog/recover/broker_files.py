@@ -10,8 +10,18 @@ import os
 from typing import NamedTuple
 
 from klog.formats.index import ABORTED_TXN, OFFSET_ENTRY
-from klog.lookup.entries import Entries
 from klog.source import Source
+
+
+class ReadSettings(NamedTuple):
+    """What of a broker's settings decides about indexes, and with how many threads a large log is read.
+
+    *interval*: index.interval.bytes; *index_bytes*: segment.index.bytes.
+    """
+
+    interval: int = 4096
+    index_bytes: int = 10 << 20
+    jobs: int = 1
 
 
 class FailsError(Exception):
@@ -66,6 +76,8 @@ def index_floor(folder: str, index: Content | None, base: int, offset: int) -> t
     """
     if not isinstance(index, Stored):
         return base, 0  # one that was just made leads to where a walk from the start leads
+    from klog.lookup.entries import Entries
+
     entries = Entries(os.path.join(folder, index.name), OFFSET_ENTRY, lambda entry: True)
     try:
         slot = entries.floor(offset - base).slot

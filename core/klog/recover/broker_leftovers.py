@@ -12,8 +12,7 @@ from klog.errors import UnreadableError
 from klog.formats.index import OFFSET_ENTRY
 from klog.formats.names import SEGMENT_KINDS, FileKind, FileName, Stage, file_name, parse_file
 from klog.partition import Partition
-from klog.recover.broker_files import Content, FailsError, Piece, Segment, Stored
-from klog.recover.broker_segments import Reading
+from klog.recover.broker_files import Content, FailsError, Piece, ReadSettings, Segment, Stored
 
 NUMBERED = (*SEGMENT_KINDS, FileKind.SNAPSHOT)
 _UNFINISHED = (Stage.DELETED, Stage.CLEANED, Stage.SWAP)
@@ -24,7 +23,7 @@ def belongs(file: FileName) -> bool:
     return file.stage in _UNFINISHED or (file.kind in NUMBERED and file.stage is Stage.IN_USE)
 
 
-def settle(partition: Partition, reading: Reading) -> dict[str, Content]:
+def settle(partition: Partition, settings: ReadSettings) -> dict[str, Content]:
     """Return the files of the log under the names that they have after the three passes.
 
     Raises FailsError for names over which a broker does not start, UnreadableError.
@@ -32,7 +31,7 @@ def settle(partition: Partition, reading: Reading) -> dict[str, Content]:
     files = [file for file in partition.files if belongs(file)]
     cleaned = [_number(file) for file in files if file.stage is Stage.CLEANED]
     swaps = [file for file in files if file.stage is Stage.SWAP and _number(file) < min(cleaned, default=2**63)]
-    start, end = _replaced(partition, reading, swaps)
+    start, end = _replaced(partition, settings, swaps)
     settled: dict[str, Content] = {}
     for file in files:
         if file.stage is Stage.IN_USE and not (file.offset is not None and start <= file.offset < end):
@@ -43,7 +42,7 @@ def settle(partition: Partition, reading: Reading) -> dict[str, Content]:
         index = file_name(offset, FileKind.INDEX, Stage.SWAP)
         if file.kind is FileKind.LOG and all(other.name != index for other in swaps):
             # Opening the log to learn its end creates an index of full length, which then gets its final name.
-            size = reading.settings.index_bytes // OFFSET_ENTRY.size * OFFSET_ENTRY.size
+            size = settings.index_bytes // OFFSET_ENTRY.size * OFFSET_ENTRY.size
             settled[file_name(offset, FileKind.INDEX)] = bytes(size)
     return settled
 
@@ -54,9 +53,14 @@ def replaced_names(partition: Partition, settled: Iterable[str]) -> list[str]:
     return [file.name for file in partition.files if belongs(file) and file.name not in kept]
 
 
-def _replaced(partition: Partition, reading: Reading, swaps: list[FileName]) -> tuple[int, int]:
+def _replaced(partition: Partition, settings: ReadSettings, swaps: list[FileName]) -> tuple[int, int]:
     """Return the offsets, from and up to, whose segments the finished ones among *swaps* replace."""
     start, end = 2**63 - 1, -(2**63)
+    if not swaps:
+        return start, end
+    from klog.recover.broker_segments import Reading
+
+    reading = Reading(partition.path, settings)
     for file in swaps:
         if file.kind is not FileKind.LOG:
             continue

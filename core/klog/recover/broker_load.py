@@ -23,10 +23,19 @@ from klog.kernel import crc32c
 from klog.lanes import Sink
 from klog.partition import Partition
 from klog.recover.broker_epochs import Epochs
-from klog.recover.broker_files import Content, FailsError, Piece, Segment, Stored, content_size, txn_entries
+from klog.recover.broker_files import (
+    Content,
+    FailsError,
+    Piece,
+    ReadSettings,
+    Segment,
+    Stored,
+    content_size,
+    txn_entries,
+)
 from klog.recover.broker_leftovers import settle
 from klog.recover.broker_producers import Clock, Producers, Snapshots
-from klog.recover.broker_segments import Reading, ReadSettings, Recovery
+from klog.recover.broker_segments import Reading, Recovery
 from klog.recover.broker_split import split
 from klog.segment import MAX_SEGMENT_BYTES
 
@@ -99,7 +108,7 @@ class _Loader:
             raise FailsError(f"partition.metadata, {partition.metadata}")
         self._start, self._reading, self._clock = start, reading, clock
         self._epochs = Epochs(partition)
-        self._files = settle(partition, reading)
+        self._files = settle(partition, reading.settings)
         self._snapshots = Snapshots(partition.path, self._snapshot_files())
         self._known = set(self._snapshots.files)  # what the log's own manager has listed, before recovery adds some
         self._segments: dict[int, Segment] = {}
@@ -235,7 +244,7 @@ class _Loader:
             self._cuts[segment.base] = Cut(segment.base, next_offset, size, before)
             name, start, _ = segment.log[0]
             segment.log = (Piece(name, start, start + size),)
-        segment.next_offset = next_offset
+        segment.next_offset = None  # a broker looks for it once more, and where offsets go backwards finds another
 
     def _drop(self, bases: list[int]) -> None:
         for base in bases:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from typing import NamedTuple
 
 from klog.formats.batch import Attributes
 from klog.formats.codec import Decompressor
@@ -17,7 +16,7 @@ from klog.kernel import BAD_LENGTH, IndexBuilder, Window
 from klog.lanes import Lane, Silence, Sink, Work, run
 from klog.producers import Event, ProducerState
 from klog.reader import LogReader, Piece
-from klog.recover.broker_files import FailsError, Segment, index_floor, index_last_offset
+from klog.recover.broker_files import FailsError, ReadSettings, Segment, index_floor, index_last_offset
 from klog.recover.broker_producers import Producers
 from klog.source import Source
 from klog.transactions import CompletedTxn, FlawedMarker, MarkerFlaw, read_marker
@@ -25,17 +24,6 @@ from klog.transactions import CompletedTxn, FlawedMarker, MarkerFlaw, read_marke
 _CONTROL, _CODEC = int(Attributes.CONTROL), int(Attributes.CODEC)
 _LARGE_BYTES = 8 << 20
 _FATAL = (IrregularityKind.NOT_TRANSACTIONAL, IrregularityKind.TXN_NOT_STARTED)
-
-
-class ReadSettings(NamedTuple):
-    """What of a broker's settings decides about indexes, and with how many threads a large log is read.
-
-    *interval*: index.interval.bytes; *index_bytes*: segment.index.bytes.
-    """
-
-    interval: int = 4096
-    index_bytes: int = 10 << 20
-    jobs: int = 1
 
 
 class Reading:

@@ -16,7 +16,6 @@ from klog.lanes import Sink
 from klog.partition import Partition
 from klog.recover.broker_files import Content, FailsError
 from klog.recover.broker_leftovers import belongs, settle
-from klog.recover.broker_segments import Reading
 from klog.recover.result import Settings
 from klog.recover.settled import Settled
 
@@ -56,7 +55,7 @@ class Examined:
     @cached_property
     def files(self) -> dict[str, Content]:
         """What the log consists of once what was interrupted has been finished or taken back, by name."""
-        return settle(self.original, Reading(self.original.path, self._settings.reading))
+        return settle(self.original, self._settings.reading)
 
     def _after(self, facts: PartitionFacts, segment: SegmentFacts) -> None:
         """Keep the indexes that were made anew only where the old ones are wrong, or the log will be cut."""

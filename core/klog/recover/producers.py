@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 from klog.check.facts import PartitionFacts
 from klog.check.segment import SegmentFacts
@@ -44,7 +44,9 @@ def _witnesses(facts: PartitionFacts, segment: SegmentFacts) -> list[AbortedTxn]
         return []
     start = facts.segments[0].files.base_offset
     sane = [entry for entry in entries if entry.version == 0 and 0 <= entry.first_offset <= entry.last_offset]
-    return [entry for entry in sane if may_lack or entry.first_offset < start]
+    return [
+        one for one in sane if may_lack or one.first_offset < start or facts.has_gap(one.first_offset, one.last_offset)
+    ]
 
 
 class Snapshots:
@@ -55,8 +57,8 @@ class Snapshots:
         self._settings = settings
         self.is_guess = False
 
-    def at(self, offsets: Iterable[int]) -> dict[int, tuple[Producer, ...]]:
-        """Return the state at each of *offsets*, from the newest good snapshot below all of them on.
+    def at(self, offsets: Iterable[int], wrong: Collection[int]) -> dict[int, tuple[Producer, ...]]:
+        """Return the state at each of *offsets*, from the newest snapshot on that is not above any and not in *wrong*.
 
         Raises UnreadableError.
         """
@@ -64,7 +66,8 @@ class Snapshots:
         from klog.replay import replay
 
         wanted = sorted(offsets)
-        good = {offset: snapshot for _, offset, snapshot in self._facts.snapshots if snapshot.problem is None}
+        there = self._facts.snapshots
+        good = {offset: found for _, offset, found in there if found.problem is None and offset not in wrong}
         partition = self._facts.partition
         start = partition.log_start_offset or 0
         below = [offset for offset in good if start < offset <= min(wanted, default=0)]

@@ -170,6 +170,8 @@ class _Repair:
             if file.kind is FileKind.LOG:
                 assert isinstance(content, Stored)
                 logs[name] = (Piece(content.name, 0, content.size),)
+            elif isinstance(content, bytes):
+                continue  # zeros that a broker would put for an index that is missing
             elif file.kind is FileKind.SNAPSHOT or file_name(file.offset or 0, FileKind.LOG) in self._examined.files:
                 files[name] = content
         for segment in self.facts.segments:
@@ -215,7 +217,7 @@ class _Repair:
             if offset in wrong:
                 del files[name]
         states = Snapshots(self.facts, self._settings)
-        for offset, producers in states.at(wanted).items() if wanted else ():
+        for offset, producers in states.at(wanted, there.keys() & wrong).items() if wanted else ():
             files[file_name(offset, FileKind.SNAPSHOT)] = write_snapshot(producers, crc32c)
         if states.is_guess:
             self.notes.append("producer snapshots were made over damage: what it hides of producers, they do not know")

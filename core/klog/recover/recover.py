@@ -21,16 +21,15 @@ from klog.lanes import Silence, Sink
 from klog.log_dir import LogDir
 from klog.partition import Partition
 from klog.plan import NOTHING, Amount, Loss
-from klog.recover import checkpoints, like_broker, rebuild, salvage
+from klog.recover import checkpoints, rebuild
 from klog.recover.examined import Examined
-from klog.recover.left import Request
-from klog.recover.ranges import salvage_ranges
 from klog.recover.rebuild import ENDS, OFFSET_KINDS
-from klog.recover.rescue import rescue_partition
 from klog.recover.result import Choice, Mode, Result, Settings
 from klog.settings import Settings as TopicSettings
 
 _MENDED = "checkpoint-malformed"
+_STOPS = frozenset({"bad-marker", "txn-conflict"})
+"""Batches of producers at which a broker's recovery stops, or fails."""
 _INTERVAL, _INDEX_BYTES = "index.interval.bytes", "segment.index.bytes"
 
 
@@ -74,6 +73,8 @@ class Recovery:
 
         Only before the plan is carried out.  Raises UnreadableError.
         """
+        from klog.recover.rescue import rescue_partition
+
         records = 0
         for result in self.results:
             if any(one.id in ENDS for one in result.findings):
@@ -121,9 +122,13 @@ class Recovery:
     def _partition(self, partition: Partition, around: LogDirFacts, settings: Settings, draft: Draft) -> Result:
         try:
             if settings.mode is Mode.LIKE_BROKER:
+                from klog.recover import like_broker
+
                 return like_broker.plan(partition, around.clean, settings, draft, self._sink)
             examined = Examined(partition, around, settings, self._sink)
             if settings.mode is Mode.SALVAGE or settings.repair_bits:
+                from klog.recover import salvage
+
                 result = salvage.plan(examined, settings, draft, self._sink)
             else:
                 result = rebuild.plan(examined, settings, draft)
@@ -135,16 +140,23 @@ class Recovery:
 
     def _compare(self, result: Result, examined: Examined, settings: Settings, clean: bool) -> None:
         """Say what a broker would keep, and where damage is left, what the other ways cost."""
-        is_log = [one for one in examined.findings if one.id in ENDS | OFFSET_KINDS or one.id == "index-missing"]
-        if not is_log or examined.fails is not None:
+        # Only these can make a recovery cut, or fail; playing it is a second pass over the log.
+        may_cut = any(one.id in ENDS | OFFSET_KINDS | _STOPS for one in examined.findings)
+        if not may_cut or examined.fails is not None:
             result.broker_would_keep = result.kept
             return
+        from klog.recover import like_broker
+
         outcome = like_broker.play(examined.original, clean, settings)
         if outcome.fails is not None:
             result.notes.append(f"a broker would not start: {outcome.fails}")
             return
         result.broker_would_keep = like_broker.kept(examined.original, outcome)
         if settings.mode is Mode.DEFAULT and any(one.id in ENDS | OFFSET_KINDS for one in result.left):
+            from klog.recover import salvage
+            from klog.recover.left import Request
+            from klog.recover.ranges import salvage_ranges
+
             found = salvage_ranges(examined.partition, Request(settings.repair_bits))
             lost = [loss for segment in found.segments for loss in salvage.losses(examined, segment)]
             result.choices = {

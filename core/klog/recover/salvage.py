@@ -105,12 +105,13 @@ def kept(found: Salvage) -> Amount:
     return Amount(sum(segment.records for segment in segments), sum(segment.kept.bytes for segment in segments))
 
 
-def _between(segment: SegmentRanges, cut: Cut) -> tuple[int, int | None]:
-    """Return the first and the last offset that can have stood where something is cut out."""
+def _between(segment: SegmentRanges, cut: Cut) -> tuple[int | None, int | None]:
+    """Return the first and the last offset that can have stood where something is cut out; None where none can."""
     first = segment.files.base_offset if cut.before is None else cut.before + 1
-    if cut.after is not None:
-        return first, cut.after - 1
-    return first, None if cut.offsets_lost is None else first + cut.offsets_lost - 1
+    last = cut.after - 1 if cut.after is not None else None
+    if last is None and cut.offsets_lost is not None:
+        last = first + cut.offsets_lost - 1
+    return (first, last) if last is None or first <= last else (None, None)
 
 
 Markers = tuple[dict[int, AbortedTxn], set[int]]
