@@ -7,6 +7,7 @@ import shutil
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from random import Random
 from typing import NamedTuple
 
 import pytest
@@ -16,7 +17,7 @@ from klog.apply import apply
 from klog.check.findings import Severity
 from klog.disk import Disk
 from klog.draft import Draft, Staging, backup_places, make_plan, plan_id
-from klog.errors import UsageError
+from klog.errors import KlogError, UsageError
 from klog.formats.damage import Damage
 from klog.formats.snapshot import read_snapshot
 from klog.kernel import crc32c
@@ -551,3 +552,49 @@ def test_a_cut_survives_a_power_cut_at_every_call(tmp_path: Path) -> None:
     """Later segments go, one is cut, a snapshot is made, checkpoints change: it can stop anywhere, and be finished."""
     original = log_dir_with("tx-0", tmp_path / "original")
     assert cut_everywhere(original, tmp_path, lambda data, disk: cut(data, "tx-0", 640, disk)) > 300
+
+
+# whatever stands there
+
+
+def harm(log_dir: Path, random: Random) -> None:
+    """Take away, flip, cut short, zero or put in something in a file or two of a log dir."""
+    for _ in range(random.choice([1, 1, 2, 3])):
+        path = random.choice(sorted(path for path in log_dir.rglob("*") if path.is_file()))
+        content, way = bytearray(path.read_bytes()), random.randrange(5)
+        if not content or way == 0:
+            path.unlink()
+            continue
+        at = random.randrange(len(content))
+        if way == 1:
+            content[at] ^= 1 << random.randrange(8)
+        elif way == 2:
+            del content[at:]
+        elif way == 3:
+            content[at : at + 64] = bytes(len(content[at : at + 64]))
+        else:
+            content[at:at] = random.randbytes(random.choice([1, 4, 8, 100]))
+        path.write_bytes(content)
+
+
+@pytest.mark.parametrize("seed", range(120))
+def test_a_damaged_partition_is_cut_or_refused_and_never_made_worse(seed: int, tmp_path: Path) -> None:
+    """No kind of damage appears that was not there; a second cut has nothing to do; undo brings back every byte."""
+    random = Random(seed)
+    directory = random.choice(["tx-0", "idempotent-0", "tx-open-0", "changing-0", "v1-gzip-0", "dense-0"])
+    log_dir = log_dir_with(directory, tmp_path / "data")
+    harm(log_dir, random)
+    before, found = tree(log_dir), {one.id for one in findings_in(log_dir) if one.severity is not Severity.NOTE}
+    to_offset = random.randrange(900)
+    try:
+        done = cut(log_dir, directory, to_offset)
+    except KlogError:
+        done = None
+    if done is None:
+        assert tree(log_dir) == before
+        return
+    assert {one.id for one in findings_in(log_dir) if one.severity is not Severity.NOTE} <= found
+    assert cut(log_dir, directory, to_offset).plan.actions == ()
+    if done.plan.actions:
+        take_back(done.plan, HastyDisk())
+    assert {**tree(log_dir), ".lock": 0} == {**before, ".lock": 0}
