@@ -141,6 +141,10 @@ class PowerCutDisk(SteppedDisk):
         self._inodes: dict[int, _Inode] = {}
         self._root = self._settle(os.fspath(root), everything=True)
 
+    def __del__(self) -> None:
+        for inode in self._inodes.values():
+            os.close(inode.descriptor)
+
     # what is on the disk
 
     def _know(self, path: str) -> int:
