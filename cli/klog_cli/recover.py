@@ -245,7 +245,7 @@ class _Shown:
             yield f"  {settings_text(result.settings)}"
         yield from (f"  {line}" for line in first_lines([f"lost     {_loss(one)}" for one in result.losses], "losses"))
         for mode, choice in result.choices.items():
-            command = with_option(f"--{mode.value}", ("--apply",))
+            command = with_option(f"--{mode.value}", ("--apply", "--indexes-only"))
             yield f"  --{mode.value} would lose {_total(choice.losses)}, and keep {_amount(choice.kept)}:"
             yield f"      {command}"
         yield from (f"  {note}" for note in result.notes)

@@ -199,3 +199,17 @@ def test_ten_thousand_segments_are_repaired_with_little_memory(elsewhere: Path) 
     assert words[-3:-1] == [b"measured", b"1"], (done.stderr[-2000:], done.stdout[-500:])
     assert int(words[-1]) < 120, words[-1]  # MB
     assert len(list(partition.glob("*.index"))) == SEGMENTS
+
+
+def test_a_log_on_a_disk_that_is_not_there_keeps_its_indexes(tmp_path: Path, klog: Callable[..., Ran]) -> None:
+    """Its indexes look like orphans; a broker removes them, and a repair must not."""
+    log_dir = writable_copy(FIXTURES / "modern", tmp_path / "data")
+    log = sorted((log_dir / "idempotent-0").glob("*.log"))[1]
+    log.rename(tmp_path / "elsewhere")
+    log.symlink_to(tmp_path / "not-mounted")
+    before = sorted(log_dir.rglob("*"))
+    done = klog("recover", log_dir, "--apply", "--output", "json")
+    said = [one for one in json.loads(done.stdout)["partitions"] if one["directory"] == "idempotent-0"]
+    assert said[0]["reason"] == f"{log.name}: neither a file nor a link to one"
+    assert done.exit_code == 4
+    assert sorted(log_dir.rglob("*")) == before

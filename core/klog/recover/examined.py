@@ -11,7 +11,7 @@ from klog.check.indexes import offset_index_of, time_index_of
 from klog.check.names import names
 from klog.check.segment import Build, Request, SegmentFacts
 from klog.check.verify import Chosen, examine
-from klog.formats.names import Stage
+from klog.formats.names import FileKind, Stage, parse_file
 from klog.lanes import Sink
 from klog.partition import Partition
 from klog.recover.broker_files import Content, FailsError
@@ -38,7 +38,11 @@ class Examined:
         self.fails: str | None = None
         self._settings = settings
         self._wrong: set[int] = set()
-        if any(belongs(file) and file.stage is not Stage.IN_USE for file in partition.files):
+        away = [name for name in partition.others if parse_file(name).kind is FileKind.LOG]
+        if away:
+            # A disk that is not mounted looks like this; without its log an index would be an orphan.
+            self.fails = f"{away[0]}: neither a file nor a link to one"
+        elif any(belongs(file) and file.stage is not Stage.IN_USE for file in partition.files):
             try:
                 self.partition = Settled(partition, self.files)
             except FailsError as failure:
