@@ -7,7 +7,7 @@ set -uo pipefail
 cd "$(dirname "$0")/.." || exit
 python=.venv/bin/python
 missed=()
-wanted="slow or not slow"
+wanted="not long"
 
 if ! tools/machine.sh kafka; then
     missed+=("the tests against real Kafka: they need a JDK of 17 or newer and Maven (the line to run is above)")
@@ -20,7 +20,7 @@ fi
 
 report=$(mktemp)
 trap 'rm -f "$report"' EXIT
-"$python" -m pytest --junitxml="$report" -m "$wanted" "$@"
+"$python" -m pytest --durations=15 --durations-min=10 --junitxml="$report" -m "$wanted" "$@"
 status=$?
 
 while read -r reason; do

@@ -484,7 +484,7 @@ def mark(data: Path, disk: Disk, log_dirs: Sequence[Path] = ()) -> None:
         apply(plan, disk)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("model", MODELS)
 def test_the_power_may_go_at_any_call(tmp_path: Path, model: str) -> None:
     """Finished by another run, or taken back, at each of them."""

@@ -72,13 +72,13 @@ def test_power_cut_in_the_middle_of_a_repair(mode: Mode, model: str, tmp_path: P
     assert cut_everywhere(damaged(tmp_path), tmp_path, repair_in(mode), models=(model,), every=7) > 10
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @modes
 def test_power_cut_before_any_call_of_a_repair(mode: Mode, tmp_path: Path) -> None:
     assert cut_everywhere(damaged(tmp_path), tmp_path, repair_in(mode)) > 400
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.corpora
 @modes
 @pytest.mark.parametrize("name", ["v4.3.1-zeroed-segment", "v4.3.1-swap-and-cleaned-left", "v3.9.1-flip-middle"])
@@ -96,7 +96,7 @@ def wrecks(image: Callable[[str], Path], corpora: Path) -> list[Source]:
     return [*sources(), *corpora_sources(image, corpora)]
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.corpora
 @modes
 @pytest.mark.parametrize("number", range(12))

@@ -41,7 +41,7 @@ def test_random_damage_is_repaired_and_nothing_intact_is_lost(
 
 @pytest.mark.kafka
 @pytest.mark.corpora
-@pytest.mark.slow
+@pytest.mark.long
 @modes
 @pytest.mark.parametrize(("seed", "number"), [*((7, number) for number in range(220)), (101, 0), (101, 67), (101, 158)])
 def test_random_damage_to_data_of_three_brokers_is_repaired_and_nothing_intact_is_lost(
