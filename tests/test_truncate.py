@@ -25,7 +25,7 @@ from klog.log_dir import LogDir
 from klog.plan import STAGED, Plan
 from klog.recover import checkpoints
 from klog.segment import Segment
-from klog.truncate import DamagedError, Settings, Truncation, plan
+from klog.truncate import Settings, Truncation, plan
 
 from tests.broker_load import Loader, Outcome, differences
 from tests.check.partitions import Damageable, findings_in

@@ -16,7 +16,7 @@ from klog.plan_file import plan_json
 from klog.recover import checkpoints
 from klog.settings import Setting
 from klog.settings import Settings as TopicSettings
-from klog.truncate import DamagedError, Settings, Truncation, plan
+from klog.truncate import Settings, Truncation, plan
 
 from klog_cli import output
 from klog_cli.actions import action_lines, changes, make_indexes
