@@ -64,11 +64,18 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
 
 
 @pytest.fixture(scope="session", autouse=True)
-def _notes_elsewhere(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+def _notes_elsewhere(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """Notes about plans, which klog leaves in the home of whoever repairs, go where tests leave things."""
+    state = tmp_path_factory.mktemp("state")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("state")))
-        yield
+        patch.setenv("XDG_STATE_HOME", str(state))
+        yield state
+
+
+@pytest.fixture(autouse=True)
+def _no_notes_of_others(_notes_elsewhere: Path) -> None:
+    """Whoever looks for the plans of a log dir reads every one that was noted: those of thousands of tests, else."""
+    shutil.rmtree(_notes_elsewhere / "klog", ignore_errors=True)
 
 
 # the command line
