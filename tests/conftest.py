@@ -8,7 +8,6 @@ not compare with Kafka must not look like one that did.
 from __future__ import annotations
 
 import functools
-import gc
 import io
 import os
 import shutil
@@ -130,6 +129,8 @@ def _main() -> Callable[[], int]:
     from klog_cli import app
 
     app.build = functools.cache(app.build)
+    # A command line ends soon and spares the collector; garbage of thousands of them would be gigabytes.
+    app._spare_the_collector = lambda: None
     typer.main.get_command = functools.cache(typer.main.get_command)
     return app.main
 
@@ -146,7 +147,6 @@ def run_klog(*arguments: str | os.PathLike[str]) -> Ran:
         except SystemExit as left:
             code = left.code
         finally:
-            gc.unfreeze()  # a command line that ends spares the collector; a test run goes on
             sys.argv = given
             sys.stdout.flush()
             sys.stderr.flush()
