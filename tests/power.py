@@ -313,7 +313,7 @@ def cut_everywhere(
         tmp_path = Path(tempfile.mkdtemp(dir=memory))
     try:
         with pytest.MonkeyPatch.context() as patch:
-            # Notes about plans are on that disk as well, and gone before the next cut: each look at a log dir reads all.
+            # Notes about plans are on that disk as well, and gone before the next cut: each search reads all of them.
             patch.setenv("XDG_STATE_HOME", str(tmp_path / "cut" / "state"))
             return _cut_everywhere(original, tmp_path, repair, models, every)
     finally:
