@@ -312,7 +312,10 @@ def cut_everywhere(
     if memory.is_dir():
         tmp_path = Path(tempfile.mkdtemp(dir=memory))
     try:
-        return _cut_everywhere(original, tmp_path, repair, models, every)
+        with pytest.MonkeyPatch.context() as patch:
+            # Notes about plans are on that disk as well, and gone before the next cut: each search reads all of them.
+            patch.setenv("XDG_STATE_HOME", str(tmp_path / "cut" / "state"))
+            return _cut_everywhere(original, tmp_path, repair, models, every)
     finally:
         if memory.is_dir():
             shutil.rmtree(tmp_path)

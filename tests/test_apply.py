@@ -664,8 +664,9 @@ class DeadlyDisk(SteppedDisk):
             os.kill(os.getpid(), signal.SIGKILL)
 
 
-def test_killed_before_any_call(original: Path, elsewhere: Path) -> None:
+def test_killed_before_any_call(original: Path, elsewhere: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Operators press ^C three times, and kernels run out of memory."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(elsewhere / "run" / "state"))  # goes with each copy
     data = copy_of(original, elsewhere / "run")
     before = tree(data)
     repair(data, HastyDisk())

@@ -193,7 +193,8 @@ def plans_of(log_dir: str) -> list[Kept]:
     Those in `klog-backup` beside it, and those that were noted.  What cannot be read is no plan.
     """
     found: dict[str, Kept] = {}
-    for backup in _backups(os.path.realpath(log_dir)):
+    # Nearly every backup is beside the log dir and noted too.
+    for backup in dict.fromkeys(_backups(os.path.realpath(log_dir))):
         path = os.path.join(backup, _PLAN)
         if not os.path.isfile(path):
             continue
