@@ -13,7 +13,7 @@ from klog.disk import Disk
 from klog.draft import Draft, Staging, make_plan
 from klog.errors import UsageError
 from klog.plan import PUT, REMOVE, Plan, PlanError, StaleError
-from klog.plan_file import plan_bytes
+from klog.plan_file import plan_pieces
 from klog.undo import discard_staged, stage_undo, undo_plan
 
 from tests.power import HastyDisk, PowerCutDisk, PowerCutError, SteppedDisk, copy_of, take_back, tree
@@ -247,7 +247,7 @@ def test_a_plan_file_keeps_its_new_files_beside_it(original: Path, tmp_path: Pat
     draft = Draft(str(original), 0, Staging(str(tmp_path / "p.staged" / "0"), Disk()))
     draft.put(name(1841, "index"), [b"entries!"])
     plan = make_plan("x", "klog", [str(original)], [str(tmp_path / "klog-backup" / "x")], [draft], NOW)
-    assert b"p.staged/0" in plan_bytes(plan)
+    assert b"p.staged/0" in b"".join(plan_pieces(plan))
     apply(plan, Disk())
     assert (original / name(1841, "index")).read_bytes() == b"entries!"
 

@@ -6,7 +6,6 @@ Kafka: LogLoader.removeTempFilesAndCollectSwapFiles, LogLoader.load.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
 
 from klog.errors import UnreadableError
 from klog.formats.index import OFFSET_ENTRY
@@ -45,12 +44,6 @@ def settle(partition: Partition, settings: ReadSettings) -> dict[str, Content]:
             size = settings.index_bytes // OFFSET_ENTRY.size * OFFSET_ENTRY.size
             settled[file_name(offset, FileKind.INDEX)] = bytes(size)
     return settled
-
-
-def replaced_names(partition: Partition, settled: Iterable[str]) -> list[str]:
-    """Return the files that belong to the log now, and will not be there, or not under their name, by *settled*."""
-    kept = set(settled)
-    return [file.name for file in partition.files if belongs(file) and file.name not in kept]
 
 
 def _replaced(partition: Partition, settings: ReadSettings, swaps: list[FileName]) -> tuple[int, int]:
