@@ -161,10 +161,10 @@ def test_files_of_the_same_size_and_time_are_told_apart(original: Path) -> None:
     assert state_of(plan) is State.APPLIED
 
 
+@pytest.mark.usefixtures("state_home")
 def test_plans_are_found_by_file_directory_and_id(
     original: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     plan = plan_repair(original, Disk())
     apply(plan, Disk())
     stored = load_plan(os.path.join(plan.backups[0], "plan.json"))
@@ -179,10 +179,8 @@ def test_plans_are_found_by_file_directory_and_id(
     assert find_plan(plan.id).backup == plan.backups[0]
 
 
-def test_plans_of_a_log_dir_are_those_beside_it_and_those_that_were_noted(
-    original: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+@pytest.mark.usefixtures("state_home")
+def test_plans_of_a_log_dir_are_those_beside_it_and_those_that_were_noted(original: Path, tmp_path: Path) -> None:
     plan = plan_repair(original, Disk(), str(tmp_path / "far" / "backup"))
     remember(plan)
     apply(plan, Disk())

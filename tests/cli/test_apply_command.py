@@ -25,13 +25,7 @@ from tests.test_undo import half_done
 
 __all__ = ["original"]
 Klog = Callable[..., Ran]
-
-
-@pytest.fixture(autouse=True)
-def state_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Notes about plans go there, not into the home of whoever runs the tests."""
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-    return tmp_path / "state"
+pytestmark = pytest.mark.usefixtures("state_home")
 
 
 @pytest.fixture

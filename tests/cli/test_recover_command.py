@@ -19,19 +19,13 @@ from tests.check.partitions import Damageable, flipped
 from tests.conftest import FIXTURES, Ran
 from tests.plain import encode
 from tests.plain.shapes import some_records
-from tests.power import HastyDisk, PowerCutError, SteppedDisk, tree
+from tests.power import HastyDisk, PowerCutError, SteppedDisk, same, tree
 from tests.test_apply import end, other_process, said
 
 Klog = Callable[..., Ran]
+pytestmark = pytest.mark.usefixtures("hasty")
 PLAIN, FLIPPED = f"plain-1/{0:020}.log", f"idempotent-0/{375:020}.log"
 METADATA, EPOCHS = "__cluster_metadata-0", "leader-epoch-checkpoint"
-
-
-@pytest.fixture(autouse=True)
-def hasty(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """The power stays, and notes about plans go where the test leaves things."""
-    monkeypatch.setattr(changing, "Disk", HastyDisk)
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
 
 
 @pytest.fixture
@@ -60,10 +54,6 @@ def repaired(klog: Klog, *arguments: str | os.PathLike[str]) -> dict[str, object
 
 def backups(log_dir: Path) -> list[str]:
     return sorted(path.name for path in log_dir.parent.glob("klog-backup/*"))
-
-
-def same(log_dir: Path, before: dict[str, object]) -> bool:
-    return {**tree(log_dir), ".lock": None} == {**before, ".lock": None}
 
 
 # exit codes, and what is printed

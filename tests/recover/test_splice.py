@@ -18,12 +18,11 @@ from klog.recover import salvage
 from klog.recover.broker_files import Piece
 from klog.recover.splice import Patched, Spliced
 from klog.source import Source
-from klog_cli import changing
 
 from tests.bad_sectors import spoil
 from tests.check.partitions import Damageable, flipped
 from tests.conftest import Ran
-from tests.power import HastyDisk, tree
+from tests.power import tree
 
 DATA = Random(1).randbytes(100)
 PATCHES = [Patch(at, DATA[at : at + size], b"\xaa" * size, "") for at, size in ((0, 8), (20, 1), (40, 8), (92, 8))]
@@ -104,6 +103,7 @@ def test_files_are_closed_when_one_of_them_is_not_there(folder: str) -> None:
     assert os.listdir("/proc/self/fd") == there
 
 
+@pytest.mark.usefixtures("hasty")
 @pytest.mark.parametrize(
     ("moment", "change"),
     [("_Salvage", flipped(5000)), ("_Salvage", lambda log: log[:-1000]), ("write", lambda log: log[:-1000])],
@@ -122,7 +122,6 @@ def test_a_log_that_changes_while_it_is_salvaged_costs_its_partition_and_no_othe
     log, other = f"idempotent-0/{375:020}.log", f"zstd-0/{0:020}.log"
     for name in (log, other):
         damageable.change(name, flipped(100))
-    monkeypatch.setattr(changing, "Disk", HastyDisk)
     real = getattr(salvage, moment)
     changed: list[dict[str, object]] = []
 

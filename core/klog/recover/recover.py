@@ -60,13 +60,16 @@ class Recovery:
         self.findings: list[Finding] = []
         self.left: list[Finding] = []
         self.skipped: list[Partition] = []
-        self._settings = settings
+        self._settings, self._staging = settings, staging
         self._sink = sink or Silence()
         # Of the log dirs of a broker one has the metadata log, which knows the settings for all.
         log_dirs = [target.log_dir for target in targets]
         self._topics = TopicSettings(next((one for one in log_dirs if one.metadata_log), log_dirs[0]), options)
+        self._run(targets)
+
+    def _run(self, targets: Sequence[Target]) -> None:
         for number, target in enumerate(targets):
-            self._log_dir(number, target, staging[number])
+            self._log_dir(number, target, self._staging[number])
 
     def rescue(self, sink: Sink) -> int:
         """Write the records of damaged batches that decode all the same to *sink*, as lines; return how many.
