@@ -173,6 +173,23 @@ def klog_process() -> Callable[..., Ran]:
     return run_klog_process
 
 
+@pytest.fixture
+def state_home(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """Where this test alone leaves its notes about plans."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    return tmp_path / "state"
+
+
+@pytest.fixture
+def hasty(monkeypatch: pytest.MonkeyPatch, state_home: Path) -> None:
+    """Commands wait for no disk: the power stays."""
+    from klog_cli import changing
+
+    from tests.power import HastyDisk
+
+    monkeypatch.setattr(changing, "Disk", HastyDisk)
+
+
 # data
 
 

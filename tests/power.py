@@ -283,6 +283,11 @@ def tree(folder: Path, *, directory_times: bool = True) -> Tree:
     return found
 
 
+def same(log_dir: Path, before: Tree) -> bool:
+    """Whether a log dir is what it was *before*, but for the lock, which klog makes and keeps."""
+    return {**tree(log_dir), ".lock": None} == {**before, ".lock": None}
+
+
 def copy_of(original: Path, target: Path) -> Path:
     """Return a copy of a log dir named `data` in the new directory *target*, to the last modification time."""
     shutil.rmtree(target, ignore_errors=True)

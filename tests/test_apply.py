@@ -27,7 +27,7 @@ from klog.locks import LockedError, Locks
 from klog.log_dir import LogDir
 from klog.originals import PLAN
 from klog.plan import STAGED, Guard, Plan, PlanError, StaleError
-from klog.plan_file import plan_bytes
+from klog.plan_file import plan_pieces
 from klog.source import Source
 
 from tests.power import MODELS, HastyDisk, SteppedDisk, copy_of, cut_everywhere, only_root, take_back, tree
@@ -356,7 +356,7 @@ def test_a_backup_in_a_log_dir_is_refused(original: Path, tmp_path: Path, where:
 def test_the_backup_of_another_plan_is_not_overwritten(original: Path, tmp_path: Path) -> None:
     plan = plan_repair(original, Disk())
     other = Path(plan.backups[0], PLAN)
-    other.write_bytes(plan_bytes(replace(plan, id="other")))
+    other.write_bytes(b"".join(plan_pieces(replace(plan, id="other"))))
     before = tree(original)
     with pytest.raises(StaleError, match="another plan"):
         apply(plan, Disk())
