@@ -15,7 +15,7 @@ import os
 import stat
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from klog.digests import Digest, file_state, states_around, status_of
 from klog.errors import UnreadableError
@@ -33,12 +33,21 @@ from klog.plan import (
     Guard,
     Loss,
     Plan,
+    StaleError,
     same_content,
 )
 from klog.staging import Staging
 
 if TYPE_CHECKING:
     from klog.locks import Locks
+
+
+class Prepared(NamedTuple):
+    """New content of *file*, which waits under the name *source*: the file will be *after* as soon as that is said."""
+
+    file: str
+    source: str
+    after: FileState
 
 
 class Draft:
@@ -82,18 +91,36 @@ class Draft:
         or of this draft, else the directory's owner and now; *modified_ns*, where given, is the time in ns.  Raises
         OSError, UnreadableError.
         """
-        before = self.state(file)
+        return self.put_prepared(self.prepare(file, content, like, modified_ns))
+
+    def prepare(
+        self,
+        file: str,
+        content: Iterable[bytes | bytearray | memoryview],
+        like: str | None = None,
+        modified_ns: int | None = None,
+    ) -> Prepared:
+        """Let *content* wait for *file*, of which nothing else is said until `put_prepared`; all else as in `put`.
+
+        For whoever has to see the whole of it, or put it under another name, before it can be said what changes.
+        """
+        self.state(file)
         # Each change of a file has a name of its own for what it puts.
         turn = len(self._states[file])
         source = f"{file}~{turn}" if turn > 1 else file
         size, digest = self.staging.store(source, content)
         mode, uid, gid, time_ns = self._owner(file, like)
         after = FileState(size, digest, mode, uid, gid, time_ns if modified_ns is None else modified_ns)
-        if not self._goes_back(file, after):
-            self._add(Action(PUT, file, before, after, source, self.number))
-            return True
-        self.staging.drop(source)
-        return False
+        return Prepared(file, source, after)
+
+    def put_prepared(self, new: Prepared) -> bool:
+        """Let the file have what was prepared for it; False when it has it already, and nothing is to do."""
+        before = self.state(new.file)
+        if self._goes_back(new.file, new.after):
+            self.staging.drop(new.source)
+            return False
+        self._add(Action(PUT, new.file, before, new.after, new.source, self.number))
+        return True
 
     def _owner(self, file: str, like: str | None) -> tuple[int, int, int, int]:
         """Return the mode, owner, group and modification time in ns that new content of *file* gets."""
@@ -139,6 +166,27 @@ class Draft:
             return False
         self._add(Action(REMOVE, file, before, None, None, self.number))
         return True
+
+    def put_passing(self, file: str, new: Prepared | None = None) -> None:
+        """Let *file* come, and stay until `remove_passing`: with the content of *new*, or empty.
+
+        *file* is one of those of which `klog.passing` tells, and is not there.  It is a second name of what was
+        prepared, for which there need be no more room.  Raises StaleError when it is there, OSError.
+        """
+        if self.state(file) is not None:
+            raise StaleError(
+                f"{self._path(file)}: is there already, of an operation that did not end; 'klog recover' ends it"
+            )
+        if new is None:
+            after = self.prepare(file, [], like=None).after
+        else:
+            after = new.after
+            self.staging.link(new.source, file)
+        self._add(Action(PUT, file, None, after, file, self.number))
+
+    def remove_passing(self, file: str) -> None:
+        """Let *file*, which `put_passing` has let come, go again."""
+        self._add(Action(REMOVE, file, self.state(file), None, None, self.number))
 
     def _add(self, action: Action) -> None:
         self.actions.append(action)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import errno
 import os
+import stat
 from collections.abc import Iterable
 
 from klog.digests import Digest
 from klog.disk import Disk, OpenFile
-from klog.plan import BACKUPS, FileState
+from klog.plan import BACKUPS
 
 _PIECE = 1 << 20
 _NO_LINKS = (errno.EXDEV, errno.EPERM, errno.EACCES, errno.EMLINK, errno.EOPNOTSUPP, errno.ENOSYS)
@@ -47,6 +48,14 @@ class Staging:
             if not is_whole:
                 self.drop(name)
         return digest.size, digest.text()
+
+    def link(self, name: str, other: str) -> None:
+        """Let what was stored as *name* be there as *other* too, over what is there: a second name, or else a copy."""
+        if self.directory is None:
+            return
+        source, target = (os.path.join(self.directory, one) for one in (name, other))
+        self.drop(other)
+        link_or_copy(source, target, disk=self._disk)
 
     def _write(self, file: OpenFile, content: Iterable[bytes | bytearray | memoryview], digest: Digest) -> None:
         for piece in in_pieces(content):
@@ -139,13 +148,14 @@ def link(source: str, target: str, disk: Disk) -> bool:
     return True
 
 
-def link_or_copy(source: str, target: str, state: FileState, disk: Disk) -> None:
-    """Give *source*, which is in *state*, a second name, or else a copy that is like it.  Raises OSError."""
+def link_or_copy(source: str, target: str, disk: Disk) -> None:
+    """Give *source* a second name, or else a copy that is like it.  Raises OSError."""
     if link(source, target, disk):
         return
+    status = os.lstat(source)
     file = disk.create(target)
     try:
-        disk.copy(source, 0, state.size, file)
-        disk.set_metadata(file, state.mode, state.uid, state.gid, state.modified_ns)
+        disk.copy(source, 0, status.st_size, file)
+        disk.set_metadata(file, stat.S_IMODE(status.st_mode), status.st_uid, status.st_gid, status.st_mtime_ns)
     finally:
         disk.close(file)

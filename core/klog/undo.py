@@ -139,7 +139,7 @@ def _stage(plan: Plan, chain: Chain, wanted: FileState, target: str, disk: Disk)
         disk.close(disk.create(target))  # it was empty for a while
         return
     if not keeps_tail(plan, chain):
-        link_or_copy(original_place(plan, chain.log_dir, chain.file), target, wanted, disk)
+        link_or_copy(original_place(plan, chain.log_dir, chain.file), target, disk)
         return
     tail = tail_place(plan, chain.log_dir, chain.file)
     after = plan.actions[chain.actions[0]].after
