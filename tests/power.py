@@ -22,10 +22,9 @@ import pytest
 from klog.apply import apply
 from klog.backups import plans_of, unfinished
 from klog.disk import Disk, OpenFile
-from klog.draft import BACKUPS
 from klog.formats.names import FileKind, parse_file
 from klog.journal import locate
-from klog.plan import PUT, Plan
+from klog.plan import BACKUPS, PUT, Plan
 from klog.undo import stage_undo, undo_plan
 
 only_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root may give files away")

@@ -21,7 +21,7 @@ import pytest
 from klog.apply import ApplyError, apply
 from klog.backups import plans_of, unfinished
 from klog.disk import Disk, OpenFile
-from klog.draft import Draft, Staging, backup_places, make_plan, plan_id
+from klog.draft import Draft, backup_places, make_plan, plan_id
 from klog.errors import KlogError, UnreadableError
 from klog.locks import LockedError, Locks
 from klog.log_dir import LogDir
@@ -29,6 +29,7 @@ from klog.originals import PLAN
 from klog.plan import STAGED, Guard, Plan, PlanError, StaleError
 from klog.plan_file import plan_pieces
 from klog.source import Source
+from klog.staging import Staging
 
 from tests.power import MODELS, HastyDisk, SteppedDisk, copy_of, cut_everywhere, only_root, take_back, tree
 

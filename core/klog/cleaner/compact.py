@@ -60,7 +60,7 @@ class Round(NamedTuple):
 
 
 class GroupDone(NamedTuple):
-    """*bases*: base offsets of the segments that became the first of them; the sizes are those of the logs, in bytes."""
+    """*bases*: base offsets of the segments that became the first of them.  Sizes are those of the logs, in bytes."""
 
     bases: tuple[int, ...]
     bytes_in: int
@@ -87,7 +87,7 @@ class Compaction:
             sections.now_ms,
             rules.delete_retention_ms.number,
             rules.index_interval_bytes.number,
-            {producer_id: tuple(last) for producer_id, last in sections.producers.items()},
+            {number: (last.data_offset, last.epoch) for number, last in sections.producers.items()},
             sections.log_start,
             sections.first_uncleanable,
             choices.like_broker,

@@ -50,7 +50,10 @@ def _source(partition: Partition, files: SegmentFiles) -> Source:
         if files.txn_index is not None:
             size = os.path.getsize(os.path.join(partition.path, files.txn_index))
             whole = size // ABORTED_TXN.size * ABORTED_TXN.size
-            aborted = tuple(txn_entries(partition.path, Stored(files.txn_index, whole)))
+            aborted = tuple(
+                (entry[0], entry[1], entry[2], entry[3], entry[4])
+                for entry in txn_entries(partition.path, Stored(files.txn_index, whole))
+            )
         return Source(
             files.base_offset,
             path,

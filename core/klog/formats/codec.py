@@ -329,7 +329,7 @@ class Compressor:
         )
         if magic:
             return frame
-        # In message sets v0 the checksum of the header takes in the magic number of the frame, which was a mistake once.
+        # In message sets v0 the checksum of the header takes in the magic number too, which was a mistake once.
         return frame[:6] + bytes((_xxh32_short(frame[:6]) >> 8 & 0xFF,)) + frame[7:]
 
     def _zstd(self, data: Buffer, magic: int) -> bytes:
