@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from klog.cleaner.mapping import Mapped, Mapping
-from klog.cleaner.rewriting import Counts, Group, Rewriting, Terms
+from klog.cleaner.rewriting import Counts, Group, Release, Rewriting, Terms
 from klog.cleaner.segments import Source, between, grouped, sources
 from klog.cleaner.selection import Sections
 from klog.draft import Draft
@@ -27,10 +27,14 @@ from klog.staging import Staging
 
 
 class Choices(NamedTuple):
-    """*map_memory*: bytes for the offset map.  *like_broker*: its digests, its formats, its indexes, byte for byte."""
+    """*map_memory*: bytes for the offset map.  *like_broker*: its digests, its formats, its indexes, byte for byte.
+
+    *release*: whose rules.
+    """
 
     map_memory: int = 128 << 20
     like_broker: bool = False
+    release: Release = Release.V4_3
 
 
 class Round(NamedTuple):
@@ -90,7 +94,8 @@ class Compaction:
             {number: (last.data_offset, last.epoch) for number, last in sections.producers.items()},
             sections.log_start,
             sections.first_uncleanable,
-            choices.like_broker,
+            choices.like_broker and choices.release is Release.V4_3,
+            choices.release,
         )
         self._offsets = OffsetMap(choices.map_memory, md5=choices.like_broker)
         codecs = Decompressor().functions
@@ -102,7 +107,7 @@ class Compaction:
         Raises DamagedError, UnreadableError, OSError.
         """
         sections = self._sections
-        segments = sources(sections.partition, sections.first_uncleanable)
+        segments = sources(sections.partition)
         first_dirty, rounds = sections.first_dirty, list[Round]()
         while True:
             mapped = self._map(segments, first_dirty)
@@ -117,7 +122,7 @@ class Compaction:
 
         Raises DamagedError, UnreadableError.
         """
-        segments = sources(self._sections.partition, self._sections.first_uncleanable)
+        segments = sources(self._sections.partition)
         return self._map(segments, self._sections.first_dirty), self._offsets
 
     def _map(self, segments: Sequence[Source], first_dirty: int) -> Mapped:
