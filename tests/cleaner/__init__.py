@@ -1,0 +1,1 @@
+"""Compaction held against Kafka's own cleaner."""
