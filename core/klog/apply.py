@@ -20,7 +20,6 @@ from typing import NamedTuple
 
 from klog.backups import check_places
 from klog.disk import Disk
-from klog.draft import remove_empty, remove_tree
 from klog.errors import KlogError
 from klog.formats.names import FileKind, parse_file
 from klog.journal import Chain, check_directories, check_guards, locate
@@ -29,6 +28,7 @@ from klog.locks import Locks
 from klog.originals import PLAN, Keeper, keeps_tail, may_be_linked
 from klog.plan import PUT, REMOVE, STAGED, TRUNCATE, Action, Plan, StaleError
 from klog.plan_rules import check_plan
+from klog.staging import remove_empty, remove_tree
 
 _TEMPORARY = ".klog.tmp"
 """Ends the name of a file on its way in from another file system; brokers take no notice of such names."""

@@ -12,7 +12,6 @@ All of it is on the disk before anything acts, with the modes, owners and times 
 
 from __future__ import annotations
 
-import errno
 import json
 import os
 from collections.abc import Iterable, Iterator
@@ -20,18 +19,16 @@ from dataclasses import replace
 
 from klog.digests import file_state, status_of
 from klog.disk import Disk, OpenFile
-from klog.draft import in_pieces, make_directories, remove_empty
 from klog.journal import Chain
 from klog.plan import PUT, STAGED, TRUNCATE, Action, CutOut, FileState, Plan, PlanError, StaleError
 from klog.plan_file import MAX_BYTES, plan_pieces, read_plan
 from klog.source import Source
+from klog.staging import in_pieces, link, make_directories, remove_empty
 
 PLAN = "plan.json"
 ORIGINALS = "originals"
 TAILS = "tails"
 LOST_AND_FOUND = "lost+found"
-
-_NO_LINKS = (errno.EXDEV, errno.EPERM, errno.EACCES, errno.EMLINK, errno.EOPNOTSUPP, errno.ENOSYS)
 
 
 def original_place(plan: Plan, log_dir: int, file: str) -> str:
@@ -186,7 +183,7 @@ class Keeper:
         if not is_there:
             if os.path.lexists(target):
                 self._disk.unlink(target)
-            if not _link(source, target, self._disk):
+            if not link(source, target, self._disk):
                 return False
             self._made.append(target)
         # The file itself too: a broker need not have synced it, and nobody will once it is only the original.
@@ -244,29 +241,6 @@ def _up_from(backup: str) -> Iterator[str]:
         if backup == os.path.dirname(backup):
             return
         backup = os.path.dirname(backup)
-
-
-def _link(source: str, target: str, disk: Disk) -> bool:
-    """Give *source* a second name; False where the file system, or this user, has no way for it."""
-    try:
-        disk.link(source, target)
-    except OSError as error:
-        if error.errno not in _NO_LINKS:
-            raise
-        return False
-    return True
-
-
-def link_or_copy(source: str, target: str, state: FileState, disk: Disk) -> None:
-    """Give *source*, which is in *state*, a second name, or else a copy that is like it.  Raises OSError."""
-    if _link(source, target, disk):
-        return
-    file = disk.create(target)
-    try:
-        disk.copy(source, 0, state.size, file)
-        disk.set_metadata(file, state.mode, state.uid, state.gid, state.modified_ns)
-    finally:
-        disk.close(file)
 
 
 def _is_of(path: str, plan: Plan) -> bool:

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from klog.decode import runs
 from klog.draft import Draft
-from klog.errors import KlogError, UsageError
+from klog.errors import DamagedError, UsageError
 from klog.formats.checkpoint import epochs_in_force, write_epochs
 from klog.formats.damage import Damage
 from klog.formats.index import ABORTED_TXN
@@ -28,12 +28,6 @@ from klog.recover.broker_leftovers import belongs
 from klog.recover.target import Target, write
 from klog.segment import Segment
 from klog.source import Source
-
-
-class DamagedError(KlogError):
-    """What is to be kept is damaged, or an operation on the partition did not end: that comes first."""
-
-    exit_code = 4
 
 
 class Settings(NamedTuple):

@@ -13,11 +13,12 @@ from collections.abc import Iterator
 from klog.backups import plans_of
 from klog.digests import file_state, status_of
 from klog.disk import Disk
-from klog.draft import backup_places, iso_seconds, make_directories, plan_id, remove_empty, remove_tree
+from klog.draft import backup_places, iso_seconds, plan_id
 from klog.formats.names import FileKind
 from klog.journal import Chain, locate
-from klog.originals import keeps_tail, link_or_copy, original_place, tail_place
+from klog.originals import keeps_tail, original_place, tail_place
 from klog.plan import PUT, REMOVE, Action, FileState, Plan, StaleError, same_content
+from klog.staging import link_or_copy, make_directories, remove_empty, remove_tree
 
 
 def undo_plan(plan: Plan, now_ms: int, backup: str | None = None) -> Plan:
@@ -138,7 +139,7 @@ def _stage(plan: Plan, chain: Chain, wanted: FileState, target: str, disk: Disk)
         disk.close(disk.create(target))  # it was empty for a while
         return
     if not keeps_tail(plan, chain):
-        link_or_copy(original_place(plan, chain.log_dir, chain.file), target, wanted, disk)
+        link_or_copy(original_place(plan, chain.log_dir, chain.file), target, disk)
         return
     tail = tail_place(plan, chain.log_dir, chain.file)
     after = plan.actions[chain.actions[0]].after

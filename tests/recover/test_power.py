@@ -15,11 +15,12 @@ import pytest
 from klog.apply import apply
 from klog.backups import unfinished
 from klog.disk import Disk
-from klog.draft import Staging, backup_places, make_plan, plan_id
+from klog.draft import backup_places, make_plan, plan_id
 from klog.log_dir import LogDir
 from klog.plan import STAGED
 from klog.recover.recover import Recovery, Target
 from klog.recover.result import Mode, Settings
+from klog.staging import Staging
 
 from tests.check.images import CRASHES, unpacked
 from tests.conftest import FIXTURES, Ran, writable_copy
