@@ -1,1 +1,1 @@
-"""Compaction held against Kafka's own cleaner."""
+"""Tests of `klog.cleaner`: what is cleaned, and that it is what a broker cleans."""

@@ -111,7 +111,7 @@ class Sections:
     def dirty(self) -> Section:
         """What can be cleaned."""
         first, end = self.first_dirty, self.first_uncleanable
-        return Section(first, max(first, end), segments_in(self.partition.segments, min(first, end), end))
+        return Section(first, max(first, end), segments_in(self.partition.segments, first, end))
 
     @property
     def uncleanable(self) -> Section:
