@@ -12,6 +12,7 @@ import os
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from klog.cleaner.damaged import Advance, nobody
 from klog.cleaner.mapping import Mapped, Mapping
 from klog.cleaner.rewriting import Counts, Group, Release, Rewriting, Terms
 from klog.cleaner.segments import Source, between, grouped, sources
@@ -44,7 +45,7 @@ class Round(NamedTuple):
     next_dirty: int
     is_full: bool
     keys: int
-    map_entries: int
+    slots: int
     probes: int
     collisions: int
     mapped_records: int
@@ -73,6 +74,21 @@ class GroupDone(NamedTuple):
     is_changed: bool
 
 
+class Estimate(NamedTuple):
+    """What a compaction would come to.
+
+    *keys*: different ones in the dirty section, of several rounds those of each; *records*: that were looked at there.
+    *bytes_in*: of the logs that would be rewritten.  *bytes_out*: about, as if all that was clean before stayed.
+    """
+
+    sections: Sections
+    rounds: int
+    keys: int
+    records: int
+    bytes_in: int
+    bytes_out: int
+
+
 class Compacted(NamedTuple):
     """What a compaction came to.  *cleaner_offset*: the cleaner's new checkpoint."""
 
@@ -82,10 +98,13 @@ class Compacted(NamedTuple):
 
 
 class Compaction:
-    """Compacts the partition of *sections*, which is eligible."""
+    """Compacts the partition of *sections*, which is eligible.
 
-    def __init__(self, sections: Sections, choices: Choices) -> None:
-        self._sections, self._choices = sections, choices
+    *advance* hears of bytes read, *need* of the bytes that a round is going to write, about.
+    """
+
+    def __init__(self, sections: Sections, choices: Choices, advance: Advance = nobody, need: Advance = nobody) -> None:
+        self._sections, self._choices, self._advance, self._need = sections, choices, advance, need
         rules = sections.rules
         self._terms = Terms(
             sections.now_ms,
@@ -99,7 +118,7 @@ class Compaction:
         )
         self._offsets = OffsetMap(choices.map_memory, md5=choices.like_broker)
         codecs = Decompressor().functions
-        self._mapping = Mapping(self._offsets, codecs, by_index=choices.like_broker)
+        self._mapping = Mapping(self._offsets, codecs, advance, by_index=choices.like_broker)
 
     def plan(self, draft: Draft, scratch: Staging) -> Compacted:
         """Say to *draft* what changes; *scratch* is for what only the next round reads.
@@ -117,13 +136,20 @@ class Compaction:
                 return Compacted(sections, tuple(rounds), mapped.next_dirty)
             first_dirty = mapped.next_dirty
 
-    def estimate(self) -> tuple[Mapped, OffsetMap]:
-        """Make the first round's first pass alone; return how far it came, and the map.
-
-        Raises DamagedError, UnreadableError.
-        """
-        segments = sources(self._sections.partition)
-        return self._map(segments, self._sections.first_dirty), self._offsets
+    def estimate(self) -> Estimate:
+        """Return what a compaction would come to, from first passes alone.  Raises DamagedError, UnreadableError."""
+        sections = self._sections
+        segments = sources(sections.partition)
+        first_dirty, rounds, keys, records = sections.first_dirty, 0, 0, 0
+        while True:
+            mapped = self._map(segments, first_dirty)
+            rounds, keys, records = rounds + 1, keys + self._offsets.entries, records + mapped.records
+            if not mapped.is_full:
+                break
+            first_dirty = mapped.next_dirty
+        cleaned = between(segments, 0, mapped.next_dirty)
+        after = expected_bytes(cleaned, sections.first_dirty, mapped._replace(records=records), keys)
+        return Estimate(sections, rounds, keys, records, sum(segment.size for segment in cleaned), after)
 
     def _map(self, segments: Sequence[Source], first_dirty: int) -> Mapped:
         return self._mapping.fill(segments, self._terms.log_start, first_dirty, self._terms.first_uncleanable)
@@ -139,8 +165,9 @@ class Compaction:
     ) -> tuple[Round, list[Source]]:
         """Write the groups of a round; return what they came to, and the segments as the next round finds them."""
         rules, offsets = self._sections.rules, self._offsets
-        rewriting = Rewriting(offsets, segments, first_dirty, self._terms)
+        rewriting = Rewriting(offsets, segments, first_dirty, self._terms, self._advance)
         cleaned = between(segments, 0, mapped.next_dirty)
+        self._need(expected_bytes(cleaned, first_dirty, mapped, offsets.entries))
         groups = grouped(cleaned, rules.segment_bytes.number, rules.index_bytes.number, self._terms.first_uncleanable)
         done, written = list[GroupDone](), list[Source]()
         for sources_of in groups:
@@ -191,3 +218,10 @@ class Compaction:
         before = len(draft.actions)
         replace_segments(draft, directory, bases, log, indexes)
         return len(draft.actions) > before
+
+
+def expected_bytes(segments: Sequence[Source], first_dirty: int, mapped: Mapped, keys: int) -> int:
+    """Return about how many bytes are left of *segments* when *keys* records stay of those that were mapped."""
+    dirty = sum(segment.size for segment in between(segments, first_dirty, mapped.next_dirty))
+    total = sum(segment.size for segment in segments)
+    return total - dirty + (dirty * min(keys, mapped.records) // mapped.records if mapped.records else 0)

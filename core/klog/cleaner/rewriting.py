@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from enum import Enum
 from typing import NamedTuple
 
-from klog.cleaner.damaged import Walk
+from klog.cleaner.damaged import Advance, Walk, nobody
 from klog.cleaner.legacy import remade
 from klog.cleaner.segments import Source, aborted_between
 from klog.cleaner.transactions import CleanedTransactions, Entry
@@ -104,8 +104,15 @@ class Rewriting:
     *dirty*: the segments below the first dirty offset tell when tombstones of old formats go.
     """
 
-    def __init__(self, offsets: OffsetMap, segments: Sequence[Source], first_dirty: int, terms: Terms) -> None:
-        self._terms, self._segments = terms, segments
+    def __init__(
+        self,
+        offsets: OffsetMap,
+        segments: Sequence[Source],
+        first_dirty: int,
+        terms: Terms,
+        advance: Advance = nobody,
+    ) -> None:
+        self._terms, self._segments, self._advance = terms, segments, advance
         self._transactions = CleanedTransactions()
         self._window, self._target = Window(output=0), Window(_OUTPUT_BYTES, 1, 0)
         self._decompress, self._compress = Decompressor().functions, Compressor().functions
@@ -137,7 +144,7 @@ class Rewriting:
         sources = group.sources
         for at, source in enumerate(sources):
             with File(source.path) as log:
-                walk = Walk(log, source)
+                walk = Walk(log, source, advance=self._advance)
                 upper = sources[at + 1].base if at + 1 < len(sources) else self._following(source)
                 aborted = aborted_between(self._segments, self._terms.log_start, source.base, upper)
                 self._transactions.add(aborted)
