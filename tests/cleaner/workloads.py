@@ -30,7 +30,6 @@ from tests.cleaner.oracle import (
     retain_step,
     roll_step,
     rounds_step,
-    select_step,
 )
 from tests.cleaner.writing import HOUR_MS, SECOND_MS, Habits, Writer, random_habits
 
