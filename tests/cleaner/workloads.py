@@ -5,8 +5,8 @@ with CleanerOracle() as oracle:
     copy = shutil.copytree(workload.log_dir, …)
     rounds = workload.clean(oracle, copy)
 
-Everything in the directory was written by Kafka itself: segments, indexes, snapshots, checkpoints.  The same number makes
-the same bytes.
+Everything in the directory was written by Kafka itself: segments, indexes, snapshots, checkpoints.  The same number
+makes the same bytes.
 """
 
 from __future__ import annotations
