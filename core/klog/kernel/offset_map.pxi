@@ -26,15 +26,13 @@ cdef enum:
 cdef long long MOST_BROKER_BYTES = 0x7FFFFFFF  # a Java array's
 cdef long long MOST_SLOTS = 0xFFFFFFFF         # 32 bits of a digest say where it belongs
 
-cdef struct Digest:
-    uint64_t high
-    uint64_t low
-
 cdef struct MapEntry:
     Digest digest
     long long inverse            # ~offset, which is never 0: 0 is an empty slot
 
 cdef struct Pending:
+    const uint8_t *key
+    Py_ssize_t key_length
     Digest digest
     Py_ssize_t slot              # the first to look at
     long long offset
@@ -87,7 +85,7 @@ cdef class OffsetMap:
         self.traces = <uint32_t *>calloc(self.traces_room, sizeof(uint32_t))
         if self.table == NULL or self.traces == NULL:
             raise MemoryError(f"no {self.memory} bytes for an offset map")
-        if not md5:
+        if not md5:  # whose few keys are spread over all of it
             huge_pages(self.table, self.memory)
         self._reset()
 
@@ -190,9 +188,20 @@ cdef class OffsetMap:
 
     cdef inline void digest(self, const uint8_t *p, Py_ssize_t n, Digest *out) noexcept nogil:
         if self.md5:
-            md5(p, n, &out.high, &out.low)
+            md5(p, n, out)
         else:
-            siphash(self.secret, p, n, &out.high, &out.low)
+            siphash(self.secret, p, n, out)
+
+    cdef void ask(self, Pending *pending, Py_ssize_t count) noexcept nogil:
+        """Find out where so many keys are looked for, and have the processor fetch what stands there."""
+        cdef Py_ssize_t k
+        if self.md5:
+            md5_many(pending, count)
+        for k in range(count):
+            if not self.md5:
+                siphash(self.secret, pending[k].key, pending[k].key_length, &pending[k].digest)
+            pending[k].slot = self._slot(&pending[k].digest, 0)
+            prefetch_entry(self.table + pending[k].slot)
 
     cdef inline void prefetch(self, const Digest *digest) noexcept nogil:
         prefetch_entry(self.table + self._slot(digest, 0))
@@ -261,16 +270,31 @@ cdef class OffsetMap:
             while i < v.records_count and count < AHEAD:
                 row = v.records + i
                 if row.key_length >= 0 and row.offset >= start and not is_control(v, row):
-                    self.digest(v.bases[row.batch] + row.key_at, row.key_length, &pending[count].digest)
-                    pending[count].slot = self._slot(&pending[count].digest, 0)
-                    prefetch_entry(self.table + pending[count].slot)
+                    pending[count].key, pending[count].key_length = v.bases[row.batch] + row.key_at, row.key_length
                     pending[count].offset, pending[count].row = row.offset, i
                     count += 1
                 i += 1
+            self.ask(pending, count)
             done = self._put(pending, count)
             if done < count:
                 return pending[done].row
         return i
+
+
+cdef void md5_many(Pending *pending, Py_ssize_t count) noexcept nogil:
+    """Set the digests of so many keys, eight at a time."""
+    cdef const uint8_t *keys[8]
+    cdef size_t sizes[8]
+    cdef Digest *digests[8]
+    cdef Py_ssize_t k
+    cdef int lane
+    for k in range(0, count - 7, 8):
+        for lane in range(8):
+            keys[lane], sizes[lane] = pending[k + lane].key, pending[k + lane].key_length
+            digests[lane] = &pending[k + lane].digest
+        md5_eight(keys, sizes, digests)
+    for k in range(count - count % 8, count):
+        md5(pending[k].key, pending[k].key_length, &pending[k].digest)
 
 
 cdef inline void prefetch_entry(const MapEntry *entry) noexcept nogil:
