@@ -70,7 +70,7 @@ def again(log: bytes, at: int, records: bytes | None = None, **fields: int) -> b
         count=old.count or 0,
     )
     content = log[starts[at] + 61 : starts[at + 1]] if records is None else records
-    made = encode.raw_batch(replace(header, **fields), content)
+    made = encode.raw_batch(replace(header, **fields), content)  # type: ignore[arg-type]  # numbers, all of them
     return log[: starts[at]] + made + log[starts[at + 1] :]
 
 
