@@ -22,10 +22,9 @@ import pytest
 from klog.apply import apply
 from klog.backups import plans_of, unfinished
 from klog.disk import Disk, OpenFile
-from klog.draft import BACKUPS
 from klog.formats.names import FileKind, parse_file
 from klog.journal import locate
-from klog.plan import PUT, Plan
+from klog.plan import BACKUPS, PUT, Plan
 from klog.undo import stage_undo, undo_plan
 
 only_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root may give files away")
@@ -317,7 +316,10 @@ def cut_everywhere(
     if memory.is_dir():
         tmp_path = Path(tempfile.mkdtemp(dir=memory))
     try:
-        return _cut_everywhere(original, tmp_path, repair, models, every)
+        with pytest.MonkeyPatch.context() as patch:
+            # Notes about plans are on that disk as well, and gone before the next cut: each search reads all of them.
+            patch.setenv("XDG_STATE_HOME", str(tmp_path / "cut" / "state"))
+            return _cut_everywhere(original, tmp_path, repair, models, every)
     finally:
         if memory.is_dir():
             shutil.rmtree(tmp_path)

@@ -10,10 +10,11 @@ import pytest
 from klog.apply import apply
 from klog.backups import State, find_plan, load_backup, load_plan, plans_of, remember, state_of, unfinished
 from klog.disk import Disk
-from klog.draft import Draft, Staging, make_plan
+from klog.draft import Draft, make_plan
 from klog.errors import UsageError
 from klog.plan import PUT, REMOVE, Plan, PlanError, StaleError
 from klog.plan_file import plan_pieces
+from klog.staging import Staging
 from klog.undo import discard_staged, stage_undo, undo_plan
 
 from tests.power import HastyDisk, PowerCutDisk, PowerCutError, SteppedDisk, copy_of, take_back, tree

@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from klog.check.findings import quoted
 from klog.disk import Disk, NewFile, OpenFile
-from klog.draft import Draft, Staging, backup_places, in_pieces, make_plan, plan_id, staging_of
+from klog.draft import Draft, backup_places, make_plan, plan_id, staging_of
 from klog.errors import UsageError
 from klog.log_dir import KafkaFile, LogDir, open_path, select
 from klog.partition import Partition
 from klog.plan import STAGED, Amount, Loss, Plan
+from klog.staging import Staging, in_pieces
 
 from klog_cli import output
 

@@ -7,11 +7,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from enum import Enum
 from typing import NamedTuple
 
-from klog.draft import BACKUPS
 from klog.errors import KlogError, UsageError
 from klog.formats.names import ROOT_KINDS, FileKind
 from klog.journal import Chain, locate
-from klog.plan import STAGED, Plan, PlanError, StaleError
+from klog.plan import BACKUPS, STAGED, Plan, PlanError, StaleError
 from klog.plan_file import MAX_BYTES, read_plan
 from klog.source import Source
 
@@ -155,7 +154,7 @@ def pointers() -> str:
 def remember(plan: Plan) -> None:
     """Leave a note where the backup of *plan* is, if that can be: it may be anywhere."""
     from klog.disk import Disk, NewFile
-    from klog.draft import make_directories
+    from klog.staging import make_directories
 
     disk = Disk()
     try:
@@ -192,7 +191,8 @@ def plans_of(log_dir: str) -> list[Kept]:
     Those in `klog-backup` beside it, and those that were noted.  What cannot be read is no plan.
     """
     found: dict[str, Kept] = {}
-    for backup in _backups(os.path.realpath(log_dir)):
+    # Nearly every backup is beside the log dir and noted too.
+    for backup in dict.fromkeys(_backups(os.path.realpath(log_dir))):
         path = os.path.join(backup, _PLAN)
         if not os.path.isfile(path):
             continue

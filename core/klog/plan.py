@@ -15,6 +15,8 @@ from klog.errors import KlogError
 
 VERSION: Final = 1
 
+BACKUPS: Final = "klog-backup"
+"""The directory beside a log dir that has the backups of all plans."""
 STAGED: Final = "staged"
 """The directory of a backup in which new files wait until they get their names; gone when the plan is done."""
 

@@ -14,9 +14,10 @@ from pathlib import Path
 import pytest
 from klog.apply import apply
 from klog.disk import Disk
-from klog.draft import Draft, Staging, backup_places, make_plan, staging_of
+from klog.draft import Draft, backup_places, make_plan, staging_of
 from klog.plan import Plan
 from klog.plan_file import plan_pieces
+from klog.staging import Staging
 
 from tests.conftest import Ran
 from tests.power import tree

@@ -14,7 +14,7 @@ from klog.apply import apply
 from klog.backups import plans_of
 from klog.digests import file_state
 from klog.disk import Disk
-from klog.draft import Draft, Staging, backup_places, make_plan
+from klog.draft import Draft, backup_places, make_plan
 from klog.formats.checkpoint import read_offsets
 from klog.formats.snapshot import read_snapshot, write_snapshot
 from klog.kernel import crc32c
@@ -24,6 +24,7 @@ from klog.plan_rules import check_plan
 from klog.recover.marked import Marking
 from klog.recover.recover import Target
 from klog.recover.result import Mode, Settings
+from klog.staging import Staging
 
 from tests.bad_sectors import spoil
 from tests.broker_load import MARKER, differences

@@ -14,7 +14,7 @@ from klog.check.facts import LogDirFacts
 from klog.check.findings import Finding, Severity
 from klog.check.root import root
 from klog.check.verify import log_dir_facts
-from klog.draft import Draft, Staging
+from klog.draft import Draft
 from klog.errors import KlogError, UnreadableError
 from klog.formats.names import CLUSTER_METADATA, FileKind, PartitionState
 from klog.lanes import Silence, Sink
@@ -26,6 +26,7 @@ from klog.recover.examined import Examined
 from klog.recover.rebuild import ENDS, OFFSET_KINDS
 from klog.recover.result import Choice, Mode, Result, Settings
 from klog.settings import Settings as TopicSettings
+from klog.staging import Staging
 
 _MENDED = "checkpoint-malformed"
 _STOPS = frozenset({"bad-marker", "txn-conflict"})
