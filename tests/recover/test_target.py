@@ -8,10 +8,11 @@ from pathlib import Path
 import pytest
 from klog.bits import Patch
 from klog.disk import Disk
-from klog.draft import Draft, Staging
+from klog.draft import Draft
 from klog.partition import Partition
 from klog.recover.broker_files import Content, Piece, Stored
 from klog.recover.target import Target, write
+from klog.staging import Staging
 
 CONTENT = b"a log of thirty bytes, no less"
 FILES = [
