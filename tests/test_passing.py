@@ -6,7 +6,6 @@ import errno
 import os
 import shutil
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 import klog.originals
@@ -17,7 +16,7 @@ from klog.formats.names import FileKind
 from klog.journal import locate
 from klog.merge import replace_segments
 from klog.plan import PUT, REMOVE, STAGED, TRUNCATE, Action, FileState, Plan, PlanError, StaleError
-from klog.plan_file import plan_bytes, read_plan
+from klog.plan_file import plan_pieces, read_plan
 from klog.plan_rules import check_plan
 from klog.staging import Staging
 from klog.undo import stage_undo, undo_plan
@@ -58,7 +57,7 @@ def test_what_is_done_and_what_is_not_is_known_at_any_moment(merge: Merge, quick
         for between in ways:
             shutil.rmtree(here, ignore_errors=True)
             write(between.files, here)
-            found = locate(replace(one, log_dirs=(str(here),)), quick=quick)
+            found = locate(one._replace(log_dirs=(str(here),)), quick=quick)
             to_do = {place for chain in found for place in chain.to_do}
             assert to_do == set(range(len(one.actions))) - between.done
 
@@ -222,12 +221,12 @@ def moved(plan: Plan, place: int, to: int) -> Plan:
     """Return the plan with one action in another place."""
     actions = list(plan.actions)
     actions.insert(to, actions.pop(place))
-    return replace(plan, actions=tuple(actions))
+    return plan._replace(actions=tuple(actions))
 
 
 def renamed(plan: Plan, file: str, name: str) -> Plan:
     """Return the plan with another name for a file."""
-    return replace(plan, actions=tuple(one._replace(file=name) if one.file == file else one for one in plan.actions))
+    return plan._replace(actions=tuple(one._replace(file=name) if one.file == file else one for one in plan.actions))
 
 
 def filled(plan: Plan, file: str, content: FileState) -> Plan:
@@ -236,11 +235,11 @@ def filled(plan: Plan, file: str, content: FileState) -> Plan:
     actions = list(plan.actions)
     actions[came] = actions[came]._replace(after=content)
     actions[went] = actions[went]._replace(before=content)
-    return replace(plan, actions=tuple(actions))
+    return plan._replace(actions=tuple(actions))
 
 
 def without(plan: Plan, file: str) -> Plan:
-    return replace(plan, actions=tuple(action for action in plan.actions if action.file != file))
+    return plan._replace(actions=tuple(action for action in plan.actions if action.file != file))
 
 
 def twice(plan: Plan) -> Plan:
@@ -253,14 +252,14 @@ def twice(plan: Plan) -> Plan:
         if action.file in (SWAP, LOG)
     ]
     came = passing(plan, SWAP)[1]
-    return replace(plan, actions=(*plan.actions[:came], *other, *plan.actions[came:]))
+    return plan._replace(actions=(*plan.actions[:came], *other, *plan.actions[came:]))
 
 
 def again(plan: Plan) -> Plan:
     """Return the plan with a file that comes once more when it has gone."""
     came, went = passing(plan, SWAP)
     more = [plan.actions[came]._replace(source="again"), plan.actions[went]]
-    return replace(plan, actions=(*plan.actions, *more))
+    return plan._replace(actions=(*plan.actions, *more))
 
 
 def removed_log(plan: Plan) -> Plan:
@@ -270,7 +269,7 @@ def removed_log(plan: Plan) -> Plan:
     assert log.before is not None
     actions = list(plan.actions)
     actions[place] = Action(REMOVE, LOG, log.before, None)
-    return filled(replace(plan, actions=tuple(actions)), SWAP, log.before)
+    return filled(plan._replace(actions=tuple(actions)), SWAP, log.before)
 
 
 def emptied_log(plan: Plan) -> Plan:
@@ -281,7 +280,7 @@ def emptied_log(plan: Plan) -> Plan:
     empty = log.before._replace(size=0, digest=f"sha256:{'0' * 64}")
     actions = list(plan.actions)
     actions[place] = log._replace(before=empty)
-    return replace(plan, actions=(Action(TRUNCATE, LOG, log.before, empty), *actions))
+    return plan._replace(actions=(Action(TRUNCATE, LOG, log.before, empty), *actions))
 
 
 OTHER = FileState(5, f"sha256:{'a' * 64}", 0o644, 0, 0, 7)
@@ -315,6 +314,6 @@ def test_what_comes_and_goes_otherwise_is_refused(data: Path, change: Callable[[
     """Nobody could tell how far such a plan has come, or a start on the way would take the log for another."""
     plan = MERGE.plan(data, HastyDisk())
     check_plan(plan)
-    assert read_plan(plan_bytes(plan)).actions == plan.actions
+    assert read_plan(b"".join(plan_pieces(plan))).actions == plan.actions
     with pytest.raises(PlanError, match="the plan is refused"):
         check_plan(change(plan))

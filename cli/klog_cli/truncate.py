@@ -7,7 +7,7 @@ from shlex import quote
 from typing import NamedTuple
 
 from klog.draft import Draft
-from klog.errors import KlogError, UsageError
+from klog.errors import DamagedError, KlogError, UsageError
 from klog.formats.names import CLUSTER_METADATA
 from klog.log_dir import LogDir
 from klog.lookup import Lookup, Wanted
@@ -17,7 +17,7 @@ from klog.recover import checkpoints
 from klog.settings import Setting
 from klog.settings import Settings as TopicSettings
 from klog.staging import Staging
-from klog.truncate import DamagedError, Settings, Truncation, plan
+from klog.truncate import Settings, Truncation, plan
 
 from klog_cli import output
 from klog_cli.actions import action_lines, changes, make_indexes

@@ -15,7 +15,6 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
 
 from klog.digests import file_state, status_of
 from klog.disk import Disk, OpenFile
@@ -67,7 +66,7 @@ class Keeper:
 
     def write_plan(self) -> None:
         """Write the plan into each backup.  Raises StaleError when another plan is there, OSError."""
-        plan = replace(self._plan, staging=())
+        plan = self._plan._replace(staging=())
         for backup in self._plan.backups:
             self._directory(os.path.join(backup, STAGED))
             path = os.path.join(backup, PLAN)

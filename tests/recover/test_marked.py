@@ -35,16 +35,12 @@ from tests.metadata_logs import MetadataLog, config, topic, uuid, value
 from tests.power import MODELS, PowerCutDisk, PowerCutError, cut_everywhere, tree
 
 Klog = Callable[..., Ran]
+pytestmark = pytest.mark.usefixtures("state_home")
 NOW_MS = 1_750_000_060_000
 NOW = f"--now={NOW_MS}"
 NOBODYS = b'{"version":0,"brokerEpoch":-1}'
 PARTITIONS = ("idempotent-0", "plain-1", "tx-0", "tx-open-0")
 POINTS = "recovery-point-offset-checkpoint"
-
-
-@pytest.fixture(autouse=True)
-def state_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
 
 
 def killed(folder: Path, *partitions: str) -> Damageable:

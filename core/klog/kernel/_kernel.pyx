@@ -8,12 +8,15 @@ used again: fresh memory costs seven times what copying into warm memory does.
 The interpreter's lock is released for every call that has more than a little to do.
 """
 
+cimport cython
 from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_Resize
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from cpython.memoryview cimport PyMemoryView_FromMemory
 from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t, uint32_t, uint64_t
-from libc.stdlib cimport calloc, free, realloc
+from libc.stdlib cimport calloc, free, malloc, realloc
 from libc.string cimport memcmp, memcpy, memset
+
+from os import urandom
 
 from klog.formats.batch import BatchFacts
 from klog.formats.codec import CodecError
@@ -43,6 +46,14 @@ cdef extern from "chars.h" nogil:
     uint8_t *java_text "klog_java_text"(uint8_t *w, const uint8_t *p, int64_t n)
     int64_t java_size "klog_java_size"(const uint8_t *p, int64_t n)
 
+cdef extern from "digests.h" nogil:
+    ctypedef struct Digest "klog_digest":
+        uint64_t high
+        uint64_t low
+    void siphash "klog_siphash"(const uint64_t *key, const uint8_t *p, size_t n, Digest *out)
+    void md5 "klog_md5"(const uint8_t *p, size_t n, Digest *out)
+    void md5_eight "klog_md5_eight"(const uint8_t **keys, const size_t *sizes, Digest **out)
+
 klog_crc_init()
 klog_chars_init()
 
@@ -60,6 +71,8 @@ include "survey.pxi"
 include "build.pxi"
 include "bits.pxi"
 include "order.pxi"
+include "offset_map.pxi"
+include "rewrite.pxi"
 
 
 def crc32c(const unsigned char[::1] data not None, unsigned int value=0):
