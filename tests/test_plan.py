@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import replace
 
 import pytest
 from klog.plan import PUT, REMOVE, TRUNCATE, Action, Amount, CutOut, FileState, Guard, Loss, Plan, PlanError
@@ -266,5 +265,5 @@ def test_members_that_later_versions_add_are_passed_over() -> None:
 
 
 def test_the_usual_staging_is_in_the_backup() -> None:
-    assert replace(a_plan(), staging=()).staged(1) == "/data/klog-backup/x-1/staged"
+    assert a_plan()._replace(staging=()).staged(1) == "/data/klog-backup/x-1/staged"
     assert a_plan().staged(0) == "/plan.staged/0"

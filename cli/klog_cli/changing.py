@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import os
-import shlex
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
+from klog.check.findings import quoted
 from klog.disk import Disk, NewFile, OpenFile
 from klog.draft import Draft, backup_places, make_plan, plan_id, staging_of
 from klog.errors import UsageError
@@ -170,7 +169,7 @@ def _save(plan: Plan, path: str, disk: Disk) -> None:
 
     bring_to_disk(plan, disk)
     with NewFile(path) as file:
-        for piece in in_pieces(plan_pieces(replace(plan, staging=()))):
+        for piece in in_pieces(plan_pieces(plan._replace(staging=()))):
             disk.write(OpenFile(file.descriptor, path), piece)
         file.commit()
 
@@ -196,16 +195,16 @@ def next_step(changed: Changed, ways: Ways) -> str:
     assert changed.plan is not None
     if changed.is_applied:
         return f"next: start the broker; until then 'klog undo {changed.plan.id} --apply' takes it back"
-    where = with_option("--apply") if ways.plan_file is None else f"klog apply {shlex.quote(ways.plan_file)}"
+    where = with_option("--apply") if ways.plan_file is None else f"klog apply {quoted(ways.plan_file)}"
     return f"nothing has been changed; next: {where}"
 
 
 def command_line() -> str:
     """Return the command as it was typed."""
-    return shlex.join(["klog", *sys.argv[1:]])
+    return " ".join(map(quoted, ["klog", *sys.argv[1:]]))
 
 
 def with_option(option: str, without: Sequence[str] = ()) -> str:
     """Return the command as it was typed, with *option* and without others."""
     kept = [argument for argument in sys.argv[1:] if argument not in without]
-    return output.printable(shlex.join(["klog", *kept, option]))
+    return output.printable(" ".join(map(quoted, ["klog", *kept, option])))

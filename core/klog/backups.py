@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
 from enum import Enum
 from typing import NamedTuple
 
@@ -89,7 +88,7 @@ def load_backup(directory: str) -> Kept:
     if os.path.isfile(path):
         plan, place = load_plan(path), os.path.abspath(directory)
         if len(plan.backups) == 1 and os.path.realpath(place) != os.path.realpath(plan.backups[0]):
-            plan = replace(plan, backups=(place,))
+            plan = plan._replace(backups=(place,))
         return Kept(place, plan)
     inside = sorted(name for name in _names(directory) if os.path.isfile(os.path.join(directory, name, _PLAN)))
     plans = {load_plan(os.path.join(directory, name, _PLAN)).id: name for name in inside}

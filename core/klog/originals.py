@@ -15,7 +15,6 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
 
 from klog.digests import file_state, status_of
 from klog.disk import Disk, OpenFile
@@ -62,10 +61,12 @@ class Keeper:
         self._disk = disk
         self._made: list[str] = []
         self._to_sync: dict[str, None] = {}
+        self._read: dict[tuple[int, int], FileState] = {}
+        self._brought: dict[tuple[int, int], str] = {}
 
     def write_plan(self) -> None:
         """Write the plan into each backup.  Raises StaleError when another plan is there, OSError."""
-        plan = replace(self._plan, staging=())
+        plan = self._plan._replace(staging=())
         for backup in self._plan.backups:
             self._directory(os.path.join(backup, STAGED))
             path = os.path.join(backup, PLAN)
@@ -138,13 +139,12 @@ class Keeper:
         backup = self._plan.backups[action.log_dir]
         target = os.path.join(backup, STAGED, source)
         origin = os.path.join(self._plan.staged(action.log_dir), source)
-        state = file_state(target)
+        state = self._state(target)
         if (state is None or state.content != after.content) and origin != target:
             if status_of(origin) is None:
                 raise StaleError(f"{origin}: gone, it was to become {action.file}; make the plan again")
-            if not self._link(origin, target):
-                self._copy(origin, 0, after.size, target, after)
-            state = file_state(target)
+            self._bring(origin, target, after)
+            state = self._state(target)
         if state is None or state.content != after.content:
             what = "gone" if state is None else "not what the plan says"
             raise StaleError(f"{target}: {what}, it was to become {action.file}; make the plan again")
@@ -154,7 +154,29 @@ class Keeper:
                 self._disk.set_metadata(file, after.mode, after.uid, after.gid, after.modified_ns)
             finally:
                 self._disk.close(file)
+            self._read[inode_of(target)] = after
         self._mark(target)
+
+    def _state(self, path: str) -> FileState | None:
+        """Return what a file is; what has two names is read once."""
+        if status_of(path) is None:
+            return None
+        inode = inode_of(path)
+        if inode not in self._read:
+            state = file_state(path)
+            if state is None:
+                return None
+            self._read[inode] = state
+        return self._read[inode]
+
+    def _bring(self, origin: str, target: str, after: FileState) -> None:
+        """Let a file that waits elsewhere be in the backup too; what has two names there gets two names here."""
+        first = self._brought.setdefault(inode_of(origin), target)
+        if self._link(origin, target) or (first != target and self._link(first, target)):
+            return
+        self._copy(origin, 0, after.size, target, after)
+        # The number may have been that of a file which is gone.
+        self._read.pop(inode_of(target), None)
 
     def clean(self) -> None:
         """Remove what this run has made, as far as the disk lets it: nothing has come of it."""
@@ -241,6 +263,12 @@ def _up_from(backup: str) -> Iterator[str]:
         if backup == os.path.dirname(backup):
             return
         backup = os.path.dirname(backup)
+
+
+def inode_of(path: str) -> tuple[int, int]:
+    """Return what two names of one file have in common."""
+    status = os.lstat(path)
+    return status.st_dev, status.st_ino
 
 
 def _is_of(path: str, plan: Plan) -> bool:

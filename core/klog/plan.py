@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from klog.errors import KlogError
@@ -131,8 +131,7 @@ class Amount(NamedTuple):
 NOTHING: Final = Amount(0, 0)
 
 
-@dataclass(frozen=True)
-class Plan:
+class Plan(NamedTuple):
     """What a command is going to change, in the order in which it does.
 
     *log_dirs*: absolute paths; *backups*: for each, the directory where originals go.  *staging*: for each, the
@@ -156,8 +155,8 @@ class Plan:
     staging: tuple[str, ...] = ()
     no_lock: tuple[int, ...] = ()
     cuts: tuple[CutOut, ...] = ()
-    directory_times: Mapping[tuple[int, str], int] = field(default_factory=dict)
-    leaves_times: Mapping[tuple[int, str], int] = field(default_factory=dict)
+    directory_times: Mapping[tuple[int, str], int] = MappingProxyType({})
+    leaves_times: Mapping[tuple[int, str], int] = MappingProxyType({})
     undoes: str | None = None
 
     def path(self, log_dir: int, file: str) -> str:

@@ -130,17 +130,14 @@ class CleanerOracle(Jvm):
         *topic_settings* by topic, *broker_settings* by property; *map_bytes* is the memory of the map, 24 bytes a slot
         (None: Kafka's 128 MiB).  Raises CleanerError.
         """
-        broker = dict(broker_settings)
-        if map_bytes is not None:
-            broker["log.cleaner.dedupe.buffer.size"] = str(map_bytes)
         request = {
             "log_dir": str(log_dir),
             "now_ms": now_ms,
-            "broker": broker,
+            "broker": dict(broker_settings),
             "topics": {topic: dict(settings) for topic, settings in topic_settings.items()},
             "high_watermarks": high_watermarks,
             "steps": list(steps),
-        }
+        } | ({} if map_bytes is None else {"map_bytes": map_bytes})
         answer = self._ask(json.dumps(request))
         if answer is None:
             raise CleanerError(f"{log_dir}: no answer within {self.seconds} s, or the JVM ended")

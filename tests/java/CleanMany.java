@@ -27,8 +27,8 @@ import scala.jdk.javaapi.CollectionConverters;
  * Cleaner on a clock that stands still, one step after the other instead of in threads.
  *
  * A request on stdin is one string of JSON, {"log_dir", "now_ms", "broker": {property: value}, "topics": {topic:
- * {setting: value}}, "high_watermarks": "end" or "checkpoint", "steps": [{"do": …}, …]}; the steps are the methods of
- * Visit.  The answer is "ok" or the class of the exception; JSON, what each step had to say; the exception's message.
+ * {setting: value}}, "map_bytes", "high_watermarks": "end" or "checkpoint", "steps": [{"do": …}, …]}; the steps are the
+ * methods of Visit.  The answer is "ok" or the class of the exception; JSON, what each step had to say; the exception's message.
  * Numbers around them are big-endian int32, a string is its length in bytes and UTF-8, as in LoadMany.
  */
 public class CleanMany {
@@ -202,7 +202,8 @@ public class CleanMany {
             CleanerConfig given = manager.cleanerConfig();
             cleaner = new Cleaner(
                 0,
-                new SkimpyOffsetMap((int) Math.min(given.dedupeBufferSize, Integer.MAX_VALUE), given.hashAlgorithm()),
+                // A broker refuses to start with less than 1 MiB, a cleaner works with any.
+                new SkimpyOffsetMap(request.path("map_bytes").asInt((int) given.dedupeBufferSize), given.hashAlgorithm()),
                 given.ioBufferSize / 2,
                 given.maxMessageSize,
                 given.dedupeBufferLoadFactor,

@@ -12,8 +12,9 @@ import os
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from klog.cleaner.damaged import Advance, nobody
 from klog.cleaner.mapping import Mapped, Mapping
-from klog.cleaner.rewriting import Counts, Group, Rewriting, Terms
+from klog.cleaner.rewriting import Counts, Group, Release, Rewriting, Terms
 from klog.cleaner.segments import Source, between, grouped, sources
 from klog.cleaner.selection import Sections
 from klog.draft import Draft
@@ -27,10 +28,14 @@ from klog.staging import Staging
 
 
 class Choices(NamedTuple):
-    """*map_memory*: bytes for the offset map.  *like_broker*: its digests, its formats, its indexes, byte for byte."""
+    """*map_memory*: bytes for the offset map.  *like_broker*: its digests, its formats, its indexes, byte for byte.
+
+    *release*: whose rules.
+    """
 
     map_memory: int = 128 << 20
     like_broker: bool = False
+    release: Release = Release.V4_3
 
 
 class Round(NamedTuple):
@@ -40,7 +45,7 @@ class Round(NamedTuple):
     next_dirty: int
     is_full: bool
     keys: int
-    map_entries: int
+    slots: int
     probes: int
     collisions: int
     mapped_records: int
@@ -69,6 +74,21 @@ class GroupDone(NamedTuple):
     is_changed: bool
 
 
+class Estimate(NamedTuple):
+    """What a compaction would come to.
+
+    *keys*: different ones in the dirty section, of several rounds those of each; *records*: that were looked at there.
+    *bytes_in*: of the logs that would be rewritten.  *bytes_out*: about, as if all that was clean before stayed.
+    """
+
+    sections: Sections
+    rounds: int
+    keys: int
+    records: int
+    bytes_in: int
+    bytes_out: int
+
+
 class Compacted(NamedTuple):
     """What a compaction came to.  *cleaner_offset*: the cleaner's new checkpoint."""
 
@@ -78,10 +98,13 @@ class Compacted(NamedTuple):
 
 
 class Compaction:
-    """Compacts the partition of *sections*, which is eligible."""
+    """Compacts the partition of *sections*, which is eligible.
 
-    def __init__(self, sections: Sections, choices: Choices) -> None:
-        self._sections, self._choices = sections, choices
+    *advance* hears of bytes read, *need* of the bytes that a round is going to write, about.
+    """
+
+    def __init__(self, sections: Sections, choices: Choices, advance: Advance = nobody, need: Advance = nobody) -> None:
+        self._sections, self._choices, self._advance, self._need = sections, choices, advance, need
         rules = sections.rules
         self._terms = Terms(
             sections.now_ms,
@@ -90,11 +113,12 @@ class Compaction:
             {number: (last.data_offset, last.epoch) for number, last in sections.producers.items()},
             sections.log_start,
             sections.first_uncleanable,
-            choices.like_broker,
+            choices.like_broker and choices.release is Release.V4_3,
+            choices.release,
         )
         self._offsets = OffsetMap(choices.map_memory, md5=choices.like_broker)
         codecs = Decompressor().functions
-        self._mapping = Mapping(self._offsets, codecs, by_index=choices.like_broker)
+        self._mapping = Mapping(self._offsets, codecs, advance, by_index=choices.like_broker)
 
     def plan(self, draft: Draft, scratch: Staging) -> Compacted:
         """Say to *draft* what changes; *scratch* is for what only the next round reads.
@@ -102,7 +126,7 @@ class Compaction:
         Raises DamagedError, UnreadableError, OSError.
         """
         sections = self._sections
-        segments = sources(sections.partition, sections.first_uncleanable)
+        segments = sources(sections.partition)
         first_dirty, rounds = sections.first_dirty, list[Round]()
         while True:
             mapped = self._map(segments, first_dirty)
@@ -112,13 +136,20 @@ class Compaction:
                 return Compacted(sections, tuple(rounds), mapped.next_dirty)
             first_dirty = mapped.next_dirty
 
-    def estimate(self) -> tuple[Mapped, OffsetMap]:
-        """Make the first round's first pass alone; return how far it came, and the map.
-
-        Raises DamagedError, UnreadableError.
-        """
-        segments = sources(self._sections.partition, self._sections.first_uncleanable)
-        return self._map(segments, self._sections.first_dirty), self._offsets
+    def estimate(self) -> Estimate:
+        """Return what a compaction would come to, from first passes alone.  Raises DamagedError, UnreadableError."""
+        sections = self._sections
+        segments = sources(sections.partition)
+        first_dirty, rounds, keys, records = sections.first_dirty, 0, 0, 0
+        while True:
+            mapped = self._map(segments, first_dirty)
+            rounds, keys, records = rounds + 1, keys + self._offsets.entries, records + mapped.records
+            if not mapped.is_full:
+                break
+            first_dirty = mapped.next_dirty
+        cleaned = between(segments, 0, mapped.next_dirty)
+        after = expected_bytes(cleaned, sections.first_dirty, mapped._replace(records=records), keys)
+        return Estimate(sections, rounds, keys, records, sum(segment.size for segment in cleaned), after)
 
     def _map(self, segments: Sequence[Source], first_dirty: int) -> Mapped:
         return self._mapping.fill(segments, self._terms.log_start, first_dirty, self._terms.first_uncleanable)
@@ -134,8 +165,9 @@ class Compaction:
     ) -> tuple[Round, list[Source]]:
         """Write the groups of a round; return what they came to, and the segments as the next round finds them."""
         rules, offsets = self._sections.rules, self._offsets
-        rewriting = Rewriting(offsets, segments, first_dirty, self._terms)
+        rewriting = Rewriting(offsets, segments, first_dirty, self._terms, self._advance)
         cleaned = between(segments, 0, mapped.next_dirty)
+        self._need(expected_bytes(cleaned, first_dirty, mapped, offsets.entries))
         groups = grouped(cleaned, rules.segment_bytes.number, rules.index_bytes.number, self._terms.first_uncleanable)
         done, written = list[GroupDone](), list[Source]()
         for sources_of in groups:
@@ -160,16 +192,20 @@ class Compaction:
     def _to_scratch(self, group: Group, scratch: Staging, number: int) -> Source:
         name = self._scratch_name(group.base, number)
         scratch.store(name, group.pieces())
+        if self._choices.like_broker:
+            # The next round's map begins where this says.
+            scratch.store(self._scratch_name(group.base, number, FileKind.INDEX), [group.builder.offset_entries])
         assert scratch.directory is not None
         return group.source(os.path.join(scratch.directory, name))
 
-    def _scratch_name(self, base: int, number: int) -> str:
-        return f"{self._sections.partition.directory}/{number}/{file_name(base, FileKind.LOG)}"
+    def _scratch_name(self, base: int, number: int, kind: FileKind = FileKind.LOG) -> str:
+        return f"{self._sections.partition.directory}/{number}/{file_name(base, kind)}"
 
     def _drop(self, segments: Sequence[Source], scratch: Staging, number: int) -> None:
         """Remove what the round before has written."""
         for segment in segments if number else ():
             scratch.drop(self._scratch_name(segment.base, number - 1))
+            scratch.drop(self._scratch_name(segment.base, number - 1, FileKind.INDEX))
 
     def _to_draft(self, group: Group, draft: Draft) -> bool:
         """Let the group stand in place of its segments; False when that changes nothing."""
@@ -186,3 +222,10 @@ class Compaction:
         before = len(draft.actions)
         replace_segments(draft, directory, bases, log, indexes)
         return len(draft.actions) > before
+
+
+def expected_bytes(segments: Sequence[Source], first_dirty: int, mapped: Mapped, keys: int) -> int:
+    """Return about how many bytes are left of *segments* when *keys* records stay of those that were mapped."""
+    dirty = sum(segment.size for segment in between(segments, first_dirty, mapped.next_dirty))
+    total = sum(segment.size for segment in segments)
+    return total - dirty + (dirty * min(keys, mapped.records) // mapped.records if mapped.records else 0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from shlex import quote
 from typing import NoReturn
 
@@ -15,16 +16,23 @@ from klog.reader import LogReader
 from klog.segment import Segment
 from klog.source import Source as File
 
+Advance = Callable[[int], None]
+
+
+def nobody(_size: int) -> None:
+    """Hear of bytes read, and do nothing."""
+
 
 class Walk:
     """Hands out the batches of a segment, a window at a time, from byte *position* on; raises over the first damage.
 
     A broker's cleaner compares no checksums: of a batch that is damaged and can still be read it makes a sound one.
+    *advance* hears of bytes read.
     """
 
-    def __init__(self, log: File, segment: Source, position: int = 0) -> None:
+    def __init__(self, log: File, segment: Source, position: int = 0, advance: Advance = nobody) -> None:
         self.path = segment.path
-        self._base = segment.base
+        self._base, self._advance = segment.base, advance
         span = Segment(os.path.join(os.path.dirname(segment.path), f"{segment.base:020}.log")).span
         self._reader = LogReader(log, position, floor=span.floor, ceiling=span.ceiling)
         self._size, self._read = log.size, position
@@ -38,6 +46,7 @@ class Walk:
                 self.refuse(Damage(DamageKind.UNREADABLE, Place(self.path, self._read), "the file has become shorter"))
             return False
         self._read += piece.consumed
+        self._advance(piece.consumed)
         if window.check(0, window.count):
             bad = window.first_bad(0, window.count)
             facts = window.batch(bad)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from klog.cleaner.damaged import Walk
+from klog.cleaner.damaged import Advance, Walk, nobody
 from klog.cleaner.segments import Source, aborted_between, between
 from klog.cleaner.transactions import CleanedTransactions
 from klog.decode import Codecs, Run, decode_run
@@ -37,9 +37,11 @@ class Mapping:
     transaction that has ended before for one that goes on, and leaves its producer's records out of the map.
     """
 
-    def __init__(self, offsets: OffsetMap, codecs: Codecs, *, by_index: bool = False) -> None:
+    def __init__(
+        self, offsets: OffsetMap, codecs: Codecs, advance: Advance = nobody, *, by_index: bool = False
+    ) -> None:
         self._offsets, self._codecs, self._by_index = offsets, codecs, by_index
-        self._transactions = CleanedTransactions()
+        self._advance, self._transactions = advance, CleanedTransactions()
         self._window = Window(output=0)
         self._start = self._records = self._bytes = 0
 
@@ -47,6 +49,7 @@ class Mapping:
         """Return how far that came.  Raises DamagedError, UnreadableError."""
         self._offsets.clear()
         self._start, self._transactions = start, CleanedTransactions()
+        self._records = self._bytes = 0
         dirty = between(segments, start, end)
         self._transactions.add(aborted_between(segments, log_start, start, end))
         for segment, following in zip(dirty, [*(one.base for one in dirty[1:]), end], strict=True):
@@ -62,7 +65,7 @@ class Mapping:
             if self._by_index and self._start > segment.base:
                 index = f"{segment.path.removesuffix('.log')}.index"
                 position = position_of_offset(log, index, segment.base, self._start)
-            walk = Walk(log, segment, position)
+            walk = Walk(log, segment, position, self._advance)
             while walk.next(self._window):
                 if self._take(walk):
                     return True

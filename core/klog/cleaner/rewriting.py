@@ -7,14 +7,15 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
+from enum import Enum
 from typing import NamedTuple
 
-from klog.cleaner.damaged import Walk
+from klog.cleaner.damaged import Advance, Walk, nobody
 from klog.cleaner.legacy import remade
 from klog.cleaner.segments import Source, aborted_between
 from klog.cleaner.transactions import CleanedTransactions, Entry
 from klog.decode import batch_damage, broken_record
-from klog.formats.batch import Attributes
+from klog.formats.batch import Attributes, BatchFacts
 from klog.formats.codec import Compressor, Decompressor
 from klog.formats.damage import DamageKind
 from klog.kernel import (
@@ -36,12 +37,26 @@ _CODEC, _CONTROL, _HORIZON = int(Attributes.CODEC), int(Attributes.CONTROL), int
 _OUTPUT_BYTES = 2 << 20
 
 
+class Release(str, Enum):
+    """Whose rules: they have changed between releases of Kafka."""
+
+    V4_3 = "4.3"
+    """Tombstones and markers get a delete horizon in their batch; the last batch that was cleaned stays, if empty."""
+
+    V3_9 = "3.9"
+    """As 4.3, but the last batch goes as any other (3.1 and later)."""
+
+    V2_8 = "2.8"
+    """Tombstones and markers go by the age of their segment (3.0 and before)."""
+
+
 class Terms(NamedTuple):
     """What a round goes by.
 
     *now_ms*: when the round is taken to happen.  *delete_retention_ms*, *index_interval*: the topic's settings.
     *producers*: of each active producer the offset of its last data, None without, and its epoch.  *log_start*: the
     first offset that counts.  *first_uncleanable*: where the round has to end.  *convert*: old formats become the new.
+    *release*: whose rules they are.
     """
 
     now_ms: int
@@ -51,6 +66,7 @@ class Terms(NamedTuple):
     log_start: int
     first_uncleanable: int
     convert: bool
+    release: Release = Release.V4_3
 
 
 class Counts(NamedTuple):
@@ -88,19 +104,29 @@ class Rewriting:
     *dirty*: the segments below the first dirty offset tell when tombstones of old formats go.
     """
 
-    def __init__(self, offsets: OffsetMap, segments: Sequence[Source], first_dirty: int, terms: Terms) -> None:
-        self._terms, self._segments = terms, segments
+    def __init__(
+        self,
+        offsets: OffsetMap,
+        segments: Sequence[Source],
+        first_dirty: int,
+        terms: Terms,
+        advance: Advance = nobody,
+    ) -> None:
+        self._terms, self._segments, self._advance = terms, segments, advance
         self._transactions = CleanedTransactions()
         self._window, self._target = Window(output=0), Window(_OUTPUT_BYTES, 1, 0)
         self._decompress, self._compress = Decompressor().functions, Compressor().functions
         self._rewriter = Rewriter(
-            offsets, self._target, offsets.latest, terms.now_ms, terms.delete_retention_ms, terms.convert
-        )
+            offsets, self._target, offsets.latest, terms.now_ms, terms.delete_retention_ms, terms.convert,
+            terms.release is Release.V2_8,
+        )  # fmt: skip
         self._horizon = terms.now_ms + terms.delete_retention_ms if terms.convert else None
         clean = [segment for segment in segments if segment.base < first_dirty]
         self._legacy_horizon = clean[-1].modified_ms - terms.delete_retention_ms if clean else 0
         last = [(offset, pid) for pid, (offset, _) in terms.producers.items() if offset is not None]
-        self._last_batches: list[tuple[int, ...]] = sorted([*last, (terms.first_uncleanable - 1, -1)])
+        self._last_batches: list[tuple[int, ...]] = sorted(
+            [*last, (terms.first_uncleanable - 1, -1)] if terms.release is Release.V4_3 else last
+        )
 
     @property
     def counts(self) -> Counts:
@@ -118,7 +144,7 @@ class Rewriting:
         sources = group.sources
         for at, source in enumerate(sources):
             with File(source.path) as log:
-                walk = Walk(log, source)
+                walk = Walk(log, source, advance=self._advance)
                 upper = sources[at + 1].base if at + 1 < len(sources) else self._following(source)
                 aborted = aborted_between(self._segments, self._terms.log_start, source.base, upper)
                 self._transactions.add(aborted)
@@ -129,13 +155,13 @@ class Rewriting:
         group.builder.finish()
 
     def _following(self, source: Source) -> int:
-        """Return the offset that follows a segment's last batch: what is above it concerns others."""
-        at = next(at for at, other in enumerate(self._segments) if other.base == source.base)
-        return self._segments[at + 1].base if at + 1 < len(self._segments) else self._terms.first_uncleanable
+        """Return where the segment after *source* begins: what is above concerns others."""
+        return next((one.base for one in self._segments if one.base > source.base), self._terms.first_uncleanable)
 
     def _rewrite(self, walk: Walk, group: Group, source: Source) -> Iterator[memoryview]:
         window, rewriter = self._window, self._rewriter
-        decisions, retain = self._decide(group), source.modified_ms > self._legacy_horizon
+        retain = source.modified_ms > self._legacy_horizon
+        decisions = self._decide(group, retain)
         first = 0
         while first < window.count:
             ready = window.decompress(first, window.count, self._decompress)
@@ -172,7 +198,7 @@ class Rewriting:
 
     # batches, before their records are looked at.  Kafka: checkBatchRetention
 
-    def _decide(self, group: Group) -> bytearray:
+    def _decide(self, group: Group, retain: bool) -> bytearray:
         window = self._window
         decisions = bytearray(window.count)
         for i in window.transactional(0, window.count):
@@ -186,12 +212,18 @@ class Rewriting:
                 group.aborted.append(fate.kept_entry)
             if fate.discardable:
                 decisions[i] |= WITHOUT_DATA
-                if facts.attributes & _HORIZON and facts.base_timestamp <= self._terms.now_ms:
+                if self._is_over(facts, retain):
                     window.skip(i)
             if self._terms.producers.get(facts.producer_id) == (None, facts.producer_epoch):
                 decisions[i] |= RETAIN_EMPTY
         self._retain_last(decisions)
         return decisions
+
+    def _is_over(self, marker: BatchFacts, retain: bool) -> bool:
+        """Whether a marker that nothing needs any more goes now; *retain*: its segment is too young for that."""
+        if self._terms.release is Release.V2_8:
+            return not retain
+        return bool(marker.attributes & _HORIZON) and marker.base_timestamp <= self._terms.now_ms
 
     def _retain_last(self, decisions: bytearray) -> None:
         """Mark the batches with the last data of an active producer, and the last one of all."""

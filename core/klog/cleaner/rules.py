@@ -41,6 +41,11 @@ class Rules(NamedTuple):
         """Whether the topic is compacted; that it may be deleted from as well changes nothing."""
         return "compact" in self.policy.words
 
+    @property
+    def is_told(self) -> bool:
+        """Whether anything tells the policy, which else is assumed."""
+        return self.policy.origin is not Origin.DEFAULT or self.compacts
+
 
 _NAMES = (
     "cleanup.policy",

@@ -37,9 +37,9 @@ class Source(NamedTuple):
         return self.modified_ns // 1_000_000
 
 
-def sources(partition: Partition, below: int) -> list[Source]:
-    """Return the segments with a base offset below *below*.  Raises UnreadableError."""
-    return [_source(partition, files) for files in partition.segments if files.base_offset < below]
+def sources(partition: Partition) -> list[Source]:
+    """Return all segments: the transaction indexes of those that are not cleaned count too.  Raises UnreadableError."""
+    return [_source(partition, files) for files in partition.segments]
 
 
 def _source(partition: Partition, files: SegmentFiles) -> Source:

@@ -30,6 +30,7 @@ _XERIAL_BLOCK = 32 << 10
 _LZ4_MAGIC = b"\x04\x22\x4d\x18"
 _LZ4_USUAL = _LZ4_MAGIC + b"\x60"  # what Kafka's own writers make
 _GZIP_MAGIC = b"\x1f\x8b\x08"
+_GZIP_HEADER = _GZIP_MAGIC + bytes(6) + b"\xff"  # no time, an unknown system: Java: GZIPOutputStream
 _GZIP_SMALLEST = 19  # fewer bytes behind a member are not looked at
 _MOST_FRAMES = 1024  # nobody writes more than one; each costs a copy of what follows it
 
@@ -307,8 +308,9 @@ class Compressor:
     def _gzip(self, data: Buffer, magic: int) -> bytes:
         import zlib
 
-        compressor = zlib.compressobj(wbits=31)
-        return compressor.compress(data) + compressor.flush()
+        compressor = zlib.compressobj(wbits=-zlib.MAX_WBITS)
+        trailer = zlib.crc32(data).to_bytes(4, "little") + (len(data) & 0xFFFFFFFF).to_bytes(4, "little")
+        return b"".join((_GZIP_HEADER, compressor.compress(data), compressor.flush(), trailer))
 
     def _snappy(self, data: Buffer, magic: int) -> bytes:
         """Compress in xerial's framing, block by block.  snappy-java: SnappyOutputStream."""
@@ -337,7 +339,8 @@ class Compressor:
 
         if self._zstd_context is None:
             self._zstd_context = zstandard.ZstdCompressor(level=3, write_content_size=False)
-        made: bytes = self._zstd_context.compress(data)
+        frame = self._zstd_context.compressobj()
+        made: bytes = frame.compress(data) + frame.flush()
         return made
 
 

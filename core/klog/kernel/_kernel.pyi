@@ -196,7 +196,14 @@ class Rewriter:
     markers_out: int
     untouched: int
     def __init__(
-        self, offsets: OffsetMap, target: Window, latest: int, now: int, retention: int, convert: bool = False
+        self,
+        offsets: OffsetMap,
+        target: Window,
+        latest: int,
+        now: int,
+        retention: int,
+        convert: bool = False,
+        by_age: bool = False,
     ) -> None: ...
     def begin(
         self, window: Window, first: int, end: int, decisions: bytearray, retain_legacy: bool = False

@@ -1,21 +1,42 @@
 # Which offset a key was last seen at, in memory of a fixed size.
 
+cdef extern from *:
+    """
+    #include <sys/mman.h>
+    /* A map is read at random, and with pages of 4 KiB most of what a look costs is to find out where a page is. */
+    static void klog_huge_pages(void *start, size_t size) {
+    #ifdef MADV_HUGEPAGE
+        uintptr_t page = 4096, from = ((uintptr_t)start + page - 1) & ~(page - 1), to = ((uintptr_t)start + size) & ~(page - 1);
+        if (from < to) madvise((void *)from, to - from, MADV_HUGEPAGE);
+    #else
+        (void)start, (void)size;
+    #endif
+    }
+    """
+    void huge_pages "klog_huge_pages"(void *start, size_t size) noexcept nogil
+
 cdef enum:
     ENTRY_OF_MAP_BYTES = 24
     AHEAD = 64                   # rows that are hashed and asked for before the first of them is looked up
     LAST_WINDOW = 12             # of a digest's bytes, the first of the last four
-    TRACED = 64                  # one slot in so many is remembered, for emptying a map that holds little
+    FEWEST_SLOTS = 1024          # that a map begins with, if it has them
+    GROWTH_BITS = 4              # it becomes 16 times as large each time
+    TRACED = 64                  # one slot in so many is remembered, for emptying a broker's map that holds little
 
 cdef long long MOST_BROKER_BYTES = 0x7FFFFFFF  # a Java array's
 cdef long long MOST_SLOTS = 0xFFFFFFFF         # 32 bits of a digest say where it belongs
 
-cdef struct Digest:
-    uint64_t high
-    uint64_t low
-
 cdef struct MapEntry:
     Digest digest
     long long inverse            # ~offset, which is never 0: 0 is an empty slot
+
+cdef struct Pending:
+    const uint8_t *key
+    Py_ssize_t key_length
+    Digest digest
+    Py_ssize_t slot              # the first to look at
+    long long offset
+    Py_ssize_t row
 
 
 @cython.final
@@ -26,11 +47,15 @@ cdef class OffsetMap:
     can then write keys that share a digest or crowd into one place.  *md5*: digests and probing as a broker's cleaner has
     them, and not more than 2^31 - 1 bytes of *memory*.  *load_factor*: the part of the slots that may be taken.
 
-    Once `entries` has reached `usable` nothing is put any more, not even a new offset for a key that is there.
+    A broker's map is spread over all of its memory.  Ours begins small and spreads as it fills, so that a few keys are near
+    each other.  Once `entries` has reached `usable` nothing is put any more, not even a new offset for a key that is there.
     Kafka: SkimpyOffsetMap; Cleaner.buildOffsetMapForSegment.
     """
 
     cdef MapEntry *table
+    cdef int narrowed                        # by so many bits are the slots in use less than all
+    cdef Py_ssize_t reach                    # the slots in use
+    cdef Py_ssize_t limit                    # so many entries before there have to be more slots, or none are taken
     cdef uint32_t *traces                    # the slots taken first, as many as there is room for
     cdef Py_ssize_t traces_room
     cdef uint64_t secret[2]
@@ -55,12 +80,14 @@ cdef class OffsetMap:
         memcpy(self.secret, PyBytes_AS_STRING(key), 16)
         self.md5 = md5
         self.memory, self.usable = self.slots * ENTRY_OF_MAP_BYTES, <Py_ssize_t>(self.slots * load_factor)
-        self.traces_room = self.slots // TRACED + 1
+        self.traces_room = self.slots // TRACED + 1 if md5 else 1
         self.table = <MapEntry *>calloc(self.slots, sizeof(MapEntry))
         self.traces = <uint32_t *>calloc(self.traces_room, sizeof(uint32_t))
         if self.table == NULL or self.traces == NULL:
             raise MemoryError(f"no {self.memory} bytes for an offset map")
-        self.last_put = self.latest = -1
+        if not md5:  # whose few keys are spread over all of it
+            huge_pages(self.table, self.memory)
+        self._reset()
 
     def __dealloc__(self):
         free(self.table)
@@ -73,19 +100,48 @@ cdef class OffsetMap:
             for i in range(self.entries):
                 self.table[self.traces[i]].inverse = 0
         else:
-            memset(self.table, 0, self.memory)
+            memset(self.table, 0, self.reach * sizeof(MapEntry))
+        self._reset()
+
+    cdef void _reset(self) noexcept:
+        cdef int narrowed = 0
+        while not self.md5 and self.slots >> narrowed + GROWTH_BITS >= FEWEST_SLOTS:
+            narrowed += GROWTH_BITS
+        self._narrow(narrowed)
         self.entries = self.probes = self.collisions = 0
         self.last_put = self.latest = -1
 
+    cdef void _narrow(self, int narrowed) noexcept:
+        self.narrowed, self.reach = narrowed, self.slots >> narrowed
+        self.limit = self.reach // 2 if narrowed else self.usable
+
+    cdef int _grow(self) except -1:
+        """Spread the entries over more slots, by way of a copy that is small beside them."""
+        cdef Py_ssize_t i, collisions = 0, before = self.reach, size = self.reach * sizeof(MapEntry)
+        cdef MapEntry *entries = <MapEntry *>malloc(size)
+        if entries == NULL:
+            raise MemoryError(f"no {size} bytes to spread an offset map")
+        memcpy(entries, self.table, size)
+        memset(self.table, 0, size)
+        self._narrow(self.narrowed - GROWTH_BITS)
+        for i in range(before):
+            if entries[i].inverse:
+                self.table[self._place(&entries[i].digest, self._slot(&entries[i].digest, 0), &collisions)] = entries[i]
+        free(entries)
+        return 0
+
     def put(self, const unsigned char[::1] key not None, long long offset):
         """Say that *key* was seen at *offset*.  ValueError when the map is full or *offset* below zero."""
-        cdef Digest digest
+        cdef Pending pending
         if offset < 0:
             raise ValueError(f"offset {offset} for an offset map")
         if self.entries >= self.usable:
             raise ValueError(f"the offset map is full: {self.entries} keys")
-        self.digest(start_of(key), key.shape[0], &digest)
-        self._put(&digest, offset)
+        if self.entries >= self.limit:
+            self._grow()
+        self.digest(start_of(key), key.shape[0], &pending.digest)
+        pending.slot, pending.offset = self._slot(&pending.digest, 0), offset
+        self._put(&pending, 1)
 
     def get(self, const unsigned char[::1] key not None):
         """Return the offset last put for *key*, -1 if there is none."""
@@ -99,12 +155,15 @@ cdef class OffsetMap:
         Left out are records without a key, those below offset *start*, and those of control batches.  A full map is
         noticed before each put, even of a key that is there.
         """
-        cdef Py_ssize_t i
+        cdef Py_ssize_t i = first
         if not 0 <= first <= window.view.records_count:
             raise IndexError(f"row {first} of {window.view.records_count}")
-        with nogil:
-            i = self._fill(&window.view, first, max(start, 0))
-        return i
+        while True:
+            with nogil:
+                i = self._fill(&window.view, i, max(start, 0))
+            if i == window.view.records_count or self.entries >= self.usable:
+                return i
+            self._grow()
 
     @property
     def utilization(self):
@@ -129,18 +188,29 @@ cdef class OffsetMap:
 
     cdef inline void digest(self, const uint8_t *p, Py_ssize_t n, Digest *out) noexcept nogil:
         if self.md5:
-            md5(p, n, &out.high, &out.low)
+            md5(p, n, out)
         else:
-            siphash(self.secret, p, n, &out.high, &out.low)
+            siphash(self.secret, p, n, out)
+
+    cdef void ask(self, Pending *pending, Py_ssize_t count) noexcept nogil:
+        """Find out where so many keys are looked for, and have the processor fetch what stands there."""
+        cdef Py_ssize_t k
+        if self.md5:
+            md5_many(pending, count)
+        for k in range(count):
+            if not self.md5:
+                siphash(self.secret, pending[k].key, pending[k].key_length, &pending[k].digest)
+            pending[k].slot = self._slot(&pending[k].digest, 0)
+            prefetch_entry(self.table + pending[k].slot)
 
     cdef inline void prefetch(self, const Digest *digest) noexcept nogil:
-        prefetch(self.table + self._slot(digest, 0))
+        prefetch_entry(self.table + self._slot(digest, 0))
 
     cdef long long find(self, const Digest *digest) noexcept nogil:
         """Return the offset last put for a key, -1 if there is none.  Kafka: SkimpyOffsetMap.get, which may give up."""
         cdef Py_ssize_t attempt
         cdef const MapEntry *entry
-        for attempt in range(self.slots + (LAST_WINDOW if self.md5 else 0)):
+        for attempt in range(self.reach + (LAST_WINDOW if self.md5 else 0)):
             entry = self.table + self._slot(digest, attempt)
             if entry.inverse == 0:
                 return -1
@@ -150,50 +220,87 @@ cdef class OffsetMap:
 
     cdef inline Py_ssize_t _slot(self, const Digest *digest, Py_ssize_t attempt) noexcept nogil:
         """Return the slot to look at after *attempt* others."""
-        cdef uint64_t slot
+        cdef Py_ssize_t slot
         if self.md5:
             return broker_slot(digest, attempt, self.slots)
-        slot = ((digest.high >> 32) * <uint64_t>self.slots >> 32) + attempt
-        return slot if slot < <uint64_t>self.slots else slot - self.slots
+        slot = <Py_ssize_t>((digest.high >> 32) * <uint64_t>self.reach >> 32) + attempt
+        return slot if slot < self.reach else slot - self.reach
 
-    cdef void _put(self, const Digest *digest, long long offset) noexcept nogil:
-        """Put where there is a free slot; *offset* is not below zero."""
-        cdef Py_ssize_t attempt = 0, slot = self._slot(digest, 0)
-        cdef MapEntry *entry = self.table + slot
+    cdef inline Py_ssize_t _place(self, const Digest *digest, Py_ssize_t slot, Py_ssize_t *attempts) noexcept nogil:
+        """Return the slot of a digest, or the free one where it belongs, of which there must be one.
+
+        *slot*: the first to look at.  *attempts* counts those in vain.
+        """
+        cdef Py_ssize_t attempt = 0
+        cdef const MapEntry *entry = self.table + slot
         while entry.inverse and (entry.digest.high != digest.high or entry.digest.low != digest.low):
             attempt += 1
             slot = self._slot(digest, attempt)
             entry = self.table + slot
-        if entry.inverse == 0:
-            entry.digest = digest[0]
-            if self.entries < self.traces_room:
-                self.traces[self.entries] = <uint32_t>slot
-            self.entries += 1
-        entry.inverse = ~offset
-        self.probes += attempt + 1
-        self.collisions += attempt
-        self.last_put = self.latest = offset
+        attempts[0] += attempt
+        return slot
+
+    cdef Py_ssize_t _put(self, const Pending *pending, Py_ssize_t count) noexcept nogil:
+        """Put so many, as long as the limit allows; return how many it did.  No offset is below zero."""
+        cdef Py_ssize_t k = 0, collisions = 0, slot
+        cdef MapEntry *entry
+        while k < count and self.entries < self.limit:
+            slot = self._place(&pending[k].digest, pending[k].slot, &collisions)
+            entry = self.table + slot
+            if entry.inverse == 0:
+                entry.digest = pending[k].digest
+                if self.entries < self.traces_room:
+                    self.traces[self.entries] = <uint32_t>slot
+                self.entries += 1
+            entry.inverse = ~pending[k].offset
+            k += 1
+        if k:
+            self.last_put = self.latest = pending[k - 1].offset
+        self.probes += k + collisions
+        self.collisions += collisions
+        return k
 
     cdef Py_ssize_t _fill(self, const View *v, Py_ssize_t i, long long start) noexcept nogil:
-        cdef Digest digests[AHEAD]
-        cdef Py_ssize_t rows[AHEAD]
-        cdef Py_ssize_t count, k
+        """Put rows from row *i* on until the limit is reached; return the first that was not put."""
+        cdef Pending pending[AHEAD]
+        cdef Py_ssize_t count, done
         cdef const RecordRow *row
         while i < v.records_count:
             count = 0
             while i < v.records_count and count < AHEAD:
                 row = v.records + i
                 if row.key_length >= 0 and row.offset >= start and not is_control(v, row):
-                    self.digest(v.bases[row.batch] + row.key_at, row.key_length, &digests[count])
-                    self.prefetch(&digests[count])
-                    rows[count] = i
+                    pending[count].key, pending[count].key_length = v.bases[row.batch] + row.key_at, row.key_length
+                    pending[count].offset, pending[count].row = row.offset, i
                     count += 1
                 i += 1
-            for k in range(count):
-                if self.entries >= self.usable:
-                    return rows[k]
-                self._put(&digests[k], v.records[rows[k]].offset)
+            self.ask(pending, count)
+            done = self._put(pending, count)
+            if done < count:
+                return pending[done].row
         return i
+
+
+cdef void md5_many(Pending *pending, Py_ssize_t count) noexcept nogil:
+    """Set the digests of so many keys, eight at a time."""
+    cdef const uint8_t *keys[8]
+    cdef size_t sizes[8]
+    cdef Digest *digests[8]
+    cdef Py_ssize_t k
+    cdef int lane
+    for k in range(0, count - 7, 8):
+        for lane in range(8):
+            keys[lane], sizes[lane] = pending[k + lane].key, pending[k + lane].key_length
+            digests[lane] = &pending[k + lane].digest
+        md5_eight(keys, sizes, digests)
+    for k in range(count - count % 8, count):
+        md5(pending[k].key, pending[k].key_length, &pending[k].digest)
+
+
+cdef inline void prefetch_entry(const MapEntry *entry) noexcept nogil:
+    """Ask for both of the lines that an entry may lie on."""
+    prefetch(entry)
+    prefetch(<const uint8_t *>entry + sizeof(MapEntry) - 1)
 
 
 cdef inline Py_ssize_t broker_slot(const Digest *digest, Py_ssize_t attempt, Py_ssize_t slots) noexcept nogil:

@@ -19,6 +19,7 @@ cdef class Rewriter:
 
     *offsets*: the last offset of each key.  *latest*: offsets above it are not covered by that.  *now*: ms since the
     epoch.  *retention*: delete.retention.ms.  *convert*: batches of old formats become record batches (v2), as 4.x does.
+    *by_age*: tombstones of all formats go by the age of their segment and get no delete horizon, as before 3.1.
     `begin` says which batches; `run` until it returns DONE; in between `flushed`, `compressed` or what TO_CONVERT asks for.
     Kafka: Cleaner.cleanInto, MemoryRecords.filterTo.
     """
@@ -28,8 +29,8 @@ cdef class Rewriter:
     cdef readonly Window target
     cdef bytearray decisions
     cdef long long latest, now, horizon
-    cdef bint convert
-    cdef readonly bint retain_legacy         # tombstones of old formats stay
+    cdef bint convert, by_age
+    cdef readonly bint retain_legacy         # tombstones that go by age stay
     cdef Py_ssize_t end, row
     cdef readonly Py_ssize_t at              # the batch at hand
     cdef readonly Py_ssize_t used            # bytes of output that wait in the target's room
@@ -50,8 +51,8 @@ cdef class Rewriter:
     cdef readonly long long markers_in, markers_out, discarded, untouched
 
     def __cinit__(self, OffsetMap offsets not None, Window target not None, long long latest, long long now,
-                  long long retention, bint convert=False):
-        self.offsets, self.target, self.latest, self.now, self.convert = offsets, target, latest, now, convert
+                  long long retention, bint convert=False, bint by_age=False):
+        self.offsets, self.target, self.latest, self.now, self.convert, self.by_age = offsets, target, latest, now, convert, by_age
         self.horizon = add(now, min(retention, 0x7FFFFFFFFFFFFFFF - max(now, 0)))
 
     def __dealloc__(self):
@@ -199,7 +200,7 @@ cdef class Rewriter:
         if row.value_length >= 0:
             return True
         self.tombstones += 1
-        if batch.magic < 2:
+        if batch.magic < 2 or self.by_age:
             if self.retain_legacy:
                 return True
         elif not batch.attributes & ATTRIBUTE_DELETE_HORIZON or self.now < batch.base_timestamp:
@@ -265,7 +266,7 @@ cdef class Rewriter:
         """Write the batch at hand, or what is left of it, or nothing.  Kafka: MemoryRecords.filterTo."""
         cdef const BatchRow *batch = v.batches + self.at
         cdef bint is_cleaned = False
-        if batch.magic >= 2 and self.kept and not batch.attributes & ATTRIBUTE_DELETE_HORIZON:
+        if batch.magic >= 2 and self.kept and not self.by_age and not batch.attributes & ATTRIBUTE_DELETE_HORIZON:
             is_cleaned = self.has_tombstone or decision & WITHOUT_DATA
         if self.kept and self.is_whole and not is_cleaned:
             if not self._has_room(batch.size):
