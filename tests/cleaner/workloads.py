@@ -5,8 +5,8 @@ with CleanerOracle() as oracle:
     copy = shutil.copytree(workload.log_dir, …)
     rounds = workload.clean(oracle, copy)
 
-Everything in the directory was written by Kafka itself: segments, indexes, snapshots, checkpoints.  The same number makes
-the same bytes.
+Everything in the directory was written by Kafka itself: segments, indexes, snapshots, checkpoints.  The same number
+makes the same bytes.
 """
 
 from __future__ import annotations
@@ -30,7 +30,6 @@ from tests.cleaner.oracle import (
     retain_step,
     roll_step,
     rounds_step,
-    select_step,
 )
 from tests.cleaner.writing import HOUR_MS, SECOND_MS, Habits, Writer, random_habits
 

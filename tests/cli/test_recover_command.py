@@ -145,6 +145,37 @@ def test_a_log_that_ends_before_it_starts_goes_for_that_reason(klog: Klog, torn:
     assert [(one["first_offset"], one["reason"]) for one in lost] == [(0, "log-start-beyond-end")]  # type: ignore[attr-defined]
 
 
+@pytest.mark.parametrize("mode", [(), ("--like-broker",), ("--salvage",)], ids=["default", "like-broker", "salvage"])
+@pytest.mark.parametrize(
+    ("name", "said", "wanted"),
+    [
+        ("cleaner-offset", 93, 93),
+        ("cleaner-offset", 94, None),
+        ("cleaner-offset", 10, 10),
+        ("cleaner-offset", 9, None),
+        ("recovery-point-offset", 94, 93),
+        ("recovery-point-offset", 12, 12),
+        ("replication-offset", 94, 93),
+        ("replication-offset", 93, 93),
+        ("replication-offset", 50, 50),
+    ],
+)
+def test_checkpoints_stay_within_the_log(
+    klog: Klog, torn: Path, mode: tuple[str, ...], name: str, said: int, wanted: int | None
+) -> None:
+    """The log goes from 10 to 93 then: each checkpoint may say both, and nothing outside."""
+    (torn / "log-start-offset-checkpoint").write_text("0\n1\nplain 1 10\n")
+    (torn / "recovery-point-offset-checkpoint").write_text("0\n1\nzstd 0 5\n")
+    (torn / f"{name}-checkpoint").write_text(f"0\n2\nzstd 0 5\nplain 1 {said}\n")
+    (torn / ".kafka_cleanshutdown").unlink()
+    assert klog("recover", torn / "plain-1", *mode, "--apply").exit_code == 1
+    if mode == ("--salvage",) and name == "recovery-point-offset":
+        wanted = 93  # so that no broker reads again what only the old files knew
+    lines = ["zstd 0 5", *([] if wanted is None else [f"plain 1 {wanted}"])]
+    assert (torn / f"{name}-checkpoint").read_text().splitlines() == ["0", str(len(lines)), *lines]
+    assert (torn / "log-start-offset-checkpoint").read_text() == "0\n1\nplain 1 10\n"
+
+
 def test_like_a_broker_looks_for_nothing_where_nothing_is_lost(
     klog: Klog, torn: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -458,6 +489,21 @@ def test_a_partition_that_is_named_leaves_the_checkpoints_of_the_others_alone(kl
         assert bad.name not in files
     assert klog("recover", torn, "--apply").exit_code == 1
     assert bad.read_text() == "0\n1\nzstd 0 5\n"
+
+
+def test_a_transaction_index_that_is_missing_is_made_anew_and_none_where_nothing_was_aborted(
+    klog: Klog, tmp_path: Path
+) -> None:
+    """Without its entries a consumer would be handed what was taken back."""
+    log_dir = Damageable(tmp_path / "data", "tx-0", "plain-1").path
+    there = {path.relative_to(log_dir): path.read_bytes() for path in log_dir.rglob("*.txnindex")}
+    assert any(there.values())
+    for path in there:
+        (log_dir / path).unlink()
+    (log_dir / f"plain-1/{0:020}.index").unlink()
+    assert klog("recover", log_dir, "--apply").exit_code == 1
+    found = {path.relative_to(log_dir): path.read_bytes() for path in log_dir.rglob("*.txnindex")}
+    assert found == {path: content for path, content in there.items() if content}
 
 
 def test_below_the_recovery_point_nobody_looks_when_that_is_asked_for(klog: Klog, damaged: Path) -> None:

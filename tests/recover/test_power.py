@@ -70,7 +70,7 @@ def damaged(folder: Path) -> Path:
 def test_power_cut_in_the_middle_of_a_repair(mode: Mode, model: str, tmp_path: Path) -> None:
     """Always the planned result in the end, or the original untouched; and undo, which is cut as well, restores it."""
     # Each call in its turn: a seventh of them in one run, all of them in the next test.
-    assert cut_everywhere(damaged(tmp_path), tmp_path, repair_in(mode), models=(model,), every=23) > 10
+    assert cut_everywhere(damaged(tmp_path), tmp_path, repair_in(mode), models=(model,), every=7) > 10
 
 
 @pytest.mark.long

@@ -8,7 +8,6 @@ cleaning.outcomes           # what came of each partition
 from __future__ import annotations
 
 import os
-import tempfile
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -229,10 +228,7 @@ class _Scratch:
         self._disk = disk
 
     def __enter__(self) -> Staging:
-        if self._beside is not None:
-            self._path = f"{self._beside}.rounds"
-        else:
-            self._path = os.path.join(tempfile.gettempdir(), f"klog-{os.getpid()}-{os.urandom(4).hex()}")
+        self._path = f"{self._beside}.rounds" if self._beside is not None else self._disk.private_directory()
         return Staging(self._path, self._disk)
 
     def __exit__(self, *_: object) -> None:

@@ -192,16 +192,20 @@ class Compaction:
     def _to_scratch(self, group: Group, scratch: Staging, number: int) -> Source:
         name = self._scratch_name(group.base, number)
         scratch.store(name, group.pieces())
+        if self._choices.like_broker:
+            # The next round's map begins where this says.
+            scratch.store(self._scratch_name(group.base, number, FileKind.INDEX), [group.builder.offset_entries])
         assert scratch.directory is not None
         return group.source(os.path.join(scratch.directory, name))
 
-    def _scratch_name(self, base: int, number: int) -> str:
-        return f"{self._sections.partition.directory}/{number}/{file_name(base, FileKind.LOG)}"
+    def _scratch_name(self, base: int, number: int, kind: FileKind = FileKind.LOG) -> str:
+        return f"{self._sections.partition.directory}/{number}/{file_name(base, kind)}"
 
     def _drop(self, segments: Sequence[Source], scratch: Staging, number: int) -> None:
         """Remove what the round before has written."""
         for segment in segments if number else ():
             scratch.drop(self._scratch_name(segment.base, number - 1))
+            scratch.drop(self._scratch_name(segment.base, number - 1, FileKind.INDEX))
 
     def _to_draft(self, group: Group, draft: Draft) -> bool:
         """Let the group stand in place of its segments; False when that changes nothing."""

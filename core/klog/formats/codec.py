@@ -339,7 +339,8 @@ class Compressor:
 
         if self._zstd_context is None:
             self._zstd_context = zstandard.ZstdCompressor(level=3, write_content_size=False)
-        made: bytes = self._zstd_context.compress(data)
+        frame = self._zstd_context.compressobj()
+        made: bytes = frame.compress(data) + frame.flush()
         return made
 
 
