@@ -98,7 +98,7 @@ class Compactor:
         opened = LogDir(str(self.log_dir))
         partitions = [one for one in opened.partitions if directory in (None, one.directory)]
         wishes = Wishes(now_ms, everything=False, choices=self._choices)
-        return Cleaning([Target(opened, partitions)], [staging], self._settings, wishes, self._disk)
+        return Cleaning([Target(opened, partitions)], [staging], [self._settings], wishes, self._disk)
 
     def compact(self, now_ms: int, directory: str) -> Compacted:
         """Compact a partition, which is eligible at *now_ms*."""
