@@ -50,7 +50,7 @@ def compact(asked: Asked, options: Mapping[str, str], wishes: Wishes, ways: Ways
     changed = _run(asked, make, ways)
     cleaning, topics, is_narrow = found[0]
     if form == "json":
-        output.emit_json(members(cleaning, changed))
+        output.emit_json(members(cleaning, changed, asked.to))
     else:
         for line in report(cleaning, changed, explain=asked.explain):
             output.text(f"{output.printable(line)}\n")

@@ -210,7 +210,7 @@ class Cleaning:
             place = os.path.dirname(place)
         free = self._disk.free_bytes(place)
         if free < size:
-            advice = "another directory may be named with --backup"
+            advice = "name another place with --backup, --plan or --to"
             raise KlogError(f"{place}: about {size} bytes are going to be written, {free} are free; {advice}")
 
     def _cleaner_offset(self, outcome: Outcome) -> int | None:
