@@ -63,7 +63,7 @@ def compact(log_dir: Path, workload: Workload, choices: Choices, folder: Path) -
     target, backup = Target(here, list(here.partitions)), folder / "backup"
     wishes = Wishes(workload.now_ms, everything=False, choices=choices)
     cleaning = Cleaning(
-        [target], [Staging(str(backup / "staged"), Disk())], TopicSettings(workload.topic_settings), wishes, Disk()
+        [target], [Staging(str(backup / "staged"), Disk())], [TopicSettings(workload.topic_settings)], wishes, Disk()
     )
     cleaning.run()
     plan = make_plan("x", "klog compact", [str(log_dir)], [str(backup)], cleaning.drafts, workload.now_ms)

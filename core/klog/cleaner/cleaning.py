@@ -1,6 +1,6 @@
 """From log dirs to a plan: which partitions are compacted, each by itself, the filthiest first.
 
-cleaning = Cleaning(targets, staging, topics, wishes, disk)
+cleaning = Cleaning(targets, staging, settings, wishes, disk)
 cleaning.run()
 cleaning.outcomes           # what came of each partition
 """
@@ -73,14 +73,14 @@ class _StoppedError(Exception):
 class Cleaning:
     """Looks at *targets* at once; `run` compacts what is eligible, `estimate` only reckons.
 
-    *staging*: for each target, where new content waits.  *topics*: the settings.
+    *staging*, *topics*: for each target, where new content waits, and the settings of its topics.
     """
 
     def __init__(
         self,
         targets: Sequence[Target],
         staging: Sequence[Staging],
-        topics: Settings,
+        topics: Sequence[Settings],
         wishes: Wishes,
         disk: Disk,
         sink: Sink | None = None,
@@ -102,7 +102,7 @@ class Cleaning:
     def _look(self, number: int, partition: Partition) -> Outcome:
         outcome = Outcome(number, partition)
         try:
-            outcome.rules = Rules.of(self._topics, partition.topic)
+            outcome.rules = Rules.of(self._topics[number], partition.topic)
             found = examine(partition, outcome.rules, self._wishes.now_ms, everything=self._wishes.everything)
         except UnreadableError as error:
             outcome.failed = error
@@ -112,6 +112,11 @@ class Cleaning:
         else:
             outcome.sections = found
         return outcome
+
+    @property
+    def log_dirs(self) -> list[LogDir]:
+        """The log dirs that are looked at."""
+        return [target.log_dir for target in self._targets]
 
     @property
     def eligible(self) -> list[Outcome]:
@@ -205,7 +210,7 @@ class Cleaning:
             place = os.path.dirname(place)
         free = self._disk.free_bytes(place)
         if free < size:
-            advice = "another directory may be named with --backup"
+            advice = "name another place with --backup, --plan or --to"
             raise KlogError(f"{place}: about {size} bytes are going to be written, {free} are free; {advice}")
 
     def _cleaner_offset(self, outcome: Outcome) -> int | None:

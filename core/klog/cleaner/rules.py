@@ -38,6 +38,11 @@ class Rules(NamedTuple):
         return cls(*(settings.value(topic, name) for name in _NAMES))
 
     @property
+    def by_name(self) -> dict[str, Setting]:
+        """The settings by the names that topics have for them, wherever they were found."""
+        return dict(zip(_NAMES, self, strict=True))
+
+    @property
     def compacts(self) -> bool:
         """Whether the topic is compacted; that it may be deleted from as well changes nothing."""
         return "compact" in self.policy.words
