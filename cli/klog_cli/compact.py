@@ -110,7 +110,9 @@ def _say(outcomes: Sequence[Outcome], topics: Sequence[Settings], is_narrow: boo
     for outcome in outcomes:
         if outcome.failed is not None:
             output.error(str(outcome.failed))
-        elif outcome.refused is not None and (is_narrow or outcome.is_damaged):
+        elif outcome.refused is not None and (
+            is_narrow or outcome.is_damaged or outcome.refused.ground is Ground.NAMES
+        ):
             output.error(str(outcome.refused))
         elif outcome.refused is not None and outcome.refused.ground is Ground.POLICY:
             # Where there is a metadata log, a topic of which it says nothing is not compacted, most likely.
@@ -128,7 +130,7 @@ def _exit_code(outcomes: Sequence[Outcome], is_narrow: bool) -> int:
     for outcome in outcomes:
         if outcome.is_damaged:
             code |= LEFT
-        elif outcome.failed is not None:
+        elif outcome.failed is not None or (outcome.refused is not None and outcome.refused.ground is Ground.NAMES):
             code |= COULD_NOT
         elif outcome.refused is not None and is_narrow and outcome.refused.ground is not Ground.NO_SEGMENT:
             code |= USAGE if outcome.refused.ground is Ground.POLICY else COULD_NOT

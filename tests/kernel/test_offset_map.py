@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import hashlib
+import resource
 import time
 from random import Random
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from klog.kernel import OffsetMap
+from klog.kernel import DONE, OffsetMap
 
-from tests.kernel.windows import filled
+from tests.kernel.windows import begun, filled
 from tests.plain import decode, shapes
 from tests.plain.encode import Record, batch, marker, message, wrapper
 from tests.plain.shapes import MS
@@ -452,6 +453,54 @@ def test_a_map_that_held_much_is_as_empty_as_one_that_held_little(md5: bool) -> 
         assert table.entries == count
         table.clear()
         assert {table.get(key) for key in keys} == {-1}
+
+
+def test_a_map_of_our_own_takes_memory_only_as_it_fills() -> None:
+    """The size is a limit: a hundred keys in a map of a gigabyte are no gigabyte."""
+    before = resident_bytes()
+    table = OffsetMap(1 << 30)
+    for i in range(100):
+        table.put(b"key-%d" % i, i)
+    assert resident_bytes() - before < 8 << 20
+
+
+def resident_bytes() -> int:
+    with open("/proc/self/statm") as said:
+        return int(said.read().split()[1]) * resource.getpagesize()
+
+
+def test_no_key_is_lost_when_a_map_spreads() -> None:
+    """From 1562 slots to 25 000 to 400 000, in the midst of a window; a search behind the last slot begins anew."""
+    records = [Record(i, MS, b"user-%06d" % (i * 7 % 100_003), b"") for i in range(120_000)]
+    table = a_map(400_000)
+    model: dict[bytes | None, int] = {}
+    for at in range(0, len(records), 5000):
+        some = records[at : at + 5000]
+        window = filled(batch(some))
+        assert table.fill(window, 0, 0) == 5000
+        model |= {record.key: record.offset for record in some}
+        if at in (0, 15_000, 100_000, 115_000):
+            assert all(table.get(key or b"") == offset for key, offset in model.items())
+            assert table.get(b"user") == -1
+        assert (table.entries, table.latest) == (len(model), some[-1].offset)
+    assert (table.slots, table.entries) == (400_000, 100_003)
+    table.clear()
+    assert {table.get(key or b"") for key in model} == {-1}
+
+
+@pytest.mark.parametrize("usable", [2, 700, 780, 781, 782, 1000, 12_499, 12_500, 12_501])
+def test_a_map_is_full_at_its_load_factor_also_before_it_has_spread(usable: int) -> None:
+    """It begins with one slot in 256, and spreads when half of them are taken; a low load factor is reached before."""
+    table = a_map(400_000, load_factor=usable / 400_000 + 1e-9)
+    assert table.usable == usable
+    for i in range(usable):
+        table.put(b"%d" % i, i)
+    with pytest.raises(ValueError, match=f"full: {usable} keys"):
+        table.put(b"0", 1)
+    table.clear()
+    window = begun(batch([Record(i, MS, b"%d" % i, b"") for i in range(usable + 9)]), records=usable + 9)
+    assert window.decode() == DONE
+    assert table.fill(window, 0, 0) == table.entries == usable
 
 
 def test_old_formats_and_wrappers_are_read_like_new_ones() -> None:
