@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -198,8 +198,11 @@ def rows(found: Sequence[Batch]) -> list[Row]:
     return [row_of(batch, at) for batch in found if not batch.control for at in range(len(batch.records))]
 
 
-def expected(found: Sequence[Batch], first_dirty: int, end: int) -> list[Row]:
-    """Return the records that a compaction of [*first_dirty*, *end*) leaves of a log, by a model of its own."""
+def expected(found: Sequence[Batch], first_dirty: int, end: int, expired: Collection[int] = ()) -> list[Row]:
+    """Return the records that a compaction of [*first_dirty*, *end*) leaves of a log, by a model of its own.
+
+    *expired*: offsets of tombstones whose time is over, but for those whose batch says so.
+    """
     gone = aborted(found)
     every = [(batch, at) for batch in found if not batch.control for at in range(len(batch.records))]
     last: dict[bytes, int] = {}
@@ -211,6 +214,7 @@ def expected(found: Sequence[Batch], first_dirty: int, end: int) -> list[Row]:
     for batch, at in every:
         record = batch.records[at]
         over = record.value is None and batch.delete_horizon_ms is not None and batch.delete_horizon_ms <= NOW_MS
+        over = over or record.offset in expired
         stays = record.key is not None and record.offset >= last.get(record.key, -1) and not over
         if record.offset >= end or (stays and record.offset not in gone):
             kept.append(row_of(batch, at))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -13,7 +14,7 @@ from klog.cleaner.cleaning import Outcome
 from klog.cleaner.compact import Choices
 
 from tests.check.partitions import findings_in
-from tests.cleaner.compacting import planned, table
+from tests.cleaner.compacting import NOW_MS, planned, table
 from tests.cleaner.logs import RETENTION_MS, Log, Row, expected, fresh, log_of, logs, old_logs, row_of, rows
 from tests.plain.decode import Batch, scan
 from tests.power import HastyDisk, tree
@@ -137,3 +138,38 @@ def test_message_sets_are_compacted_too(
     assert tree(data) == state
     compacted(data, choices, segment_bytes, everything=True)
     assert raw_logs(data) == once
+
+
+@quickly
+@given(
+    log=old_logs(),
+    ages=st.lists(
+        st.sampled_from((0, RETENTION_MS - 1, RETENTION_MS, RETENTION_MS + 1, 3 * RETENTION_MS)), min_size=12
+    ),
+    checkpoint=st.integers(0, 20),
+    like_broker=st.booleans(),
+)
+def test_tombstones_of_message_sets_go_by_the_age_of_their_segment(
+    log: Log, ages: list[int], checkpoint: int, like_broker: bool, memory: Path
+) -> None:
+    """They have no horizon: those go that are older, by delete.retention.ms, than the last segment that was clean."""
+    end = log.segments[-1].base
+    data = fresh(memory, lambda place: log.write(place, cleaner_offset=min(checkpoint, end)))
+    times_ms = [NOW_MS - age for age, _ in zip(ages, log.segments, strict=False)]
+    for segment, time_ms in zip(log.segments, times_ms, strict=False):
+        os.utime(data / "t-0" / f"{segment.base:020}.log", ns=(time_ms * 1_000_000,) * 2)
+    before = log_of(data)
+    done = compacted(data, Choices(1 << 20, like_broker))
+    assert done.sections is not None
+    first = done.sections.first_dirty
+    clean = [time_ms for segment, time_ms in zip(log.segments, times_ms, strict=False) if segment.base < first]
+    horizon = clean[-1] - RETENTION_MS if clean else 0
+    expired = set[int]()
+    for segment, time_ms in zip(log.segments, times_ms, strict=False):
+        if time_ms <= horizon:
+            found = [batch for batch in scan(b"".join(segment.content)) if isinstance(batch, Batch)]
+            expired |= {one.offset for batch in found for one in batch.records if one.value is None}
+    if done.compacted is not None:
+        assert [row[:2] + row[3:] for row in rows(log_of(data))] == [
+            row[:2] + row[3:] for row in expected(before, first, end, expired)
+        ]
