@@ -125,5 +125,6 @@ def _metadata(folder: Path, topics: Topics, broker: Mapping[str, str]) -> LogDir
     log = MetadataLog(folder)
     for number, (name, texts) in enumerate(topics.items(), 1):
         log.add(topic(name, number), *(config(_TOPIC, name, key, text) for key, text in texts.items()))
-    log.add(*(config(_BROKER, "", key, text) for key, text in broker.items()))
+    for key, text in broker.items():
+        log.add(config(_BROKER, "", key, text))
     return LogDir(str(folder))

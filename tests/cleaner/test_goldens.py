@@ -10,11 +10,12 @@ import pytest
 from klog.batch import Batch
 from klog.cleaner.compact import Choices
 from klog.cleaner.rewriting import Release
+from klog.formats.batch import Attributes
 from klog.segment import Segment
 
 from tests.broker_load import differences
 from tests.cleaner.recorded import Compactor, Recorded
-from tests.conftest import writable_copy
+from tests.conftest import FIXTURES, writable_copy
 
 RELEASES = {"v4.3.1": Release.V4_3, "v3.9.1": Release.V3_9, "v2.8.2": Release.V2_8}
 EVERY = [Recorded(version, number) for version in RELEASES for number in (1, 2, 3)]
@@ -25,6 +26,9 @@ OTHER_LIBRARIES = ("keys-snappy-0", "keys-zstd-0")
 
 OF_A_START = ("leader-epoch-checkpoint", "meta.properties")
 """A broker's start writes them: the epoch of the leader that it becomes; by 2.8 the time of day."""
+
+COMPACT = {"cleanup.policy": "compact"}
+HORIZON = int(Attributes.DELETE_HORIZON)
 
 CLOCK_MS = {(Recorded("v3.9.1", 3), "shapes-gzip-0"): -1}
 """Where the broker has read its clock, as its horizons tell, a little before the time in its log."""
@@ -123,3 +127,35 @@ def differing(ours: Path, after: Path, *only: str, without: Sequence[str] = ()) 
     """Return in which files the sides differ, of *only* these, *without* those, which are ends of paths."""
     lines = [(line.split(":")[0], line) for line in differences(ours, after)]
     return [line for file, line in lines if (not only or file in only) and not file.endswith(tuple(without))]
+
+
+# without the collection: the round of which fixtures/ has a part
+
+DAY_MS = 86_400_000
+AT_ONCE = {"delete.retention.ms": "0"}
+OF_FIXTURES = {
+    "grouping": {"internal.segment.bytes": "3000"},
+    "idempotent": {"internal.segment.bytes": "8000", **AT_ONCE},
+    "keys-lz4": {"internal.segment.bytes": "2000"},
+    "keys-none": {"internal.segment.bytes": "8000"},
+    "shapes": {"internal.segment.bytes": "8000"},
+    "tombstones-now": {"internal.segment.bytes": "8000", **AT_ONCE},
+    "tx-later": {"internal.segment.bytes": "4000"},
+}
+SOON_MS = 1_750_003_600_000
+"""An hour after the records were written: no producer is forgotten yet."""
+
+
+@pytest.mark.parametrize("like_broker", [False, True])
+def test_the_brokers_part_in_a_clone_alone(tmp_path: Path, like_broker: bool) -> None:
+    """Seven partitions, file by file; what changed when is told by the horizons that the broker has set."""
+    ours, after = (writable_copy(FIXTURES / "compaction" / side, tmp_path / side) for side in ("before", "after"))
+    topics = {name: {**COMPACT, **given} for name, given in OF_FIXTURES.items()}
+    begun = []
+    for name, given in topics.items():
+        set_then = [one.header[3] for one in kept(after / f"{name}-0") if one.header[5] & HORIZON]
+        retention = int(given.get("delete.retention.ms", DAY_MS))
+        begun.append((max(set_then, default=SOON_MS + retention) - retention, f"{name}-0"))
+    Compactor(ours, Choices(MAP_BYTES, like_broker), topics).all_of(begun)
+    assert sum(bool(one.header[5] & HORIZON) for name in topics for one in kept(ours / f"{name}-0")) >= 2
+    assert differing(ours, after, without=OF_A_START) == []

@@ -326,6 +326,21 @@ def test_it_is_a_dictionary_until_it_is_full(
     assert {key: table.get(key) for key in seen} == {key: model.get(key, -1) for key in seen}
 
 
+def test_two_keys_with_one_md5_are_one_key_as_they_are_to_a_broker() -> None:
+    """Wang, Feng, Lai and Yu found them in 2004.  The older record is lost there; under a secret they differ."""
+    one = bytes.fromhex(
+        "d131dd02c5e6eec4693d9a0698aff95c2fcab58712467eab4004583eb8fb7f8955ad340609f4b30283e488832571415a"
+        "085125e8f7cdc99fd91dbdf280373c5bd8823e3156348f5bae6dacd436c919c6dd53e2b487da03fd02396306d248cda0"
+        "e99f33420f577ee8ce54b67080a80d1ec69821bcb6a8839396f9652b6ff72a70"
+    )
+    other = bytes(byte ^ 0x80 if at in (19, 45, 59, 83, 109, 123) else byte for at, byte in enumerate(one))
+    for md5, expected in ((True, [(8, 8), 1]), (False, [(3, 8), 2])):
+        table = a_map(10, md5=md5)
+        table.put(one, 3)
+        table.put(other, 8)
+        assert [(table.get(one), table.get(other)), table.entries] == expected
+
+
 # ---------------------------------------------------------------- filled from a log
 
 
@@ -389,6 +404,27 @@ def test_it_stops_at_that_key_wherever_it_stands(full_at: int, md5: bool) -> Non
     assert (stop, table.entries, table.latest) == (rows[full_at][0], full_at, rows[full_at - 1][2])
     assert [table.get(key) for _, key, _ in rows[:full_at]] == [offset for _, _, offset in rows[:full_at]]
     assert {table.get(key) for _, key, _ in rows[full_at:]} == {-1}
+
+
+@BOTH
+def test_keys_of_every_length_get_their_own_digest_side_by_side(md5: bool) -> None:
+    """Eight short keys are hashed at once, long ones alone: 55 bytes are the last that are short."""
+    lengths = [*range(140), *range(55, 47, -1), *range(49, 57), *[56, 1, 2, 3, 4, 5, 6, 7]]
+    keys = [bytes([at]) * length for at, length in enumerate(lengths)]
+    table = a_map(1000, md5=md5)
+    window = filled(batch([Record(at, MS, key, b"") for at, key in enumerate(keys)]))
+    assert table.fill(window, 0, 0) == len(keys)
+    assert [table.get(key) for key in keys] == [*range(len(keys))]
+
+
+@BOTH
+def test_an_offset_below_zero_is_none_even_where_the_start_is_lower(md5: bool) -> None:
+    """Only a broken log has them."""
+    window = filled(batch([Record(at, MS, b"%d" % at, b"") for at in range(-3, 2)]))
+    table = a_map(10, md5=md5)
+    assert table.fill(window, 0, -(2**63)) == 5
+    assert [table.get(b"%d" % at) for at in range(-3, 2)] == [-1, -1, -1, 0, 1]
+    assert table.entries == 2
 
 
 def test_rounds_with_a_small_map_come_to_the_end() -> None:

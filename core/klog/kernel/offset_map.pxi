@@ -188,7 +188,7 @@ cdef class OffsetMap:
         self.digest(start_of(key), key.shape[0], &digest)
         return [self._slot(&digest, i) for i in range(attempts)]
 
-    # ---- for the kernel; *digest* and *prefetch* first, for many keys, then *find*
+    # ---- for the kernel: *ask* for many keys (or *digest* and *prefetch* each), then *find* or put them
 
     cdef inline void digest(self, const uint8_t *p, Py_ssize_t n, Digest *out) noexcept nogil:
         if self.md5:
