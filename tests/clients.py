@@ -82,13 +82,19 @@ def without_nulls(given: Iterable[Given]) -> Iterator[Given]:
 
 
 def create(bootstrap: str, topics: dict[str, dict[str, str]]) -> None:
-    """Create *topics*, name → settings, of one partition each."""
+    """Create *topics*, name → settings, of one partition each, on a cluster that has none of them."""
+    from confluent_kafka import KafkaError, KafkaException
     from confluent_kafka.admin import AdminClient, NewTopic
 
     admin = AdminClient({"bootstrap.servers": bootstrap})
     wanted = [NewTopic(name, 1, 1, config=settings) for name, settings in topics.items()]
     for future in admin.create_topics(wanted).values():
-        future.result(30)
+        try:
+            future.result(90)
+        except KafkaException as error:
+            # The client asks again when an answer is slow to come, and the broker has done it all the same.
+            if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
+                raise
     time.sleep(1)  # until every part of the broker knows them
 
 

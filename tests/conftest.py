@@ -8,7 +8,6 @@ not compare with Kafka must not look like one that did.
 from __future__ import annotations
 
 import functools
-import gc
 import io
 import os
 import shutil
@@ -64,11 +63,18 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
 
 
 @pytest.fixture(scope="session", autouse=True)
-def _notes_elsewhere(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+def _notes_elsewhere(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """Notes about plans, which klog leaves in the home of whoever repairs, go where tests leave things."""
+    state = tmp_path_factory.mktemp("state")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("state")))
-        yield
+        patch.setenv("XDG_STATE_HOME", str(state))
+        yield state
+
+
+@pytest.fixture(autouse=True)
+def _no_notes_of_others(_notes_elsewhere: Path) -> None:
+    """Whoever looks for the plans of a log dir reads every one that was noted: those of thousands of tests, else."""
+    shutil.rmtree(_notes_elsewhere / "klog", ignore_errors=True)
 
 
 # the command line
@@ -123,6 +129,8 @@ def _main() -> Callable[[], int]:
     from klog_cli import app
 
     app.build = functools.cache(app.build)
+    # A command line ends soon and spares the collector; garbage of thousands of them would be gigabytes.
+    app._spare_the_collector = lambda: None
     typer.main.get_command = functools.cache(typer.main.get_command)
     return app.main
 
@@ -139,7 +147,6 @@ def run_klog(*arguments: str | os.PathLike[str]) -> Ran:
         except SystemExit as left:
             code = left.code
         finally:
-            gc.unfreeze()  # a command line that ends spares the collector; a test run goes on
             sys.argv = given
             sys.stdout.flush()
             sys.stderr.flush()
@@ -164,6 +171,23 @@ def klog() -> Callable[..., Ran]:
 @pytest.fixture
 def klog_process() -> Callable[..., Ran]:
     return run_klog_process
+
+
+@pytest.fixture
+def state_home(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """Where this test alone leaves its notes about plans."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    return tmp_path / "state"
+
+
+@pytest.fixture
+def hasty(monkeypatch: pytest.MonkeyPatch, state_home: Path) -> None:
+    """Commands wait for no disk: the power stays."""
+    from klog_cli import changing
+
+    from tests.power import HastyDisk
+
+    monkeypatch.setattr(changing, "Disk", HastyDisk)
 
 
 # data

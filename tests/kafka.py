@@ -77,6 +77,7 @@ def java(version: str, *arguments: str, heap: str = "512m", logged: str = "off")
         "java",
         f"-Xmx{heap}",
         "-XX:+UseSerialGC",
+        "-XX:TieredStopAtLevel=1",  # the second compiler costs more than what runs for seconds gains by it
         "-Dfile.encoding=UTF-8",
         f"-Dorg.slf4j.simpleLogger.defaultLogLevel={logged}",
         "-cp",

@@ -1,7 +1,7 @@
 """Runs a command and says what it cost: `python measure.py REPORT SECONDS [--no-privileges] -- COMMAND…`.
 
 REPORT becomes JSON: exit (-9 after SECONDS), rss (largest, bytes), seconds.  A process of its own, because a child's
-largest size counts from its parent's at the fork, and a test run's is large.
+largest size counts from its parent's largest so far, and a test run's is large.  `measured` is this for tests.
 
 --no-privileges: without root's right to open everything, so that permissions mean something to root, too.
 """
@@ -17,9 +17,42 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
 
 _PR_CAPBSET_DROP = 24
 _CAP_DAC_OVERRIDE, _CAP_DAC_READ_SEARCH = 1, 2
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What a run did and cost: bytes of memory at its largest, seconds.  *stdout*: the first MiB of it."""
+
+    stdout: bytes
+    stderr: str
+    exit_code: int
+    rss: int
+    seconds: float
+
+
+def measured(
+    command: Sequence[str | bytes], folder: Path, *, seconds: float = 300, privileges: bool = True
+) -> Measured:
+    """Run *command* in *folder*, which receives its output, *seconds* at most; it imports what this run can."""
+    report = folder / "report.json"
+    limits = [str(report), str(seconds), *([] if privileges else ["--no-privileges"])]
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(os.path.abspath(path) for path in sys.path if path)}
+    with open(folder / "stdout", "w+b") as out, open(folder / "stderr", "w+b") as err:
+        subprocess.run(
+            [sys.executable, __file__, *limits, "--", *command],
+            stdin=subprocess.DEVNULL, stdout=out, stderr=err, cwd=folder, env=environment, check=True,
+        )  # fmt: skip
+        out.seek(0)
+        err.seek(0)
+        facts = json.loads(report.read_text())
+        said = out.read(1 << 20), err.read().decode(errors="replace")
+    return Measured(*said, facts["exit"], facts["rss"], facts["seconds"])
 
 
 def _drop_privileges() -> None:

@@ -22,10 +22,9 @@ import pytest
 from klog.apply import apply
 from klog.backups import plans_of, unfinished
 from klog.disk import Disk, OpenFile
-from klog.draft import BACKUPS
 from klog.formats.names import FileKind, parse_file
 from klog.journal import locate
-from klog.plan import PUT, Plan
+from klog.plan import BACKUPS, PUT, Plan
 from klog.undo import stage_undo, undo_plan
 
 only_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root may give files away")
@@ -130,6 +129,19 @@ class SteppedDisk(HastyDisk):
     def set_directory_time(self, path: str, modified_ns: int) -> None:
         self.step("time", path)
         super().set_directory_time(path, modified_ns)
+
+
+class FaultyDisk(SteppedDisk):
+    """Is refused call number *at* by the system, with error *number*."""
+
+    def __init__(self, root: Path, at: int, number: int) -> None:
+        super().__init__(root)
+        self._at, self._number = at, number
+
+    def step(self, *words: str) -> None:
+        super().step(*words)
+        if len(self.calls) - 1 == self._at:
+            raise OSError(self._number, os.strerror(self._number), words[-1])
 
 
 class PowerCutDisk(SteppedDisk):
@@ -283,6 +295,11 @@ def tree(folder: Path, *, directory_times: bool = True) -> Tree:
     return found
 
 
+def same(log_dir: Path, before: Tree) -> bool:
+    """Whether a log dir is what it was *before*, but for the lock, which klog makes and keeps."""
+    return {**tree(log_dir), ".lock": None} == {**before, ".lock": None}
+
+
 def copy_of(original: Path, target: Path) -> Path:
     """Return a copy of a log dir named `data` in the new directory *target*, to the last modification time."""
     shutil.rmtree(target, ignore_errors=True)
@@ -312,7 +329,10 @@ def cut_everywhere(
     if memory.is_dir():
         tmp_path = Path(tempfile.mkdtemp(dir=memory))
     try:
-        return _cut_everywhere(original, tmp_path, repair, models, every)
+        with pytest.MonkeyPatch.context() as patch:
+            # Notes about plans are on that disk as well, and gone before the next cut: each search reads all of them.
+            patch.setenv("XDG_STATE_HOME", str(tmp_path / "cut" / "state"))
+            return _cut_everywhere(original, tmp_path, repair, models, every)
     finally:
         if memory.is_dir():
             shutil.rmtree(tmp_path)

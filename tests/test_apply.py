@@ -13,7 +13,6 @@ import sys
 import tempfile
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from random import Random
 
@@ -21,14 +20,15 @@ import pytest
 from klog.apply import ApplyError, apply
 from klog.backups import plans_of, unfinished
 from klog.disk import Disk, OpenFile
-from klog.draft import Draft, Staging, backup_places, make_plan, plan_id
+from klog.draft import Draft, backup_places, make_plan, plan_id
 from klog.errors import KlogError, UnreadableError
 from klog.locks import LockedError, Locks
 from klog.log_dir import LogDir
 from klog.originals import PLAN
 from klog.plan import STAGED, Guard, Plan, PlanError, StaleError
-from klog.plan_file import plan_bytes
+from klog.plan_file import plan_pieces
 from klog.source import Source
+from klog.staging import Staging
 
 from tests.power import MODELS, HastyDisk, SteppedDisk, copy_of, cut_everywhere, only_root, take_back, tree
 
@@ -297,7 +297,7 @@ def test_a_plan_that_was_carried_out_and_used_since_is_stale(original: Path) -> 
 
 
 def test_a_plan_is_stale_when_what_it_relies_on_has_changed(original: Path) -> None:
-    plan = replace(plan_repair(original, Disk()), guards=(Guard(name(1900, "timeindex"), 36, NOW),))
+    plan = plan_repair(original, Disk())._replace(guards=(Guard(name(1900, "timeindex"), 36, NOW),))
     refused(plan, StaleError, "1900.timeindex: has changed since")
 
 
@@ -348,15 +348,15 @@ def test_a_backup_in_a_log_dir_is_refused(original: Path, tmp_path: Path, where:
     }[where]
     plan = plan_repair(original, Disk())
     refused(
-        replace(plan, backups=(str(place),), staging=plan.staging or (plan.staged(0),)), PlanError, "lies in the log"
+        plan._replace(backups=(str(place),), staging=plan.staging or (plan.staged(0),)), PlanError, "lies in the log"
     )
-    refused(replace(plan, staging=(str(place),)), PlanError, "lies in the log dir")
+    refused(plan._replace(staging=(str(place),)), PlanError, "lies in the log dir")
 
 
 def test_the_backup_of_another_plan_is_not_overwritten(original: Path, tmp_path: Path) -> None:
     plan = plan_repair(original, Disk())
     other = Path(plan.backups[0], PLAN)
-    other.write_bytes(plan_bytes(replace(plan, id="other")))
+    other.write_bytes(b"".join(plan_pieces(plan._replace(id="other"))))
     before = tree(original)
     with pytest.raises(StaleError, match="another plan"):
         apply(plan, Disk())
@@ -664,8 +664,9 @@ class DeadlyDisk(SteppedDisk):
             os.kill(os.getpid(), signal.SIGKILL)
 
 
-def test_killed_before_any_call(original: Path, elsewhere: Path) -> None:
+def test_killed_before_any_call(original: Path, elsewhere: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Operators press ^C three times, and kernels run out of memory."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(elsewhere / "run" / "state"))  # goes with each copy
     data = copy_of(original, elsewhere / "run")
     before = tree(data)
     repair(data, HastyDisk())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
 import time
@@ -14,10 +15,11 @@ import crc32c
 import pytest
 from klog.digests import SHA256_BELOW, file_state, states_around
 from klog.disk import Disk
-from klog.draft import Draft, Staging, backup_places, make_plan, plan_id, staging_of
+from klog.draft import Draft, backup_places, make_plan, plan_id, staging_of
 from klog.errors import UnreadableError
 from klog.locks import Locks
 from klog.plan import PUT, REMOVE, TRUNCATE, StaleError
+from klog.staging import Staging
 
 from tests.power import only_root, tree
 
@@ -154,6 +156,64 @@ def test_a_chain_that_comes_back_to_where_it_was_is_shortened(draft: Draft, data
     draft.put("orders-3/x.txnindex", [b"x"], like=LOG)
     draft.remove("orders-3/x.txnindex")
     assert [action.file for action in draft.actions] == [LOG]
+
+
+SWAP, CLEANED = f"{LOG}.swap", f"{LOG}.cleaned"
+
+
+def test_what_was_prepared_is_said_when_it_is_put(draft: Draft) -> None:
+    """What else changes is known when a log has been written as a whole."""
+    new = draft.prepare(LOG, [b"short"], modified_ns=3)
+    assert draft.actions == []
+    assert draft.state(LOG) != new.after
+    assert draft.put_prepared(new)
+    (action,) = draft.actions
+    assert (action.do, action.file, action.after, action.source) == (PUT, LOG, new.after, LOG)
+    assert new.after.modified_ns == 3
+
+
+def test_what_was_prepared_and_is_there_already_is_no_action(draft: Draft, data: Path) -> None:
+    assert not draft.put_prepared(draft.prepare(LOG, [(data / LOG).read_bytes()]))
+    assert draft.actions == []
+    assert staged(draft) == {}
+
+
+def test_a_file_may_come_and_go(draft: Draft) -> None:
+    """Other files that are put and removed are as if nothing had been said; of these both must happen."""
+    new = draft.prepare(LOG, [b"short"])
+    draft.put_passing(CLEANED)
+    draft.put_passing(SWAP, new)
+    draft.remove_passing(CLEANED)
+    draft.put_prepared(new)
+    draft.remove_passing(SWAP)
+    said = [(action.do, action.file, action.before and action.before.size) for action in draft.actions]
+    assert said == [(PUT, CLEANED, None), (PUT, SWAP, None), (REMOVE, CLEANED, 0), (PUT, LOG, 26), (REMOVE, SWAP, 5)]
+    assert draft.actions[1].after == draft.actions[3].after
+    assert draft.state(SWAP) is None
+
+
+def test_a_file_that_comes_and_goes_is_a_second_name(draft: Draft) -> None:
+    """A segment has a gigabyte: it is neither written nor read twice."""
+    draft.put_passing(SWAP, draft.prepare(LOG, [b"short"]))
+    folder = Path(str(draft.staging.directory))
+    assert (folder / SWAP).stat().st_ino == (folder / LOG).stat().st_ino
+
+
+def test_a_file_that_comes_and_goes_is_a_copy_where_there_are_no_links(data: Path, tmp_path: Path) -> None:
+    class NoLinks(Disk):
+        def link(self, source: str, target: str) -> None:
+            raise OSError(errno.EPERM, os.strerror(errno.EPERM), source)
+
+    draft = Draft(str(data), 0, Staging(str(tmp_path / "staged"), NoLinks()))
+    draft.put_passing(SWAP, draft.prepare(LOG, [b"short"]))
+    assert staged(draft) == {LOG: b"short", SWAP: b"short"}
+
+
+def test_a_file_that_comes_and_goes_must_not_be_there(draft: Draft, data: Path) -> None:
+    """A broker has left it there, and its start will do something with it."""
+    (data / SWAP).touch()
+    with pytest.raises(StaleError, match=r"log\.swap: is there already.*klog recover"):
+        draft.put_passing(SWAP, draft.prepare(LOG, [b"short"]))
 
 
 def test_a_truncation_knows_the_digest_of_what_is_left(draft: Draft, data: Path) -> None:

@@ -14,12 +14,12 @@ import sys
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
 from tests import bombs
+from tests.measure import Measured, measured
 from tests.plain import encode, shapes
 
 MEMORY = 200_000_000
@@ -34,17 +34,6 @@ outputs = pytest.mark.parametrize(
 )
 
 
-@dataclass(frozen=True)
-class Measured:
-    """What a run did and cost: bytes of memory at its largest, seconds."""
-
-    stdout: bytes
-    stderr: str
-    exit_code: int
-    rss: int
-    seconds: float
-
-
 @pytest.fixture
 def hostile(tmp_path: Path) -> Callable[..., Measured]:
     """Return a function that runs klog in *tmp_path*, measures it and holds it to the limits."""
@@ -52,19 +41,7 @@ def hostile(tmp_path: Path) -> Callable[..., Measured]:
     def run(
         *arguments: str | bytes, memory: int = MEMORY, seconds: float = SECONDS, privileges: bool = True
     ) -> Measured:
-        report = tmp_path / "report.json"
-        limits = [str(report), str(seconds), *([] if privileges else ["--no-privileges"])]
-        command = [sys.executable, str(Path(__file__).parent / "measure.py"), *limits, "--", *KLOG, *arguments]
-        with open(tmp_path / "stdout", "w+b") as out, open(tmp_path / "stderr", "w+b") as err:
-            subprocess.run(
-                command, stdin=subprocess.DEVNULL, stdout=out, stderr=err, cwd=tmp_path, env=ENVIRONMENT, check=True
-            )
-            out.seek(0)
-            err.seek(0)
-            facts = json.loads(report.read_text())
-            done = Measured(
-                out.read(1 << 20), err.read().decode(errors="replace"), facts["exit"], facts["rss"], facts["seconds"]
-            )
+        done = measured([*KLOG, *arguments], tmp_path, seconds=seconds, privileges=privileges)
         assert done.exit_code >= 0, f"killed after {done.seconds} s, or crashed: {done}"
         assert "Traceback" not in done.stderr, done.stderr
         assert "\x1b" not in done.stderr

@@ -19,9 +19,9 @@ ROOMS = (
     "source kernel",
     "batch decode resync reader lanes headers segment indexes partition log_dir transactions irregularities producers"
     " replay",
-    "lookup fetch check settings metadata metadata_state plan plan_rules plan_file digests disk locks draft journal"
-    " originals backups broker bits describe dump internal_topics arrow",
-    "recover salvage truncate cleaner apply undo work",
+    "lookup fetch check settings metadata metadata_state passing plan plan_rules plan_file digests disk locks staging"
+    " draft journal originals backups broker bits describe dump internal_topics arrow",
+    "recover salvage truncate merge cleaner apply undo work",
     "spark serve",
     "klog_cli pyspark_klog",
 )

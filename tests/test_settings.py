@@ -107,6 +107,28 @@ def test_a_text_that_is_no_value_counts_as_not_there(log: MetadataLog, name: str
         settings(log, **{name: text})
 
 
+def test_the_metadata_log_may_be_in_another_log_dir(log: MetadataLog, tmp_path_factory: pytest.TempPathFactory) -> None:
+    """A node may keep it on a disk of its own, and a broker alone has none; what brokers were told goes by this one."""
+    log.add(config(TOPIC_RESOURCE, "t", "cleanup.policy", "compact"), config(BROKER_RESOURCE, "7", "log.roll.ms", "5"))
+    data = tmp_path_factory.mktemp("data")
+    (data / "meta.properties").write_text("version=1\nnode.id=7\ncluster.id=x\n")
+    elsewhere = Settings(LogDir(str(data)), metadata=LogDir(str(log.log_dir)))
+    assert elsewhere.value("t", "cleanup.policy").words == ("compact",)
+    assert elsewhere.value("t", "segment.ms") == Setting(5, Origin.BROKER, "log.roll.ms")
+
+
+def test_another_log_dir_without_a_metadata_log_or_of_another_cluster_is_refused(
+    log: MetadataLog, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """Settings of a topic that only has the same name would be worse than none."""
+    data, other = tmp_path_factory.mktemp("data"), LogDir(str(log.log_dir))
+    with pytest.raises(UsageError, match="no __cluster_metadata here"):
+        Settings(other, metadata=LogDir(str(data)))
+    (data / "meta.properties").write_text("version=1\nnode.id=1\ncluster.id=another\n")
+    with pytest.raises(UsageError, match=r"of cluster x, but .* is of another"):
+        Settings(LogDir(str(data)), metadata=other)
+
+
 def test_an_unknown_option_is_refused_with_near_misses() -> None:
     with pytest.raises(UsageError, match=r"segment.byte is no setting that klog knows; did you mean segment.bytes"):
         Settings(None, {"segment.byte": "1"})

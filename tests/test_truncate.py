@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from klog.apply import apply
 from klog.check.findings import Severity
 from klog.disk import Disk
-from klog.draft import Draft, Staging, backup_places, make_plan, plan_id
-from klog.errors import KlogError, UsageError
+from klog.draft import Draft, backup_places, make_plan, plan_id
+from klog.errors import DamagedError, KlogError, UsageError
 from klog.formats.damage import Damage
 from klog.formats.snapshot import read_snapshot
 from klog.kernel import crc32c
@@ -25,7 +25,8 @@ from klog.log_dir import LogDir
 from klog.plan import STAGED, Plan
 from klog.recover import checkpoints
 from klog.segment import Segment
-from klog.truncate import DamagedError, Settings, Truncation, plan
+from klog.staging import Staging
+from klog.truncate import Settings, Truncation, plan
 
 from tests.broker_load import Loader, Outcome, differences
 from tests.check.partitions import Damageable, findings_in

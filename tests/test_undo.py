@@ -10,10 +10,11 @@ import pytest
 from klog.apply import apply
 from klog.backups import State, find_plan, load_backup, load_plan, plans_of, remember, state_of, unfinished
 from klog.disk import Disk
-from klog.draft import Draft, Staging, make_plan
+from klog.draft import Draft, make_plan
 from klog.errors import UsageError
 from klog.plan import PUT, REMOVE, Plan, PlanError, StaleError
-from klog.plan_file import plan_bytes
+from klog.plan_file import plan_pieces
+from klog.staging import Staging
 from klog.undo import discard_staged, stage_undo, undo_plan
 
 from tests.power import HastyDisk, PowerCutDisk, PowerCutError, SteppedDisk, copy_of, take_back, tree
@@ -161,10 +162,10 @@ def test_files_of_the_same_size_and_time_are_told_apart(original: Path) -> None:
     assert state_of(plan) is State.APPLIED
 
 
+@pytest.mark.usefixtures("state_home")
 def test_plans_are_found_by_file_directory_and_id(
     original: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     plan = plan_repair(original, Disk())
     apply(plan, Disk())
     stored = load_plan(os.path.join(plan.backups[0], "plan.json"))
@@ -179,10 +180,8 @@ def test_plans_are_found_by_file_directory_and_id(
     assert find_plan(plan.id).backup == plan.backups[0]
 
 
-def test_plans_of_a_log_dir_are_those_beside_it_and_those_that_were_noted(
-    original: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+@pytest.mark.usefixtures("state_home")
+def test_plans_of_a_log_dir_are_those_beside_it_and_those_that_were_noted(original: Path, tmp_path: Path) -> None:
     plan = plan_repair(original, Disk(), str(tmp_path / "far" / "backup"))
     remember(plan)
     apply(plan, Disk())
@@ -247,7 +246,7 @@ def test_a_plan_file_keeps_its_new_files_beside_it(original: Path, tmp_path: Pat
     draft = Draft(str(original), 0, Staging(str(tmp_path / "p.staged" / "0"), Disk()))
     draft.put(name(1841, "index"), [b"entries!"])
     plan = make_plan("x", "klog", [str(original)], [str(tmp_path / "klog-backup" / "x")], [draft], NOW)
-    assert b"p.staged/0" in plan_bytes(plan)
+    assert b"p.staged/0" in b"".join(plan_pieces(plan))
     apply(plan, Disk())
     assert (original / name(1841, "index")).read_bytes() == b"entries!"
 

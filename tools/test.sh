@@ -8,6 +8,8 @@ cd "$(dirname "$0")/.." || exit
 python=.venv/bin/python
 missed=()
 wanted="not long"
+# Else each of the hundreds of klog processes would compile all of klog first.
+unset PYTHONDONTWRITEBYTECODE
 
 if ! tools/machine.sh kafka; then
     missed+=("the tests against real Kafka: they need a JDK of 17 or newer and Maven (the line to run is above)")

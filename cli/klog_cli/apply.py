@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import time
-from dataclasses import replace
 from shlex import quote
 from typing import TYPE_CHECKING
 
@@ -48,7 +47,7 @@ def apply_plan(what: str, backup: str | None, form: str) -> int:
     plan = find_plan(what, backup).plan
     beside = f"{os.path.abspath(what)}.staged"
     if os.path.isfile(what) and os.path.isdir(beside):
-        plan = replace(plan, staging=staging_of(beside, plan.log_dirs))
+        plan = plan._replace(staging=staging_of(beside, plan.log_dirs))
     if not plan.actions:
         _show_done(plan, None, form)
         return 0

@@ -3,26 +3,26 @@
 from __future__ import annotations
 
 import os
-import shlex
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
+from klog.check.findings import quoted
 from klog.disk import Disk, NewFile, OpenFile
-from klog.draft import Draft, Staging, backup_places, in_pieces, make_plan, plan_id, staging_of
+from klog.draft import Draft, backup_places, make_plan, plan_id, staging_of
 from klog.errors import UsageError
 from klog.log_dir import KafkaFile, LogDir, open_path, select
 from klog.partition import Partition
 from klog.plan import STAGED, Amount, Loss, Plan
+from klog.staging import Staging, in_pieces
 
 from klog_cli import output
 
 if TYPE_CHECKING:
     from klog.locks import Locks
-    from klog.settings import Setting
+    from klog.settings import Setting, Value
 
 Findings = Sequence[dict[str, object]]
 
@@ -169,7 +169,7 @@ def _save(plan: Plan, path: str, disk: Disk) -> None:
 
     bring_to_disk(plan, disk)
     with NewFile(path) as file:
-        for piece in in_pieces(plan_pieces(replace(plan, staging=()))):
+        for piece in in_pieces(plan_pieces(plan._replace(staging=()))):
             disk.write(OpenFile(file.descriptor, path), piece)
         file.commit()
 
@@ -181,7 +181,14 @@ def settings_json(found: Mapping[str, Setting]) -> dict[str, object]:
 
 def settings_text(found: Mapping[str, Setting]) -> str:
     """Return settings with where each came from, for people."""
-    return ", ".join(f"{name} {one.value} ({one.origin.value})" for name, one in found.items())
+    return ", ".join(f"{name} {_in_words(one.value)} ({one.origin.value})" for name, one in found.items())
+
+
+def _in_words(value: Value) -> str:
+    """Return a setting's value as Kafka has it."""
+    if isinstance(value, tuple):
+        return ",".join(value)
+    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def one_way(apply: bool, plan_file: str | None) -> None:
@@ -195,16 +202,16 @@ def next_step(changed: Changed, ways: Ways) -> str:
     assert changed.plan is not None
     if changed.is_applied:
         return f"next: start the broker; until then 'klog undo {changed.plan.id} --apply' takes it back"
-    where = with_option("--apply") if ways.plan_file is None else f"klog apply {shlex.quote(ways.plan_file)}"
+    where = with_option("--apply") if ways.plan_file is None else f"klog apply {quoted(ways.plan_file)}"
     return f"nothing has been changed; next: {where}"
 
 
 def command_line() -> str:
     """Return the command as it was typed."""
-    return shlex.join(["klog", *sys.argv[1:]])
+    return " ".join(map(quoted, ["klog", *sys.argv[1:]]))
 
 
 def with_option(option: str, without: Sequence[str] = ()) -> str:
     """Return the command as it was typed, with *option* and without others."""
     kept = [argument for argument in sys.argv[1:] if argument not in without]
-    return output.printable(shlex.join(["klog", *kept, option]))
+    return output.printable(" ".join(map(quoted, ["klog", *kept, option])))

@@ -8,12 +8,12 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from klog.check.findings import Finding, Severity
-from klog.draft import Staging
 from klog.errors import UsageError
 from klog.partition import Partition
 from klog.plan import Action, Amount, Loss
 from klog.recover.recover import Recovery, Target
 from klog.recover.result import Choice, Mode, Result, Settings
+from klog.staging import Staging
 
 from klog_cli import output
 from klog_cli.actions import action_lines, changes, first_lines, make_indexes

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from shlex import quote
 from typing import NamedTuple
 
-from klog.draft import Draft, Staging
-from klog.errors import KlogError, UsageError
+from klog.draft import Draft
+from klog.errors import DamagedError, KlogError, UsageError
 from klog.formats.names import CLUSTER_METADATA
 from klog.log_dir import LogDir
 from klog.lookup import Lookup, Wanted
@@ -16,7 +16,8 @@ from klog.plan_file import plan_json
 from klog.recover import checkpoints
 from klog.settings import Setting
 from klog.settings import Settings as TopicSettings
-from klog.truncate import DamagedError, Settings, Truncation, plan
+from klog.staging import Staging
+from klog.truncate import Settings, Truncation, plan
 
 from klog_cli import output
 from klog_cli.actions import action_lines, changes, make_indexes

@@ -20,15 +20,16 @@ from typing import NamedTuple
 
 from klog.backups import check_places
 from klog.disk import Disk
-from klog.draft import remove_empty, remove_tree
 from klog.errors import KlogError
-from klog.formats.names import FileKind, parse_file
-from klog.journal import Chain, check_directories, check_guards, locate
+from klog.formats.names import FileKind, Stage, parse_file
+from klog.journal import Chain, check_directories, check_guards, check_leftovers, locate
 from klog.lanes import Silence, Sink
 from klog.locks import Locks
-from klog.originals import PLAN, Keeper, keeps_tail, may_be_linked
+from klog.originals import PLAN, Keeper, inode_of, keeps_tail, may_be_linked
+from klog.passing import is_passing
 from klog.plan import PUT, REMOVE, STAGED, TRUNCATE, Action, Plan, StaleError
 from klog.plan_rules import check_plan
+from klog.staging import link, remove_empty, remove_tree
 
 _TEMPORARY = ".klog.tmp"
 """Ends the name of a file on its way in from another file system; brokers take no notice of such names."""
@@ -86,6 +87,7 @@ class _Run:
         self._progress = progress
         self._done_before = self._done = 0
         self._is_acting = False
+        self._passing: dict[tuple[int, str], Chain] = {}
 
     def standing(self) -> str:
         """Say how far it has come, and what to do next."""
@@ -140,12 +142,14 @@ class _Run:
         """
         self._progress.expect(sum(chain_size(action) for action in self._plan.actions))
         found = locate(self._plan, self._progress.advance)
+        self._passing = {(chain.log_dir, chain.file): chain for chain in found if is_passing(chain.states)}
         self._done_before = len(self._plan.actions) - sum(len(chain.to_do) for chain in found)
         strange = next((one for one in found if one.at is None or (is_new and not one.is_untouched)), None)
         if strange is not None:
             raise StaleError(f"{strange.path}: {self._staleness(strange, is_new)}")
         if self._done_before < len(self._plan.actions):
             check_guards(self._plan)
+            check_leftovers(found)
             if is_new:
                 check_directories(self._plan)
         return found
@@ -178,6 +182,7 @@ class _Run:
     def _copies(self, found: list[Chain]) -> Iterator[tuple[str, int]]:
         """Yield where files are going to be written, and how large."""
         plan = self._plan
+        brought: set[tuple[int, int]] = set()
         far = [_device(backup) != _device(log_dir) for backup, log_dir in zip(plan.backups, plan.log_dirs, strict=True)]
         for chain in found:
             backup = plan.backups[chain.log_dir]
@@ -190,9 +195,10 @@ class _Run:
             for place in chain.to_do:
                 action = plan.actions[place]
                 if action.do == PUT and action.source is not None and action.after is not None:
-                    if _device(plan.staged(chain.log_dir)) != _device(backup):
+                    origin = os.path.join(plan.staged(chain.log_dir), action.source)
+                    if _device(plan.staged(chain.log_dir)) != _device(backup) and _is_first_name(origin, brought):
                         yield backup, action.after.size
-                    if far[chain.log_dir]:
+                    if far[chain.log_dir] and self._twin(action) is None:
                         yield chain.path, action.after.size
         for cut in plan.cuts:
             yield plan.backups[cut.log_dir], cut.end - cut.start
@@ -229,10 +235,13 @@ class _Run:
 
     def _put_from_afar(self, action: Action, staged: str, path: str) -> None:
         """Bring a file in from another file system, first under a name that is nobody's."""
-        after, temporary = action.after, f"{path}{_TEMPORARY}"
+        after, temporary, twin = action.after, f"{path}{_TEMPORARY}", self._twin(action)
         assert after is not None
         if os.path.lexists(temporary):
             self._disk.unlink(temporary)
+        if twin is not None and link(twin, temporary, self._disk):
+            self._disk.rename(temporary, path)
+            return
         file = self._disk.create(temporary)
         is_whole = False
         try:
@@ -245,6 +254,12 @@ class _Run:
                 self._disk.unlink(temporary)
         self._disk.sync([temporary])
         self._disk.rename(temporary, path)
+
+    def _twin(self, action: Action) -> str | None:
+        """Return the file that stands for what *action* puts and has all of it; None where there is none."""
+        twin = f"{action.file}{Stage.SWAP.value}"
+        chain = self._passing.get((action.log_dir, twin))
+        return chain.path if chain is not None and chain.states[1] == action.after else None
 
     def _truncate(self, action: Action, path: str) -> None:
         after = action.after
@@ -272,6 +287,15 @@ class _Run:
 def chain_size(action: Action) -> int:
     """Return how many bytes an action has read before it: its file, about."""
     return action.before.size if action.before is not None else 0
+
+
+def _is_first_name(path: str, known: set[tuple[int, int]]) -> bool:
+    """Whether the file is none of the *known*, of which it then is one."""
+    inode = inode_of(path) if os.path.lexists(path) else None
+    if inode is None or inode in known:
+        return inode is None
+    known.add(inode)
+    return True
 
 
 def _device(path: str) -> int:

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
 from enum import Enum
 from typing import NamedTuple
 
-from klog.draft import BACKUPS
 from klog.errors import KlogError, UsageError
 from klog.formats.names import ROOT_KINDS, FileKind
 from klog.journal import Chain, locate
-from klog.plan import STAGED, Plan, PlanError, StaleError
+from klog.plan import BACKUPS, STAGED, Plan, PlanError, StaleError
 from klog.plan_file import MAX_BYTES, read_plan
 from klog.source import Source
 
@@ -90,7 +88,7 @@ def load_backup(directory: str) -> Kept:
     if os.path.isfile(path):
         plan, place = load_plan(path), os.path.abspath(directory)
         if len(plan.backups) == 1 and os.path.realpath(place) != os.path.realpath(plan.backups[0]):
-            plan = replace(plan, backups=(place,))
+            plan = plan._replace(backups=(place,))
         return Kept(place, plan)
     inside = sorted(name for name in _names(directory) if os.path.isfile(os.path.join(directory, name, _PLAN)))
     plans = {load_plan(os.path.join(directory, name, _PLAN)).id: name for name in inside}
@@ -156,7 +154,7 @@ def pointers() -> str:
 def remember(plan: Plan) -> None:
     """Leave a note where the backup of *plan* is, if that can be: it may be anywhere."""
     from klog.disk import Disk, NewFile
-    from klog.draft import make_directories
+    from klog.staging import make_directories
 
     disk = Disk()
     try:
@@ -193,7 +191,8 @@ def plans_of(log_dir: str) -> list[Kept]:
     Those in `klog-backup` beside it, and those that were noted.  What cannot be read is no plan.
     """
     found: dict[str, Kept] = {}
-    for backup in _backups(os.path.realpath(log_dir)):
+    # Nearly every backup is beside the log dir and noted too.
+    for backup in dict.fromkeys(_backups(os.path.realpath(log_dir))):
         path = os.path.join(backup, _PLAN)
         if not os.path.isfile(path):
             continue

@@ -42,11 +42,6 @@ class Start(NamedTuple):
     log_start: int
     log_end: int
 
-    @property
-    def deletes_all(self) -> bool:
-        """Whether everything goes, since the log would end before it starts."""
-        return bool(self.dropped) and self.log_start == self.log_end and self.log_start not in self.dropped
-
 
 def next_start(facts: PartitionFacts) -> Start | None:
     """Predict the next start; None when not all segments were looked at, so that nobody knows."""

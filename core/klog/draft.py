@@ -15,12 +15,12 @@ import os
 import stat
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from klog.digests import Digest, file_state, states_around, status_of
-from klog.disk import Disk, OpenFile
 from klog.errors import UnreadableError
 from klog.plan import (
+    BACKUPS,
     NOTHING,
     PUT,
     REMOVE,
@@ -33,130 +33,21 @@ from klog.plan import (
     Guard,
     Loss,
     Plan,
+    StaleError,
     same_content,
 )
+from klog.staging import Staging
 
 if TYPE_CHECKING:
     from klog.locks import Locks
 
-BACKUPS = "klog-backup"
-"""The directory beside a log dir that has the backups of all plans."""
 
-_PIECE = 1 << 20
+class Prepared(NamedTuple):
+    """New content of *file*, which waits under the name *source*: the file will be *after* as soon as that is said."""
 
-
-class Staging:
-    """Where new content waits: *directory*, made when it is needed; None when only digests are asked for.
-
-    Threads may share one as long as they store under different names.
-    """
-
-    def __init__(self, directory: str | None, disk: Disk) -> None:
-        self.directory = directory
-        self._disk = disk
-
-    def store(self, name: str, content: Iterable[bytes | bytearray | memoryview]) -> tuple[int, str]:
-        """Stream *content* into the file *name*, over one that is there; return its size and its digest.
-
-        Raises OSError; a file that could not be written whole is gone.
-        """
-        digest = Digest()
-        if self.directory is None:
-            for piece in in_pieces(content):
-                digest.update(piece)
-            return digest.size, digest.text()
-        path = os.path.join(self.directory, name)
-        make_directories(os.path.dirname(path), self._disk)
-        self.drop(name)
-        file = self._disk.create(path)
-        is_whole = False
-        try:
-            self._write(file, content, digest)
-            is_whole = True
-        finally:
-            self._disk.close(file)
-            if not is_whole:
-                self.drop(name)
-        return digest.size, digest.text()
-
-    def _write(self, file: OpenFile, content: Iterable[bytes | bytearray | memoryview], digest: Digest) -> None:
-        for piece in in_pieces(content):
-            digest.update(piece)
-            self._disk.write(file, piece)
-
-    def drop(self, name: str) -> None:
-        """Remove what was stored as *name*, if anything was."""
-        if self.directory is None:
-            return
-        path = os.path.join(self.directory, name)
-        if os.path.lexists(path):
-            self._disk.unlink(path)
-
-    def discard(self) -> None:
-        """Remove all that was stored, and the directories above that are then empty: nothing will come of the plan."""
-        if self.directory is not None:
-            remove_tree(self.directory, self._disk)
-            remove_empty(os.path.dirname(self.directory), self._disk)
-
-
-def in_pieces(content: Iterable[bytes | bytearray | memoryview]) -> Iterable[bytes | bytearray | memoryview]:
-    """Yield *content* in pieces that are worth a call each."""
-    held = bytearray()
-    for piece in content:
-        if len(piece) >= _PIECE:
-            if held:
-                yield held
-                held = bytearray()
-            yield piece
-            continue
-        held += piece
-        if len(held) >= _PIECE:
-            yield held
-            held = bytearray()
-    if held:
-        yield held
-
-
-def make_directories(path: str, disk: Disk) -> list[str]:
-    """Make a directory and those above it that are missing; return those that were made, the topmost first.
-
-    Raises OSError.
-    """
-    missing: list[str] = []
-    while not os.path.isdir(path):
-        missing.append(path)
-        path = os.path.dirname(path)
-    made: list[str] = []
-    for directory in reversed(missing):
-        try:
-            disk.make_directory(directory)
-            made.append(directory)
-        except FileExistsError:
-            if not os.path.isdir(directory):
-                raise
-    return made
-
-
-def remove_tree(path: str, disk: Disk) -> None:
-    """Remove a directory and what is in it, if it is there.  Raises OSError."""
-    if not os.path.isdir(path) or os.path.islink(path):
-        return
-    for folder, directories, files in os.walk(path, topdown=False):
-        for name in files:
-            disk.unlink(os.path.join(folder, name))
-        for name in directories:
-            inside = os.path.join(folder, name)
-            disk.unlink(inside) if os.path.islink(inside) else disk.remove_directory(inside)
-    disk.remove_directory(path)
-
-
-def remove_empty(path: str, disk: Disk) -> None:
-    """Remove a backup directory, and `klog-backup` above it, when there is nothing in them.  Raises OSError."""
-    above = os.path.dirname(path)
-    for directory in (path, *([above] if os.path.basename(above) == BACKUPS else ())):
-        if not os.path.isdir(directory) or os.listdir(directory):
-            return
-        disk.remove_directory(directory)
+    file: str
+    source: str
+    after: FileState
 
 
 class Draft:
@@ -200,18 +91,36 @@ class Draft:
         or of this draft, else the directory's owner and now; *modified_ns*, where given, is the time in ns.  Raises
         OSError, UnreadableError.
         """
-        before = self.state(file)
+        return self.put_prepared(self.prepare(file, content, like, modified_ns))
+
+    def prepare(
+        self,
+        file: str,
+        content: Iterable[bytes | bytearray | memoryview],
+        like: str | None = None,
+        modified_ns: int | None = None,
+    ) -> Prepared:
+        """Let *content* wait for *file*, of which nothing else is said until `put_prepared`; all else as in `put`.
+
+        For whoever has to see the whole of it, or put it under another name, before it can be said what changes.
+        """
+        self.state(file)
         # Each change of a file has a name of its own for what it puts.
         turn = len(self._states[file])
         source = f"{file}~{turn}" if turn > 1 else file
         size, digest = self.staging.store(source, content)
         mode, uid, gid, time_ns = self._owner(file, like)
         after = FileState(size, digest, mode, uid, gid, time_ns if modified_ns is None else modified_ns)
-        if not self._goes_back(file, after):
-            self._add(Action(PUT, file, before, after, source, self.number))
-            return True
-        self.staging.drop(source)
-        return False
+        return Prepared(file, source, after)
+
+    def put_prepared(self, new: Prepared) -> bool:
+        """Let the file have what was prepared for it; False when it has it already, and nothing is to do."""
+        before = self.state(new.file)
+        if self._goes_back(new.file, new.after):
+            self.staging.drop(new.source)
+            return False
+        self._add(Action(PUT, new.file, before, new.after, new.source, self.number))
+        return True
 
     def _owner(self, file: str, like: str | None) -> tuple[int, int, int, int]:
         """Return the mode, owner, group and modification time in ns that new content of *file* gets."""
@@ -257,6 +166,27 @@ class Draft:
             return False
         self._add(Action(REMOVE, file, before, None, None, self.number))
         return True
+
+    def put_passing(self, file: str, new: Prepared | None = None) -> None:
+        """Let *file* come, and stay until `remove_passing`: with the content of *new*, or empty.
+
+        *file* is one of those of which `klog.passing` tells, and is not there.  It is a second name of what was
+        prepared, for which there need be no more room.  Raises StaleError when it is there, OSError.
+        """
+        if self.state(file) is not None:
+            raise StaleError(
+                f"{self._path(file)}: is there already, of an operation that did not end; 'klog recover' ends it"
+            )
+        if new is None:
+            after = self.prepare(file, [], like=None).after
+        else:
+            after = new.after
+            self.staging.link(new.source, file)
+        self._add(Action(PUT, file, None, after, file, self.number))
+
+    def remove_passing(self, file: str) -> None:
+        """Let *file*, which `put_passing` has let come, go again."""
+        self._add(Action(REMOVE, file, self.state(file), None, None, self.number))
 
     def _add(self, action: Action) -> None:
         self.actions.append(action)

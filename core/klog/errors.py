@@ -29,3 +29,9 @@ class UsageError(KlogError):
     """The caller asked for something that makes no sense: a wrong option, a path of the wrong kind."""
 
     exit_code = 16
+
+
+class DamagedError(KlogError):
+    """What is to be kept is damaged, or an operation on the partition did not end: that comes first."""
+
+    exit_code = 4

@@ -100,6 +100,16 @@ def position_by_time(log: Source, index: str, time_index: str, base_offset: int,
     return position if confirmed else 0
 
 
+def last_timestamp(time_index: str) -> int | None:
+    """Return the timestamp (ms) of the last entry of a time index, None when it has none.
+
+    Nothing is held against the log.  Raises UnreadableError.  Kafka: TimeIndex.lastEntry.
+    """
+    with Source(time_index) as source:
+        entries = _Entries(source, TIME_ENTRY, 0)
+        return entries[entries.count - 1][0] if entries.count else None
+
+
 def header_at(log: Source, position: int) -> Header | None:
     """Return the header of the entry at *position*, None where none can be."""
     if not 0 <= position < log.size:

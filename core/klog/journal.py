@@ -9,6 +9,8 @@ from dataclasses import dataclass
 
 from klog.digests import file_state, status_of
 from klog.errors import UnreadableError
+from klog.formats.names import Stage
+from klog.passing import is_passing, stage_of, teller
 from klog.plan import TRUNCATE, FileState, Plan, StaleError, same_content
 
 
@@ -75,7 +77,21 @@ def locate(plan: Plan, advance: Callable[[int], None] | None = None, *, quick: b
             same = [at for at, state in enumerate(chain.states) if same_content(state, chain.current)]
             chain.at = same[0] if same else None
             _doubt(plan, chain)
+    _settle_passing(found)
     return found
+
+
+def _settle_passing(found: list[Chain]) -> None:
+    """Tell files that have gone from those that have not come yet, by what is done while they are there."""
+    chains = {(chain.log_dir, chain.file): chain for chain in found}
+    gone = [chain for chain in found if chain.at == 0 and is_passing(chain.states)]
+    # What tells of a `.cleaned` is a `.swap`, of which that has to be known before.
+    for chain in sorted(gone, key=lambda chain: stage_of(chain.file) is Stage.CLEANED):
+        telling = chains.get((chain.log_dir, teller(chain.file)))
+        if telling is not None and telling.at is not None:
+            came, went = chain.actions
+            done = telling.actions[: telling.at]
+            chain.at = 2 if any(came < place < went for place in done) else 0
 
 
 def _check_directory(path: str, is_log_dir: bool) -> None:
@@ -121,6 +137,19 @@ def check_guards(plan: Plan) -> None:
         status = status_of(path)
         if status is None or (status.st_size, status.st_mtime_ns) != (guard.size, guard.modified_ns):
             raise StaleError(f"{path}: has changed since the plan was made; make it again")
+
+
+def check_leftovers(found: list[Chain]) -> None:
+    """Raise StaleError when a broker's start would take other files for part of what comes and goes, or drop that.
+
+    Raises OSError too.
+    """
+    names = {chain.path for chain in found}
+    for directory in {os.path.dirname(chain.path) for chain in found if is_passing(chain.states)}:
+        for name in os.listdir(directory):
+            path = os.path.join(directory, name)
+            if name.endswith((Stage.SWAP.value, Stage.CLEANED.value)) and path not in names:
+                raise StaleError(f"{path}: of an operation that did not end; 'klog recover' ends it")
 
 
 def check_directories(plan: Plan) -> None:

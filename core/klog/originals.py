@@ -12,26 +12,22 @@ All of it is on the disk before anything acts, with the modes, owners and times 
 
 from __future__ import annotations
 
-import errno
 import json
 import os
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
 
 from klog.digests import file_state, status_of
 from klog.disk import Disk, OpenFile
-from klog.draft import in_pieces, make_directories, remove_empty
 from klog.journal import Chain
 from klog.plan import PUT, STAGED, TRUNCATE, Action, CutOut, FileState, Plan, PlanError, StaleError
 from klog.plan_file import MAX_BYTES, plan_pieces, read_plan
 from klog.source import Source
+from klog.staging import in_pieces, link, make_directories, remove_empty
 
 PLAN = "plan.json"
 ORIGINALS = "originals"
 TAILS = "tails"
 LOST_AND_FOUND = "lost+found"
-
-_NO_LINKS = (errno.EXDEV, errno.EPERM, errno.EACCES, errno.EMLINK, errno.EOPNOTSUPP, errno.ENOSYS)
 
 
 def original_place(plan: Plan, log_dir: int, file: str) -> str:
@@ -65,10 +61,12 @@ class Keeper:
         self._disk = disk
         self._made: list[str] = []
         self._to_sync: dict[str, None] = {}
+        self._read: dict[tuple[int, int], FileState] = {}
+        self._brought: dict[tuple[int, int], str] = {}
 
     def write_plan(self) -> None:
         """Write the plan into each backup.  Raises StaleError when another plan is there, OSError."""
-        plan = replace(self._plan, staging=())
+        plan = self._plan._replace(staging=())
         for backup in self._plan.backups:
             self._directory(os.path.join(backup, STAGED))
             path = os.path.join(backup, PLAN)
@@ -141,13 +139,12 @@ class Keeper:
         backup = self._plan.backups[action.log_dir]
         target = os.path.join(backup, STAGED, source)
         origin = os.path.join(self._plan.staged(action.log_dir), source)
-        state = file_state(target)
+        state = self._state(target)
         if (state is None or state.content != after.content) and origin != target:
             if status_of(origin) is None:
                 raise StaleError(f"{origin}: gone, it was to become {action.file}; make the plan again")
-            if not self._link(origin, target):
-                self._copy(origin, 0, after.size, target, after)
-            state = file_state(target)
+            self._bring(origin, target, after)
+            state = self._state(target)
         if state is None or state.content != after.content:
             what = "gone" if state is None else "not what the plan says"
             raise StaleError(f"{target}: {what}, it was to become {action.file}; make the plan again")
@@ -157,7 +154,29 @@ class Keeper:
                 self._disk.set_metadata(file, after.mode, after.uid, after.gid, after.modified_ns)
             finally:
                 self._disk.close(file)
+            self._read[inode_of(target)] = after
         self._mark(target)
+
+    def _state(self, path: str) -> FileState | None:
+        """Return what a file is; what has two names is read once."""
+        if status_of(path) is None:
+            return None
+        inode = inode_of(path)
+        if inode not in self._read:
+            state = file_state(path)
+            if state is None:
+                return None
+            self._read[inode] = state
+        return self._read[inode]
+
+    def _bring(self, origin: str, target: str, after: FileState) -> None:
+        """Let a file that waits elsewhere be in the backup too; what has two names there gets two names here."""
+        first = self._brought.setdefault(inode_of(origin), target)
+        if self._link(origin, target) or (first != target and self._link(first, target)):
+            return
+        self._copy(origin, 0, after.size, target, after)
+        # The number may have been that of a file which is gone.
+        self._read.pop(inode_of(target), None)
 
     def clean(self) -> None:
         """Remove what this run has made, as far as the disk lets it: nothing has come of it."""
@@ -186,7 +205,7 @@ class Keeper:
         if not is_there:
             if os.path.lexists(target):
                 self._disk.unlink(target)
-            if not _link(source, target, self._disk):
+            if not link(source, target, self._disk):
                 return False
             self._made.append(target)
         # The file itself too: a broker need not have synced it, and nobody will once it is only the original.
@@ -246,27 +265,10 @@ def _up_from(backup: str) -> Iterator[str]:
         backup = os.path.dirname(backup)
 
 
-def _link(source: str, target: str, disk: Disk) -> bool:
-    """Give *source* a second name; False where the file system, or this user, has no way for it."""
-    try:
-        disk.link(source, target)
-    except OSError as error:
-        if error.errno not in _NO_LINKS:
-            raise
-        return False
-    return True
-
-
-def link_or_copy(source: str, target: str, state: FileState, disk: Disk) -> None:
-    """Give *source*, which is in *state*, a second name, or else a copy that is like it.  Raises OSError."""
-    if _link(source, target, disk):
-        return
-    file = disk.create(target)
-    try:
-        disk.copy(source, 0, state.size, file)
-        disk.set_metadata(file, state.mode, state.uid, state.gid, state.modified_ns)
-    finally:
-        disk.close(file)
+def inode_of(path: str) -> tuple[int, int]:
+    """Return what two names of one file have in common."""
+    status = os.lstat(path)
+    return status.st_dev, status.st_ino
 
 
 def _is_of(path: str, plan: Plan) -> bool:

@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from klog.errors import KlogError
 
 VERSION: Final = 1
 
+BACKUPS: Final = "klog-backup"
+"""The directory beside a log dir that has the backups of all plans."""
 STAGED: Final = "staged"
 """The directory of a backup in which new files wait until they get their names; gone when the plan is done."""
 
@@ -129,8 +131,7 @@ class Amount(NamedTuple):
 NOTHING: Final = Amount(0, 0)
 
 
-@dataclass(frozen=True)
-class Plan:
+class Plan(NamedTuple):
     """What a command is going to change, in the order in which it does.
 
     *log_dirs*: absolute paths; *backups*: for each, the directory where originals go.  *staging*: for each, the
@@ -154,8 +155,8 @@ class Plan:
     staging: tuple[str, ...] = ()
     no_lock: tuple[int, ...] = ()
     cuts: tuple[CutOut, ...] = ()
-    directory_times: Mapping[tuple[int, str], int] = field(default_factory=dict)
-    leaves_times: Mapping[tuple[int, str], int] = field(default_factory=dict)
+    directory_times: Mapping[tuple[int, str], int] = MappingProxyType({})
+    leaves_times: Mapping[tuple[int, str], int] = MappingProxyType({})
     undoes: str | None = None
 
     def path(self, log_dir: int, file: str) -> str:

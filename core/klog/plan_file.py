@@ -37,13 +37,8 @@ def plan_json(plan: Plan) -> dict[str, object]:
     return {name: list(value) if isinstance(value, map) else value for name, value in _plan_members(plan)}
 
 
-def plan_bytes(plan: Plan) -> bytes:
-    """Return the content of a plan's file, an action a line."""
-    return b"".join(plan_pieces(plan))
-
-
 def plan_pieces(plan: Plan) -> Iterator[bytes]:
-    """Yield the same line by line: a plan of many actions is several times as large in one piece."""
+    """Yield the content of a plan's file, an action a line: in one piece it is several times as large as the plan."""
     encode = json.JSONEncoder(ensure_ascii=True, separators=(",", ":")).encode
     before = "{"
     for name, value in _plan_members(plan):

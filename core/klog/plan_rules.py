@@ -6,11 +6,16 @@ actions, files that no repair touches, states that do not follow from one anothe
 
 from __future__ import annotations
 
+import os
 import re
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NoReturn
 
-from klog.formats.names import FileKind, parse_file, parse_partition
+from klog.formats.names import FileKind, Stage, parse_file, parse_partition
+from klog.passing import is_passing, log_of, stage_of, stood_for, teller
 from klog.plan import PUT, REMOVE, TRUNCATE, Action, FileState, Plan, PlanError, same_content
+
+_States = Mapping[tuple[int, str], Sequence[FileState | None]]
 
 _ID = re.compile(r"[0-9A-Za-z][0-9A-Za-z_.-]{0,99}")
 _UNTOUCHED = (FileKind.META_PROPERTIES, FileKind.LOCK, FileKind.BOOTSTRAP, FileKind.QUORUM_STATE)
@@ -48,13 +53,15 @@ def check_plan(plan: Plan) -> None:
     for action in plan.actions:
         _check_action(action, count)
         chain = states.setdefault((action.log_dir, action.file), [action.before])
-        if chain[-1] != action.before or any(same_content(state, action.after) for state in chain):
+        is_new = not any(same_content(state, action.after) for state in chain)
+        if chain[-1] != action.before or not (is_new or is_passing([*chain, action.after])):
             refuse(f"the states of {shown(action.file)} do not follow from one another")
         chain.append(action.after)
         if action.source is not None and (action.log_dir, action.source) in sources:
             refuse(f"{shown(action.source)} is put twice")
         sources.add((action.log_dir, action.source or ""))
     _check_markers(plan)
+    _check_passing(plan, states)
     for guard in plan.guards:
         _check_file(guard.file, guard.log_dir, count)
     for cut in plan.cuts:
@@ -82,6 +89,50 @@ def _check_markers(plan: Plan) -> None:
             if action.do == PUT:
                 marked.add(action.log_dir)
         begun.add(action.log_dir)
+
+
+def _check_passing(plan: Plan, states: _States) -> None:
+    """Refuse what comes and goes otherwise than `klog.passing` has it: nobody could tell how far it has come."""
+    coming = {key for key, chain in states.items() if is_passing(chain)}
+    if not coming:
+        return
+    directories = {(log_dir, os.path.dirname(file)) for log_dir, file in coming}
+    places: dict[tuple[int, str], list[int]] = {}
+    for place, action in enumerate(plan.actions):
+        if (action.log_dir, os.path.dirname(action.file)) in directories:
+            places.setdefault((action.log_dir, action.file), []).append(place)
+    for log_dir, file in coming:
+        if not _passes(plan, log_dir, file, states, places):
+            refuse(f"{shown(file)} comes and goes, but not as a file that stands for another while that changes")
+    _check_one_at_a_time(coming, places)
+
+
+def _passes(plan: Plan, log_dir: int, file: str, states: _States, places: Mapping[tuple[int, str], list[int]]) -> bool:
+    """Whether a file that is there for a while may be, and something else is done meanwhile that tells it."""
+    came, went = places[log_dir, file]
+    stage, content = stage_of(file), states[log_dir, file][1]
+    telling = [place for place in places.get((log_dir, teller(file)), []) if came < place < went]
+    if stage is None or content is None or len(telling) != 1:
+        return False
+    if stage is Stage.CLEANED:
+        return not content.size
+    whole = log_dir, stood_for(file)
+    if plan.actions[telling[0]].do != PUT or any(not came < place < went for place in places.get(whole, [])):
+        return False
+    # An empty index is true of any log, and of what the plan does not change it says nothing.
+    is_index = file != f"{log_of(file)}{Stage.SWAP.value}"
+    return content in states.get(whole, [content]) or (is_index and not content.size)
+
+
+def _check_one_at_a_time(coming: Iterable[tuple[int, str]], places: Mapping[tuple[int, str], list[int]]) -> None:
+    """Refuse new segments that stand beside others in one directory: a start would remove all that is between them."""
+    last: dict[tuple[int, str], tuple[int, str]] = {}
+    for came, key in sorted((places[key][0], key) for key in coming):
+        directory, log = (key[0], os.path.dirname(key[1])), log_of(key[1])
+        until, other = last.get(directory, (-1, ""))
+        if came < until and log != other:
+            refuse(f"{shown(key[1])} comes before those for {shown(other)} have gone")
+        last[directory] = max((places[key][1], log), (until, other))
 
 
 def _check_action(action: Action, count: int) -> None:

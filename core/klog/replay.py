@@ -16,9 +16,10 @@ from collections.abc import Iterator, Sequence
 from klog.decode import runs
 from klog.formats.batch import Attributes
 from klog.formats.damage import Damage
+from klog.formats.snapshot import read_snapshot
 from klog.indexes import position_of_offset
-from klog.kernel import Window
-from klog.partition import SegmentFiles
+from klog.kernel import Window, crc32c
+from klog.partition import Partition, SegmentFiles, read_small
 from klog.producers import Event, ProducerState
 from klog.segment import Segment
 from klog.source import Source
@@ -47,6 +48,21 @@ def apply_window(
             state.end = batch.last_offset + 1
             break
     return found
+
+
+def nearest_state(partition: Partition, offset: int) -> ProducerState:
+    """Return the state in the newest snapshot, not above *offset*, that a broker would take: `replay` goes on from it.
+
+    Without one that of nobody, at the log's start.  Nobody is expired.  Kafka: ProducerStateManager.loadFromSnapshot.
+    """
+    start = partition.log_start_offset or 0
+    for file in reversed(partition.snapshots):
+        if file.offset is not None and start < file.offset <= offset:
+            content = read_small(os.path.join(partition.path, file.name))
+            snapshot = read_snapshot(content, crc32c) if isinstance(content, bytes) else None
+            if snapshot is not None and snapshot.problem is None:
+                return ProducerState.load(snapshot, file.offset)
+    return ProducerState(start)
 
 
 def replay(

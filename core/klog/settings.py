@@ -49,6 +49,18 @@ class Setting(NamedTuple):
         return self.value
 
     @property
+    def ratio(self) -> float:
+        """The value of a setting that is a part of one."""
+        assert isinstance(self.value, float)
+        return self.value
+
+    @property
+    def flag(self) -> bool:
+        """The value of a setting that is true or false."""
+        assert isinstance(self.value, bool)
+        return self.value
+
+    @property
     def words(self) -> tuple[str, ...]:
         """The value of a setting that is a list."""
         assert isinstance(self.value, tuple)
@@ -152,6 +164,7 @@ _KNOWN: Final[Mapping[str, _Known]] = {
     "compression.type": _Known(_COMPRESSION, "producer", {"compression.type": 1}),
     "preallocate": _Known(_FLAG, False, {"log.preallocate": 1}),
     "file.delete.delay.ms": _Known(_MS, 60_000, {"log.segment.delete.delay.ms": 1}),
+    "remote.storage.enable": _Known(_FLAG, False, {}),
     "unclean.leader.election.enable": _Known(_FLAG, False, {"unclean.leader.election.enable": 1}),
     "producer.id.expiration.ms": _Known(_whole(1, _INT), _DAY_MS, {"producer.id.expiration.ms": 1}),
 }
@@ -172,22 +185,29 @@ _INTERNAL: Final[Mapping[str, Mapping[str, Value]]] = {
 class Settings:
     """The settings of the topics in *log_dir* (None: nothing is known of it), under *options*.
 
-    *options*: texts by the names that topics have for them, in Kafka's own notation (bytes, ms).  The metadata log is
-    read when it is first asked for, and once.  Raises UsageError for an option that is none.
+    *options*: texts by the names that topics have for them, in Kafka's own notation (bytes, ms).  *metadata*: the log
+    dir with the metadata log, where that is another.  The metadata log is read when it is first asked for, and once.
+    Raises UsageError for an option that is none, for a *metadata* without a metadata log or with another cluster's,
+    UnreadableError for one that cannot be listed.
     """
 
-    def __init__(self, log_dir: LogDir | None = None, options: Mapping[str, str] = {}) -> None:
+    def __init__(
+        self, log_dir: LogDir | None = None, options: Mapping[str, str] = {}, metadata: LogDir | None = None
+    ) -> None:
         self._log_dir = log_dir
+        self._metadata_dir = log_dir if metadata is None else metadata
         self._options = {name: _option(name, text) for name, text in options.items()}
+        if metadata is not None:
+            _check_metadata(metadata, log_dir)
 
     @cached_property
     def metadata(self) -> ClusterMetadata | None:
         """What the metadata log says; None where there is none."""
-        if self._log_dir is None or self._log_dir.metadata_log is None:
+        if self._metadata_dir is None or self._metadata_dir.metadata_log is None:
             return None
         from klog.metadata import read_metadata
 
-        return read_metadata(self._log_dir)
+        return read_metadata(self._metadata_dir)
 
     @cached_property
     def _broker(self) -> Mapping[str, str]:
@@ -246,6 +266,13 @@ def _read(kind: _Kind, text: str | None) -> Value | None:
         return None if text is None else kind.read(text.strip())
     except (ValueError, KeyError):
         return None
+
+
+def _check_metadata(metadata: LogDir, log_dir: LogDir | None) -> None:
+    if metadata.metadata_log is None:
+        raise UsageError(f"{metadata.path}: no {CLUSTER_METADATA} here; expected a controller's metadata.log.dir")
+    if log_dir is not None and None not in (ids := (metadata.cluster_id, log_dir.cluster_id)) and ids[0] != ids[1]:
+        raise UsageError(f"{metadata.path}: of cluster {ids[0]}, but {log_dir.path} is of {ids[1]}")
 
 
 def _option(name: str, text: str) -> Value:

@@ -13,14 +13,14 @@ from typing import NamedTuple
 
 from klog.decode import runs
 from klog.draft import Draft
-from klog.errors import KlogError, UsageError
+from klog.errors import DamagedError, UsageError
 from klog.formats.checkpoint import epochs_in_force, write_epochs
 from klog.formats.damage import Damage
 from klog.formats.index import ABORTED_TXN
 from klog.formats.names import SEGMENT_KINDS, FileKind, Stage, file_name, parse_file
-from klog.formats.snapshot import Snapshot, read_snapshot, write_snapshot
+from klog.formats.snapshot import write_snapshot
 from klog.kernel import IndexBuilder, Window, crc32c, orderly
-from klog.partition import Partition, SegmentFiles, read_small
+from klog.partition import Partition, SegmentFiles
 from klog.plan import Amount, Loss
 from klog.recover import amounts
 from klog.recover.broker_files import Content, Piece, Stored, txn_entries
@@ -28,12 +28,6 @@ from klog.recover.broker_leftovers import belongs
 from klog.recover.target import Target, write
 from klog.segment import Segment
 from klog.source import Source
-
-
-class DamagedError(KlogError):
-    """What is to be kept is damaged, or an operation on the partition did not end: that comes first."""
-
-    exit_code = 4
 
 
 class Settings(NamedTuple):
@@ -187,24 +181,17 @@ class _Cut:
     def _snapshot(self, end: int) -> None:
         """See to it that the producers' state at the new end is there, as after a clean stop."""
         name = file_name(end, FileKind.SNAPSHOT)
-        found = {file.offset or 0: self._read(file.name) for file in self._partition.snapshots}
-        good = [offset for offset, snapshot in found.items() if snapshot.problem is None and offset <= end]
-        start = self._partition.log_start_offset or 0
-        if end in good or end <= start:
+        if end <= (self._partition.log_start_offset or 0):
             return
-        from klog.producers import ProducerState
-        from klog.replay import replay
+        from klog.replay import nearest_state, replay
 
-        below = [offset for offset in good if offset > start]
-        state = ProducerState.load(found[max(below)], max(below)) if below else ProducerState(start)
+        state = nearest_state(self._partition, end)
+        if state.end == end:
+            return
         state.expire(self._settings.now_ms, self._settings.expiration_ms)
         for _ in replay(state, self._partition.path, self._segments, end=end):
             pass
         self._files[name] = write_snapshot(state.snapshot(), crc32c)
-
-    def _read(self, name: str) -> Snapshot:
-        content = read_small(os.path.join(self._partition.path, name))
-        return read_snapshot(content, crc32c) if isinstance(content, bytes) else Snapshot((), str(content))
 
     def _epochs(self, end: int) -> bytes | None:
         found = self._partition.epochs

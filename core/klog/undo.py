@@ -8,16 +8,18 @@ apply(back, disk, locks=locks)
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from klog.backups import plans_of
 from klog.digests import file_state, status_of
 from klog.disk import Disk
-from klog.draft import backup_places, iso_seconds, make_directories, plan_id, remove_empty, remove_tree
+from klog.draft import backup_places, iso_seconds, plan_id
 from klog.formats.names import FileKind
 from klog.journal import Chain, locate
-from klog.originals import keeps_tail, link_or_copy, original_place, tail_place
+from klog.originals import keeps_tail, original_place, tail_place
+from klog.passing import is_passing, stood_for
 from klog.plan import PUT, REMOVE, Action, FileState, Plan, StaleError, same_content
+from klog.staging import link_or_copy, make_directories, remove_empty, remove_tree
 
 
 def undo_plan(plan: Plan, now_ms: int, backup: str | None = None) -> Plan:
@@ -68,7 +70,9 @@ def _markers(plan: Plan, log_dir: str) -> Iterator[Action]:
 
 
 def _reached(chain: Chain) -> int:
-    """Return which of its states a file is in, by its content alone."""
+    """Return which of its states a file is in, by its content alone where that can tell."""
+    if is_passing(chain.states) and chain.at is not None:
+        return chain.at
     for at, state in enumerate(chain.states):
         if same_content(state, chain.current):
             return at
@@ -78,7 +82,8 @@ def _reached(chain: Chain) -> int:
 def _reversed(plan: Plan, found: dict[tuple[int, str], Chain]) -> Iterator[Action]:
     """Yield, from the last action to the first, what takes it back.
 
-    Content that a file only had between two actions is kept nowhere; such a step is left out, unless it was no content.
+    Content that a file only had between two actions is kept nowhere; such a step is left out, unless it was no content,
+    or another file has it, for which it stood.
     """
     now: dict[tuple[int, str], FileState | None] = {key: chain.current for key, chain in found.items()}
     turns: dict[tuple[int, str], int] = {}
@@ -87,7 +92,11 @@ def _reversed(plan: Plan, found: dict[tuple[int, str], Chain]) -> Iterator[Actio
         chain = found[key]
         at = chain.actions.index(place)
         before, current = chain.states[at], now[key]
-        if at >= (chain.at or 0) or (at and before is not None and before.size):
+        if at >= (chain.at or 0):
+            continue
+        if is_passing(chain.states) and before is not None:
+            before = _stood_in(plan, found, chain, before)
+        elif at and before is not None and before.size:
             continue
         if same_content(before, current) and at:
             continue
@@ -102,12 +111,36 @@ def _reversed(plan: Plan, found: dict[tuple[int, str], Chain]) -> Iterator[Actio
         now[key] = before
 
 
+def _stood_in(plan: Plan, found: dict[tuple[int, str], Chain], chain: Chain, content: FileState) -> FileState:
+    """Return what a file that has come and gone is to be when it comes again: another name of the one it stood for."""
+    file = stood_for(chain.file)
+    whole = found.get((chain.log_dir, file))
+    states = (whole.current, whole.before) if whole else (file_state(plan.path(chain.log_dir, file)),)
+    for state in states:
+        if state is not None and same_content(state, content):
+            return state
+    if content.size:
+        raise StaleError(f"{chain.path}: nothing has what it had any more; the plan can no longer be taken back")
+    return content
+
+
+def _origin(plan: Plan, found: Mapping[tuple[int, str], Chain], chain: Chain, wanted: FileState) -> str:
+    """Return the file that is brought back under a chain's name, or whose second name that becomes."""
+    if not is_passing(chain.states):
+        return (tail_place if keeps_tail(plan, chain) else original_place)(plan, chain.log_dir, chain.file)
+    file = stood_for(chain.file)
+    whole = found.get((chain.log_dir, file))
+    is_kept = whole is not None and wanted == whole.before
+    return original_place(plan, chain.log_dir, file) if is_kept else plan.path(chain.log_dir, file)
+
+
 def _check_originals(plan: Plan, found: dict[tuple[int, str], Chain], actions: tuple[Action, ...]) -> None:
     for action in actions:
         chain = found[action.log_dir, action.file]
-        if action.after is None or action.after != chain.before:
+        wanted = action.after
+        if wanted is None or not (wanted == chain.before or (is_passing(chain.states) and wanted.size)):
             continue
-        place = (tail_place if keeps_tail(plan, chain) else original_place)(plan, action.log_dir, action.file)
+        place = _origin(plan, found, chain, wanted)
         if status_of(place) is None:
             raise StaleError(f"{place}: gone, {chain.path} cannot be brought back")
 
@@ -126,19 +159,21 @@ def stage_undo(plan: Plan, back: Plan, disk: Disk) -> None:
             if action.source is not None and action.after is not None:
                 target = os.path.join(back.staged(action.log_dir), action.source)
                 make_directories(os.path.dirname(target), disk)
-                _stage(plan, found[action.log_dir, action.file], action.after, target, disk)
+                _stage(plan, found, found[action.log_dir, action.file], action.after, target, disk)
         is_done = True
     finally:
         if not is_done:
             discard_staged(back, disk)
 
 
-def _stage(plan: Plan, chain: Chain, wanted: FileState, target: str, disk: Disk) -> None:
-    if wanted != chain.before:
+def _stage(
+    plan: Plan, found: Mapping[tuple[int, str], Chain], chain: Chain, wanted: FileState, target: str, disk: Disk
+) -> None:
+    if wanted != chain.before and not (is_passing(chain.states) and wanted.size):
         disk.close(disk.create(target))  # it was empty for a while
         return
     if not keeps_tail(plan, chain):
-        link_or_copy(original_place(plan, chain.log_dir, chain.file), target, wanted, disk)
+        link_or_copy(_origin(plan, found, chain, wanted), target, disk)
         return
     tail = tail_place(plan, chain.log_dir, chain.file)
     after = plan.actions[chain.actions[0]].after

@@ -7,12 +7,9 @@ from pathlib import Path
 
 import pytest
 from klog.check.findings import Finding, Severity
-from klog.check.root import root
-from klog.check.segment import Request
-from klog.check.verify import log_dir_facts, verify_partition
-from klog.log_dir import LogDir
 
 from tests.check.images import CRASHES
+from tests.check.partitions import findings_in
 from tests.conftest import CORPORA, FIXTURES
 
 FOLDERS = ("modern/data", "legacy/data", "v39/data", "v39/data1")
@@ -58,35 +55,26 @@ KILLED: dict[str, tuple[str, ...]] = {
 }
 
 
-def found_in(path: Path, deep: bool = True) -> list[Finding]:
-    log_dir = LogDir(str(path))
-    around = log_dir_facts(log_dir)
-    found = list(root(log_dir))
-    for partition in log_dir.partitions:
-        found += verify_partition(partition, around, Request(deep)).findings
-    return found
-
-
 def problems(found: list[Finding]) -> list[Finding]:
     return [finding for finding in found if finding.severity is not Severity.NOTE]
 
 
 @pytest.mark.parametrize("name", ["modern", "legacy", "v39/data1"])
 def test_what_ships_with_klog_is_clean(name: str) -> None:
-    assert not problems(found_in(FIXTURES / name))
+    assert not problems(findings_in(FIXTURES / name))
 
 
 @pytest.mark.corpora
 @pytest.mark.parametrize("name", FOLDERS)
 def test_a_log_dir_that_was_stopped_is_clean(name: str) -> None:
-    assert not problems(found_in(CORPORA / name))
+    assert not problems(findings_in(CORPORA / name))
 
 
 @pytest.mark.corpora
 @pytest.mark.parametrize("name", COMPACTIONS)
 def test_what_the_cleaner_leaves_is_clean(name: str, image: Callable[[str], Path]) -> None:
     """Gaps, markers without data, empty batches, indexes of merged segments: all legal."""
-    assert not problems(found_in(image(name)))
+    assert not problems(findings_in(image(name)))
 
 
 @pytest.mark.corpora
@@ -94,13 +82,13 @@ def test_what_the_cleaner_leaves_is_clean(name: str, image: Callable[[str], Path
 def test_every_broker_of_a_cluster_is_clean(name: str, image: Callable[[str], Path]) -> None:
     """Followers append many batches at once, so their indexes are sparser and say other offsets."""
     for meta in sorted(image(f"replicas/{name}.tar.xz").glob("**/meta.properties")):
-        assert not problems(found_in(meta.parent)), meta
+        assert not problems(findings_in(meta.parent)), meta
 
 
 @pytest.mark.corpora
 @pytest.mark.parametrize("crash", CRASHES, ids=lambda path: path.name)
 def test_damage_is_called_by_its_name(crash: Path, image: Callable[[str], Path]) -> None:
-    found = found_in(image(f"crash/{crash.name}/before.tar.gz"))
+    found = findings_in(image(f"crash/{crash.name}/before.tar.gz"))
     assert tuple(dict.fromkeys(finding.id for finding in found)) == KILLED[crash.name.partition("-")[2]]
 
 

@@ -14,9 +14,10 @@ from pathlib import Path
 import pytest
 from klog.apply import apply
 from klog.disk import Disk
-from klog.draft import Draft, Staging, backup_places, make_plan, staging_of
+from klog.draft import Draft, backup_places, make_plan, staging_of
 from klog.plan import Plan
-from klog.plan_file import plan_bytes
+from klog.plan_file import plan_pieces
+from klog.staging import Staging
 
 from tests.conftest import Ran
 from tests.power import tree
@@ -25,13 +26,7 @@ from tests.test_undo import half_done
 
 __all__ = ["original"]
 Klog = Callable[..., Ran]
-
-
-@pytest.fixture(autouse=True)
-def state_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Notes about plans go there, not into the home of whoever runs the tests."""
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-    return tmp_path / "state"
+pytestmark = pytest.mark.usefixtures("state_home")
 
 
 @pytest.fixture
@@ -45,7 +40,7 @@ def plan_file(original: Path, tmp_path: Path) -> Path:
     number = "20261121-051019-recover-7f3a"
     command = f"klog recover {original} --plan {path}"
     plan = make_plan(number, command, [str(original)], backup_places(number, [str(original)]), [draft], NOW)
-    path.write_bytes(plan_bytes(plan))
+    path.write_bytes(b"".join(plan_pieces(plan)))
     return path
 
 
@@ -231,7 +226,7 @@ def test_names_that_cannot_be_printed_are_shown_all_the_same(klog: Klog, origina
     draft = Draft(str(original), 0, Staging(None, Disk()))
     draft.remove(path)
     plan = make_plan("x", "klog", [str(original)], backup_places("x", [str(original)]), [draft], NOW)
-    (original.parent / "p.json").write_bytes(plan_bytes(plan))
+    (original.parent / "p.json").write_bytes(b"".join(plan_pieces(plan)))
     apply(plan, Disk())
     shown = klog("undo", original.parent / "p.json")
     assert shown.exit_code == 0

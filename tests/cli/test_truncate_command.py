@@ -10,24 +10,17 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
-from klog_cli import changing
 
 from tests.check.partitions import Damageable, flipped
 from tests.conftest import FIXTURES, Ran
-from tests.power import HastyDisk, tree
+from tests.power import same, tree
 from tests.test_apply import end, other_process, said
 
 Klog = Callable[..., Ran]
+pytestmark = pytest.mark.usefixtures("hasty")
 METADATA = "__cluster_metadata-0"
 NOW = "--now=2025-06-15T15:10:00Z"
 RISK = "if this copy becomes the leader, the other replicas cut their logs to it"
-
-
-@pytest.fixture(autouse=True)
-def hasty(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """The power stays, and notes about plans go where the test leaves things."""
-    monkeypatch.setattr(changing, "Disk", HastyDisk)
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
 
 
 @pytest.fixture
@@ -42,10 +35,6 @@ def truncated(klog: Klog, *arguments: str | os.PathLike[str]) -> dict[str, objec
     members = json.loads(done.stdout)
     assert isinstance(members, dict)
     return members
-
-
-def same(log_dir: Path, before: dict[str, object]) -> bool:
-    return {**tree(log_dir), ".lock": None} == {**before, ".lock": None}
 
 
 # what is said, and done

@@ -9,9 +9,9 @@ from tempfile import TemporaryDirectory
 from klog.batch import Batch
 from klog.kernel import Survey
 from klog.partition import Partition
-from klog.recover.kept import Patched
 from klog.recover.left import Request
 from klog.recover.ranges import Salvage, SegmentRanges, salvage_ranges
+from klog.recover.splice import Patched
 from klog.segment import Segment
 from klog.source import Source
 
@@ -61,7 +61,7 @@ def result(partition: Partition, segment: SegmentRanges) -> bytes:
     """Return the log as it is going to be."""
     with Source(str(Path(partition.path) / segment.files.log)) as source:
         log = Patched(source, segment.patches)
-        return b"".join(bytes(piece) for start, end in segment.kept.pairs() for piece in log.pieces(start, end))
+        return b"".join(log.read(start, end - start) for start, end in segment.kept.pairs())
 
 
 def rereads(partition: Partition, segment: SegmentRanges) -> list[Batch]:

@@ -1,14 +1,13 @@
-"""What is kept, and the way through it: no byte of a patch gets lost at the seam of two pieces."""
+"""What is kept, and the way through it."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from random import Random
 
 import pytest
 from klog.bits import Patch
-from klog.errors import UnreadableError
-from klog.recover.kept import Gap, Kept, Patched
+from klog.recover.kept import Gap, Kept, batches
+from klog.recover.splice import Patched
 from klog.source import Source
 
 from tests.bad_sectors import spoil
@@ -55,24 +54,6 @@ def test_the_stretch_of_an_offset_is_the_last_that_begins_at_it_or_before() -> N
     assert [found.stretch_of(offset) for offset in (4, 5, 19, 20, 99)] == [-1, 0, 0, 1, 1]
 
 
-def test_patches_are_made_wherever_pieces_begin_and_end(tmp_path: Path) -> None:
-    data = Random(1).randbytes(100)
-    path = tmp_path / "log"
-    path.write_bytes(data)
-    patches = [Patch(at, data[at : at + size], b"\xaa" * size, "") for at, size in ((0, 8), (20, 1), (40, 8), (92, 8))]
-    expected = bytearray(data)
-    for patch in patches:
-        expected[patch.position : patch.position + len(patch.new)] = patch.new
-    with Source(str(path)) as source:
-        log = Patched(source, patches[::-1])
-        for step in (1, 2, 3, 7, 8, 9, 50, 100, 1000):
-            for start in range(60):
-                for end in (start, start + 1, start + 13, 100):
-                    assert b"".join(log.pieces(start, end, step)) == expected[start:end], (step, start, end)
-        with pytest.raises(UnreadableError):
-            list(log.pieces(90, 101))
-
-
 def test_all_batches_of_a_stretch_come_by_however_large_they_are(tmp_path: Path) -> None:
     """With the size of one of them put right on the way."""
     log = [batch(some_records(3 * i)) for i in range(9)]
@@ -84,18 +65,17 @@ def test_all_batches_of_a_stretch_come_by_however_large_they_are(tmp_path: Path)
     path.write_bytes(data[:at] + b"\xff" + data[at + 1 :])
     with Source(str(path)) as source:
         patched = Patched(source, [Patch(at, b"\xff", data[at : at + 1], "")])
-        found = [window.batch(i).base_offset for window in patched.batches(0, len(data)) for i in range(window.count)]
+        found = [window.batch(i).base_offset for window in batches(patched, 0, len(data)) for i in range(window.count)]
         assert found == [3 * i for i in range(9)]
-        broken = Patched(source, ()).batches(0, len(data))
+        broken = batches(source, 0, len(data))
         assert sum(window.count for window in broken) == 6
-        assert sum(window.count for window in patched.batches(0, len(data) - 1)) == 8
+        assert sum(window.count for window in batches(patched, 0, len(data) - 1)) == 8
 
 
 def test_what_cannot_be_read_any_more_ends_the_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "log"
     path.write_bytes(b"".join(batch(some_records(3 * i)) for i in range(20_000)))
     with Source(str(path)) as source:
-        log = Patched(source, ())
         spoil(monkeypatch, range(2_500_000, 2_500_001))
-        last = [window.batch(window.count - 1) for window in log.batches(0, source.size)][-1]
+        last = [window.batch(window.count - 1) for window in batches(source, 0, source.size)][-1]
         assert last.position + last.size <= 2_500_000

@@ -14,7 +14,7 @@ from klog.apply import apply
 from klog.backups import plans_of
 from klog.digests import file_state
 from klog.disk import Disk
-from klog.draft import Draft, Staging, backup_places, make_plan
+from klog.draft import Draft, backup_places, make_plan
 from klog.formats.checkpoint import read_offsets
 from klog.formats.snapshot import read_snapshot, write_snapshot
 from klog.kernel import crc32c
@@ -24,6 +24,7 @@ from klog.plan_rules import check_plan
 from klog.recover.marked import Marking
 from klog.recover.recover import Target
 from klog.recover.result import Mode, Settings
+from klog.staging import Staging
 
 from tests.bad_sectors import spoil
 from tests.broker_load import MARKER, differences
@@ -34,16 +35,12 @@ from tests.metadata_logs import MetadataLog, config, topic, uuid, value
 from tests.power import MODELS, PowerCutDisk, PowerCutError, cut_everywhere, tree
 
 Klog = Callable[..., Ran]
+pytestmark = pytest.mark.usefixtures("state_home")
 NOW_MS = 1_750_000_060_000
 NOW = f"--now={NOW_MS}"
 NOBODYS = b'{"version":0,"brokerEpoch":-1}'
 PARTITIONS = ("idempotent-0", "plain-1", "tx-0", "tx-open-0")
 POINTS = "recovery-point-offset-checkpoint"
-
-
-@pytest.fixture(autouse=True)
-def state_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
 
 
 def killed(folder: Path, *partitions: str) -> Damageable:

@@ -17,6 +17,7 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import FIXTURES, Ran, writable_copy
+from tests.measure import measured
 from tests.plain.encode import Record, batch
 from tests.power import only_root, tree
 
@@ -171,14 +172,6 @@ def test_a_segment_of_two_gibibytes_that_is_mostly_a_hole_is_cut_without_filling
 
 
 SEGMENTS = 10_000
-# In a process of its own, whose memory nothing else has used before.
-MEASURED = """
-import resource, sys, time
-from klog_cli.app import main
-base = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-code = main()
-print("measured", code, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024, file=sys.stderr)
-"""
 
 
 def test_ten_thousand_segments_are_repaired_with_little_memory(elsewhere: Path) -> None:
@@ -192,12 +185,10 @@ def test_ten_thousand_segments_are_repaired_with_little_memory(elsewhere: Path) 
             (partition / f"{base:020}.{kind}").write_bytes(b"")
     shutil.copy(FIXTURES / "modern/meta.properties", partition.parent)
     shutil.copy(FIXTURES / "modern/plain-1/partition.metadata", partition)
-    environment = os.environ | {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
-    command = [sys.executable, "-c", MEASURED, "recover", str(elsewhere / "data"), NOW, "--apply", "--quiet"]
-    done = subprocess.run(command, capture_output=True, env=environment, check=False, timeout=300)
-    words = done.stderr.split()
-    assert words[-3:-1] == [b"measured", b"1"], (done.stderr[-2000:], done.stdout[-500:])
-    assert int(words[-1]) < 120, words[-1]  # MB
+    command = [sys.executable, "-m", "klog_cli.app", "recover", str(elsewhere / "data"), NOW, "--apply", "--quiet"]
+    done = measured(command, elsewhere)
+    assert done.exit_code == 1, done
+    assert done.rss < 120_000_000, f"{done.rss >> 20} MiB"
     assert len(list(partition.glob("*.index"))) == SEGMENTS
 
 

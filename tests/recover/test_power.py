@@ -15,16 +15,17 @@ import pytest
 from klog.apply import apply
 from klog.backups import unfinished
 from klog.disk import Disk
-from klog.draft import Staging, backup_places, make_plan, plan_id
+from klog.draft import backup_places, make_plan, plan_id
 from klog.log_dir import LogDir
 from klog.plan import STAGED
 from klog.recover.recover import Recovery, Target
 from klog.recover.result import Mode, Settings
+from klog.staging import Staging
 
 from tests.check.images import CRASHES, unpacked
 from tests.conftest import FIXTURES, Ran, writable_copy
 from tests.damage import Source, case, corpora_sources, sources
-from tests.power import MODELS, HastyDisk, SteppedDisk, Tree, copy_of, cut_everywhere, tree
+from tests.power import MODELS, FaultyDisk, HastyDisk, SteppedDisk, Tree, copy_of, cut_everywhere, tree
 
 NOW = 1_750_000_000_000
 OPTIONS = {"segment.index.bytes": "16384"}
@@ -69,7 +70,7 @@ def damaged(folder: Path) -> Path:
 def test_power_cut_in_the_middle_of_a_repair(mode: Mode, model: str, tmp_path: Path) -> None:
     """Always the planned result in the end, or the original untouched; and undo, which is cut as well, restores it."""
     # Each call in its turn: a seventh of them in one run, all of them in the next test.
-    assert cut_everywhere(damaged(tmp_path), tmp_path, repair_in(mode), models=(model,), every=23) > 10
+    assert cut_everywhere(damaged(tmp_path), tmp_path, repair_in(mode), models=(model,), every=7) > 10
 
 
 @pytest.mark.long
@@ -117,19 +118,6 @@ def test_power_cut_in_the_repair_of_random_damage(
 
 
 # what the system refuses
-
-
-class FaultyDisk(SteppedDisk):
-    """Fails at call number *at*, from whatever command."""
-
-    def __init__(self, root: Path, at: int, number: int) -> None:
-        super().__init__(root)
-        self._at, self._number = at, number
-
-    def step(self, *words: str) -> None:
-        super().step(*words)
-        if len(self.calls) - 1 == self._at:
-            raise OSError(self._number, os.strerror(self._number), words[-1])
 
 
 @pytest.fixture

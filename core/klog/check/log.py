@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from klog.bits import offer
 from klog.broker import next_start, reaction
 from klog.check.facts import Findings, PartitionFacts
 from klog.check.segment import NO_NEXT, SegmentFacts, Stretch
@@ -55,6 +54,8 @@ def damages(facts: PartitionFacts) -> Findings:
 
 def _bit(segment: SegmentFacts, stretch: Stretch) -> str:
     """Say which single bit is all that is wrong, where that is so."""
+    from klog.bits import offer
+
     at = segment.damages.index(stretch)
     found = offer(stretch.damage, MAX_BATCH_BYTES) if at < _MOST_OFFERS and stretch.expected is not None else None
     return f"; {found}: klog recover --repair-bits puts it right" if found else ""

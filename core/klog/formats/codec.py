@@ -25,9 +25,12 @@ _SNAPPY_BYTES_PER_BYTE = 22  # a copy of 64 bytes takes three
 _ZSTD_BYTES_PER_BYTE = 32768  # a repeated block of 128 KiB takes four
 _XERIAL_MAGIC = b"\x82SNAPPY\x00"
 _XERIAL_HEADER = 16
+_XERIAL_VERSIONS = bytes((0, 0, 0, 1, 0, 0, 0, 1))
+_XERIAL_BLOCK = 32 << 10
 _LZ4_MAGIC = b"\x04\x22\x4d\x18"
 _LZ4_USUAL = _LZ4_MAGIC + b"\x60"  # what Kafka's own writers make
 _GZIP_MAGIC = b"\x1f\x8b\x08"
+_GZIP_HEADER = _GZIP_MAGIC + bytes(6) + b"\xff"  # no time, an unknown system: Java: GZIPOutputStream
 _GZIP_SMALLEST = 19  # fewer bytes behind a member are not looked at
 _MOST_FRAMES = 1024  # nobody writes more than one; each costs a copy of what follows it
 
@@ -281,6 +284,64 @@ class Decompressor:
         if not frame.eof:
             raise CodecError("zstd: cut short")
         return whole
+
+
+class Compressor:
+    """Compresses batches as Kafka does at its default levels, one after another, for one thread.
+
+    `functions` holds a function (plain bytes, magic of the batch) → compressed bytes for each codec number.
+    """
+
+    def __init__(self) -> None:
+        self.functions: tuple[Callable[[Buffer, int], bytes], ...] = (
+            self._none,
+            self._gzip,
+            self._snappy,
+            self._lz4,
+            self._zstd,
+        )
+        self._zstd_context: Any = None
+
+    def _none(self, data: Buffer, magic: int) -> bytes:
+        return bytes(data)
+
+    def _gzip(self, data: Buffer, magic: int) -> bytes:
+        import zlib
+
+        compressor = zlib.compressobj(wbits=-zlib.MAX_WBITS)
+        trailer = zlib.crc32(data).to_bytes(4, "little") + (len(data) & 0xFFFFFFFF).to_bytes(4, "little")
+        return b"".join((_GZIP_HEADER, compressor.compress(data), compressor.flush(), trailer))
+
+    def _snappy(self, data: Buffer, magic: int) -> bytes:
+        """Compress in xerial's framing, block by block.  snappy-java: SnappyOutputStream."""
+        import snappy
+
+        made = [_XERIAL_MAGIC, _XERIAL_VERSIONS]
+        for at in range(0, len(data), _XERIAL_BLOCK):
+            block: bytes = snappy.compress(data[at : at + _XERIAL_BLOCK])
+            made += [len(block).to_bytes(4, "big"), block]
+        return b"".join(made)
+
+    def _lz4(self, data: Buffer, magic: int) -> bytes:
+        """Compress into one frame of independent blocks of 64 KB.  Kafka: Lz4BlockOutputStream."""
+        import lz4.frame
+
+        frame: bytes = lz4.frame.compress(
+            data, block_size=lz4.frame.BLOCKSIZE_MAX64KB, block_linked=False, store_size=False
+        )
+        if magic:
+            return frame
+        # In message sets v0 the checksum of the header takes in the magic number too, which was a mistake once.
+        return frame[:6] + bytes((_xxh32_short(frame[:6]) >> 8 & 0xFF,)) + frame[7:]
+
+    def _zstd(self, data: Buffer, magic: int) -> bytes:
+        import zstandard
+
+        if self._zstd_context is None:
+            self._zstd_context = zstandard.ZstdCompressor(level=3, write_content_size=False)
+        frame = self._zstd_context.compressobj()
+        made: bytes = frame.compress(data) + frame.flush()
+        return made
 
 
 def _gzip_of(decompressobj: Callable[[int], Any]) -> Callable[[], Any]:

@@ -5,6 +5,7 @@ from klog.kernel._kernel import (
     IndexBuilder,
     KeySet,
     OffsetMap,
+    Rewriter,
     Survey,
     Window,
     crc32,
@@ -25,6 +26,12 @@ from klog.kernel._kernel import (
 DONE, MORE, BAD_LENGTH, BAD_MAGIC, SHORT_HEADER, BAD_RECORD, BAD_COUNT = range(7)
 """Why a scan or a decode stopped (`rows.pxi`)."""
 
+OUTPUT_FULL, TO_COMPRESS, TO_CONVERT = 16, 17, 18
+"""Why a Rewriter stopped, besides DONE and what is broken (`rewrite.pxi`)."""
+
+RETAIN_EMPTY, WITHOUT_DATA = 1, 2
+"""What a Rewriter is told about batches, added up (`rewrite.pxi`)."""
+
 TEXT_RECORDS, TEXT_CONTENT, TEXT_BARE, TEXT_LAZY = 1, 2, 4, 8
 """What `Window.text_lines` writes (`text.pxi`)."""
 
@@ -39,15 +46,21 @@ __all__ = [
     "COLUMNS",
     "DONE",
     "MORE",
+    "OUTPUT_FULL",
+    "RETAIN_EMPTY",
     "SHORT_HEADER",
     "TEXT_BARE",
     "TEXT_CONTENT",
     "TEXT_LAZY",
     "TEXT_RECORDS",
+    "TO_COMPRESS",
+    "TO_CONVERT",
     "VALUES",
+    "WITHOUT_DATA",
     "IndexBuilder",
     "KeySet",
     "OffsetMap",
+    "Rewriter",
     "Survey",
     "Window",
     "crc32",

@@ -156,9 +156,7 @@ def time_index_used(entries: Buffer) -> tuple[int, str]: ...
 
 class OffsetMap:
     latest: int
-    def __init__(
-        self, memory: int, key: bytes | None = None, md5: bool = False, load_factor: float = 0.9
-    ) -> None: ...
+    def __init__(self, memory: int, key: bytes | None = None, md5: bool = False, load_factor: float = 0.9) -> None: ...
     @property
     def memory(self) -> int: ...
     @property
@@ -181,3 +179,38 @@ class OffsetMap:
     def fill(self, window: Window, first: int, start: int) -> int: ...
     def digest_of(self, key: Buffer) -> bytes: ...
     def slots_of(self, key: Buffer, attempts: int) -> list[int]: ...
+
+class Rewriter:
+    at: int
+    used: int
+    batches_in: int
+    batches_out: int
+    records_in: int
+    records_out: int
+    superseded: int
+    keyless: int
+    discarded: int
+    tombstones: int
+    expired: int
+    markers_in: int
+    markers_out: int
+    untouched: int
+    def __init__(
+        self,
+        offsets: OffsetMap,
+        target: Window,
+        latest: int,
+        now: int,
+        retention: int,
+        convert: bool = False,
+        by_age: bool = False,
+    ) -> None: ...
+    def begin(
+        self, window: Window, first: int, end: int, decisions: bytearray, retain_legacy: bool = False
+    ) -> None: ...
+    def run(self) -> int: ...
+    def flushed(self) -> None: ...
+    def plain_records(self) -> memoryview: ...
+    def compressed(self, data: Buffer) -> None: ...
+    def judged(self) -> bytes: ...
+    def append(self, data: Buffer, records: int) -> bool: ...

@@ -72,6 +72,7 @@ include "build.pxi"
 include "bits.pxi"
 include "order.pxi"
 include "offset_map.pxi"
+include "rewrite.pxi"
 
 
 def crc32c(const unsigned char[::1] data not None, unsigned int value=0):

@@ -22,6 +22,7 @@ cdef inline const uint8_t *decode_record(const uint8_t *p, const uint8_t *end, c
     cdef int length = 0, offset_delta = 0
     cdef long long timestamp_delta = 0
     cdef const uint8_t *record_end
+    row.start = <int>(p - base)
     p = varint(p, end, &length)
     if p == NULL or length < 1 or length > end - p:
         return NULL

@@ -10,6 +10,9 @@ cdef inline long long be64(const uint8_t *p) noexcept nogil:
     return <long long>(<uint64_t><uint32_t>be32(p) << 32 | <uint64_t><uint32_t>be32(p + 4))
 
 
+cdef inline void put16(uint8_t *p, uint32_t value) noexcept nogil:
+    p[0], p[1] = value >> 8 & 0xFF, value & 0xFF
+
 cdef inline void put32(uint8_t *p, uint32_t value) noexcept nogil:
     p[0], p[1], p[2], p[3] = value >> 24, value >> 16 & 0xFF, value >> 8 & 0xFF, value & 0xFF
 

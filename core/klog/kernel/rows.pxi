@@ -36,6 +36,7 @@ cdef struct RecordRow:
     int headers_at               # first header; v0, v1: MESSAGE_HOLDS or MESSAGE_BAD
     int headers_count
     int batch                    # its batch's row
+    int start                    # v2: where the record begins, with its length
     unsigned int crc             # v0, v1: the message's own, as stored
 
 cdef enum:

@@ -6,7 +6,6 @@ Kafka: LogLoader.removeTempFilesAndCollectSwapFiles, LogLoader.load.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
 
 from klog.errors import UnreadableError
 from klog.formats.index import OFFSET_ENTRY
@@ -29,8 +28,8 @@ def settle(partition: Partition, settings: ReadSettings) -> dict[str, Content]:
     Raises FailsError for names over which a broker does not start, UnreadableError.
     """
     files = [file for file in partition.files if belongs(file)]
-    cleaned = [_number(file) for file in files if file.stage is Stage.CLEANED]
-    swaps = [file for file in files if file.stage is Stage.SWAP and _number(file) < min(cleaned, default=2**63)]
+    cleaned = [offset_of(file) for file in files if file.stage is Stage.CLEANED]
+    swaps = [file for file in files if file.stage is Stage.SWAP and offset_of(file) < min(cleaned, default=2**63)]
     start, end = _replaced(partition, settings, swaps)
     settled: dict[str, Content] = {}
     for file in files:
@@ -38,19 +37,13 @@ def settle(partition: Partition, settings: ReadSettings) -> dict[str, Content]:
             settled[file.name] = _stored(partition, file.name)
     for file in swaps:
         settled[file.name.removesuffix(Stage.SWAP.value)] = _stored(partition, file.name)
-        offset = _number(file)
+        offset = offset_of(file)
         index = file_name(offset, FileKind.INDEX, Stage.SWAP)
         if file.kind is FileKind.LOG and all(other.name != index for other in swaps):
             # Opening the log to learn its end creates an index of full length, which then gets its final name.
             size = settings.index_bytes // OFFSET_ENTRY.size * OFFSET_ENTRY.size
             settled[file_name(offset, FileKind.INDEX)] = bytes(size)
     return settled
-
-
-def replaced_names(partition: Partition, settled: Iterable[str]) -> list[str]:
-    """Return the files that belong to the log now, and will not be there, or not under their name, by *settled*."""
-    kept = set(settled)
-    return [file.name for file in partition.files if belongs(file) and file.name not in kept]
 
 
 def _replaced(partition: Partition, settings: ReadSettings, swaps: list[FileName]) -> tuple[int, int]:
@@ -64,7 +57,7 @@ def _replaced(partition: Partition, settings: ReadSettings, swaps: list[FileName
     for file in swaps:
         if file.kind is not FileKind.LOG:
             continue
-        base = _number(file)
+        base = offset_of(file)
         segment = Segment(base, (Piece(file.name, 0, _stored(partition, file.name).size),))
         index = file_name(base, FileKind.INDEX, Stage.SWAP)
         if any(other.name == index for other in swaps):
@@ -73,7 +66,8 @@ def _replaced(partition: Partition, settings: ReadSettings, swaps: list[FileName
     return start, end
 
 
-def _number(file: FileName) -> int:
+def offset_of(file: FileName) -> int:
+    """Return the offset in a file's name.  Raises FailsError where a broker stumbles over a name without one."""
     offset = file.offset if file.offset is not None else parse_file(file.name).offset
     if offset is None:
         raise FailsError(f"NumberFormatException: {file.name}")

@@ -33,7 +33,7 @@ from klog.recover.broker_files import (
     content_size,
     txn_entries,
 )
-from klog.recover.broker_leftovers import settle
+from klog.recover.broker_leftovers import offset_of, settle
 from klog.recover.broker_producers import Clock, Producers, Snapshots
 from klog.recover.broker_segments import Reading, Recovery
 from klog.recover.broker_split import split
@@ -117,14 +117,8 @@ class _Loader:
         self._dropped: list[int] = []
 
     def _snapshot_files(self) -> list[tuple[int, str]]:
-        found = []
-        for name in sorted(self._files):
-            file = parse_file(name)
-            if file.kind is FileKind.SNAPSHOT:
-                if file.offset is None:
-                    raise FailsError(f"NumberFormatException: {name}")
-                found.append((file.offset, name))
-        return found
+        files = map(parse_file, sorted(self._files))
+        return [(offset_of(file), file.name) for file in files if file.kind is FileKind.SNAPSHOT]
 
     def load(self) -> Outcome:
         self._retry(self._load_segments)
@@ -182,16 +176,16 @@ class _Loader:
     def _in_directory(self) -> list[int]:
         """Return the base offsets of the segments."""
         found = []
-        for name in sorted(self._files):
-            file = parse_file(name)
+        for file in map(parse_file, sorted(self._files)):
+            if file.kind not in SEGMENT_KINDS:
+                continue
+            offset = offset_of(file)
             if file.kind is FileKind.LOG:
-                if file.offset is None:
-                    raise FailsError(f"NumberFormatException: {name}")
-                if name != file_name(file.offset, FileKind.LOG):
-                    raise FailsError(f"{name}: a name that no broker writes; what one makes of it is not followed here")
-                found.append(file.offset)
-            elif file.kind in SEGMENT_KINDS and file.offset is None:
-                raise FailsError(f"NumberFormatException: {name}")
+                if file.name != file_name(offset, FileKind.LOG):
+                    raise FailsError(
+                        f"{file.name}: a name that no broker writes; what one makes of it is not followed here"
+                    )
+                found.append(offset)
         return found
 
     def _open(self, base: int) -> Segment:

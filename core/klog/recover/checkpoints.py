@@ -15,25 +15,19 @@ Changes = Mapping[tuple[str, int], int | None]
 """New offsets by topic and partition; None takes the line out."""
 
 
-def plan(log_dir: LogDir, changes: Mapping[FileKind, Changes], draft: Draft, *, mend: bool) -> list[str]:
+def plan(log_dir: LogDir, changes: Mapping[FileKind, Changes], draft: Draft, *, mend: bool) -> None:
     """Say to *draft* which checkpoints change; with *mend* those too that a broker refuses.
 
-    Of such a file every line counts that is one.  Returns the names of files that are refused and stay.  Raises OSError
-    (staging).
+    Of such a file every line counts that is one.  Raises OSError (staging).
     """
-    left = []
     for kind in ROOT_CHECKPOINTS:
         found = log_dir.checkpoints.file(kind)
         is_refused = found is not None and found.malformed is not None
-        if is_refused and not mend:
-            left.append(kind.value)
-            continue
         wanted = changes.get(kind, {})
-        if not is_refused and not wanted:
+        if not (mend if is_refused else wanted):
             continue
         entries = list(found.entries) if found is not None and not is_refused else _lines(log_dir, kind)
         draft.put(kind.value, [write_offsets(_changed(entries, wanted))])
-    return left
 
 
 def _lines(log_dir: LogDir, kind: FileKind) -> list[OffsetEntry]:

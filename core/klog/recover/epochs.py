@@ -14,7 +14,7 @@ def rebuilt(found: Checkpoint[EpochEntry] | None, seen: Sequence[tuple[int, int]
     which nothing was written is known from the checkpoint alone.
     """
     said = epochs_in_force(found.entries) if found is not None else []
-    entries = {epoch: offset for epoch, offset in reversed(seen) if offset < end}
+    entries = dict(reversed(seen))
     for epoch, start in said:
         before = max((offset for other, offset in seen if other < epoch), default=-1)
         behind = min((offset for other, offset in seen if other >= epoch), default=end)

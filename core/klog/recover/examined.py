@@ -17,7 +17,6 @@ from klog.partition import Partition
 from klog.recover.broker_files import Content, FailsError
 from klog.recover.broker_leftovers import belongs, settle
 from klog.recover.result import Settings
-from klog.recover.settled import Settled
 
 _NEVER_FULL = 2**31 - 1
 _NAMES = frozenset({"orphan-index", "leftover", "duplicate-segment", "foreign-log-name", "odd-name"})
@@ -43,6 +42,8 @@ class Examined:
             # A disk that is not mounted looks like this; without its log an index would be an orphan.
             self.fails = f"{away[0]}: neither a file nor a link to one"
         elif any(belongs(file) and file.stage is not Stage.IN_USE for file in partition.files):
+            from klog.recover.settled import Settled
+
             try:
                 self.partition = Settled(partition, self.files)
             except FailsError as failure:

@@ -4,17 +4,13 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
+from contextlib import suppress
 from typing import NamedTuple
 
-from klog.bits import Patch
-from klog.errors import UnreadableError
 from klog.kernel import Window
-from klog.reader import MAX_BATCH_BYTES
+from klog.reader import LogReader
 from klog.source import Source
-
-_STEP_BYTES = 1 << 20
-_LONGEST_PATCH = 8
 
 
 class Gap(NamedTuple):
@@ -87,56 +83,13 @@ class Kept:
         return bisect_right(self.firsts, offset) - 1
 
 
-class Patched:
-    """A log as it is with *patches* made."""
+def batches(source: Source, start: int, end: int) -> Iterator[Window]:
+    """Yield windows of the batches from byte *start* to byte *end*, all of which are kept.
 
-    def __init__(self, source: Source, patches: Iterable[Patch]) -> None:
-        self._source = source
-        self._patches = sorted(patches)
-        self._positions = [patch.position for patch in self._patches]
-
-    def pieces(self, start: int, end: int, step: int = _STEP_BYTES) -> Iterator[bytearray]:
-        """Yield the bytes from *start* to *end*, *step* bytes at a time.
-
-        Raises UnreadableError, also when the file ends before *end*.
-        """
-        while start < end:
-            piece = bytearray(self._source.read(start, min(step, end - start)))
-            if not piece:
-                raise UnreadableError(f"{self._source.path} @ {start}: the file has shrunk; run this again")
-            first = bisect_right(self._positions, start - _LONGEST_PATCH)
-            for patch in self._patches[first : bisect_right(self._positions, start + len(piece))]:
-                _put(piece, start, patch)
-            yield piece
-            start += len(piece)
-
-    def batches(self, start: int, end: int) -> Iterator[Window]:
-        """Yield windows of the batches from byte *start* to byte *end*, all of which are kept.
-
-        Always the same window.  What cannot be read (any more) ends it.
-        """
-        window, step = Window(1, 1, 1), _STEP_BYTES
-        while start < end:
-            size = min(step, end - start)
-            try:
-                piece = b"".join(self.pieces(start, start + size, step))
-            except UnreadableError:
-                return
-            window.room(size)[:size] = piece
-            window.load(start, size)
-            window.scan(0)
+    Always the same window.  What cannot be read (any more) ends it.
+    """
+    reader, window = LogReader(source, start, end, lenient=True), Window(1, 1, 1)
+    with suppress(OSError):
+        while reader.next(window) is not None:
             if window.count:
                 yield window
-                start += window.next_at
-                step = _STEP_BYTES
-            elif size < step or step > 2 * MAX_BATCH_BYTES:
-                return  # the file has changed
-            else:
-                step *= 2
-
-
-def _put(piece: bytearray, start: int, patch: Patch) -> None:
-    """Make what of *patch* lies in *piece*, the bytes from *start* on."""
-    for i, value in enumerate(patch.new):
-        if 0 <= patch.position + i - start < len(piece):
-            piece[patch.position + i - start] = value

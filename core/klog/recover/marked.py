@@ -14,12 +14,11 @@ from typing import NamedTuple
 from klog.check.facts import LogDirFacts
 from klog.check.findings import quoted
 from klog.check.root import root
-from klog.draft import Draft, Staging
+from klog.draft import Draft
 from klog.errors import KlogError
 from klog.formats.names import CLUSTER_METADATA, REMOTE_INDEX_CACHE, ROOT_CHECKPOINTS, FileKind, PartitionState
 from klog.formats.properties import MetaProperties, write_clean_shutdown
 from klog.internal_topics import REMOTE_LOG_METADATA
-from klog.lanes import Sink
 from klog.log_dir import LogDir
 from klog.metadata import ClusterMetadata, read_metadata
 from klog.partition import Partition
@@ -27,6 +26,7 @@ from klog.recover import beforehand, checkpoints
 from klog.recover.rebuild import problems
 from klog.recover.recover import Recovery, Target
 from klog.recover.result import Result, Settings
+from klog.staging import Staging
 
 NOBODYS_EPOCH = -1
 """In a marker it claims nothing: controllers take the broker for one that has recovered its logs itself.
@@ -57,24 +57,16 @@ class Marking(Recovery):
     *epoch*: what the markers say.  *log_dirs*: all of them.
     """
 
-    def __init__(
-        self,
-        targets: Sequence[Target],
-        settings: Settings,
-        staging: Sequence[Staging],
-        options: Mapping[str, str],
-        sink: Sink | None = None,
-    ) -> None:
+    def _run(self, targets: Sequence[Target]) -> None:
         log_dirs = [target.log_dir for target in targets]
         self.marked: list[str] = []
         self.marked_before = [one.path for one in log_dirs if one.clean_shutdown is not None]
         self.refusals: list[Refusal] = []
         self.epoch = NOBODYS_EPOCH
         self.log_dirs = log_dirs
-        self._staging = staging
         self._twice = _twice(log_dirs)
         self._metadata = _metadata(log_dirs)
-        super().__init__(targets, settings, staging, options, sink)
+        super()._run(targets)
         self._mark()
 
     def _skips(self, partition: Partition) -> bool:

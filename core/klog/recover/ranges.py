@@ -24,9 +24,10 @@ from klog.kernel import Window
 from klog.lanes import Silence, Sink
 from klog.partition import Partition, SegmentFiles
 from klog.recover.chain import Chain
-from klog.recover.kept import Gap, Kept, Patched
+from klog.recover.kept import Gap, Kept, batches
 from klog.recover.left import HIGHEST, MOST_LEFT, Left, Request, key
 from klog.recover.salvaged import Salvaged
+from klog.recover.splice import Patched
 from klog.segment import Segment
 from klog.source import Source
 
@@ -208,7 +209,7 @@ def _kept_ones(source: Source, keeper: Salvaged, dropper: Salvaged, order: list[
             return
         if offsets[wanted] > last:
             continue  # not worth reading
-        for window in log.batches(start, end):
+        for window in batches(log, start, end):
             at = 0
             while wanted is not None and (at := window.first_reaching(offsets[wanted], at)) < window.count:
                 found = window.batch(at)

@@ -13,11 +13,8 @@ from klog.formats.names import SEGMENT_KINDS, FileKind, file_name, parse_file
 from klog.formats.snapshot import write_snapshot
 from klog.kernel import crc32c
 from klog.plan import Amount, Loss
-from klog.recover import amounts
 from klog.recover.broker_files import Content, Piece, Stored
-from klog.recover.epochs import rebuilt
 from klog.recover.examined import Examined
-from klog.recover.producers import Snapshots, txn_index
 from klog.recover.result import Result, Settings
 from klog.recover.target import Target, write
 
@@ -192,6 +189,8 @@ class _Repair:
             assert segment.builder is not None
             files[index], files[time_index] = segment.builder.offset_entries, segment.builder.time_entries
         if cut is not None or self._found("txn-index-", base):
+            from klog.recover.producers import txn_index
+
             content = txn_index(self.facts, segment, segment.end_offset if cut is not None else None)
             if content or txns in files:
                 files[txns] = content
@@ -216,8 +215,12 @@ class _Repair:
         for offset, name in there.items():
             if offset in wrong:
                 del files[name]
+        if not wanted:
+            return
+        from klog.recover.producers import Snapshots
+
         states = Snapshots(self.facts, self._settings)
-        for offset, producers in states.at(wanted, there.keys() & wrong).items() if wanted else ():
+        for offset, producers in states.at(wanted, there.keys() & wrong).items():
             files[file_name(offset, FileKind.SNAPSHOT)] = write_snapshot(producers, crc32c)
         if states.is_guess:
             self.notes.append("producer snapshots were made over damage: what it hides of producers, they do not know")
@@ -227,6 +230,8 @@ class _Repair:
         beyond = found is not None and any(entry.start_offset >= self._end for entry in found.entries)
         if not self._found("epochs-") and not (self._loses and beyond):
             return None
+        from klog.recover.epochs import rebuilt
+
         seen = [(epoch, offset) for segment in self.facts.segments for epoch, offset, _ in segment.survey.epochs]
         return write_epochs(rebuilt(found, seen, self._end))
 
@@ -237,6 +242,10 @@ class _Repair:
 
     def losses(self) -> list[Loss]:
         """Return what goes.  Raises UnreadableError."""
+        if not self._loses:
+            return []
+        from klog.recover import amounts
+
         found = []
         for segment in self.facts.segments:
             base = segment.files.base_offset
@@ -270,9 +279,9 @@ def contradicted(examined: Examined, end: int) -> dict[FileKind, int | None]:
         changed[FileKind.RECOVERY_POINTS] = end
     if (partition.high_watermark or 0) > end:
         changed[FileKind.HIGH_WATERMARKS] = end
-    elif "high-watermark-below-start" in ids and (partition.log_start_offset or 0) <= end:
+    elif "high-watermark-below-start" in ids:
         changed[FileKind.HIGH_WATERMARKS] = partition.log_start_offset
-    if (partition.log_start_offset or 0) > end or "log-start-beyond-end" in ids:
+    if (partition.log_start_offset or 0) > end:
         changed[FileKind.LOG_STARTS] = None
     if (partition.cleaner_offset or 0) > end or "cleaner-offset-outside" in ids:
         changed[FileKind.CLEANER_OFFSETS] = None

@@ -1,8 +1,8 @@
 """From log dirs to a plan: every partition by itself, then the log dirs' own files.
 
-recovery = Recovery(targets, settings, options, drafts_in)
-plan = recovery.plan(...)
+recovery = Recovery([Target(log_dir, log_dir.partitions)], settings, [staging], options)
 recovery.results            # what came of each partition
+recovery.drafts             # what is to be done about them, for klog.draft.make_plan
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from klog.check.facts import LogDirFacts
 from klog.check.findings import Finding, Severity
 from klog.check.root import root
 from klog.check.verify import log_dir_facts
-from klog.draft import Draft, Staging
-from klog.errors import KlogError
+from klog.draft import Draft
+from klog.errors import KlogError, UnreadableError
 from klog.formats.names import CLUSTER_METADATA, FileKind, PartitionState
 from klog.lanes import Silence, Sink
 from klog.log_dir import LogDir
@@ -26,6 +26,7 @@ from klog.recover.examined import Examined
 from klog.recover.rebuild import ENDS, OFFSET_KINDS
 from klog.recover.result import Choice, Mode, Result, Settings
 from klog.settings import Settings as TopicSettings
+from klog.staging import Staging
 
 _MENDED = "checkpoint-malformed"
 _STOPS = frozenset({"bad-marker", "txn-conflict"})
@@ -60,13 +61,16 @@ class Recovery:
         self.findings: list[Finding] = []
         self.left: list[Finding] = []
         self.skipped: list[Partition] = []
-        self._settings = settings
+        self._settings, self._staging = settings, staging
         self._sink = sink or Silence()
         # Of the log dirs of a broker one has the metadata log, which knows the settings for all.
         log_dirs = [target.log_dir for target in targets]
         self._topics = TopicSettings(next((one for one in log_dirs if one.metadata_log), log_dirs[0]), options)
+        self._run(targets)
+
+    def _run(self, targets: Sequence[Target]) -> None:
         for number, target in enumerate(targets):
-            self._log_dir(number, target, staging[number])
+            self._log_dir(number, target, self._staging[number])
 
     def rescue(self, sink: Sink) -> int:
         """Write the records of damaged batches that decode all the same to *sink*, as lines; return how many.
@@ -109,7 +113,7 @@ class Recovery:
     def _own_files(
         self, log_dir: LogDir, whole: bool, changes: Mapping[FileKind, checkpoints.Changes], draft: Draft
     ) -> None:
-        mend = self._settings.mode is not Mode.LIKE_BROKER and not self._settings.indexes_only
+        mend = whole and self._settings.mode is not Mode.LIKE_BROKER and not self._settings.indexes_only
         checkpoints.plan(log_dir, changes, draft, mend=mend)
         self.drafts.append(draft)
         if whole:
@@ -124,7 +128,7 @@ class Recovery:
             if settings.mode is Mode.LIKE_BROKER:
                 from klog.recover import like_broker
 
-                return like_broker.plan(partition, around.clean, settings, draft, self._sink)
+                return like_broker.plan(partition, around, settings, draft, self._sink)
             examined = Examined(partition, around, settings, self._sink)
             if settings.mode is Mode.SALVAGE or settings.repair_bits:
                 from klog.recover import salvage
@@ -147,9 +151,13 @@ class Recovery:
             return
         from klog.recover import like_broker
 
-        outcome = like_broker.play(examined.original, clean, settings)
-        if outcome.fails is not None:
-            result.notes.append(f"a broker would not start: {outcome.fails}")
+        try:
+            outcome = like_broker.play(examined.original, clean, settings)
+            fails = outcome.fails
+        except UnreadableError as error:  # the repair went around that
+            fails = str(error)
+        if fails is not None:
+            result.notes.append(f"a broker would not start: {fails}")
             return
         result.broker_would_keep = like_broker.kept(examined.original, outcome)
         if settings.mode is Mode.DEFAULT and any(one.id in ENDS | OFFSET_KINDS for one in result.left):
@@ -160,7 +168,9 @@ class Recovery:
             found = salvage_ranges(examined.partition, Request(settings.repair_bits))
             lost = [loss for segment in found.segments for loss in salvage.losses(examined, segment)]
             result.choices = {
-                Mode.LIKE_BROKER: Choice(like_broker.losses(examined.original, outcome), result.broker_would_keep),
+                Mode.LIKE_BROKER: Choice(
+                    like_broker.losses(examined.original, outcome, examined.findings), result.broker_would_keep
+                ),
                 Mode.SALVAGE: Choice(lost, salvage.kept(found)),
             }
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from enum import Enum
 from typing import NamedTuple
 
@@ -61,7 +60,6 @@ class Choice(NamedTuple):
     kept: Amount
 
 
-@dataclass
 class Result:
     """What came of a partition.
 
@@ -72,15 +70,20 @@ class Result:
     those of the topic that decide what an index holds.
     """
 
-    partition: Partition
-    findings: list[Finding] = field(default_factory=list)
-    left: list[Finding] = field(default_factory=list)
-    losses: list[Loss] = field(default_factory=list)
-    kept: Amount = NOTHING
-    broker_would_keep: Amount | None = None
-    fails: str | None = None
-    could_not: bool = False
-    offsets: Mapping[FileKind, int | None] = field(default_factory=dict)
-    choices: Mapping[Mode, Choice] = field(default_factory=dict)
-    notes: list[str] = field(default_factory=list)
-    settings: Mapping[str, Setting] = field(default_factory=dict)
+    def __init__(
+        self,
+        partition: Partition,
+        findings: list[Finding] | None = None,
+        fails: str | None = None,
+        could_not: bool = False,
+    ) -> None:
+        self.partition, self.findings = partition, [] if findings is None else findings
+        self.fails, self.could_not = fails, could_not
+        self.left: list[Finding] = []
+        self.losses: list[Loss] = []
+        self.kept = NOTHING
+        self.broker_would_keep: Amount | None = None
+        self.offsets: Mapping[FileKind, int | None] = {}
+        self.choices: Mapping[Mode, Choice] = {}
+        self.notes: list[str] = []
+        self.settings: Mapping[str, Setting] = {}

@@ -15,7 +15,9 @@ from klog.check.findings import Finding
 from klog.check.txn_index import AbortedTxn
 from klog.decode import runs
 from klog.draft import Draft
+from klog.errors import UnreadableError
 from klog.formats.checkpoint import write_epochs
+from klog.formats.damage import Damage
 from klog.formats.index import ABORTED_TXN
 from klog.formats.names import SEGMENT_KINDS, FileKind, file_name, parse_file
 from klog.formats.snapshot import write_snapshot
@@ -189,10 +191,10 @@ class _Salvage:
         window = Window(output=0)
         with Spliced(self._folder, log, pieces, self._patches) as source:
             reader = LogReader(source)
-            while reader.next(window):
+            while piece := reader.next(window):
+                _expect_intact(piece.damage)
                 for run in runs(window, source.path, Segment(source.path).span):
-                    if run.damage is not None:
-                        continue
+                    _expect_intact(run.damage)
                     builder.walk(run.window, run.first, run.end)
                     for event in apply_window(self._state, run.window, log, run.first, run.end):
                         if isinstance(event, CompletedTxn):
@@ -238,6 +240,12 @@ class _Salvage:
         if all(segment.unreadable is None for segment in self._segments):
             changed[FileKind.RECOVERY_POINTS] = self._end
         return changed
+
+
+def _expect_intact(damage: Damage | None) -> None:
+    """See to it that what is kept is still what was found intact a moment ago: an index of less would be wrong."""
+    if damage is not None:
+        raise UnreadableError(f"{damage.place}: it has changed while it was read; run this again")
 
 
 def _is_in_hole(segment: SegmentRanges, offset: int) -> bool:

@@ -7,8 +7,9 @@ from collections import deque
 from klog.bits import Patch
 from klog.formats.batch import BatchFacts
 from klog.kernel import Window
-from klog.recover.kept import Kept, Patched
+from klog.recover.kept import Kept, batches
 from klog.recover.left import MOST_LEFT, MOST_STRETCHES, Dropped, Left, records_in
+from klog.recover.splice import Patched
 from klog.source import Source
 
 NEIGHBOURS = 64
@@ -128,7 +129,7 @@ class Salvaged:
         found, tail = -1, list[BatchFacts]()
         log = Patched(source, self.patches.values())
         for start, end in list(self.kept.pairs())[stretch:]:
-            for window in log.batches(start, end):
+            for window in batches(log, start, end):
                 first = window.first_reaching(newer.base_offset)
                 if found < 0 and first:
                     tail = [window.batch(first - 1)]
@@ -153,7 +154,7 @@ class Salvaged:
         if stretch < 0 or self._walks < 0:
             return None
         log = Patched(source, self.patches.values())
-        for window in log.batches(self.kept.starts[stretch], self.kept.ends[stretch]):
+        for window in batches(log, self.kept.starts[stretch], self.kept.ends[stretch]):
             i = window.first_reaching(offset)
             if i < window.count:
                 found = window.batch(i)

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import cached_property
 
-from klog.formats.names import SEGMENT_KINDS, FileKind, FileName, Stage, file_name, parse_file
+from klog.formats.names import SEGMENT_KINDS, FileKind, FileName, file_name, parse_file
 from klog.partition import Partition, SegmentFiles
 from klog.recover.broker_files import Content, Stored
-from klog.recover.broker_leftovers import belongs
 
 
 class Settled(Partition):
@@ -48,10 +47,3 @@ class Settled(Partition):
             if file.kind is FileKind.SNAPSHOT and file.offset is not None
         ]
         return tuple(sorted(found, key=lambda file: file.offset or 0))
-
-    @property
-    def has_leftovers(self) -> bool:
-        """Whether files will go, or get another name."""
-        return any(
-            belongs(file) and (file.stage is not Stage.IN_USE or file.name not in self._settled) for file in self.files
-        )

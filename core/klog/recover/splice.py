@@ -4,48 +4,98 @@ from __future__ import annotations
 
 import os
 from bisect import bisect_right
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from klog.bits import Patch
+from klog.errors import UnreadableError
 from klog.recover.broker_files import Piece
 from klog.source import Source
+
+_LONGEST_PATCH = 8
+
+
+class Patched(Source):
+    """What *source* holds once *patches* are made; they do not overlap.  Reads through *source*, and closes it."""
+
+    def __init__(self, source: Source, patches: Iterable[Patch]) -> None:
+        self.path, self.size, self._descriptor = source.path, source.size, source._descriptor
+        self._source = source
+        self._patches = sorted(patches)
+        self._positions = [patch.position for patch in self._patches]
+
+    def read_into(self, position: int, view: memoryview) -> int:
+        """Fill *view* as any source does."""
+        count = self._source.read_into(position, view)
+        self._put_right(view[:count], position)
+        return count
+
+    def read(self, position: int, size: int) -> bytes:
+        """Return bytes as any source does."""
+        data = self._source.read(position, size)
+        if not self._patches:
+            return data
+        copy = bytearray(data)
+        self._put_right(memoryview(copy), position)
+        return bytes(copy)
+
+    def close(self) -> None:
+        """Close the source."""
+        self._source.close()
+
+    def _put_right(self, part: memoryview, position: int) -> None:
+        """Write what falls of the patches into *part*, which stands at *position*."""
+        end = position + len(part)
+        first = bisect_right(self._positions, position - _LONGEST_PATCH)
+        for patch in self._patches[first : bisect_right(self._positions, end)]:
+            start, stop = max(patch.position, position), min(patch.position + len(patch.new), end)
+            if start < stop:
+                part[start - position : stop - position] = patch.new[start - patch.position : stop - patch.position]
 
 
 class Spliced(Source):
     """What *pieces* of files in *folder* come to, one behind the other; *patches*: of each file, by its name.
 
-    Raises UnreadableError as any source does.
+    Somebody has decided that all of these bytes are kept.  So a file that has become shorter since, or a sector that
+    cannot be read any more, is no end and no damage: every way of reading raises UnreadableError.
     """
 
     def __init__(self, folder: str, name: str, pieces: Sequence[Piece], patches: Mapping[str, Sequence[Patch]]) -> None:
         self.path = os.path.join(folder, name)
         self._pieces = pieces
-        self._patches = patches
         self._starts = [0]
         for _, start, end in pieces:
             self._starts.append(self._starts[-1] + end - start)
         self.size = self._starts[-1]
         self._files: dict[str, Source] = {}
-        for piece in pieces:
-            if piece.name not in self._files:
-                self._files[piece.name] = Source(os.path.join(folder, piece.name))
+        try:
+            for piece in pieces:
+                if piece.name not in self._files:
+                    source = Source(os.path.join(folder, piece.name))
+                    self._files[piece.name] = Patched(source, patches.get(piece.name, ()))
+        except BaseException:
+            self.close()
+            raise
 
     def read_into(self, position: int, view: memoryview) -> int:
-        """Fill *view* with the bytes from *position* on; return how many there were."""
+        """Fill *view* with the bytes from *position* on; return how many there were, fewer only at the end."""
         done = 0
         at = max(bisect_right(self._starts, position) - 1, 0)
         while done < len(view) and at < len(self._pieces):
             name, start, end = self._pieces[at]
             first = start + position + done - self._starts[at]
             part = view[done : done + end - first]
-            count = self._files[name].read_into(first, part)
-            for patch in self._patches.get(name, ()):
-                _put_right(part, first, patch)
-            done += count
-            if count < len(part):
-                break
+            self._fill(self._files[name], first, part)
+            done += len(part)
             at += 1
         return done
+
+    def _fill(self, file: Source, position: int, part: memoryview) -> None:
+        try:
+            count = file.read_into(position, part)
+        except OSError as error:
+            raise UnreadableError(f"{file.path} @ {position}: cannot read: {error.strerror}") from error
+        if count < len(part):
+            raise UnreadableError(f"{file.path} @ {position + count}: the file has shrunk; run this again")
 
     def read(self, position: int, size: int) -> bytes:
         """Return up to *size* bytes from *position* on."""
@@ -60,10 +110,3 @@ class Spliced(Source):
         """Close all files."""
         for file in self._files.values():
             file.close()
-
-
-def _put_right(part: memoryview, position: int, patch: Patch) -> None:
-    """Write what falls of *patch* into *part*, which stands at *position* of its file."""
-    first, last = max(patch.position, position), min(patch.position + len(patch.new), position + len(part))
-    if first < last:
-        part[first - position : last - position] = patch.new[first - patch.position : last - patch.position]

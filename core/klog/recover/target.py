@@ -9,15 +9,16 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from klog.bits import Patch
 from klog.draft import Draft
 from klog.formats.names import SEGMENT_KINDS, FileKind, FileName, Stage, parse_file
 from klog.partition import Partition
 from klog.recover.broker_files import Content, Piece
 from klog.recover.broker_leftovers import belongs
-from klog.recover.splice import Spliced
+
+if TYPE_CHECKING:
+    from klog.bits import Patch
 
 _STEP_BYTES = 1 << 20
 
@@ -133,6 +134,8 @@ class _Writer:
         self._draft.put(self._file(log), self._content(log, pieces), like=like, modified_ns=source)
 
     def _content(self, name: str, pieces: tuple[Piece, ...]) -> Iterator[bytes]:
+        from klog.recover.splice import Spliced
+
         with Spliced(self._partition.path, name, pieces, self._target.patches) as source:
             for at in range(0, source.size, _STEP_BYTES):
                 yield source.read(at, _STEP_BYTES)

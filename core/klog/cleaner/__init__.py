@@ -1,0 +1,1 @@
+"""Compaction by key, as a broker's log cleaner does it."""

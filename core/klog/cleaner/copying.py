@@ -1,0 +1,149 @@
+"""Compacted copies of partitions in a fresh directory, which a broker can take for a log dir."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Callable, Sequence
+
+from klog.cleaner.cleaning import Cleaning, Outcome
+from klog.disk import Disk
+from klog.draft import Draft
+from klog.errors import UsageError
+from klog.formats.checkpoint import OffsetEntry, write_offsets
+from klog.formats.names import FileKind, Stage
+from klog.log_dir import LogDir
+from klog.partition import Partition
+from klog.plan import PUT, Action, FileState
+from klog.staging import Staging, make_directories, remove_tree
+
+_STAGED = ".klog-staged"
+
+
+def copy(to: str, make: Callable[[Sequence[Staging]], Cleaning], log_dirs: int, disk: Disk) -> Cleaning:
+    """Write what *make* returns, compacted, into *to*, which is not there or empty; partitions refused are left out.
+
+    Raises UsageError, KlogError, OSError; then nothing is left of it.
+    """
+    to = os.path.abspath(to)
+    if os.path.lexists(to) and (not os.path.isdir(to) or os.listdir(to)):
+        raise UsageError(f"--to {to}: is there already, and not an empty directory")
+    made = make_directories(to, disk)
+    staged = os.path.join(to, _STAGED)
+    is_whole = False
+    try:
+        cleaning = make([Staging(os.path.join(staged, str(number)), disk) for number in range(log_dirs)])
+        _check_names(cleaning.outcomes)
+        cleaning.run()
+        copier = _Copier(to, staged, disk)
+        for outcome in cleaning.outcomes:
+            if outcome.sections is not None and outcome.failed is None:
+                copier.partition(outcome, cleaning.draft_of(outcome))
+        copier.checkpoints([one for one in cleaning.outcomes if one.sections is not None and one.failed is None])
+        copier.identity(cleaning.log_dirs)
+        remove_tree(staged, disk)
+        copier.finish()
+        is_whole = True
+    finally:
+        if not is_whole:
+            _take_back(to, made, disk)
+    return cleaning
+
+
+def _check_names(outcomes: Sequence[Outcome]) -> None:
+    seen: dict[str, str] = {}
+    for outcome in outcomes:
+        partition = outcome.partition
+        if outcome.sections is not None and seen.setdefault(partition.directory, partition.path) != partition.path:
+            raise UsageError(f"{seen[partition.directory]}, {partition.path}: two copies of one partition; name one")
+
+
+def _take_back(to: str, made: Sequence[str], disk: Disk) -> None:
+    if made:
+        remove_tree(made[0], disk)
+        return
+    for name in os.listdir(to):
+        path = os.path.join(to, name)
+        remove_tree(path, disk) if os.path.isdir(path) else disk.unlink(path)
+
+
+class _Copier:
+    def __init__(self, to: str, staged: str, disk: Disk) -> None:
+        self._to, self._staged, self._disk = to, staged, disk
+        self._written: list[str] = [to]
+
+    def partition(self, outcome: Outcome, draft: Draft | None) -> None:
+        """Write the files of a partition as they will be."""
+        partition = outcome.partition
+        directory = os.path.join(self._to, partition.directory)
+        self._disk.make_directory(directory)
+        last: dict[str, Action] = {}
+        for action in draft.actions if draft is not None else ():
+            last[os.path.basename(action.file)] = action
+        for file in partition.files:
+            if file.stage is Stage.IN_USE and file.kind is not FileKind.OTHER and file.name not in last:
+                self._copy(os.path.join(partition.path, file.name), os.path.join(directory, file.name), None)
+        for name, action in last.items():
+            if action.after is None:
+                continue
+            target = os.path.join(directory, name)
+            if action.do == PUT and action.source is not None:
+                source = os.path.join(self._staged, str(outcome.number), action.source)
+                self._disk.rename(source, target)
+                self._written.append(target)
+            else:
+                self._copy(os.path.join(partition.path, name), target, action.after)
+        self._written.append(directory)
+
+    def _copy(self, source: str, target: str, wanted: FileState | None) -> None:
+        """Copy a file, or the beginning of it, with its mode and its time."""
+        status = os.stat(source)
+        size = status.st_size if wanted is None else wanted.size
+        file = self._disk.create(target)
+        try:
+            self._disk.copy(source, 0, size, file)
+            mode = stat.S_IMODE(status.st_mode)
+            self._disk.set_metadata(file, mode, status.st_uid, status.st_gid, status.st_mtime_ns)
+        finally:
+            self._disk.close(file)
+        self._written.append(target)
+
+    def checkpoints(self, outcomes: Sequence[Outcome]) -> None:
+        """Write the lines of the copied partitions into checkpoints."""
+        for kind in (FileKind.RECOVERY_POINTS, FileKind.HIGH_WATERMARKS, FileKind.LOG_STARTS, FileKind.CLEANER_OFFSETS):
+            entries = [
+                OffsetEntry(one.partition.topic or "", one.partition.number or 0, offset)
+                for one in outcomes
+                if (offset := _checkpointed(one, kind)) is not None
+            ]
+            if entries:
+                path = os.path.join(self._to, kind.value)
+                file = self._disk.create(path)
+                try:
+                    self._disk.write(file, write_offsets(entries))
+                finally:
+                    self._disk.close(file)
+                self._written.append(path)
+
+    def identity(self, log_dirs: Sequence[LogDir]) -> None:
+        """Copy what says whose log dir it is; of several that would be one of them twice, and of the others nothing."""
+        if len(log_dirs) == 1:
+            source = os.path.join(log_dirs[0].path, FileKind.META_PROPERTIES.value)
+            if os.path.isfile(source):
+                self._copy(source, os.path.join(self._to, FileKind.META_PROPERTIES.value), None)
+
+    def finish(self) -> None:
+        """Return when all is on the disk."""
+        self._disk.sync(self._written)
+
+
+def _checkpointed(outcome: Outcome, kind: FileKind) -> int | None:
+    partition: Partition = outcome.partition
+    if kind is FileKind.CLEANER_OFFSETS:
+        done = outcome.compacted
+        return partition.cleaner_offset if done is None else done.cleaner_offset
+    if kind is FileKind.RECOVERY_POINTS:
+        return partition.recovery_point
+    if kind is FileKind.HIGH_WATERMARKS:
+        return partition.high_watermark
+    return partition.checkpoints.offset(kind, partition.topic or "", partition.number or 0)
