@@ -326,6 +326,17 @@ def test_it_is_a_dictionary_until_it_is_full(
     assert {key: table.get(key) for key in seen} == {key: model.get(key, -1) for key in seen}
 
 
+def test_keys_that_share_half_a_digest_are_told_apart() -> None:
+    """Ten billion digests were looked at to find these two; a log of so many keys has such a pair."""
+    one, other = bytes.fromhex("cfbc50665706121c"), bytes.fromhex("02053ae98ff8c172")
+    table = a_map(10)
+    assert table.digest_of(one)[:8] == table.digest_of(other)[:8]
+    table.put(one, 3)
+    assert table.get(other) == -1
+    table.put(other, 8)
+    assert (table.get(one), table.get(other), table.entries) == (3, 8, 2)
+
+
 def test_two_keys_with_one_md5_are_one_key_as_they_are_to_a_broker() -> None:
     """Wang, Feng, Lai and Yu found them in 2004.  The older record is lost there; under a secret they differ."""
     one = bytes.fromhex(
