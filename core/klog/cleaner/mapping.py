@@ -93,11 +93,12 @@ class Mapping:
 
     def _leave_out(self) -> None:
         """Skip what has no part in the map: aborted data, and markers."""
-        window = self._window
-        for i in window.transactional(0, window.count):
-            facts = window.batch(i)
+        window, at = self._window, 0
+        while (at := self._transactions.take(window, at)) < window.count:
+            facts = window.batch(at)
             if facts.attributes & _CONTROL:
-                self._transactions.control(facts.producer_id, facts.last_offset, read_marker(window, i))
-                window.skip(i)
+                self._transactions.control(facts.producer_id, facts.last_offset, read_marker(window, at))
+                window.skip(at)
             elif self._transactions.data(facts.producer_id, facts.last_offset).discardable:
-                window.skip(i)
+                window.skip(at)
+            at += 1

@@ -113,7 +113,7 @@ class Rewriting:
         advance: Advance = nobody,
     ) -> None:
         self._terms, self._segments, self._advance = terms, segments, advance
-        self._transactions = CleanedTransactions()
+        self._transactions = CleanedTransactions(pid for pid, (offset, _) in terms.producers.items() if offset is None)
         self._window, self._target = Window(output=0), Window(_OUTPUT_BYTES, 1, 0)
         self._decompress, self._compress = Decompressor().functions, Compressor().functions
         self._rewriter = Rewriter(
@@ -201,23 +201,29 @@ class Rewriting:
     def _decide(self, group: Group, retain: bool) -> bytearray:
         window = self._window
         decisions = bytearray(window.count)
-        for i in window.transactional(0, window.count):
-            facts = window.batch(i)
-            if not facts.attributes & _CONTROL:
-                if self._transactions.data(facts.producer_id, facts.last_offset).discardable:
-                    window.skip(i)
-                continue
-            fate = self._transactions.control(facts.producer_id, facts.last_offset, read_marker(window, i))
-            if fate.kept_entry is not None:
-                group.aborted.append(fate.kept_entry)
-            if fate.discardable:
-                decisions[i] |= WITHOUT_DATA
-                if self._is_over(facts, retain):
-                    window.skip(i)
-            if self._terms.producers.get(facts.producer_id) == (None, facts.producer_epoch):
-                decisions[i] |= RETAIN_EMPTY
+        now_ms = -1 if self._terms.release is Release.V2_8 else self._terms.now_ms
+        at = 0
+        while (at := self._transactions.take(window, at, decisions, now_ms)) < window.count:
+            facts = window.batch(at)
+            if facts.attributes & _CONTROL:
+                self._decide_marker(at, facts, decisions, group, retain)
+            elif self._transactions.data(facts.producer_id, facts.last_offset).discardable:
+                window.skip(at)
+            at += 1
         self._retain_last(decisions)
         return decisions
+
+    def _decide_marker(self, at: int, facts: BatchFacts, decisions: bytearray, group: Group, retain: bool) -> None:
+        marker = read_marker(self._window, at)
+        fate = self._transactions.control(facts.producer_id, facts.last_offset, marker)
+        if fate.kept_entry is not None:
+            group.aborted.append(fate.kept_entry)
+        if fate.discardable:
+            decisions[at] |= WITHOUT_DATA
+            if self._is_over(facts, retain):
+                self._window.skip(at)
+        if self._terms.producers.get(facts.producer_id) == (None, facts.producer_epoch):
+            decisions[at] |= RETAIN_EMPTY
 
     def _is_over(self, marker: BatchFacts, retain: bool) -> bool:
         """Whether a marker that nothing needs any more goes now; *retain*: its segment is too young for that."""

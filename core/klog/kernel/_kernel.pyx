@@ -73,6 +73,7 @@ include "bits.pxi"
 include "order.pxi"
 include "offset_map.pxi"
 include "rewrite.pxi"
+include "transactions.pxi"
 
 
 def crc32c(const unsigned char[::1] data not None, unsigned int value=0):

@@ -21,7 +21,7 @@ cdef enum:
     AHEAD = 64                   # rows that are hashed and asked for before the first of them is looked up
     LAST_WINDOW = 12             # of a digest's bytes, the first of the last four
     FEWEST_SLOTS = 1024          # that a map begins with, if it has them
-    GROWTH_BITS = 4              # it becomes 16 times as large each time
+    GROWTH_BITS = 2              # it becomes 4 times as large each time
     TRACED = 64                  # one slot in so many is remembered, for emptying a broker's map that holds little
 
 cdef long long MOST_BROKER_BYTES = 0x7FFFFFFF  # a Java array's
