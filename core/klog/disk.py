@@ -124,6 +124,12 @@ class Disk:
         """Give a directory a modification time in ns."""
         os.utime(path, ns=(modified_ns, modified_ns))
 
+    def private_directory(self) -> str:
+        """Make a directory for temporary files that nobody else can look into; return its path."""
+        import tempfile
+
+        return tempfile.mkdtemp(prefix="klog-")
+
     def free_bytes(self, path: str) -> int:
         """Return how much room there is for this user on the file system of *path*."""
         facts = os.statvfs(path)

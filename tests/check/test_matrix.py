@@ -12,7 +12,7 @@ from klog.formats.batch import BATCH
 from klog.kernel import crc32c
 from klog.segment import Segment
 
-from tests.check.partitions import Damageable
+from tests.check.partitions import Damageable, flipped
 from tests.plain import compress, encode, shapes
 
 PARTITION = "idempotent-0"
@@ -104,6 +104,15 @@ def test_a_damaged_batch(damageable: Damageable, place: tuple[str, str], change:
     assert (found[0].topic, found[0].partition) == ("idempotent", 0)
     assert found[0].message
     assert found[0].broker
+
+
+def test_one_odd_offset_puts_no_snapshot_in_the_wrong(damageable: Damageable) -> None:
+    """The producer of that batch seems to be elsewhere than the broker knew; but it is the batch that is wrong."""
+    log = logs(damageable)[1]
+    damageable.change(f"{PARTITION}/{log.name}", flipped(6))
+    ids = {finding.id for finding in damageable.problems()}
+    assert "odd-offset" in ids
+    assert "snapshot-disagrees" not in ids
 
 
 def ragged(data: bytearray) -> bytearray:

@@ -306,13 +306,12 @@ def test_a_snapshot_spares_reading_the_log(four: Log) -> None:
 
 
 def test_the_log_is_followed_from_the_newest_good_snapshot_on(log: Log) -> None:
-    """A broken one is worth nothing to a broker, and one above the high watermark knows of markers too much."""
+    """A broken one is worth nothing to a broker.  One above the high watermark does not know what is open."""
     log.segment(data(0, 2, producer=(5, 3, 0)), base=0)
     log.segment(data(2, 2, producer=(6, 3, 0)), base=2)
     log.segment(data(4, producer=(6, 3, 2)), base=4)
     log.snapshot(2, Producer(9, 1, 0, 1, 0, T))
     log.snapshot(4, Producer(8, 1, 0, 1, 0, T))
-    log.snapshot(5, Producer(4, 1, 0, 1, 0, T))
     log.says("replication-offset", 4)
     broken = log.path / f"{4:020d}.snapshot"
     content = broken.read_bytes()
@@ -320,6 +319,21 @@ def test_the_log_is_followed_from_the_newest_good_snapshot_on(log: Log) -> None:
     found = log.sections()
     assert found.producers == {9: LastRecord(1, 1), 6: LastRecord(4, 3)}
     assert found.bounds[0] == Bound(2, Limit.TRANSACTION, 6)
+    log.snapshot(5, Producer(4, 1, 0, 1, 0, T))
+    found = log.sections()
+    assert found.producers == {4: LastRecord(1, 1)}
+    assert found.bounds[0] == Bound(2, Limit.TRANSACTION, 6)
+
+
+def test_a_transaction_that_began_below_the_logs_start_is_known_from_a_later_snapshot(four: Log) -> None:
+    """Those of before the start count no more, and the one at the end is above the high watermark."""
+    four.says("log-start-offset", 15)
+    four.says("replication-offset", 25)
+    four.snapshot(10, Producer(8, 4, timestamp=T, transaction_start=9))
+    four.snapshot(32, Producer(8, 4, timestamp=T, transaction_start=9))
+    assert four.sections().bounds[0] == Bound(15, Limit.TRANSACTION, 8)
+    four.snapshot(32, Producer(8, 4, timestamp=T, transaction_start=25))
+    assert four.sections().bounds[0] == Bound(25, Limit.HIGH_WATERMARK)
 
 
 def test_producers_that_were_idle_for_long_are_not_active(four: Log) -> None:
@@ -333,6 +347,14 @@ def test_producers_that_were_idle_for_long_are_not_active(four: Log) -> None:
     )
     assert set(four.sections().producers) == {7, 9}
     assert set(four.sections(producer_id_expiration_ms="1000").producers) == {9}
+
+
+def test_a_producer_that_wrote_since_the_snapshot_is_active_however_old_its_records(log: Log) -> None:
+    """A broker that starts forgets those of the snapshot alone, before it reads on."""
+    log.segment(5)
+    log.segment(data(5, timestamp=1, producer=(7, 3, 0)), marker(6, 7), base=5)
+    log.snapshot(5, Producer(6, 2, 5, 4, 0, 1))
+    assert log.sections().producers == {7: LastRecord(5, 3)}
 
 
 def test_producers_are_not_followed_where_nothing_is_dirty(four: Log) -> None:

@@ -20,6 +20,7 @@ from random import Random
 
 from tests.cleaner.oracle import (
     ENTRY_BYTES,
+    Candidate,
     CleanerOracle,
     HighWatermarks,
     Round,
@@ -38,6 +39,9 @@ DAY_MS = 24 * HOUR_MS
 SEGMENT_BYTES = (600, 2000, 6000, 30_000, 100_000, 300_000, 1_000_000)
 INDEX_BYTES = (240, 4096, 65_536, 65_536)
 CHECKPOINT, HIGH_WATERMARK = "cleaner-offset-checkpoint", "replication-offset-checkpoint"
+
+SAMPLE = (12, 15, 17, 21, 25, 30, 47, 56, 59)
+"""Numbers of workloads that have between them all that a cleaner may meet; most others are as good."""
 
 
 @dataclass(frozen=True)
@@ -68,6 +72,16 @@ class Workload:
             broker_settings=self.broker_settings,
             map_bytes=self.map_bytes,
             rounds=self.rounds,
+            high_watermarks=self.high_watermarks,
+        )
+
+    def select(self, oracle: CleanerOracle, log_dir: Path) -> dict[str, Candidate]:
+        """Ask what Kafka would decide about each partition of *log_dir*; started and stopped, nothing is cleaned."""
+        return oracle.select(
+            log_dir,
+            now_ms=self.now_ms,
+            topic_settings=self.topic_settings,
+            broker_settings=self.broker_settings,
             high_watermarks=self.high_watermarks,
         )
 

@@ -104,7 +104,7 @@ class Producer:
 
 @dataclass
 class Writer:
-    """The next batches of one partition: offsets ascend, times come near *clock_ms*, transactions span calls."""
+    """The next batches of a partition: offsets ascend, times are near *clock_ms*, transactions go on across calls."""
 
     random: Random
     habits: Habits
@@ -121,7 +121,7 @@ class Writer:
         self.producers = [Producer(1000 + n, transactional=n >= self.habits.idempotent) for n in numbers]
 
     def chunk(self, batches: int) -> list[bytes]:
-        """Return some batches that belong together, of old formats as many as messages; at times from a new leader."""
+        """Return some batches to be appended together, of old messages each as one; at times from a new leader."""
         if self.random.random() < 0.02:
             self.leader_epoch += self.random.randrange(1, 3)
         # A broker cannot append what is too far from the base of a segment that is still empty.

@@ -73,25 +73,29 @@ class Producers(NamedTuple):
 
 
 def find_producers(partition: Partition, high_watermark: int, now_ms: int, expiration_ms: int) -> Producers | Refusal:
-    """Follow the producers from the newest snapshot that is not above the high watermark to the end of the log.
+    """Follow the producers from the newest snapshot to the end of the log, and from an older one where that is needed.
 
     A transaction whose marker is above the high watermark is open: a follower that is cut there loses the marker.
+    Idle producers of the snapshot are forgotten, as a start forgets them; those behind it count, however old.
     Refused where damage stands in between.  Raises UnreadableError.
     """
     log_end = partition.log_end
     assert log_end is not None
-    state = nearest_state(partition, high_watermark)
-    damage = _follow(state, partition, high_watermark, log_end)
-    earliest = state.ongoing.all()[:1]
+    state = nearest_state(partition, log_end.offset)
+    state.expire(now_ms, expiration_ms)
+    before = state if state.end <= high_watermark else nearest_state(partition, high_watermark)
+    damage = _follow(before, partition, high_watermark, log_end)
+    open_there = before.ongoing.all()[:1]
     damage = damage or _follow(state, partition, log_end.offset, log_end)
+    # One that began below the log's start is known from snapshots alone.
+    open_still = tuple(txn for txn in state.ongoing.all()[:1] if txn[0] < high_watermark)
     if damage is not None:
         return damaged(partition, str(damage))
-    state.expire(now_ms, expiration_ms)
     active = {
         producer_id: LastRecord(entry.batches[-1].last_offset if entry.batches else None, entry.producer_epoch)
         for producer_id, entry in state.producers.items()
     }
-    return Producers(active, earliest[0] if earliest else None)
+    return Producers(active, min(open_there + open_still, default=None))
 
 
 def _follow(state: ProducerState, partition: Partition, offset: int, log_end: LogEnd) -> Damage | None:

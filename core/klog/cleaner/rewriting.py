@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from klog.cleaner.damaged import Advance, Walk, nobody
 from klog.cleaner.legacy import remade
-from klog.cleaner.segments import Source, aborted_between
+from klog.cleaner.segments import Source, aborted_between, end_of
 from klog.cleaner.transactions import CleanedTransactions, Entry
 from klog.decode import batch_damage, broken_record
 from klog.formats.batch import Attributes, BatchFacts
@@ -113,7 +113,7 @@ class Rewriting:
         advance: Advance = nobody,
     ) -> None:
         self._terms, self._segments, self._advance = terms, segments, advance
-        self._transactions = CleanedTransactions()
+        self._transactions = CleanedTransactions(pid for pid, (offset, _) in terms.producers.items() if offset is None)
         self._window, self._target = Window(output=0), Window(_OUTPUT_BYTES, 1, 0)
         self._decompress, self._compress = Decompressor().functions, Compressor().functions
         self._rewriter = Rewriter(
@@ -145,7 +145,11 @@ class Rewriting:
         for at, source in enumerate(sources):
             with File(source.path) as log:
                 walk = Walk(log, source, advance=self._advance)
-                upper = sources[at + 1].base if at + 1 < len(sources) else self._following(source)
+                upper = (
+                    sources[at + 1].base
+                    if at + 1 < len(sources)
+                    else end_of(self._segments, source.base, self._terms.first_uncleanable)
+                )
                 aborted = aborted_between(self._segments, self._terms.log_start, source.base, upper)
                 self._transactions.add(aborted)
                 while walk.next(self._window):
@@ -153,10 +157,6 @@ class Rewriting:
         if self._rewriter.used:
             yield from self._output(group)
         group.builder.finish()
-
-    def _following(self, source: Source) -> int:
-        """Return where the segment after *source* begins: what is above concerns others."""
-        return next((one.base for one in self._segments if one.base > source.base), self._terms.first_uncleanable)
 
     def _rewrite(self, walk: Walk, group: Group, source: Source) -> Iterator[memoryview]:
         window, rewriter = self._window, self._rewriter
@@ -201,23 +201,29 @@ class Rewriting:
     def _decide(self, group: Group, retain: bool) -> bytearray:
         window = self._window
         decisions = bytearray(window.count)
-        for i in window.transactional(0, window.count):
-            facts = window.batch(i)
-            if not facts.attributes & _CONTROL:
-                if self._transactions.data(facts.producer_id, facts.last_offset).discardable:
-                    window.skip(i)
-                continue
-            fate = self._transactions.control(facts.producer_id, facts.last_offset, read_marker(window, i))
-            if fate.kept_entry is not None:
-                group.aborted.append(fate.kept_entry)
-            if fate.discardable:
-                decisions[i] |= WITHOUT_DATA
-                if self._is_over(facts, retain):
-                    window.skip(i)
-            if self._terms.producers.get(facts.producer_id) == (None, facts.producer_epoch):
-                decisions[i] |= RETAIN_EMPTY
+        now_ms = -1 if self._terms.release is Release.V2_8 else self._terms.now_ms
+        at = 0
+        while (at := self._transactions.take(window, at, decisions, now_ms)) < window.count:
+            facts = window.batch(at)
+            if facts.attributes & _CONTROL:
+                self._decide_marker(at, facts, decisions, group, retain)
+            elif self._transactions.data(facts.producer_id, facts.last_offset).discardable:
+                window.skip(at)
+            at += 1
         self._retain_last(decisions)
         return decisions
+
+    def _decide_marker(self, at: int, facts: BatchFacts, decisions: bytearray, group: Group, retain: bool) -> None:
+        marker = read_marker(self._window, at)
+        fate = self._transactions.control(facts.producer_id, facts.last_offset, marker)
+        if fate.kept_entry is not None:
+            group.aborted.append(fate.kept_entry)
+        if fate.discardable:
+            decisions[at] |= WITHOUT_DATA
+            if self._is_over(facts, retain):
+                self._window.skip(at)
+        if self._terms.producers.get(facts.producer_id) == (None, facts.producer_epoch):
+            decisions[at] |= RETAIN_EMPTY
 
     def _is_over(self, marker: BatchFacts, retain: bool) -> bool:
         """Whether a marker that nothing needs any more goes now; *retain*: its segment is too young for that."""

@@ -70,7 +70,7 @@ class Sections:
     upper limit of what is read.  *checkpoint*: the cleaner's, None where it says nothing.  *high_watermark*: the
     checkpoint's, None where it says nothing, so that the end of the log counted.  *bounds*: all that there are, the
     lowest, which counts, first.  *overdue_ms*: how long the log has been dirty beyond max.compaction.lag.ms, 0: it has
-    not.  *producers*: the active ones at the end of the log, by id; empty where nothing is dirty.
+    not.  *producers*: the active ones at the end of the log, by id; none where only the active segment is dirty.
     """
 
     partition: Partition
@@ -180,7 +180,7 @@ def examine(partition: Partition, rules: Rules, now_ms: int, *, everything: bool
     if refused is not None:
         return refused
     sections = _without_producers(partition, rules, now_ms, everything)
-    if sections.verdict is Verdict.NOTHING:
+    if sections.first_dirty >= partition.segments[-1].base_offset:
         return sections  # whatever the producers do
     return _with_producers(sections)
 

@@ -9,20 +9,13 @@ import heapq
 from collections.abc import Iterable
 from typing import NamedTuple
 
+from klog.kernel import OpenTransactions, Window
 from klog.transactions import FlawedMarker, Marker
 
 Entry = tuple[int, int, int, int, int]
 """The values of an `ABORTED_TXN`: version, producer id, first, last and last stable offset."""
 
-
-class _Aborted:
-    """An aborted transaction whose marker has not come yet, and whether data of it has."""
-
-    __slots__ = ("entry", "has_data")
-
-    def __init__(self, entry: Entry) -> None:
-        self.entry = entry
-        self.has_data = False
+_NEVER = 2**63 - 1
 
 
 class Fate(NamedTuple):
@@ -33,34 +26,49 @@ class Fate(NamedTuple):
 
 
 class CleanedTransactions:
-    """Fed with entries of transaction indexes and then with batches, in offset order."""
+    """Fed with entries of transaction indexes and then with batches, in offset order.
 
-    def __init__(self) -> None:
+    `take` deals with most batches; `data` and `control` are for those that it leaves.  *special*: producers whose
+    markers it always leaves.
+    """
+
+    def __init__(self, special: Iterable[int] = ()) -> None:
         self._waiting: list[tuple[int, int, Entry]] = []  # a heap by first offset, then in the order of arrival
         self._arrived = 0
-        self._aborted: dict[int, _Aborted] = {}
-        self._committed: set[int] = set()
+        self._aborted: dict[int, Entry] = {}  # whose marker has not come yet
+        self._open = OpenTransactions(self._aborted, special)
 
     def add(self, entries: Iterable[Entry]) -> None:
         """Hear of aborted transactions; of the same one as often as may be."""
         for entry in entries:
             heapq.heappush(self._waiting, (entry[2], self._arrived, entry))
             self._arrived += 1
+        self._tell_next()
+
+    def _tell_next(self) -> None:
+        self._open.begins = self._waiting[0][0] if self._waiting else _NEVER
+
+    def take(self, window: Window, first: int, decisions: bytearray | None = None, now_ms: int = -1) -> int:
+        """Take batches of *window* from *first* on; return the first for `data` or `control`, or the window's count.
+
+        Skips aborted data, and markers as far as nothing needs them.  `OpenTransactions.take` tells of the rest.
+        """
+        return self._open.take(window, first, decisions, now_ms)
 
     def _begin(self, up_to: int) -> None:
         while self._waiting and self._waiting[0][0] <= up_to:
             entry = heapq.heappop(self._waiting)[2]
             if entry[1] not in self._aborted:
-                self._aborted[entry[1]] = _Aborted(entry)
+                self._aborted[entry[1]] = entry
+        self._tell_next()
 
     def data(self, producer_id: int, last_offset: int) -> Fate:
         """Take a transactional data batch, empty ones as well."""
         self._begin(last_offset)
-        aborted = self._aborted.get(producer_id)
-        if aborted is not None:
-            aborted.has_data = True
+        if producer_id in self._aborted:
+            self._open.with_data.add(producer_id)
             return Fate(True)
-        self._committed.add(producer_id)
+        self._open.committed.add(producer_id)
         return Fate(False)
 
     def control(self, producer_id: int, last_offset: int, marker: Marker | FlawedMarker | None) -> Fate:
@@ -74,11 +82,12 @@ class CleanedTransactions:
         if isinstance(marker, FlawedMarker):
             return Fate(False)
         if not marker.aborts:
-            if producer_id not in self._committed:
+            if producer_id not in self._open.committed:
                 return Fate(True)
-            self._committed.discard(producer_id)
+            self._open.committed.discard(producer_id)
             return Fate(False)
-        aborted = self._aborted.pop(producer_id, None)
-        if aborted is not None and aborted.has_data:
-            return Fate(False, aborted.entry)
+        entry = self._aborted.pop(producer_id, None)
+        if producer_id in self._open.with_data:
+            self._open.with_data.discard(producer_id)
+            return Fate(False, entry)
         return Fate(True)

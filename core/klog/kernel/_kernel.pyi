@@ -180,6 +180,13 @@ class OffsetMap:
     def digest_of(self, key: Buffer) -> bytes: ...
     def slots_of(self, key: Buffer, attempts: int) -> list[int]: ...
 
+class OpenTransactions:
+    committed: set[int]
+    with_data: set[int]
+    begins: int
+    def __init__(self, aborted: dict[int, tuple[int, int, int, int, int]], special: Iterable[int] = ()) -> None: ...
+    def take(self, window: Window, first: int, decisions: bytearray | None = None, now: int = -1) -> int: ...
+
 class Rewriter:
     at: int
     used: int

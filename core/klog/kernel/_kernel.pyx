@@ -47,8 +47,12 @@ cdef extern from "chars.h" nogil:
     int64_t java_size "klog_java_size"(const uint8_t *p, int64_t n)
 
 cdef extern from "digests.h" nogil:
-    void siphash "klog_siphash"(const uint64_t *key, const uint8_t *p, size_t n, uint64_t *first, uint64_t *second)
-    void md5 "klog_md5"(const uint8_t *p, size_t n, uint64_t *first, uint64_t *second)
+    ctypedef struct Digest "klog_digest":
+        uint64_t high
+        uint64_t low
+    void siphash "klog_siphash"(const uint8_t *secret, const uint8_t *p, size_t n, Digest *out)
+    void md5 "klog_md5"(const uint8_t *p, size_t n, Digest *out)
+    void md5_eight "klog_md5_eight"(const uint8_t **keys, const size_t *sizes, Digest **out)
 
 klog_crc_init()
 klog_chars_init()
@@ -69,6 +73,7 @@ include "bits.pxi"
 include "order.pxi"
 include "offset_map.pxi"
 include "rewrite.pxi"
+include "transactions.pxi"
 
 
 def crc32c(const unsigned char[::1] data not None, unsigned int value=0):

@@ -6,7 +6,8 @@ cdef extern from *:
     /* A map is read at random, and with pages of 4 KiB most of what a look costs is to find out where a page is. */
     static void klog_huge_pages(void *start, size_t size) {
     #ifdef MADV_HUGEPAGE
-        uintptr_t page = 4096, from = ((uintptr_t)start + page - 1) & ~(page - 1), to = ((uintptr_t)start + size) & ~(page - 1);
+        uintptr_t page = 2 << 20, from = ((uintptr_t)start + page - 1) & ~(page - 1);
+        uintptr_t to = ((uintptr_t)start + size) & ~(page - 1);
         if (from < to) madvise((void *)from, to - from, MADV_HUGEPAGE);
     #else
         (void)start, (void)size;
@@ -20,32 +21,36 @@ cdef enum:
     AHEAD = 64                   # rows that are hashed and asked for before the first of them is looked up
     LAST_WINDOW = 12             # of a digest's bytes, the first of the last four
     FEWEST_SLOTS = 1024          # that a map begins with, if it has them
-    GROWTH_BITS = 4              # it becomes 16 times as large each time
+    GROWTH_BITS = 2              # it becomes 4 times as large each time
     TRACED = 64                  # one slot in so many is remembered, for emptying a broker's map that holds little
 
 cdef long long MOST_BROKER_BYTES = 0x7FFFFFFF  # a Java array's
 cdef long long MOST_SLOTS = 0xFFFFFFFF         # 32 bits of a digest say where it belongs
 
-cdef struct Digest:
-    uint64_t high
-    uint64_t low
-
 cdef struct MapEntry:
     Digest digest
     long long inverse            # ~offset, which is never 0: 0 is an empty slot
+
+cdef struct Pending:
+    const uint8_t *key
+    Py_ssize_t key_length
+    Digest digest
+    Py_ssize_t slot              # the first to look at
+    long long offset
+    Py_ssize_t row
 
 
 @cython.final
 cdef class OffsetMap:
     """The latest offset of each key, by the key's digest: 24 bytes an entry, no key is kept, none can be taken out.
 
-    *memory*: bytes for entries, used as they are touched.  *key*: 16 bytes for SipHash-2-4-128, by default random: nobody
-    can then write keys that share a digest or crowd into one place.  *md5*: digests and probing as a broker's cleaner has
-    them, and not more than 2^31 - 1 bytes of *memory*.  *load_factor*: the part of the slots that may be taken.
+    *memory*: bytes for entries, used as they are touched.  *key*: 16 bytes for SipHash-2-4-128, by default random: then
+    nobody can write keys that share a digest or crowd into one place.  *md5*: digests and probing as a broker's cleaner
+    has them, and not more than 2^31 - 1 bytes of *memory*.  *load_factor*: the part of the slots that may be taken.
 
-    A broker's map is spread over all of its memory.  Ours begins small and spreads as it fills, so that a few keys are near
-    each other.  Once `entries` has reached `usable` nothing is put any more, not even a new offset for a key that is there.
-    Kafka: SkimpyOffsetMap; Cleaner.buildOffsetMapForSegment.
+    A broker's map is spread over all of its memory.  Ours begins small and spreads as it fills, so that a few keys are
+    near each other.  Once `entries` has reached `usable` nothing is put any more, not even a new offset for a key that is
+    there.  One thread at a time.  Kafka: SkimpyOffsetMap; Cleaner.buildOffsetMapForSegment.
     """
 
     cdef MapEntry *table
@@ -54,7 +59,7 @@ cdef class OffsetMap:
     cdef Py_ssize_t limit                    # so many entries before there have to be more slots, or none are taken
     cdef uint32_t *traces                    # the slots taken first, as many as there is room for
     cdef Py_ssize_t traces_room
-    cdef uint64_t secret[2]
+    cdef uint8_t secret[16]
     cdef bint md5
     cdef readonly Py_ssize_t memory          # bytes of all slots
     cdef readonly Py_ssize_t slots, usable, entries
@@ -68,7 +73,7 @@ cdef class OffsetMap:
             memory = min(memory, MOST_BROKER_BYTES)
         self.slots = max(memory, 0) // ENTRY_OF_MAP_BYTES
         if self.slots > MOST_SLOTS or not 0 < load_factor <= 1 or not self.slots * load_factor > 1:
-            raise ValueError(f"an offset map of {memory} bytes, {load_factor} of them used: at most 96 GiB, and room for two keys")
+            raise ValueError(f"an offset map of {memory} bytes, {load_factor} of them used: room for two keys, at most 96 GiB")
         if key is None:
             key = urandom(16)
         if len(key) != 16:
@@ -81,7 +86,7 @@ cdef class OffsetMap:
         self.traces = <uint32_t *>calloc(self.traces_room, sizeof(uint32_t))
         if self.table == NULL or self.traces == NULL:
             raise MemoryError(f"no {self.memory} bytes for an offset map")
-        if not md5:
+        if not md5:  # whose few keys are spread over all of it
             huge_pages(self.table, self.memory)
         self._reset()
 
@@ -96,7 +101,8 @@ cdef class OffsetMap:
             for i in range(self.entries):
                 self.table[self.traces[i]].inverse = 0
         else:
-            memset(self.table, 0, self.reach * sizeof(MapEntry))
+            with nogil:
+                memset(self.table, 0, self.reach * sizeof(MapEntry))
         self._reset()
 
     cdef void _reset(self) noexcept:
@@ -109,34 +115,37 @@ cdef class OffsetMap:
 
     cdef void _narrow(self, int narrowed) noexcept:
         self.narrowed, self.reach = narrowed, self.slots >> narrowed
-        self.limit = self.reach // 4 * 3 if narrowed else self.usable
+        self.limit = min(self.reach // 2, self.usable) if narrowed else self.usable
 
     cdef int _grow(self) except -1:
         """Spread the entries over more slots, by way of a copy that is small beside them."""
-        cdef Py_ssize_t i, attempts, before = self.reach, size = self.reach * sizeof(MapEntry)
+        cdef Py_ssize_t i, slot, collisions = 0, before = self.reach, size = self.reach * sizeof(MapEntry)
         cdef MapEntry *entries = <MapEntry *>malloc(size)
         if entries == NULL:
             raise MemoryError(f"no {size} bytes to spread an offset map")
-        memcpy(entries, self.table, size)
-        memset(self.table, 0, size)
         self._narrow(self.narrowed - GROWTH_BITS)
-        for i in range(before):
-            if entries[i].inverse:
-                self.table[self._place(&entries[i].digest, &attempts)] = entries[i]
+        with nogil:
+            memcpy(entries, self.table, size)
+            memset(self.table, 0, size)
+            for i in range(before):
+                if entries[i].inverse:
+                    slot = self._place(&entries[i].digest, self._slot(&entries[i].digest, 0), &collisions)
+                    self.table[slot] = entries[i]
         free(entries)
         return 0
 
     def put(self, const unsigned char[::1] key not None, long long offset):
         """Say that *key* was seen at *offset*.  ValueError when the map is full or *offset* below zero."""
-        cdef Digest digest
+        cdef Pending pending
         if offset < 0:
             raise ValueError(f"offset {offset} for an offset map")
         if self.entries >= self.usable:
             raise ValueError(f"the offset map is full: {self.entries} keys")
         if self.entries >= self.limit:
             self._grow()
-        self.digest(start_of(key), key.shape[0], &digest)
-        self._put(&digest, offset)
+        self.digest(start_of(key), key.shape[0], &pending.digest)
+        pending.slot, pending.offset = self._slot(&pending.digest, 0), offset
+        self._put(&pending, 1)
 
     def get(self, const unsigned char[::1] key not None):
         """Return the offset last put for *key*, -1 if there is none."""
@@ -179,18 +188,27 @@ cdef class OffsetMap:
         self.digest(start_of(key), key.shape[0], &digest)
         return [self._slot(&digest, i) for i in range(attempts)]
 
-    # ---- for the kernel; *digest* and *prefetch* first, for many keys, then *find*
+    # ---- for the kernel: *ask* for many keys (or *digest* and *prefetch* each), then *find* or put them
 
     cdef inline void digest(self, const uint8_t *p, Py_ssize_t n, Digest *out) noexcept nogil:
         if self.md5:
-            md5(p, n, &out.high, &out.low)
+            md5(p, n, out)
         else:
-            siphash(self.secret, p, n, &out.high, &out.low)
+            siphash(self.secret, p, n, out)
+
+    cdef void ask(self, Pending *pending, Py_ssize_t count) noexcept nogil:
+        """Find out where so many keys are looked for, and have the processor fetch what stands there."""
+        cdef Py_ssize_t k
+        if self.md5:
+            md5_many(pending, count)
+        for k in range(count):
+            if not self.md5:
+                siphash(self.secret, pending[k].key, pending[k].key_length, &pending[k].digest)
+            pending[k].slot = self._slot(&pending[k].digest, 0)
+            prefetch_entry(self.table + pending[k].slot)
 
     cdef inline void prefetch(self, const Digest *digest) noexcept nogil:
-        cdef const uint8_t *entry = <const uint8_t *>(self.table + self._slot(digest, 0))
-        prefetch(entry)
-        prefetch(entry + sizeof(MapEntry) - 1)
+        prefetch_entry(self.table + self._slot(digest, 0))
 
     cdef long long find(self, const Digest *digest) noexcept nogil:
         """Return the offset last put for a key, -1 if there is none.  Kafka: SkimpyOffsetMap.get, which may give up."""
@@ -212,52 +230,81 @@ cdef class OffsetMap:
         slot = <Py_ssize_t>((digest.high >> 32) * <uint64_t>self.reach >> 32) + attempt
         return slot if slot < self.reach else slot - self.reach
 
-    cdef inline Py_ssize_t _place(self, const Digest *digest, Py_ssize_t *attempts) noexcept nogil:
-        """Return the slot of a digest, or the free one where it belongs; *attempts*: those in vain.  One must be free."""
-        cdef Py_ssize_t attempt = 0, slot = self._slot(digest, 0)
+    cdef inline Py_ssize_t _place(self, const Digest *digest, Py_ssize_t slot, Py_ssize_t *attempts) noexcept nogil:
+        """Return the slot of a digest, or the free one where it belongs, of which there must be one.
+
+        *slot*: the first to look at.  *attempts* counts those in vain.
+        """
+        cdef Py_ssize_t attempt = 0
         cdef const MapEntry *entry = self.table + slot
         while entry.inverse and (entry.digest.high != digest.high or entry.digest.low != digest.low):
             attempt += 1
             slot = self._slot(digest, attempt)
             entry = self.table + slot
-        attempts[0] = attempt
+        attempts[0] += attempt
         return slot
 
-    cdef inline void _put(self, const Digest *digest, long long offset) noexcept nogil:
-        """Put an *offset* that is not below zero where there is a free slot."""
-        cdef Py_ssize_t attempts, slot = self._place(digest, &attempts)
-        cdef MapEntry *entry = self.table + slot
-        if entry.inverse == 0:
-            entry.digest = digest[0]
-            if self.entries < self.traces_room:
-                self.traces[self.entries] = <uint32_t>slot
-            self.entries += 1
-        entry.inverse = ~offset
-        self.probes += attempts + 1
-        self.collisions += attempts
-        self.last_put = self.latest = offset
+    cdef Py_ssize_t _put(self, const Pending *pending, Py_ssize_t count) noexcept nogil:
+        """Put so many, as long as the limit allows; return how many it did.  No offset is below zero."""
+        cdef Py_ssize_t k = 0, collisions = 0, slot
+        cdef MapEntry *entry
+        while k < count and self.entries < self.limit:
+            slot = self._place(&pending[k].digest, pending[k].slot, &collisions)
+            entry = self.table + slot
+            if entry.inverse == 0:
+                entry.digest = pending[k].digest
+                if self.entries < self.traces_room:
+                    self.traces[self.entries] = <uint32_t>slot
+                self.entries += 1
+            entry.inverse = ~pending[k].offset
+            k += 1
+        if k:
+            self.last_put = self.latest = pending[k - 1].offset
+        self.probes += k + collisions
+        self.collisions += collisions
+        return k
 
     cdef Py_ssize_t _fill(self, const View *v, Py_ssize_t i, long long start) noexcept nogil:
         """Put rows from row *i* on until the limit is reached; return the first that was not put."""
-        cdef Digest digests[AHEAD]
-        cdef Py_ssize_t rows[AHEAD]
-        cdef Py_ssize_t count, k
+        cdef Pending pending[AHEAD]
+        cdef Py_ssize_t count, done
         cdef const RecordRow *row
         while i < v.records_count:
             count = 0
             while i < v.records_count and count < AHEAD:
                 row = v.records + i
                 if row.key_length >= 0 and row.offset >= start and not is_control(v, row):
-                    self.digest(v.bases[row.batch] + row.key_at, row.key_length, &digests[count])
-                    self.prefetch(&digests[count])
-                    rows[count] = i
+                    pending[count].key, pending[count].key_length = v.bases[row.batch] + row.key_at, row.key_length
+                    pending[count].offset, pending[count].row = row.offset, i
                     count += 1
                 i += 1
-            for k in range(count):
-                if self.entries >= self.limit:
-                    return rows[k]
-                self._put(&digests[k], v.records[rows[k]].offset)
+            self.ask(pending, count)
+            done = self._put(pending, count)
+            if done < count:
+                return pending[done].row
         return i
+
+
+cdef void md5_many(Pending *pending, Py_ssize_t count) noexcept nogil:
+    """Set the digests of so many keys, eight at a time."""
+    cdef const uint8_t *keys[8]
+    cdef size_t sizes[8]
+    cdef Digest *digests[8]
+    cdef Py_ssize_t k
+    cdef int lane
+    for k in range(0, count - 7, 8):
+        for lane in range(8):
+            keys[lane], sizes[lane] = pending[k + lane].key, pending[k + lane].key_length
+            digests[lane] = &pending[k + lane].digest
+        md5_eight(keys, sizes, digests)
+    for k in range(count - count % 8, count):
+        md5(pending[k].key, pending[k].key_length, &pending[k].digest)
+
+
+cdef inline void prefetch_entry(const MapEntry *entry) noexcept nogil:
+    """Ask for both of the lines that an entry may lie on."""
+    prefetch(entry)
+    prefetch(<const uint8_t *>entry + sizeof(MapEntry) - 1)
 
 
 cdef inline Py_ssize_t broker_slot(const Digest *digest, Py_ssize_t attempt, Py_ssize_t slots) noexcept nogil:
@@ -280,5 +327,5 @@ cdef inline Py_ssize_t broker_slot(const Digest *digest, Py_ssize_t attempt, Py_
 
 
 cdef inline const uint8_t *start_of(const unsigned char[::1] data) noexcept:
-    """Return where *data* begins, if it has a first byte at all."""
-    return &data[0] if data.shape[0] else NULL
+    """Return where *data* begins; somewhere, if it is empty."""
+    return &data[0] if data.shape[0] else <const uint8_t *><const char *>b""

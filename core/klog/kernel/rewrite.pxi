@@ -10,7 +10,7 @@ cdef enum:                       # why `run` stopped, besides DONE and the ways 
     TO_CONVERT = 18              # the batch at hand is of an old format, and cannot be taken or left as it is
 
 cdef enum:
-    DIGESTS = 32                 # records that are looked up together: that many misses of the cache overlap
+    DIGESTS = 64                 # records that are looked up together: that many misses of the cache overlap
     HEADER_ROOM = 14             # bytes that a record can grow by when its timestamp counts from somewhere else
 
 

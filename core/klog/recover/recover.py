@@ -15,7 +15,7 @@ from klog.check.findings import Finding, Severity
 from klog.check.root import root
 from klog.check.verify import log_dir_facts
 from klog.draft import Draft
-from klog.errors import KlogError
+from klog.errors import KlogError, UnreadableError
 from klog.formats.names import CLUSTER_METADATA, FileKind, PartitionState
 from klog.lanes import Silence, Sink
 from klog.log_dir import LogDir
@@ -151,9 +151,13 @@ class Recovery:
             return
         from klog.recover import like_broker
 
-        outcome = like_broker.play(examined.original, clean, settings)
-        if outcome.fails is not None:
-            result.notes.append(f"a broker would not start: {outcome.fails}")
+        try:
+            outcome = like_broker.play(examined.original, clean, settings)
+            fails = outcome.fails
+        except UnreadableError as error:  # the repair went around that
+            fails = str(error)
+        if fails is not None:
+            result.notes.append(f"a broker would not start: {fails}")
             return
         result.broker_would_keep = like_broker.kept(examined.original, outcome)
         if settings.mode is Mode.DEFAULT and any(one.id in ENDS | OFFSET_KINDS for one in result.left):

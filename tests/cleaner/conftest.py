@@ -1,0 +1,19 @@
+"""Where tests of whole compactions work."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+
+@pytest.fixture
+def memory() -> Iterator[Path]:
+    """A directory in memory: hundreds of log dirs are written, and thousands of files."""
+    place = Path("/dev/shm")
+    folder = Path(tempfile.mkdtemp(dir=place if place.is_dir() else None))
+    yield folder
+    shutil.rmtree(folder)
