@@ -1,4 +1,4 @@
-"""Keys that somebody has chosen to make a compaction slow, large or endless: it ends, and is as large as it was told."""
+"""Keys chosen to make a compaction slow, large or endless: it ends, and is as large as it was told."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pytest
-
 from klog.cleaner.cleaning import Outcome
 from klog.cleaner.compact import Choices
 from klog.disk import Disk
@@ -23,7 +22,7 @@ BATCH_RECORDS = 1000
 
 
 def write_log(log_dir: Path, keys: Iterable[bytes], value: bytes = b"v", a_batch: int = BATCH_RECORDS) -> Path:
-    """Write a partition with a record for each of *keys* in a closed segment, and an active one; return its directory."""
+    """Write a partition with a record for each of *keys* in a closed segment; return its directory."""
     partition = log_dir / "topic-0"
     partition.mkdir(parents=True)
     (log_dir / "meta.properties").write_text("version=0\nbroker.id=1\n")
