@@ -74,6 +74,7 @@ def test_it_leaves_what_the_model_leaves(
     assert rows(after) == expected(before, first, limit)
     # What stays of a batch keeps its place, an empty one too; markers are never written anew.
     assert set(map(_place, after)) <= set(map(_place, before))
+    assert all(_latest(batch) == batch.max_timestamp for batch in after if batch.records)
     assert markers(after) == [one for one in markers(before) if one in set(markers(after))]
     # Below a checkpoint that was made up there are values that their own tombstones have not taken away yet.
     if first == 0:
@@ -85,6 +86,13 @@ def test_it_leaves_what_the_model_leaves(
 def _place(batch: Batch) -> tuple[object, ...]:
     numbered = (batch.producer_id, batch.producer_epoch, batch.base_sequence)
     return batch.base_offset, batch.last_offset, batch.leader_epoch, numbered, batch.timestamp_type, batch.transactional
+
+
+def _latest(batch: Batch) -> int:
+    """Return what a batch has to say of its times: retention and searches go by that."""
+    if batch.timestamp_type == "LogAppendTime":
+        return batch.records[0].timestamp
+    return max(record.timestamp for record in batch.records)
 
 
 def markers(found: Sequence[Batch]) -> list[Row]:
@@ -131,6 +139,7 @@ def test_message_sets_are_compacted_too(
     compacted(data, choices, segment_bytes)
     after = log_of(data)
     assert [row[:2] + row[3:] for row in rows(after)] == [row[:2] + row[3:] for row in expected(before, 0, end)]
+    assert all(_latest(batch) == batch.max_timestamp for batch in after if batch.magic)
     old = [batch for batch in after if batch.base_offset < end]
     assert {batch.magic for batch in old} <= ({2} if like_broker else {batch.magic for batch in before[:-1]})
     once, state = raw_logs(data), tree(data)
