@@ -99,8 +99,8 @@ def hold(oracle: CleanerOracle, number: int, folder: Path) -> None:
     done = [rounds_of(one) for one in outcomes if one.compacted and one.partition.directory not in failed]
     # Of equal ratios the first is any.
     assert sorted(done) == sorted(by_partition([one for one in rounds if one.partition not in failed]))
-    # Both start and stop once more, so that what a start and a stop write is no difference.
-    for copy in (ours, theirs):
+    # Both have started and stopped twice in the end, so that what a start and a stop write is no difference.
+    for copy in (ours, ours, theirs):
         oracle.select(copy, now_ms=workload.now_ms, topic_settings=workload.topic_settings)
     for folder_of in (ours, theirs):
         for name in failed:
