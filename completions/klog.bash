@@ -16,6 +16,7 @@ _klog() {
             verify) command=verify ;;
             recover) command=recover ;;
             truncate) command=truncate ;;
+            compact) command=compact ;;
             apply) command=apply ;;
             undo) command=undo ;;
             plans) command=plans ;;
@@ -80,6 +81,25 @@ _klog() {
         'truncate --producer-expiration') words='' ;;
         'truncate --now') words='' ;;
         'truncate --output') words='text json' ;;
+        'compact --topic') words='' ;;
+        'compact --partition') words='' ;;
+        'compact --plan') words='' ;;
+        'compact --backup') words='' ;;
+        'compact --to') words='' ;;
+        'compact --policy') words='' ;;
+        'compact --metadata') words='' ;;
+        'compact --min-dirty-ratio') words='' ;;
+        'compact --delete-retention') words='' ;;
+        'compact --min-lag') words='' ;;
+        'compact --segment-size') words='' ;;
+        'compact --index-size') words='' ;;
+        'compact --index-interval') words='' ;;
+        'compact --map-memory') words='' ;;
+        'compact --rules') words='' ;;
+        'compact --producer-expiration') words='' ;;
+        'compact --now') words='' ;;
+        'compact --output') words='text json' ;;
+        'compact --jobs') words='' ;;
         'apply --backup') words='' ;;
         'apply --output') words='text json' ;;
         'undo --backup') words='' ;;
@@ -89,13 +109,14 @@ _klog() {
     esac
     if [[ -z $value ]]; then
         case "$command" in
-            '') words='describe dump lookup verify recover truncate apply undo plans --version -h --help' ;;
+            '') words='describe dump lookup verify recover truncate compact apply undo plans --version -h --help' ;;
             describe) words='--topic --partition --deep --output --quiet -h --help' ;;
             dump) words='--files --topic --partition --output --to --deep-iteration --print-data-log --skip-record-metadata --verify-index-only --index-sanity-check --max-bytes --max-message-size --offsets-decoder --transaction-log-decoder --cluster-metadata-decoder --remote-log-metadata-decoder --share-group-state-decoder --with-indexes --as --from-offset --to-offset --from-time --to-time --key --keys-from --limit --isolation --tail --no-control --batches --values --jobs --max-batch-bytes --quiet -h --help' ;;
             lookup) words='--offset --timestamp --batch --topic --partition --position-only --output --quiet -h --help' ;;
             verify) words='--topic --partition --deep --sample --since --output --jobs --max-batch-bytes --quiet -h --help' ;;
             recover) words='--topic --partition --like-broker --salvage --apply --plan --backup --indexes-only --from-recovery-point --repair-bits --mark-clean --broker-epoch --rescue-records --index-interval --segment-index-bytes --producer-expiration --now --output --jobs --quiet -h --help' ;;
             truncate) words='--to-offset --to-timestamp --to-log-start --topic --partition --apply --plan --backup --index-interval --producer-expiration --now --output --quiet -h --help' ;;
+            compact) words='--topic --partition --apply --plan --backup --to --estimate --explain --policy --metadata --all --min-dirty-ratio --delete-retention --min-lag --segment-size --index-size --index-interval --map-memory --like-broker --rules --producer-expiration --now --output --jobs --quiet -h --help' ;;
             apply) words='--backup --output --quiet -h --help' ;;
             undo) words='--apply --backup --output --quiet -h --help' ;;
             plans) words='--output --quiet -h --help' ;;

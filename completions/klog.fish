@@ -4,7 +4,7 @@ function __klog_command --description 'The command whose arguments are being wri
     set -l command
     for word in (commandline -opc)[2..-1]
         switch "$command $word"
-            case ' describe' ' dump' ' lookup' ' verify' ' recover' ' truncate' ' apply' ' undo' ' plans'
+            case ' describe' ' dump' ' lookup' ' verify' ' recover' ' truncate' ' compact' ' apply' ' undo' ' plans'
                 set command $command $word
         end
     end
@@ -18,6 +18,7 @@ complete -c klog -n 'test (__klog_command) = ""' -a lookup -d 'Find an offset or
 complete -c klog -n 'test (__klog_command) = ""' -a verify -d 'Check everything that can be wrong, changing nothing: every batch, index, snapshot, checkpoint and name'
 complete -c klog -n 'test (__klog_command) = ""' -a recover -d 'Repair: make indexes, snapshots and epochs anew, cut torn tails'
 complete -c klog -n 'test (__klog_command) = ""' -a truncate -d 'Drop everything from an offset on, as a follower would'
+complete -c klog -n 'test (__klog_command) = ""' -a compact -d 'Key-based compaction, as the broker\'s cleaner does it'
 complete -c klog -n 'test (__klog_command) = ""' -a apply -d 'Carry out a plan that a command with --plan has made, or finish one that was interrupted'
 complete -c klog -n 'test (__klog_command) = ""' -a undo -d 'Take back what a plan has done: the exact bytes, modes, owners and modification times'
 complete -c klog -n 'test (__klog_command) = ""' -a plans -d 'List the plans that were made for a log dir, and how far each has come'
@@ -124,6 +125,33 @@ complete -c klog -n 'test (__klog_command) = "truncate"' -l now -x -d 'Take this
 complete -c klog -n 'test (__klog_command) = "truncate"' -l output -x -a 'text json' -d 'How to show it'
 complete -c klog -n 'test (__klog_command) = "truncate"' -l quiet -d 'No notes, no bar'
 complete -c klog -n 'test (__klog_command) = "truncate"' -s h -l help -d 'Show this help and leave'
+complete -c klog -n 'test (__klog_command) = "compact"' -F
+complete -c klog -n 'test (__klog_command) = "compact"' -l topic -x -d 'Only these topics of a log dir (a name or a glob)'
+complete -c klog -n 'test (__klog_command) = "compact"' -l partition -x -d 'Only these partition numbers of a log dir'
+complete -c klog -n 'test (__klog_command) = "compact"' -l apply -d 'Do it'
+complete -c klog -n 'test (__klog_command) = "compact"' -l plan -r -F -d 'Save the plan, for \'klog apply\''
+complete -c klog -n 'test (__klog_command) = "compact"' -l backup -r -F -d 'Where originals go'
+complete -c klog -n 'test (__klog_command) = "compact"' -l to -r -F -d 'Write compacted copies there'
+complete -c klog -n 'test (__klog_command) = "compact"' -l estimate -d 'Only reckon what would be gained'
+complete -c klog -n 'test (__klog_command) = "compact"' -l explain -d 'For each partition, why it is compacted or is not'
+complete -c klog -n 'test (__klog_command) = "compact"' -l policy -x -d 'Compact topics that are not known to be compacted as well'
+complete -c klog -n 'test (__klog_command) = "compact"' -l metadata -r -F -d 'The log dir with the metadata log, where it is another'
+complete -c klog -n 'test (__klog_command) = "compact"' -l all -d 'Once more from the log\'s start, whatever the dirty ratio and the cleaner\'s checkpoint say'
+complete -c klog -n 'test (__klog_command) = "compact"' -l min-dirty-ratio -x -d 'min.cleanable.dirty.ratio'
+complete -c klog -n 'test (__klog_command) = "compact"' -l delete-retention -x -d 'delete.retention.ms'
+complete -c klog -n 'test (__klog_command) = "compact"' -l min-lag -x -d 'min.compaction.lag.ms'
+complete -c klog -n 'test (__klog_command) = "compact"' -l segment-size -x -d 'segment.bytes'
+complete -c klog -n 'test (__klog_command) = "compact"' -l index-size -x -d 'segment.index.bytes'
+complete -c klog -n 'test (__klog_command) = "compact"' -l index-interval -x -d 'index.interval.bytes'
+complete -c klog -n 'test (__klog_command) = "compact"' -l map-memory -x -d 'For the offset map of a partition'
+complete -c klog -n 'test (__klog_command) = "compact"' -l like-broker -d 'A broker\'s digests, formats and indexes, byte for byte'
+complete -c klog -n 'test (__klog_command) = "compact"' -l rules -x -d 'Whose rules: 4.3 keeps an empty last batch, 3.9 (from 3.1 on) not'
+complete -c klog -n 'test (__klog_command) = "compact"' -l producer-expiration -x -d 'producer.id.expiration.ms'
+complete -c klog -n 'test (__klog_command) = "compact"' -l now -x -d 'Take this for the time'
+complete -c klog -n 'test (__klog_command) = "compact"' -l output -x -a 'text json' -d 'How to show it'
+complete -c klog -n 'test (__klog_command) = "compact"' -l jobs -x -d 'Partitions at a time'
+complete -c klog -n 'test (__klog_command) = "compact"' -l quiet -d 'No notes, no bar'
+complete -c klog -n 'test (__klog_command) = "compact"' -s h -l help -d 'Show this help and leave'
 complete -c klog -n 'test (__klog_command) = "apply"' -F
 complete -c klog -n 'test (__klog_command) = "apply"' -l backup -r -F -d 'Where the backup is to be looked for'
 complete -c klog -n 'test (__klog_command) = "apply"' -l output -x -a 'text json' -d 'How to show it'

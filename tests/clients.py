@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 # librdkafka tells of every reconnection and deprecated setting on stderr; what matters reaches the caller as an error.
 SILENT = {"log_level": 2}
+WAIT_S = 90
+"""How long an answer of a broker is waited for: on a machine that does other things half a minute is too short."""
 START_MS = 1_750_000_000_000
 TEXTS = ("Kraków", "東京", 'tab\t "quoted" \\ back', "\x00\x1f\x7f\u2028", "🙂")
 Headers = tuple[tuple[str, "bytes | None"], ...]
@@ -90,7 +92,7 @@ def create(bootstrap: str, topics: dict[str, dict[str, str]]) -> None:
     wanted = [NewTopic(name, 1, 1, config=settings) for name, settings in topics.items()]
     for future in admin.create_topics(wanted).values():
         try:
-            future.result(90)
+            future.result(WAIT_S)
         except KafkaException as error:
             # The client asks again when an answer is slow to come, and the broker has done it all the same.
             if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
@@ -117,7 +119,7 @@ def with_librdkafka(
             failed.append(error)
 
     if transaction:
-        producer.init_transactions(30)
+        producer.init_transactions(WAIT_S)
     for number, batch in enumerate(batches(given)):
         if transaction:
             producer.begin_transaction()
@@ -151,7 +153,7 @@ def with_kafka_python(bootstrap: str, topic: str, codec: str, given: Iterable[Gi
         sent = [producer.send(topic, one.value, one.key, list(one.headers), 0, one.timestamp_ms) for one in batch]
         producer.flush()
         for future in sent:
-            future.get(30)
+            future.get(WAIT_S)
         if transaction:
             producer.abort_transaction() if number % 3 == 1 else producer.commit_transaction()
     producer.close()
@@ -205,7 +207,7 @@ def open_transaction(bootstrap: str, topic: str, given: Iterable[Given]) -> Iter
 
     config = {"bootstrap.servers": bootstrap, "transactional.id": "left-open", "transaction.timeout.ms": 600_000}
     producer = Producer(config | SILENT)
-    producer.init_transactions(30)
+    producer.init_transactions(WAIT_S)
     producer.begin_transaction()
     for one in given:
         producer.produce(topic, key=one.key, value=one.value, timestamp=one.timestamp_ms, partition=0)

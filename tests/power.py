@@ -131,6 +131,19 @@ class SteppedDisk(HastyDisk):
         super().set_directory_time(path, modified_ns)
 
 
+class FaultyDisk(SteppedDisk):
+    """Is refused call number *at* by the system, with error *number*."""
+
+    def __init__(self, root: Path, at: int, number: int) -> None:
+        super().__init__(root)
+        self._at, self._number = at, number
+
+    def step(self, *words: str) -> None:
+        super().step(*words)
+        if len(self.calls) - 1 == self._at:
+            raise OSError(self._number, os.strerror(self._number), words[-1])
+
+
 class PowerCutDisk(SteppedDisk):
     """Works on everything below *root*, whose content is on the disk; before call number *cut_at* the power goes."""
 

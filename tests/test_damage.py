@@ -91,6 +91,10 @@ def test_a_whole_broker_makes_of_damaged_partitions_what_the_log_manager_makes(t
     topics = [f"d{number}" for number in range(40)]
     with kafka.Cluster(kafka.NEWEST, tmp_path / "broker", settings=settings) as cluster:
         clients.create(cluster.bootstrap, {topic: {} for topic in topics})
+        # The broker says that a topic is there before it has made the log, and writes its identity later still.
+        until = time.monotonic() + 60
+        while len(list(cluster.data.glob("d*-0/partition.metadata"))) < len(topics) and time.monotonic() < until:
+            time.sleep(0.1)
         cluster.kill()
         with Loader(seconds=30) as loader:
             damaged = _damaged_partitions(loader, settings, tmp_path / "case")

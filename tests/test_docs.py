@@ -17,7 +17,7 @@ import pytest
 
 from tests.conftest import FIXTURES, ROOT
 
-PAGES = ("README.md", "docs/dump.md", "docs/recover.md")
+PAGES = ("README.md", "docs/dump.md", "docs/recover.md", "docs/compact.md")
 
 
 def blocks(page: str, kind: str) -> Iterator[str]:

@@ -92,7 +92,7 @@ def set_format(bootstrap: str, topic: str, version: str) -> None:
     changed = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=[entry])
     admin = AdminClient({"bootstrap.servers": bootstrap})
     for future in admin.incremental_alter_configs([changed]).values():
-        future.result(30)
+        future.result(clients.WAIT_S)
     time.sleep(2)  # the broker learns of it from ZooKeeper
 
 

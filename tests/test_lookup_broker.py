@@ -52,7 +52,7 @@ def ask(bootstrap: str, topic: str, timestamps: list[int]) -> dict[int, int | No
     answers: dict[int, int | None] = {}
     try:
         for timestamp in timestamps:
-            (found,) = consumer.offsets_for_times([TopicPartition(topic, 0, timestamp)], timeout=30)
+            (found,) = consumer.offsets_for_times([TopicPartition(topic, 0, timestamp)], timeout=clients.WAIT_S)
             assert found.error is None
             answers[timestamp] = found.offset if found.offset >= 0 else None
     finally:

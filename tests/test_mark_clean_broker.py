@@ -89,5 +89,7 @@ def test_the_epoch_in_a_marker_decides_whether_replicas_are_struck_off(tmp_path:
 def registered_epoch(wreck: Wreck) -> int:
     """Return the broker epoch of the last registration in the metadata log."""
     log = wreck.killed / "__cluster_metadata-0/00000000000000000000.log"
-    text = kafka.dump(kafka.NEWEST, "--cluster-metadata-decoder", "--files", str(log)).stdout.decode()
-    return int(re.findall(r'"REGISTER_BROKER_RECORD".*?"brokerEpoch":(\d+)', text)[-1])
+    done = kafka.dump(kafka.NEWEST, "--cluster-metadata-decoder", "--files", str(log))
+    found = re.findall(r'"REGISTER_BROKER_RECORD".*?"brokerEpoch":(\d+)', done.stdout.decode())
+    assert found, done
+    return int(found[-1])

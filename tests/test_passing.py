@@ -6,16 +6,17 @@ import errno
 import os
 import shutil
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 import klog.originals
 import pytest
 from klog.apply import ApplyError, apply
 from klog.draft import Draft, make_plan
+from klog.formats.names import FileKind
 from klog.journal import locate
-from klog.plan import FileState, Plan, PlanError, StaleError
-from klog.plan_file import plan_bytes, read_plan
+from klog.merge import replace_segments
+from klog.plan import PUT, REMOVE, STAGED, TRUNCATE, Action, FileState, Plan, PlanError, StaleError
+from klog.plan_file import plan_pieces, read_plan
 from klog.plan_rules import check_plan
 from klog.staging import Staging
 from klog.undo import stage_undo, undo_plan
@@ -56,7 +57,7 @@ def test_what_is_done_and_what_is_not_is_known_at_any_moment(merge: Merge, quick
         for between in ways:
             shutil.rmtree(here, ignore_errors=True)
             write(between.files, here)
-            found = locate(replace(one, log_dirs=(str(here),)), quick=quick)
+            found = locate(one._replace(log_dirs=(str(here),)), quick=quick)
             to_do = {place for chain in found for place in chain.to_do}
             assert to_do == set(range(len(one.actions))) - between.done
 
@@ -93,6 +94,41 @@ def test_what_a_broker_has_left_keeps_it_from_being_done(data: Path, left: str, 
     before = files_of(data)
     with pytest.raises(StaleError, match=f"{left}: of an operation that did not end; 'klog recover' ends it"):
         apply(plan, HastyDisk())
+    assert files_of(data) == before
+
+
+def same_times(data: Path) -> Plan:
+    """Return a plan by which segments become one, whose time index is what the first one's was."""
+    draft = Draft(str(data), 0, Staging(str(data.parent / "klog-backup" / "x" / STAGED), HastyDisk()))
+    log = draft.prepare(LOG, [MERGE.log(data)])
+    times = (data / f"{BASE}.timeindex").read_bytes()
+    replace_segments(
+        draft, MERGE.directory, MERGE.bases, log, {FileKind.INDEX: [b"entries!"], FileKind.TIME_INDEX: [times]}
+    )
+    return make_plan("x", "klog", [str(data)], [str(data.parent / "klog-backup" / "x")], [draft], NOW)
+
+
+def test_an_index_that_stays_as_it_was_has_one_that_stands_for_it(data: Path) -> None:
+    """A start removes all that is in the way of the new log, and only then gives the new files their names."""
+    before = tree(data)
+    plan = same_times(data)
+    assert [action.do for action in plan.actions if action.file.startswith(f"{BASE}.timeindex")] == [PUT, REMOVE]
+    apply(plan, HastyDisk())
+    after = tree(data)
+    back = take_back(plan, HastyDisk())
+    assert tree(data) == before
+    take_back(back, HastyDisk())
+    assert tree(data) == after
+
+
+def test_what_nothing_has_any_more_is_not_taken_back(data: Path) -> None:
+    """A broker has used the index since, and a start on the way would have to have it as it was."""
+    plan = same_times(data)
+    apply(plan, HastyDisk())
+    (data / f"{BASE}.timeindex").write_bytes(b"x")
+    before = files_of(data)
+    with pytest.raises(StaleError, match=r"timeindex\.swap: nothing has what it had"):
+        undo_plan(plan, NOW)
     assert files_of(data) == before
 
 
@@ -176,16 +212,21 @@ def passing(plan: Plan, file: str) -> tuple[int, int]:
     return came, went
 
 
+def place_of(plan: Plan, file: str) -> int:
+    (place,) = (place for place, action in enumerate(plan.actions) if action.file == file)
+    return place
+
+
 def moved(plan: Plan, place: int, to: int) -> Plan:
     """Return the plan with one action in another place."""
     actions = list(plan.actions)
     actions.insert(to, actions.pop(place))
-    return replace(plan, actions=tuple(actions))
+    return plan._replace(actions=tuple(actions))
 
 
 def renamed(plan: Plan, file: str, name: str) -> Plan:
     """Return the plan with another name for a file."""
-    return replace(plan, actions=tuple(one._replace(file=name) if one.file == file else one for one in plan.actions))
+    return plan._replace(actions=tuple(one._replace(file=name) if one.file == file else one for one in plan.actions))
 
 
 def filled(plan: Plan, file: str, content: FileState) -> Plan:
@@ -194,11 +235,11 @@ def filled(plan: Plan, file: str, content: FileState) -> Plan:
     actions = list(plan.actions)
     actions[came] = actions[came]._replace(after=content)
     actions[went] = actions[went]._replace(before=content)
-    return replace(plan, actions=tuple(actions))
+    return plan._replace(actions=tuple(actions))
 
 
 def without(plan: Plan, file: str) -> Plan:
-    return replace(plan, actions=tuple(action for action in plan.actions if action.file != file))
+    return plan._replace(actions=tuple(action for action in plan.actions if action.file != file))
 
 
 def twice(plan: Plan) -> Plan:
@@ -211,14 +252,35 @@ def twice(plan: Plan) -> Plan:
         if action.file in (SWAP, LOG)
     ]
     came = passing(plan, SWAP)[1]
-    return replace(plan, actions=(*plan.actions[:came], *other, *plan.actions[came:]))
+    return plan._replace(actions=(*plan.actions[:came], *other, *plan.actions[came:]))
 
 
 def again(plan: Plan) -> Plan:
     """Return the plan with a file that comes once more when it has gone."""
     came, went = passing(plan, SWAP)
     more = [plan.actions[came]._replace(source="again"), plan.actions[went]]
-    return replace(plan, actions=(*plan.actions, *more))
+    return plan._replace(actions=(*plan.actions, *more))
+
+
+def removed_log(plan: Plan) -> Plan:
+    """Return the plan with the log removed while what it was stands for it."""
+    place = place_of(plan, LOG)
+    log = plan.actions[place]
+    assert log.before is not None
+    actions = list(plan.actions)
+    actions[place] = Action(REMOVE, LOG, log.before, None)
+    return filled(plan._replace(actions=tuple(actions)), SWAP, log.before)
+
+
+def emptied_log(plan: Plan) -> Plan:
+    """Return the plan with the log emptied before anything stands for it."""
+    place = place_of(plan, LOG)
+    log = plan.actions[place]
+    assert log.before is not None
+    empty = log.before._replace(size=0, digest=f"sha256:{'0' * 64}")
+    actions = list(plan.actions)
+    actions[place] = log._replace(before=empty)
+    return plan._replace(actions=(Action(TRUNCATE, LOG, log.before, empty), *actions))
 
 
 OTHER = FileState(5, f"sha256:{'a' * 64}", 0o644, 0, 0, 7)
@@ -229,6 +291,9 @@ HOSTILE: dict[str, Callable[[Plan], Plan]] = {
     "is empty and its log is not": lambda plan: filled(plan, SWAP, OTHER._replace(size=0)),
     "has other content than its index": lambda plan: filled(plan, f"{BASE}.index.swap", OTHER),
     "stands for a log that does not change": lambda plan: without(plan, LOG),
+    "stands for a log that goes": removed_log,
+    "stands for a log that changes twice": emptied_log,
+    "goes before its index changes": lambda plan: moved(plan, place_of(plan, f"{BASE}.index"), len(plan.actions) - 1),
     "belongs to another log": lambda plan: renamed(plan, SWAP, SWAP.replace("45", "46")),
     "is a log": lambda plan: renamed(plan, SWAP, LOG.replace("45", "46")),
     "is deleted": lambda plan: renamed(plan, SWAP, f"{LOG}.deleted"),
@@ -249,6 +314,6 @@ def test_what_comes_and_goes_otherwise_is_refused(data: Path, change: Callable[[
     """Nobody could tell how far such a plan has come, or a start on the way would take the log for another."""
     plan = MERGE.plan(data, HastyDisk())
     check_plan(plan)
-    assert read_plan(plan_bytes(plan)).actions == plan.actions
+    assert read_plan(b"".join(plan_pieces(plan))).actions == plan.actions
     with pytest.raises(PlanError, match="the plan is refused"):
         check_plan(change(plan))

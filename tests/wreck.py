@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from confluent_kafka import Message, Producer
 
 TOPICS = ("sequence", "open", "ended")
-WAIT_S = 30
+WAIT_S = clients.WAIT_S
 # What a broker says only when it looks at the data of logs itself.
 RECOVERY = re.compile(
     r"Recovering (?:unflushed|\d+ logs)|Attempting recovery|Found invalid|Corruption found|Rebuilding"

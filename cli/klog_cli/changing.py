@@ -22,7 +22,7 @@ from klog_cli import output
 
 if TYPE_CHECKING:
     from klog.locks import Locks
-    from klog.settings import Setting
+    from klog.settings import Setting, Value
 
 Findings = Sequence[dict[str, object]]
 
@@ -181,7 +181,14 @@ def settings_json(found: Mapping[str, Setting]) -> dict[str, object]:
 
 def settings_text(found: Mapping[str, Setting]) -> str:
     """Return settings with where each came from, for people."""
-    return ", ".join(f"{name} {one.value} ({one.origin.value})" for name, one in found.items())
+    return ", ".join(f"{name} {_in_words(one.value)} ({one.origin.value})" for name, one in found.items())
+
+
+def _in_words(value: Value) -> str:
+    """Return a setting's value as Kafka has it."""
+    if isinstance(value, tuple):
+        return ",".join(value)
+    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def one_way(apply: bool, plan_file: str | None) -> None:

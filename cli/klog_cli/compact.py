@@ -38,23 +38,23 @@ Make = Callable[[list[Chosen], Sequence[Staging], output.Results], Cleaning]
 
 def compact(asked: Asked, options: Mapping[str, str], wishes: Wishes, ways: Ways, form: str) -> int:
     """Plan a compaction, carry it out where that is wanted, and return the exit code.  Raises KlogError."""
-    found: list[tuple[Cleaning, bool]] = []
+    found: list[tuple[Cleaning, list[Settings], bool]] = []
 
     def make(chosen: list[Chosen], staging: Sequence[Staging], results: output.Results) -> Cleaning:
-        topics = Settings(_metadata(asked, chosen), options)
+        topics = _settings(asked, [one.log_dir for one in chosen], options)
         targets = [Target(one.log_dir, one.partitions) for one in chosen]
         cleaning = Cleaning(targets, staging, topics, wishes, Disk(), results)
-        found.append((cleaning, not all(one.whole for one in chosen)))
+        found.append((cleaning, topics, not all(one.whole for one in chosen)))
         return cleaning
 
     changed = _run(asked, make, ways)
-    cleaning, is_narrow = found[0]
+    cleaning, topics, is_narrow = found[0]
     if form == "json":
-        output.emit_json(members(cleaning, changed))
+        output.emit_json(members(cleaning, changed, asked.to))
     else:
         for line in report(cleaning, changed, explain=asked.explain):
             output.text(f"{output.printable(line)}\n")
-    _say(cleaning.outcomes, is_narrow)
+    _say(cleaning.outcomes, topics, is_narrow)
     if changed.plan is not None:
         output.note(next_step(changed, ways))
     return _exit_code(cleaning.outcomes, is_narrow)
@@ -85,29 +85,39 @@ def _run(asked: Asked, make: Make, ways: Ways) -> Changed:
     return Changed(None, is_applied=False)
 
 
-def _metadata(asked: Asked, chosen: Sequence[Chosen]) -> LogDir | None:
-    """Return the log dir whose metadata log tells the settings: of a broker's log dirs one has it."""
+def _settings(asked: Asked, log_dirs: Sequence[LogDir], options: Mapping[str, str]) -> list[Settings]:
+    """Return the settings that hold in each log dir: of a broker's log dirs one has the metadata log."""
+    given = None
     if asked.metadata is not None:
         opened = open_path(asked.metadata)
-        if not isinstance(opened, LogDir) or opened.metadata_log is None:
+        if not isinstance(opened, LogDir):
             raise UsageError(f"--metadata {asked.metadata}: no log dir with a metadata log (__cluster_metadata-0)")
-        return opened
-    log_dirs = [one.log_dir for one in chosen]
-    return next((one for one in log_dirs if one.metadata_log), log_dirs[0] if log_dirs else None)
+        given = opened
+    with_metadata = [one for one in log_dirs if one.metadata_log is not None]
+    found = []
+    for log_dir in log_dirs:
+        of_cluster = (one for one in with_metadata if one.cluster_id == log_dir.cluster_id)
+        own = log_dir if log_dir in with_metadata else next(of_cluster, None)
+        found.append(Settings(log_dir, options, given or own))
+    return found
 
 
 # what is said about those that were left out
 
 
-def _say(outcomes: Sequence[Outcome], is_narrow: bool) -> None:
+def _say(outcomes: Sequence[Outcome], topics: Sequence[Settings], is_narrow: bool) -> None:
     unknown = 0
     for outcome in outcomes:
         if outcome.failed is not None:
             output.error(str(outcome.failed))
-        elif outcome.refused is not None and (is_narrow or outcome.is_damaged):
+        elif outcome.refused is not None and (
+            is_narrow or outcome.is_damaged or outcome.refused.ground is Ground.NAMES
+        ):
             output.error(str(outcome.refused))
         elif outcome.refused is not None and outcome.refused.ground is Ground.POLICY:
-            unknown += outcome.rules is not None and not outcome.rules.is_told
+            # Where there is a metadata log, a topic of which it says nothing is not compacted, most likely.
+            is_unknown = outcome.rules is not None and not outcome.rules.is_told
+            unknown += is_unknown and topics[outcome.number].metadata is None
     if unknown:
         output.note(
             f"{unknown} partition{'s' * (unknown != 1)} left out, since nothing here tells their cleanup.policy:"
@@ -120,7 +130,7 @@ def _exit_code(outcomes: Sequence[Outcome], is_narrow: bool) -> int:
     for outcome in outcomes:
         if outcome.is_damaged:
             code |= LEFT
-        elif outcome.failed is not None:
+        elif outcome.failed is not None or (outcome.refused is not None and outcome.refused.ground is Ground.NAMES):
             code |= COULD_NOT
         elif outcome.refused is not None and is_narrow and outcome.refused.ground is not Ground.NO_SEGMENT:
             code |= USAGE if outcome.refused.ground is Ground.POLICY else COULD_NOT

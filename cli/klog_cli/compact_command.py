@@ -34,7 +34,7 @@ def compact(
     map_memory: options.MapMemory = "128MiB",
     like_broker: options.LikeCleaner = False,
     rules: options.Rules = "4.3",
-    producer_expiration: options.ProducerExpiration = "24h",
+    producer_expiration: options.MaybeExpiration = None,
     now: options.Now = None,
     form: options.PlanOutput = "text",
     jobs: options.CompactJobs = None,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from klog.cleaner.cleaning import Cleaning, Outcome
@@ -176,16 +176,19 @@ def _counted(count: int, what: str) -> str:
     return f"{count} {what}{'s' * (count != 1)}"
 
 
-def _settings(outcome: Outcome) -> dict[str, Setting]:
+def _settings(outcome: Outcome) -> Mapping[str, Setting]:
     assert outcome.rules is not None
-    return {setting.name: setting for setting in outcome.rules}
+    return outcome.rules.by_name
 
 
 # as JSON
 
 
-def members(cleaning: Cleaning, changed: Changed) -> dict[str, object]:
-    """Return everything as the members of a JSON object: the plan, and what came of each partition."""
+def members(cleaning: Cleaning, changed: Changed, to: str | None) -> dict[str, object]:
+    """Return everything as the members of a JSON object: the plan, and what came of each partition.
+
+    *to*: where copies are.
+    """
     from klog.plan_file import plan_json
 
     plan: dict[str, object] = plan_json(changed.plan) if changed.plan is not None else {"id": None, "actions": []}
@@ -193,21 +196,22 @@ def members(cleaning: Cleaning, changed: Changed) -> dict[str, object]:
     return {
         **plan,
         "applied": changed.is_applied,
+        "to": to,
         "records_in": counts.records_in,
         "records_out": counts.records_out,
         "bytes_in": before,
         "bytes_out": after,
-        "partitions": [_outcome_json(outcome) for outcome in cleaning.outcomes],
+        "partitions": [_outcome_json(one, changed.is_applied or to is not None) for one in cleaning.outcomes],
     }
 
 
-def _outcome_json(outcome: Outcome) -> dict[str, object]:
+def _outcome_json(outcome: Outcome, is_done: bool) -> dict[str, object]:
     partition, found = outcome.partition, outcome.sections
     told: dict[str, object] = {
         "topic": partition.topic,
         "partition": partition.number,
         "directory": partition.directory,
-        "result": _result(outcome),
+        "result": _result(outcome, is_done),
         "reason": _why_not(outcome) if found is None else found.reason,
     }
     if found is not None:
@@ -220,13 +224,13 @@ def _outcome_json(outcome: Outcome) -> dict[str, object]:
     return told
 
 
-def _result(outcome: Outcome) -> str:
+def _result(outcome: Outcome, is_done: bool) -> str:
     if outcome.failed is not None:
         return "failed"
     if outcome.refused is not None:
         return "refused"
     if outcome.compacted is not None:
-        return "compacted"
+        return "compacted" if is_done else "to compact"
     return "estimated" if outcome.estimate is not None else "nothing to do"
 
 

@@ -161,7 +161,12 @@ MetadataDir = Annotated[
     str | None,
     typer.Option("--metadata", metavar="DIR", help="The log dir with the metadata log, where it is another."),
 ]
-Everything = Annotated[bool, typer.Option("--all", help="Whatever the dirty ratio and the cleaner's checkpoint say.")]
+Everything = Annotated[
+    bool,
+    typer.Option(
+        "--all", help="Once more from the log's start, whatever the dirty ratio and the cleaner's checkpoint say."
+    ),
+]
 MinDirtyRatio = Annotated[
     str | None, typer.Option(metavar="RATIO", help="min.cleanable.dirty.ratio; default: the topic's.")
 ]
@@ -171,13 +176,23 @@ DeleteRetention = Annotated[
 MinLag = Annotated[str | None, typer.Option(metavar="DURATION", help="min.compaction.lag.ms; default: the topic's.")]
 SegmentSize = Annotated[str | None, typer.Option(metavar="SIZE", help="segment.bytes; default: the topic's.")]
 IndexSize = Annotated[str | None, typer.Option(metavar="SIZE", help="segment.index.bytes; default: the topic's.")]
+MaybeExpiration = Annotated[
+    str | None, typer.Option(metavar="DURATION", help="producer.id.expiration.ms; default: the broker's.")
+]
 MapMemory = Annotated[
     str, typer.Option(metavar="SIZE", help="For the offset map of a partition; 24 bytes a key, and 10 %.")
 ]
 LikeCleaner = Annotated[
     bool, typer.Option("--like-broker", help="A broker's digests, formats and indexes, byte for byte.")
 ]
-Rules = Annotated[str, typer.Option(metavar="4.3|3.9|2.8", help="As brokers of this release do it.")]
+Rules = Annotated[
+    str,
+    typer.Option(
+        metavar="4.3|3.9|2.8",
+        help="Whose rules: 4.3 keeps an empty last batch, 3.9 (from 3.1 on) not; 2.8 (up to 3.0) has tombstones and"
+        " markers go by the age of segments.",
+    ),
+]
 CopyTo = Annotated[
     str | None, typer.Option("--to", metavar="DIR", help="Write compacted copies there; the log dir stays as it is.")
 ]

@@ -111,15 +111,13 @@ def _passes(plan: Plan, log_dir: int, file: str, states: _States, places: Mappin
     """Whether a file that is there for a while may be, and something else is done meanwhile that tells it."""
     came, went = places[log_dir, file]
     stage, content = stage_of(file), states[log_dir, file][1]
-    telling = places.get((log_dir, teller(file)), [])
-    if stage is None or content is None or sum(came < place < went for place in telling) != 1:
+    telling = [place for place in places.get((log_dir, teller(file)), []) if came < place < went]
+    if stage is None or content is None or len(telling) != 1:
         return False
     if stage is Stage.CLEANED:
         return not content.size
     whole = log_dir, stood_for(file)
-    if len(telling) != 1 or plan.actions[telling[0]].do != PUT:
-        return False
-    if any(not came < place < went for place in places.get(whole, [])):
+    if plan.actions[telling[0]].do != PUT or any(not came < place < went for place in places.get(whole, [])):
         return False
     # An empty index is true of any log, and of what the plan does not change it says nothing.
     is_index = file != f"{log_of(file)}{Stage.SWAP.value}"

@@ -26,8 +26,11 @@ class Damageable:
         for file in source.iterdir():
             if file.is_file():
                 shutil.copyfile(file, folder / file.name)
+        marker = folder / ".kafka_cleanshutdown"
         if clean:
-            (folder / ".kafka_cleanshutdown").write_text('{"version":0,"brokerEpoch":5}')
+            marker.write_text('{"version":0,"brokerEpoch":5}')
+        else:
+            marker.unlink(missing_ok=True)
 
     def change(self, file: str, change: Callable[[bytearray], bytes | bytearray | None]) -> None:
         """Give a file the bytes that *change* returns; None: remove it."""

@@ -58,7 +58,7 @@ def planned(
     staging = [Staging(os.path.join(backups[0], STAGED), disk)]
     targets: Sequence[Target] = [Target(log_dir, list(log_dir.partitions))]
     wishes = Wishes(now_ms, everything, choices, jobs)
-    cleaning = Cleaning(targets, staging, Settings(log_dir, settings), wishes, disk)
+    cleaning = Cleaning(targets, staging, [Settings(log_dir, settings)], wishes, disk)
     cleaning.run()
     plan = make_plan(name, "klog compact", [str(data)], backups, cleaning.drafts, now_ms)
     if not plan.actions:

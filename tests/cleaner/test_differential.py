@@ -23,12 +23,15 @@ from klog.staging import Staging
 
 from tests.broker_load import differences
 from tests.cleaner.oracle import CleanerOracle, Round
-from tests.cleaner.workloads import HIGH_WATERMARK, Workload, make_workload
+from tests.cleaner.workloads import HIGH_WATERMARK, SAMPLE, Workload, make_workload
 
 pytestmark = pytest.mark.kafka
 NOT_JAVAS = (Codec.SNAPPY, Codec.ZSTD)
-SAMPLE = range(1000, 1012)
-MANY = range(2000, 2120)
+KAFKAS_OWN_FAILURES = (
+    "IllegalStateException: Empty batches are only supported for magic v2",  # an old format where a round ends
+    "IllegalArgumentException: Attempt to append to a full",  # an index that needs more entries than its sources had
+)
+MANY = range(2000, 2060)
 
 
 @pytest.fixture(scope="module")
@@ -60,7 +63,7 @@ def compact(log_dir: Path, workload: Workload, choices: Choices, folder: Path) -
     target, backup = Target(here, list(here.partitions)), folder / "backup"
     wishes = Wishes(workload.now_ms, everything=False, choices=choices)
     cleaning = Cleaning(
-        [target], [Staging(str(backup / "staged"), Disk())], TopicSettings(workload.topic_settings), wishes, Disk()
+        [target], [Staging(str(backup / "staged"), Disk())], [TopicSettings(workload.topic_settings)], wishes, Disk()
     )
     cleaning.run()
     plan = make_plan("x", "klog compact", [str(log_dir)], [str(backup)], cleaning.drafts, workload.now_ms)
@@ -91,11 +94,20 @@ def hold(oracle: CleanerOracle, number: int, folder: Path) -> None:
     choices = Choices(workload.map_bytes or 128 << 20, like_broker=True)
     outcomes = compact(ours, workload, choices, folder)
     rounds = workload.clean(oracle, theirs)
-    assert [rounds_of(one) for one in outcomes if one.compacted] == by_partition(rounds)
+    failed = {one.partition: one.error for one in rounds if one.error}
+    assert all(error.startswith(KAFKAS_OWN_FAILURES) for error in failed.values()), failed
+    done = [rounds_of(one) for one in outcomes if one.compacted and one.partition.directory not in failed]
+    # Of equal ratios the first is any.
+    assert sorted(done) == sorted(by_partition([one for one in rounds if one.partition not in failed]))
     # Both start and stop once more, so that what a start and a stop write is no difference.
     for copy in (ours, theirs):
         oracle.select(copy, now_ms=workload.now_ms, topic_settings=workload.topic_settings)
+    for folder_of in (ours, theirs):
+        for name in failed:
+            shutil.rmtree(folder_of / name)
     found = [line for line in differences(ours, theirs) if not is_codecs(line, ours, theirs)]
+    if failed:
+        found = [line for line in found if not line.startswith("cleaner-offset-checkpoint")]
     assert found == [], (found, workload)
 
 

@@ -18,7 +18,7 @@ from klog.plan import PUT, REMOVE
 
 from tests.cleaner.compacting import NOW_MS, OPTIONS, compact, planned, some
 from tests.conftest import Ran
-from tests.power import MODELS, HastyDisk, SteppedDisk, Tree, copy_of, cut_everywhere, tree
+from tests.power import MODELS, FaultyDisk, HastyDisk, SteppedDisk, Tree, copy_of, cut_everywhere, tree
 
 PARTITIONS = ("grouping-0", "idempotent-0", "tx-later-0")
 
@@ -66,19 +66,6 @@ def test_power_cut_before_any_call_of_a_compaction(model: str, tmp_path: Path) -
 
 
 # what the system refuses
-
-
-class FaultyDisk(SteppedDisk):
-    """Fails at call number *at*."""
-
-    def __init__(self, root: Path, at: int, number: int) -> None:
-        super().__init__(root)
-        self._at, self._number = at, number
-
-    def step(self, *words: str) -> None:
-        super().step(*words)
-        if len(self.calls) - 1 == self._at:
-            raise OSError(self._number, os.strerror(self._number), words[-1])
 
 
 @pytest.fixture

@@ -325,6 +325,17 @@ def test_the_log_is_followed_from_the_newest_good_snapshot_on(log: Log) -> None:
     assert found.bounds[0] == Bound(2, Limit.TRANSACTION, 6)
 
 
+def test_a_transaction_that_began_below_the_logs_start_is_known_from_a_later_snapshot(four: Log) -> None:
+    """Those of before the start count no more, and the one at the end is above the high watermark."""
+    four.says("log-start-offset", 15)
+    four.says("replication-offset", 25)
+    four.snapshot(10, Producer(8, 4, timestamp=T, transaction_start=9))
+    four.snapshot(32, Producer(8, 4, timestamp=T, transaction_start=9))
+    assert four.sections().bounds[0] == Bound(15, Limit.TRANSACTION, 8)
+    four.snapshot(32, Producer(8, 4, timestamp=T, transaction_start=25))
+    assert four.sections().bounds[0] == Bound(25, Limit.HIGH_WATERMARK)
+
+
 def test_producers_that_were_idle_for_long_are_not_active(four: Log) -> None:
     """Nothing is kept for their sake; one with an open transaction is never idle."""
     day = 86_400_000

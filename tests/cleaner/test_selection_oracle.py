@@ -88,7 +88,7 @@ def is_more_careful(found: Sections, said: Candidate) -> bool:
     first = found.bounds[0]
     if first.limit is not Limit.TRANSACTION or first.offset >= said.last_stable:
         return False
-    return first.offset == found.log_start or said.last_stable == said.high_watermark < said.log_end
+    return first.offset == found.log_start or said.high_watermark < said.log_end
 
 
 # ---------------------------------------------------------------- random directories
@@ -99,7 +99,8 @@ class RandomLog:
 
     def __init__(self, random: Random, path: Path) -> None:
         self._random, self._path, self._offset = random, path, random.choice([0, 0, 7])
-        self._open: set[int] = set()
+        self._open: dict[int, int] = {}
+        self._ended: list[tuple[int, int]] = []
         path.mkdir(parents=True)
         # Without an id a broker takes the directory for one that nobody has told it of.
         (path / "partition.metadata").write_bytes(write_partition_metadata(uuid(random.randrange(9, 2**60))))
@@ -114,16 +115,21 @@ class RandomLog:
             (self._path / f"{base:020d}.log").write_bytes(content)
             self._offset = max(self._offset, base + 1)
 
+    def open_at(self, offset: int) -> list[int]:
+        """Return the first offsets of the transactions that began below *offset* and did not end there."""
+        ended = [first for first, marker in self._ended if marker >= offset]
+        return [first for first in (*ended, *self._open.values()) if first < offset]
+
     def _batch(self) -> bytes:
         random, first = self._random, self._offset
-        timestamp = NOW_MS - random.choice([-5, 0, 1, 1000, 5000, 90_000, 2 * DAY_MS, NOW_MS, NOW_MS + 1])
+        timestamp = NOW_MS - random.choice([-5, 0, 1, 1000, 5000, 90_000, 2 * DAY_MS, NOW_MS - 1, NOW_MS + 1])
         kind = random.randrange(8)
         if kind == 0:
             self._offset += 1
             return encode.message(first, random.randrange(2), b"k", b"v" * random.randrange(300), timestamp=timestamp)
         if kind == 1 and self._open:
             producer_id = random.choice(sorted(self._open))
-            self._open.remove(producer_id)
+            self._ended.append((self._open.pop(producer_id), first))
             self._offset += 1
             commit, epochs = random.random() < 0.5, {"producer_epoch": 0, "coordinator_epoch": 0}
             return encode.marker(first, commit=commit, timestamp=timestamp, producer_id=producer_id, **epochs)
@@ -133,7 +139,7 @@ class RandomLog:
         ]
         if kind in (2, 3):
             producer_id = random.randrange(4)
-            self._open.add(producer_id)
+            self._open.setdefault(producer_id, first)
             return encode.batch(records, producer=(producer_id, 0, 0), transactional=True)
         return encode.batch(records, producer=(random.randrange(10, 14), 0, 0) if kind in (4, 5) else (-1, -1, -1))
 
@@ -190,8 +196,9 @@ def test_it_is_what_kafkas_own_manager_selects(seed: int, oracle: CleanerOracle,
     """Sections, bytes, ratio, delay, who is eligible, which log comes first, and who its producers are."""
     random, data = Random(seed), tmp_path / "data"
     topics = {f"t{number}": random_settings(random) for number in range(25)}
-    for topic in topics:
-        RandomLog(random, data / f"{topic}-0").write()
+    logs = {f"{topic}-0": RandomLog(random, data / f"{topic}-0") for topic in topics}
+    for log in logs.values():
+        log.write()
     oracle.visit(data, [], now_ms=NOW_MS, topic_settings=topics)  # recovers: indexes, snapshots
     mode: HighWatermarks = random.choice(["end", "checkpoint"])
     disturb(random, data, with_high_watermarks=mode == "checkpoint")
@@ -207,6 +214,8 @@ def test_it_is_what_kafkas_own_manager_selects(seed: int, oracle: CleanerOracle,
         assert found[name].producers == (active if found[name].producers else {}), name
         assert found[name].producers or not active or not candidates[name].cleanable_bytes, name
     for name in careful:
+        opened = logs[name].open_at(candidates[name].high_watermark)
+        assert found[name].bounds[0].offset == max(min(opened), found[name].log_start), name
         assert figures(found[name])[:6] == figures_of(candidates[name])[:6], name
         assert found[name].first_uncleanable <= candidates[name].first_uncleanable, name
     ratios = {name: one.ratio for name, one in candidates.items() if one.eligible}

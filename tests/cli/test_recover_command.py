@@ -132,11 +132,23 @@ def test_like_a_broker_tells_what_its_start_stumbles_over(klog: Klog, damaged: P
     assert found == [("bad-crc", FLIPPED), ("torn-tail", PLAIN)]
     lost = [(one["topic"], one["first_offset"], one["reason"]) for one in done["lost"]]  # type: ignore[attr-defined]
     assert lost == [("idempotent", 375, "bad-crc"), ("idempotent", 750, "bad-crc"), ("plain", 93, "torn-tail")]
+    size = sum((damaged / f"idempotent-0/{base:020}.log").stat().st_size for base in (110, 210))
+    assert done["kept"] == done["broker_would_keep"] == {"records": 375 - 110 + 93, "bytes": size + 8209}
     # An index that is missing is made anew, wherever it is: then a start does look there.
     damaged.joinpath(f"idempotent-0/{0:020}.log").write_bytes(b"\1" * 100)
     damaged.joinpath(f"idempotent-0/{0:020}.index").unlink()
     reasons = [one["reason"] for one in repaired(klog, damaged, "--like-broker")["lost"]]  # type: ignore[attr-defined]
     assert reasons == ["garbage-tail", "bad-crc", "bad-crc", "torn-tail"]
+
+
+def test_like_a_broker_tells_why_it_would_not_start(klog: Klog, torn: Path) -> None:
+    (torn / "plain-1" / EPOCHS).write_text("0\n3\n0 0\n")
+    before = tree(torn / "plain-1")
+    done = repaired(klog, torn / "plain-1", "--like-broker", "--apply")
+    found = {one["id"] for one in done["findings"]}  # type: ignore[attr-defined]
+    assert found >= {"epochs-malformed", "torn-tail"}
+    assert "leader-epoch-checkpoint" in done["partitions"][0]["reason"]  # type: ignore[index]
+    assert tree(torn / "plain-1") == before
 
 
 def test_a_log_that_ends_before_it_starts_goes_for_that_reason(klog: Klog, torn: Path) -> None:
@@ -482,13 +494,13 @@ def test_only_indexes_leave_the_logs_alone(klog: Klog, torn: Path) -> None:
 def test_a_partition_that_is_named_leaves_the_checkpoints_of_the_others_alone(klog: Klog, torn: Path) -> None:
     """A file that a broker refuses is about the whole log dir, and nobody asked for that."""
     bad = torn / "replication-offset-checkpoint"
-    bad.write_text("0\n7\nzstd 0 5\n")
+    bad.write_text("0\n3\nzstd 0 5\nnonsense\nplain 1 50\n")
     for narrow in ((torn / "plain-1",), (torn, "--topic", "plain")):
         files = {one["file"] for one in repaired(klog, *narrow)["actions"]}  # type: ignore[attr-defined]
         assert f"plain-1/{0:020}.log" in files
         assert bad.name not in files
     assert klog("recover", torn, "--apply").exit_code == 1
-    assert bad.read_text() == "0\n1\nzstd 0 5\n"
+    assert bad.read_text() == "0\n2\nzstd 0 5\nplain 1 50\n"
 
 
 def test_a_transaction_index_that_is_missing_is_made_anew_and_none_where_nothing_was_aborted(
@@ -504,6 +516,36 @@ def test_a_transaction_index_that_is_missing_is_made_anew_and_none_where_nothing
     assert klog("recover", log_dir, "--apply").exit_code == 1
     found = {path.relative_to(log_dir): path.read_bytes() for path in log_dir.rglob("*.txnindex")}
     assert found == {path: content for path, content in there.items() if content}
+
+
+def test_a_log_start_beyond_the_end_is_forgotten_and_draws_nothing_after_it(klog: Klog, torn: Path) -> None:
+    """The high watermark is below it then, and right: raised, it would promise records that are not there."""
+    starts, marks = torn / "log-start-offset-checkpoint", torn / "replication-offset-checkpoint"
+    starts.write_text("0\n1\nplain 1 5000\n")
+    marks.write_text("0\n1\nplain 1 50\n")
+    assert klog("recover", torn / "plain-1", "--apply").exit_code == 1
+    assert (starts.read_text(), marks.read_text()) == ("0\n0\n", "0\n1\nplain 1 50\n")
+
+
+def test_a_cut_takes_the_transactions_that_ended_there_out_of_their_index(klog: Klog, tmp_path: Path) -> None:
+    """An entry whose marker is gone would abort what a producer writes there next."""
+    damageable = Damageable(tmp_path / "data", "tx-0", clean=False)
+    log, index = f"tx-0/{646:020}.log", damageable.path / f"tx-0/{646:020}.txnindex"
+    assert index.stat().st_size == 34
+    damageable.change(log, lambda content: content[:40])
+    assert klog("recover", damageable.path, "--apply").exit_code == 1
+    assert not index.exists() or index.read_bytes() == b""
+    assert klog("verify", damageable.path, "--deep").exit_code == 0
+
+
+@pytest.mark.parametrize(("start", "snapshots"), [(0, {"93"}), (93, set()), (92, {"93"})])
+def test_a_snapshot_at_the_log_start_is_none(klog: Klog, torn: Path, start: int, snapshots: set[str]) -> None:
+    """A broker removes it again: at the start of its log nobody has written anything."""
+    for path in (torn / "plain-1").glob("*.snapshot"):
+        path.unlink()
+    (torn / "log-start-offset-checkpoint").write_text(f"0\n1\nplain 1 {start}\n")
+    klog("recover", torn / "plain-1", "--apply")
+    assert {str(int(path.stem)) for path in (torn / "plain-1").glob("*.snapshot")} == snapshots
 
 
 def test_below_the_recovery_point_nobody_looks_when_that_is_asked_for(klog: Klog, damaged: Path) -> None:

@@ -68,7 +68,7 @@ class Fuzzer:
 
     def __init__(self, seed: int) -> None:
         from klog.formats.codec import Decompressor
-        from klog.kernel._kernel import KeySet, Window
+        from klog.kernel._kernel import KeySet, OffsetMap, Window
 
         self.make_window, self.chance, self.done = Window, Random(seed), 0
         self.keys = KeySet([b"key", b"key-1", b"", b"a" * 100])
@@ -79,7 +79,8 @@ class Fuzzer:
         self.wide_seeds = seeds.wide_entries()
         self.window = Window(1 << 20, 4096, 1 << 16)
         self.masks = [self.mask(1 << 16) for _ in range(40)]
-        self.takes = (self.as_json, self.as_csv, self.as_text, self.as_columns, self.as_objects)
+        self.maps = [OffsetMap(24 * slots, bytes(16), md5) for slots in (10, 2000, 40_000) for md5 in (False, True)]
+        self.takes = (self.as_json, self.as_csv, self.as_text, self.as_columns, self.as_objects, self.as_keys)
 
     # making
 
@@ -232,6 +233,19 @@ class Fuzzer:
         window.times()
         window.keep(50, 2**62, 0, 2**62, self.chance.random() < 0.5, self.keys if self.chance.random() < 0.5 else None)
         self.as_json(window)
+
+    def as_keys(self, window: Window) -> None:
+        """A map that is full is emptied and goes on where it stopped; the last key put is there with its offset."""
+        table, start, row = self.chance.choice(self.maps), self.chance.choice((0, 50, 2**62)), 0
+        while row < window.records:
+            table.clear()
+            stop = table.fill(window, row, start)
+            assert stop == window.records or (stop > row and table.entries == table.usable)
+            if table.entries:
+                some = (window.record(i) for i in range(stop - 1, row - 1, -1))
+                keys = (key for offset, _, key, *_ in some if offset == table.last_put and key is not None)
+                assert any(table.get(key) == table.last_put for key in keys)
+            row = stop
 
     def as_batches(self, window: Window) -> None:
         row, csv_rows, count = 0, self.chance.random() < 0.5, window.count

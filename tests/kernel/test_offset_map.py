@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import hashlib
+import resource
 import time
 from random import Random
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from klog.kernel import OffsetMap
+from klog.kernel import DONE, OffsetMap
 
-from tests.kernel.windows import filled
+from tests.kernel.windows import begun, filled
 from tests.plain import decode, shapes
 from tests.plain.encode import Record, batch, marker, message, wrapper
 from tests.plain.shapes import MS
@@ -325,6 +326,32 @@ def test_it_is_a_dictionary_until_it_is_full(
     assert {key: table.get(key) for key in seen} == {key: model.get(key, -1) for key in seen}
 
 
+def test_keys_that_share_half_a_digest_are_told_apart() -> None:
+    """Ten billion digests were looked at to find these two; a log of so many keys has such a pair."""
+    one, other = bytes.fromhex("cfbc50665706121c"), bytes.fromhex("02053ae98ff8c172")
+    table = a_map(10)
+    assert table.digest_of(one)[:8] == table.digest_of(other)[:8]
+    table.put(one, 3)
+    assert table.get(other) == -1
+    table.put(other, 8)
+    assert (table.get(one), table.get(other), table.entries) == (3, 8, 2)
+
+
+def test_two_keys_with_one_md5_are_one_key_as_they_are_to_a_broker() -> None:
+    """Wang, Feng, Lai and Yu found them in 2004.  The older record is lost there; under a secret they differ."""
+    one = bytes.fromhex(
+        "d131dd02c5e6eec4693d9a0698aff95c2fcab58712467eab4004583eb8fb7f8955ad340609f4b30283e488832571415a"
+        "085125e8f7cdc99fd91dbdf280373c5bd8823e3156348f5bae6dacd436c919c6dd53e2b487da03fd02396306d248cda0"
+        "e99f33420f577ee8ce54b67080a80d1ec69821bcb6a8839396f9652b6ff72a70"
+    )
+    other = bytes(byte ^ 0x80 if at in (19, 45, 59, 83, 109, 123) else byte for at, byte in enumerate(one))
+    for md5, expected in ((True, [(8, 8), 1]), (False, [(3, 8), 2])):
+        table = a_map(10, md5=md5)
+        table.put(one, 3)
+        table.put(other, 8)
+        assert [(table.get(one), table.get(other)), table.entries] == expected
+
+
 # ---------------------------------------------------------------- filled from a log
 
 
@@ -390,6 +417,27 @@ def test_it_stops_at_that_key_wherever_it_stands(full_at: int, md5: bool) -> Non
     assert {table.get(key) for _, key, _ in rows[full_at:]} == {-1}
 
 
+@BOTH
+def test_keys_of_every_length_get_their_own_digest_side_by_side(md5: bool) -> None:
+    """Eight short keys are hashed at once, long ones alone: 55 bytes are the last that are short."""
+    lengths = [*range(140), *range(55, 47, -1), *range(49, 57), *[56, 1, 2, 3, 4, 5, 6, 7]]
+    keys = [bytes([at]) * length for at, length in enumerate(lengths)]
+    table = a_map(1000, md5=md5)
+    window = filled(batch([Record(at, MS, key, b"") for at, key in enumerate(keys)]))
+    assert table.fill(window, 0, 0) == len(keys)
+    assert [table.get(key) for key in keys] == [*range(len(keys))]
+
+
+@BOTH
+def test_an_offset_below_zero_is_none_even_where_the_start_is_lower(md5: bool) -> None:
+    """Only a broken log has them."""
+    window = filled(batch([Record(at, MS, b"%d" % at, b"") for at in range(-3, 2)]))
+    table = a_map(10, md5=md5)
+    assert table.fill(window, 0, -(2**63)) == 5
+    assert [table.get(b"%d" % at) for at in range(-3, 2)] == [-1, -1, -1, 0, 1]
+    assert table.entries == 2
+
+
 def test_rounds_with_a_small_map_come_to_the_end() -> None:
     """What a cleaner does with more keys than fit: each round goes on where the one before stopped."""
     records = [Record(i, MS, b"%d" % (i % 700), b"") for i in range(2000)]
@@ -452,6 +500,54 @@ def test_a_map_that_held_much_is_as_empty_as_one_that_held_little(md5: bool) -> 
         assert table.entries == count
         table.clear()
         assert {table.get(key) for key in keys} == {-1}
+
+
+def test_a_map_of_our_own_takes_memory_only_as_it_fills() -> None:
+    """The size is a limit: a hundred keys in a map of a gigabyte are no gigabyte."""
+    before = resident_bytes()
+    table = OffsetMap(1 << 30)
+    for i in range(100):
+        table.put(b"key-%d" % i, i)
+    assert resident_bytes() - before < 8 << 20
+
+
+def resident_bytes() -> int:
+    with open("/proc/self/statm") as said:
+        return int(said.read().split()[1]) * resource.getpagesize()
+
+
+def test_no_key_is_lost_when_a_map_spreads() -> None:
+    """From 1562 slots to 25 000 to 400 000, in the midst of a window; a search behind the last slot begins anew."""
+    records = [Record(i, MS, b"user-%06d" % (i * 7 % 100_003), b"") for i in range(120_000)]
+    table = a_map(400_000)
+    model: dict[bytes | None, int] = {}
+    for at in range(0, len(records), 5000):
+        some = records[at : at + 5000]
+        window = filled(batch(some))
+        assert table.fill(window, 0, 0) == 5000
+        model |= {record.key: record.offset for record in some}
+        if at in (0, 15_000, 100_000, 115_000):
+            assert all(table.get(key or b"") == offset for key, offset in model.items())
+            assert table.get(b"user") == -1
+        assert (table.entries, table.latest) == (len(model), some[-1].offset)
+    assert (table.slots, table.entries) == (400_000, 100_003)
+    table.clear()
+    assert {table.get(key or b"") for key in model} == {-1}
+
+
+@pytest.mark.parametrize("usable", [2, 700, 780, 781, 782, 1000, 12_499, 12_500, 12_501])
+def test_a_map_is_full_at_its_load_factor_also_before_it_has_spread(usable: int) -> None:
+    """It begins with one slot in 256, and spreads when half of them are taken; a low load factor is reached before."""
+    table = a_map(400_000, load_factor=usable / 400_000 + 1e-9)
+    assert table.usable == usable
+    for i in range(usable):
+        table.put(b"%d" % i, i)
+    with pytest.raises(ValueError, match=f"full: {usable} keys"):
+        table.put(b"0", 1)
+    table.clear()
+    window = begun(batch([Record(i, MS, b"%d" % i, b"") for i in range(usable + 9)]), records=usable + 9)
+    assert window.decode() == DONE
+    assert table.fill(window, 0, 0) == table.entries == usable
 
 
 def test_old_formats_and_wrappers_are_read_like_new_ones() -> None:

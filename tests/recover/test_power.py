@@ -25,7 +25,7 @@ from klog.staging import Staging
 from tests.check.images import CRASHES, unpacked
 from tests.conftest import FIXTURES, Ran, writable_copy
 from tests.damage import Source, case, corpora_sources, sources
-from tests.power import MODELS, HastyDisk, SteppedDisk, Tree, copy_of, cut_everywhere, tree
+from tests.power import MODELS, FaultyDisk, HastyDisk, SteppedDisk, Tree, copy_of, cut_everywhere, tree
 
 NOW = 1_750_000_000_000
 OPTIONS = {"segment.index.bytes": "16384"}
@@ -118,19 +118,6 @@ def test_power_cut_in_the_repair_of_random_damage(
 
 
 # what the system refuses
-
-
-class FaultyDisk(SteppedDisk):
-    """Fails at call number *at*, from whatever command."""
-
-    def __init__(self, root: Path, at: int, number: int) -> None:
-        super().__init__(root)
-        self._at, self._number = at, number
-
-    def step(self, *words: str) -> None:
-        super().step(*words)
-        if len(self.calls) - 1 == self._at:
-            raise OSError(self._number, os.strerror(self._number), words[-1])
 
 
 @pytest.fixture

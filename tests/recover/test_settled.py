@@ -42,12 +42,27 @@ def test_damage_beside_a_leftover_is_repaired_with_it(tmp_path: Path, klog: Call
     if leftover == "swap":  # of a compaction that had come to its end, all of whose files are there
         for suffix in INDEXES:
             (partition / f"{0:020}{suffix}").rename(partition / f"{0:020}{suffix}.swap")
-    found = klog("recover", damageable.path, NOW).stdout.decode()
-    assert all(kind in found for kind in ("snapshot-corrupt", "index-missing", "leftover"))
+    planned = json.loads(klog("recover", damageable.path, NOW, "--output=json").stdout)
+    found = sorted((one["id"], one["file"]) for one in planned["findings"])
+    leftovers = sorted(path.name for path in partition.glob(f"*.{leftover}"))
+    assert found == [
+        ("index-missing", f"idempotent-0/{375:020}.log"),
+        *(("leftover", f"idempotent-0/{name}") for name in leftovers),
+        ("snapshot-corrupt", f"idempotent-0/{SNAPSHOT}"),
+    ]
     assert klog("recover", damageable.path, NOW, "--apply").exit_code == 1
     assert logs_and_indexes(partition) == logs_and_indexes(FIXTURES / "modern/idempotent-0")
     assert sorted(tree(partition)) == whole
     assert klog("recover", damageable.path, NOW).exit_code == 0
+
+
+@pytest.mark.parametrize("leftover", ["cleaned", "deleted"])
+def test_a_leftover_goes_when_nothing_else_is_wrong(tmp_path: Path, klog: Callable[..., Ran], leftover: str) -> None:
+    damageable = Damageable(tmp_path / "data", "idempotent-0")
+    whole = sorted(tree(damageable.path / "idempotent-0"))
+    (damageable.path / f"idempotent-0/{0:020}.log.{leftover}").write_bytes(b"half")
+    assert klog("recover", damageable.path, NOW, "--apply").exit_code == 1
+    assert sorted(tree(damageable.path / "idempotent-0")) == whole
 
 
 def test_snapshots_are_made_only_where_one_was_or_is_missed(tmp_path: Path, klog: Callable[..., Ran]) -> None:
@@ -64,18 +79,20 @@ def test_snapshots_are_made_only_where_one_was_or_is_missed(tmp_path: Path, klog
 def test_beside_a_running_broker_no_log_is_cut(tmp_path: Path, klog: Callable[..., Ran]) -> None:
     """What looks torn is what the broker is writing: a plan that cut there would be wrong a moment later."""
     damageable = Damageable(tmp_path / "data", "plain-1")
-    log = f"plain-1/{0:020}.log"
+    log, snapshot = f"plain-1/{0:020}.log", f"plain-1/{93:020}.snapshot"
     damageable.change(log, lambda content: content[:-10])
-    (damageable.path / f"plain-1/{0:020}.index").unlink()
+    damageable.change(snapshot, flipped(0))
+
+    def planned() -> set[str]:
+        return {one["file"] for one in json.loads(klog("recover", damageable.path, "--output=json").stdout)["actions"]}
+
     process = other_process(damageable.path / ".lock")
     assert said(process) == b"held"
-    planned = json.loads(klog("recover", damageable.path, "--output=json").stdout)
+    beside = planned()
     end(process)
-    files = {one["file"] for one in planned["actions"]}
-    assert f"plain-1/{0:020}.index" not in files
-    assert log not in files
-    files = {one["file"] for one in json.loads(klog("recover", damageable.path, "--output=json").stdout)["actions"]}
-    assert {f"plain-1/{0:020}.index", log} <= files
+    assert snapshot in beside
+    assert log not in beside
+    assert {snapshot, log} <= planned()
 
 
 @pytest.mark.parametrize("mode", [(), ("--salvage",)], ids=["default", "salvage"])

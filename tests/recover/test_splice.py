@@ -106,8 +106,13 @@ def test_files_are_closed_when_one_of_them_is_not_there(folder: str) -> None:
 @pytest.mark.usefixtures("hasty")
 @pytest.mark.parametrize(
     ("moment", "change"),
-    [("_Salvage", flipped(5000)), ("_Salvage", lambda log: log[:-1000]), ("write", lambda log: log[:-1000])],
-    ids=["other bytes", "shorter", "shorter while it is copied"],
+    [
+        ("_Salvage", flipped(5000)),
+        ("_Salvage", flipped(659 + 8)),
+        ("_Salvage", lambda log: log[:-1000]),
+        ("write", lambda log: log[:-1000]),
+    ],
+    ids=["other bytes", "another length", "shorter", "shorter while it is copied"],
 )
 def test_a_log_that_changes_while_it_is_salvaged_costs_its_partition_and_no_other(
     tmp_path: Path,

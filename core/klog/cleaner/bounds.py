@@ -85,15 +85,17 @@ def find_producers(partition: Partition, high_watermark: int, now_ms: int, expir
     state.expire(now_ms, expiration_ms)
     before = state if state.end <= high_watermark else nearest_state(partition, high_watermark)
     damage = _follow(before, partition, high_watermark, log_end)
-    earliest = before.ongoing.all()[:1]
+    open_there = before.ongoing.all()[:1]
     damage = damage or _follow(state, partition, log_end.offset, log_end)
+    # One that began below the log's start is known from snapshots alone.
+    open_still = tuple(txn for txn in state.ongoing.all()[:1] if txn[0] < high_watermark)
     if damage is not None:
         return damaged(partition, str(damage))
     active = {
         producer_id: LastRecord(entry.batches[-1].last_offset if entry.batches else None, entry.producer_epoch)
         for producer_id, entry in state.producers.items()
     }
-    return Producers(active, earliest[0] if earliest else None)
+    return Producers(active, min(open_there + open_still, default=None))
 
 
 def _follow(state: ProducerState, partition: Partition, offset: int, log_end: LogEnd) -> Damage | None:

@@ -1,6 +1,6 @@
 """From log dirs to a plan: which partitions are compacted, each by itself, the filthiest first.
 
-cleaning = Cleaning(targets, staging, topics, wishes, disk)
+cleaning = Cleaning(targets, staging, settings, wishes, disk)
 cleaning.run()
 cleaning.outcomes           # what came of each partition
 """
@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from klog.cleaner.compact import Choices, Compacted, Compaction, Estimate
 from klog.cleaner.rules import Refusal, Rules
-from klog.cleaner.selection import Sections, examine, filthiest
+from klog.cleaner.selection import Because, Sections, examine, filthiest
 from klog.disk import Disk
 from klog.draft import Draft
 from klog.errors import DamagedError, KlogError, UnreadableError
@@ -73,14 +73,14 @@ class _StoppedError(Exception):
 class Cleaning:
     """Looks at *targets* at once; `run` compacts what is eligible, `estimate` only reckons.
 
-    *staging*: for each target, where new content waits.  *topics*: the settings.
+    *staging*, *topics*: for each target, where new content waits, and the settings of its topics.
     """
 
     def __init__(
         self,
         targets: Sequence[Target],
         staging: Sequence[Staging],
-        topics: Settings,
+        topics: Sequence[Settings],
         wishes: Wishes,
         disk: Disk,
         sink: Sink | None = None,
@@ -102,7 +102,7 @@ class Cleaning:
     def _look(self, number: int, partition: Partition) -> Outcome:
         outcome = Outcome(number, partition)
         try:
-            outcome.rules = Rules.of(self._topics, partition.topic)
+            outcome.rules = Rules.of(self._topics[number], partition.topic)
             found = examine(partition, outcome.rules, self._wishes.now_ms, everything=self._wishes.everything)
         except UnreadableError as error:
             outcome.failed = error
@@ -112,6 +112,11 @@ class Cleaning:
         else:
             outcome.sections = found
         return outcome
+
+    @property
+    def log_dirs(self) -> list[LogDir]:
+        """The log dirs that are looked at."""
+        return [target.log_dir for target in self._targets]
 
     @property
     def eligible(self) -> list[Outcome]:
@@ -205,16 +210,25 @@ class Cleaning:
             place = os.path.dirname(place)
         free = self._disk.free_bytes(place)
         if free < size:
-            advice = "another directory may be named with --backup"
+            advice = "name another place with --backup, --plan or --to"
             raise KlogError(f"{place}: about {size} bytes are going to be written, {free} are free; {advice}")
+
+    def _cleaner_offset(self, outcome: Outcome) -> int | None:
+        """Return the cleaner's new checkpoint; None where it stays."""
+        if outcome.compacted is not None:
+            return outcome.compacted.cleaner_offset
+        found = outcome.sections
+        is_outside = found is not None and found.because in (Because.BELOW_START, Because.BEYOND_END)
+        # A broker corrects it before it looks whether there is something to clean.
+        return found.first_dirty if found is not None and is_outside and self._wishes.choices.like_broker else None
 
     def _own_files(self, number: int, log_dir: LogDir) -> None:
         """Advance the cleaner's checkpoint, when all else is done."""
         ends: dict[tuple[str, int], int | None] = {}
-        for outcome in self.eligible:
-            partition, done = outcome.partition, outcome.compacted
-            if outcome.number == number and done is not None and done.cleaner_offset != partition.cleaner_offset:
-                ends[partition.topic or "", partition.number or 0] = done.cleaner_offset
+        for outcome in self.outcomes:
+            partition, end = outcome.partition, self._cleaner_offset(outcome)
+            if outcome.number == number and end is not None and end != partition.cleaner_offset:
+                ends[partition.topic or "", partition.number or 0] = end
         draft = Draft(log_dir.path, number, self._staging[number])
         checkpoints.plan(log_dir, {FileKind.CLEANER_OFFSETS: ends}, draft, mend=False)
         self.drafts.append(draft)

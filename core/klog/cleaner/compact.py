@@ -18,6 +18,7 @@ from klog.cleaner.rewriting import Counts, Group, Release, Rewriting, Terms
 from klog.cleaner.segments import Source, between, grouped, sources
 from klog.cleaner.selection import Sections
 from klog.draft import Draft
+from klog.errors import UnreadableError
 from klog.formats.codec import Decompressor
 from klog.formats.index import ABORTED_TXN
 from klog.formats.names import FileKind, file_name
@@ -119,6 +120,7 @@ class Compaction:
         self._offsets = OffsetMap(choices.map_memory, md5=choices.like_broker)
         codecs = Decompressor().functions
         self._mapping = Mapping(self._offsets, codecs, advance, by_index=choices.like_broker)
+        self._seen: dict[int, tuple[int, int]] = {}
 
     def plan(self, draft: Draft, scratch: Staging) -> Compacted:
         """Say to *draft* what changes; *scratch* is for what only the next round reads.
@@ -127,6 +129,7 @@ class Compaction:
         """
         sections = self._sections
         segments = sources(sections.partition)
+        self._seen = {segment.base: (segment.size, segment.modified_ns) for segment in segments}
         first_dirty, rounds = sections.first_dirty, list[Round]()
         while True:
             mapped = self._map(segments, first_dirty)
@@ -213,6 +216,7 @@ class Compaction:
         bases = [base for source in group.sources for base in source.originals]
         file = f"{directory}/{file_name(group.base, FileKind.LOG)}"
         log = draft.prepare(file, group.pieces(), modified_ns=group.modified_ns)
+        self._check_unchanged(draft, bases)
         if len(bases) == 1 and not self._choices.like_broker and same_content(draft.state(file), log.after):
             draft.put_prepared(log)
             return False
@@ -222,6 +226,19 @@ class Compaction:
         before = len(draft.actions)
         replace_segments(draft, directory, bases, log, indexes)
         return len(draft.actions) > before
+
+    def _check_unchanged(self, draft: Draft, bases: Sequence[int]) -> None:
+        """Raise UnreadableError when a log is not what it was when it was first looked at.
+
+        What the plan takes for its state before is looked at only now, and need not be what was read.
+        """
+        partition = self._sections.partition
+        for base in bases:
+            name = file_name(base, FileKind.LOG)
+            state = draft.state(f"{partition.directory}/{name}")
+            if state is None or (state.size, state.modified_ns) != self._seen[base]:
+                path = os.path.join(partition.path, name)
+                raise UnreadableError(f"{path}: has changed while it was read; is a broker running?")
 
 
 def expected_bytes(segments: Sequence[Source], first_dirty: int, mapped: Mapped, keys: int) -> int:

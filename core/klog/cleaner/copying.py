@@ -12,6 +12,7 @@ from klog.draft import Draft
 from klog.errors import UsageError
 from klog.formats.checkpoint import OffsetEntry, write_offsets
 from klog.formats.names import FileKind, Stage
+from klog.log_dir import LogDir
 from klog.partition import Partition
 from klog.plan import PUT, Action, FileState
 from klog.staging import Staging, make_directories, remove_tree
@@ -39,6 +40,7 @@ def copy(to: str, make: Callable[[Sequence[Staging]], Cleaning], log_dirs: int, 
             if outcome.sections is not None and outcome.failed is None:
                 copier.partition(outcome, cleaning.draft_of(outcome))
         copier.checkpoints([one for one in cleaning.outcomes if one.sections is not None and one.failed is None])
+        copier.identity(cleaning.log_dirs)
         remove_tree(staged, disk)
         copier.finish()
         is_whole = True
@@ -122,6 +124,13 @@ class _Copier:
                 finally:
                     self._disk.close(file)
                 self._written.append(path)
+
+    def identity(self, log_dirs: Sequence[LogDir]) -> None:
+        """Copy what says whose log dir it is; of several that would be one of them twice, and of the others nothing."""
+        if len(log_dirs) == 1:
+            source = os.path.join(log_dirs[0].path, FileKind.META_PROPERTIES.value)
+            if os.path.isfile(source):
+                self._copy(source, os.path.join(self._to, FileKind.META_PROPERTIES.value), None)
 
     def finish(self) -> None:
         """Return when all is on the disk."""

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from klog.cleaner.damaged import Walk
-from klog.decode import batch_damage, broken_record
+from klog.decode import batch_damage, broken_record, message_damages
 from klog.formats.batch import BATCH, CRC_START, OVERHEAD, Attributes, BatchFacts
 from klog.formats.damage import DamageKind
 from klog.formats.legacy import CRC_START as MESSAGE_CRC_START
@@ -58,6 +58,8 @@ def _kept(window: Window, at: int, rewriter: Rewriter, walk: Walk) -> tuple[list
     total, status = 0, MORE
     while status == MORE:
         status = window.decode()
+        for damage in message_damages(window, walk.path):
+            walk.refuse(damage)  # written anew, it would have a checksum that holds
         stays = rewriter.judged()
         total += len(stays)
         messages += [_Message(*window.record(i)[:4]) for i, stay in enumerate(stays) if stay]

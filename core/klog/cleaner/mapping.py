@@ -76,7 +76,7 @@ class Mapping:
         """Take a window's batches; True when the map was full before their end."""
         window, count = self._window, self._window.count
         first = window.first_reaching(self._start)
-        self._leave_out(first)
+        self._leave_out()
         for damage in decode_run(Run(window, first, count), self._codecs, walk.path):
             if damage is not None:
                 walk.refuse(damage)
@@ -91,7 +91,7 @@ class Mapping:
             self._offsets.latest = window.batch(count - 1).last_offset
         return False
 
-    def _leave_out(self, first: int) -> None:
+    def _leave_out(self) -> None:
         """Skip what has no part in the map: aborted data, and markers."""
         window, at = self._window, 0
         while (at := self._transactions.take(window, at)) < window.count:

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from klog.cleaner.damaged import Advance, Walk, nobody
 from klog.cleaner.legacy import remade
-from klog.cleaner.segments import Source, aborted_between
+from klog.cleaner.segments import Source, aborted_between, end_of
 from klog.cleaner.transactions import CleanedTransactions, Entry
 from klog.decode import batch_damage, broken_record
 from klog.formats.batch import Attributes, BatchFacts
@@ -145,7 +145,11 @@ class Rewriting:
         for at, source in enumerate(sources):
             with File(source.path) as log:
                 walk = Walk(log, source, advance=self._advance)
-                upper = sources[at + 1].base if at + 1 < len(sources) else self._following(source)
+                upper = (
+                    sources[at + 1].base
+                    if at + 1 < len(sources)
+                    else end_of(self._segments, source.base, self._terms.first_uncleanable)
+                )
                 aborted = aborted_between(self._segments, self._terms.log_start, source.base, upper)
                 self._transactions.add(aborted)
                 while walk.next(self._window):
@@ -153,10 +157,6 @@ class Rewriting:
         if self._rewriter.used:
             yield from self._output(group)
         group.builder.finish()
-
-    def _following(self, source: Source) -> int:
-        """Return where the segment after *source* begins: what is above concerns others."""
-        return next((one.base for one in self._segments if one.base > source.base), self._terms.first_uncleanable)
 
     def _rewrite(self, walk: Walk, group: Group, source: Source) -> Iterator[memoryview]:
         window, rewriter = self._window, self._rewriter

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator, Sequence
 from enum import Enum
 from itertools import pairwise
 from shlex import quote
 from typing import NamedTuple
 
 from klog.errors import UnreadableError
-from klog.formats.names import CLUSTER_METADATA, PartitionState, Stage
+from klog.formats.names import CLUSTER_METADATA, FileName, PartitionState, Stage, parse_file
 from klog.headers import find_log_end
 from klog.partition import Partition
 from klog.recover.broker_leftovers import belongs
@@ -35,6 +36,11 @@ class Rules(NamedTuple):
     def of(cls, settings: Settings, topic: str | None) -> Rules:
         """Return those of *topic*; None: of one that says nothing."""
         return cls(*(settings.value(topic, name) for name in _NAMES))
+
+    @property
+    def by_name(self) -> dict[str, Setting]:
+        """The settings by the names that topics have for them, wherever they were found."""
+        return dict(zip(_NAMES, self, strict=True))
 
     @property
     def compacts(self) -> bool:
@@ -139,9 +145,21 @@ def _by_files(partition: Partition) -> Refusal | None:
         if not file.canonical:
             what, advice = f"{file.name}: no broker writes such a name", "rename it, or move it away"
             return _refuse(partition, Ground.NAMES, what, advice)
+    strange = next(
+        (name for name in (*partition.others, *_links(partition, of_log)) if belongs(parse_file(name))), None
+    )
+    if strange is not None:
+        # What it stands for may come back, and be there beside what was made without it.
+        what, advice = f"{strange}: not a regular file", "put the file itself there, or move it away"
+        return _refuse(partition, Ground.NAMES, what, advice)
     if not partition.segments:
         return _refuse(partition, Ground.NO_SEGMENT, "there is no segment", "there is nothing to compact")
     return None
+
+
+def _links(partition: Partition, files: Sequence[FileName]) -> Iterator[str]:
+    """Yield the names that are only links."""
+    return (file.name for file in files if os.path.islink(os.path.join(partition.path, file.name)))
 
 
 def _by_chain(partition: Partition) -> Refusal | None:

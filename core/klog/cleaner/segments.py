@@ -77,9 +77,22 @@ def between(segments: Sequence[Source], start: int, end: int) -> list[Source]:
 
     Kafka: LogSegments.values.
     """
-    bases = [segment.base for segment in segments]
-    first = max(bisect_right(bases, start) - 1, 0)
-    return list(segments[first : max(bisect_left(bases, end), first)])
+    first = _holding(segments, start)
+    return list(segments[first : max(bisect_left(segments, end, key=_base), first)])
+
+
+def _holding(segments: Sequence[Source], offset: int) -> int:
+    return max(bisect_right(segments, offset, key=_base) - 1, 0)
+
+
+def _base(segment: Source) -> int:
+    return segment.base
+
+
+def end_of(segments: Sequence[Source], base: int, otherwise: int) -> int:
+    """Return where the segment after that with *base* begins; *otherwise* behind the last one."""
+    at = bisect_right(segments, base, key=_base)
+    return segments[at].base if at < len(segments) else otherwise
 
 
 def aborted_between(segments: Sequence[Source], log_start: int, start: int, end: int) -> list[Entry]:
@@ -88,8 +101,8 @@ def aborted_between(segments: Sequence[Source], log_start: int, start: int, end:
     Kafka: LocalLog.collectAbortedTransactions.
     """
     found = []
-    for segment in between(segments, start, 2**63 - 1):
-        for entry in segment.aborted:
+    for at in range(_holding(segments, start), len(segments)):
+        for entry in segments[at].aborted:
             if entry[3] >= log_start and entry[2] < end:
                 found.append(entry)
             if entry[4] >= end:
@@ -105,19 +118,16 @@ def grouped(
     The sizes are those before: what comes out is not larger.  Kafka: Cleaner.groupSegmentsBySize.
     """
     groups: list[list[Source]] = []
+    sizes = (0, 0, 0)
     for at, segment in enumerate(segments):
         upper = segments[at + 1].base if at + 1 < len(segments) else first_uncleanable
-        if groups and _fits(groups[-1], segment, segment_bytes, index_bytes, upper - 1):
+        own = (segment.size, segment.index_bytes, segment.time_index_bytes)
+        total = tuple(one + other for one, other in zip(sizes, own, strict=True))
+        fits = total[0] <= segment_bytes and max(total[1:]) <= index_bytes
+        if groups and fits and (segment.size == 0 or upper - 1 - groups[-1][0].base <= 2**31 - 1):
             groups[-1].append(segment)
+            sizes = (total[0], total[1], total[2])
         else:
             groups.append([segment])
+            sizes = own
     return groups
-
-
-def _fits(group: list[Source], segment: Source, segment_bytes: int, index_bytes: int, last_offset: int) -> bool:
-    return (
-        sum(one.size for one in group) + segment.size <= segment_bytes
-        and sum(one.index_bytes for one in group) + segment.index_bytes <= index_bytes
-        and sum(one.time_index_bytes for one in group) + segment.time_index_bytes <= index_bytes
-        and (segment.size == 0 or last_offset - group[0].base <= 2**31 - 1)
-    )

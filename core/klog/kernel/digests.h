@@ -37,9 +37,10 @@ typedef struct {
         a ^= w;             \
     } while (0)
 
-static inline void klog_siphash(const uint64_t key[2], const uint8_t *p, size_t n, klog_digest *out) {
-    uint64_t a = key[0] ^ 0x736f6d6570736575ull, b = key[1] ^ 0x646f72616e646f6dull ^ 0xee;
-    uint64_t c = key[0] ^ 0x6c7967656e657261ull, d = key[1] ^ 0x7465646279746573ull;
+static inline void klog_siphash(const uint8_t secret[16], const uint8_t *p, size_t n, klog_digest *out) {
+    uint64_t even = klog_le64(secret), odd = klog_le64(secret + 8);
+    uint64_t a = even ^ 0x736f6d6570736575ull, b = odd ^ 0x646f72616e646f6dull ^ 0xee;
+    uint64_t c = even ^ 0x6c7967656e657261ull, d = odd ^ 0x7465646279746573ull;
     uint64_t last = (uint64_t)n << 56;
     for (; n >= 8; p += 8, n -= 8) KLOG_SIP_WORD(klog_le64(p));
     while (n--) last |= (uint64_t)p[n] << 8 * n;

@@ -6,7 +6,8 @@ cdef extern from *:
     /* A map is read at random, and with pages of 4 KiB most of what a look costs is to find out where a page is. */
     static void klog_huge_pages(void *start, size_t size) {
     #ifdef MADV_HUGEPAGE
-        uintptr_t page = 4096, from = ((uintptr_t)start + page - 1) & ~(page - 1), to = ((uintptr_t)start + size) & ~(page - 1);
+        uintptr_t page = 2 << 20, from = ((uintptr_t)start + page - 1) & ~(page - 1);
+        uintptr_t to = ((uintptr_t)start + size) & ~(page - 1);
         if (from < to) madvise((void *)from, to - from, MADV_HUGEPAGE);
     #else
         (void)start, (void)size;
@@ -43,13 +44,13 @@ cdef struct Pending:
 cdef class OffsetMap:
     """The latest offset of each key, by the key's digest: 24 bytes an entry, no key is kept, none can be taken out.
 
-    *memory*: bytes for entries, used as they are touched.  *key*: 16 bytes for SipHash-2-4-128, by default random: nobody
-    can then write keys that share a digest or crowd into one place.  *md5*: digests and probing as a broker's cleaner has
-    them, and not more than 2^31 - 1 bytes of *memory*.  *load_factor*: the part of the slots that may be taken.
+    *memory*: bytes for entries, used as they are touched.  *key*: 16 bytes for SipHash-2-4-128, by default random: then
+    nobody can write keys that share a digest or crowd into one place.  *md5*: digests and probing as a broker's cleaner
+    has them, and not more than 2^31 - 1 bytes of *memory*.  *load_factor*: the part of the slots that may be taken.
 
-    A broker's map is spread over all of its memory.  Ours begins small and spreads as it fills, so that a few keys are near
-    each other.  Once `entries` has reached `usable` nothing is put any more, not even a new offset for a key that is there.
-    Kafka: SkimpyOffsetMap; Cleaner.buildOffsetMapForSegment.
+    A broker's map is spread over all of its memory.  Ours begins small and spreads as it fills, so that a few keys are
+    near each other.  Once `entries` has reached `usable` nothing is put any more, not even a new offset for a key that is
+    there.  One thread at a time.  Kafka: SkimpyOffsetMap; Cleaner.buildOffsetMapForSegment.
     """
 
     cdef MapEntry *table
@@ -58,7 +59,7 @@ cdef class OffsetMap:
     cdef Py_ssize_t limit                    # so many entries before there have to be more slots, or none are taken
     cdef uint32_t *traces                    # the slots taken first, as many as there is room for
     cdef Py_ssize_t traces_room
-    cdef uint64_t secret[2]
+    cdef uint8_t secret[16]
     cdef bint md5
     cdef readonly Py_ssize_t memory          # bytes of all slots
     cdef readonly Py_ssize_t slots, usable, entries
@@ -72,7 +73,7 @@ cdef class OffsetMap:
             memory = min(memory, MOST_BROKER_BYTES)
         self.slots = max(memory, 0) // ENTRY_OF_MAP_BYTES
         if self.slots > MOST_SLOTS or not 0 < load_factor <= 1 or not self.slots * load_factor > 1:
-            raise ValueError(f"an offset map of {memory} bytes, {load_factor} of them used: at most 96 GiB, and room for two keys")
+            raise ValueError(f"an offset map of {memory} bytes, {load_factor} of them used: room for two keys, at most 96 GiB")
         if key is None:
             key = urandom(16)
         if len(key) != 16:
@@ -100,7 +101,8 @@ cdef class OffsetMap:
             for i in range(self.entries):
                 self.table[self.traces[i]].inverse = 0
         else:
-            memset(self.table, 0, self.reach * sizeof(MapEntry))
+            with nogil:
+                memset(self.table, 0, self.reach * sizeof(MapEntry))
         self._reset()
 
     cdef void _reset(self) noexcept:
@@ -113,20 +115,22 @@ cdef class OffsetMap:
 
     cdef void _narrow(self, int narrowed) noexcept:
         self.narrowed, self.reach = narrowed, self.slots >> narrowed
-        self.limit = self.reach // 2 if narrowed else self.usable
+        self.limit = min(self.reach // 2, self.usable) if narrowed else self.usable
 
     cdef int _grow(self) except -1:
         """Spread the entries over more slots, by way of a copy that is small beside them."""
-        cdef Py_ssize_t i, collisions = 0, before = self.reach, size = self.reach * sizeof(MapEntry)
+        cdef Py_ssize_t i, slot, collisions = 0, before = self.reach, size = self.reach * sizeof(MapEntry)
         cdef MapEntry *entries = <MapEntry *>malloc(size)
         if entries == NULL:
             raise MemoryError(f"no {size} bytes to spread an offset map")
-        memcpy(entries, self.table, size)
-        memset(self.table, 0, size)
         self._narrow(self.narrowed - GROWTH_BITS)
-        for i in range(before):
-            if entries[i].inverse:
-                self.table[self._place(&entries[i].digest, self._slot(&entries[i].digest, 0), &collisions)] = entries[i]
+        with nogil:
+            memcpy(entries, self.table, size)
+            memset(self.table, 0, size)
+            for i in range(before):
+                if entries[i].inverse:
+                    slot = self._place(&entries[i].digest, self._slot(&entries[i].digest, 0), &collisions)
+                    self.table[slot] = entries[i]
         free(entries)
         return 0
 
@@ -184,7 +188,7 @@ cdef class OffsetMap:
         self.digest(start_of(key), key.shape[0], &digest)
         return [self._slot(&digest, i) for i in range(attempts)]
 
-    # ---- for the kernel; *ask* first, for many keys, then *find*
+    # ---- for the kernel: *ask* for many keys, then *find* or put them
 
     cdef inline void digest(self, const uint8_t *p, Py_ssize_t n, Digest *out) noexcept nogil:
         if self.md5:
@@ -320,5 +324,5 @@ cdef inline Py_ssize_t broker_slot(const Digest *digest, Py_ssize_t attempt, Py_
 
 
 cdef inline const uint8_t *start_of(const unsigned char[::1] data) noexcept:
-    """Return where *data* begins, if it has a first byte at all."""
-    return &data[0] if data.shape[0] else NULL
+    """Return where *data* begins; somewhere, if it is empty."""
+    return &data[0] if data.shape[0] else <const uint8_t *><const char *>b""

@@ -279,9 +279,9 @@ def contradicted(examined: Examined, end: int) -> dict[FileKind, int | None]:
         changed[FileKind.RECOVERY_POINTS] = end
     if (partition.high_watermark or 0) > end:
         changed[FileKind.HIGH_WATERMARKS] = end
-    elif "high-watermark-below-start" in ids and (partition.log_start_offset or 0) <= end:
+    elif "high-watermark-below-start" in ids:
         changed[FileKind.HIGH_WATERMARKS] = partition.log_start_offset
-    if (partition.log_start_offset or 0) > end or "log-start-beyond-end" in ids:
+    if (partition.log_start_offset or 0) > end:
         changed[FileKind.LOG_STARTS] = None
     if (partition.cleaner_offset or 0) > end or "cleaner-offset-outside" in ids:
         changed[FileKind.CLEANER_OFFSETS] = None
