@@ -10,6 +10,7 @@ import sys
 import time
 
 from bench import table
+from bench.compact import compact
 from bench.installed import HERE, NotInstalledError, child, find_klog, kafka_dump, peers_python
 from bench.jobs import JOBS as OF_FILES
 from bench.jobs import Bench, DisagreementError
@@ -20,7 +21,7 @@ from bench.recover import recover
 QUICK_SCALE = 8
 OF_BROKERS = {"recover-marked": recover_marked}
 """Not among the quick ones: brokers start slowly whatever the size of their logs."""
-JOBS = {**OF_FILES, "recover": recover, **OF_BROKERS}
+JOBS = {**OF_FILES, "recover": recover, "compact": compact, **OF_BROKERS}
 
 
 def arguments() -> argparse.Namespace:

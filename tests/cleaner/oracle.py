@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
 from typing import Literal, NamedTuple, TypeAlias
@@ -37,7 +37,8 @@ class Round:
     """One cleaning of one partition.
 
     From *first_dirty* up to *first_uncleanable* was to be cleaned; *next_dirty* is the checkpoint afterwards, None when
-    the round failed with *error*.  *map_entries*: keys in the map at its end; other figures are Kafka's CleanerStats.
+    the round failed with *error*.  *map_entries*: keys in the map at its end.  *cpu_ns*: what the thread needed for it.
+    Other figures are Kafka's CleanerStats.
     """
 
     partition: str
@@ -56,6 +57,7 @@ class Round:
     bytes_written: int = 0
     invalid_messages: int = 0
     buffer_utilization: float = 0.0
+    cpu_ns: int = field(default=0, compare=False)
     error: str = ""
 
 

@@ -24,12 +24,13 @@ from tests.fuzz import seeds
 from tests.plain import encode
 
 if TYPE_CHECKING:
-    from klog.kernel._kernel import Window
+    from klog.kernel._kernel import Rewriter, Window
 
 ENTRIES = 3000
 ORIGIN = b',"partition":3,"topic":"orders"'
 CSV_ORIGIN = b'3,"orders"'
 DONE, MORE, BAD_LENGTH = 0, 1, 2
+OUTPUT_FULL, TO_COMPRESS, TO_CONVERT = 16, 17, 18
 # Half of all bytes written mean something in a varint, a length or a flag.
 TABLE = bytes(
     byte if byte < 128 else (0, 1, 2, 3, 0x7E, 0x7F, 0x80, 0x81, 0xFE, 0xFF, 0x0F, 0xED, 0x22, 0x0A)[byte % 14]
@@ -330,6 +331,54 @@ class Fuzzer:
         window.check(0, window.count)
         self.decode(window, lambda _: None, self.named, often=True)
 
+    def compact(self) -> None:
+        """Both passes of a compaction over one window: a small map, and what stays of batches that may be broken."""
+        from klog.kernel._kernel import OffsetMap, OpenTransactions, Rewriter
+
+        real = self.chance.random() < 0.2
+        data, starts = self.content(self.entries(150, real))
+        window, target = self.make_window(len(data), 50, 1), self.make_window(self.chance.choice((100, 1 << 16)), 1, 1)
+        window.room(len(data))[: len(data)] = data
+        window.load(0, len(data))
+        at = 0
+        while at < len(data) and window.scan(at) != DONE:
+            following = bisect_right(starts, window.next_at)
+            at = starts[following] if following < len(starts) else len(data)
+        window.check(0, window.count)
+        offsets = OffsetMap(self.chance.choice((100, 1 << 16)), bytes(16), self.chance.random() < 0.5)
+        codecs: Codecs = self.real if real else self.named
+        self.decode(window, lambda w: offsets.fill(w, 0, self.chance.choice((0, 5))), codecs, often=True)
+        decisions = bytearray(self.chance.choices(range(4), k=window.count))
+        at, transactions = 0, OpenTransactions({3: (0, 3, 0, 9, 9)}, (77,))
+        while (at := transactions.take(window, at, decisions, self.chance.choice((-1, 2**62)))) < window.count:
+            at += 1
+        latest, now = self.chance.choice((-1, 50, 2**62)), self.chance.choice((0, 2**62))
+        flags = self.chance.random() < 0.5, self.chance.random() < 0.3
+        self.rewrite(window, Rewriter(offsets, target, latest, now, 2**62, *flags), decisions, codecs)
+
+    def rewrite(self, window: Window, rewriter: Rewriter, decisions: bytearray, codecs: Codecs) -> None:
+        """Let *rewriter* write what stays of all batches, around the broken ones."""
+        first, count = 0, window.count
+        while first < count:
+            ready = window.decompress(first, count, codecs, 1 << 18)
+            rewriter.begin(window, first, ready, decisions, self.chance.random() < 0.5)
+            while (status := rewriter.run()) != DONE:
+                if status == OUTPUT_FULL:
+                    assert len(rewriter.target.room(0)) >= rewriter.used
+                    rewriter.flushed()
+                elif status == TO_COMPRESS:
+                    rewriter.compressed(bytes(rewriter.plain_records()))
+                else:
+                    at = rewriter.at
+                    if status == TO_CONVERT:
+                        window.begin(at, at + 1)
+                        while window.decode() == MORE:
+                            assert len(rewriter.judged()) == window.records
+                        rewriter.append(b"made elsewhere", 1)
+                    rewriter.begin(window, at + 1, ready, decisions)
+            first = max(ready, first + 1)
+        self.done += count
+
     def huge(self) -> None:
         """A line that is made in parts, because its value is too large for one."""
         if self.chance.random() > 0.02:
@@ -372,7 +421,15 @@ class Fuzzer:
     def run(self, seconds: float, inputs: int) -> None:
         """Go on for *seconds* or until *inputs* are done, whichever is not 0."""
         end = time.monotonic() + seconds if seconds else float("inf")
-        rounds = (self.many,) * 12 + (self.tight, self.twice, self.strings, self.search, self.walk, self.huge)
+        rounds = (self.many,) * 12 + (
+            self.tight,
+            self.twice,
+            self.strings,
+            self.search,
+            self.walk,
+            self.huge,
+            self.compact,
+        )
         while time.monotonic() < end and (not inputs or self.done < inputs):
             self.chance.choice(rounds)()
 

@@ -1,6 +1,7 @@
 import com.fasterxml.jackson.databind.JsonNode;
 import com.fasterxml.jackson.databind.ObjectMapper;
 import java.io.*;
+import java.lang.management.*;
 import java.lang.reflect.*;
 import java.nio.ByteBuffer;
 import java.nio.charset.StandardCharsets;
@@ -33,6 +34,7 @@ import scala.jdk.javaapi.CollectionConverters;
  */
 public class CleanMany {
     static final ObjectMapper JSON = new ObjectMapper();
+    static final ThreadMXBean THREADS = ManagementFactory.getThreadMXBean();
     static final String HIGH_WATERMARKS = "replication-offset-checkpoint";
 
     /** What is due at once is done at once, what files are to go waits for its call, the rest is never done. */
@@ -311,9 +313,10 @@ public class CleanMany {
             Map<String, Object> said = about(log);
             TopicPartition partition = log.topicPartition();
             File parent = log.log().parentDirFile();
-            long end = log.firstDirtyOffset();
+            long end = log.firstDirtyOffset(), began = THREADS.getCurrentThreadCpuTime();
             try {
                 var done = cleaner.clean(log);
+                said.put("cpu_ns", THREADS.getCurrentThreadCpuTime() - began);
                 end = done.getKey();
                 report(said, end, done.getValue());
             } catch (Exception problem) {

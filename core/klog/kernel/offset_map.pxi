@@ -188,7 +188,7 @@ cdef class OffsetMap:
         self.digest(start_of(key), key.shape[0], &digest)
         return [self._slot(&digest, i) for i in range(attempts)]
 
-    # ---- for the kernel: *ask* for many keys (or *digest* and *prefetch* each), then *find* or put them
+    # ---- for the kernel: *ask* for many keys, then *find* or put them
 
     cdef inline void digest(self, const uint8_t *p, Py_ssize_t n, Digest *out) noexcept nogil:
         if self.md5:
@@ -206,9 +206,6 @@ cdef class OffsetMap:
                 siphash(self.secret, pending[k].key, pending[k].key_length, &pending[k].digest)
             pending[k].slot = self._slot(&pending[k].digest, 0)
             prefetch_entry(self.table + pending[k].slot)
-
-    cdef inline void prefetch(self, const Digest *digest) noexcept nogil:
-        prefetch_entry(self.table + self._slot(digest, 0))
 
     cdef long long find(self, const Digest *digest) noexcept nogil:
         """Return the offset last put for a key, -1 if there is none.  Kafka: SkimpyOffsetMap.get, which may give up."""

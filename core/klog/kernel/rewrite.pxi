@@ -10,7 +10,6 @@ cdef enum:                       # why `run` stopped, besides DONE and the ways 
     TO_CONVERT = 18              # the batch at hand is of an old format, and cannot be taken or left as it is
 
 cdef enum:
-    DIGESTS = 64                 # records that are looked up together: that many misses of the cache overlap
     HEADER_ROOM = 14             # bytes that a record can grow by when its timestamp counts from somewhere else
 
 
@@ -168,25 +167,33 @@ cdef class Rewriter:
 
     cdef void _judge(self, const View *v) noexcept nogil:
         """Decide about all rows."""
-        cdef Digest digests[DIGESTS]
-        cdef Py_ssize_t start = 0, i, end
+        cdef Pending pending[AHEAD]
+        cdef Py_ssize_t start = 0, i, k, end, count
         cdef const RecordRow *row
+        cdef long long last
         while start < v.records_count:
-            end = min(start + DIGESTS, v.records_count)
+            end = min(start + AHEAD, v.records_count)
+            count = k = 0
             for i in range(start, end):
                 row = v.records + i
                 if self._is_looked_up(v, row):
-                    self.offsets.digest(v.bases[row.batch] + row.key_at, row.key_length, &digests[i - start])
-                    self.offsets.prefetch(&digests[i - start])
+                    pending[count].key, pending[count].key_length = v.bases[row.batch] + row.key_at, row.key_length
+                    pending[count].row = i
+                    count += 1
+            self.offsets.ask(pending, count)
             for i in range(start, end):
-                self.keep[i] = self._stays(v, v.records + i, &digests[i - start])
+                last = -1
+                if k < count and pending[k].row == i:
+                    last = self.offsets.find(&pending[k].digest)
+                    k += 1
+                self.keep[i] = self._stays(v, v.records + i, last)
             start = end
 
     cdef inline bint _is_looked_up(self, const View *v, const RecordRow *row) noexcept nogil:
         return row.key_length >= 0 and row.offset <= self.latest and not is_control(v, row)
 
-    cdef bint _stays(self, const View *v, const RecordRow *row, const Digest *digest) noexcept nogil:
-        """Whether a record stays.  Kafka: Cleaner.shouldRetainRecord."""
+    cdef bint _stays(self, const View *v, const RecordRow *row, long long last) noexcept nogil:
+        """Whether a record stays; *last*: the last offset of its key, if that was looked up.  Kafka: Cleaner.shouldRetainRecord."""
         cdef const BatchRow *batch = v.batches + row.batch
         self.records_in += 1
         if is_control(v, row) or row.offset > self.latest:
@@ -194,7 +201,7 @@ cdef class Rewriter:
         if row.key_length < 0:
             self.keyless += 1
             return False
-        if row.offset < self.offsets.find(digest):
+        if row.offset < last:
             self.superseded += 1
             return False
         if row.value_length >= 0:
