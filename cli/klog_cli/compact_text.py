@@ -25,9 +25,9 @@ _MARKS = {"clean": "=", "dirty": "#", "uncleanable": "~", "active": "."}
 
 def report(cleaning: Cleaning, changed: Changed, *, explain: bool) -> Iterator[str]:
     """Yield what is found, and what is done about it: partition by partition, and the sum."""
-    done = [one for one in cleaning.outcomes if one.compacted is not None or one.estimate is not None]
+    done = [one for one in cleaning.outcomes if one.is_done]
     for outcome in cleaning.outcomes:
-        if outcome in done:
+        if outcome.is_done:
             yield from _partition(outcome)
         elif explain:
             yield f"{outcome.partition.path}: {_why_not(outcome)}"

@@ -61,6 +61,11 @@ class Outcome:
     estimate: Estimate | None = None
 
     @property
+    def is_done(self) -> bool:
+        """Whether it was compacted, or reckoned what that would come to."""
+        return self.compacted is not None or self.estimate is not None
+
+    @property
     def is_damaged(self) -> bool:
         """Whether `klog recover` has to come first."""
         return isinstance(self.failed, DamagedError) or (self.refused is not None and self.refused.needs_recover)
