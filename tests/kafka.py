@@ -252,6 +252,9 @@ class Cluster:
             identity = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
             tool = ("kafka.tools.StorageTool", "format", f"--cluster-id={identity}", "--config", str(properties))
             subprocess.run(java(self.version, *tool), check=True, stdout=subprocess.DEVNULL)
+        with socket.socket() as probe:
+            # Else the tests would talk to another broker, and never know.
+            assert probe.connect_ex(("localhost", self.port)) != 0, f"somebody listens on port {self.port} already"
         self._broker = self._spawn("broker.log", "kafka.Kafka", str(properties), heap="768m")
         self._await(self._broker, self.port)
 

@@ -16,6 +16,25 @@ NOBODYS = '{"version":0,"brokerEpoch":-1}'
 """A marker that stops the recovery, and says to the controller what no marker says."""
 
 
+# Before the fixture's brokers are there, which stay until the end and have the same port.
+@pytest.mark.kafka
+@pytest.mark.slow
+def test_the_epoch_in_a_marker_decides_whether_replicas_are_struck_off(tmp_path: Path) -> None:
+    """4.x with eligible leader replicas: only the registered epoch, in all log dirs, counts as "nothing was lost"."""
+    with Wreck(kafka.NEWEST, tmp_path) as wreck:
+        epoch = registered_epoch(wreck)
+        struck = {}
+        for name, marker in (("none", None), ("nobody's", -1), ("another", epoch + 1), ("its own", epoch)):
+            wreck.restore()
+            if marker is not None:
+                recover_and_mark(wreck, f'{{"version":0,"brokerEpoch":{marker}}}')
+            said = len(wreck.cluster.log())
+            wreck.start()
+            # A replica that is struck off comes back as a leader only by an unclean election.
+            struck[name] = "UNCLEAN partition change for" in wreck.cluster.log()[said:]
+    assert struck == {"none": True, "nobody's": True, "another": True, "its own": False}
+
+
 @pytest.fixture(scope="module", params=[kafka.NEWEST, kafka.BEFORE, kafka.LEGACY])
 def wreck(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Wreck]:
     with Wreck(request.param, tmp_path_factory.mktemp(request.param)) as one:
@@ -66,24 +85,6 @@ def test_a_marker_without_snapshots_forgets_transactions_and_duplicates(wreck: W
     assert stable == end
     error, offset = state.duplicate
     assert (error, offset) == (0, state.ends["sequence"][1])
-
-
-@pytest.mark.kafka
-@pytest.mark.slow
-def test_the_epoch_in_a_marker_decides_whether_replicas_are_struck_off(tmp_path: Path) -> None:
-    """4.x with eligible leader replicas: only the registered epoch, in all log dirs, counts as "nothing was lost"."""
-    with Wreck(kafka.NEWEST, tmp_path) as wreck:
-        epoch = registered_epoch(wreck)
-        struck = {}
-        for name, marker in (("none", None), ("nobody's", -1), ("another", epoch + 1), ("its own", epoch)):
-            wreck.restore()
-            if marker is not None:
-                recover_and_mark(wreck, f'{{"version":0,"brokerEpoch":{marker}}}')
-            said = len(wreck.cluster.log())
-            wreck.start()
-            # A replica that is struck off comes back as a leader only by an unclean election.
-            struck[name] = "UNCLEAN partition change for" in wreck.cluster.log()[said:]
-    assert struck == {"none": True, "nobody's": True, "another": True, "its own": False}
 
 
 def registered_epoch(wreck: Wreck) -> int:
