@@ -19,7 +19,7 @@ from klog.staging import Staging
 
 from tests.conftest import FIXTURES, writable_copy
 from tests.plain.decode import Batch, Record, scan
-from tests.power import SteppedDisk
+from tests.power import DeadlyDisk, KilledError
 
 NOW = 1_795_239_019_000
 ORIGINAL = FIXTURES / "compaction" / "before"
@@ -211,23 +211,6 @@ def records(partition: Path) -> list[Record]:
     """Return the records of a partition as its segments follow each other."""
     logs = sorted(partition.glob("*.log"))
     return [record for log in logs for batch in batches(log.read_bytes()) for record in batch.records]
-
-
-class KilledError(Exception):
-    """The process is gone."""
-
-
-class DeadlyDisk(SteppedDisk):
-    """Does nothing more from call number *at* on."""
-
-    def __init__(self, root: Path, at: int) -> None:
-        super().__init__(root)
-        self._at = at
-
-    def step(self, *words: str) -> None:
-        super().step(*words)
-        if len(self.calls) > self._at:
-            raise KilledError
 
 
 def killed(data: Path, work: Callable[[Disk], object], at: int) -> bool:

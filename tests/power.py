@@ -144,6 +144,27 @@ class FaultyDisk(SteppedDisk):
             raise OSError(self._number, os.strerror(self._number), words[-1])
 
 
+class KilledError(BaseException):
+    """The process is gone, and with it all that it would have cleared away."""
+
+
+def _gone() -> None:
+    raise KilledError
+
+
+class DeadlyDisk(SteppedDisk):
+    """Does *die* before call number *at*: nothing more happens from there on."""
+
+    def __init__(self, root: Path, at: int, die: Callable[[], None] = _gone) -> None:
+        super().__init__(root)
+        self._at, self._die = at, die
+
+    def step(self, *words: str) -> None:
+        super().step(*words)
+        if len(self.calls) > self._at:
+            self._die()
+
+
 class PowerCutDisk(SteppedDisk):
     """Works on everything below *root*, whose content is on the disk; before call number *cut_at* the power goes."""
 

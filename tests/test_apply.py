@@ -30,7 +30,7 @@ from klog.plan_file import plan_pieces
 from klog.source import Source
 from klog.staging import Staging
 
-from tests.power import MODELS, HastyDisk, SteppedDisk, copy_of, cut_everywhere, only_root, take_back, tree
+from tests.power import MODELS, DeadlyDisk, HastyDisk, SteppedDisk, copy_of, cut_everywhere, only_root, take_back, tree
 
 NOW = 1_795_239_019_000
 LOG = "orders-3/00000000000000001841.log"
@@ -651,17 +651,9 @@ def finished(data: Path) -> None:
         repair(data, HastyDisk())
 
 
-class DeadlyDisk(SteppedDisk):
-    """Kills its own process before call number *at*."""
-
-    def __init__(self, root: Path, at: int) -> None:
-        super().__init__(root)
-        self._at = at
-
-    def step(self, *words: str) -> None:
-        super().step(*words)
-        if len(self.calls) > self._at:
-            os.kill(os.getpid(), signal.SIGKILL)
+def die() -> None:
+    """End this process as nothing can be done about."""
+    os.kill(os.getpid(), signal.SIGKILL)
 
 
 def test_killed_before_any_call(original: Path, elsewhere: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -676,7 +668,7 @@ def test_killed_before_any_call(original: Path, elsewhere: Path, monkeypatch: py
         data = copy_of(original, elsewhere / "run")
         child = os.fork()
         if not child:
-            repair(data, DeadlyDisk(data.parent, kills))
+            repair(data, DeadlyDisk(data.parent, kills, die))
             os._exit(0)
         status = os.waitpid(child, 0)[1]
         if not os.WIFSIGNALED(status):

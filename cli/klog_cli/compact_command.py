@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from klog.errors import UsageError
 
@@ -61,29 +61,24 @@ def compact(
         raise UsageError("--apply or --plan, --to, --estimate: one of them")
     if policy not in (None, "compact"):
         raise UsageError(f"--policy {policy}: only compact can be asked for")
-    if rules not in [release.value for release in Release]:
-        raise UsageError(f"--rules {rules}: one of {', '.join(release.value for release in Release)}")
-    given = {
-        "cleanup.policy": policy,
-        "min.cleanable.dirty.ratio": min_dirty_ratio,
-        "delete.retention.ms": _text(delete_retention, parse_duration),
-        "min.compaction.lag.ms": _text(min_lag, parse_duration),
-        "segment.bytes": _text(segment_size, parse_size),
-        "segment.index.bytes": _text(index_size, parse_size),
-        "index.interval.bytes": _text(index_interval, parse_size),
-        "producer.id.expiration.ms": _text(producer_expiration, parse_duration),
-    }
     wishes = Wishes(
         parse_time(now, output.note) if now is not None else int(time.time() * 1000),
         everything,
-        Choices(parse_size(map_memory), like_broker, Release(rules)),
+        Choices(parse_size(map_memory), like_broker, Release.of(rules)),
         jobs or os.cpu_count() or 1,
     )
-    settings = {name: text for name, text in given.items() if text is not None}
+    settings = _texts(_WORDS, (policy, min_dirty_ratio), str)
+    settings |= _texts(_DURATIONS, (delete_retention, min_lag, producer_expiration), parse_duration)
+    settings |= _texts(_SIZES, (segment_size, index_size, index_interval), parse_size)
     asked = Asked(tuple(paths), tuple(topic or ()), tuple(partition or ()), metadata, to, estimate, explain)
     return run(asked, settings, wishes, Ways("compact", apply, plan, backup), form)
 
 
-def _text(given: str | None, parse: Callable[[str], int]) -> str | None:
-    """Return an option in the notation of a topic's settings: bytes, ms."""
-    return None if given is None else str(parse(given))
+_WORDS = ("cleanup.policy", "min.cleanable.dirty.ratio")
+_DURATIONS = ("delete.retention.ms", "min.compaction.lag.ms", "producer.id.expiration.ms")
+_SIZES = ("segment.bytes", "segment.index.bytes", "index.interval.bytes")
+
+
+def _texts(names: Sequence[str], given: Sequence[str | None], parse: Callable[[str], object]) -> dict[str, str]:
+    """Return the options that are given, by the names of settings and in the notation that those have: bytes, ms."""
+    return {name: str(parse(text)) for name, text in zip(names, given, strict=True) if text is not None}

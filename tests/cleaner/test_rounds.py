@@ -17,7 +17,7 @@ from klog.disk import Disk
 
 from tests.cleaner.compacting import OPTIONS, some
 from tests.conftest import Ran
-from tests.power import HastyDisk, SteppedDisk, copy_of, tree
+from tests.power import DeadlyDisk, HastyDisk, KilledError, SteppedDisk, copy_of, tree
 
 PARTITIONS = ("idempotent-0", "tx-later-0")
 
@@ -97,23 +97,6 @@ def test_an_interrupt_between_rounds_leaves_nothing(
     # What is removed because of it is removed all the same.
     assert watched.exit_code == 32, watched
     assert tree(data) == before
-
-
-class KilledError(BaseException):
-    """The process is gone, and with it all that it would have cleared away."""
-
-
-class DeadlyDisk(SteppedDisk):
-    """Does nothing more from call number *at* on."""
-
-    def __init__(self, root: Path, at: int) -> None:
-        super().__init__(root)
-        self._at = at
-
-    def step(self, *words: str) -> None:
-        super().step(*words)
-        if len(self.calls) > self._at:
-            raise KilledError
 
 
 def test_a_kill_while_planning_leaves_what_is_in_nobodys_way(

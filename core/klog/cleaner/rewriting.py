@@ -15,6 +15,7 @@ from klog.cleaner.legacy import remade
 from klog.cleaner.segments import Source, aborted_between, end_of
 from klog.cleaner.transactions import CleanedTransactions, Entry
 from klog.decode import batch_damage, broken_record
+from klog.errors import UsageError
 from klog.formats.batch import Attributes, BatchFacts
 from klog.formats.codec import Compressor, Decompressor
 from klog.formats.damage import DamageKind
@@ -48,6 +49,14 @@ class Release(str, Enum):
 
     V2_8 = "2.8"
     """Tombstones and markers go by the age of their segment (3.0 and before)."""
+
+    @classmethod
+    def of(cls, text: str) -> Release:
+        """Return the release of that number.  Raises UsageError."""
+        known = [release.value for release in cls]
+        if text not in known:
+            raise UsageError(f"--rules {text}: one of {', '.join(known)}")
+        return cls(text)
 
 
 class Terms(NamedTuple):
