@@ -21,14 +21,14 @@ _WINDOW = 1 << 20
 
 
 class Digest:
-    """The digest of bytes as they come by; *size* is how many there were."""
+    """The digest of bytes as they come by; *size* is how many there were, *expected* how many it will be, if known."""
 
-    def __init__(self) -> None:
+    def __init__(self, expected: int = 0) -> None:
         from hashlib import sha256
 
         self.size = 0
         self._crc = 0
-        self._sha256: _Hash | None = sha256()
+        self._sha256: _Hash | None = sha256() if expected < SHA256_BELOW else None
 
     def update(self, data: bytes | bytearray | memoryview) -> None:
         """Take the next bytes."""
@@ -73,6 +73,21 @@ def file_state(path: str, advance: Callable[[int], None] | None = None) -> FileS
     return states and states[1]
 
 
+def state_read(path: str, digest: Digest) -> FileState | None:
+    """Return what the file at *path* is if all of its bytes went through *digest*; else None.
+
+    Raises StaleError for anything that is no regular file, UnreadableError.
+    """
+    status = status_of(path)
+    if status is None or status.st_size != digest.size:
+        return None
+    return FileState(digest.size, digest.text(), *_owner(status))
+
+
+def _owner(status: os.stat_result) -> tuple[int, int, int, int]:
+    return stat.S_IMODE(status.st_mode), status.st_uid, status.st_gid, status.st_mtime_ns
+
+
 def states_around(path: str, size: int) -> tuple[FileState, FileState]:
     """Return what the file at *path* is, and what it is when it is cut to *size* bytes.
 
@@ -89,7 +104,7 @@ def _states(path: str, size: int | None, advance: Callable[[int], None] | None) 
     status = status_of(path)
     if status is None:
         return None
-    whole, size_to_cut = Digest(), -1 if size is None else size
+    whole, size_to_cut = Digest(status.st_size if size is None else 0), -1 if size is None else size
     cut = whole.text() if size == 0 else ""
     view = memoryview(bytearray(min(_WINDOW, max(status.st_size, 1))))
     try:
@@ -107,5 +122,5 @@ def _states(path: str, size: int | None, advance: Callable[[int], None] | None) 
                     advance(count)
     except OSError as error:
         raise UnreadableError(f"{path} @ {whole.size}: cannot read: {error.strerror}") from error
-    owner = (stat.S_IMODE(status.st_mode), status.st_uid, status.st_gid, status.st_mtime_ns)
+    owner = _owner(status)
     return FileState(max(size_to_cut, 0), cut, *owner), FileState(whole.size, whole.text(), *owner)

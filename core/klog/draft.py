@@ -17,7 +17,7 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from klog.digests import Digest, file_state, states_around, status_of
+from klog.digests import Digest, file_state, state_read, states_around, status_of
 from klog.errors import UnreadableError
 from klog.plan import (
     BACKUPS,
@@ -65,6 +65,7 @@ class Draft:
         self.cuts: list[CutOut] = []
         self._guards: dict[str, Guard] = {}
         self._states: dict[str, list[FileState | None]] = {}
+        self._digests: dict[str, Digest] = {}
 
     def _path(self, file: str) -> str:
         return os.path.join(self.log_dir, file)
@@ -75,8 +76,14 @@ class Draft:
         Raises StaleError for what is no regular file, UnreadableError.
         """
         if file not in self._states:
-            self._states[file] = [file_state(self._path(file))]
+            digest = self._digests.get(file)
+            known = state_read(self._path(file), digest) if digest is not None else None
+            self._states[file] = [known or file_state(self._path(file))]
         return self._states[file][-1]
+
+    def read_through(self, file: str, digest: Digest) -> None:
+        """Say that the bytes of *file* go through *digest* as somebody reads them, so that nobody need read them again."""
+        self._digests[file] = digest
 
     def put(
         self,
@@ -104,11 +111,11 @@ class Draft:
 
         For whoever has to see the whole of it, or put it under another name, before it can be said what changes.
         """
-        self.state(file)
         # Each change of a file has a name of its own for what it puts.
-        turn = len(self._states[file])
+        turn = len(self._states.get(file, ()))
         source = f"{file}~{turn}" if turn > 1 else file
         size, digest = self.staging.store(source, content)
+        self.state(file)
         mode, uid, gid, time_ns = self._owner(file, like)
         after = FileState(size, digest, mode, uid, gid, time_ns if modified_ns is None else modified_ns)
         return Prepared(file, source, after)

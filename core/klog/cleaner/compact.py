@@ -17,6 +17,7 @@ from klog.cleaner.mapping import Mapped, Mapping
 from klog.cleaner.rewriting import Counts, Group, Release, Rewriting, Terms
 from klog.cleaner.segments import Source, between, grouped, sources
 from klog.cleaner.selection import Sections
+from klog.digests import Digest
 from klog.draft import Draft
 from klog.errors import UnreadableError
 from klog.formats.codec import Decompressor
@@ -121,6 +122,7 @@ class Compaction:
         codecs = Decompressor().functions
         self._mapping = Mapping(self._offsets, codecs, advance, by_index=choices.like_broker)
         self._seen: dict[int, tuple[int, int]] = {}
+        self._digests: dict[str, Digest] = {}
 
     def plan(self, draft: Draft, scratch: Staging) -> Compacted:
         """Say to *draft* what changes; *scratch* is for what only the next round reads.
@@ -130,6 +132,9 @@ class Compaction:
         sections = self._sections
         segments = sources(sections.partition)
         self._seen = {segment.base: (segment.size, segment.modified_ns) for segment in segments}
+        for segment in segments:
+            digest = self._digests[segment.path] = Digest(segment.size)
+            draft.read_through(f"{sections.partition.directory}/{os.path.basename(segment.path)}", digest)
         first_dirty, rounds = sections.first_dirty, list[Round]()
         while True:
             mapped = self._map(segments, first_dirty)
@@ -168,7 +173,7 @@ class Compaction:
     ) -> tuple[Round, list[Source]]:
         """Write the groups of a round; return what they came to, and the segments as the next round finds them."""
         rules, offsets = self._sections.rules, self._offsets
-        rewriting = Rewriting(offsets, segments, first_dirty, self._terms, self._advance)
+        rewriting = Rewriting(offsets, segments, first_dirty, self._terms, self._advance, self._digests)
         cleaned = between(segments, 0, mapped.next_dirty)
         self._need(expected_bytes(cleaned, first_dirty, mapped, offsets.entries))
         groups = grouped(cleaned, rules.segment_bytes.number, rules.index_bytes.number, self._terms.first_uncleanable)
@@ -228,10 +233,7 @@ class Compaction:
         return len(draft.actions) > before
 
     def _check_unchanged(self, draft: Draft, bases: Sequence[int]) -> None:
-        """Raise UnreadableError when a log is not what it was when it was first looked at.
-
-        What the plan takes for its state before is looked at only now, and need not be what was read.
-        """
+        """Raise UnreadableError when a log is not what it was when it was first looked at."""
         partition = self._sections.partition
         for base in bases:
             name = file_name(base, FileKind.LOG)

@@ -8,6 +8,7 @@ from shlex import quote
 from typing import NoReturn
 
 from klog.cleaner.segments import Source
+from klog.digests import Digest
 from klog.errors import DamagedError
 from klog.formats.damage import Damage, DamageKind
 from klog.kernel import Window, orderly
@@ -27,11 +28,13 @@ class Walk:
     """Hands out the batches of a segment, a window at a time, from byte *position* on; raises over the first damage.
 
     A broker's cleaner compares no checksums: of a batch that is damaged and can still be read it makes a sound one.
-    *advance* hears of bytes read.
+    *advance* hears of bytes read; they go through *digest*.
     """
 
-    def __init__(self, log: File, segment: Source, position: int = 0, advance: Advance = nobody) -> None:
-        self.path = segment.path
+    def __init__(
+        self, log: File, segment: Source, position: int = 0, advance: Advance = nobody, digest: Digest | None = None
+    ) -> None:
+        self.path, self._digest = segment.path, digest
         self._base, self._advance = segment.base, advance
         span = Segment(os.path.join(os.path.dirname(segment.path), f"{segment.base:020}.log")).span
         self._reader = LogReader(log, position, floor=span.floor, ceiling=span.ceiling)
@@ -47,6 +50,8 @@ class Walk:
             return False
         self._read += piece.consumed
         self._advance(piece.consumed)
+        if self._digest is not None:
+            self._digest.update(window.content()[: piece.consumed])
         if window.check(0, window.count):
             bad = window.first_bad(0, window.count)
             facts = window.batch(bad)

@@ -47,7 +47,7 @@ class Mapping:
 
     def fill(self, segments: Sequence[Source], log_start: int, start: int, end: int) -> Mapped:
         """Return how far that came.  Raises DamagedError, UnreadableError."""
-        self._offsets.clear()
+        self._offsets.clear(start)
         self._start, self._transactions = start, CleanedTransactions()
         self._records = self._bytes = 0
         dirty = between(segments, start, end)

@@ -15,6 +15,7 @@ from klog.cleaner.legacy import remade
 from klog.cleaner.segments import Source, aborted_between, end_of
 from klog.cleaner.transactions import CleanedTransactions, Entry
 from klog.decode import batch_damage, broken_record
+from klog.digests import Digest
 from klog.errors import UsageError
 from klog.formats.batch import Attributes, BatchFacts
 from klog.formats.codec import Compressor, Decompressor
@@ -110,7 +111,8 @@ class Counts(NamedTuple):
 class Rewriting:
     """Writes the groups of a round, whose map is *offsets*, in their order.
 
-    *dirty*: the segments below the first dirty offset tell when tombstones of old formats go.
+    The segments below *first_dirty* tell when tombstones of old formats go.  *digests*: by their paths, what the bytes of
+    logs go through as they are read.
     """
 
     def __init__(
@@ -120,8 +122,9 @@ class Rewriting:
         first_dirty: int,
         terms: Terms,
         advance: Advance = nobody,
+        digests: Mapping[str, Digest] | None = None,
     ) -> None:
-        self._terms, self._segments, self._advance = terms, segments, advance
+        self._terms, self._segments, self._advance, self._digests = terms, segments, advance, digests or {}
         self._transactions = CleanedTransactions(pid for pid, (offset, _) in terms.producers.items() if offset is None)
         self._window, self._target = Window(output=0), Window(_OUTPUT_BYTES, 1, 0)
         self._decompress, self._compress = Decompressor().functions, Compressor().functions
@@ -153,7 +156,7 @@ class Rewriting:
         sources = group.sources
         for at, source in enumerate(sources):
             with File(source.path) as log:
-                walk = Walk(log, source, advance=self._advance)
+                walk = Walk(log, source, 0, self._advance, self._digests.get(source.path))
                 upper = (
                     sources[at + 1].base
                     if at + 1 < len(sources)
@@ -220,6 +223,7 @@ class Rewriting:
                 window.skip(at)
             at += 1
         self._retain_last(decisions)
+        self._rewriter.skip_superseded(window)
         return decisions
 
     def _decide_marker(self, at: int, facts: BatchFacts, decisions: bytearray, group: Group, retain: bool) -> None:

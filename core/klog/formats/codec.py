@@ -28,7 +28,7 @@ _XERIAL_HEADER = 16
 _XERIAL_VERSIONS = bytes((0, 0, 0, 1, 0, 0, 0, 1))
 _XERIAL_BLOCK = 32 << 10
 _LZ4_MAGIC = b"\x04\x22\x4d\x18"
-_LZ4_USUAL = _LZ4_MAGIC + b"\x60"  # what Kafka's own writers make
+_LZ4_USUAL = (_LZ4_MAGIC + b"\x60", _LZ4_MAGIC + b"\x70")  # what Kafka's own writers make; and with sums of blocks
 _GZIP_MAGIC = b"\x1f\x8b\x08"
 _GZIP_HEADER = _GZIP_MAGIC + bytes(6) + b"\xff"  # no time, an unknown system: Java: GZIPOutputStream
 _GZIP_SMALLEST = 19  # fewer bytes behind a member are not looked at
@@ -173,7 +173,7 @@ class Decompressor:
 
     def _lz4(self, data: Buffer, magic: int) -> bytes | bytearray:
         """Decompress one frame; what follows it is ignored.  Kafka: Lz4BlockInputStream."""
-        if magic and data[:5] == _LZ4_USUAL:
+        if magic and bytes(data[:5]) in _LZ4_USUAL:
             try:
                 return self._lz4_frame(data)
             except RuntimeError:

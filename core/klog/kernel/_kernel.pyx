@@ -52,6 +52,7 @@ cdef extern from "digests.h" nogil:
         uint64_t low
     void siphash "klog_siphash"(const uint8_t *secret, const uint8_t *p, size_t n, Digest *out)
     void md5 "klog_md5"(const uint8_t *p, size_t n, Digest *out)
+    void siphash_eight "klog_siphash_eight"(const uint8_t *secret, const uint8_t **keys, const size_t *sizes, Digest **out)
     void md5_eight "klog_md5_eight"(const uint8_t **keys, const size_t *sizes, Digest **out)
 
 klog_crc_init()

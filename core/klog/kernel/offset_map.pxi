@@ -15,6 +15,7 @@ cdef extern from *:
     }
     """
     void huge_pages "klog_huge_pages"(void *start, size_t size) noexcept nogil
+    int popcount "__builtin_popcountll"(unsigned long long word) noexcept nogil
 
 cdef enum:
     ENTRY_OF_MAP_BYTES = 24
@@ -23,6 +24,14 @@ cdef enum:
     FEWEST_SLOTS = 1024          # that a map begins with, if it has them
     GROWTH_BITS = 2              # it becomes 4 times as large each time
     TRACED = 64                  # one slot in so many is remembered, for emptying a broker's map that holds little
+    NOTED = 1 << 27              # offsets from the start on that are noted, two bits each: 32 MiB, as they are touched
+    NOTES_A_WORD = 32
+
+cdef enum:                       # a note about an offset
+    WAS_PUT = 1
+    WAS_SUPERSEDED = 2           # by a later record of the same key
+
+cdef uint64_t EACH_NOTE = 0x5555555555555555
 
 cdef long long MOST_BROKER_BYTES = 0x7FFFFFFF  # a Java array's
 cdef long long MOST_SLOTS = 0xFFFFFFFF         # 32 bits of a digest say where it belongs
@@ -51,6 +60,9 @@ cdef class OffsetMap:
     A broker's map is spread over all of its memory.  Ours begins small and spreads as it fills, so that a few keys are
     near each other.  Once `entries` has reached `usable` nothing is put any more, not even a new offset for a key that is
     there.  One thread at a time.  Kafka: SkimpyOffsetMap; Cleaner.buildOffsetMapForSegment.
+
+    Besides it is noted which offsets were put, and which of them are the latest of their key no more: who meets their
+    records again needs no digest.
     """
 
     cdef MapEntry *table
@@ -59,6 +71,10 @@ cdef class OffsetMap:
     cdef Py_ssize_t limit                    # so many entries before there have to be more slots, or none are taken
     cdef uint32_t *traces                    # the slots taken first, as many as there is room for
     cdef Py_ssize_t traces_room
+    cdef uint64_t *notes
+    cdef long long notes_start               # the offset of the first note
+    cdef Py_ssize_t noted                    # so many offsets from there on, at most, have a note
+    cdef bint is_noting                      # false once an offset did not ascend: then no note counts
     cdef uint8_t secret[16]
     cdef bint md5
     cdef readonly Py_ssize_t memory          # bytes of all slots
@@ -84,18 +100,23 @@ cdef class OffsetMap:
         self.traces_room = self.slots // TRACED + 1 if md5 else 1
         self.table = <MapEntry *>calloc(self.slots, sizeof(MapEntry))
         self.traces = <uint32_t *>calloc(self.traces_room, sizeof(uint32_t))
-        if self.table == NULL or self.traces == NULL:
+        self.notes = <uint64_t *>calloc(NOTED // NOTES_A_WORD, sizeof(uint64_t))
+        if self.table == NULL or self.traces == NULL or self.notes == NULL:
             raise MemoryError(f"no {self.memory} bytes for an offset map")
         if not md5:  # whose few keys are spread over all of it
             huge_pages(self.table, self.memory)
-        self._reset()
+        self._reset(0)
 
     def __dealloc__(self):
         free(self.table)
         free(self.traces)
+        free(self.notes)
 
-    def clear(self):
-        """Forget all keys and counts.  What that costs depends on how many there were, not on the memory."""
+    def clear(self, long long start=0):
+        """Forget all keys and counts; the next offsets are *start* and above.
+
+        What that costs depends on how much there was, not on the memory.
+        """
         cdef Py_ssize_t i
         if self.entries <= self.traces_room:
             for i in range(self.entries):
@@ -103,10 +124,12 @@ cdef class OffsetMap:
         else:
             with nogil:
                 memset(self.table, 0, self.reach * sizeof(MapEntry))
-        self._reset()
+        self._reset(start)
 
-    cdef void _reset(self) noexcept:
+    cdef void _reset(self, long long start) noexcept:
         cdef int narrowed = 0
+        memset(self.notes, 0, (self.noted + NOTES_A_WORD - 1) // NOTES_A_WORD * sizeof(uint64_t))
+        self.notes_start, self.noted, self.is_noting = start, 0, True
         while not self.md5 and self.slots >> narrowed + GROWTH_BITS >= FEWEST_SLOTS:
             narrowed += GROWTH_BITS
         self._narrow(narrowed)
@@ -199,13 +222,28 @@ cdef class OffsetMap:
     cdef void ask(self, Pending *pending, Py_ssize_t count) noexcept nogil:
         """Find out where so many keys are looked for, and have the processor fetch what stands there."""
         cdef Py_ssize_t k
-        if self.md5:
-            md5_many(pending, count)
+        self._digests(pending, count)
         for k in range(count):
-            if not self.md5:
-                siphash(self.secret, pending[k].key, pending[k].key_length, &pending[k].digest)
             pending[k].slot = self._slot(&pending[k].digest, 0)
             prefetch_entry(self.table + pending[k].slot)
+
+    cdef void _digests(self, Pending *pending, Py_ssize_t count) noexcept nogil:
+        """Set the digests of so many keys, eight at a time."""
+        cdef const uint8_t *keys[8]
+        cdef size_t sizes[8]
+        cdef Digest *digests[8]
+        cdef Py_ssize_t k
+        cdef int lane
+        for k in range(0, count - 7, 8):
+            for lane in range(8):
+                keys[lane], sizes[lane] = pending[k + lane].key, pending[k + lane].key_length
+                digests[lane] = &pending[k + lane].digest
+            if self.md5:
+                md5_eight(keys, sizes, digests)
+            else:
+                siphash_eight(self.secret, keys, sizes, digests)
+        for k in range(count - count % 8, count):
+            self.digest(pending[k].key, pending[k].key_length, &pending[k].digest)
 
     cdef long long find(self, const Digest *digest) noexcept nogil:
         """Return the offset last put for a key, -1 if there is none.  Kafka: SkimpyOffsetMap.get, which may give up."""
@@ -244,22 +282,61 @@ cdef class OffsetMap:
     cdef Py_ssize_t _put(self, const Pending *pending, Py_ssize_t count) noexcept nogil:
         """Put so many, as long as the limit allows; return how many it did.  No offset is below zero."""
         cdef Py_ssize_t k = 0, collisions = 0, slot
+        cdef long long last = self.last_put
         cdef MapEntry *entry
         while k < count and self.entries < self.limit:
             slot = self._place(&pending[k].digest, pending[k].slot, &collisions)
             entry = self.table + slot
-            if entry.inverse == 0:
+            self.is_noting = self.is_noting and pending[k].offset > last
+            last = pending[k].offset
+            self._note(last, WAS_PUT)
+            if entry.inverse:
+                self._note(~entry.inverse, WAS_SUPERSEDED)
+            else:
                 entry.digest = pending[k].digest
                 if self.entries < self.traces_room:
                     self.traces[self.entries] = <uint32_t>slot
                 self.entries += 1
-            entry.inverse = ~pending[k].offset
+            entry.inverse = ~last
             k += 1
         if k:
-            self.last_put = self.latest = pending[k - 1].offset
+            self.last_put = self.latest = last
         self.probes += k + collisions
         self.collisions += collisions
         return k
+
+    # ---- notes
+
+    cdef inline void _note(self, long long offset, uint64_t what) noexcept nogil:
+        cdef long long at = offset - self.notes_start
+        if 0 <= at < NOTED:
+            self.notes[at // NOTES_A_WORD] |= what << 2 * (at % NOTES_A_WORD)
+            self.noted = max(self.noted, at + 1)
+
+    cdef inline int note(self, long long offset) noexcept nogil:
+        """Return what is noted of an offset; 0: nothing is known."""
+        cdef long long at = offset - self.notes_start
+        if not self.is_noting or not 0 <= at < self.noted:
+            return 0
+        return <int>(self.notes[at // NOTES_A_WORD] >> 2 * (at % NOTES_A_WORD) & 3)
+
+    cdef bint all_superseded(self, long long first, long long last, long long count) noexcept nogil:
+        """Whether *count* records from *first* to *last* were put, and every one of them has been superseded."""
+        cdef long long at, end
+        cdef uint64_t word, wanted
+        if not self.is_noting or not self.notes_start <= first <= last or last - first >= NOTES_A_WORD * (count + 1):
+            return False
+        at, end = first - self.notes_start, last - self.notes_start + 1
+        if end > self.noted:
+            return False
+        while at < end:
+            wanted = EACH_NOTE << 2 * (at % NOTES_A_WORD)
+            if end - at < NOTES_A_WORD - at % NOTES_A_WORD:
+                wanted &= EACH_NOTE >> 2 * (NOTES_A_WORD - end % NOTES_A_WORD)
+            word = self.notes[at // NOTES_A_WORD]
+            count -= popcount(word & word >> 1 & wanted)
+            at += NOTES_A_WORD - at % NOTES_A_WORD
+        return count == 0
 
     cdef Py_ssize_t _fill(self, const View *v, Py_ssize_t i, long long start) noexcept nogil:
         """Put rows from row *i* on until the limit is reached; return the first that was not put."""
@@ -280,22 +357,6 @@ cdef class OffsetMap:
             if done < count:
                 return pending[done].row
         return i
-
-
-cdef void md5_many(Pending *pending, Py_ssize_t count) noexcept nogil:
-    """Set the digests of so many keys, eight at a time."""
-    cdef const uint8_t *keys[8]
-    cdef size_t sizes[8]
-    cdef Digest *digests[8]
-    cdef Py_ssize_t k
-    cdef int lane
-    for k in range(0, count - 7, 8):
-        for lane in range(8):
-            keys[lane], sizes[lane] = pending[k + lane].key, pending[k + lane].key_length
-            digests[lane] = &pending[k + lane].digest
-        md5_eight(keys, sizes, digests)
-    for k in range(count - count % 8, count):
-        md5(pending[k].key, pending[k].key_length, &pending[k].digest)
 
 
 cdef inline void prefetch_entry(const MapEntry *entry) noexcept nogil:

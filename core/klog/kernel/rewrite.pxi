@@ -58,6 +58,17 @@ cdef class Rewriter:
         free(self.keep)
         free(self.plain)
 
+    def skip_superseded(self, Window window not None):
+        """Skip the batches none of whose records stays, as is known without a look at them: nobody need decompress them."""
+        cdef Py_ssize_t i
+        cdef BatchRow *row
+        for i in range(window.view.batches_count):
+            row = window.view.batches + i
+            if row.magic < 2 or row.attributes & ATTRIBUTE_CONTROL or row.state & SKIPPED or row.records_count <= 0:
+                continue
+            if self.offsets.all_superseded(row.base_offset, row.last_offset, row.records_count):
+                row.state |= SKIPPED | SUPERSEDED
+
     def begin(self, Window window not None, Py_ssize_t first, Py_ssize_t end, bytearray decisions not None, bint retain_legacy=False):
         """Take batches *first* to *end* of *window*, whose checksums hold and that are decompressed.
 
@@ -168,25 +179,30 @@ cdef class Rewriter:
     cdef void _judge(self, const View *v) noexcept nogil:
         """Decide about all rows."""
         cdef Pending pending[AHEAD]
+        cdef long long last[AHEAD]
         cdef Py_ssize_t start = 0, i, k, end, count
+        cdef int note
         cdef const RecordRow *row
-        cdef long long last
         while start < v.records_count:
             end = min(start + AHEAD, v.records_count)
-            count = k = 0
+            count = 0
             for i in range(start, end):
                 row = v.records + i
-                if self._is_looked_up(v, row):
+                last[i - start] = -1
+                if not self._is_looked_up(v, row):
+                    continue
+                note = self.offsets.note(row.offset)
+                if note:
+                    last[i - start] = row.offset + (note != WAS_PUT)
+                else:
                     pending[count].key, pending[count].key_length = v.bases[row.batch] + row.key_at, row.key_length
                     pending[count].row = i
                     count += 1
             self.offsets.ask(pending, count)
+            for k in range(count):
+                last[pending[k].row - start] = self.offsets.find(&pending[k].digest)
             for i in range(start, end):
-                last = -1
-                if k < count and pending[k].row == i:
-                    last = self.offsets.find(&pending[k].digest)
-                    k += 1
-                self.keep[i] = self._stays(v, v.records + i, last)
+                self.keep[i] = self._stays(v, v.records + i, last[i - start])
             start = end
 
     cdef inline bint _is_looked_up(self, const View *v, const RecordRow *row) noexcept nogil:
@@ -303,7 +319,10 @@ cdef class Rewriter:
             self.markers_out += stays and self.kept > 0
         if batch.state & SKIPPED and batch.records_count > 0:
             self.records_in += batch.records_count
-            self.discarded += batch.records_count
+            if batch.state & SUPERSEDED:
+                self.superseded += batch.records_count
+            else:
+                self.discarded += batch.records_count
 
     cdef inline uint8_t *_out(self) noexcept nogil:
         return self.out + self.used

@@ -25,6 +25,7 @@ cdef enum:
     CHECKED = 1                  # computed_crc was computed
     HOLDS = 2                    # … and equals the stored one
     SKIPPED = 4                  # left out by a filter: not decoded, not formatted
+    SUPERSEDED = 8               # … because each of its records has a later one of the same key
 
 cdef struct RecordRow:
     long long offset

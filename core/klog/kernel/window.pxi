@@ -113,6 +113,10 @@ cdef class Window:
             raise IndexError(f"bytes {start} to {end} of a window of {self.view.size}")
         return bytes(memoryview(self.data)[start:end])
 
+    def content(self):
+        """Return the window's bytes; they count until the next `room`."""
+        return memoryview(self.data)[:self.view.size]
+
     # ---- batches
 
     @property
