@@ -82,7 +82,7 @@ class Draft:
         return self._states[file][-1]
 
     def read_through(self, file: str, digest: Digest) -> None:
-        """Say that the bytes of *file* go through *digest* as somebody reads them, so that nobody need read them again."""
+        """Say that somebody has the bytes of *file* go through *digest*, so that they need not be read again."""
         self._digests[file] = digest
 
     def put(

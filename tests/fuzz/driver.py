@@ -346,6 +346,7 @@ class Fuzzer:
             at = starts[following] if following < len(starts) else len(data)
         window.check(0, window.count)
         offsets = OffsetMap(self.chance.choice((100, 1 << 16)), bytes(16), self.chance.random() < 0.5)
+        offsets.clear(self.chance.choice((0, 5, 2**63 - 1)))
         codecs: Codecs = self.real if real else self.named
         self.decode(window, lambda w: offsets.fill(w, 0, self.chance.choice((0, 5))), codecs, often=True)
         decisions = bytearray(self.chance.choices(range(4), k=window.count))
@@ -359,6 +360,7 @@ class Fuzzer:
     def rewrite(self, window: Window, rewriter: Rewriter, decisions: bytearray, codecs: Codecs) -> None:
         """Let *rewriter* write what stays of all batches, around the broken ones."""
         first, count = 0, window.count
+        rewriter.skip_superseded(window)
         while first < count:
             ready = window.decompress(first, count, codecs, 1 << 18)
             rewriter.begin(window, first, ready, decisions, self.chance.random() < 0.5)

@@ -27,6 +27,8 @@ from klog.recover import checkpoints
 from klog.settings import Settings
 from klog.staging import Staging, remove_tree
 
+_LARGE_BYTES = 1 << 20
+
 
 class Target(NamedTuple):
     """A log dir, and which of its partitions are to be looked at."""
@@ -97,26 +99,26 @@ class Cleaning:
         self._drafts: dict[int, Draft] = {}
         self._stop = threading.Event()
         for number, target in enumerate(targets):
-            self.outcomes += [self._look(number, partition) for partition in target.partitions]
+            self.outcomes += [Outcome(number, partition) for partition in target.partitions]
+        self._each(self._look, self.outcomes)
         order = {id(one.partition): at for at, one in enumerate(filthiest(one for one in self._sections()))}
         self.outcomes.sort(key=lambda one: order.get(id(one.partition), len(order)))
 
     def _sections(self) -> Iterable[Sections]:
         return (one.sections for one in self.outcomes if one.sections is not None)
 
-    def _look(self, number: int, partition: Partition) -> Outcome:
-        outcome = Outcome(number, partition)
+    def _look(self, outcome: Outcome) -> None:
+        partition, wishes = outcome.partition, self._wishes
         try:
-            outcome.rules = Rules.of(self._topics[number], partition.topic)
-            found = examine(partition, outcome.rules, self._wishes.now_ms, everything=self._wishes.everything)
+            outcome.rules = Rules.of(self._topics[outcome.number], partition.topic)
+            found = examine(partition, outcome.rules, wishes.now_ms, everything=wishes.everything)
         except UnreadableError as error:
             outcome.failed = error
-            return outcome
+            return
         if isinstance(found, Refusal):
             outcome.refused = found
         else:
             outcome.sections = found
-        return outcome
 
     @property
     def log_dirs(self) -> list[LogDir]:
@@ -133,7 +135,7 @@ class Cleaning:
     def estimate(self) -> None:
         """Reckon what each eligible partition would come to."""
         self._expect(1, 0)
-        self._each(self._estimate)
+        self._each(self._estimate, self.eligible)
 
     def run(self) -> None:
         """Compact what is eligible, and say in the drafts what changes.  Raises OSError, KlogError."""
@@ -142,7 +144,7 @@ class Cleaning:
             id(one): Draft(self._log_dir(one).path, one.number, self._staging[one.number]) for one in self.eligible
         }
         with _Scratch(self._staging, self._disk) as scratch:
-            self._each(lambda outcome: self._compact(outcome, drafts[id(outcome)], scratch))
+            self._each(lambda outcome: self._compact(outcome, drafts[id(outcome)], scratch), self.eligible)
         for outcome in self.eligible:
             draft = drafts[id(outcome)]
             if draft.actions:
@@ -163,19 +165,29 @@ class Cleaning:
     def _log_dir(self, outcome: Outcome) -> LogDir:
         return self._targets[outcome.number].log_dir
 
-    def _each(self, work: Callable[[Outcome], None]) -> None:
-        eligible = self.eligible
-        if min(self._wishes.jobs, len(eligible)) <= 1:
-            for outcome in eligible:
+    def _each(self, work: Callable[[Outcome], None], outcomes: Sequence[Outcome]) -> None:
+        """Do *work* for each, large partitions at the same time; small ones would only wait for each other."""
+        large, small = list[Outcome](), list[Outcome]()
+        for one in outcomes:
+            (large if one.partition.size >= _LARGE_BYTES else small).append(one)
+        parts = [[one] for one in large] + ([small] if small else [])
+        jobs = min(self._wishes.jobs, len(parts))
+        if jobs <= 1:
+            for outcome in outcomes:
                 work(outcome)
             return
         from concurrent.futures import ThreadPoolExecutor
 
-        with ThreadPoolExecutor(min(self._wishes.jobs, len(eligible))) as pool:
+        def do(part: Sequence[Outcome]) -> None:
+            for outcome in part:
+                if self._stop.is_set():
+                    raise _StoppedError
+                work(outcome)
+
+        with ThreadPoolExecutor(jobs) as pool:
             try:
-                waiting = [pool.submit(work, outcome) for outcome in eligible]
-                for one in waiting:
-                    one.result()
+                for waiting in [pool.submit(do, part) for part in parts]:
+                    waiting.result()
             except BaseException:
                 self._stop.set()
                 pool.shutdown(wait=False, cancel_futures=True)

@@ -111,8 +111,8 @@ class Counts(NamedTuple):
 class Rewriting:
     """Writes the groups of a round, whose map is *offsets*, in their order.
 
-    The segments below *first_dirty* tell when tombstones of old formats go.  *digests*: by their paths, what the bytes of
-    logs go through as they are read.
+    The segments below *first_dirty* tell when tombstones of old formats go.  *digests*: by paths of logs, what their
+    bytes go through as they are read.
     """
 
     def __init__(
