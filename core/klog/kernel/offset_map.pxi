@@ -129,7 +129,7 @@ cdef class OffsetMap:
     cdef void _reset(self, long long start) noexcept:
         cdef int narrowed = 0
         memset(self.notes, 0, (self.noted + NOTES_A_WORD - 1) // NOTES_A_WORD * sizeof(uint64_t))
-        self.notes_start, self.noted, self.is_noting = start, 0, True
+        self.notes_start, self.noted, self.is_noting = max(start, 0), 0, True
         while not self.md5 and self.slots >> narrowed + GROWTH_BITS >= FEWEST_SLOTS:
             narrowed += GROWTH_BITS
         self._narrow(narrowed)
@@ -308,15 +308,21 @@ cdef class OffsetMap:
     # ---- notes
 
     cdef inline void _note(self, long long offset, uint64_t what) noexcept nogil:
-        cdef long long at = offset - self.notes_start
-        if 0 <= at < NOTED:
+        cdef long long at
+        if offset < self.notes_start:
+            return
+        at = offset - self.notes_start
+        if at < NOTED:
             self.notes[at // NOTES_A_WORD] |= what << 2 * (at % NOTES_A_WORD)
             self.noted = max(self.noted, at + 1)
 
     cdef inline int note(self, long long offset) noexcept nogil:
         """Return what is noted of an offset; 0: nothing is known."""
-        cdef long long at = offset - self.notes_start
-        if not self.is_noting or not 0 <= at < self.noted:
+        cdef long long at
+        if not self.is_noting or offset < self.notes_start:
+            return 0
+        at = offset - self.notes_start
+        if at >= self.noted:
             return 0
         return <int>(self.notes[at // NOTES_A_WORD] >> 2 * (at % NOTES_A_WORD) & 3)
 
@@ -325,7 +331,7 @@ cdef class OffsetMap:
         cdef long long at, end
         cdef uint64_t word, wanted
         if not self.is_noting or not self.notes_start <= first <= last or last - first >= NOTES_A_WORD * (count + 1):
-            return False
+            return False  # not even the spread of so few records is looked through
         at, end = first - self.notes_start, last - self.notes_start + 1
         if end > self.noted:
             return False
