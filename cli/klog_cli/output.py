@@ -67,10 +67,14 @@ def is_terminal(descriptor: int = STDOUT) -> bool:
 
 
 def emit_json(value: object) -> None:
-    """Print *value* as one JSON document."""
+    """Print *value* as one JSON document, in parts: all of what is told of thousands of partitions is large."""
     import json
+    from itertools import islice
 
-    text(json.dumps(value, ensure_ascii=True, indent=2) + "\n")
+    parts = json.JSONEncoder(ensure_ascii=True, indent=2).iterencode(value)
+    while part := "".join(islice(parts, 10_000)):
+        text(part)
+    text("\n")
 
 
 def emit_jsonl(rows: Iterable[object]) -> None:
