@@ -10,7 +10,7 @@ from klog.check.facts import LogDirFacts
 from klog.check.findings import KINDS, Finding
 from klog.check.segment import Request
 from klog.check.verify import Checked, Chosen, Totals, log_dir_facts, verify_partition
-from klog.dump.arrays import import_pyarrow
+from klog.arrow import import_pyarrow
 from klog.errors import KlogError
 from klog.log_dir import LogDir
 from klog.partition import Partition
