@@ -92,7 +92,7 @@ class Copier:
 
     def __init__(self, to: str, staged: str, disk: Disk) -> None:
         self._to, self._staged, self._disk = to, staged, disk
-        self._written: list[str] = [to]
+        self.written: list[str] = [to]
 
     def partition(self, outcome: Outcome, draft: Draft | None) -> None:
         """Write the files of a partition as they will be."""
@@ -112,10 +112,10 @@ class Copier:
             if action.do == PUT and action.source is not None:
                 source = os.path.join(self._staged, str(outcome.number), action.source)
                 self._disk.rename(source, target)
-                self._written.append(target)
+                self.written.append(target)
             else:
                 self._copy(os.path.join(partition.path, name), target, action.after)
-        self._written.append(directory)
+        self.written.append(directory)
 
     def _copy(self, source: str, target: str, wanted: FileState | None) -> None:
         """Copy a file, or the beginning of it, with its mode and its time."""
@@ -128,7 +128,7 @@ class Copier:
             self._disk.set_metadata(file, mode, status.st_uid, status.st_gid, status.st_mtime_ns)
         finally:
             self._disk.close(file)
-        self._written.append(target)
+        self.written.append(target)
 
     def checkpoints(self, copied: Sequence[Checkpointed]) -> None:
         """Write the lines of the copied partitions into checkpoints, by topic and number."""
@@ -145,7 +145,7 @@ class Copier:
                     self._disk.write(file, write_offsets(entries))
                 finally:
                     self._disk.close(file)
-                self._written.append(path)
+                self.written.append(path)
 
     def identity(self, log_dirs: Sequence[LogDir]) -> None:
         """Copy what says whose log dir it is; of several that would be one of them twice, and of the others nothing."""
@@ -156,4 +156,4 @@ class Copier:
 
     def finish(self) -> None:
         """Return when all is on the disk."""
-        self._disk.sync(self._written)
+        self._disk.sync(self.written)
