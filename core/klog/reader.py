@@ -7,6 +7,7 @@ window afterwards can happen in as many threads as there are windows in flight.
 from __future__ import annotations
 
 import threading
+from bisect import bisect_left
 from typing import NamedTuple
 
 from klog.formats.batch import BATCH, ENTRY, OVERHEAD
@@ -42,7 +43,8 @@ class LogReader:
 
     The walk goes on after damage at the next entry whose header makes sense and whose checksum holds; *floor* and
     *ceiling* bound the offsets of such an entry.  With *lenient* it stops instead, where Kafka's own tools stop, and
-    takes what they take.  No batch larger than *max_batch_bytes* is read into memory.
+    takes what they take.  No batch larger than *max_batch_bytes* is read into memory.  With *stop* only batches that
+    begin before that byte are handed out, and judged as if the whole log were read: *stop* is where another one begins.
     """
 
     def __init__(
@@ -55,11 +57,13 @@ class LogReader:
         floor: int = 0,
         ceiling: int = 2**63 - 1,
         max_batch_bytes: int = MAX_BATCH_BYTES,
+        stop: int | None = None,
     ) -> None:
         self.source = source
         self.position = start
         self.end = source.size if end is None else min(end, source.size)
         self.max_batch_bytes = max_batch_bytes
+        self._stop = self.end if stop is None else min(stop, self.end)
         self._lenient = lenient
         self._floor, self._ceiling = floor, ceiling
         self._window_bytes = FIRST_WINDOW_BYTES  # small at first: many readers want only a few records
@@ -78,7 +82,7 @@ class LogReader:
         Raises nothing for content; an unreadable stretch is Damage.
         """
         with self._lock:
-            if self._ended or self.position >= self.end:
+            if self._ended or self.position >= min(self._stop, self.end):
                 return None
             before = self.position
             piece = self._step(window)
@@ -87,7 +91,7 @@ class LogReader:
             return piece._replace(consumed=self.position - before)
 
     def _step(self, window: Window) -> Piece:
-        wanted = self._window_bytes
+        wanted = max(min(self._window_bytes, self._stop - self.position), BATCH.size)
         while True:
             size = min(wanted, self.end - self.position)
             try:
@@ -100,6 +104,7 @@ class LogReader:
             status = window.scan(0, self._lenient)
             larger = self._larger(window) if status == MORE else 0
             if not larger:
+                window.drop(bisect_left(range(window.count), self._stop - window.position, key=window.at))
                 return self._lenient_piece(window, status) if self._lenient else self._careful_piece(window, status)
             wanted = larger
             if larger > WINDOW_BYTES // 2:

@@ -12,8 +12,8 @@ import pytest
 from klog.dump.arrays import RowGroup
 from klog.dump.columns import dump_parquet, schema
 from klog.dump.request import PARQUET, Request, Target, expand
-from klog.dump.wanted import Wanted
 from klog.kernel import KeySet
+from klog.wanted import Wanted
 
 from tests.dump.sinks import Kept, bytes_read
 from tests.kernel.windows import filled, plain_batches

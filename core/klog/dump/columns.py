@@ -14,13 +14,13 @@ from klog.decode import decoded, message_damages
 from klog.dump.arrays import RowGroup, import_pyarrow, schema
 from klog.dump.files import DAMAGED, OK, bounded, committed_in, is_unfinished, kind_of, narrowed, start_of
 from klog.dump.request import ALL_BYTES, Request, Target
-from klog.dump.wanted import Count
 from klog.errors import KlogError, UnsupportedError
 from klog.formats.codec import Decompressor
 from klog.kernel import Window
 from klog.lanes import Sink
 from klog.segment import Segment
 from klog.source import Source
+from klog.wanted import Count
 
 ROW_GROUP_ROWS = 128 << 10
 ROW_GROUP_BYTES = 64 << 20
