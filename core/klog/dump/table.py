@@ -62,14 +62,26 @@ class Table:
             rows = self._group.rows
             self._writer.write_batch(self._group.take().select(self._columns), row_group_size=rows)
 
+    def close(self) -> None:
+        """Write what waits, and end the file."""
+        with self._file, self._writer:
+            self._flush()
+
+    def abandon(self) -> None:
+        """Close the file without an end: nobody is going to read it."""
+        self._writer.is_open = False  # else it would be ended when it is collected
+        try:
+            self._file.close()
+        except OSError:
+            pass  # what was in its buffer: whoever abandons it knows of worse
+
     def __enter__(self) -> Table:
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """End the file; after an exception it is left as it is."""
-        with self._file:
-            if error is None:
-                self._flush()
-            self._writer.close()
+        if error is None:
+            self.close()
+        else:
+            self.abandon()
