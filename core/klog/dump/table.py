@@ -10,7 +10,8 @@ import os
 from collections.abc import Collection
 from types import TracebackType
 
-from klog.dump.arrays import RowGroup, import_pyarrow, schema
+from klog.arrow import Sizes, import_pyarrow
+from klog.dump.arrays import RowGroup, schema
 from klog.kernel import Window
 
 ROW_GROUP_ROWS = 128 << 10
@@ -50,8 +51,8 @@ class Table:
 
     def add(self, rows: Window, topic: str | None, partition: int | None) -> None:
         """Take *rows* into the row group, which is written when it is large enough: before them, if they are large."""
-        sizes = rows.content_sizes()
-        if self._group.rows and self._group.size + sum(sizes) > ROW_GROUP_BYTES:
+        sizes = Sizes(*rows.content_sizes())
+        if self._group.rows and self._group.size + sizes.bytes > ROW_GROUP_BYTES:
             self._flush()
         self._group.add(rows, sizes, topic, partition)
         if self._group.rows >= ROW_GROUP_ROWS:
@@ -60,7 +61,7 @@ class Table:
     def _flush(self) -> None:
         if self._group.rows:
             rows = self._group.rows
-            self._writer.write_batch(self._group.take().select(self._columns), row_group_size=rows)
+            self._writer.write_table(self._group.take().select(self._columns), row_group_size=rows)
 
     def close(self) -> None:
         """Write what waits, and end the file."""

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from klog.dump.arrays import import_pyarrow
+from klog.arrow import import_pyarrow
 
 if TYPE_CHECKING:
     import pyarrow as pa
