@@ -1,0 +1,94 @@
+"""The job that checks whole partitions: what is found, and how much was looked at."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from klog.check.facts import LogDirFacts
+from klog.check.findings import KINDS, Finding
+from klog.check.segment import Request
+from klog.check.verify import Checked, Chosen, Totals, log_dir_facts, verify_partition
+from klog.errors import KlogError
+from klog.jobs.answers import Answer, from_batch, say, to_batch
+from klog.log_dir import LogDir
+from klog.partition import Partition
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_BATCH_ANSWERS = 4096
+
+
+class Part(NamedTuple):
+    """A partition of a unit: its *number* among all that are checked, and the log dir around it, None if alone."""
+
+    number: int
+    path: str
+    log_dir: str | None
+
+
+class Options(NamedTuple):
+    """How partitions are checked: see `klog.check.verify.verify_partition`."""
+
+    request: Request = Request()
+    chosen: Chosen | None = None
+
+
+def verify(unit: Sequence[Part], options: Options) -> Iterator[pa.RecordBatch]:
+    """Check each partition of *unit*: answers are its findings, and in the end its totals.
+
+    Nothing is raised for what is on the disk: that is a finding.
+    """
+    log_dirs: dict[str, tuple[LogDir, LogDirFacts]] = {}
+    answers: list[Answer] = []
+    for part in unit:
+        checked = _checked(part, options, log_dirs)
+        for finding in checked.findings:
+            answers.append(say("finding", {"number": part.number, **finding.json()}))
+            if len(answers) >= _BATCH_ANSWERS:
+                yield to_batch(answers)
+                answers = []
+        answers.append(say("totals", {"number": part.number, "totals": checked.totals}))
+    yield to_batch(answers)
+
+
+def _checked(part: Part, options: Options, log_dirs: dict[str, tuple[LogDir, LogDirFacts]]) -> Checked:
+    partition = Partition(part.path)
+    try:
+        around = None
+        if part.log_dir is not None:
+            if part.log_dir not in log_dirs:
+                log_dir = LogDir(part.log_dir)
+                log_dirs[part.log_dir] = log_dir, log_dir_facts(log_dir)
+            log_dir, around = log_dirs[part.log_dir]
+            partition = Partition(part.path, log_dir.checkpoints)
+        return verify_partition(partition, around, options.request, chosen=options.chosen)
+    except KlogError as error:
+        kind = KINDS["unreadable"]
+        topic, number, name = partition.topic, partition.number, partition.directory
+        finding = Finding(kind, topic, number, name, None, None, str(error), kind.broker, kind.fix)
+        return Checked(partition, [finding], Totals(1))
+
+
+def results(batches: Iterable[pa.RecordBatch], partitions: Sequence[Partition]) -> Iterator[Checked]:
+    """Yield what came of each of *partitions* that was checked, in their order, from the answers of all units."""
+    found: dict[int, list[Finding]] = {}
+    totals: dict[int, Totals] = {}
+    for answer in (answer for batch in batches for answer in from_batch(batch)):
+        facts = answer.facts
+        number = facts.pop("number")
+        if answer.kind == "finding":
+            found.setdefault(number, []).append(_finding(facts))
+        else:
+            totals[number] = Totals(*facts["totals"])
+    for number in sorted(totals):
+        yield Checked(partitions[number], found.get(number, []), totals[number])
+
+
+def _finding(facts: dict[str, Any]) -> Finding:
+    """Return a finding from its own JSON."""
+    facts["kind"] = KINDS[facts.pop("id")]
+    facts["fix"] = facts["fix"] or ""
+    del facts["severity"]
+    return Finding(**facts)
