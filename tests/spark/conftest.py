@@ -9,8 +9,6 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests import kafka
-
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
@@ -41,8 +39,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         patch.setenv("PYTHONPATH", os.pathsep.join(path for path in sys.path if path))
         patch.setenv("SPARK_LOCAL_IP", "127.0.0.1")
         builder = SparkSession.builder.config(map=CONF | {"spark.local.dir": str(folder)})
-        jars = sorted(map(str, kafka.install_spark_source().iterdir()))
-        builder = builder.config("spark.jars", ",".join(jars)).config("spark.sql.warehouse.dir", str(folder))
+        builder = builder.config("spark.sql.warehouse.dir", str(folder))
         session = builder.getOrCreate()
         yield session
         session.stop()

@@ -110,6 +110,8 @@ def filled(bootstrap: str) -> Iterator[None]:
 
 @pytest.fixture(scope="module")
 def answers(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Answers:
+    for jar in kafka.install_spark_source().iterdir():
+        spark.sql(f"ADD JAR '{jar}'")
     folder = tmp_path_factory.mktemp("drop-in")
     with kafka.Cluster(kafka.NEWEST, folder) as cluster, filled(cluster.bootstrap):
         bootstrap, data = cluster.bootstrap, cluster.data
