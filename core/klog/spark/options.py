@@ -14,24 +14,22 @@ import os
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Literal
 
 from klog.errors import UsageError
 from klog.log_dir import near_misses
 from klog.reader import MAX_BATCH_BYTES
-from klog.rows import COLUMNS
+from klog.rows import COLUMNS, KAFKA_COLUMNS
 from klog.spark.bounds import EARLIEST, LATEST, Bound, read_time, read_times, read_words
 from klog.spark.topics import Topics, read_topics
 from klog.visible import Isolation
 from klog.work import SPLIT_BYTES
 
-KAFKA_COLUMNS: Final = ("key", "value", "topic", "partition", "offset", "timestamp", "timestampType")
-"""What Spark's Kafka source gives, without `includeHeaders`."""
-
 REPLICAS: Final = ("longest", "all", "leader-epoch")
 ISOLATIONS: Final = ("read_uncommitted", "read_committed")
-DAMAGE: Final = ("fail", "skip", "column")
 LEAST_SPLIT_BYTES: Final = 4096
+
+Damage = Literal["fail", "skip", "column"]
 
 _OURS = (
     "path paths columns isolation damage splitBytes maxBatchBytes pushdown replicas subscribe subscribePattern assign"
@@ -63,7 +61,7 @@ class Options:
     late: str
     columns: tuple[str, ...]
     isolation: Isolation
-    damage: str
+    damage: Damage
     fail_on_data_loss: bool
     replicas: str
     pushdown: bool
@@ -120,7 +118,7 @@ def read_options(options: Mapping[str, str], streaming: bool = False) -> Options
     given = _Given(options)
     starting, ending = _bounds(given, streaming)
     fail_on_data_loss = given.yes("failOnDataLoss", True)
-    damage = given.choice("damage", DAMAGE, "fail" if fail_on_data_loss else "skip")
+    damage = _damage(given, "fail" if fail_on_data_loss else "skip")
     isolation = given.choice("isolation", ISOLATIONS, given.choice(_ISOLATION_OF_CONSUMER, ISOLATIONS, ISOLATIONS[0]))
     return Options(
         paths=_paths(given),
@@ -144,7 +142,7 @@ def read_options(options: Mapping[str, str], streaming: bool = False) -> Options
 def read_columns(options: Mapping[str, str]) -> tuple[str, ...]:
     """Return the columns that *options* ask for.  Raises UsageError; of the other options only names are looked at."""
     given = _Given(options)
-    return _columns(given, given.choice("damage", DAMAGE, "fail"))
+    return _columns(given, _damage(given, "fail"))
 
 
 def _bounds(given: _Given, streaming: bool) -> tuple[Bound, Bound]:
@@ -166,6 +164,11 @@ def _bounds(given: _Given, streaming: bool) -> tuple[Bound, Bound]:
         if not bound.by_time and wrong in (bound.everywhere, *bound.each.values()):
             raise UsageError(f"{bound.option}: {word} ({wrong}) leaves nothing to read in a batch")
     return starting, ending
+
+
+def _damage(given: _Given, otherwise: Damage) -> Damage:
+    words: dict[str, Damage] = {"fail": "fail", "skip": "skip", "column": "column"}
+    return words[given.choice("damage", tuple(words), otherwise)]
 
 
 _SIZE = re.compile(r"(\d+)\s*(?:([kmg])(?:i?b)?|b)?", re.IGNORECASE)

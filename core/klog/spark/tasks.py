@@ -64,7 +64,7 @@ def read_task(
     freeze_once()
     assert isinstance(task, Task)
     wanted = Wanted(pushed.from_offset, pushed.to_offset, pushed.from_time, pushed.to_time)
-    query = Query(tuple(columns), wanted, damage=options.damage, max_batch_bytes=options.max_batch_bytes)
+    query = Query(tuple(columns), wanted, options.isolation, options.damage, options.max_batch_bytes)
     yield from read(task.parts, query)
 
 
