@@ -46,10 +46,14 @@ def test_offsets_are_taken_as_they_are(partition: Partition) -> None:
     assert bounds(partition, startingOffsets=200) == (200, HIGHEST)
 
 
-@pytest.mark.parametrize(("option", "offset"), [("startingOffsets", 119), ("startingOffsets", 201), ("endingOffsets", 201)])
+@pytest.mark.parametrize(
+    ("option", "offset"), [("startingOffsets", 119), ("startingOffsets", 201), ("endingOffsets", 201)]
+)
 def test_an_offset_that_is_not_there_is_data_loss(partition: Partition, option: str, offset: int) -> None:
     """A job that counts on these records must hear that they are gone, or have not come."""
-    with pytest.raises(UsageError, match=rf"{option}: offset {offset} of orders-0 is not there: its log is from 120 to 200"):
+    with pytest.raises(
+        UsageError, match=rf"{option}: offset {offset} of orders-0 is not there: its log is from 120 to 200"
+    ):
         bounds(partition, **{option: offset})
     first, end = bounds(partition, failOnDataLoss="false", **{option: offset})
     assert first == max(120, offset) if option == "startingOffsets" else end == offset

@@ -89,7 +89,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             for name, position in end.items()
             if name in found
         ]
-        return tasks([each for each in ranges if each.from_offset < each.to_offset], self.options)
+        return tasks([each for each in ranges if each.from_offset < each.to_offset], self.options, growing=True)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the rows of a task."""

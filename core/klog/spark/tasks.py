@@ -29,18 +29,26 @@ class Task(InputPartition):
         self.parts = parts
 
 
-def tasks(ranges: Iterable[Range], options: Options, pushed: Pushed = Pushed()) -> list[InputPartition]:  # noqa: B008  # it is frozen
+def tasks(
+    ranges: Iterable[Range],
+    options: Options,
+    pushed: Pushed = Pushed(),  # noqa: B008  # it is frozen
+    *,
+    growing: bool = False,
+) -> list[InputPartition]:
     """Return the tasks that read *ranges*: even ones, never one for each partition, at least one even for nothing.
 
-    Spark would call the reader of no task with nothing at all.
+    Spark would call the reader of no task with nothing at all.  *growing*: a last batch that is not whole is one that
+    will be, whether or not a broker holds the log dir just now.
     """
     parts: list[Slice] = []
     for partition, from_offset, to_offset in ranges:
         wanted = Wanted(
             max(from_offset, pushed.from_offset), min(to_offset, pushed.to_offset), pushed.from_time, pushed.to_time
         )
-        found = slices(partition, options.split_bytes, wanted, options.isolation)
-        parts += (_within(part, from_offset, to_offset) for part in found)
+        for part in slices(partition, options.split_bytes, wanted, options.isolation):
+            live = part.live or (growing and part.next_base is None)
+            parts.append(_within(part._replace(live=live), from_offset, to_offset))
     sizes = [part.bytes for part in parts]
     least = options.tasks or min(os.cpu_count() or 1, 1 + sum(sizes) // _BYTES_WORTH_A_TASK)
     packed = pack(sizes, 2 * options.split_bytes, least)
