@@ -13,7 +13,7 @@ from klog_cli.units import parse_key, parse_size, parse_time
 
 if TYPE_CHECKING:
     from klog.dump.request import Decoder, Request
-    from klog.dump.wanted import Wanted
+    from klog.wanted import Wanted
     from klog.kernel import KeySet
 
 DECODERS = ("offsets", "transactions", "cluster_metadata", "remote_log_metadata", "share_group_state")
@@ -120,7 +120,7 @@ def _wanted(
     limit: int | None,
     tail: bool,
 ) -> Wanted:
-    from klog.dump.wanted import HIGHEST, LOWEST, Wanted
+    from klog.wanted import HIGHEST, LOWEST, Wanted
 
     from_offset, to_offset = offsets
     from_time, to_time = (None if time is None else parse_time(time, output.note) for time in times)

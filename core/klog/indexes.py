@@ -15,7 +15,7 @@ from klog.source import Source
 _MOST_STEPS = 2000
 
 
-class _Entries:
+class Entries:
     """The entries of an index file that are in use, read one at a time."""
 
     def __init__(self, source: Source, layout: Layout, key: int) -> None:
@@ -51,7 +51,7 @@ def position_of_offset(log: Source, index: str, base_offset: int, offset: int) -
     """Return the position of a batch at or before the one that holds *offset*; 0 when the index does not help."""
     try:
         with Source(index) as source:
-            entries = _Entries(source, OFFSET_ENTRY, 0)
+            entries = Entries(source, OFFSET_ENTRY, 0)
             slot = entries.last_at_most(offset - base_offset)
             if slot < 0:
                 return 0
@@ -84,7 +84,7 @@ def position_by_time(log: Source, index: str, time_index: str, base_offset: int,
     """Return a position before which no record is as young as *timestamp* (ms); 0 when the indexes do not help."""
     try:
         with Source(time_index) as source:
-            entries = _Entries(source, TIME_ENTRY, 0)
+            entries = Entries(source, TIME_ENTRY, 0)
             slot = entries.last_at_most(timestamp - 1)
             if slot < 0:
                 return 0
@@ -106,7 +106,7 @@ def last_timestamp(time_index: str) -> int | None:
     Nothing is held against the log.  Raises UnreadableError.  Kafka: TimeIndex.lastEntry.
     """
     with Source(time_index) as source:
-        entries = _Entries(source, TIME_ENTRY, 0)
+        entries = Entries(source, TIME_ENTRY, 0)
         return entries[entries.count - 1][0] if entries.count else None
 
 

@@ -7,6 +7,7 @@ window afterwards can happen in as many threads as there are windows in flight.
 from __future__ import annotations
 
 import threading
+from bisect import bisect_left
 from typing import NamedTuple
 
 from klog.formats.batch import BATCH, ENTRY, OVERHEAD
@@ -42,7 +43,8 @@ class LogReader:
 
     The walk goes on after damage at the next entry whose header makes sense and whose checksum holds; *floor* and
     *ceiling* bound the offsets of such an entry.  With *lenient* it stops instead, where Kafka's own tools stop, and
-    takes what they take.  No batch larger than *max_batch_bytes* is read into memory.
+    takes what they take.  No batch larger than *max_batch_bytes* is read into memory.  With *stop* only batches that
+    begin before that byte are handed out, and judged as if the whole log were read: *stop* is where another one begins.
     """
 
     def __init__(
@@ -55,11 +57,13 @@ class LogReader:
         floor: int = 0,
         ceiling: int = 2**63 - 1,
         max_batch_bytes: int = MAX_BATCH_BYTES,
+        stop: int | None = None,
     ) -> None:
         self.source = source
         self.position = start
         self.end = source.size if end is None else min(end, source.size)
         self.max_batch_bytes = max_batch_bytes
+        self._stop = self.end if stop is None else min(stop, self.end)
         self._lenient = lenient
         self._floor, self._ceiling = floor, ceiling
         self._window_bytes = FIRST_WINDOW_BYTES  # small at first: many readers want only a few records
@@ -78,7 +82,7 @@ class LogReader:
         Raises nothing for content; an unreadable stretch is Damage.
         """
         with self._lock:
-            if self._ended or self.position >= self.end:
+            if self._ended or self.position >= min(self._stop, self.end):
                 return None
             before = self.position
             piece = self._step(window)
@@ -87,7 +91,7 @@ class LogReader:
             return piece._replace(consumed=self.position - before)
 
     def _step(self, window: Window) -> Piece:
-        wanted = self._window_bytes
+        wanted = max(min(self._window_bytes, self._stop - self.position), BATCH.size)
         while True:
             size = min(wanted, self.end - self.position)
             try:
@@ -123,6 +127,10 @@ class LogReader:
 
     def _careful_piece(self, window: Window, status: int) -> Piece:
         """See to it that the window ends behind an intact batch, so that no damaged length leads astray."""
+        behind = self._without_others(window)
+        if behind < window.next_at and self._without_bad_tail(window) == window.count:
+            self.position += behind
+            return Piece(self._number)
         at_end = self.position + window.size >= self.end
         if status == DONE and at_end:
             self.position = self.end
@@ -137,6 +145,13 @@ class LogReader:
             at, status = window.at(good), DONE
         window.drop(good)
         return self._resync(self.position + at, self.position + at + 1, status)
+
+    def _without_others(self, window: Window) -> int:
+        """Drop the batches from where to stop on; return where those before end, in bytes of the window."""
+        own = bisect_left(range(window.count), self._stop - window.position, key=window.at)
+        behind = window.at(own) if own < window.count else window.next_at
+        window.drop(own)
+        return behind
 
     def _without_bad_tail(self, window: Window) -> int:
         """Return how many batches remain when those at the end whose checksum does not hold are left out."""
@@ -157,9 +172,10 @@ class LogReader:
         before = readable(self.source, start, size)
         window.load(start, self.source.read_into(start, window.room(before)[:before]))
         window.scan(0, self._lenient)
+        behind = self._without_others(window)
         good = self._without_bad_tail(window)
         if good:
-            self.position += window.next_at if good == window.count else window.at(good)
+            self.position += behind if good == window.count else window.at(good)
             window.drop(good)
             return Piece(self._number)
         if self._lenient:

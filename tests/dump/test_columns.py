@@ -9,11 +9,12 @@ import klog.dump.columns
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from klog.arrow import Sizes
 from klog.dump.arrays import RowGroup
 from klog.dump.columns import dump_parquet, schema
 from klog.dump.request import PARQUET, Request, Target, expand
-from klog.dump.wanted import Wanted
 from klog.kernel import KeySet
+from klog.wanted import Wanted
 
 from tests.dump.sinks import Kept, bytes_read
 from tests.kernel.windows import filled, plain_batches
@@ -240,15 +241,17 @@ def test_large_values_do_not_wait_for_many_rows(path: Path, tmp_path: Path) -> N
     assert file.num_row_groups > 1
 
 
-def test_what_was_taken_leaves_the_buffers(path: Path) -> None:
-    """They are used again for every row group, and must not grow with the log."""
-    window = filled(batch([Record(0, MS, b"k" * 50_000, b"v" * 50_000, ((b"h" * 50_000, b"w" * 50_000),))]))
+def test_what_was_taken_is_gone_and_stays_what_it_was() -> None:
+    """A row group must not grow with the log, nor change when the next one is gathered."""
     group = RowGroup()
-    sizes = set()
-    for _ in range(20):
-        group.add(window, window.content_sizes(), "orders", 3)
-        sizes.add(group.take().get_total_buffer_size())
-    assert len(sizes) == 1
+    taken = []
+    for i in range(20):
+        window = filled(batch([Record(i, MS, b"k" * 50_000, b"v" * 50_000, ((b"h" * 50_000, b"%d" % i),))]))
+        group.add(window, Sizes(*window.content_sizes()), "orders", 3)
+        taken.append(group.take())
+    assert [table["offset"].to_pylist() for table in taken] == [[i] for i in range(20)]
+    assert [table["headers"].to_pylist()[0][0]["value"] for table in taken] == [b"%d" % i for i in range(20)]
+    assert len({table.get_total_buffer_size() for table in taken[:10]}) == 1
 
 
 def test_reading_ends_where_the_limit_is_reached(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,11 +10,11 @@ from klog.dump.files import dump_text
 from klog.dump.isolation import Committed
 from klog.dump.kafka_log import Gaps, LogDump
 from klog.dump.request import LogStyle, Request, Target
-from klog.dump.wanted import HIGHEST, Count, Wanted
 from klog.kernel import Window
 from klog.lanes import run
 from klog.reader import LogReader
 from klog.source import Source
+from klog.wanted import HIGHEST, Count, Wanted
 
 from tests.dump.sinks import TEXT, Kept, dump, dump_file
 from tests.plain.encode import Record, batch, message

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 from klog.dump.files import kind_of
 from klog.dump.request import LogStyle, Request, Target, expand, with_surroundings
-from klog.dump.wanted import Wanted
 from klog.errors import KlogError, UsageError
 from klog.kernel import TEXT_BARE, TEXT_CONTENT, TEXT_RECORDS
 from klog.source import Source
+from klog.wanted import Wanted
 
 from tests.plain import encode
 from tests.plain.encode import batch

@@ -10,17 +10,18 @@ import os
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from klog.arrow import Sizes, import_pyarrow
 from klog.decode import decoded, message_damages
-from klog.dump.arrays import RowGroup, import_pyarrow, schema
+from klog.dump.arrays import RowGroup, schema
 from klog.dump.files import DAMAGED, OK, bounded, committed_in, is_unfinished, kind_of, narrowed, start_of
 from klog.dump.request import ALL_BYTES, Request, Target
-from klog.dump.wanted import Count
 from klog.errors import KlogError, UnsupportedError
 from klog.formats.codec import Decompressor
 from klog.kernel import Window
 from klog.lanes import Sink
 from klog.segment import Segment
 from klog.source import Source
+from klog.wanted import Count
 
 ROW_GROUP_ROWS = 128 << 10
 ROW_GROUP_BYTES = 64 << 20
@@ -64,8 +65,8 @@ def dump_parquet(targets: Iterable[Target], request: Request, sink: Sink, descri
 
 def _gather(writer: Any, group: RowGroup, rows: Window, target: Target) -> None:
     """Add *rows* to the row group, which is written when it is large enough: before them, if they are large."""
-    sizes = rows.content_sizes()
-    if group.rows and group.size + sum(sizes) > ROW_GROUP_BYTES:
+    sizes = Sizes(*rows.content_sizes())
+    if group.rows and group.size + sizes.bytes > ROW_GROUP_BYTES:
         _flush(writer, group)
     group.add(rows, sizes, *target.origin)
     if group.rows >= ROW_GROUP_ROWS:
@@ -75,7 +76,7 @@ def _gather(writer: Any, group: RowGroup, rows: Window, target: Target) -> None:
 def _flush(writer: Any, group: RowGroup) -> None:
     if group.rows:
         rows = group.rows
-        writer.write_batch(group.take(), row_group_size=rows)
+        writer.write_table(group.take(), row_group_size=rows)
 
 
 def _windows(target: Target, request: Request, sink: Sink, count: Count) -> Iterator[Window | int]:

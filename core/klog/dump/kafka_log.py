@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 from klog.decode import broken_record
 from klog.dump.isolation import Committed
 from klog.dump.request import Decoder, LogStyle
-from klog.dump.wanted import HIGHEST, LOWEST, Count, Wanted
 from klog.errors import KlogError
 from klog.formats.batch import ENTRY, OVERHEAD, Attributes
 from klog.formats.codec import MAX_OUTPUT, Decompressor
@@ -20,6 +19,7 @@ from klog.kernel import BAD_LENGTH, BAD_MAGIC, DONE, MORE, TEXT_LAZY, Window
 from klog.lanes import Lane, Work
 from klog.place import Place
 from klog.reader import Piece
+from klog.wanted import HIGHEST, LOWEST, Count, Wanted
 
 
 @dataclass

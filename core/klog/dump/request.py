@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from klog.dump.reports import shown
-from klog.dump.wanted import Wanted, segments_in
 from klog.kernel import TEXT_BARE, TEXT_CONTENT, TEXT_RECORDS
 from klog.reader import MAX_BATCH_BYTES
+from klog.wanted import Wanted, segments_in
 
 if TYPE_CHECKING:
     from klog.partition import Partition, SegmentFiles

@@ -104,6 +104,7 @@ class Window:
         value_offsets: memoryview,
         validity: Buffer,
         first: int = 0,
+        present: Buffer | None = None,
     ) -> int: ...
 
 class Survey:

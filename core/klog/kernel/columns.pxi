@@ -11,13 +11,16 @@ cdef enum:
     COLUMN_TRANSACTIONAL = 7     # 1, or none
     COLUMN_CONTROL = 8           # type of a control record, CONTROL_UNKNOWN for those that have no name; data has none
     COLUMN_POSITION = 9
+    COLUMN_TIMESTAMP_US = 10     # none where microseconds since the epoch do not fit
 
 cdef enum:
     NO_NUMBER = -1               # what stands for none in every column
     CONTROL_UNKNOWN = 7          # one beyond the types that have a name
 
 COLUMNS = ("offset", "timestamp", "timestamp_type", "leader_epoch", "producer_id", "producer_epoch", "sequence", "transactional",
-           "control", "position")
+           "control", "position", "timestamp_us")
+
+cdef long long MOST_MS = 0x7FFFFFFFFFFFFFFF // 1000
 
 
 cdef inline long long row_number(const View *v, const RecordRow *row, int column) noexcept nogil:
@@ -26,6 +29,8 @@ cdef inline long long row_number(const View *v, const RecordRow *row, int column
         return row.offset
     if column == COLUMN_TIMESTAMP:
         return row.timestamp
+    if column == COLUMN_TIMESTAMP_US:
+        return 1000 * row.timestamp if -MOST_MS <= row.timestamp <= MOST_MS else NO_NUMBER
     if column == COLUMN_TIMESTAMP_TYPE:
         return (1 if batch.attributes & ATTRIBUTE_LOG_APPEND_TIME else 0) if batch.magic else NO_NUMBER
     if column == COLUMN_LEADER_EPOCH:
@@ -51,7 +56,7 @@ cdef inline bint is_same_in_batch(const BatchRow *batch, int column) noexcept no
         return batch.base_sequence < 0
     if column == COLUMN_CONTROL:
         return not (batch.magic >= 2 and batch.attributes & ATTRIBUTE_CONTROL)
-    return column > COLUMN_TIMESTAMP
+    return COLUMN_TIMESTAMP < column < COLUMN_TIMESTAMP_US
 
 
 cdef void fill_run(uint8_t *out, Py_ssize_t i, Py_ssize_t end, int width, long long value) noexcept nogil:
@@ -171,10 +176,10 @@ cdef Py_ssize_t fill_binary(const View *v, bint values, uint8_t *data, Py_ssize_
 
 
 cdef Py_ssize_t fill_headers(const View *v, int *lists, uint8_t *keys, int *key_offsets, uint8_t *values, int *value_offsets,
-                             uint8_t *validity, Py_ssize_t first) noexcept nogil:
+                             uint8_t *validity, uint8_t *present, Py_ssize_t first) noexcept nogil:
     """Copy all headers behind those of the *first* rows; return how many values are null.
 
-    Keys become valid UTF-8, malformed bytes U+FFFD.
+    Keys become valid UTF-8, malformed bytes U+FFFD.  *present*: a bit a row, whether it has headers, or NULL.
     """
     cdef Py_ssize_t i, nulls = 0, n = lists[first]
     cdef int j, length = 0, value_at = value_offsets[n]
@@ -199,4 +204,6 @@ cdef Py_ssize_t fill_headers(const View *v, int *lists, uint8_t *keys, int *key_
             key_offsets[n] = <int>(w - keys)
             value_offsets[n] = value_at
         lists[first + i + 1] = <int>n
+        if present != NULL:
+            set_bit(present, first + i, row.headers_count > 0)
     return nulls

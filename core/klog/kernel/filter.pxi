@@ -28,6 +28,9 @@ cdef class KeySet:
         free(self.starts)
         free(self.lengths)
 
+    def __reduce__(self):
+        return KeySet, (self.keys,)
+
     cdef bint has(self, const uint8_t *p, Py_ssize_t n) noexcept nogil:
         cdef Py_ssize_t slot = <Py_ssize_t>(fnv(p, n) % <uint64_t>self.slots)
         while self.starts[slot] != NULL:

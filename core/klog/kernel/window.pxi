@@ -267,7 +267,7 @@ cdef class Window:
         self.view.batches[i].state |= SKIPPED
 
     def skip_outside(self, long long from_offset, long long to_offset, long long from_time):
-        """Leave out every batch whose header shows that no record of it lies in the range.
+        """Leave out every batch whose header shows that no record of it lies in the range, but those known to be broken.
 
         Returns True when a batch at or after *to_offset* was met: nothing later in an ordered log can be wanted.
         """
@@ -276,6 +276,8 @@ cdef class Window:
         cdef bint beyond = False
         for i in range(self.view.batches_count):
             b = self.view.batches + i
+            if b.state & (CHECKED | HOLDS) == CHECKED:
+                continue
             if b.last_offset < from_offset or b.max_timestamp < from_time:
                 b.state |= SKIPPED
             # a wrapper's first offset is not in its header
@@ -732,7 +734,7 @@ cdef class Window:
         *width*: bytes of a number; 0: only *validity* is wanted.  *validity*: a bit a row, or None.
         """
         cdef Py_ssize_t rows = first + self.view.records_count, nulls
-        if not 0 <= column <= COLUMN_POSITION or width not in (0, 1, 2, 4, 8) or first < 0:
+        if not 0 <= column <= COLUMN_TIMESTAMP_US or width not in (0, 1, 2, 4, 8) or first < 0:
             raise ValueError(f"column {column} in {width} bytes a number behind {first} rows")
         if (width and (out is None or out.shape[0] < width * rows)) or (validity is not None and validity.shape[0] * 8 < rows):
             raise ValueError("a buffer is too small")
@@ -762,8 +764,11 @@ cdef class Window:
 
     def headers(self, int[::1] lists not None, unsigned char[::1] keys not None, int[::1] key_offsets not None,
                 unsigned char[::1] values not None, int[::1] value_offsets not None, unsigned char[::1] validity not None,
-                Py_ssize_t first=0):
-        """Copy all headers into the buffers of Arrow arrays; return how many values are null."""
+                Py_ssize_t first=0, unsigned char[::1] present=None):
+        """Copy all headers into the buffers of Arrow arrays; return how many values are null.
+
+        *present*: a bit a row, whether it has headers, or None.
+        """
         cdef Py_ssize_t nulls
         cdef Sizes sizes
         measure(&self.view, &sizes)
@@ -772,10 +777,13 @@ cdef class Window:
         cdef long long count = sizes.headers + lists[first]
         if key_offsets.shape[0] <= count or value_offsets.shape[0] <= count or validity.shape[0] * 8 <= count:
             raise ValueError("a buffer is too small")
+        if present is not None and present.shape[0] * 8 <= first + self.view.records_count:
+            raise ValueError("a buffer is too small")
         _fits(keys.shape[0], key_offsets[lists[first]], sizes.header_keys)
         _fits(values.shape[0], value_offsets[lists[first]], sizes.header_values)
         with nogil:
-            nulls = fill_headers(&self.view, &lists[0], &keys[0], &key_offsets[0], &values[0], &value_offsets[0], &validity[0], first)
+            nulls = fill_headers(&self.view, &lists[0], &keys[0], &key_offsets[0], &values[0], &value_offsets[0], &validity[0],
+                                 &present[0] if present is not None else NULL, first)
         return nulls
 
 

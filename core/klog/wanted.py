@@ -1,4 +1,4 @@
-"""What a dump is asked for: ranges, keys, how many."""
+"""Which records somebody asks for: ranges, keys, how many."""
 
 from __future__ import annotations
 

@@ -8,9 +8,9 @@ from random import Random
 
 import pytest
 from klog.dump.request import JSON_LINES, TEXT, LineStyle, LogStyle, Request
-from klog.dump.wanted import HIGHEST, LOWEST, Count, Wanted, segments_in
 from klog.kernel import KeySet, Window
 from klog.partition import SegmentFiles
+from klog.wanted import HIGHEST, LOWEST, Count, Wanted, segments_in
 
 from tests.dump.sinks import Kept, bytes_read, dump, dump_file
 from tests.kernel.windows import filled

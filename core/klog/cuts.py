@@ -1,0 +1,119 @@
+"""Where a log can be cut in two so that both parts read as the whole does: in front of an intact batch, behind another.
+
+A cut that is none would be loss and repetition at once, since a producer may have put the image of a batch into a
+value.  So an index only proposes: what stands before a cut is walked, checksums included, for a stretch that is longer
+than any batch has to be; a log that cannot be cut by its index is walked from the last cut on.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from klog.decode import Span
+from klog.formats.index import OFFSET_ENTRY
+from klog.indexes import Entries, header_at
+from klog.kernel import Window
+from klog.reader import LogReader
+from klog.source import Source
+
+CONFIRM_BYTES = 2 << 20
+"""So much of a log in front of a cut is walked: twice of what a broker takes for a batch unless it is told otherwise.
+
+Inside a larger batch an index that is all wrong could still lead astray; whoever reads up to there notices.
+"""
+
+_MOST_BYTES = 8 << 20
+_INDEX_PAYS = 4  # parts of so many times CONFIRM_BYTES; smaller ones are found sooner by reading the log
+_TRIES = 4
+
+
+class Cut(NamedTuple):
+    """A batch begins at *position* (bytes), with *offset*: the batch's base offset, or a wrapper's last one."""
+
+    position: int
+    offset: int
+
+
+class LogCuts:
+    """The cuts of an open log.  *index*: its offset index, open too, None without one.  Offsets lie within *span*."""
+
+    def __init__(self, log: Source, index: Source | None, span: Span) -> None:
+        self._log = log
+        self._entries = Entries(index, OFFSET_ENTRY, 1) if index else None
+        self._span = span
+        self._window = Window(CONFIRM_BYTES, 1, 1)
+
+    def between(self, start: int, end: int, part_bytes: int) -> Iterator[Cut]:
+        """Yield cuts, positions ascending, that make about even parts of at most *part_bytes* of *start* to *end*.
+
+        *start* must be the first byte of a batch.  A part is larger where a batch is, or damage.  Raises
+        UnreadableError where the log cannot be read.
+        """
+        parts = -(-(end - start) // part_bytes)
+        step = -(-(end - start) // max(parts, 1))
+        at = start
+        while (target := at + step) < end - step // 4:
+            by_index = self._by_index(target) if step >= _INDEX_PAYS * CONFIRM_BYTES else None
+            cut = by_index or self._by_walk(at, target)
+            if cut is None or cut.position >= end:
+                return
+            yield cut
+            at = cut.position
+
+    def is_boundary(self, position: int) -> bool:
+        """Whether an intact batch begins at *position*, behind intact ones."""
+        return self._confirmed(position, None) is not None
+
+    def _by_index(self, target: int) -> Cut | None:
+        """Return the first cut at or after *target* that the index proposes and the log confirms."""
+        entries = self._entries
+        if entries is None:
+            return None
+        first = entries.last_at_most(target - 1) + 1
+        for slot in range(first, min(first + _TRIES, entries.count)):
+            relative, position = entries[slot]
+            if position >= target and (cut := self._confirmed(position, relative)):
+                return cut
+        return None
+
+    def _confirmed(self, position: int, relative: int | None) -> Cut | None:
+        """Return the cut at *position* if the log confirms it; *relative*: what an index entry says of its offset."""
+        log, window = self._log, self._window
+        header = header_at(log, position)
+        if header is None or not self._span.floor <= header.base_offset <= self._span.ceiling:
+            return None
+        if relative is not None and header.base_offset > self._span.floor + relative:
+            return None
+        start, size = self._before(position), header.size
+        if position + size - start > _MOST_BYTES:
+            return None
+        try:
+            read = log.read_into(start, window.room(position + size - start)[: position + size - start])
+        except OSError:
+            return None
+        window.load(start, read)
+        window.scan(0)
+        row = window.row_at(position - start)
+        holds = row >= 0 and not window.check(0, row + 1)
+        return Cut(position, window.batch(row).base_offset) if holds else None
+
+    def _before(self, position: int) -> int:
+        """Return where to walk from for *position*: where the index says that a batch begins, or the log's start."""
+        slot = self._entries.last_at_most(position - CONFIRM_BYTES) if self._entries else -1
+        found = self._entries[slot][1] if self._entries and slot >= 0 else 0
+        return found if found <= position - CONFIRM_BYTES else 0
+
+    def _by_walk(self, start: int, target: int) -> Cut | None:
+        """Return the first cut at or after *target*, by a walk from the batch at *start* on; None at the end."""
+        window, log = self._window, self._log
+        reader = LogReader(log, start, floor=self._span.floor, ceiling=self._span.ceiling)
+        joined = False  # the window's first batch follows an intact one
+        while piece := reader.next(window):
+            first = max(0 if joined else 1, bisect_left(range(window.count), target - window.position, key=window.at))
+            for row in range(first, window.count):
+                if not window.check(max(row - 1, 0), row + 1):
+                    return Cut(window.position + window.at(row), window.batch(row).base_offset)
+            joined = piece.damage is None
+        return None

@@ -1,0 +1,219 @@
+"""What of a partition its consumers see: all from the log's start on; with read_committed nothing aborted or undecided.
+
+All of it is learnt before the log is read, so that a part of the log can be read without the rest.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator
+from typing import Literal, NamedTuple
+
+from klog.check.txn_index import read_txn_index
+from klog.errors import KlogError, UnreadableError
+from klog.formats.batch import Attributes, BatchFacts
+from klog.formats.damage import Damage, DamageKind
+from klog.formats.index import ABORTED_TXN
+from klog.headers import walk_headers
+from klog.kernel import Window
+from klog.partition import Partition, SegmentFiles
+from klog.place import Place
+from klog.producers import ProducerState
+from klog.replay import nearest_state, replay
+from klog.source import Source
+from klog.transactions import CompletedTxn, Marker, read_marker
+from klog.wanted import HIGHEST, LOWEST, Wanted, segments_in
+
+Isolation = Literal["read_uncommitted", "read_committed"]
+
+
+class Aborted(NamedTuple):
+    """A transaction that came to nothing: its first data that is known of, and its marker, by their offsets."""
+
+    producer_id: int
+    first_offset: int
+    last_offset: int
+
+
+class Visible(NamedTuple):
+    """Offsets from … up to, not including, to; without those of *aborted*, which is None where all data is seen."""
+
+    from_offset: int = LOWEST
+    to_offset: int = HIGHEST
+    aborted: tuple[Aborted, ...] | None = None
+
+    def within(self, wanted: Wanted) -> Wanted:
+        """Return *wanted* as far as it is seen."""
+        return wanted._replace(
+            from_offset=max(wanted.from_offset, self.from_offset), to_offset=min(wanted.to_offset, self.to_offset)
+        )
+
+
+def visible(partition: Partition, isolation: Isolation = "read_uncommitted") -> Visible:
+    """Return what a consumer of *partition* sees, once a broker runs on it.
+
+    The last stable offset comes from the newest producer snapshot and the log behind it, aborted transactions from the
+    `.txnindex` files; where one cannot be right, from the log.  Raises nothing for content or for what cannot be read.
+    Kafka: UnifiedLog.read, LocalLog.addAbortedTransactions.
+    """
+    start = partition.log_start_offset
+    seen = Visible(LOWEST if start is None else start)
+    if isolation == "read_uncommitted":
+        return seen
+    stable, aborted = _tail(partition)
+    for i, segment in enumerate(partition.segments):
+        if segment.txn_index is not None:
+            indexed = _in_index(partition, segment)
+            aborted.update(_in_log(partition, i) if indexed is None else indexed)
+    return seen._replace(to_offset=stable, aborted=tuple(sorted(aborted, key=lambda txn: txn.last_offset)))
+
+
+def _tail(partition: Partition) -> tuple[int, set[Aborted]]:
+    """Return the last stable offset, and what was aborted behind the newest snapshot."""
+    try:
+        end = partition.log_end
+        state = nearest_state(partition, end.offset if end else 0)
+    except UnreadableError:
+        state = nearest_state(partition, partition.segments[-1].base_offset)
+    aborted: set[Aborted] = set()
+    for i in range(len(partition.segments)):
+        if not _is_below(partition, i, state.end):
+            aborted.update(_replayed(state, partition, i))
+    return state.last_stable_offset, aborted
+
+
+def _is_below(partition: Partition, i: int, offset: int) -> bool:
+    following = partition.segments[i + 1 : i + 2]
+    return bool(following) and following[0].base_offset <= offset
+
+
+def _replayed(state: ProducerState, partition: Partition, i: int) -> Iterator[Aborted]:
+    """Apply a segment to *state*, as far as it can be read, and yield the transactions that are aborted in it."""
+    try:
+        for event in replay(state, partition.path, partition.segments[i : i + 1]):
+            if isinstance(event, CompletedTxn) and event.aborted:
+                yield Aborted(event.producer_id, event.first_offset, event.last_offset)
+    except UnreadableError:
+        return  # whoever reads it is told
+
+
+def _in_index(partition: Partition, segment: SegmentFiles) -> list[Aborted] | None:
+    """Return the entries of a transaction index, None when it cannot be right."""
+    try:
+        entries, size = read_txn_index(partition.path, segment.txn_index or "")
+    except KlogError:
+        return None
+    found = [Aborted(entry.producer_id, entry.first_offset, entry.last_offset) for entry in entries]
+    last = segment.base_offset - 1
+    for entry in entries:
+        if entry.version != 0 or entry.last_offset <= last or not 0 <= entry.first_offset <= entry.last_offset:
+            return None
+        last = entry.last_offset
+    return found if size == len(entries) * ABORTED_TXN.size else None
+
+
+def _in_log(partition: Partition, i: int) -> list[Aborted]:
+    """Return what was aborted in a segment, by its log and what came before."""
+    state = nearest_state(partition, partition.segments[i].base_offset)
+    for earlier in range(i):
+        if not _is_below(partition, earlier, state.end):
+            for _ in _replayed(state, partition, earlier):
+                pass
+    return list(_replayed(state, partition, i))
+
+
+class Hiding:
+    """Leaves aborted data out of the windows of a part of a log, and notices markers that contradict the index.
+
+    The index is believed, as a consumer believes it; but where it does not know of an abort whose data is there,
+    records are taken for good that are not, and that must not pass in silence.
+    """
+
+    def __init__(self, aborted: Iterable[Aborted], path: str) -> None:
+        self._path = path
+        self._ranges: dict[int, list[tuple[int, int]]] = {}
+        for txn in aborted:
+            self._ranges.setdefault(txn.producer_id, []).append((txn.first_offset, txn.last_offset))
+        self._first: int | None = None  # the first offset of the part
+        self._with_data: set[int] = set()  # producers with data that was not hidden, and no marker since
+        self._ended: set[int] = set()  # producers that had a marker within the part
+        self._before: dict[int, int] | None = None  # first offsets of what was open before the part, by producer
+
+    def hide(self, window: Window) -> list[Damage]:
+        """Leave out the aborted batches of *window*, its checksums computed; return what is wrong with markers."""
+        found = []
+        if self._first is None and window.count:
+            self._first = window.batch(0).base_offset
+        for i in window.transactional(0, window.count):
+            batch = window.batch(i)
+            if not batch.crc_holds:
+                continue
+            if batch.attributes & Attributes.CONTROL:
+                found += self._marker(batch, read_marker(window, i))
+            elif self._is_aborted(batch):
+                window.skip(i)
+            elif batch.records_count:  # compaction leaves an empty one, with nothing in it to be aborted
+                self._with_data.add(batch.producer_id)
+        return found
+
+    def _is_aborted(self, batch: BatchFacts) -> bool:
+        ranges = self._ranges.get(batch.producer_id, ())
+        return any(first <= batch.last_offset and batch.base_offset <= last for first, last in ranges)
+
+    def _marker(self, batch: BatchFacts, marker: object) -> list[Damage]:
+        if not isinstance(marker, Marker):
+            return []
+        producer = batch.producer_id
+        is_known = any(last == batch.base_offset for _, last in self._ranges.get(producer, ()))
+        if marker.aborts:
+            is_wrong = not is_known and self._had_data(producer)
+            what = (
+                "an ABORT marker that the transaction index does not know: records before it were taken for committed"
+            )
+        else:
+            is_wrong = is_known
+            what = "a COMMIT marker that the transaction index takes for an ABORT: records before it were left out"
+        self._with_data.discard(producer)
+        self._ended.add(producer)
+        if not is_wrong:
+            return []
+        detail = f"{what} (producer {producer}); klog recover rebuilds the index"
+        return [Damage(DamageKind.BAD_INDEX, Place(self._path, batch.position, batch.base_offset), detail, batch.size)]
+
+    def _had_data(self, producer: int) -> bool:
+        if producer in self._with_data:
+            return True
+        if producer in self._ended:
+            return False
+        partition, end = Partition(os.path.dirname(self._path)), self._first or 0
+        if self._before is None:
+            self._before = _open_at(partition, end)
+        first = self._before.get(producer)
+        return first is not None and _has_records(partition, producer, first, end)
+
+
+def _open_at(partition: Partition, offset: int) -> dict[int, int]:
+    """Return the first offsets of the transactions that are open at *offset*, by producer, as far as can be read."""
+    state = nearest_state(partition, offset)
+    try:
+        for _ in replay(state, partition.path, partition.segments, offset):
+            pass
+    except UnreadableError:
+        pass  # whoever reads it is told
+    return {producer_id: first for first, producer_id in state.ongoing.all()}
+
+
+def _has_records(partition: Partition, producer: int, first: int, end: int) -> bool:
+    """Whether records of *producer* stand from offset *first* up to, not including, *end*; whole segments are walked."""
+    for files in segments_in(partition.segments, Wanted(first, end)):
+        try:
+            with Source(os.path.join(partition.path, files.log)) as log:
+                for header in walk_headers(log):
+                    if isinstance(header, Damage) or header.base_offset >= end:
+                        break
+                    is_data = header.magic >= 2 and header.producer_id == producer and header.records > 0
+                    if is_data and header.base_offset >= first and not header.attributes & Attributes.CONTROL:
+                        return True
+        except KlogError:
+            continue  # whoever reads it is told
+    return False
