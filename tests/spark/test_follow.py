@@ -1,4 +1,4 @@
-"""A stream follows a directory that a real broker is writing, is stopped and started again, and misses and repeats nothing."""
+"""A stream follows a directory that a real broker is writing, is stopped and started again, and every record comes once."""
 
 from __future__ import annotations
 
