@@ -8,7 +8,7 @@ import stat
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from types import TracebackType
-from typing import NamedTuple
+from typing import BinaryIO, NamedTuple
 
 _CREATE = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _OPEN = os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
@@ -31,9 +31,12 @@ class Disk:
     Tests put another in its place, which loses power.  All raise OSError with the name of the file in it.
     """
 
+    file_mode, directory_mode = 0o600, 0o700
+    """Of what is made: for its owner alone."""
+
     def create(self, path: str) -> OpenFile:
-        """Make a new file that only its owner may read or write; it must not be there yet."""
-        return OpenFile(os.open(path, _CREATE, 0o600), path)
+        """Make a new file; it must not be there yet."""
+        return OpenFile(os.open(path, _CREATE, self.file_mode), path)
 
     def open(self, path: str) -> OpenFile:
         """Open a file that is there; never through a symbolic link."""
@@ -101,8 +104,8 @@ class Disk:
                 os.close(descriptor)
 
     def make_directory(self, path: str) -> None:
-        """Make a directory that only its owner may look into."""
-        os.mkdir(path, 0o700)
+        """Make a directory; it must not be there yet."""
+        os.mkdir(path, self.directory_mode)
 
     def remove_directory(self, path: str) -> None:
         """Remove an empty directory."""
@@ -134,6 +137,25 @@ class Disk:
         """Return how much room there is for this user on the file system of *path*."""
         facts = os.statvfs(path)
         return facts.f_bavail * facts.f_frsize
+
+
+class FencedDisk(Disk):
+    """For work that may be given up while it goes on: no directory is made but inside of *fence*, which is not made.
+
+    Else whoever works on would make again what others have removed, directory by directory.  *shared*: what is made is
+    for all whom the umask lets.
+    """
+
+    def __init__(self, fence: str, *, shared: bool = False) -> None:
+        self._inside = os.path.join(fence, "")
+        if shared:
+            self.file_mode, self.directory_mode = 0o666, 0o777
+
+    def make_directory(self, path: str) -> None:
+        """Make a directory; FileNotFoundError for one that is not inside of the fence."""
+        if not path.startswith(self._inside):
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
+        super().make_directory(path)
 
 
 @contextmanager
@@ -238,6 +260,36 @@ class NewFile:
         if self._temporary:
             os.unlink(self._temporary)
             self._temporary = ""
+
+
+class Scratch:
+    """A directory beside all results, for as long as the process works: only its owner may look into it.
+
+    Its name is in `path`.  All calls raise OSError.
+    """
+
+    def __init__(self) -> None:
+        self.path = Disk().private_directory()
+
+    def create(self, name: str) -> BinaryIO:
+        """Make a new file in it, to be written."""
+        return open(os.path.join(self.path, name), "xb")
+
+    def directory(self, *names: str) -> str:
+        """Make a directory in it, and those above; return its path."""
+        path = os.path.join(self.path, *names)
+        os.makedirs(path, exist_ok=True)
+        return path
+
+    def link(self, target: str, *names: str) -> None:
+        """Make a symbolic link in it that leads to *target*."""
+        os.symlink(target, os.path.join(self.path, *names))
+
+    def remove(self) -> None:
+        """Take it away with all that is in it; what somebody else holds on to stays."""
+        import shutil
+
+        shutil.rmtree(self.path, ignore_errors=True)
 
 
 class Room:

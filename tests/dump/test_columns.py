@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-import klog.dump.columns
+import klog.dump.table
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from klog.arrow import Sizes
-from klog.dump.arrays import RowGroup
-from klog.dump.columns import dump_parquet, schema
+from klog.dump.arrays import RowGroup, schema
+from klog.dump.columns import dump_parquet
 from klog.dump.request import PARQUET, Request, Target, expand
 from klog.kernel import KeySet
 from klog.wanted import Wanted
@@ -134,8 +134,8 @@ def test_row_groups_follow_one_another(tmp_path: Path, monkeypatch: pytest.Monke
     _, whole, _ = write(targets, tmp_path)
     expected = columns(whole)
     assert whole.num_row_groups == 1
-    monkeypatch.setattr(klog.dump.columns, "ROW_GROUP_ROWS", rows)
-    monkeypatch.setattr(klog.dump.columns, "ROW_GROUP_BYTES", size)
+    monkeypatch.setattr(klog.dump.table, "ROW_GROUP_ROWS", rows)
+    monkeypatch.setattr(klog.dump.table, "ROW_GROUP_BYTES", size)
     _, file, _ = write(targets, tmp_path)
     assert file.num_row_groups > 5
     assert columns(file) == expected

@@ -1,45 +1,32 @@
-"""One Spark session for the whole run, local and small."""
+"""One session for all tests: its JVM takes seconds to start, and a process can have but one."""
 
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 import pytest
+from pyspark.sql import SparkSession
 
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+from tests.conftest import ROOT
 
-CONF = {
-    "spark.master": "local[2]",
+SMALL = {
     "spark.driver.memory": "512m",
-    "spark.driver.host": "127.0.0.1",
-    "spark.driver.bindAddress": "127.0.0.1",
-    "spark.driver.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1",
-    "spark.ui.enabled": "false",
-    "spark.ui.showConsoleProgress": "false",
     "spark.sql.shuffle.partitions": "2",
     "spark.sql.adaptive.enabled": "false",
-    "spark.sql.session.timeZone": "UTC",
-    "spark.sql.catalogImplementation": "in-memory",
-    "spark.log.level": "OFF",
+    "spark.python.worker.faulthandler.enabled": "true",
 }
 
 
 @pytest.fixture(scope="session")
-def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    """The session.  What the JVM says goes into a file, and klog is on the workers' path as it is on ours."""
-    from pyspark.sql import SparkSession
+def spark() -> Iterator[SparkSession]:
+    """A session of klog's own making on two cores; the active one, which the command line then finds."""
+    from klog.spark.session import session
 
-    folder = tmp_path_factory.mktemp("spark")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("PYSPARK_PYTHON", sys.executable)
-        patch.setenv("PYTHONPATH", os.pathsep.join(path for path in sys.path if path))
-        patch.setenv("SPARK_LOCAL_IP", "127.0.0.1")
-        builder = SparkSession.builder.config(map=CONF | {"spark.local.dir": str(folder)})
-        builder = builder.config("spark.sql.warehouse.dir", str(folder))
-        session = builder.getOrCreate()
-        yield session
-        session.stop()
+        for name in ("SPARK_HOME", "SPARK_CONF_DIR", "SPARK_REMOTE", "PYSPARK_PYTHON", "MASTER"):
+            patch.delenv(name, raising=False)
+        # Functions of tests run in tasks as well.
+        patch.setenv("PYTHONPATH", os.pathsep.join((str(ROOT), os.environ.get("PYTHONPATH", ""))))
+        with session("local[2]", SMALL, brief=True) as ours:
+            yield ours.spark

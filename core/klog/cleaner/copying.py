@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 from klog.cleaner.cleaning import Cleaning, Outcome
 from klog.disk import Disk
@@ -13,7 +14,6 @@ from klog.errors import UsageError
 from klog.formats.checkpoint import OffsetEntry, write_offsets
 from klog.formats.names import FileKind, Stage
 from klog.log_dir import LogDir
-from klog.partition import Partition
 from klog.plan import PUT, Action, FileState
 from klog.staging import Staging, make_directories, remove_tree
 
@@ -35,11 +35,11 @@ def copy(to: str, make: Callable[[Sequence[Staging]], Cleaning], log_dirs: int, 
         cleaning = make([Staging(os.path.join(staged, str(number)), disk) for number in range(log_dirs)])
         _check_names(cleaning.outcomes)
         cleaning.run()
-        copier = _Copier(to, staged, disk)
-        for outcome in cleaning.outcomes:
-            if outcome.sections is not None and outcome.failed is None:
-                copier.partition(outcome, cleaning.draft_of(outcome))
-        copier.checkpoints([one for one in cleaning.outcomes if one.sections is not None and one.failed is None])
+        copier = Copier(to, staged, disk)
+        copied = [one for one in cleaning.outcomes if one.sections is not None and one.failed is None]
+        for outcome in copied:
+            copier.partition(outcome, cleaning.draft_of(outcome))
+        copier.checkpoints([checkpointed(outcome) for outcome in copied])
         copier.identity(cleaning.log_dirs)
         remove_tree(staged, disk)
         copier.finish()
@@ -67,10 +67,32 @@ def _take_back(to: str, made: Sequence[str], disk: Disk) -> None:
         remove_tree(path, disk) if os.path.isdir(path) else disk.unlink(path)
 
 
-class _Copier:
+CHECKPOINTS = (FileKind.RECOVERY_POINTS, FileKind.HIGH_WATERMARKS, FileKind.LOG_STARTS, FileKind.CLEANER_OFFSETS)
+
+
+class Checkpointed(NamedTuple):
+    """What `CHECKPOINTS`, in their order, say of a copied partition; None where they say nothing."""
+
+    topic: str
+    number: int
+    offsets: tuple[int | None, ...]
+
+
+def checkpointed(outcome: Outcome) -> Checkpointed:
+    """Return what holds of a partition's copy."""
+    partition, done = outcome.partition, outcome.compacted
+    topic, number = partition.topic or "", partition.number or 0
+    log_start = partition.checkpoints.offset(FileKind.LOG_STARTS, topic, number)
+    cleaned = partition.cleaner_offset if done is None else done.cleaner_offset
+    return Checkpointed(topic, number, (partition.recovery_point, partition.high_watermark, log_start, cleaned))
+
+
+class Copier:
+    """Writes a log dir at *to*.  *staged*: where new content waits, a directory for each log dir that is read."""
+
     def __init__(self, to: str, staged: str, disk: Disk) -> None:
         self._to, self._staged, self._disk = to, staged, disk
-        self._written: list[str] = [to]
+        self.written: list[str] = [to]
 
     def partition(self, outcome: Outcome, draft: Draft | None) -> None:
         """Write the files of a partition as they will be."""
@@ -90,10 +112,10 @@ class _Copier:
             if action.do == PUT and action.source is not None:
                 source = os.path.join(self._staged, str(outcome.number), action.source)
                 self._disk.rename(source, target)
-                self._written.append(target)
+                self.written.append(target)
             else:
                 self._copy(os.path.join(partition.path, name), target, action.after)
-        self._written.append(directory)
+        self.written.append(directory)
 
     def _copy(self, source: str, target: str, wanted: FileState | None) -> None:
         """Copy a file, or the beginning of it, with its mode and its time."""
@@ -106,15 +128,15 @@ class _Copier:
             self._disk.set_metadata(file, mode, status.st_uid, status.st_gid, status.st_mtime_ns)
         finally:
             self._disk.close(file)
-        self._written.append(target)
+        self.written.append(target)
 
-    def checkpoints(self, outcomes: Sequence[Outcome]) -> None:
-        """Write the lines of the copied partitions into checkpoints."""
-        for kind in (FileKind.RECOVERY_POINTS, FileKind.HIGH_WATERMARKS, FileKind.LOG_STARTS, FileKind.CLEANER_OFFSETS):
+    def checkpoints(self, copied: Sequence[Checkpointed]) -> None:
+        """Write the lines of the copied partitions into checkpoints, by topic and number."""
+        for at, kind in enumerate(CHECKPOINTS):
             entries = [
-                OffsetEntry(one.partition.topic or "", one.partition.number or 0, offset)
-                for one in outcomes
-                if (offset := _checkpointed(one, kind)) is not None
+                OffsetEntry(one.topic, one.number, offset)
+                for one in sorted(copied, key=lambda one: one[:2])
+                if (offset := one.offsets[at]) is not None
             ]
             if entries:
                 path = os.path.join(self._to, kind.value)
@@ -123,7 +145,7 @@ class _Copier:
                     self._disk.write(file, write_offsets(entries))
                 finally:
                     self._disk.close(file)
-                self._written.append(path)
+                self.written.append(path)
 
     def identity(self, log_dirs: Sequence[LogDir]) -> None:
         """Copy what says whose log dir it is; of several that would be one of them twice, and of the others nothing."""
@@ -134,16 +156,4 @@ class _Copier:
 
     def finish(self) -> None:
         """Return when all is on the disk."""
-        self._disk.sync(self._written)
-
-
-def _checkpointed(outcome: Outcome, kind: FileKind) -> int | None:
-    partition: Partition = outcome.partition
-    if kind is FileKind.CLEANER_OFFSETS:
-        done = outcome.compacted
-        return partition.cleaner_offset if done is None else done.cleaner_offset
-    if kind is FileKind.RECOVERY_POINTS:
-        return partition.recovery_point
-    if kind is FileKind.HIGH_WATERMARKS:
-        return partition.high_watermark
-    return partition.checkpoints.offset(kind, partition.topic or "", partition.number or 0)
+        self._disk.sync(self.written)

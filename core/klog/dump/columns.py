@@ -1,20 +1,14 @@
-"""Records as Parquet.
-
-The dictionaries of keys and values are off, since keys seldom repeat within a row group; offsets and timestamps are
-delta-encoded.
-"""
+"""Records as Parquet."""
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Iterator
-from typing import Any
 
-from klog.arrow import Sizes, import_pyarrow
+from klog.arrow import import_pyarrow
 from klog.decode import decoded, message_damages
-from klog.dump.arrays import RowGroup, schema
 from klog.dump.files import DAMAGED, OK, bounded, committed_in, is_unfinished, kind_of, narrowed, start_of
 from klog.dump.request import ALL_BYTES, Request, Target
+from klog.dump.table import Table
 from klog.errors import KlogError, UnsupportedError
 from klog.formats.codec import Decompressor
 from klog.kernel import Window
@@ -23,11 +17,7 @@ from klog.segment import Segment
 from klog.source import Source
 from klog.wanted import Count
 
-ROW_GROUP_ROWS = 128 << 10
-ROW_GROUP_BYTES = 64 << 20
 _BATCH_ROWS = 16 << 10
-_DICTIONARIES = ["topic", "timestamp_type", "control"]
-_DELTAS = ("offset", "timestamp", "position", "sequence")
 
 
 def dump_parquet(targets: Iterable[Target], request: Request, sink: Sink, descriptor: int) -> int:
@@ -36,47 +26,20 @@ def dump_parquet(targets: Iterable[Target], request: Request, sink: Sink, descri
     Damage goes to the sink's reports.
     """
     import_pyarrow().set_cpu_count(max(1, request.jobs))
-    import pyarrow.parquet as pq
-
     code = OK
     count = Count(request.wanted.limit)
-    options = {
-        "compression": "zstd",
-        "compression_level": 1,
-        "use_dictionary": _DICTIONARIES,
-        "column_encoding": dict.fromkeys(_DELTAS, "DELTA_BINARY_PACKED"),
-        "write_statistics": ["offset", "timestamp", "partition"],
-    }
-    with os.fdopen(os.dup(descriptor), "wb") as file, pq.ParquetWriter(file, schema(), **options) as writer:
-        group = RowGroup()
+    with Table(descriptor) as table:
         for target in targets:
             try:
                 for found in _windows(target, request, sink, count):
                     if isinstance(found, int):
                         code |= found
                     else:
-                        _gather(writer, group, found, target)
+                        table.add(found, *target.origin)
             except KlogError as error:
                 sink.report(str(error))
                 code |= error.exit_code
-        _flush(writer, group)
     return code
-
-
-def _gather(writer: Any, group: RowGroup, rows: Window, target: Target) -> None:
-    """Add *rows* to the row group, which is written when it is large enough: before them, if they are large."""
-    sizes = Sizes(*rows.content_sizes())
-    if group.rows and group.size + sizes.bytes > ROW_GROUP_BYTES:
-        _flush(writer, group)
-    group.add(rows, sizes, *target.origin)
-    if group.rows >= ROW_GROUP_ROWS:
-        _flush(writer, group)
-
-
-def _flush(writer: Any, group: RowGroup) -> None:
-    if group.rows:
-        rows = group.rows
-        writer.write_table(group.take(), row_group_size=rows)
 
 
 def _windows(target: Target, request: Request, sink: Sink, count: Count) -> Iterator[Window | int]:

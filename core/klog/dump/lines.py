@@ -124,21 +124,8 @@ class LineDump:
 
     def _write(self, rows: Window, at: int, end: int, lane: Lane) -> None:
         """Make lines of the rows from *at* to *end*."""
-        write = rows.csv_lines if self._style.csv else rows.json_lines
-        while at < end and (at := write(at, self._fields, self._style.values, end)) < end:
-            lane.flush(rows)
-            if rows.is_huge(at, self._fields, self._style.values):
-                self._huge_line(rows, at, lane)
-                at += 1
-
-    def _huge_line(self, rows: Window, i: int, lane: Lane) -> None:
-        """Write a row's line in pieces: escaped, a value can be six times as large as it is."""
-        style = self._style
-        before, value, after = rows.split_line(i, style.csv, self._fields, style.values)
-        lane.write(before)
-        for piece in huge_value(value, style):
+        for piece in record_lines(rows, at, end, self._fields, self._style):
             lane.write(piece)
-        lane.write(after)
 
     def _batches(self, window: Window, piece: Piece, lane: Lane) -> bool:
         """Make a line of each batch, damaged ones too; True when there are to be no more."""
@@ -202,6 +189,22 @@ def _by_batch(rows: Window, damages: list[Damage]) -> Iterator[tuple[Damage, int
             ends[rows.batch(rows.record(i)[6]).position] = i + 1
     for damage in damages:
         yield damage, ends[damage.place.position or 0]
+
+
+def record_lines(rows: Window, first: int, end: int, fields: bytes, style: LineStyle) -> Iterator[bytes | memoryview]:
+    """Make lines of the rows from *first* to *end*, which carry *fields*; what is not yielded waits in the output."""
+    write = rows.csv_lines if style.csv else rows.json_lines
+    at = first
+    while at < end and (at := write(at, fields, style.values, end)) < end:
+        yield rows.output()
+        rows.flushed()
+        if rows.is_huge(at, fields, style.values):
+            # Escaped, a value can be six times as large as it is.
+            before, value, after = rows.split_line(at, style.csv, fields, style.values)
+            yield before
+            yield from huge_value(value, style)
+            yield after
+            at += 1
 
 
 def huge_value(value: memoryview, style: LineStyle) -> Iterator[bytes]:

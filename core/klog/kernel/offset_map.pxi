@@ -34,6 +34,7 @@ cdef enum:                       # a note about an offset
 cdef uint64_t EACH_NOTE = 0x5555555555555555
 
 cdef long long MOST_BROKER_BYTES = 0x7FFFFFFF  # a Java array's
+cdef long long TAKEN = 0x7FFFFFFFFFFFFFFF      # no record's offset
 cdef long long MOST_SLOTS = 0xFFFFFFFF         # 32 bits of a digest say where it belongs
 
 cdef struct MapEntry:
@@ -63,6 +64,8 @@ cdef class OffsetMap:
 
     Besides it is noted which offsets were put, and which of them are the latest of their key no more: who meets their
     records again needs no digest.
+
+    `fill` and `keep_latest` can be for one *part* of *parts* of all keys, by their digests.
     """
 
     cdef MapEntry *table
@@ -75,6 +78,7 @@ cdef class OffsetMap:
     cdef long long notes_start               # the offset of the first note
     cdef Py_ssize_t noted                    # so many offsets from there on, at most, have a note
     cdef bint is_noting                      # false once an offset did not ascend: then no note counts
+    cdef uint64_t part, parts
     cdef uint8_t secret[16]
     cdef bint md5
     cdef readonly Py_ssize_t memory          # bytes of all slots
@@ -96,6 +100,7 @@ cdef class OffsetMap:
             raise ValueError(f"a key of {len(key)} bytes for SipHash, which takes 16")
         memcpy(self.secret, PyBytes_AS_STRING(key), 16)
         self.md5 = md5
+        self.part, self.parts = 0, 1
         self.memory, self.usable = self.slots * ENTRY_OF_MAP_BYTES, <Py_ssize_t>(self.slots * load_factor)
         self.traces_room = self.slots // TRACED + 1 if md5 else 1
         self.table = <MapEntry *>calloc(self.slots, sizeof(MapEntry))
@@ -112,12 +117,15 @@ cdef class OffsetMap:
         free(self.traces)
         free(self.notes)
 
-    def clear(self, long long start=0):
-        """Forget all keys and counts; the next offsets are *start* and above.
+    def clear(self, long long start=0, long long part=0, long long parts=1):
+        """Forget all keys and counts; the next offsets are *start* and above, the next keys those of *part*.
 
         What that costs depends on how much there was, not on the memory.
         """
         cdef Py_ssize_t i
+        if not 0 <= part < parts:
+            raise ValueError(f"part {part} of {parts} parts")
+        self.part, self.parts = part, parts
         if self.entries <= self.traces_room:
             for i in range(self.entries):
                 self.table[self.traces[i]].inverse = 0
@@ -192,6 +200,16 @@ cdef class OffsetMap:
                 return i
             self._grow()
 
+    def keep_latest(self, Window window not None, bint tombstones):
+        """Leave of the record rows of *window* those that are the last of their key; return how many.
+
+        The map has to be filled from the same log to its end.  Each row is met once.  Without *tombstones* those go too.
+        """
+        cdef Py_ssize_t n
+        with nogil:
+            n = self._keep_latest(&window.view, tombstones)
+        return n
+
     @property
     def utilization(self):
         """The part of all slots that is taken, 0 to 1."""
@@ -219,13 +237,22 @@ cdef class OffsetMap:
         else:
             siphash(self.secret, p, n, out)
 
-    cdef void ask(self, Pending *pending, Py_ssize_t count) noexcept nogil:
-        """Find out where so many keys are looked for, and have the processor fetch what stands there."""
-        cdef Py_ssize_t k
+    cdef Py_ssize_t ask(self, Pending *pending, Py_ssize_t count) noexcept nogil:
+        """Find out where so many keys are looked for, and have the processor fetch what stands there.
+
+        Keys of other parts are dropped; return how many are left.
+        """
+        cdef Py_ssize_t k, n = 0
         self._digests(pending, count)
         for k in range(count):
-            pending[k].slot = self._slot(&pending[k].digest, 0)
-            prefetch_entry(self.table + pending[k].slot)
+            if self.parts > 1:
+                if pending[k].digest.low % self.parts != self.part:
+                    continue
+                pending[n] = pending[k]
+            pending[n].slot = self._slot(&pending[n].digest, 0)
+            prefetch_entry(self.table + pending[n].slot)
+            n += 1
+        return n
 
     cdef void _digests(self, Pending *pending, Py_ssize_t count) noexcept nogil:
         """Set the digests of so many keys, eight at a time."""
@@ -352,11 +379,54 @@ cdef class OffsetMap:
                     pending[count].offset, pending[count].row = row.offset, i
                     count += 1
                 i += 1
-            self.ask(pending, count)
+            count = self.ask(pending, count)
             done = self._put(pending, count)
             if done < count:
                 return pending[done].row
         return i
+
+    cdef Py_ssize_t _keep_latest(self, View *v, bint tombstones) noexcept nogil:
+        """Close the rows up over those that are not the last of their key; return how many stay."""
+        cdef Pending pending[AHEAD]
+        cdef bint stays[AHEAD]
+        cdef Py_ssize_t start = 0, n = 0, i, k, end, count
+        cdef int note
+        cdef const RecordRow *row
+        while start < v.records_count:
+            end = min(start + AHEAD, v.records_count)
+            count = 0
+            for i in range(start, end):
+                row = v.records + i
+                stays[i - start] = False
+                if row.key_length < 0 or (row.value_length < 0 and not tombstones) or is_control(v, row):
+                    continue
+                note = self.note(row.offset)
+                if note:
+                    stays[i - start] = note == WAS_PUT
+                else:
+                    pending[count].key, pending[count].key_length = v.bases[row.batch] + row.key_at, row.key_length
+                    pending[count].offset, pending[count].row = row.offset, i
+                    count += 1
+            count = self.ask(pending, count)
+            for k in range(count):
+                stays[pending[k].row - start] = self._take(pending + k)
+            for i in range(start, end):
+                if stays[i - start]:
+                    if n != i:
+                        v.records[n] = v.records[i]
+                    n += 1
+            start = end
+        v.records_count = n
+        return n
+
+    cdef bint _take(self, const Pending *pending) noexcept nogil:
+        """Whether this is the last record of its key, which it is only once: a damaged log can have an offset twice."""
+        cdef Py_ssize_t collisions = 0
+        cdef MapEntry *entry = self.table + self._place(&pending.digest, pending.slot, &collisions)
+        if entry.inverse == 0 or ~entry.inverse != pending.offset:
+            return False
+        entry.inverse = ~TAKEN
+        return True
 
 
 cdef inline void prefetch_entry(const MapEntry *entry) noexcept nogil:

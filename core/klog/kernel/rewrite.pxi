@@ -198,7 +198,7 @@ cdef class Rewriter:
                     pending[count].key, pending[count].key_length = v.bases[row.batch] + row.key_at, row.key_length
                     pending[count].row = i
                     count += 1
-            self.offsets.ask(pending, count)
+            count = self.offsets.ask(pending, count)
             for k in range(count):
                 last[pending[k].row - start] = self.offsets.find(&pending[k].digest)
             for i in range(start, end):

@@ -1,0 +1,188 @@
+"""Compaction of many partitions at once into a new log dir: a task compacts one partition after the other.
+
+    pieces = plan(targets, topics)
+    output = begin(to, pieces, options)
+    for unit in …:  compact(unit, options)
+    finish(output, pieces, log_dirs)
+
+The result is what `klog compact --to` makes of the same log dirs.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+from klog.cleaner.cleaning import Outcome, Target
+from klog.cleaner.compact import Choices, Compaction
+from klog.cleaner.copying import Checkpointed, Copier, checkpointed
+from klog.cleaner.rules import Refusal, Rules
+from klog.cleaner.selection import examine
+from klog.disk import Disk
+from klog.draft import Draft
+from klog.errors import DamagedError, KlogError, UnreadableError, UsageError
+from klog.formats.names import PartitionState
+from klog.jobs.answers import say, to_batch
+from klog.jobs.output import Attempt, Facts, Output
+from klog.log_dir import LogDir
+from klog.partition import Partition
+from klog.settings import Settings
+from klog.staging import Staging, remove_tree
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_STAGED, _ROOT = "staged", "root"
+
+
+class Piece(NamedTuple):
+    """A partition to compact.  *size*: bytes of its logs."""
+
+    number: int
+    path: str
+    rules: Rules
+    size: int
+
+
+class Options(NamedTuple):
+    """*run*: the hidden directory of the output.  *now_ms*: when it is taken to happen, None: when it does.
+
+    The others as in `klog.cleaner.cleaning.Wishes`.
+    """
+
+    run: str
+    now_ms: int | None
+    everything: bool
+    choices: Choices
+
+
+def plan(targets: Sequence[Target], topics: Sequence[Settings]) -> list[Piece]:
+    """Return the partitions of *targets*, whose topics' settings *topics* have.  Raises UsageError, UnreadableError."""
+    pieces: list[Piece] = []
+    seen: dict[str, str] = {}
+    for target, settings in zip(targets, topics, strict=True):
+        by_topic: dict[str | None, Rules] = {}
+        for one in target.partitions:
+            if one.topic not in by_topic:
+                by_topic[one.topic] = Rules.of(settings, one.topic)
+            if one.state is PartitionState.CURRENT and seen.setdefault(one.directory, one.path) != one.path:
+                raise UsageError(f"{seen[one.directory]}, {one.path}: two copies of one partition; name one")
+            pieces.append(Piece(len(pieces), one.path, by_topic[one.topic], one.size))
+    return pieces
+
+
+def begin(to: str, pieces: Sequence[Piece], options: Options, disk: Disk) -> Output:
+    """Return where the compacted log dir is going to be; what an earlier run has left counts if it was the same.
+
+    Raises UsageError, OSError.
+    """
+    from klog import __version__
+
+    what = [options.now_ms, options.everything, options.choices]
+    rules = {id(piece.rules): str(piece.rules) for piece in pieces}
+    facts = [[piece.path, piece.size, rules[id(piece.rules)]] for piece in pieces]
+    return Output(to, {"job": "compact", "version": __version__, "options": what, "pieces": facts}, disk)
+
+
+def compact(unit: Sequence[Piece], options: Options) -> Iterator[pa.RecordBatch]:
+    """Compact the partitions of *unit*; yield an answer `partition` of each.  Raises OSError when writing fails."""
+    for piece in unit:
+        with Attempt(options.run, piece.number, shared=False) as attempt:
+            if not attempt.is_done:
+                written, facts = _compact(piece, options, attempt)
+                attempt.commit(written, facts)
+        yield to_batch([say("partition", {"number": piece.number, "bytes": piece.size})])
+
+
+def _compact(piece: Piece, options: Options, attempt: Attempt) -> tuple[list[str], Facts]:
+    """Write a partition's copy, if there is to be one; return what was written and what came of it."""
+    outcome = Outcome(0, Partition(piece.path), piece.rules)
+    staged = os.path.join(attempt.path, _STAGED)
+    root = os.path.join(attempt.path, _ROOT)
+    copier = Copier(root, staged, attempt.disk)
+    attempt.disk.make_directory(root)
+    try:
+        draft = _clean(outcome, staged, options, attempt)
+        if draft is not None:
+            copier.partition(outcome, draft)
+    except (DamagedError, UnreadableError) as error:
+        outcome.failed = error
+    except OSError as error:
+        # What was read may be gone or unreadable by now; what is written has no excuse.
+        if not str(error.filename).startswith(piece.path):
+            raise
+        outcome.failed = UnreadableError(f"{error.filename}: {error.strerror}")
+    remove_tree(staged, attempt.disk)
+    if outcome.failed is not None:
+        remove_tree(root, attempt.disk)
+        return [], _facts(outcome)
+    return copier.written, _facts(outcome)
+
+
+def _clean(outcome: Outcome, staged: str, options: Options, attempt: Attempt) -> Draft | None:
+    """Let new content wait in *staged*; None where the partition is refused."""
+    partition, rules = outcome.partition, outcome.rules
+    assert rules is not None
+    now_ms = int(time.time() * 1000) if options.now_ms is None else options.now_ms
+    found = examine(partition, rules, now_ms, everything=options.everything)
+    if isinstance(found, Refusal):
+        outcome.refused = found
+        return None
+    outcome.sections = found
+    draft = Draft(os.path.dirname(partition.path), 0, Staging(os.path.join(staged, "0"), attempt.disk))
+    if found.eligible:
+        scratch = Staging(os.path.join(staged, "rounds"), attempt.disk)
+        outcome.compacted = Compaction(found, options.choices).plan(draft, scratch)
+    return draft
+
+
+def _facts(outcome: Outcome) -> Facts:
+    partition, done = outcome.partition, outcome.compacted
+    facts: Facts = {"topic": partition.topic, "partition": partition.number, "path": partition.path}
+    if outcome.failed is not None:
+        return facts | {"result": "failed", "message": str(outcome.failed), "exit_code": outcome.failed.exit_code}
+    if outcome.refused is not None:
+        refused = outcome.refused
+        return facts | {"result": "refused", "message": str(refused), "ground": refused.ground.value}
+    assert outcome.sections is not None
+    facts |= {"directory": partition.directory, "reason": outcome.sections.reason, "checkpoints": checkpointed(outcome)}
+    if done is None:
+        return facts | {"result": "copied"}
+    counts = {
+        name: sum(getattr(one.counts, name) for one in done.rounds)
+        for name in ("records_in", "records_out", "superseded", "keyless", "discarded", "expired")
+    }
+    sizes = {"bytes_in": done.rounds[0].bytes_in, "bytes_out": done.rounds[-1].bytes_out}
+    return facts | {"result": "compacted", "rounds": len(done.rounds)} | sizes | counts
+
+
+def finish(output: Output, pieces: Sequence[Piece], log_dirs: Sequence[LogDir], disk: Disk) -> list[Facts]:
+    """Put the partitions in their places, and their checkpoints beside them; return what came of each.
+
+    Raises KlogError where a piece is missing, OSError.
+    """
+    results = output.results(len(pieces))
+    copied = [one for one in results if one.get("directory")]
+    root = os.path.join(output.run, _ROOT)
+    remove_tree(root, disk)
+    disk.make_directory(root)
+    copier = Copier(root, root, disk)
+    copier.checkpoints([Checkpointed(*one["checkpoints"]) for one in copied])
+    copier.identity(log_dirs)
+    copier.finish()
+    moves = [
+        (os.path.join(output.piece(number), _ROOT, facts["directory"]), facts["directory"])
+        for number, facts in enumerate(results)
+        if facts.get("directory")
+    ]
+    output.finish([*moves, *((os.path.join(root, name), name) for name in sorted(os.listdir(root)))])
+    return results
+
+
+def problem(facts: Facts) -> KlogError | None:
+    """Return what a result says went wrong with its partition; None when nothing did."""
+    if facts["result"] != "failed":
+        return None
+    return (DamagedError if facts["exit_code"] == DamagedError.exit_code else UnreadableError)(facts["message"])

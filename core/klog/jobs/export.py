@@ -1,0 +1,129 @@
+"""Records as files: Parquet, or JSON lines, by topic and partition, from many tasks into one directory.
+
+    output = begin(to, pieces, options, disk)
+    for unit in …:  export(unit, options)
+    finish(output, pieces, options)
+
+A piece is one or several slices; what becomes of it has the offsets of its records in its names, and the manifest has
+all names.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+from klog.disk import Disk
+from klog.formats.damage import Damage
+from klog.jobs.answers import say, to_batch
+from klog.jobs.output import Attempt, Facts, Output
+from klog.jobs.scanning import Scan
+from klog.jobs.tables import FILE_BYTES, Format, Tables
+from klog.reader import MAX_BATCH_BYTES
+from klog.wanted import Wanted
+from klog.work import Slice
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+MANIFEST = "_klog_manifest.json"
+"""Spark looks past names that begin so."""
+
+
+class Piece(NamedTuple):
+    """What one attempt writes: *slices*, those of a partition next to each other."""
+
+    number: int
+    slices: tuple[Slice, ...]
+
+    @property
+    def bytes(self) -> int:
+        """How much there is to read."""
+        return sum(part.bytes for part in self.slices)
+
+
+class Options(NamedTuple):
+    """*run*: the hidden directory of the output.  *wanted*: without a limit.  *file_bytes*: files end above that."""
+
+    run: str
+    form: Format = "parquet"
+    wanted: Wanted = Wanted()
+    file_bytes: int = FILE_BYTES
+    max_batch_bytes: int = MAX_BATCH_BYTES
+
+
+def begin(to: str, job: str, pieces: Sequence[NamedTuple], options: NamedTuple, disk: Disk) -> Output:
+    """Return where the files are going to be; what an earlier run of the same *job* has left counts.
+
+    *pieces* and *options* are all that decides what is in the files.  Raises UsageError, OSError.
+    """
+    from klog import __version__
+
+    what = {"job": job, "version": __version__, "options": repr(options[1:]), "pieces": _digest(pieces)}
+    return Output(to, what, disk)
+
+
+def _digest(pieces: Sequence[NamedTuple]) -> str:
+    import hashlib
+
+    digest = hashlib.sha256()
+    for piece in pieces:
+        digest.update(repr(piece).encode("utf-8", "surrogateescape"))
+    return digest.hexdigest()
+
+
+def export(unit: Sequence[Piece], options: Options) -> Iterator[pa.RecordBatch]:
+    """Write the files of the pieces of *unit*; yield an answer `piece` of each.
+
+    Raises OSError when writing fails; what is wrong with what is read is among the facts of the piece.
+    """
+    scan = Scan(options.wanted, options.max_batch_bytes)
+    for piece in unit:
+        with Attempt(options.run, piece.number) as attempt:
+            if not attempt.is_done:
+                files, damage = _write(piece, options, scan, attempt)
+                paths = [os.path.join(attempt.path, file["name"]) for file in files]
+                attempt.commit(paths, {"files": files, "damage": damage})
+        yield to_batch([say("piece", {"number": piece.number, "bytes": piece.bytes})])
+
+
+def _write(piece: Piece, options: Options, scan: Scan, attempt: Attempt) -> tuple[list[Facts], list[Facts]]:
+    found: list[Facts] = []
+    with Tables(attempt.path, piece.number, options.form, options.file_bytes, attempt.disk) as tables:
+        for part in piece.slices:
+            tables.begin(part)
+            for one in scan.read(part):
+                if isinstance(one, Damage):
+                    tables.damage(one)
+                    found.append(damage_facts(part, one))
+                else:
+                    tables.add(one)
+    return tables.files, found
+
+
+def damage_facts(part: Slice, damage: Damage) -> Facts:
+    """Return what is said of *damage* in a result."""
+    place = damage.place
+    facts: Facts = {"topic": part.topic, "partition": part.partition, "file": place.file}
+    return facts | {"position": place.position, "offset": place.offset, "message": str(damage)}
+
+
+def finish(output: Output, pieces: int) -> Facts:
+    """Give the files their names, write the manifest and return it: each file, and each damage that cost records.
+
+    Raises KlogError where a piece is missing, OSError.
+    """
+    results = output.results(pieces)
+    moves = [
+        (os.path.join(output.piece(number), file["name"]), file["file"])
+        for number, result in enumerate(results)
+        for file in result["files"]
+    ]
+    files = [{name: one[name] for name in one if name != "name"} for result in results for one in result["files"]]
+    files.sort(key=lambda one: (one["topic"] or "", one["partition"] or 0, one["file"]))
+    damage = [one for result in results for one in result["damage"]]
+    manifest = {"files": files, "damage": damage, "records": sum(one["records"] for one in files)}
+    output.finish(moves, {MANIFEST: json.dumps(manifest, indent=1).encode()})
+    return manifest

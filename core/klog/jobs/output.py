@@ -1,0 +1,183 @@
+"""What many tasks write into one directory: exactly one file set, whatever tasks are repeated, doubled or killed.
+
+    output = Output("out", {"job": "export", …}, disk)       # whoever drives
+    with Attempt(output.run, 7) as attempt:                  # a task, for piece 7
+        …                                                    # files below attempt.path
+        attempt.commit(files, {"records": 1844})
+    output.finish(moves)                                     # whoever drives, when all pieces are there
+
+Until then all is in a hidden directory.  A piece is there when its directory has its name, which one rename gives: of
+two tasks with the same piece one comes second, and throws away what it has.  A run after a killed one finds the pieces
+that are there, and does the others.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from types import TracebackType
+from typing import Any
+
+from klog.disk import Disk, FencedDisk
+from klog.errors import KlogError, UsageError
+from klog.staging import make_directories, remove_tree
+
+RUN = ".klog-unfinished"
+_JOB, _RESULT, _FINISHING, _PIECE = "job.json", "result.json", "finishing", "piece-"
+Facts = dict[str, Any]
+"""What a task says of its piece: whatever JSON can say."""
+
+
+class Attempt:
+    """One try at piece *number*, in the directory *path*, which is gone afterwards if it is not committed.
+
+    *run*: the hidden directory.  *shared*: files are for all whom the umask lets.  Raises OSError.
+    """
+
+    def __init__(self, run: str, number: int, *, shared: bool = True) -> None:
+        self._run, self._piece = run, os.path.join(run, f"{_PIECE}{number:06}")
+        self.path = os.path.join(run, f"attempt-{os.urandom(8).hex()}")
+        self.disk = FencedDisk(self.path, shared=shared)
+
+    @property
+    def is_done(self) -> bool:
+        """Whether the piece is there already."""
+        return os.path.isdir(self._piece)
+
+    def __enter__(self) -> Attempt:
+        Disk().make_directory(self.path)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        remove_tree(self.path, self.disk)
+
+    def commit(self, written: Sequence[str], facts: Facts) -> None:
+        """Let the piece be what *written*, files and directories, and *facts* say; nothing if it is there already."""
+        result = os.path.join(self.path, _RESULT)
+        _write(result, json.dumps(facts).encode(), self.disk)
+        self.disk.sync([*written, result, self.path])
+        try:
+            self.disk.rename(self.path, self._piece)
+        except OSError as error:
+            if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
+                raise
+        self.disk.sync([self._run])
+
+
+class Output:
+    """The directory *to*, which is not there, or empty, or has what an earlier run of the same *job* has left.
+
+    *job* is all that decides what a piece is and what will be in it.  What another job has left is thrown away.
+    Raises UsageError, OSError.
+    """
+
+    def __init__(self, to: str, job: Mapping[str, object], disk: Disk) -> None:
+        self.to = os.path.abspath(to)
+        self.run = os.path.join(self.to, RUN)
+        self._disk = disk
+        text = json.dumps(job, sort_keys=True).encode()
+        self._made = self._begin(to, text)
+        if not os.path.isdir(self.run):
+            self._made += make_directories(self.run, disk)
+            _write(os.path.join(self.run, _JOB), text, disk)
+
+    def _begin(self, to: str, job: bytes) -> list[str]:
+        """See to it that the hidden directory is this job's, or not there; return the directories that were made."""
+        if not os.path.lexists(self.to):
+            return make_directories(self.to, self._disk)
+        others = set(os.listdir(self.to)) - {RUN} if os.path.isdir(self.to) else {to}
+        is_finishing = os.path.exists(os.path.join(self.run, _FINISHING))
+        if others and not is_finishing:
+            raise UsageError(f"{to}: is there already, and not an empty directory")
+        if _read(os.path.join(self.run, _JOB)) != job:
+            if is_finishing:
+                raise UsageError(f"{to}: another run was about to end here; let the same run again, or remove this")
+            remove_tree(self.run, self._disk)
+        return []
+
+    @property
+    def done(self) -> frozenset[int]:
+        """The pieces that are there."""
+        names = (name for name in os.listdir(self.run) if name.startswith(_PIECE))
+        return frozenset(int(name.removeprefix(_PIECE)) for name in names)
+
+    def piece(self, number: int) -> str:
+        """Return the directory of a piece that is there."""
+        return os.path.join(self.run, f"{_PIECE}{number:06}")
+
+    def results(self, pieces: int) -> list[Facts]:
+        """Return what was said of the pieces 0 up to *pieces*.  Raises KlogError when one is missing."""
+        missing = set(range(pieces)) - self.done
+        if missing:
+            what = f"{len(missing)} of {pieces} pieces are not done"
+            raise KlogError(f"{self.to}: {what}; the same run again does the rest")
+        found: list[Facts] = []
+        for number in range(pieces):
+            content = _read(os.path.join(self.piece(number), _RESULT))
+            found.append(json.loads(content or b"{}"))
+        return found
+
+    def finish(self, moves: Iterable[tuple[str, str]], last: Mapping[str, bytes] | None = None) -> None:
+        """Give files and directories their names: from a path to a path inside of `to`; *last*: what is written then.
+
+        Can be done again after it was stopped.  Raises OSError, KlogError.
+        """
+        disk, directories = self._disk, {self.to}
+        finishing = os.path.join(self.run, _FINISHING)
+        if not os.path.exists(finishing):
+            _write(finishing, b"", disk)
+        disk.sync([finishing, self.run])
+        for source, name in moves:
+            target = os.path.join(self.to, name)
+            directories.update(make_directories(os.path.dirname(target), disk))
+            directories.add(os.path.dirname(target))
+            if os.path.lexists(source):
+                disk.rename(source, target)
+            elif not os.path.lexists(target):
+                raise KlogError(f"{source}: has vanished; remove {self.to} and begin again")
+        disk.sync(sorted(directories | {os.path.dirname(one) for one in directories}))
+        for name, content in (last or {}).items():
+            self._write_last(name, content)
+        disk.sync([self.to])
+        self._sweep()
+
+    def _write_last(self, name: str, content: bytes) -> None:
+        waiting = os.path.join(self.run, f"last-{name}")
+        if os.path.exists(waiting):
+            self._disk.unlink(waiting)
+        _write(waiting, content, self._disk)
+        self._disk.sync([waiting])
+        self._disk.rename(waiting, os.path.join(self.to, name))
+
+    def _sweep(self) -> None:
+        """Remove the hidden directory: under another name, so that tasks that still run find nothing to write into."""
+        gone = f"{self.run}.gone"
+        self._disk.rename(self.run, gone)
+        remove_tree(gone, self._disk)
+
+    def discard(self) -> None:
+        """Let it be as if it had never begun."""
+        self._sweep()
+        for path in reversed(self._made):
+            if os.path.isdir(path) and not os.listdir(path):
+                self._disk.remove_directory(path)
+
+
+def _write(path: str, content: bytes, disk: Disk) -> None:
+    file = disk.create(path)
+    try:
+        disk.write(file, content)
+    finally:
+        disk.close(file)
+
+
+def _read(path: str) -> bytes | None:
+    try:
+        with open(path, "rb") as file:
+            return file.read()
+    except FileNotFoundError:
+        return None
