@@ -26,6 +26,11 @@ class Scan:
         self._window = Window(records=_ROWS)
         self._codecs = Decompressor(max_batch_bytes).functions
 
+    @property
+    def position(self) -> int:
+        """Where in its log the last window began, or the next one does: bytes."""
+        return self._window.position
+
     def read(self, part: Slice) -> Iterator[Window | Damage]:
         """Yield the record rows of a slice, each window good until the next step, and damage in its place.
 
