@@ -20,6 +20,8 @@ _klog() {
             apply) command=apply ;;
             undo) command=undo ;;
             plans) command=plans ;;
+            spark) command=spark ;;
+            'spark verify') command='spark verify' ;;
         esac
     done
     value=1
@@ -105,11 +107,18 @@ _klog() {
         'undo --backup') words='' ;;
         'undo --output') words='text json' ;;
         'plans --output') words='text table json' ;;
+        'spark verify --topic') words='' ;;
+        'spark verify --partition') words='' ;;
+        'spark verify --output') words='text json jsonl table' ;;
+        'spark verify --max-batch-bytes') words='' ;;
+        'spark verify --master') words='' ;;
+        'spark verify --conf') words='' ;;
+        'spark verify --ship') words='' ;;
         *) value= ;;
     esac
     if [[ -z $value ]]; then
         case "$command" in
-            '') words='describe dump lookup verify recover truncate compact apply undo plans --version -h --help' ;;
+            '') words='describe dump lookup verify recover truncate compact apply undo plans spark --version -h --help' ;;
             describe) words='--topic --partition --deep --output --quiet -h --help' ;;
             dump) words='--files --topic --partition --output --to --deep-iteration --print-data-log --skip-record-metadata --verify-index-only --index-sanity-check --max-bytes --max-message-size --offsets-decoder --transaction-log-decoder --cluster-metadata-decoder --remote-log-metadata-decoder --share-group-state-decoder --with-indexes --as --from-offset --to-offset --from-time --to-time --key --keys-from --limit --isolation --tail --no-control --batches --values --jobs --max-batch-bytes --quiet -h --help' ;;
             lookup) words='--offset --timestamp --batch --topic --partition --position-only --output --quiet -h --help' ;;
@@ -120,6 +129,8 @@ _klog() {
             apply) words='--backup --output --quiet -h --help' ;;
             undo) words='--apply --backup --output --quiet -h --help' ;;
             plans) words='--output --quiet -h --help' ;;
+            spark) words='verify -h --help' ;;
+            'spark verify') words='--topic --partition --deep --output --max-batch-bytes --master --conf --ship --quiet -h --help' ;;
         esac
         # options only where one begins; otherwise paths, which `-o default` completes
         [[ $words == -* && $cur != -* ]] && words=

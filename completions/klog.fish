@@ -4,7 +4,7 @@ function __klog_command --description 'The command whose arguments are being wri
     set -l command
     for word in (commandline -opc)[2..-1]
         switch "$command $word"
-            case ' describe' ' dump' ' lookup' ' verify' ' recover' ' truncate' ' compact' ' apply' ' undo' ' plans'
+            case ' describe' ' dump' ' lookup' ' verify' ' recover' ' truncate' ' compact' ' apply' ' undo' ' plans' ' spark' 'spark verify'
                 set command $command $word
         end
     end
@@ -22,6 +22,7 @@ complete -c klog -n 'test (__klog_command) = ""' -a compact -d 'Key-based compac
 complete -c klog -n 'test (__klog_command) = ""' -a apply -d 'Carry out a plan that a command with --plan has made, or finish one that was interrupted'
 complete -c klog -n 'test (__klog_command) = ""' -a undo -d 'Take back what a plan has done: the exact bytes, modes, owners and modification times'
 complete -c klog -n 'test (__klog_command) = ""' -a plans -d 'List the plans that were made for a log dir, and how far each has come'
+complete -c klog -n 'test (__klog_command) = ""' -a spark -d 'The same over many data dirs, on Spark: one machine\'s cores, or a cluster'
 complete -c klog -n 'test (__klog_command) = ""' -l version -d 'Show versions and leave'
 complete -c klog -n 'test (__klog_command) = ""' -s h -l help -d 'Show this help and leave'
 complete -c klog -n 'test (__klog_command) = "describe"' -F
@@ -167,3 +168,16 @@ complete -c klog -n 'test (__klog_command) = "plans"' -F
 complete -c klog -n 'test (__klog_command) = "plans"' -l output -x -a 'text table json' -d 'How to show it'
 complete -c klog -n 'test (__klog_command) = "plans"' -l quiet -d 'No notes, no bar'
 complete -c klog -n 'test (__klog_command) = "plans"' -s h -l help -d 'Show this help and leave'
+complete -c klog -n 'test (__klog_command) = "spark"' -a verify -d 'Check everything that can be wrong, as \'klog verify\' does: the same findings, the same exit code'
+complete -c klog -n 'test (__klog_command) = "spark"' -s h -l help -d 'Show this help and leave'
+complete -c klog -n 'test (__klog_command) = "spark verify"' -F
+complete -c klog -n 'test (__klog_command) = "spark verify"' -l topic -x -d 'Only these topics of a log dir (a name or a glob)'
+complete -c klog -n 'test (__klog_command) = "spark verify"' -l partition -x -d 'Only these partition numbers of a log dir'
+complete -c klog -n 'test (__klog_command) = "spark verify"' -l deep -d 'Every record too, decompressed'
+complete -c klog -n 'test (__klog_command) = "spark verify"' -l output -x -a 'text json jsonl table' -d 'How to show it'
+complete -c klog -n 'test (__klog_command) = "spark verify"' -l max-batch-bytes -x -d 'Largest batch to read into memory'
+complete -c klog -n 'test (__klog_command) = "spark verify"' -l master -x -d 'Where to compute: local[*], spark://…, yarn, k8s://…, sc://…; default: the environment\'s, else local[*]'
+complete -c klog -n 'test (__klog_command) = "spark verify"' -l conf -x -d 'A setting of Spark\'s'
+complete -c klog -n 'test (__klog_command) = "spark verify"' -l ship -r -F -d 'How klog comes to executors: packed by itself, there already, or in an environment that venv-pack made'
+complete -c klog -n 'test (__klog_command) = "spark verify"' -l quiet -d 'No notes, no bar'
+complete -c klog -n 'test (__klog_command) = "spark verify"' -s h -l help -d 'Show this help and leave'

@@ -1,8 +1,8 @@
 """Fixtures: the command line as a function and as a process, fixture data, the corpora, real Kafka.
 
-Two kinds of tests need more than a clone: `corpora` (the full image collection, KLOG_CORPORA or ../shared/corpora) and
-`kafka` (Java 17 and Maven).  Where that is missing they are skipped, loudly, and fail when CI=true: a build that did
-not compare with Kafka must not look like one that did.
+Three kinds of tests need more than a clone: `corpora` (the full image collection, KLOG_CORPORA or ../shared/corpora),
+`kafka` (Java 17 and Maven) and `spark` (Java 17).  Where that is missing they are skipped, loudly, and fail when
+CI=true: a build that did not compare with Kafka must not look like one that did.
 """
 
 from __future__ import annotations
@@ -43,6 +43,8 @@ def _lacking(item: pytest.Item) -> str:
         return f"no corpora in {CORPORA} (set KLOG_CORPORA)"
     if item.get_closest_marker("kafka") and kafka.missing():
         return f"no real Kafka: {kafka.missing()}"
+    if item.get_closest_marker("spark") and shutil.which("java") is None:
+        return "no Spark: java not found"
     return ""
 
 

@@ -21,7 +21,7 @@ ROOMS = (
     " irregularities producers replay",
     "lookup fetch check settings metadata metadata_state passing plan plan_rules plan_file digests disk locks staging"
     " draft journal originals backups broker bits describe dump internal_topics arrow",
-    "recover salvage truncate merge cleaner apply undo visible work rows jobs",
+    "recover salvage truncate merge cleaner apply undo visible work records rows jobs",
     "spark serve",
     "klog_cli pyspark_klog",
 )

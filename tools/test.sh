@@ -12,8 +12,8 @@ wanted="not long"
 unset PYTHONDONTWRITEBYTECODE
 
 if ! tools/machine.sh kafka; then
-    missed+=("the tests against real Kafka: they need a JDK of 17 or newer and Maven (the line to run is above)")
-    wanted+=" and not kafka"
+    missed+=("the tests against real Kafka, and on Spark: they need a JDK of 17 or newer, and Maven (see above)")
+    wanted+=" and not kafka and not spark"
 fi
 if [[ -z ${KLOG_CORPORA:-} && ! -e ../shared/corpora/manifest.json ]]; then
     no_corpora="the tests over the large corpora: they are not beside this folder (KLOG_CORPORA names another place)"

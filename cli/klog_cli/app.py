@@ -17,7 +17,7 @@ from klog.errors import KlogError, UsageError
 
 from klog_cli import output
 
-COMMANDS = ("describe", "dump", "lookup", "verify", "recover", "truncate", "compact", "apply", "undo", "plans")
+COMMANDS = ("describe", "dump", "lookup", "verify", "recover", "truncate", "compact", "apply", "undo", "plans", "spark")
 EXIT_CODES = (
     "Exit codes, added up: 0 clean · 1 problems corrected · 4 problems left · "
     "8 could not do it (I/O, permission, not Kafka data, lock held) · 16 usage · 32 cancelled (^C)."
@@ -58,7 +58,13 @@ def build(names: tuple[str, ...] = COMMANDS) -> typer.Typer:
     app.callback(epilog=EXIT_CODES)(_root)
     for name in names:
         module = import_module(f"klog_cli.{name}_command")
-        app.command(name, epilog=EXIT_CODES)(getattr(module, name))
+        command = getattr(module, name)
+        if isinstance(command, typer.Typer):
+            for verb in command.registered_commands:
+                verb.epilog = EXIT_CODES
+            app.add_typer(command, name=name, epilog=EXIT_CODES)
+        else:
+            app.command(name, epilog=EXIT_CODES)(command)
     return app
 
 

@@ -209,3 +209,20 @@ CutToTimestamp = Annotated[
     str | None, typer.Option("--to-timestamp", metavar="TIME", help="Drop everything from the first record as late on.")
 ]
 CutToLogStart = Annotated[bool, typer.Option("--to-log-start", help="Drop everything.")]
+
+# spark
+Master = Annotated[
+    str | None,
+    typer.Option(
+        metavar="URL",
+        help="Where to compute: local[*], spark://…, yarn, k8s://…, sc://…; default: the environment's, else local[*].",
+    ),
+]
+SparkConf = Annotated[list[str] | None, typer.Option("--conf", metavar="K=V", help="A setting of Spark's.")]
+Ship = Annotated[
+    str,
+    typer.Option(
+        metavar="archive|preinstalled|FILE",
+        help="How klog comes to executors: packed by itself, there already, or in an environment that venv-pack made.",
+    ),
+]

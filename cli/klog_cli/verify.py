@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from klog.check.facts import LogDirFacts
 from klog.check.findings import Finding, Kind, Severity
 from klog.check.root import root
 from klog.check.segment import Request
-from klog.check.verify import Chosen, Totals, facts_around, log_dir_facts, verify_partition
+from klog.check.verify import Checked, Chosen, Totals, facts_around, log_dir_facts, verify_partition
 from klog.errors import UsageError
+from klog.lanes import Sink
 from klog.log_dir import KafkaFile, LogDir, open_path, select
 from klog.partition import Partition
 
@@ -55,6 +56,19 @@ class _Found:
         return (PROBLEMS_LEFT if problems else 0) + (COULD_NOT if self.could_not else 0)
 
 
+Wanted = Sequence[tuple[Partition, LogDirFacts]]
+"""The partitions to check, each with what it has to know of its log dir."""
+
+Way = Callable[[Wanted, Request, Sink, Chosen | None], Iterable[Checked]]
+"""Who checks them: this process, or Spark."""
+
+
+def here(wanted: Wanted, request: Request, sink: Sink, chosen: Chosen | None) -> Iterator[Checked]:
+    """Check one partition after the other."""
+    for partition, around in wanted:
+        yield verify_partition(partition, around, request, sink, chosen)
+
+
 def verify(
     paths: Sequence[str],
     topics: Sequence[str],
@@ -62,6 +76,7 @@ def verify(
     request: Request,
     chosen: Chosen | None,
     form: str,
+    way: Way = here,
 ) -> int:
     """Check all of *paths* and return the exit code.  Raises UsageError for a path that is nothing of Kafka's."""
     opened = [open_path(path) for path in paths]
@@ -71,9 +86,7 @@ def verify(
         for thing in opened:
             if isinstance(thing, LogDir):
                 found.take(list(root(thing)), thing.path)
-        choice = _of_files(opened) or chosen
-        for partition, around in wanted:
-            checked = verify_partition(partition, around, request, results, choice)
+        for checked in way(wanted, request, results, _of_files(opened) or chosen):
             found.take(checked.findings, checked.partition.path)
             found.totals = found.totals.plus(checked.totals)
     _end(found, form)

@@ -8,7 +8,7 @@ import stat
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from types import TracebackType
-from typing import NamedTuple
+from typing import BinaryIO, NamedTuple
 
 _CREATE = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _OPEN = os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
@@ -260,6 +260,36 @@ class NewFile:
         if self._temporary:
             os.unlink(self._temporary)
             self._temporary = ""
+
+
+class Scratch:
+    """A directory beside all results, for as long as the process works: only its owner may look into it.
+
+    Its name is in `path`.  All calls raise OSError.
+    """
+
+    def __init__(self) -> None:
+        self.path = Disk().private_directory()
+
+    def create(self, name: str) -> BinaryIO:
+        """Make a new file in it, to be written."""
+        return open(os.path.join(self.path, name), "xb")
+
+    def directory(self, *names: str) -> str:
+        """Make a directory in it, and those above; return its path."""
+        path = os.path.join(self.path, *names)
+        os.makedirs(path, exist_ok=True)
+        return path
+
+    def link(self, target: str, *names: str) -> None:
+        """Make a symbolic link in it that leads to *target*."""
+        os.symlink(target, os.path.join(self.path, *names))
+
+    def remove(self) -> None:
+        """Take it away with all that is in it; what somebody else holds on to stays."""
+        import shutil
+
+        shutil.rmtree(self.path, ignore_errors=True)
 
 
 class Room:

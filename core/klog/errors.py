@@ -31,6 +31,10 @@ class UsageError(KlogError):
     exit_code = 16
 
 
+class SparkError(KlogError):
+    """Spark did not do it: its JVM did not start, nobody answers, a job failed."""
+
+
 class DamagedError(KlogError):
     """What is to be kept is damaged, or an operation on the partition did not end: that comes first."""
 

@@ -104,7 +104,6 @@ class LogReader:
             status = window.scan(0, self._lenient)
             larger = self._larger(window) if status == MORE else 0
             if not larger:
-                window.drop(bisect_left(range(window.count), self._stop - window.position, key=window.at))
                 return self._lenient_piece(window, status) if self._lenient else self._careful_piece(window, status)
             wanted = larger
             if larger > WINDOW_BYTES // 2:
@@ -128,6 +127,10 @@ class LogReader:
 
     def _careful_piece(self, window: Window, status: int) -> Piece:
         """See to it that the window ends behind an intact batch, so that no damaged length leads astray."""
+        behind = self._without_others(window)
+        if behind < window.next_at and self._without_bad_tail(window) == window.count:
+            self.position += behind
+            return Piece(self._number)
         at_end = self.position + window.size >= self.end
         if status == DONE and at_end:
             self.position = self.end
@@ -142,6 +145,13 @@ class LogReader:
             at, status = window.at(good), DONE
         window.drop(good)
         return self._resync(self.position + at, self.position + at + 1, status)
+
+    def _without_others(self, window: Window) -> int:
+        """Drop the batches from where to stop on; return where those before end, in bytes of the window."""
+        own = bisect_left(range(window.count), self._stop - window.position, key=window.at)
+        behind = window.at(own) if own < window.count else window.next_at
+        window.drop(own)
+        return behind
 
     def _without_bad_tail(self, window: Window) -> int:
         """Return how many batches remain when those at the end whose checksum does not hold are left out."""
@@ -162,9 +172,10 @@ class LogReader:
         before = readable(self.source, start, size)
         window.load(start, self.source.read_into(start, window.room(before)[:before]))
         window.scan(0, self._lenient)
+        behind = self._without_others(window)
         good = self._without_bad_tail(window)
         if good:
-            self.position += window.next_at if good == window.count else window.at(good)
+            self.position += behind if good == window.count else window.at(good)
             window.drop(good)
             return Piece(self._number)
         if self._lenient:

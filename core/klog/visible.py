@@ -5,16 +5,21 @@ All of it is learnt before the log is read, so that a part of the log can be rea
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import os
+from collections.abc import Iterable, Iterator
 from typing import Literal, NamedTuple
 
 from klog.check.txn_index import read_txn_index
 from klog.errors import KlogError, UnreadableError
+from klog.formats.batch import Attributes, BatchFacts
+from klog.formats.damage import Damage, DamageKind
 from klog.formats.index import ABORTED_TXN
+from klog.kernel import Window
 from klog.partition import Partition, SegmentFiles
+from klog.place import Place
 from klog.producers import ProducerState
 from klog.replay import nearest_state, replay
-from klog.transactions import CompletedTxn
+from klog.transactions import CompletedTxn, Marker, read_marker
 from klog.wanted import HIGHEST, LOWEST, Wanted
 
 Isolation = Literal["read_uncommitted", "read_committed"]
@@ -113,3 +118,82 @@ def _in_log(partition: Partition, i: int) -> list[Aborted]:
             for _ in _replayed(state, partition, earlier):
                 pass
     return list(_replayed(state, partition, i))
+
+
+class Hiding:
+    """Leaves aborted data out of the windows of a part of a log, and notices markers that contradict the index.
+
+    The index is believed, as a consumer believes it; but where it does not know of an abort whose data is there,
+    records are taken for good that are not, and that must not pass in silence.
+    """
+
+    def __init__(self, aborted: Iterable[Aborted], path: str) -> None:
+        self._path = path
+        self._ranges: dict[int, list[tuple[int, int]]] = {}
+        for txn in aborted:
+            self._ranges.setdefault(txn.producer_id, []).append((txn.first_offset, txn.last_offset))
+        self._first: int | None = None  # the first offset of the part
+        self._with_data: set[int] = set()  # producers with data that was not hidden, and no marker since
+        self._ended: set[int] = set()  # producers that had a marker within the part
+        self._before: set[int] | None = None  # producers with data before the part, and no marker until then
+
+    def hide(self, window: Window) -> list[Damage]:
+        """Leave out the aborted batches of *window*, its checksums computed; return what is wrong with markers."""
+        found = []
+        if self._first is None and window.count:
+            self._first = window.batch(0).base_offset
+        for i in window.transactional(0, window.count):
+            batch = window.batch(i)
+            if not batch.crc_holds:
+                continue
+            if batch.attributes & Attributes.CONTROL:
+                found += self._marker(batch, read_marker(window, i))
+            elif self._is_aborted(batch):
+                window.skip(i)
+            else:
+                self._with_data.add(batch.producer_id)
+        return found
+
+    def _is_aborted(self, batch: BatchFacts) -> bool:
+        ranges = self._ranges.get(batch.producer_id, ())
+        return any(first <= batch.last_offset and batch.base_offset <= last for first, last in ranges)
+
+    def _marker(self, batch: BatchFacts, marker: object) -> list[Damage]:
+        if not isinstance(marker, Marker):
+            return []
+        producer = batch.producer_id
+        is_known = any(last == batch.base_offset for _, last in self._ranges.get(producer, ()))
+        if marker.aborts:
+            is_wrong = not is_known and self._had_data(producer)
+            what = (
+                "an ABORT marker that the transaction index does not know: records before it were taken for committed"
+            )
+        else:
+            is_wrong = is_known
+            what = "a COMMIT marker that the transaction index takes for an ABORT: records before it were left out"
+        self._with_data.discard(producer)
+        self._ended.add(producer)
+        if not is_wrong:
+            return []
+        detail = f"{what} (producer {producer}); klog recover rebuilds the index"
+        return [Damage(DamageKind.BAD_INDEX, Place(self._path, batch.position, batch.base_offset), detail, batch.size)]
+
+    def _had_data(self, producer: int) -> bool:
+        if producer in self._with_data:
+            return True
+        if producer in self._ended:
+            return False
+        if self._before is None:
+            self._before = _open_at(Partition(os.path.dirname(self._path)), self._first or 0)
+        return producer in self._before
+
+
+def _open_at(partition: Partition, offset: int) -> set[int]:
+    """Return the producers with an open transaction below *offset*, as far as the log can be read."""
+    state = nearest_state(partition, offset)
+    try:
+        for _ in replay(state, partition.path, partition.segments, offset):
+            pass
+    except UnreadableError:
+        pass  # whoever reads it is told
+    return {producer_id for _, producer_id in state.ongoing.all()}

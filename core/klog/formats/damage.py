@@ -22,6 +22,7 @@ class DamageKind(str, Enum):
     OFFSET_BACKWARDS = "offset backwards"
     OFFSET_OVERFLOW = "offset overflow"
     UNREADABLE = "unreadable"
+    BAD_INDEX = "bad index"
 
 
 class Damage(NamedTuple):

@@ -267,7 +267,7 @@ cdef class Window:
         self.view.batches[i].state |= SKIPPED
 
     def skip_outside(self, long long from_offset, long long to_offset, long long from_time):
-        """Leave out every batch whose header shows that no record of it lies in the range.
+        """Leave out every batch whose header shows that no record of it lies in the range, but those known to be broken.
 
         Returns True when a batch at or after *to_offset* was met: nothing later in an ordered log can be wanted.
         """
@@ -276,6 +276,8 @@ cdef class Window:
         cdef bint beyond = False
         for i in range(self.view.batches_count):
             b = self.view.batches + i
+            if b.state & (CHECKED | HOLDS) == CHECKED:
+                continue
             if b.last_offset < from_offset or b.max_timestamp < from_time:
                 b.state |= SKIPPED
             # a wrapper's first offset is not in its header

@@ -1,0 +1,35 @@
+"""The commands on Spark: a session around what the library and the other commands do."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from klog.check.segment import Request
+from klog.check.verify import Checked, Chosen
+from klog.lanes import Sink
+from klog.spark.session import session
+
+from klog_cli.verify import Wanted
+from klog_cli.verify import verify as show
+
+
+class Where(NamedTuple):
+    """Where Spark computes, with which settings, and how klog gets there."""
+
+    master: str | None
+    conf: dict[str, str]
+    ship: str
+
+
+def verify(
+    paths: Sequence[str], topics: Sequence[str], numbers: Sequence[int], request: Request, form: str, where: Where
+) -> int:
+    """Check all of *paths* on Spark and return the exit code."""
+    from klog.spark.verify import verify as run
+
+    def way(wanted: Wanted, request: Request, sink: Sink, chosen: Chosen | None) -> Iterable[Checked]:
+        with session(where.master, where.conf, where.ship, brief=True) as ours:
+            return list(run(ours.spark, wanted, request, sink, chosen))
+
+    return show(paths, topics, numbers, request, None, form, way)

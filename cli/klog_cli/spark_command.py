@@ -1,0 +1,51 @@
+"""`klog spark VERB`: the options of the verbs."""
+
+from __future__ import annotations
+
+import typer
+from klog.errors import UsageError
+
+from klog_cli import options, output
+from klog_cli.units import parse_size
+
+spark = typer.Typer(
+    help="The same over many data dirs, on Spark: one machine's cores, or a cluster.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+)
+
+
+@spark.command("verify")
+def verify(
+    paths: options.Paths = None,
+    topic: options.Topics = None,
+    partition: options.Partitions = None,
+    deep: options.Deep = False,
+    form: options.VerifyOutput = "text",
+    max_batch_bytes: options.MaxBatchBytes = "128MiB",
+    master: options.Master = None,
+    conf: options.SparkConf = None,
+    ship: options.Ship = "archive",
+    quiet: options.Quiet = False,
+) -> int:
+    """Check everything that can be wrong, as 'klog verify' does: the same findings, the same exit code."""
+    from klog.check.segment import Request
+
+    from klog_cli.spark import Where
+    from klog_cli.spark import verify as run
+
+    output.Quiet.on = quiet
+    options.known_form(form, options.VERIFY_OUTPUTS)
+    if not paths:
+        raise UsageError("nothing to verify: name log dirs or partition directories")
+    request = Request(deep, 1, min(parse_size(max_batch_bytes), 2**31 - 1))
+    where = Where(master, _settings(conf or ()), ship)
+    return run(paths, topic or (), partition or (), request, form, where)
+
+
+def _settings(given: list[str] | tuple[str, ...]) -> dict[str, str]:
+    """Return the settings of `--conf`.  Raises UsageError for one without a value."""
+    for setting in given:
+        if not setting.partition("=")[0] or "=" not in setting:
+            raise UsageError(f"--conf {setting}: expected a name and a value, such as spark.executor.memory=2g")
+    return {name: value for name, _, value in (setting.partition("=") for setting in given)}

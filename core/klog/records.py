@@ -1,0 +1,150 @@
+"""The records of a slice, window after window, and what is damaged between them.
+
+for found in records(part, Wanted(), Window(), Decompressor().functions):
+    print(found if isinstance(found, Damage) else found.records)
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+
+from klog.decode import Codecs, Run, decode_run, message_damages, runs
+from klog.errors import KlogError
+from klog.formats.damage import Damage, DamageKind
+from klog.formats.index import OFFSET_ENTRY
+from klog.indexes import Entries
+from klog.kernel import Window
+from klog.partition import Partition
+from klog.place import Place
+from klog.reader import MAX_BATCH_BYTES, LogReader
+from klog.source import Source
+from klog.visible import Hiding
+from klog.wanted import Wanted
+from klog.work import Slice
+
+
+def records(
+    part: Slice, wanted: Wanted, window: Window, codecs: Codecs, max_batch_bytes: int = MAX_BATCH_BYTES
+) -> Iterator[Window | Damage]:
+    """Yield a window each time that rows of wanted records are filled in it, and a Damage for each damaged stretch.
+
+    A window is to be used before the next step, and need not be *window*.  Control records are left out, and whatever
+    the slice says is nobody's to see; *wanted*'s limit and tail do not count.  Raises nothing for content, nor for a
+    log that cannot be read, has shrunk or was changed since the slice was made: that is damage.
+    """
+    try:
+        with Source(part.path) as source:
+            yield from _Reading(part, wanted, max_batch_bytes).all(source, window, codecs)
+    except KlogError as error:
+        yield Damage(DamageKind.UNREADABLE, Place(part.path), str(error).removeprefix(part.path).lstrip(" :"))
+
+
+class _Reading:
+    """One slice while it is read."""
+
+    def __init__(self, part: Slice, wanted: Wanted, max_batch_bytes: int) -> None:
+        self._part = part
+        self._span = part.span
+        self._wanted = wanted._replace(
+            from_offset=max(wanted.from_offset, part.from_offset),
+            to_offset=min(wanted.to_offset, part.to_offset),
+            controls=False,
+        )
+        self._hiding = None if part.aborted is None else Hiding(part.aborted, part.path)
+        self._max_batch_bytes = max_batch_bytes
+        self._end = part.start  # of what was read last and is intact, in bytes
+
+    def all(self, source: Source, window: Window, codecs: Codecs) -> Iterator[Window | Damage]:
+        """Yield the rows and the damage of the slice."""
+        part = self._part
+        reader = LogReader(
+            source,
+            part.start,
+            part.log_bytes,
+            floor=self._span.floor,
+            ceiling=self._span.ceiling,
+            max_batch_bytes=self._max_batch_bytes,
+            stop=part.end,
+        )
+        while piece := reader.next(window):
+            window.check(0, window.count)
+            self._note_end(window)
+            yield from self._leave_out(window)
+            latest = window
+            for run in runs(window, part.path, self._span):
+                if run.window is not latest:  # its batches had been swallowed by a damaged length
+                    latest = run.window
+                    yield from self._leave_out(latest)
+                yield from self._of_run(run, codecs)
+            if piece.damage and not self._is_room(piece.damage):
+                yield piece.damage
+        yield from self._changed(reader)
+
+    def _of_run(self, run: Run, codecs: Codecs) -> Iterator[Window | Damage]:
+        if run.damage:
+            yield run.damage
+            return
+        rows, path = run.window, self._part.path
+        for damage in decode_run(run, codecs, path):
+            if damage:
+                yield damage
+                continue
+            bad = message_damages(rows, path)
+            self._wanted.keep(rows)
+            if rows.records:
+                yield rows
+            yield from bad
+
+    def _leave_out(self, window: Window) -> list[Damage]:
+        """Leave out the batches that are not wanted, not to be seen or not the slice's; return what markers tell."""
+        self._wanted.skip(window)
+        for i in reversed(range(window.count)):
+            if window.position + window.at(i) < self._part.end:
+                break
+            window.skip(i)
+        return self._hiding.hide(window) if self._hiding else []
+
+    def _note_end(self, window: Window) -> None:
+        if window.count:
+            last = window.batch(window.count - 1)
+            self._end = last.position + last.size if last.crc_holds else self._end
+
+    def _is_room(self, damage: Damage) -> bool:
+        """Whether what is damaged is only room at the end of a log, for what is being or was to be written."""
+        part = self._part
+        if not damage.is_unfinished or part.next_base is not None:
+            return False
+        return part.live or (
+            damage.kind is DamageKind.ZEROED_TAIL and not _was_filled(part, damage.place.position or 0)
+        )
+
+    def _changed(self, reader: LogReader) -> Iterator[Damage]:
+        """Yield what is wrong if the log is no longer the one that was cut, or was cut where an index led astray."""
+        part = self._part
+        if reader.end < min(part.end, part.log_bytes):
+            detail = f"the log ends here; it had {part.log_bytes} bytes when it was looked at"
+            yield Damage(DamageKind.UNREADABLE, Place(part.path, reader.end), detail, part.end - reader.end)
+        elif self._end > part.end:
+            detail = f"a batch reaches beyond byte {part.end}, where its index has another one begin"
+            yield Damage(DamageKind.BAD_INDEX, Place(part.path, part.end), detail)
+
+
+def _was_filled(part: Slice, position: int) -> bool:
+    """Whether something shows that records stood at *position* of a log, where there are zeros now.
+
+    Zeros behind the last batch are what preallocation leaves, or a power cut.
+    """
+    partition = Partition(os.path.dirname(part.path))
+    try:
+        end = partition.log_end
+        files = next(files for files in partition.segments if files.base_offset == part.base)
+        if files.offset_index is not None:
+            with Source(os.path.join(partition.path, files.offset_index)) as index:
+                entries = Entries(index, OFFSET_ENTRY, 1)
+                if entries.count and entries[entries.count - 1][1] >= position:
+                    return True
+    except (KlogError, StopIteration):
+        return False
+    proofs = [partition.high_watermark, partition.recovery_point, *(file.offset for file in partition.snapshots)]
+    return any(proof is not None and end is not None and proof > end.offset for proof in proofs)

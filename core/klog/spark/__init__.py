@@ -1,0 +1,1 @@
+"""klog on Spark: the only room that imports PySpark."""

@@ -1,0 +1,139 @@
+"""Java: where it is, and the JVM that Spark's driver lives in."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import struct
+import subprocess
+import time
+from collections.abc import Mapping
+
+from klog.disk import Scratch
+from klog.errors import SparkError, UnsupportedError
+
+OLDEST = 17
+_PATIENCE_SECONDS = 120.0
+_STEP_SECONDS = 0.02
+_SHOWN_BYTES = 64 << 10
+_THROWN = re.compile(r"(?:^|\s)(?:[a-z]\w*\.)+\w+(?:Exception|Error): (.+)")
+_PORT = struct.Struct(">ii")
+
+
+def find_java() -> str:
+    """Return the path of a `java` that Spark can use: that of KLOG_JAVA_HOME, JAVA_HOME or PATH, the first there is.
+
+    Raises UnsupportedError when there is none, or an old one, with what to install.
+    """
+    install = f"install a JRE of {OLDEST} or newer (Debian: openjdk-17-jre-headless) or name one in KLOG_JAVA_HOME"
+    for name in ("KLOG_JAVA_HOME", "JAVA_HOME"):
+        home = os.environ.get(name)
+        java = os.path.join(home, "bin", "java") if home else None
+        if java is not None and not os.access(java, os.X_OK):
+            raise UnsupportedError(f"{name}={home}: there is no bin/java in it; {install}")
+        if java is not None:
+            break
+    else:
+        folders = os.environ.get("PATH", "").split(os.pathsep)
+        javas = (os.path.join(folder, "java") for folder in folders if folder)
+        java = next((path for path in javas if os.path.isfile(path) and os.access(path, os.X_OK)), None)
+    if java is None:
+        raise UnsupportedError(f"Spark needs Java, and there is none in PATH; {install}")
+    version = java_version(java)
+    if version is not None and version < OLDEST:
+        raise UnsupportedError(f"{java}: Java {version} is too old for Spark; {install}")
+    return java
+
+
+def java_home(java: str) -> str:
+    """Return the directory that JAVA_HOME would name for the executable *java*."""
+    return os.path.dirname(os.path.dirname(os.path.realpath(java)))
+
+
+def java_version(java: str) -> int | None:
+    """Return the feature version of *java*, 17, from the `release` file beside it; None where that does not tell.
+
+    To ask the JVM itself would take half a second.
+    """
+    try:
+        with open(os.path.join(java_home(java), "release"), encoding="utf-8", errors="replace") as file:
+            found = next((line for line in file if line.startswith("JAVA_VERSION=")), "")
+    except OSError:
+        return None
+    numbers = found.partition("=")[2].strip().strip('"').split(".")
+    if numbers[0] == "1" and len(numbers) > 1:  # 1.8.0_292
+        numbers = numbers[1:]
+    return int(numbers[0]) if numbers[0].isdecimal() else None
+
+
+class Gateway:
+    """The JVM of a driver, started as Spark's own scripts start it, so that the environment's configuration holds.
+
+    It is in a process session of its own: a ^C in the terminal reaches klog alone.  What it prints goes to a file.  It
+    ends when its stdin is closed, and so with this process however that ends.
+    """
+
+    def __init__(self, home: str, conf: Mapping[str, str], scratch: Scratch, environment: Mapping[str, str]) -> None:
+        """Start it with the Spark in *home*.  Raises SparkError with what it printed last when it does not come up."""
+        self._log = os.path.join(scratch.path, "driver.log")
+        self._connection = os.path.join(scratch.path, "connection")
+        command = [os.path.join(home, "bin", "spark-submit")]
+        command += [word for name, value in conf.items() for word in ("--conf", f"{name}={value}")]
+        variables = {"SPARK_CONNECT_MODE": "0", "_PYSPARK_DRIVER_CONN_INFO_PATH": self._connection}
+        with scratch.create("driver.log") as log:
+            self.process = subprocess.Popen(
+                [*command, "pyspark-shell"],
+                stdin=subprocess.PIPE,
+                stdout=log,
+                stderr=log,
+                env={**environment, **variables},
+                start_new_session=True,
+            )
+        try:
+            self.port, self.secret = self._connected()
+        except BaseException:
+            self.kill()
+            raise
+
+    def _connected(self) -> tuple[int, str]:
+        """Wait until the JVM says where it listens."""
+        end = time.monotonic() + _PATIENCE_SECONDS
+        while not os.path.exists(self._connection):
+            code = self.process.poll()
+            if code is not None or time.monotonic() > end:
+                what = f"ended with code {code}" if code is not None else f"did not start in {_PATIENCE_SECONDS:.0f} s"
+                raise SparkError(f"Spark's JVM {what}: {self.last_words()}")
+            time.sleep(_STEP_SECONDS)
+        with open(self._connection, "rb") as file:
+            content = file.read()
+        port, size = _PORT.unpack_from(content)
+        return port, content[_PORT.size : _PORT.size + size].decode()
+
+    def last_words(self) -> str:
+        """Return that of what the JVM printed which most likely says what is wrong, in a line."""
+        with open(self._log, "rb") as file:
+            file.seek(max(0, os.path.getsize(self._log) - _SHOWN_BYTES))
+            lines = [line.strip() for line in file.read().decode("utf-8", "replace").splitlines()]
+        thrown = [found[1] for line in lines if (found := _THROWN.search(line))]
+        wrong = [line for line in lines if line.startswith(("Error", "error"))]
+        return next(iter(thrown or wrong or [line for line in lines[-1:] if line]), "it printed nothing")
+
+    def stop(self) -> None:
+        """Ask it to end, and see to it that it does."""
+        if self.process.stdin is not None:
+            self.process.stdin.close()
+        try:
+            self.process.wait(10)
+        except subprocess.TimeoutExpired:
+            self.kill()
+
+    def kill(self) -> None:
+        """End it at once, and the Python workers that it started."""
+        try:
+            os.killpg(self.process.pid, signal.SIGKILL)
+        except ProcessLookupError:
+            pass  # it has ended by itself
+        self.process.wait()
+        if self.process.stdin is not None:
+            self.process.stdin.close()

@@ -1,0 +1,321 @@
+"""A Spark session: the one that is there, or one that klog builds, quiet, and takes down again.
+
+with session("local[*]") as ours:
+    ours.spark.read.format("kafka-log").load("/data/broker-1")
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+import signal
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from types import TracebackType
+from typing import TYPE_CHECKING
+
+from klog.disk import Scratch
+from klog.errors import KlogError, SparkError, UnsupportedError, UsageError
+from klog.formats.checkpoint import Malformed
+from klog.formats.properties import read_properties
+from klog.spark.java import Gateway, find_java, java_home
+from klog.spark.ship import ARCHIVE, shipping
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+INSTALL = "pip install 'klog[spark]'"
+_TRIES = 3
+_LOCAL = re.compile(r"local(\[(?P<cores>\*|\d+)\])?")
+_QUIET = {
+    "spark.app.name": "klog",
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.catalogImplementation": "in-memory",
+    "spark.sql.python.filterPushdown.enabled": "true",
+    "spark.python.unix.domain.socket.enabled": "true",
+}
+_HERE = {"spark.driver.memory": "1g", "spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
+_LISTS = {"spark.archives": ",", "spark.executorEnv.PYTHONPATH": ":"}
+_BRIEF = {"spark.driver.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"}
+_OPEN: set[Session] = set()
+
+
+class Session:
+    """A session in use.  `spark` is Spark's own; `close` takes down what klog built, and leaves what it found."""
+
+    def __init__(self, spark: SparkSession, gateway: Gateway | None = None, scratch: Scratch | None = None) -> None:
+        self.spark = spark
+        self._gateway = gateway
+        self._scratch = scratch
+        if gateway is not None or scratch is not None:
+            _OPEN.add(self)
+
+    @property
+    def is_ours(self) -> bool:
+        """Whether klog built it."""
+        return self in _OPEN
+
+    def close(self) -> None:
+        """Stop it, its JVM and its workers, and remove its files; nothing of that for a session that was there."""
+        if self not in _OPEN:
+            return
+        _OPEN.discard(self)
+        from pyspark import SparkContext
+
+        try:
+            self.spark.stop()
+            if self._gateway is not None and SparkContext._gateway is not None:
+                SparkContext._gateway.shutdown()
+        finally:
+            if self._gateway is not None:
+                SparkContext._gateway = None
+                SparkContext._jvm = None
+                self._gateway.stop()
+            if self._scratch is not None:
+                self._scratch.remove()
+
+    def abandon(self) -> None:
+        """Leave nothing behind, at once: the process is going to end."""
+        _OPEN.discard(self)
+        if self._gateway is not None:
+            self._gateway.kill()
+        if self._scratch is not None:
+            self._scratch.remove()
+
+    def __enter__(self) -> Session:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def abandon_all() -> None:
+    """Kill the JVMs of all sessions that klog built."""
+    for session in tuple(_OPEN):
+        session.abandon()
+
+
+def session(
+    master: str | None = None, conf: Mapping[str, str] | None = None, ship: str = ARCHIVE, brief: bool = False
+) -> Session:
+    """Return the active session, or build one.
+
+    *master*: where to compute; None: what the environment's configuration says, else this machine.  *conf*: further
+    settings.  *ship*: how klog comes to executors (`klog.spark.ship.shipping`).  *brief*: for one command, whose JVM
+    computes next to nothing: then its second compiler costs more than it gains.
+
+    Raises UnsupportedError where pyspark or Java is missing, UsageError for an unknown *ship*, SparkError when Spark
+    does not start.
+    """
+    try:
+        from pyspark.sql import SparkSession
+    except ImportError as error:
+        raise UnsupportedError(f"this needs PySpark: {INSTALL}") from error
+    # Notebooks have one, and so has whatever was started by spark-submit.
+    active = SparkSession.getActiveSession()
+    if active is not None:
+        return Session(active)
+    if "PYSPARK_GATEWAY_PORT" in os.environ:
+        return Session(SparkSession.builder.getOrCreate())
+    remote = master if (master or "").startswith("sc://") else os.environ.get("SPARK_REMOTE") if not master else None
+    return _connect(remote, conf or {}, ship) if remote else _build(master, conf or {}, ship, brief)
+
+
+def _connect(remote: str, conf: Mapping[str, str], ship: str) -> Session:
+    """Return a session of Spark Connect."""
+    from klog.spark.ship import ship_to
+
+    scratch = Scratch()
+    try:
+        from pyspark.errors import PySparkException
+        from pyspark.sql import SparkSession
+
+        builder = SparkSession.builder.remote(remote)
+        for name, value in conf.items():
+            builder = builder.config(name, value)
+        try:
+            spark = builder.getOrCreate()
+            if ship == ARCHIVE:
+                ship_to(spark, scratch)
+        except (PySparkException, RuntimeError) as error:
+            raise SparkError(f"{remote}: {str(error).splitlines()[0]}") from error
+        except ImportError as error:
+            raise UnsupportedError("Spark Connect needs more: pip install 'pyspark[connect]'") from error
+    except BaseException:
+        scratch.remove()
+        raise
+    return Session(spark, None, scratch)
+
+
+def _build(master: str | None, conf: Mapping[str, str], ship: str, brief: bool) -> Session:
+    """Start a JVM and return a session in it."""
+    java = find_java()
+    scratch = Scratch()
+    try:
+        home = _home(scratch)
+        settings, python = _settings(master, conf, ship, brief, home, scratch)
+        environment = _environment(java, home, settings["spark.master"])
+        gateway = Gateway(home, settings, scratch, environment)
+    except BaseException:
+        scratch.remove()
+        raise
+    try:
+        spark = _attach(gateway, settings, python)
+    except BaseException as error:
+        gateway.kill()
+        words = gateway.last_words()
+        scratch.remove()
+        if isinstance(error, KlogError) or not isinstance(error, Exception):
+            raise
+        raise SparkError(f"{settings['spark.master']}: Spark did not start: {words}") from error
+    return Session(spark, gateway, scratch)
+
+
+def _home(scratch: Scratch) -> str:
+    """Return the Spark to start: that of SPARK_HOME, else pip's.
+
+    Pip's is handed over without its `python/lib/pyspark.zip`, from which each worker would compile anew what is
+    installed, compiled, beside it; and what Spark writes into its home does not end up in site-packages.
+    """
+    given = os.environ.get("SPARK_HOME")
+    if given:
+        return given
+    import pyspark
+
+    installed = os.path.dirname(pyspark.__file__)
+    home = scratch.directory("home")
+    for name in ("bin", "jars", "sbin"):
+        if os.path.isdir(os.path.join(installed, name)):
+            scratch.link(os.path.join(installed, name), "home", name)
+    return home
+
+
+def _settings(
+    master: str | None, conf: Mapping[str, str], ship: str, brief: bool, home: str, scratch: Scratch
+) -> tuple[dict[str, str], str]:
+    """Return the settings to start with, and the Python of the workers.
+
+    What is asked for goes before what the environment's configuration says, and that before what klog would have.
+    """
+    there = environment_conf(home)
+    chosen = {**there, **conf}
+    at = master or chosen.get("spark.master") or os.environ.get("MASTER") or "local[*]"
+    is_local = at.startswith("local") and not at.startswith("local-cluster")
+    python = chosen.get("spark.pyspark.python") or os.environ.get("PYSPARK_PYTHON")
+    defaults = _QUIET | {"spark.sql.warehouse.dir": os.path.join(scratch.path, "warehouse")}
+    defaults |= _BRIEF if brief and not there else {}
+    if is_local:
+        defaults |= _HERE | {"spark.local.dir": scratch.path}
+    else:
+        shipped, packed = shipping(ship, scratch)
+        python = packed or python
+        # Theirs may be lists as well, and then both are meant.
+        conf = {
+            **conf,
+            **{name: _LISTS[name].join([ours, *filter(None, [chosen.get(name)])]) for name, ours in shipped.items()},
+        }
+    settings = {name: value for name, value in defaults.items() if name not in there} | dict(conf)
+    return {**settings, "spark.master": _with_retries(at)}, python or sys.executable
+
+
+def environment_conf(home: str) -> dict[str, str]:
+    """Return what `spark-defaults.conf` sets, in SPARK_CONF_DIR or below *home*; empty where there is none.
+
+    Raises UsageError when it cannot be read.  Spark reads it by itself: this is for not getting in its way.
+    """
+    path = os.path.join(os.environ.get("SPARK_CONF_DIR") or os.path.join(home, "conf"), "spark-defaults.conf")
+    try:
+        with open(path, "rb") as file:
+            found = read_properties(file.read())
+    except FileNotFoundError:
+        return {}
+    except OSError as error:
+        raise UsageError(f"{path}: {error.strerror}; SPARK_CONF_DIR names another") from error
+    if isinstance(found, Malformed):
+        raise UsageError(f"{path}: {found}")
+    return {name: value.strip() for name, value in found.items()}
+
+
+def _with_retries(master: str) -> str:
+    """Return *master* with several tries for a task: on one machine there is one, unless that is said."""
+    local = _LOCAL.fullmatch(master)
+    return f"local[{local['cores'] or 1},{_TRIES}]" if local else master
+
+
+def _environment(java: str, home: str, master: str) -> dict[str, str]:
+    """Return the environment of the JVM, and so of the workers on this machine: those find klog where it is here."""
+    import klog
+
+    found = [os.path.dirname(os.path.dirname(klog.__file__)), os.environ.get("PYTHONPATH", "")]
+    variables = {**os.environ, "SPARK_HOME": home, "JAVA_HOME": java_home(java)}
+    variables["PYTHONPATH"] = os.pathsep.join(path for path in found if path)
+    if master.startswith("local"):
+        variables.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    return variables
+
+
+def _attach(gateway: Gateway, settings: Mapping[str, str], python: str) -> SparkSession:
+    """Return a session in the JVM behind *gateway*."""
+    from pyspark import SparkContext
+    from pyspark.sql import SparkSession
+
+    variables = {
+        "PYSPARK_GATEWAY_PORT": str(gateway.port),
+        "PYSPARK_GATEWAY_SECRET": gateway.secret,
+        "PYSPARK_PYTHON": python,
+    }
+    with _variables(variables), _interrupts_kept(), _without_logs():
+        builder = SparkSession.builder
+        for name, value in settings.items():
+            builder = builder.config(name, value)
+        try:
+            return builder.getOrCreate()
+        except BaseException:
+            SparkContext._gateway = None
+            SparkContext._jvm = None
+            raise
+
+
+@contextmanager
+def _variables(values: Mapping[str, str]) -> Iterator[None]:
+    """Set variables of this process's environment for a while."""
+    before = {name: os.environ.get(name) for name in values}
+    os.environ.update(values)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
+
+
+@contextmanager
+def _interrupts_kept() -> Iterator[None]:
+    """Keep what ^C does: PySpark puts its own handler there, which talks to the JVM in the middle of another call."""
+    before = signal.getsignal(signal.SIGINT)
+    try:
+        yield
+    finally:
+        try:
+            signal.signal(signal.SIGINT, before)
+        except ValueError:  # not the main thread: nor has PySpark done anything
+            pass
+
+
+@contextmanager
+def _without_logs() -> Iterator[None]:
+    """Have nothing logged: py4j logs each exception that it also raises, and ^C with its traceback."""
+    before = logging.root.manager.disable
+    logging.disable(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        logging.disable(before)

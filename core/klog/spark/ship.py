@@ -1,0 +1,74 @@
+"""How klog comes to the executors of a cluster: by itself, as it is there already, or inside a packed environment."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, BinaryIO
+
+from klog.disk import Scratch
+from klog.errors import UsageError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+SITE = "klogsite"
+"""The directory, in an executor's working directory, in which the archive is unpacked."""
+
+ENVIRONMENT = "environment"
+ARCHIVE, PREINSTALLED = "archive", "preinstalled"
+_PACKED = (".tar.gz", ".tgz", ".zip")
+_OURS = ("klog", "pyspark_klog")
+_CODECS = ("lz4", "snappy", "cramjam", "zstandard", "isal")
+
+
+def write_archive(file: BinaryIO) -> None:
+    """Write klog as it is installed here, and the codecs that it has, as a zip archive.
+
+    Not as a wheel or an importable zip: shared objects cannot be loaded out of one, so Spark has to unpack it.
+    """
+    from zipfile import ZIP_DEFLATED, ZipFile
+
+    with ZipFile(file, "w", ZIP_DEFLATED, compresslevel=1) as archive:
+        for root, name in _installed():
+            archive.write(os.path.join(root, name), name)
+
+
+def _installed() -> Iterator[tuple[str, str]]:
+    """Yield each file of klog and of its codecs: the directory of the package's parent, and the path below it."""
+    from importlib.util import find_spec
+
+    for package in (*_OURS, *_CODECS):
+        spec = find_spec(package)
+        for folder in (spec.submodule_search_locations or []) if spec is not None else []:
+            root = os.path.dirname(folder)
+            for path, folders, files in os.walk(folder):
+                folders[:] = sorted(name for name in folders if name != "__pycache__")
+                yield from ((root, os.path.relpath(os.path.join(path, name), root)) for name in sorted(files))
+
+
+def shipping(ship: str, scratch: Scratch) -> tuple[dict[str, str], str | None]:
+    """Return the settings that bring klog to executors, and the Python to run there (None: as without klog).
+
+    *ship*: `archive` (klog packs itself), `preinstalled`, or the path of an environment that venv-pack or conda-pack
+    made, with klog in it.  Raises UsageError for anything else.
+    """
+    if ship == PREINSTALLED:
+        return {}, None
+    if ship == ARCHIVE:
+        with scratch.create("klog.zip") as file:
+            write_archive(file)
+        archive = os.path.join(scratch.path, "klog.zip")
+        return {"spark.archives": f"{archive}#{SITE}", "spark.executorEnv.PYTHONPATH": SITE}, None
+    if ship.endswith(_PACKED) and os.path.isfile(ship):
+        packed = os.path.abspath(ship)
+        return {"spark.archives": f"{packed}#{ENVIRONMENT}"}, f"./{ENVIRONMENT}/bin/python"
+    known = f"{ARCHIVE}, {PREINSTALLED} or an environment packed by venv-pack ({', '.join(_PACKED)})"
+    raise UsageError(f"--ship {ship}: expected {known}")
+
+
+def ship_to(spark: SparkSession, scratch: Scratch) -> None:
+    """Bring klog to a session that runs already, where the executors do not have it: one over Spark Connect too."""
+    with scratch.create("klog.zip") as file:
+        write_archive(file)
+    spark.addArtifacts(f"{os.path.join(scratch.path, 'klog.zip')}#{SITE}", archive=True)

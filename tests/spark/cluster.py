@@ -1,0 +1,108 @@
+"""A Spark cluster on this machine: a master and two workers, each a JVM of its own, and a Python that has no klog."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pyspark
+from klog.spark.java import find_java, java_home
+
+HOME = Path(pyspark.__file__).parent
+# What the shipped archive brings itself, and what would lead a Python to this checkout.
+NOT_THERE = ("klog", "__editable__", "distutils-precedence", "lz4", "snappy", "cramjam", "zstandard", "isal")
+LOGGED = """rootLogger.level=info
+rootLogger.appenderRef.console.ref=console
+appender.console.type=Console
+appender.console.name=console
+appender.console.layout.type=PatternLayout
+appender.console.layout.pattern=%p %c{1}: %m%n
+"""
+
+
+class Cluster:
+    """Starts with two workers of one core each; `stop` ends all of it.
+
+    `url` is the master's, `python` the path of an interpreter with all that is installed here but klog and its codecs.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.processes: list[subprocess.Popen[bytes]] = []
+        self.python = bare_python(folder / "python")
+        (folder / "log4j2.properties").write_text(LOGGED)
+        try:
+            master = self._start("Master", "--host", "127.0.0.1", "--port", "0", "--webui-port", "0")
+            self.url = self._said(master, r"Starting Spark master at (spark://\S+)")
+            sizes = ("--cores", "1", "--memory", "768m", "--host", "127.0.0.1", "--webui-port", "0")
+            workers = [
+                self._start("Worker", *sizes, "--work-dir", str(folder / f"work{i}"), self.url) for i in range(2)
+            ]
+            for log in workers:
+                self._said(log, "(Successfully registered with master)")
+        except BaseException:
+            self.stop()
+            raise
+
+    def _start(self, role: str, *arguments: str) -> Path:
+        log = self.folder / f"{role}{len(self.processes)}.log"
+        java = find_java()
+        command = [java, "-cp", f"{HOME}/jars/*", "-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
+        command += [f"-Dlog4j2.configurationFile={self.folder / 'log4j2.properties'}"]
+        command += ["-Dspark.master.rest.enabled=false", "--add-opens=java.base/java.nio=ALL-UNNAMED"]
+        command += [f"org.apache.spark.deploy.{role.lower()}.{role}", *arguments]
+        plain = {
+            name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "PYSPARK", "SPARK"))
+        }
+        plain |= {"SPARK_HOME": str(HOME), "SPARK_LOCAL_IP": "127.0.0.1", "SPARK_SCALA_VERSION": "2.13"}
+        plain |= {"SPARK_LOCAL_DIRS": str(self.folder / "local"), "JAVA_HOME": java_home(java)}
+        with log.open("wb") as output:
+            self.processes.append(
+                subprocess.Popen(
+                    command,
+                    stdin=subprocess.DEVNULL,
+                    stdout=output,
+                    stderr=output,
+                    env=plain,
+                    cwd=self.folder,
+                    start_new_session=True,  # an executor belongs to it: both can be ended at once
+                )
+            )
+        return log
+
+    def _said(self, log: Path, pattern: str, seconds: float = 60) -> str:
+        """Return what *pattern* finds in a log, once it is there."""
+        end = time.monotonic() + seconds
+        while time.monotonic() < end and self.processes[-1].poll() is None:
+            found = re.search(pattern, log.read_text(errors="replace"))
+            if found:
+                return found[1]
+            time.sleep(0.05)
+        raise AssertionError(f"{log}: no {pattern}: {log.read_text(errors='replace')[-2000:]}")
+
+    def kill_worker(self, number: int) -> None:
+        """Kill a worker and its executors, as a machine does that loses its power."""
+        os.killpg(self.processes[1 + number].pid, signal.SIGKILL)
+
+    def stop(self) -> None:
+        for process in reversed(self.processes):
+            try:
+                os.killpg(process.pid, signal.SIGKILL)
+            except ProcessLookupError:
+                pass
+            process.wait()
+
+
+def bare_python(folder: Path) -> Path:
+    """Make a virtual environment that has what is installed here, without klog and what klog brings."""
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", folder], check=True)
+    (site,) = folder.glob("lib/python*/site-packages")
+    for path in HOME.parent.iterdir():
+        if not path.name.startswith((*NOT_THERE, "_")) and path.suffix != ".pth":
+            (site / path.name).symlink_to(path)
+    return folder / "bin" / "python"

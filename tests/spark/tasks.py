@@ -1,0 +1,55 @@
+"""Jobs for tests of how jobs are run."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Iterator, Sequence
+
+import pyarrow as pa
+from klog.errors import DamagedError
+from klog.jobs.verify import Options, Part, verify
+
+
+def doubled(unit: int, factor: int) -> Iterator[pa.RecordBatch]:
+    """A row for each number below *unit*, one a batch; all in the same buffer, as jobs have it that spare memory."""
+    buffer = bytearray(8)
+    for number in range(unit):
+        buffer[:] = (factor * number).to_bytes(8, "little")
+        array = pa.Array.from_buffers(pa.int64(), 1, [None, pa.py_buffer(buffer)])
+        yield pa.RecordBatch.from_arrays([array], ["number"])
+
+
+def once_killed(unit: int, marks: str) -> Iterator[pa.RecordBatch]:
+    """The same, except that the worker dies in the middle of it the first time that *unit* is tried."""
+    mark = os.path.join(marks, str(unit))
+    for i, batch in enumerate(doubled(unit, 2)):
+        if i == 1 and not os.path.exists(mark):
+            open(mark, "wb").close()
+            os.kill(os.getpid(), signal.SIGKILL)
+        yield batch
+
+
+def refused(unit: int, message: str) -> Iterator[pa.RecordBatch]:
+    """What klog refuses, or breaks down at."""
+    if unit:
+        raise DamagedError(message)
+    raise ZeroDivisionError(message)
+    yield
+
+
+def slow(unit: float, marks: str) -> Iterator[pa.RecordBatch]:
+    """Takes *unit* seconds; leaves a file that says that it began."""
+    open(os.path.join(marks, f"{os.getpid()}"), "wb").close()
+    time.sleep(unit)
+    yield from doubled(1, 1)
+
+
+def verified_slowly(unit: Sequence[Part], options: tuple[Options, str]) -> Iterator[pa.RecordBatch]:
+    """Check partitions, and take a second for it; leaves a file that says where."""
+    how, marks = options
+    with open(os.path.join(marks, unit[0].path.replace("/", "_")), "w") as mark:
+        mark.write(os.getcwd())
+    time.sleep(1)
+    yield from verify(unit, how)

@@ -1,0 +1,108 @@
+"""A cluster whose machines have Python and PyArrow, and no klog: it is shipped, and a lost machine costs nothing."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.check.partitions import Damageable, flipped
+from tests.conftest import ROOT, Ran
+from tests.spark.cluster import Cluster
+
+pytestmark = [pytest.mark.spark, pytest.mark.slow]
+
+DRIVER = """
+import sys
+from pathlib import Path
+from klog.check.verify import log_dir_facts
+from klog.jobs.verify import Options, Part, results
+from klog.log_dir import LogDir
+from klog.spark.run import run
+from klog.spark.session import session
+from pyspark import cloudpickle
+from tests.spark import tasks
+
+cloudpickle.register_pickle_by_value(tasks)
+master, python, data, marks = sys.argv[1:]
+partitions = LogDir(data).partitions
+units = [[Part(i, partition.path, data)] for i, partition in enumerate(partitions)]
+conf = {"spark.pyspark.python": python, "spark.executor.memory": "512m", "spark.driver.memory": "512m"}
+with session(master, conf, brief=True) as ours:
+    batches = run(ours.spark, tasks.verified_slowly, units, (Options(), marks), [1] * len(units))
+for checked in results(batches, partitions):
+    print(checked.partition.directory, *checked.totals, *(finding.id for finding in checked.findings), flush=True)
+"""
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    made = Cluster(tmp_path_factory.mktemp("cluster"))
+    yield made
+    made.stop()
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    """A log dir with every codec, and damage."""
+    names = ("idempotent-0", "zstd-0", "gzip-0", "snappy-1", "lz4-broker-0", "plain-1", "plain-2", "tx-0")
+    damageable = Damageable(tmp_path / "data", *names)
+    damageable.change("idempotent-0/00000000000000000375.log", flipped(100))
+    return tmp_path / "data"
+
+
+def environment() -> dict[str, str]:
+    """Return the variables of a driver on this machine."""
+    plain = {name: value for name, value in os.environ.items() if not name.startswith(("SPARK", "PYSPARK"))}
+    path = os.pathsep.join([str(ROOT), *(path for path in sys.path if path)])
+    return plain | {"SPARK_LOCAL_IP": "127.0.0.1", "PYTHONPATH": path}
+
+
+def test_the_workers_python_has_no_klog(cluster: Cluster) -> None:
+    """Else the tests here would show nothing."""
+    code = "import pyarrow, importlib.util as u; print([u.find_spec(name) for name in ('klog', 'lz4', 'zstandard')])"
+    plain = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    done = subprocess.run([cluster.python, "-c", code], capture_output=True, env=plain, check=True, cwd=cluster.folder)
+    assert done.stdout == b"[None, None, None]\n"
+
+
+def test_klog_ships_itself(cluster: Cluster, klog: Callable[..., Ran], data: Path) -> None:
+    """Nobody installs anything on a hundred machines for a check."""
+    conf = [f"spark.pyspark.python={cluster.python}", "spark.executor.memory=512m", "spark.driver.memory=512m"]
+    command = [sys.executable, "-m", "klog_cli.app", "spark", "verify", "--deep", "--output", "json", data]
+    command += ["--master", cluster.url, *(word for setting in conf for word in ("--conf", setting))]
+    done = subprocess.run(command, capture_output=True, env=environment(), check=False, timeout=120)
+    alone = klog("verify", "--deep", "--output", "json", data)
+    assert (done.stdout, done.stderr, done.returncode) == (alone.stdout, b"", 4)
+    assert {finding["id"] for finding in json.loads(done.stdout)["findings"]} == {"bad-crc"}
+
+
+def test_a_machine_that_is_lost_in_the_middle_costs_no_result(
+    cluster: Cluster, klog: Callable[..., Ran], data: Path, tmp_path: Path
+) -> None:
+    """Its tasks are done again elsewhere, what it had finished counts, and nothing counts twice."""
+    marks = tmp_path / "marks"
+    marks.mkdir()
+    command = [sys.executable, "-c", DRIVER, cluster.url, cluster.python, data, marks]
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment(), text=True
+    ) as driver:
+        end = time.monotonic() + 90
+        while time.monotonic() < end and not any(b"work0" in mark.read_bytes() for mark in marks.iterdir()):
+            time.sleep(0.05)
+            assert driver.poll() is None, driver.communicate()[1]
+        cluster.kill_worker(0)
+        output, errors = driver.communicate(timeout=120)
+    assert (driver.returncode, errors) == (0, "")
+    rows = [line.split() for line in output.splitlines()]
+    assert [row[0] for row in rows] == sorted(path.name for path in data.iterdir() if path.is_dir())
+    whole = json.loads(klog("verify", "--output", "json", data).stdout)
+    names = ("partitions", "segments", "bytes", "batches", "records")
+    assert [sum(int(row[i + 1]) for row in rows) for i in range(5)] == [whole[name] for name in names]
+    assert [finding for row in rows for finding in row[6:]] == ["bad-crc"]

@@ -1,0 +1,111 @@
+"""Jobs on Spark: results in order, whatever happens to workers; errors in a line; ^C."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import signal
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from klog.errors import DamagedError, SparkError
+from klog.lanes import Silence
+from klog.spark.run import _batches, arrow_frame, is_connect, parallelism, run
+from pyspark.sql import SparkSession
+
+from tests.spark import tasks
+
+pytestmark = pytest.mark.spark
+
+
+class Heard(Silence):
+    """What a sink was told of progress."""
+
+    def __init__(self) -> None:
+        self.expected = self.done = 0
+
+    def expect(self, size: int) -> None:
+        self.expected += size
+
+    def advance(self, size: int) -> None:
+        self.done += size
+
+
+def numbers(batches: list[pa.RecordBatch]) -> list[int]:
+    return [number for batch in batches for number in batch.column("number").to_pylist()]
+
+
+def test_results_come_in_the_order_of_the_units(spark: SparkSession) -> None:
+    """Findings are told partition by partition, as klog does it without Spark; nothing of it may hang on timing."""
+    units = [3, 0, 5, 1]
+    assert numbers(run(spark, tasks.doubled, units, 10, units)) == [
+        10 * number for unit in units for number in range(unit)
+    ]
+    assert run(spark, tasks.doubled, [], 10, []) == []
+
+
+def test_progress_is_told_in_bytes_and_ends_at_all_of_them(spark: SparkSession) -> None:
+    heard = Heard()
+    run(spark, tasks.doubled, [1, 2, 3], 1, [100, 20, 3], heard)
+    assert (heard.expected, heard.done) == (123, 123)
+
+
+def test_the_way_through_arrow_gives_the_same(spark: SparkSession) -> None:
+    """Spark Connect has no other; in a classic session it can be walked too."""
+    units = [3, 0, 5]
+    frame = arrow_frame(spark, pickle.dumps((tasks.doubled, 7)), [pickle.dumps(unit) for unit in units])
+    found = [batch for row in frame.collect() for batch in _batches(bytes(row[0]))]
+    assert numbers(found) == numbers(run(spark, tasks.doubled, units, 7, units))
+    assert not is_connect(spark)
+    assert parallelism(spark) == 2
+
+
+def test_a_worker_that_dies_costs_nothing(spark: SparkSession, tmp_path: Path) -> None:
+    """On one machine Spark would not try again by itself: klog asks for it."""
+    units = [4, 3, 2]
+    assert numbers(run(spark, tasks.once_killed, units, str(tmp_path), units)) == [0, 2, 4, 6, 0, 2, 4, 0, 2]
+    assert sorted(os.listdir(tmp_path)) == ["2", "3", "4"]
+
+
+@pytest.mark.parametrize(
+    ("unit", "kind", "said"),
+    [(1, DamagedError, "no: way\\"), (0, SparkError, "the job failed: ZeroDivisionError: no: way\\")],
+)
+def test_what_is_raised_in_a_task_is_a_line(spark: SparkSession, unit: int, kind: type[Exception], said: str) -> None:
+    """Spark gives two stack traces in two languages; the operator needs the sentence that klog wrote, and its code."""
+    with pytest.raises(kind) as raised:
+        run(spark, tasks.refused, [unit], "no: way\\", [1])
+    assert str(raised.value) == said
+
+
+def interrupted(marks: Path, after: Callable[[], None] = lambda: None) -> threading.Thread:
+    """Start a thread that sends ^C as soon as a task has begun."""
+
+    def send() -> None:
+        while not os.listdir(marks):
+            time.sleep(0.01)
+        time.sleep(0.2)
+        after()
+        os.kill(os.getpid(), signal.SIGINT)
+
+    thread = threading.Thread(target=send)
+    thread.start()
+    return thread
+
+
+def test_an_interrupt_cancels_the_job_within_a_second(spark: SparkSession, tmp_path: Path) -> None:
+    """PySpark's own handler leaves the job running to its end.  The session stays good for the next one."""
+    began: list[float] = []
+    before = signal.getsignal(signal.SIGINT)
+    thread = interrupted(tmp_path, lambda: began.append(time.monotonic()))
+    with pytest.raises(KeyboardInterrupt):
+        run(spark, tasks.slow, [30.0] * 4, str(tmp_path), [1] * 4)
+    assert time.monotonic() - began[0] < 1
+    thread.join()
+    assert signal.getsignal(signal.SIGINT) is before
+    assert spark.sparkContext.statusTracker().getActiveJobsIds() == []
+    assert numbers(run(spark, tasks.doubled, [2], 1, [1])) == [0, 1]
