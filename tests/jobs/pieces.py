@@ -78,7 +78,7 @@ class Export:
 
 
 def dumped(partition: Partition, *, committed: bool = False) -> list[Object]:
-    """Return what `klog dump --output jsonl --no-control` has of a partition from the log's start on, damage as well."""
+    """Return what `klog dump --output jsonl --no-control` has of a partition from its log's start on, damage too."""
     wanted = Wanted(partition.log_start_offset or 0, controls=False)
     request = Request(output=JSON_LINES, wanted=wanted, committed=committed)
     return dump([partition.path], request)[1].objects

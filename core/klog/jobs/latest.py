@@ -19,6 +19,9 @@ from klog.work import Slice
 if TYPE_CHECKING:
     import pyarrow as pa
 
+_MOST_PARTS = 64
+"""At once: the beginning of a log may have far more keys than the rest."""
+
 
 def latest(unit: Sequence[Piece], options: Options) -> Iterator[pa.RecordBatch]:
     """Write the last record of each key of the pieces of *unit*, but for those without a value.
@@ -46,14 +49,13 @@ def _fill(piece: Piece, scan: Scan, offsets: OffsetMap) -> Generator[tuple[Slice
     """Fill the map; return 1 when all keys are in it, else into how many parts they are better divided."""
     read = 0
     for part in piece.slices:
-        size = part.bytes
         for found in scan.read(part):
             if isinstance(found, Damage):
                 yield part, found
-            elif offsets.fill(found, 0, 0) < found.records:
-                done = read + min(max(scan.position - part.start, 1), size)
-                return max(2, -(-piece.bytes // done))
-        read += size
+            elif (filled := offsets.fill(found, 0, 0)) < found.records:
+                done = read + scan.position - part.start + found.size * filled // found.records
+                return min(max(2, -(-piece.bytes // max(done, 1))), _MOST_PARTS)
+        read += part.bytes
     return 1
 
 

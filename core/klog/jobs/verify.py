@@ -6,11 +6,11 @@ import os
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
+from klog.arrow import import_pyarrow
 from klog.check.facts import LogDirFacts
 from klog.check.findings import KINDS, Finding
 from klog.check.segment import Request
 from klog.check.verify import Checked, Chosen, Totals, log_dir_facts, verify_partition
-from klog.arrow import import_pyarrow
 from klog.errors import KlogError
 from klog.log_dir import LogDir
 from klog.partition import Partition
