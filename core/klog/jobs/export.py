@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from klog.disk import Disk
@@ -45,13 +45,17 @@ class Piece(NamedTuple):
 
 
 class Options(NamedTuple):
-    """*run*: the hidden directory of the output.  *wanted*: without a limit.  *file_bytes*: files end above that."""
+    """*run*: the hidden directory of the output.  *wanted*: without a limit.  *file_bytes*: files end above that.
+
+    *map_memory*: bytes for the keys of a table of latest values.
+    """
 
     run: str
     form: Format = "parquet"
     wanted: Wanted = Wanted()
     file_bytes: int = FILE_BYTES
     max_batch_bytes: int = MAX_BATCH_BYTES
+    map_memory: int = 128 << 20
 
 
 def begin(to: str, job: str, pieces: Sequence[NamedTuple], options: NamedTuple, disk: Disk) -> Output:
@@ -75,32 +79,39 @@ def _digest(pieces: Sequence[NamedTuple]) -> str:
 
 
 def export(unit: Sequence[Piece], options: Options) -> Iterator[pa.RecordBatch]:
-    """Write the files of the pieces of *unit*; yield an answer `piece` of each.
+    """Write all records of the pieces of *unit*; yield an answer `piece` of each.
 
     Raises OSError when writing fails; what is wrong with what is read is among the facts of the piece.
     """
     scan = Scan(options.wanted, options.max_batch_bytes)
+
+    def write(piece: Piece, tables: Tables) -> Iterator[tuple[Slice, Damage]]:
+        for part in piece.slices:
+            tables.begin(part)
+            for found in scan.read(part):
+                if isinstance(found, Damage):
+                    tables.damage(found)
+                    yield part, found
+                else:
+                    tables.add(found)
+
+    return in_attempts(unit, options, write)
+
+
+Write = Callable[[Piece, Tables], Iterable[tuple[Slice, Damage]]]
+"""Writes a piece; what is damaged may be told several times."""
+
+
+def in_attempts(unit: Sequence[Piece], options: Options, write: Write) -> Iterator[pa.RecordBatch]:
+    """Write the pieces of *unit*, each in an attempt of its own; yield an answer `piece` of each.  Raises OSError."""
     for piece in unit:
         with Attempt(options.run, piece.number) as attempt:
             if not attempt.is_done:
-                files, damage = _write(piece, options, scan, attempt)
-                paths = [os.path.join(attempt.path, file["name"]) for file in files]
-                attempt.commit(paths, {"files": files, "damage": damage})
+                with Tables(attempt.path, piece.number, options.form, options.file_bytes, attempt.disk) as tables:
+                    found = dict.fromkeys(write(piece, tables))
+                facts = [damage_facts(part, damage) for part, damage in found]
+                attempt.commit(tables.paths, {"files": tables.files, "damage": facts})
         yield to_batch([say("piece", {"number": piece.number, "bytes": piece.bytes})])
-
-
-def _write(piece: Piece, options: Options, scan: Scan, attempt: Attempt) -> tuple[list[Facts], list[Facts]]:
-    found: list[Facts] = []
-    with Tables(attempt.path, piece.number, options.form, options.file_bytes, attempt.disk) as tables:
-        for part in piece.slices:
-            tables.begin(part)
-            for one in scan.read(part):
-                if isinstance(one, Damage):
-                    tables.damage(one)
-                    found.append(damage_facts(part, one))
-                else:
-                    tables.add(one)
-    return tables.files, found
 
 
 def damage_facts(part: Slice, damage: Damage) -> Facts:

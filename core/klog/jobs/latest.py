@@ -1,0 +1,70 @@
+"""The table that a consumer builds from a compacted topic: the last value of each key, as files by topic and partition.
+
+A partition is read twice: for the last offset of each key, and for the records at these offsets.  Where the keys do not
+fit into the memory that they may have, they are parted by their digests, and each part is read for by itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from klog.formats.damage import Damage
+from klog.jobs.export import Options, Piece, in_attempts
+from klog.jobs.scanning import Scan
+from klog.jobs.tables import Tables
+from klog.kernel import OffsetMap
+from klog.work import Slice
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_MOST_PARTS = 64
+"""At once: the beginning of a log may have far more keys than the rest."""
+
+
+def latest(unit: Sequence[Piece], options: Options) -> Iterator[pa.RecordBatch]:
+    """Write the last record of each key of the pieces of *unit*, but for those without a value.
+
+    A piece is a whole partition.  Yields an answer `piece` of each.  Raises OSError when writing fails.
+    """
+    scan = Scan(options.wanted, options.max_batch_bytes)
+    offsets = OffsetMap(options.map_memory)
+
+    def write(piece: Piece, tables: Tables) -> Iterator[tuple[Slice, Damage]]:
+        waiting = [(0, 1)]
+        while waiting:
+            part, parts = waiting.pop()
+            offsets.clear(max(piece.slices[0].base, 0), part, parts)
+            more = yield from _fill(piece, scan, offsets)
+            if more > 1:
+                waiting += [(part + k * parts, parts * more) for k in reversed(range(more))]
+            else:
+                yield from _write(piece, scan, offsets, tables)
+
+    return in_attempts(unit, options, write)
+
+
+def _fill(piece: Piece, scan: Scan, offsets: OffsetMap) -> Generator[tuple[Slice, Damage], None, int]:
+    """Fill the map; return 1 when all keys are in it, else into how many parts they are better divided."""
+    read = 0
+    for part in piece.slices:
+        for found in scan.read(part):
+            if isinstance(found, Damage):
+                yield part, found
+            elif (filled := offsets.fill(found, 0, 0)) < found.records:
+                done = read + scan.position - part.start + found.size * filled // found.records
+                return min(max(2, -(-piece.bytes // max(done, 1))), _MOST_PARTS)
+        read += part.bytes
+    return 1
+
+
+def _write(piece: Piece, scan: Scan, offsets: OffsetMap, tables: Tables) -> Iterator[tuple[Slice, Damage]]:
+    """Write the records that the map has."""
+    for part in piece.slices:
+        tables.begin(part)
+        for found in scan.read(part):
+            if isinstance(found, Damage):
+                yield part, found
+            elif offsets.keep_latest(found, False):
+                tables.add(found)
