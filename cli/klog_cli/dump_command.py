@@ -13,8 +13,8 @@ from klog_cli.units import parse_key, parse_size, parse_time
 
 if TYPE_CHECKING:
     from klog.dump.request import Decoder, Request
-    from klog.wanted import Wanted
     from klog.kernel import KeySet
+    from klog.wanted import Wanted
 
 DECODERS = ("offsets", "transactions", "cluster_metadata", "remote_log_metadata", "share_group_state")
 
