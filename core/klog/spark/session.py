@@ -249,11 +249,14 @@ def _with_retries(master: str) -> str:
 
 
 def _environment(java: str, home: str, master: str) -> dict[str, str]:
-    """Return the environment of the JVM, and so of the workers on this machine: those find klog where it is here."""
+    """Return the environment of the JVM, and so of the workers on this machine: those find klog where it is here.
+
+    The Python that looks for data sources, and plans what they read, is the driver's.
+    """
     import klog
 
     found = [os.path.dirname(os.path.dirname(klog.__file__)), os.environ.get("PYTHONPATH", "")]
-    variables = {**os.environ, "SPARK_HOME": home, "JAVA_HOME": java_home(java)}
+    variables = {**os.environ, "SPARK_HOME": home, "JAVA_HOME": java_home(java), "PYSPARK_DRIVER_PYTHON": sys.executable}
     variables["PYTHONPATH"] = os.pathsep.join(path for path in found if path)
     if master.startswith("local"):
         variables.setdefault("SPARK_LOCAL_IP", "127.0.0.1")

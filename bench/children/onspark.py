@@ -1,0 +1,257 @@
+"""Contestants on Spark, in turn in one session: ``onspark.py MASTER ROUNDS JOB PATH …``; prints JSON.
+
+    rows DIR BROKER     all rows through the data source; batches made beforehand; Spark's own source from a broker
+    verify DIR          klog's job
+    stats DIR           klog's job
+    export DIR SCRATCH  Parquet by klog's job, and by Spark's own writer
+    compact DIR SCRATCH the latest values by klog's job, and by groupBy and max_by
+    many DIR            all rows of many partitions
+    memory DIR TIMES    all rows of DIR, so many times over; verify
+
+For each contestant: CPU seconds of the whole tree of processes and wall seconds, medians, and what it came to.  Run by
+klog's interpreter; the first round warms up and does not count.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from statistics import median
+from typing import Any
+
+Contestant = Callable[[], object]
+ALL = "count(*), sum(length(key)), sum(length(value)), sum(partition), max(offset), max(timestamp), max(timestampType)"
+COLUMNS = {
+    "key": "binary",
+    "value": "binary",
+    "topic": "string",
+    "partition": "int",
+    "offset": "bigint",
+    "timestamp": "timestamp",
+    "timestampType": "int",
+}
+TASKS = 8
+TICKS = os.sysconf("SC_CLK_TCK")
+
+
+def tree() -> dict[int, tuple[float, str]]:
+    """Return the processes below this one, and itself: CPU seconds of each, its ended children in, and its name."""
+    found: dict[int, tuple[int, float, str]] = {}
+    for name in os.listdir("/proc"):
+        if name.isdigit():
+            try:
+                with open(f"/proc/{name}/stat", encoding="utf-8", errors="replace") as file:
+                    head, _, rest = file.read().rpartition(")")
+            except OSError:
+                continue
+            fields = rest.split()
+            found[int(name)] = int(fields[1]), sum(map(int, fields[11:15])) / TICKS, head.partition("(")[2]
+    ours = {os.getpid()}
+    while more := {pid for pid, (parent, _, _) in found.items() if parent in ours} - ours:
+        ours |= more
+    return {pid: found[pid][1:] for pid in ours if pid in found}
+
+
+def cpu_s() -> float:
+    return sum(seconds for seconds, _ in tree().values())
+
+
+class Peak:
+    """The most memory (bytes) that a worker and the JVM had at one time, by looking now and then."""
+
+    def __init__(self) -> None:
+        self.worker = self.jvm = 0
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._watch, daemon=True)
+        self._thread.start()
+
+    def _watch(self) -> None:
+        while not self._over.wait(0.1):
+            for pid, (_, name) in tree().items():
+                size = 0 if pid == os.getpid() else peak_bytes(pid)
+                if name.startswith("java"):
+                    self.jvm = max(self.jvm, size)
+                else:
+                    self.worker = max(self.worker, size)
+
+    def end(self) -> dict[str, int]:
+        self._over.set()
+        self._thread.join()
+        return {"worker": self.worker, "jvm": self.jvm}
+
+
+def peak_bytes(pid: int) -> int:
+    try:
+        with open(f"/proc/{pid}/status", encoding="ascii", errors="replace") as file:
+            return next((int(line.split()[1]) * 1024 for line in file if line.startswith("VmHWM")), 0)
+    except OSError:
+        return 0
+
+
+def race(contestants: dict[str, Contestant], rounds: int) -> dict[str, dict[str, object]]:
+    """Run all of them in turn, every other round backwards."""
+    costs: dict[str, list[tuple[float, float]]] = {name: [] for name in contestants}
+    results: dict[str, object] = {}
+    for turn in range(rounds + 1):
+        for name in list(contestants)[:: 1 if turn % 2 else -1]:
+            cpu, wall = cpu_s(), time.perf_counter()
+            results[name] = contestants[name]()
+            wall = time.perf_counter() - wall
+            time.sleep(0.3)  # workers count once their task is over
+            if turn:
+                costs[name].append((cpu_s() - cpu, wall))
+    return {
+        name: {"cpu": median(c for c, _ in of), "wall": median(w for _, w in of), "result": results[name]}
+        for name, of in costs.items()
+    }
+
+
+def first_row(frame: Any) -> list[str]:
+    return [str(value) for value in frame.selectExpr(*ALL.split(", ")).first()]
+
+
+def rows(spark: Any, path: str, broker: str = "") -> dict[str, Contestant]:
+    from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+
+    slices, batches = _slices_and_batches(path)
+
+    class Reader(DataSourceReader):
+        def partitions(self) -> list[InputPartition]:
+            return [InputPartition(number) for number in range(TASKS)]
+
+        def read(self, partition: InputPartition) -> Iterator[Any]:
+            from klog.rows import Query
+            from klog.rows import read as read_rows
+
+            batch = next(read_rows(slices[:1], Query(columns=tuple(COLUMNS))))
+            for _ in range(batches // TASKS):
+                yield batch
+
+    class Prebuilt(DataSource):
+        @classmethod
+        def name(cls) -> str:
+            return "prebuilt"
+
+        def schema(self) -> str:
+            return ", ".join(f"{name} {kind}" for name, kind in COLUMNS.items())
+
+        def reader(self, schema: Any) -> DataSourceReader:
+            return Reader()
+
+    spark.dataSource.register(Prebuilt)
+    contestants: dict[str, Contestant] = {
+        "klog": lambda: first_row(spark.read.format("kafka-log").load(path)),
+        "made beforehand": lambda: first_row(spark.read.format("prebuilt").load()),
+    }
+    if broker:
+        kafka = spark.read.format("kafka").option("kafka.bootstrap.servers", broker).option("minPartitions", str(TASKS))
+        kafka = kafka.option("subscribe", os.path.basename(path.rstrip("/")))
+        contestants["Kafka source"] = lambda: first_row(kafka.load())
+    return contestants
+
+
+def _slices_and_batches(path: str) -> tuple[list[Any], int]:
+    """Return the slices of all logs, and how many batches their rows come to."""
+    from klog.log_dir import LogDir
+    from klog.rows import Query, read
+    from klog.work import slices
+
+    found = [part for partition in LogDir(path).partitions for part in slices(partition)]
+    return found, sum(1 for _ in read(found, Query(columns=tuple(COLUMNS))))
+
+
+def partitions_of(path: str) -> list[Any]:
+    from klog.check.verify import log_dir_facts
+    from klog.log_dir import LogDir
+
+    log_dir = LogDir(path)
+    return [(partition, log_dir_facts(log_dir)) for partition in log_dir.partitions]
+
+
+def verify(spark: Any, path: str) -> dict[str, Contestant]:
+    from klog.spark.verify import verify as job
+
+    return {"klog": lambda: sum(checked.totals.records for checked in job(spark, partitions_of(path)))}
+
+
+def stats(spark: Any, path: str) -> dict[str, Contestant]:
+    from klog.spark.stats import stats as job
+
+    return {"klog": lambda: sum(one.records for one in job(spark, [part for part, _ in partitions_of(path)]))}
+
+
+def many(spark: Any, path: str) -> dict[str, Contestant]:
+    return {"klog": lambda: first_row(spark.read.format("kafka-log").load(path)), **verify(spark, path)}
+
+
+def emptied(path: str) -> str:
+    shutil.rmtree(path, ignore_errors=True)
+    return path
+
+
+def export(spark: Any, path: str, scratch: str) -> dict[str, Contestant]:
+    from klog.spark.export import export as job
+
+    def ours() -> int:
+        job(spark, [part for part, _ in partitions_of(path)], emptied(os.path.join(scratch, "ours")))
+        return int(spark.read.parquet(os.path.join(scratch, "ours")).count())
+
+    def theirs() -> int:
+        frame = spark.read.format("kafka-log").option("includeHeaders", "true").load(path)
+        writer = frame.write.partitionBy("topic", "partition").option("compression", "zstd")
+        writer.parquet(emptied(os.path.join(scratch, "theirs")))
+        return int(spark.read.parquet(os.path.join(scratch, "theirs")).count())
+
+    return {"klog": ours, "Spark's writer": theirs}
+
+
+def compact(spark: Any, path: str, scratch: str) -> dict[str, Contestant]:
+    from klog.spark.compact import latest as job
+
+    def ours() -> int:
+        job(spark, [part for part, _ in partitions_of(path)], emptied(os.path.join(scratch, "ours")))
+        return int(spark.read.parquet(os.path.join(scratch, "ours")).count())
+
+    def theirs() -> int:
+        frame = spark.read.format("kafka-log").load(path).where("key is not null")
+        last = frame.groupBy("topic", "partition", "key").agg(_last())
+        last.write.option("compression", "zstd").parquet(emptied(os.path.join(scratch, "theirs")))
+        return int(spark.read.parquet(os.path.join(scratch, "theirs")).where("last.value is not null").count())
+
+    return {"klog": ours, "groupBy": theirs}
+
+
+def _last() -> Any:
+    from pyspark.sql import functions
+
+    return functions.max_by(functions.struct("value", "offset", "timestamp"), "offset").alias("last")
+
+
+def memory(spark: Any, path: str, times: str) -> dict[str, Contestant]:
+    paths = [os.path.join(path, f"copy-{number}") for number in range(int(times))]
+    frame = spark.read.format("kafka-log").option("replicas", "all")
+    return {"klog": lambda: first_row(frame.load(",".join(paths)))}
+
+
+def main(master: str, rounds: str, job: str, *words: str) -> None:
+    from klog.spark.session import session
+
+    conf = {"spark.driver.memory": "1g"}
+    if jars := os.environ.get("BENCH_SPARK_JARS"):
+        conf["spark.jars"] = jars
+    with session(master, conf) as ours:
+        contestants = globals()[job](ours.spark, *words)
+        peak = Peak() if job == "memory" else None
+        answer: dict[str, object] = dict(race(contestants, int(rounds)))
+        if peak is not None:
+            answer["peak"] = peak.end()
+        print(json.dumps(answer))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
