@@ -208,12 +208,17 @@ def test_rows_around_damage_are_the_same_for_any_split_of_the_wrecks(request: py
     assert seen >= 15
 
 
-def test_batches_that_a_damaged_length_swallowed_come_once(folder: Path) -> None:
-    """The length may lead to where another batch begins: behind where the log was cut, even."""
+@pytest.mark.parametrize("confirm_bytes", [4096, 1 << 20])
+def test_batches_that_a_damaged_length_swallowed_come_once(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, confirm_bytes: int
+) -> None:
+    """The length may lead to where another batch begins: behind where the log was cut, even, by its index."""
+    monkeypatch.setattr(cuts, "CONFIRM_BYTES", confirm_bytes)
+    monkeypatch.setattr(cuts, "_INDEX_PAYS", 1)
     made = some_batches(0, 40)
     log = lookup_logs.write_segment(folder, 0, made)
     data = bytearray(log.read_bytes())
-    for swallowed in (3, 10, 25):
+    for swallowed in (3, 10, 25, 35):
         size = sum(len(content) for _, _, content in made[5 : 5 + swallowed])
         at = sum(len(content) for _, _, content in made[:5])
         struct.pack_into(">i", data, at + 8, size - 12)

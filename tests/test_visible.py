@@ -214,6 +214,18 @@ def test_an_index_that_cannot_be_right_is_not_asked(folder: Path, content: bytes
     assert seen(folder, 64) == [0, 1, 5, 6, 7, 8]
 
 
+def test_aborted_batches_that_a_damaged_length_swallowed_stay_hidden(folder: Path) -> None:
+    """They are read in a way of their own."""
+    made = [data(0), data(2), data(4, producer=1), data(6), abort(8, 1), data(9)]
+    content = bytearray(b"".join(made))
+    write(folder, bytes(content))
+    struct.pack_into(">i", content, len(made[0]) + 8, sum(len(one) for one in made[1:5]) - 12)
+    (folder / f"{0:020}.log").write_bytes(content)
+    found = rows(slices(Partition(str(folder)), isolation="read_committed"))
+    assert [offset for offset, text in found if text is None] == [0, 1, 6, 7, 9, 10]
+    assert [offset for offset, text in found if text] == [2]
+
+
 # where the log begins and ends
 
 
