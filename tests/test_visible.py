@@ -186,10 +186,12 @@ def test_an_abort_of_nothing_needs_no_index(folder: Path) -> None:
     assert seen(folder, 64) == [0, 1, 3, 4, 6, 7, 9, 10]
 
 
-def test_what_compaction_left_of_an_aborted_transaction_needs_no_index(folder: Path) -> None:
+@pytest.mark.parametrize("apart", [True, False])
+def test_what_compaction_left_of_an_aborted_transaction_needs_no_index(folder: Path, apart: bool) -> None:
     """The producer's last batch stays, empty, and its marker; the entry goes with the data."""
     left = empty_batch(2, 3, producer=(1, 0, 0), transactional=True)
-    write(folder, data(0) + left, abort(4, 1) + data(5), indexed=False)
+    segments = (data(0) + left, abort(4, 1) + data(5))
+    write(folder, *(segments if apart else (b"".join(segments),)), indexed=False)
     (folder / f"{7:020}.snapshot").write_bytes(encode.snapshot([encode.Producer(1, timestamp=MS)]))
     for split in (64, 1 << 40):
         assert seen(folder, split) == [0, 1, 5, 6]
