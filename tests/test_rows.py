@@ -178,9 +178,15 @@ def damaged(data: bytes, chance: Random) -> bytes:
     return bytes(made)
 
 
+@pytest.mark.parametrize("by_index", [True, False])
 @pytest.mark.parametrize("seed", range(40))
-def test_damage_costs_the_same_records_whatever_the_split(folder: Path, seed: int) -> None:
+def test_damage_costs_the_same_records_whatever_the_split(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, seed: int, by_index: bool
+) -> None:
     """What a task finds broken, and what it finds around it, must not depend on who read what."""
+    if by_index:
+        monkeypatch.setattr(cuts, "CONFIRM_BYTES", 4096)
+        monkeypatch.setattr(cuts, "_INDEX_PAYS", 1)
     chance = Random(seed)
     groups = [some_records(100 + 6 * i, 5, words=chance.choice((1, 9, 90))) for i in range(60)]
     log = lookup_logs.write_segment(folder, 100, lookup_logs.of_records(groups, codec=chance.choice(("none", "lz4"))))
@@ -208,12 +214,17 @@ def test_rows_around_damage_are_the_same_for_any_split_of_the_wrecks(request: py
     assert seen >= 15
 
 
-def test_batches_that_a_damaged_length_swallowed_come_once(folder: Path) -> None:
-    """The length may lead to where another batch begins: behind where the log was cut, even."""
+@pytest.mark.parametrize("confirm_bytes", [4096, 1 << 20])
+def test_batches_that_a_damaged_length_swallowed_come_once(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, confirm_bytes: int
+) -> None:
+    """The length may lead to where another batch begins: behind where the log was cut, even, by its index."""
+    monkeypatch.setattr(cuts, "CONFIRM_BYTES", confirm_bytes)
+    monkeypatch.setattr(cuts, "_INDEX_PAYS", 1)
     made = some_batches(0, 40)
     log = lookup_logs.write_segment(folder, 0, made)
     data = bytearray(log.read_bytes())
-    for swallowed in (3, 10, 25):
+    for swallowed in (3, 10, 25, 35):
         size = sum(len(content) for _, _, content in made[5 : 5 + swallowed])
         at = sum(len(content) for _, _, content in made[:5])
         struct.pack_into(">i", data, at + 8, size - 12)
@@ -225,6 +236,21 @@ def test_batches_that_a_damaged_length_swallowed_come_once(folder: Path) -> None
         assert len(damage_in(whole)) == 1
         for split in (4096, 8192, 16_384):
             assert rows_of(folder, split=split).equals(whole)
+
+
+def test_a_damaged_length_that_leads_into_a_value_leads_every_reader_there(folder: Path) -> None:
+    """Where a walk is led astray, a cut must not show one the batch around that value, and another its content."""
+    image = b"".join(content for _, _, content in some_batches(200, 12, 200))
+    host = batch([Record(300, MS, b"k", image)])
+    made = [content for _, _, content in some_batches(0, 30)]
+    data = bytearray(b"".join([*made, host, *(content for _, _, content in some_batches(400, 30))]))
+    led_to = data.index(image)
+    at = sum(len(content) for content in made[:20])
+    struct.pack_into(">i", data, at + 8, led_to - at - 12)
+    (folder / f"{0:020}.log").write_bytes(data)
+    whole = rows_of(folder)
+    for split in range(1000, 40_000, 700):
+        assert rows_of(folder, split=split).equals(whole), split
 
 
 # ranges

@@ -186,10 +186,12 @@ def test_an_abort_of_nothing_needs_no_index(folder: Path) -> None:
     assert seen(folder, 64) == [0, 1, 3, 4, 6, 7, 9, 10]
 
 
-def test_what_compaction_left_of_an_aborted_transaction_needs_no_index(folder: Path) -> None:
+@pytest.mark.parametrize("apart", [True, False])
+def test_what_compaction_left_of_an_aborted_transaction_needs_no_index(folder: Path, apart: bool) -> None:
     """The producer's last batch stays, empty, and its marker; the entry goes with the data."""
     left = empty_batch(2, 3, producer=(1, 0, 0), transactional=True)
-    write(folder, data(0) + left, abort(4, 1) + data(5), indexed=False)
+    segments = (data(0) + left, abort(4, 1) + data(5))
+    write(folder, *(segments if apart else (b"".join(segments),)), indexed=False)
     (folder / f"{7:020}.snapshot").write_bytes(encode.snapshot([encode.Producer(1, timestamp=MS)]))
     for split in (64, 1 << 40):
         assert seen(folder, split) == [0, 1, 5, 6]
@@ -212,6 +214,18 @@ def test_an_index_that_cannot_be_right_is_not_asked(folder: Path, content: bytes
     if content is not None:
         (folder / f"{10:020}.snapshot").write_bytes(encode.snapshot([]))
     assert seen(folder, 64) == [0, 1, 5, 6, 7, 8]
+
+
+def test_aborted_batches_that_a_damaged_length_swallowed_stay_hidden(folder: Path) -> None:
+    """They are read in a way of their own."""
+    made = [data(0), data(2), data(4, producer=1), data(6), abort(8, 1), data(9)]
+    content = bytearray(b"".join(made))
+    write(folder, bytes(content))
+    struct.pack_into(">i", content, len(made[0]) + 8, sum(len(one) for one in made[1:5]) - 12)
+    (folder / f"{0:020}.log").write_bytes(content)
+    found = rows(slices(Partition(str(folder)), isolation="read_committed"))
+    assert [offset for offset, text in found if text is None] == [0, 1, 6, 7, 9, 10]
+    assert [offset for offset, text in found if text] == [2]
 
 
 # where the log begins and ends

@@ -134,6 +134,34 @@ def test_a_batch_inside_a_value_is_no_place_to_cut(folder: Path, monkeypatch: py
         assert inside not in {part.start for part in kept}
 
 
+def test_batches_larger_than_any_window_are_cut_apart(folder: Path) -> None:
+    """A reader takes each by itself, and what it does not see together must not stay together for that."""
+    folder.mkdir()
+    (folder / f"{0:020}.log").write_bytes(
+        b"".join(batch([Record(i, MS, None, bytes([i]) * (3 << 20))]) for i in range(6))
+    )
+    parts = slices(Partition(str(folder)), 4 << 20)
+    assert read_all(parts) == whole(folder)
+    assert len(parts) >= 3
+
+
+@pytest.mark.usefixtures("confirmed_by_little")
+def test_an_index_does_not_cut_at_what_is_broken(folder: Path) -> None:
+    """The part that ends there could not tell a torn batch from one of the next part."""
+    made = some_batches(0, 200)
+    log = lookup_logs.write_segment(folder, 0, made)
+    data, starts, at = bytearray(log.read_bytes()), [], 0
+    for _, _, content in made:
+        starts.append(at)
+        at += len(content)
+    for broken in range(20, 180):
+        spoiled = bytearray(data)
+        spoiled[starts[broken] + 100] ^= 0xFF
+        log.write_bytes(spoiled)
+        bounds = {part.start for part in slices(Partition(str(folder)), 40_000)}
+        assert not bounds & {starts[broken], starts[broken + 1]}
+
+
 def test_ranges_leave_out_segments_and_what_lies_beyond(folder: Path) -> None:
     """A question about ten records must not read a terabyte."""
     for base in (0, 400, 800, 1200):

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterator
+from functools import cached_property
 from typing import NamedTuple
 
 from klog.decode import Span
@@ -43,7 +44,10 @@ class LogCuts:
         self._log = log
         self._entries = Entries(index, OFFSET_ENTRY, 1) if index else None
         self._span = span
-        self._window = Window(CONFIRM_BYTES, 1, 1)
+
+    @cached_property
+    def _window(self) -> Window:
+        return Window(CONFIRM_BYTES, 1, 1)
 
     def between(self, start: int, end: int, part_bytes: int) -> Iterator[Cut]:
         """Yield cuts, positions ascending, that make about even parts of at most *part_bytes* of *start* to *end*.
@@ -64,7 +68,7 @@ class LogCuts:
 
     def is_boundary(self, position: int) -> bool:
         """Whether an intact batch begins at *position*, behind intact ones."""
-        return self._confirmed(position, None) is not None
+        return self._confirmed(position) is not None
 
     def _by_index(self, target: int) -> Cut | None:
         """Return the first cut at or after *target* that the index proposes and the log confirms."""
@@ -73,18 +77,16 @@ class LogCuts:
             return None
         first = entries.last_at_most(target - 1) + 1
         for slot in range(first, min(first + _TRIES, entries.count)):
-            relative, position = entries[slot]
-            if position >= target and (cut := self._confirmed(position, relative)):
+            position = entries[slot][1]
+            if position >= target and (cut := self._confirmed(position)):
                 return cut
         return None
 
-    def _confirmed(self, position: int, relative: int | None) -> Cut | None:
-        """Return the cut at *position* if the log confirms it; *relative*: what an index entry says of its offset."""
+    def _confirmed(self, position: int) -> Cut | None:
+        """Return the cut at *position*, None unless a walk over intact batches leads there."""
         log, window = self._log, self._window
         header = header_at(log, position)
-        if header is None or not self._span.floor <= header.base_offset <= self._span.ceiling:
-            return None
-        if relative is not None and header.base_offset > self._span.floor + relative:
+        if header is None:
             return None
         start, size = self._before(position), header.size
         if position + size - start > _MOST_BYTES:
@@ -102,8 +104,7 @@ class LogCuts:
     def _before(self, position: int) -> int:
         """Return where to walk from for *position*: where the index says that a batch begins, or the log's start."""
         slot = self._entries.last_at_most(position - CONFIRM_BYTES) if self._entries else -1
-        found = self._entries[slot][1] if self._entries and slot >= 0 else 0
-        return found if found <= position - CONFIRM_BYTES else 0
+        return max(self._entries[slot][1], 0) if self._entries and slot >= 0 else 0
 
     def _by_walk(self, start: int, target: int) -> Cut | None:
         """Return the first cut at or after *target*, by a walk from the batch at *start* on; None at the end."""

@@ -140,9 +140,11 @@ class _Making:
             for field in self._schema
         ]
         made = self._pa.RecordBatch.from_arrays(columns, schema=self._schema)
-        if self._bytes + made.nbytes > 2 * self._batch_bytes:
+        size = made.nbytes
+        if self._bytes + size > 2 * self._batch_bytes:
             yield from self.flush()
-        self._wait(made)
+        self._waiting.append(made)
+        self._bytes += size
         if 2 * self._bytes >= self._batch_bytes:
             yield from self.flush()
 
@@ -157,7 +159,7 @@ class _Making:
             "damage": str(damage),
         }
         columns = [self._repeated(known.get(field.name), field.type, 1) for field in self._schema]
-        self._wait(self._pa.RecordBatch.from_arrays(columns, schema=self._schema))
+        self._waiting.append(self._pa.RecordBatch.from_arrays(columns, schema=self._schema))
 
     def flush(self) -> Iterator[pa.RecordBatch]:
         """Yield what waits."""
@@ -166,10 +168,6 @@ class _Making:
             waiting = self._pa.Table.from_batches(waiting).combine_chunks().to_batches()
         for batch in waiting:
             yield from _pieces(batch, 2 * self._batch_bytes)
-
-    def _wait(self, batch: pa.RecordBatch) -> None:
-        self._waiting.append(batch)
-        self._bytes += batch.nbytes
 
     def _repeated(self, value: object, type_: pa.DataType, count: int) -> pa.Array:
         if isinstance(value, str):

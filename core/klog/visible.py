@@ -6,6 +6,7 @@ All of it is learnt before the log is read, so that a part of the log can be rea
 from __future__ import annotations
 
 import os
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator
 from typing import Literal, NamedTuple
 
@@ -122,6 +123,29 @@ def _in_log(partition: Partition, i: int) -> list[Aborted]:
     return list(_replayed(state, partition, i))
 
 
+class _Ranges:
+    """The aborted transactions of a producer: thousands, perhaps, and asked for each of its batches."""
+
+    def __init__(self) -> None:
+        self._ends: list[int] = []  # of each, with its sign turned: ascending
+        self._starts: list[int] = []  # the lowest of each and all that end later
+
+    def add(self, txn: Aborted) -> None:
+        """Take a transaction that ends before all others."""
+        self._ends.append(-txn.last_offset)
+        self._starts.append(min([txn.first_offset, *self._starts[-1:]]))
+
+    def meet(self, first: int, last: int) -> bool:
+        """Whether an offset from *first* to *last* belongs to one of them."""
+        later = bisect_right(self._ends, -first)
+        return later > 0 and self._starts[later - 1] <= last
+
+    def end_at(self, offset: int) -> bool:
+        """Whether the marker of one has this offset."""
+        at = bisect_left(self._ends, -offset)
+        return at < len(self._ends) and self._ends[at] == -offset
+
+
 class Hiding:
     """Leaves aborted data out of the windows of a part of a log, and notices markers that contradict the index.
 
@@ -131,9 +155,9 @@ class Hiding:
 
     def __init__(self, aborted: Iterable[Aborted], path: str) -> None:
         self._path = path
-        self._ranges: dict[int, list[tuple[int, int]]] = {}
-        for txn in aborted:
-            self._ranges.setdefault(txn.producer_id, []).append((txn.first_offset, txn.last_offset))
+        self._ranges: dict[int, _Ranges] = {}
+        for txn in sorted(aborted, key=lambda txn: -txn.last_offset):
+            self._ranges.setdefault(txn.producer_id, _Ranges()).add(txn)
         self._first: int | None = None  # the first offset of the part
         self._with_data: set[int] = set()  # producers with data that was not hidden, and no marker since
         self._ended: set[int] = set()  # producers that had a marker within the part
@@ -157,14 +181,15 @@ class Hiding:
         return found
 
     def _is_aborted(self, batch: BatchFacts) -> bool:
-        ranges = self._ranges.get(batch.producer_id, ())
-        return any(first <= batch.last_offset and batch.base_offset <= last for first, last in ranges)
+        ranges = self._ranges.get(batch.producer_id)
+        return ranges is not None and ranges.meet(batch.base_offset, batch.last_offset)
 
     def _marker(self, batch: BatchFacts, marker: object) -> list[Damage]:
         if not isinstance(marker, Marker):
             return []
         producer = batch.producer_id
-        is_known = any(last == batch.base_offset for _, last in self._ranges.get(producer, ()))
+        ranges = self._ranges.get(producer)
+        is_known = ranges is not None and ranges.end_at(batch.base_offset)
         if marker.aborts:
             is_wrong = not is_known and self._had_data(producer)
             what = (
