@@ -96,9 +96,10 @@ def stats(unit: Sequence[Slice | str], options: Options) -> Iterator[pa.RecordBa
     reading = _Reading(options.max_batch_bytes)
     answers: list[Answer] = []
     for path, parts in groupby(unit, key=_directory):
-        cut = [part for part in parts if isinstance(part, Slice)] or slices(Partition(path))
+        cut = [part for part in parts if isinstance(part, Slice)]
         profile.clear()
-        answers.append(say("stats", {"path": path, **reading.count(cut, profile)}))
+        counted = reading.count(cut or slices(Partition(path)), profile, _SENT_KEYS if cut else MOST_KEYS)
+        answers.append(say("stats", {"path": path, **counted}))
         if len(answers) >= _BATCH_ANSWERS:
             yield to_batch(answers)
             answers = []
@@ -119,7 +120,7 @@ class _Reading:
         self._most = max_batch_bytes
         self._window, self._codecs = Window(records=_ROWS), Decompressor(max_batch_bytes).functions
 
-    def count(self, parts: Sequence[Slice], profile: Profile) -> dict[str, object]:
+    def count(self, parts: Sequence[Slice], profile: Profile, most_keys: int) -> dict[str, object]:
         """Return what is counted in the slices of one partition, as what JSON can say."""
         damage: list[str] = []
         damages = 0
@@ -130,7 +131,7 @@ class _Reading:
                     damage += [str(found)] if damages <= _MOST_DAMAGES else []
                 else:
                     profile.add(found)
-        return _facts(profile) | {
+        return _facts(profile, most_keys) | {
             "bytes": sum(part.bytes for part in parts),
             "largest": [(*one, _file_of(one[1], parts)) for one in profile.largest],
             "damages": damages,
@@ -144,14 +145,14 @@ def _file_of(offset: int, parts: Sequence[Slice]) -> str:
     return (below or parts)[-1].path
 
 
-def _facts(profile: Profile) -> dict[str, object]:
+def _facts(profile: Profile, most_keys: int) -> dict[str, object]:
     names = ("records", "markers", "null_keys", "null_values", "error")
     bounds = ("first_offset", "last_offset", "first_timestamp", "last_timestamp")
     facts: dict[str, object] = {name: getattr(profile, name) for name in names}
     facts |= {name: value if (value := getattr(profile, name)) >= 0 else None for name in bounds}
-    keys = [(count, length, _text(start), _text(digest)) for count, length, start, digest in profile.top(_SENT_KEYS)]
+    keys = [(count, length, _text(start), _text(digest)) for count, length, start, digest in profile.top(most_keys)]
     # A key that is not sent may have as many records as the last one that is.
-    unsent = keys[-1][0] if len(keys) == _SENT_KEYS else 0
+    unsent = keys[-1][0] if len(keys) == most_keys > 0 else 0
     # Few keys leave nearly all registers empty, and there may be thousands of partitions.
     registers = _text(compress(profile.registers, 1))
     return facts | {"codecs": profile.codecs, "registers": registers, "keys": keys, "unsent": unsent}
@@ -168,7 +169,7 @@ def results(batches: Iterable[pa.RecordBatch], partitions: Sequence[Partition]) 
         facts = answer.facts
         found.setdefault(facts["path"], []).append(facts)
     profile = Profile(bytes(16))
-    nothing = _facts(profile) | {"bytes": 0, "largest": [], "damages": 0, "damage": []}
+    nothing = _facts(profile, 0) | {"bytes": 0, "largest": [], "damages": 0, "damage": []}
     return [_merged(partition, found.get(partition.path, [nothing]), profile) for partition in partitions]
 
 

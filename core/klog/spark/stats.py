@@ -33,7 +33,7 @@ def stats(
     """
     parts: list[Slice | str] = []
     sizes: list[int] = []
-    for partition in partitions:
+    for partition in {one.path: one for one in partitions}.values():
         # To cut costs a look into each log, which small partitions leave to the tasks.
         if partition.size <= split_bytes:
             parts.append(partition.path)
