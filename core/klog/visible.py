@@ -204,7 +204,7 @@ def _open_at(partition: Partition, offset: int) -> dict[int, int]:
 
 
 def _has_records(partition: Partition, producer: int, first: int, end: int) -> bool:
-    """Whether records of *producer* stand from offset *first* up to, not including, *end*; whole segments are walked."""
+    """Whether records of *producer* stand from offset *first* up to, not including, *end*."""
     for files in segments_in(partition.segments, Wanted(first, end)):
         try:
             with Source(os.path.join(partition.path, files.log)) as log:
