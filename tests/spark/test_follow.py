@@ -1,4 +1,4 @@
-"""A stream follows a directory that a real broker is writing, and every record comes once, across a restart."""
+"""A stream follows what a real broker writes, is stopped and started again, and every record comes once."""
 
 from __future__ import annotations
 

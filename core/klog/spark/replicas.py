@@ -12,6 +12,7 @@ from __future__ import annotations
 import glob
 import os
 from collections.abc import Iterable, Sequence
+from typing import Final
 
 from klog.errors import KlogError, UsageError
 from klog.formats.checkpoint import epochs_in_force
@@ -25,7 +26,8 @@ from klog.partition import Partition, SegmentFiles
 from klog.source import Source
 from klog.spark.options import Options
 
-_NOTHING = -1
+UNKNOWN: Final = -1
+"""The end of a log that cannot be read, the epoch of what nothing tells about."""
 
 
 def chosen(options: Options) -> list[Partition]:
@@ -101,8 +103,8 @@ def log_end(partition: Partition) -> int:
     try:
         end = partition.log_end
     except KlogError:
-        return _NOTHING
-    return end.offset if end is not None else _NOTHING
+        return UNKNOWN
+    return end.offset if end is not None else UNKNOWN
 
 
 def last_leader_epoch(partition: Partition) -> int:
@@ -111,7 +113,7 @@ def last_leader_epoch(partition: Partition) -> int:
     The checkpoint alone may be missing, and behind after a crash.
     """
     checkpointed = partition.leader_epoch
-    return max(epoch_at(partition, log_end(partition) - 1), _NOTHING if checkpointed is None else checkpointed)
+    return max(epoch_at(partition, log_end(partition) - 1), UNKNOWN if checkpointed is None else checkpointed)
 
 
 def epoch_at(partition: Partition, offset: int) -> int:
@@ -125,7 +127,7 @@ def epoch_at(partition: Partition, offset: int) -> int:
         return header.leader_epoch
     epochs = partition.epochs
     kept = epochs_in_force(epochs.entries) if epochs is not None and not epochs.malformed else []
-    return next((entry.epoch for entry in reversed(kept) if entry.start_offset <= offset), _NOTHING)
+    return next((entry.epoch for entry in reversed(kept) if entry.start_offset <= offset), UNKNOWN)
 
 
 def _header_with(partition: Partition, segment: SegmentFiles, offset: int) -> Header | None:

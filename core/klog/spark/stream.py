@@ -19,15 +19,12 @@ from klog.errors import DamagedError, KlogError, UsageError
 from klog.partition import Partition
 from klog.spark.options import Options
 from klog.spark.ranges import Range, hold_names_against, start_offset
-from klog.spark.replicas import chosen, epoch_at
+from klog.spark.replicas import UNKNOWN, chosen, epoch_at, log_end
 from klog.spark.tasks import read_task, tasks
 from klog.visible import visible
-from klog.wanted import HIGHEST
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-_UNKNOWN = -1
 
 
 class Position(TypedDict):
@@ -70,7 +67,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def latestOffset(self, start: Offsets, limit: ReadLimit) -> Offsets:  # noqa: N802
         """Return where the next micro-batch ends: *start* itself when there is nothing new."""
         found = _by_name(self.options)
-        self._hold_against(start, found)
+        self._hold_against(start, found, idle_too=False)
         begins = {name: start[name]["offset"] if name in start else _first(each) for name, each in found.items()}
         ends = {name: max(begins[name], self._target_of(name, each)) for name, each in found.items()}
         if isinstance(limit, ReadMaxRows):
@@ -101,26 +98,29 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _end(self, partition: Partition) -> int:
         """Return the offset behind the last whole batch that is to be seen.  Raises UnreadableError."""
-        if self.options.isolation == "read_committed":
-            stable = visible(partition, "read_committed").to_offset
-            if stable < HIGHEST:
-                return stable
         try:
             end = partition.log_end
         except KlogError:
             if self.options.fail_on_data_loss:
                 raise
             return 0  # until it can be read
-        return end.offset if end is not None else 0
+        if end is None:
+            return 0
+        return min(end.offset, visible(partition, self.options.isolation).to_offset)
 
-    def _hold_against(self, offsets: Offsets, found: Mapping[str, Partition]) -> None:
-        """Raise DamagedError where the directory is not one in which *offsets* were reached."""
+    def _hold_against(self, offsets: Offsets, found: Mapping[str, Partition], idle_too: bool = True) -> None:
+        """Raise DamagedError where the directory is not one in which *offsets* were reached.
+
+        Not *idle_too*: without those that have nothing new, as nothing will be read of them.
+        """
         for name, position in offsets.items():
             partition = found.get(name)
             problem = _lost(position, partition) if self.options.fail_on_data_loss else None
             if problem is not None:
                 raise DamagedError(f"{name}: {problem} (failOnDataLoss=false goes on with what is there)")
-            problem = _rewritten(position, partition) if partition is not None else None
+            if partition is None or not (idle_too or _ends_elsewhere(position, partition)):
+                continue
+            problem = _rewritten(position, partition)
             if problem is not None:
                 raise DamagedError(f"{name}: {problem}; what was read is not its history: begin with a new checkpoint")
 
@@ -154,16 +154,17 @@ def _rewritten(position: Position, partition: Partition) -> str | None:
     offset, epoch = position["offset"], position["epoch"]
     if None not in (position["topic_id"], partition.topic_id) and position["topic_id"] != partition.topic_id:
         return f"its topic was made anew, with the id {partition.topic_id} instead of {position['topic_id']}"
-    try:
-        end = partition.log_end
-    except KlogError:
-        return None
-    if end is not None and end.offset < offset:
-        return f"ends at offset {end.offset}, and it was read up to {offset}"
+    end = log_end(partition)
+    if UNKNOWN < end < offset:
+        return f"ends at offset {end}, and it was read up to {offset}"
     now = epoch_at(partition, offset - 1)
-    if _UNKNOWN not in (now, epoch) and now != epoch:
+    if UNKNOWN not in (now, epoch) and now != epoch:
         return f"offset {offset - 1} was written in leader epoch {epoch} and is now of epoch {now}"
     return None
+
+
+def _ends_elsewhere(position: Position, partition: Partition) -> bool:
+    return log_end(partition) != position["offset"]
 
 
 def shares(begins: Mapping[str, int], ends: Mapping[str, int], most: int) -> dict[str, int]:
