@@ -39,7 +39,7 @@ class Run:
     def do(self, pieces: Sequence[job.Piece] | None = None) -> list[int]:
         """Do *pieces*, as one task; return the numbers that it said."""
         batches = job.compact(self.pieces if pieces is None else pieces, self.options)
-        return [answer.facts["number"] for batch in batches for answer in from_batch(batch)]
+        return [answer.number for batch in batches for answer in from_batch(batch)]
 
     def finish(self) -> list[Facts]:
         return job.finish(self.output, self.pieces, self.log_dirs, DISK)

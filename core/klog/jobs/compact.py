@@ -24,7 +24,7 @@ from klog.disk import Disk
 from klog.draft import Draft
 from klog.errors import DamagedError, KlogError, UnreadableError, UsageError
 from klog.formats.names import PartitionState
-from klog.jobs.answers import say, to_batch
+from klog.jobs.answers import Answer, to_batch
 from klog.jobs.output import Attempt, Facts, Output
 from klog.log_dir import LogDir
 from klog.partition import Partition
@@ -87,13 +87,13 @@ def begin(to: str, pieces: Sequence[Piece], options: Options, disk: Disk) -> Out
 
 
 def compact(unit: Sequence[Piece], options: Options) -> Iterator[pa.RecordBatch]:
-    """Compact the partitions of *unit*; yield an answer `partition` of each.  Raises OSError when writing fails."""
+    """Compact the partitions of *unit*; yield an answer `piece` of each.  Raises OSError when writing fails."""
     for piece in unit:
         with Attempt(options.run, piece.number, shared=False) as attempt:
             if not attempt.is_done:
                 written, facts = _compact(piece, options, attempt)
                 attempt.commit(written, facts)
-        yield to_batch([say("partition", {"number": piece.number, "bytes": piece.size})])
+        yield to_batch([Answer("piece", b"", piece.number)])
 
 
 def _compact(piece: Piece, options: Options, attempt: Attempt) -> tuple[list[str], Facts]:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from klog.disk import Disk
 from klog.formats.damage import Damage
-from klog.jobs.answers import say, to_batch
+from klog.jobs.answers import Answer, to_batch
 from klog.jobs.output import Attempt, Facts, Output
 from klog.jobs.scanning import Scan
 from klog.jobs.tables import FILE_BYTES, Format, Tables
@@ -111,7 +111,7 @@ def in_attempts(unit: Sequence[Piece], options: Options, write: Write) -> Iterat
                     found = dict.fromkeys(write(piece, tables))
                 facts = [damage_facts(part, damage) for part, damage in found]
                 attempt.commit(tables.paths, {"files": tables.files, "damage": facts})
-        yield to_batch([say("piece", {"number": piece.number, "bytes": piece.bytes})])
+        yield to_batch([Answer("piece", b"", piece.number)])
 
 
 def damage_facts(part: Slice, damage: Damage) -> Facts:
