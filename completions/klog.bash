@@ -22,6 +22,7 @@ _klog() {
             plans) command=plans ;;
             spark) command=spark ;;
             'spark verify') command='spark verify' ;;
+            'spark stats') command='spark stats' ;;
         esac
     done
     value=1
@@ -114,6 +115,13 @@ _klog() {
         'spark verify --master') words='' ;;
         'spark verify --conf') words='' ;;
         'spark verify --ship') words='' ;;
+        'spark stats --topic') words='' ;;
+        'spark stats --partition') words='' ;;
+        'spark stats --output') words='text table json jsonl' ;;
+        'spark stats --max-batch-bytes') words='' ;;
+        'spark stats --master') words='' ;;
+        'spark stats --conf') words='' ;;
+        'spark stats --ship') words='' ;;
         *) value= ;;
     esac
     if [[ -z $value ]]; then
@@ -129,8 +137,9 @@ _klog() {
             apply) words='--backup --output --quiet -h --help' ;;
             undo) words='--apply --backup --output --quiet -h --help' ;;
             plans) words='--output --quiet -h --help' ;;
-            spark) words='verify -h --help' ;;
+            spark) words='verify stats -h --help' ;;
             'spark verify') words='--topic --partition --deep --output --max-batch-bytes --master --conf --ship --quiet -h --help' ;;
+            'spark stats') words='--topic --partition --output --max-batch-bytes --master --conf --ship --quiet -h --help' ;;
         esac
         # options only where one begins; otherwise paths, which `-o default` completes
         [[ $words == -* && $cur != -* ]] && words=

@@ -4,7 +4,7 @@ function __klog_command --description 'The command whose arguments are being wri
     set -l command
     for word in (commandline -opc)[2..-1]
         switch "$command $word"
-            case ' describe' ' dump' ' lookup' ' verify' ' recover' ' truncate' ' compact' ' apply' ' undo' ' plans' ' spark' 'spark verify'
+            case ' describe' ' dump' ' lookup' ' verify' ' recover' ' truncate' ' compact' ' apply' ' undo' ' plans' ' spark' 'spark verify' 'spark stats'
                 set command $command $word
         end
     end
@@ -169,6 +169,7 @@ complete -c klog -n 'test (__klog_command) = "plans"' -l output -x -a 'text tabl
 complete -c klog -n 'test (__klog_command) = "plans"' -l quiet -d 'No notes, no bar'
 complete -c klog -n 'test (__klog_command) = "plans"' -s h -l help -d 'Show this help and leave'
 complete -c klog -n 'test (__klog_command) = "spark"' -a verify -d 'Check everything that can be wrong, as \'klog verify\' does: the same findings, the same exit code'
+complete -c klog -n 'test (__klog_command) = "spark"' -a stats -d 'Count the records of each partition: bytes, keys, nulls, codecs, times, the largest and the most frequent'
 complete -c klog -n 'test (__klog_command) = "spark"' -s h -l help -d 'Show this help and leave'
 complete -c klog -n 'test (__klog_command) = "spark verify"' -F
 complete -c klog -n 'test (__klog_command) = "spark verify"' -l topic -x -d 'Only these topics of a log dir (a name or a glob)'
@@ -181,3 +182,13 @@ complete -c klog -n 'test (__klog_command) = "spark verify"' -l conf -x -d 'A se
 complete -c klog -n 'test (__klog_command) = "spark verify"' -l ship -r -F -d 'How klog comes to executors: packed by itself, there already, or in an environment that venv-pack made'
 complete -c klog -n 'test (__klog_command) = "spark verify"' -l quiet -d 'No notes, no bar'
 complete -c klog -n 'test (__klog_command) = "spark verify"' -s h -l help -d 'Show this help and leave'
+complete -c klog -n 'test (__klog_command) = "spark stats"' -F
+complete -c klog -n 'test (__klog_command) = "spark stats"' -l topic -x -d 'Only these topics of a log dir (a name or a glob)'
+complete -c klog -n 'test (__klog_command) = "spark stats"' -l partition -x -d 'Only these partition numbers of a log dir'
+complete -c klog -n 'test (__klog_command) = "spark stats"' -l output -x -a 'text table json jsonl' -d 'How to show it'
+complete -c klog -n 'test (__klog_command) = "spark stats"' -l max-batch-bytes -x -d 'Largest batch to read into memory'
+complete -c klog -n 'test (__klog_command) = "spark stats"' -l master -x -d 'Where to compute: local[*], spark://…, yarn, k8s://…, sc://…; default: the environment\'s, else local[*]'
+complete -c klog -n 'test (__klog_command) = "spark stats"' -l conf -x -d 'A setting of Spark\'s'
+complete -c klog -n 'test (__klog_command) = "spark stats"' -l ship -r -F -d 'How klog comes to executors: packed by itself, there already, or in an environment that venv-pack made'
+complete -c klog -n 'test (__klog_command) = "spark stats"' -l quiet -d 'No notes, no bar'
+complete -c klog -n 'test (__klog_command) = "spark stats"' -s h -l help -d 'Show this help and leave'

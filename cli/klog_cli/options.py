@@ -219,6 +219,8 @@ Master = Annotated[
     ),
 ]
 SparkConf = Annotated[list[str] | None, typer.Option("--conf", metavar="K=V", help="A setting of Spark's.")]
+STATS_OUTPUTS = ("text", "table", "json", "jsonl")
+StatsOutput = Annotated[str, typer.Option("--output", metavar="|".join(STATS_OUTPUTS), help="How to show it.")]
 Ship = Annotated[
     str,
     typer.Option(

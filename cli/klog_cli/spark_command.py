@@ -43,6 +43,33 @@ def verify(
     return run(paths, topic or (), partition or (), request, form, where)
 
 
+@spark.command("stats")
+def stats(
+    paths: options.Paths = None,
+    topic: options.Topics = None,
+    partition: options.Partitions = None,
+    form: options.StatsOutput = "text",
+    max_batch_bytes: options.MaxBatchBytes = "128MiB",
+    master: options.Master = None,
+    conf: options.SparkConf = None,
+    ship: options.Ship = "archive",
+    quiet: options.Quiet = False,
+) -> int:
+    """Count the records of each partition: bytes, keys, nulls, codecs, times, the largest and the most frequent.
+
+    The number of different keys is right within a percent or so, as HyperLogLog counts.
+    """
+    from klog_cli.spark import Where
+    from klog_cli.spark_stats import stats as run
+
+    output.Quiet.on = quiet
+    options.known_form(form, options.STATS_OUTPUTS)
+    if not paths:
+        raise UsageError("nothing to count: name log dirs or partition directories")
+    where = Where(master, _settings(conf or ()), ship)
+    return run(paths, topic or (), partition or (), min(parse_size(max_batch_bytes), 2**31 - 1), form, where)
+
+
 def _settings(given: list[str] | tuple[str, ...]) -> dict[str, str]:
     """Return the settings of `--conf`.  Raises UsageError for one without a value."""
     for setting in given:

@@ -25,17 +25,23 @@ from klog.work import Slice
 
 
 def records(
-    part: Slice, wanted: Wanted, window: Window, codecs: Codecs, max_batch_bytes: int = MAX_BATCH_BYTES
+    part: Slice,
+    wanted: Wanted,
+    window: Window,
+    codecs: Codecs,
+    max_batch_bytes: int = MAX_BATCH_BYTES,
+    controls: bool = False,
 ) -> Iterator[Window | Damage]:
     """Yield a window each time that rows of wanted records are filled in it, and a Damage for each damaged stretch.
 
-    A window is to be used before the next step, and need not be *window*.  Control records are left out, and whatever
-    the slice says is nobody's to see; *wanted*'s limit and tail do not count.  Raises nothing for content, nor for a
-    log that cannot be read, has shrunk or was changed since the slice was made: that is damage.
+    A window is to be used before the next step, and need not be *window*.  Control records are left out unless there
+    are to be *controls*, and so is whatever the slice says is nobody's to see; *wanted*'s limit and tail do not count.
+    Raises nothing for content, nor for a log that cannot be read, has shrunk or was changed since the slice was made:
+    that is damage.
     """
     try:
         with Source(part.path) as source:
-            yield from _Reading(part, wanted, max_batch_bytes).all(source, window, codecs)
+            yield from _Reading(part, wanted, max_batch_bytes, controls).all(source, window, codecs)
     except KlogError as error:
         yield Damage(DamageKind.UNREADABLE, Place(part.path), str(error).removeprefix(part.path).lstrip(" :"))
 
@@ -43,13 +49,13 @@ def records(
 class _Reading:
     """One slice while it is read."""
 
-    def __init__(self, part: Slice, wanted: Wanted, max_batch_bytes: int) -> None:
+    def __init__(self, part: Slice, wanted: Wanted, max_batch_bytes: int, controls: bool) -> None:
         self._part = part
         self._span = part.span
         self._wanted = wanted._replace(
             from_offset=max(wanted.from_offset, part.from_offset),
             to_offset=min(wanted.to_offset, part.to_offset),
-            controls=False,
+            controls=controls,
         )
         self._hiding = None if part.aborted is None else Hiding(part.aborted, part.path)
         self._max_batch_bytes = max_batch_bytes

@@ -75,6 +75,7 @@ include "order.pxi"
 include "offset_map.pxi"
 include "rewrite.pxi"
 include "transactions.pxi"
+include "profile.pxi"
 
 
 def crc32c(const unsigned char[::1] data not None, unsigned int value=0):

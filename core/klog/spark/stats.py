@@ -1,0 +1,39 @@
+"""`stats` on Spark: slices of partitions, put together at the driver."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from klog.jobs.stats import Options, Stats, results
+from klog.jobs.stats import stats as job
+from klog.lanes import Silence, Sink
+from klog.partition import Partition
+from klog.reader import MAX_BATCH_BYTES
+from klog.spark.run import parallelism, run
+from klog.work import SPLIT_BYTES, pack, slices
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_SILENCE = Silence()
+
+
+def stats(
+    spark: SparkSession,
+    partitions: Sequence[Partition],
+    max_batch_bytes: int = MAX_BATCH_BYTES,
+    sink: Sink = _SILENCE,
+    split_bytes: int = SPLIT_BYTES,
+) -> list[Stats]:
+    """Return what the records of each of *partitions* are like; a large one is cut into slices of *split_bytes*.
+
+    Paths have to lead to the same files where Spark's tasks run.
+    """
+    parts = [part for partition in partitions for part in slices(partition, split_bytes)]
+    packs = pack([part.bytes for part in parts], least=parallelism(spark))
+    units = [[parts[i] for i in numbers] for numbers in packs]
+    loads = [sum(part.bytes for part in unit) for unit in units]
+    options = Options(os.urandom(16), max_batch_bytes)
+    return results(run(spark, job, units, options, loads, sink, "klog stats"), partitions)
