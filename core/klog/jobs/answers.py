@@ -17,7 +17,7 @@ class Answer(NamedTuple):
 
     kind: str
     content: bytes
-    number: int
+    number: int = 0
 
     @property
     def facts(self) -> Any:
@@ -35,8 +35,8 @@ def schema() -> pa.Schema:
 def to_batch(answers: Iterable[Answer]) -> pa.RecordBatch:
     """Return *answers* as a record batch of `schema`."""
     pa = import_pyarrow()
-    columns = zip(*answers, strict=True)
-    arrays = [pa.array(column, field.type) for column, field in zip(columns, schema(), strict=True)]
+    rows = list(answers)
+    arrays = [pa.array([one[at] for one in rows], field.type) for at, field in enumerate(schema())]
     return pa.RecordBatch.from_arrays(arrays, schema=schema())
 
 
@@ -46,6 +46,6 @@ def from_batch(batch: pa.RecordBatch) -> Iterator[Answer]:
         yield Answer(*row)
 
 
-def say(kind: str, facts: object, number: int) -> Answer:
+def say(kind: str, facts: object, number: int = 0) -> Answer:
     """Return an answer whose content is JSON."""
     return Answer(kind, json.dumps(facts).encode(), number)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from klog.arrow import import_pyarrow
 from klog.check.facts import LogDirFacts
 from klog.check.findings import KINDS, Finding
 from klog.check.segment import Request
