@@ -63,14 +63,14 @@ def _json(one: Stats) -> dict[str, object]:
     bounds = ("first_timestamp", "last_timestamp", "first_offset", "last_offset")
     return {
         **{name: getattr(one, name) for name in (*names, *bounds)},
-        "top_keys": [_key(key, one.error) for key in one.top_keys],
+        "top_keys": [_key(key) for key in one.top_keys],
         "largest_records": [LargeRecord(*large)._asdict() for large in one.largest],
         "damages": one.damages,
         "path": one.path,
     }
 
 
-def _key(key: FrequentKey, error: int) -> dict[str, object]:
+def _key(key: FrequentKey) -> dict[str, object]:
     """Return a key as in a dump; `length` where only its start is there, `at_most` where the count may be too low."""
     facts: dict[str, object] = (
         {"key": key.start.decode()} if is_utf8(key.start) else {"key_base64": b64encode(key.start).decode()}
@@ -78,7 +78,7 @@ def _key(key: FrequentKey, error: int) -> dict[str, object]:
     if key.length > len(key.start):
         facts["length"] = key.length
     facts["records"] = key.records
-    return facts | ({"at_most": key.records + error} if error else {})
+    return facts | ({"at_most": key.records + key.more} if key.more else {})
 
 
 def _cells(one: Stats) -> tuple[output.Cell, ...]:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
+from klog.jobs import stats as module
 from klog.jobs.stats import Options, Stats, results, stats
 from klog.log_dir import LogDir
 from klog.partition import Partition
@@ -21,7 +22,7 @@ OPTIONS = Options(b"0123456789abcdef")
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 
 
-def counted(units: Sequence[list[Slice]], partitions: Sequence[Partition]) -> list[Stats]:
+def counted(units: Sequence[Sequence[Slice | str]], partitions: Sequence[Partition]) -> list[Stats]:
     sent = [pickle.loads(pickle.dumps(unit)) for unit in units]
     return results([batch for unit in sent for batch in stats(unit, OPTIONS)], partitions)
 
@@ -73,14 +74,15 @@ def test_counts_are_those_of_the_plain_decoder(partition: Partition, split_bytes
     assert len(found.largest) == min(10, found.records)
 
 
-def test_frequent_keys_and_large_records_are_the_true_ones() -> None:
+def test_frequent_keys_and_large_records_are_the_true_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_SENT_KEYS", 1000)
     partition = LogDir(str(FIXTURES / "modern")).partition("zstd-0")
     parts = slices(partition, 4 << 10)
     (found,) = counted([[part] for part in parts], [partition])
     log = (FIXTURES / "modern" / "zstd-0" / f"{0:020}.log").read_bytes()
     records = [record for batch in decode.scan(log) if isinstance(batch, decode.Batch) for record in batch.records]
     truth = Counter(record.key for record in records if record.key is not None)
-    assert found.error == 0
+    assert {key.more for key in found.top_keys} == {0}
     assert [key.records for key in found.top_keys] == [count for _, count in truth.most_common(10)]
     assert all(truth[key.start] == key.records for key in found.top_keys)
     first = max(records, key=lambda record: len(record.value or b""))
@@ -94,6 +96,25 @@ def test_partitions_in_one_unit_stay_apart() -> None:
     alone = [counted([slices(partition)], [partition])[0] for partition in partitions]
     together = counted([[part for partition in partitions for part in slices(partition)]], partitions)
     assert together == alone
+    # Which of many keys with as many records are told is a matter of their hashes.
+    paths = counted([[partition.path for partition in partitions]], partitions)
+    assert [one._replace(top_keys=()) for one in paths] == [one._replace(top_keys=()) for one in alone]
+    assert [[key.records for key in one.top_keys] for one in paths] == [
+        [key.records for key in one.top_keys] for one in alone
+    ]
+
+
+def test_what_is_not_known_of_a_frequent_key_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of each part of a partition only so many keys are told: the others have at most as many records as the last."""
+    monkeypatch.setattr(module, "_SENT_KEYS", 3)
+    partition = LogDir(str(FIXTURES / "modern")).partition("idempotent-0")
+    (found,) = counted([[part] for part in slices(partition, 4 << 10)], [partition])
+    truth: Counter[bytes | None] = Counter()
+    for files in partition.segments:
+        for batch in decode.scan((Path(partition.path) / files.log).read_bytes()):
+            truth.update(record.key for record in batch.records if isinstance(batch, decode.Batch))
+    assert any(truth[key.start] > key.records for key in found.top_keys)
+    assert all(key.records <= truth[key.start] <= key.records + key.more for key in found.top_keys)
 
 
 def test_damage_is_counted_and_told_and_what_is_around_it_counts(tmp_path: Path) -> None:

@@ -39,7 +39,7 @@ def test_records_nulls_and_markers_are_counted() -> None:
     assert [key[:3] for key in profile.top(5)] == [(1, 1, b"k"), (1, 0, b"")] or [
         key[:3] for key in profile.top(5)
     ] == [(1, 0, b""), (1, 1, b"k")]
-    assert estimate(profile.registers) == 2
+    assert estimate(profile.ranks_counted) == 2
 
 
 def test_a_profile_begins_anew() -> None:
@@ -66,11 +66,11 @@ def test_messages_of_old_formats_are_counted() -> None:
 def test_different_keys_are_counted_within_three_percent(count: int) -> None:
     """Three standard deviations and a little; the textbook's estimate is off by more than that around 50,000."""
     keys = [b"user-%d" % i for i in range(count)]
-    assert abs(estimate(profiled(keyed(keys + keys[:1000]), 5_000).registers) / count - 1) < 0.03
+    assert abs(estimate(profiled(keyed(keys + keys[:1000]), 5_000).ranks_counted) / count - 1) < 0.03
 
 
 def test_few_keys_are_counted_exactly() -> None:
-    assert [estimate(profiled(keyed([b"%d" % i for i in range(count)])).registers) for count in range(1, 20)] == [
+    assert [estimate(profiled(keyed([b"%d" % i for i in range(count)])).ranks_counted) for count in range(1, 20)] == [
         *range(1, 20)
     ]
 
@@ -79,7 +79,12 @@ def test_registers_of_two_are_put_together_by_the_larger() -> None:
     """Slices of one partition are counted on different machines."""
     both = [b"%d" % i for i in range(30_000)]
     left, right = profiled(keyed(both[:20_000])), profiled(keyed(both[10_000:]))
-    assert bytes(map(max, left.registers, right.registers)) == profiled(keyed(both)).registers
+    left.absorb(right.registers)
+    assert left.registers == profiled(keyed(both)).registers
+    assert sum(left.ranks_counted) == len(left.registers) == 16384
+    assert left.ranks_counted == [left.registers.count(rank) for rank in range(52)]
+    with pytest.raises(ValueError, match="3 registers instead of 16384"):
+        left.absorb(b"abc")
 
 
 def test_frequent_keys_are_found_among_many() -> None:

@@ -26,6 +26,7 @@ from klog.jobs.verify import Options, Part, results
 from klog.log_dir import LogDir
 from klog.spark.run import run
 from klog.spark.session import session
+from klog.spark.stats import stats
 from pyspark import cloudpickle
 from tests.spark import tasks
 
@@ -36,6 +37,8 @@ units = [[Part(i, partition.path, data)] for i, partition in enumerate(partition
 conf = {"spark.pyspark.python": python, "spark.executor.memory": "512m", "spark.driver.memory": "512m"}
 with session(master, conf, brief=True) as ours:
     batches = run(ours.spark, tasks.verified_slowly, units, (Options(), marks), [1] * len(units))
+    counted = stats(ours.spark, partitions, split_bytes=4096)
+print(sum(one.records + one.markers for one in counted))
 for checked in results(batches, partitions):
     print(checked.partition.directory, *checked.totals, *(finding.id for finding in checked.findings), flush=True)
 """
@@ -100,9 +103,11 @@ def test_a_machine_that_is_lost_in_the_middle_costs_no_result(
         cluster.kill_worker(0)
         output, errors = driver.communicate(timeout=120)
     assert (driver.returncode, errors) == (0, "")
-    rows = [line.split() for line in output.splitlines()]
+    counted, *lines = output.splitlines()
+    rows = [line.split() for line in lines]
     assert [row[0] for row in rows] == sorted(path.name for path in data.iterdir() if path.is_dir())
     whole = json.loads(klog("verify", "--output", "json", data).stdout)
     names = ("partitions", "segments", "bytes", "batches", "records")
     assert [sum(int(row[i + 1]) for row in rows) for i in range(5)] == [whole[name] for name in names]
     assert [finding for row in rows for finding in row[6:]] == ["bad-crc"]
+    assert int(counted) == whole["records"]

@@ -35,6 +35,13 @@ def test_slices_are_counted_as_the_whole_is(spark: SparkSession) -> None:
     assert [one._replace(keys=0, top_keys=()) for one in found] == alone
 
 
+def test_a_partition_that_is_named_twice_is_counted_once(spark: SparkSession) -> None:
+    """A log dir and a partition in it, say: two rows, of the same records."""
+    partitions = LogDir(str(FIXTURES / "modern")).partitions[-1:]
+    assert [one.records for one in stats(spark, (*partitions, *partitions), split_bytes=4 << 10)] == [274, 274]
+    assert [one.records for one in stats(spark, (*partitions, *partitions))] == [274, 274]
+
+
 def test_one_object_a_partition(spark: SparkSession, klog: Klog) -> None:
     lines = klog("spark", "stats", "--output", "jsonl", FIXTURES / "modern").stdout.splitlines()
     found = [json.loads(line) for line in lines]

@@ -6,29 +6,31 @@ import math
 import os
 from base64 import b64decode, b64encode
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from heapq import nsmallest
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, NamedTuple
 from zlib import compress, decompress
 
 from klog.formats.codec import Decompressor
 from klog.formats.damage import Damage
-from klog.jobs.answers import from_batch, say, to_batch
+from klog.jobs.answers import Answer, from_batch, say, to_batch
 from klog.kernel import Profile, Window
 from klog.partition import Partition
 from klog.reader import MAX_BATCH_BYTES
 from klog.records import records
 from klog.wanted import Wanted
-from klog.work import Slice
+from klog.work import Slice, slices
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 MOST_KEYS = 10
-_SENT_KEYS = 100
+_SENT_KEYS = 50
+_BATCH_ANSWERS = 256
 _MOST_DAMAGES = 100
 _ROWS = 16 << 10
 _CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
-_SUMS = ("records", "markers", "bytes", "null_keys", "null_values", "damages", "error")
+_SUMS = ("records", "markers", "bytes", "null_keys", "null_values", "damages")
 
 
 class Options(NamedTuple):
@@ -39,9 +41,10 @@ class Options(NamedTuple):
 
 
 class FrequentKey(NamedTuple):
-    """A key that many records have: at least *records*.  *start*: the first 128 of its *length* bytes."""
+    """A key that many records have: *records*, and up to *more*.  *start*: the first 128 of its *length* bytes."""
 
     records: int
+    more: int
     length: int
     start: bytes
 
@@ -60,7 +63,7 @@ class Stats(NamedTuple):
 
     *records*: without the *markers* of transactions.  *bytes*: of the logs.  *keys*: how many different ones, within a
     percent or so.  *codecs*: records by the codec of their batch.  Offsets and timestamps (ms) are None where no record
-    has one.  *top_keys*: the most frequent; each may have up to *error* records more.  *damages*: places that could not
+    has one.  *top_keys*: the most frequent.  *damages*: places that could not
     be read; the first of them as text in *damage*.
     """
 
@@ -79,22 +82,35 @@ class Stats(NamedTuple):
     first_offset: int | None
     last_offset: int | None
     top_keys: tuple[FrequentKey, ...]
-    error: int
     largest: tuple[LargeRecord, ...]
     damages: int
     damage: tuple[str, ...]
 
 
-def stats(unit: Sequence[Slice], options: Options) -> Iterator[pa.RecordBatch]:
-    """Count the records of *unit*, slices of one partition next to each other: an answer for each partition.
+def stats(unit: Sequence[Slice | str], options: Options) -> Iterator[pa.RecordBatch]:
+    """Count the records of *unit*: partition directories, or slices of one next to each other; an answer for each.
 
     Nothing is raised for what is on the disk: damage is counted and told.
     """
     profile = Profile(options.secret)
     reading = _Reading(options.max_batch_bytes)
+    answers: list[Answer] = []
     for path, parts in groupby(unit, key=_directory):
+        cut = [part for part in parts if isinstance(part, Slice)]
         profile.clear()
-        yield to_batch([say("stats", reading.count(path, list(parts), profile))])
+        counted = reading.count(cut or slices(Partition(path)), profile, _SENT_KEYS if cut else MOST_KEYS)
+        answers.append(say("stats", {"path": path, **counted}))
+        if len(answers) >= _BATCH_ANSWERS:
+            yield to_batch(answers)
+            answers = []
+    yield to_batch(answers)
+
+
+def _directory(part: Slice | str) -> str:
+    """Return the partition directory of a slice, which may be the slice of one that could not be listed."""
+    if isinstance(part, str):
+        return part
+    return os.path.dirname(part.path) if part.end else part.path
 
 
 class _Reading:
@@ -104,7 +120,7 @@ class _Reading:
         self._most = max_batch_bytes
         self._window, self._codecs = Window(records=_ROWS), Decompressor(max_batch_bytes).functions
 
-    def count(self, path: str, parts: Sequence[Slice], profile: Profile) -> dict[str, object]:
+    def count(self, parts: Sequence[Slice], profile: Profile, most_keys: int) -> dict[str, object]:
         """Return what is counted in the slices of one partition, as what JSON can say."""
         damage: list[str] = []
         damages = 0
@@ -115,18 +131,12 @@ class _Reading:
                     damage += [str(found)] if damages <= _MOST_DAMAGES else []
                 else:
                     profile.add(found)
-        return _facts(profile) | {
-            "path": path,
+        return _facts(profile, most_keys) | {
             "bytes": sum(part.bytes for part in parts),
             "largest": [(*one, _file_of(one[1], parts)) for one in profile.largest],
             "damages": damages,
             "damage": damage,
         }
-
-
-def _directory(part: Slice) -> str:
-    """Return the partition directory of a slice, which may be the slice of one that could not be listed."""
-    return os.path.dirname(part.path) if part.end else part.path
 
 
 def _file_of(offset: int, parts: Sequence[Slice]) -> str:
@@ -135,14 +145,17 @@ def _file_of(offset: int, parts: Sequence[Slice]) -> str:
     return (below or parts)[-1].path
 
 
-def _facts(profile: Profile) -> dict[str, object]:
+def _facts(profile: Profile, most_keys: int) -> dict[str, object]:
     names = ("records", "markers", "null_keys", "null_values", "error")
     bounds = ("first_offset", "last_offset", "first_timestamp", "last_timestamp")
     facts: dict[str, object] = {name: getattr(profile, name) for name in names}
     facts |= {name: value if (value := getattr(profile, name)) >= 0 else None for name in bounds}
-    keys = [(count, length, _text(start), _text(digest)) for count, length, start, digest in profile.top(_SENT_KEYS)]
+    keys = [(count, length, _text(start), _text(digest)) for count, length, start, digest in profile.top(most_keys)]
+    # A key that is not sent may have as many records as the last one that is.
+    unsent = keys[-1][0] if len(keys) == most_keys > 0 else 0
     # Few keys leave nearly all registers empty, and there may be thousands of partitions.
-    return facts | {"codecs": profile.codecs, "registers": _text(compress(profile.registers, 1)), "keys": keys}
+    registers = _text(compress(profile.registers, 1))
+    return facts | {"codecs": profile.codecs, "registers": registers, "keys": keys, "unsent": unsent}
 
 
 def _text(content: bytes) -> str:
@@ -155,17 +168,18 @@ def results(batches: Iterable[pa.RecordBatch], partitions: Sequence[Partition]) 
     for answer in (answer for batch in batches for answer in from_batch(batch)):
         facts = answer.facts
         found.setdefault(facts["path"], []).append(facts)
-    nothing = _facts(Profile(bytes(16))) | {"bytes": 0, "largest": [], "damages": 0, "damage": []}
-    return [_merged(partition, found.get(partition.path, [nothing])) for partition in partitions]
+    profile = Profile(bytes(16))
+    nothing = _facts(profile, 0) | {"bytes": 0, "largest": [], "damages": 0, "damage": []}
+    return [_merged(partition, found.get(partition.path, [nothing]), profile) for partition in partitions]
 
 
-def _merged(partition: Partition, parts: Sequence[dict[str, Any]]) -> Stats:
-    """Put together what was counted in different parts of a partition."""
+def _merged(partition: Partition, parts: Sequence[dict[str, Any]], profile: Profile) -> Stats:
+    """Put together what was counted in different parts of a partition, with the help of a *profile*."""
     sums = {name: sum(part[name] for part in parts) for name in _SUMS}
     codecs = [sum(counts) for counts in zip(*(part["codecs"] for part in parts), strict=True)]
-    registers = decompress(b64decode(parts[0]["registers"]))
-    for part in parts[1:]:
-        registers = bytes(map(max, registers, decompress(b64decode(part["registers"]))))
+    profile.clear()
+    for part in parts:
+        profile.absorb(decompress(b64decode(part["registers"])))
     large = sorted(
         (LargeRecord(*one) for part in parts for one in part["largest"]), key=lambda one: (-one.bytes, one.offset)
     )
@@ -173,7 +187,7 @@ def _merged(partition: Partition, parts: Sequence[dict[str, Any]]) -> Stats:
         path=partition.path,
         topic=partition.topic,
         partition=partition.number,
-        keys=estimate(registers),
+        keys=estimate(profile.ranks_counted),
         codecs={_codec(number): count for number, count in enumerate(codecs) if count},
         first_timestamp=_extreme(min, parts, "first_timestamp"),
         last_timestamp=_extreme(max, parts, "last_timestamp"),
@@ -198,23 +212,25 @@ def _extreme(which: Callable[[Iterable[int]], int], parts: Sequence[dict[str, An
 def _frequent(parts: Sequence[dict[str, Any]]) -> tuple[FrequentKey, ...]:
     """Return the most frequent keys, each by its digest: of a long one only the start is known."""
     counts: dict[str, int] = {}
-    keys: dict[str, tuple[int, bytes]] = {}
-    for count, length, start, digest in (key for part in parts for key in part["keys"]):
-        counts[digest] = counts.get(digest, 0) + count
-        keys[digest] = length, b64decode(start)
-    most = sorted(counts, key=lambda digest: (-counts[digest], keys[digest][1]))[:MOST_KEYS]
-    return tuple(FrequentKey(counts[digest], *keys[digest]) for digest in most)
+    more: dict[str, int] = {}
+    keys: dict[str, tuple[int, str]] = {}
+    missed = sum(part["error"] + part["unsent"] for part in parts)
+    for part in parts:
+        for count, length, start, digest in part["keys"]:
+            counts[digest] = counts.get(digest, 0) + count
+            more[digest] = more.get(digest, missed) - part["unsent"]
+            keys[digest] = length, start
+    most = nsmallest(MOST_KEYS, counts, key=lambda digest: (-counts[digest], keys[digest][1]))
+    return tuple(FrequentKey(counts[one], more[one], keys[one][0], b64decode(keys[one][1])) for one in most)
 
 
-def estimate(registers: bytes) -> int:
-    """Return how many different keys made these registers of a HyperLogLog.
+def estimate(counts: Sequence[int]) -> int:
+    """Return how many different keys there were: of a HyperLogLog's registers so many have each rank, from 0 on.
 
     Ertl, "New cardinality estimation algorithms for HyperLogLog sketches" (2017), algorithm 6: no bias to be corrected,
     neither where there are few nor where there are many.
     """
-    size = len(registers)
-    most = 64 - (size.bit_length() - 1) + 1
-    counts = [registers.count(rank) for rank in range(most + 1)]
+    size, most = sum(counts), len(counts) - 1
     if counts[0] == size:
         return 0
     total = size * _tau(1 - counts[most] / size)

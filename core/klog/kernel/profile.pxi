@@ -84,8 +84,26 @@ cdef class Profile:
 
     @property
     def registers(self):
-        """The registers of the HyperLogLog, a byte each: those of several profiles are put together by the larger."""
+        """The registers of the HyperLogLog, a byte each."""
         return (<char *>self.ranks)[:REGISTERS]
+
+    def absorb(self, const unsigned char[::1] registers not None):
+        """Take the keys of another profile with the same key for its hash, as far as their number goes."""
+        cdef Py_ssize_t i
+        if registers.shape[0] != REGISTERS:
+            raise ValueError(f"{registers.shape[0]} registers instead of {REGISTERS}")
+        for i in range(REGISTERS):
+            self.ranks[i] = max(self.ranks[i], min(registers[i], MOST_RANK))
+
+    @property
+    def ranks_counted(self):
+        """How many registers have each rank, from 0 on: what the number of different keys is estimated from."""
+        cdef long long counts[MOST_RANK + 1]
+        cdef Py_ssize_t i
+        memset(counts, 0, sizeof(counts))
+        for i in range(REGISTERS):
+            counts[self.ranks[i]] += 1
+        return [counts[i] for i in range(MOST_RANK + 1)]
 
     @property
     def largest(self):

@@ -12,7 +12,7 @@ from klog.lanes import Silence, Sink
 from klog.partition import Partition
 from klog.reader import MAX_BATCH_BYTES
 from klog.spark.run import parallelism, run
-from klog.work import SPLIT_BYTES, pack, slices
+from klog.work import SPLIT_BYTES, Slice, pack, slices
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -31,9 +31,19 @@ def stats(
 
     Paths have to lead to the same files where Spark's tasks run.
     """
-    parts = [part for partition in partitions for part in slices(partition, split_bytes)]
-    packs = pack([part.bytes for part in parts], least=parallelism(spark))
+    parts: list[Slice | str] = []
+    sizes: list[int] = []
+    for partition in {one.path: one for one in partitions}.values():
+        # To cut costs a look into each log, which small partitions leave to the tasks.
+        if partition.size <= split_bytes:
+            parts.append(partition.path)
+            sizes.append(partition.size)
+        else:
+            cut = slices(partition, split_bytes)
+            parts += cut
+            sizes += [part.bytes for part in cut]
+    packs = pack(sizes, least=parallelism(spark))
     units = [[parts[i] for i in numbers] for numbers in packs]
-    loads = [sum(part.bytes for part in unit) for unit in units]
+    loads = [sum(sizes[i] for i in numbers) for numbers in packs]
     options = Options(os.urandom(16), max_batch_bytes)
     return results(run(spark, job, units, options, loads, sink, "klog stats"), partitions)
