@@ -21,6 +21,7 @@ import subprocess
 import threading
 import time
 import uuid
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -35,6 +36,13 @@ POM = """<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0<
 <dependency><groupId>org.slf4j</groupId><artifactId>slf4j-simple</artifactId><version>1.7.36</version></dependency>
 </dependencies></project>
 """
+# Spark's own Kafka source, to compare with.  Not every release of its parts is to be had; these go together.
+SPARK_SOURCE = (
+    "org.apache.spark:spark-sql-kafka-0-10_2.13:4.2.0",
+    "org.apache.spark:spark-token-provider-kafka-0-10_2.13:4.0.0",
+    "org.apache.commons:commons-pool2:2.12.1",
+    "org.apache.kafka:kafka-clients:3.9.1",
+)
 # Other back ends of slf4j that Kafka's own dependencies bring; two at once make it print a warning.
 OTHER_LOGGERS = ("slf4j-reload4j", "slf4j-log4j12", "log4j-slf4j-impl", "log4j-slf4j2-impl")
 
@@ -51,24 +59,45 @@ def _number(version: str) -> tuple[int, ...]:
 
 def install(version: str) -> Path:
     """Return the folder with the jars of *version*; Maven fetches them the first time."""
-    libs = CACHE / version / "libs"
-    if libs.is_dir():
-        return libs
-    CACHE.mkdir(parents=True, exist_ok=True)
-    # Built under another name and renamed: an interrupted download or a second test run never leaves half a folder.
-    fresh = CACHE / f"{version}.{os.getpid()}"
-    fresh.mkdir()
-    (fresh / "pom.xml").write_text(POM.format(version))
-    goal = ("dependency:copy-dependencies", "-DincludeScope=runtime", "-DoutputDirectory=libs")
-    subprocess.run(["mvn", "-q", "-B", "-Dstyle.color=never", *goal], cwd=fresh, check=True)
+    return _fetched(CACHE / version, _fetch_kafka, version)
+
+
+def _fetch_kafka(folder: Path, version: str) -> None:
+    (folder / "pom.xml").write_text(POM.format(version))
+    _maven(folder, "dependency:copy-dependencies", "-DincludeScope=runtime", "-DoutputDirectory=libs")
     for name in OTHER_LOGGERS:
-        for jar in (fresh / "libs").glob(f"{name}-*.jar"):
+        for jar in (folder / "libs").glob(f"{name}-*.jar"):
             jar.unlink()
-    try:
-        fresh.rename(CACHE / version)
-    except OSError:  # another run was faster
-        shutil.rmtree(fresh)
-    return libs
+
+
+def install_spark_source() -> Path:
+    """Return the folder with the jars of Spark's Kafka source; Maven fetches them the first time."""
+    return _fetched(CACHE / "spark-source", _fetch_each, *SPARK_SOURCE)
+
+
+def _fetch_each(folder: Path, *coordinates: str) -> None:
+    for each in coordinates:
+        _maven(folder, "dependency:copy", f"-Dartifact={each}", "-DoutputDirectory=libs")
+
+
+def _fetched(place: Path, fetch: Callable[..., None], *what: str) -> Path:
+    """Return place/libs, filled by *fetch* the first time.
+
+    It is filled under another name and renamed: an interrupted download or a second test run never leaves half of it.
+    """
+    if not (place / "libs").is_dir():
+        fresh = place.with_name(f"{place.name}.{os.getpid()}")
+        fresh.mkdir(parents=True)
+        fetch(fresh, *what)
+        try:
+            fresh.rename(place)
+        except OSError:  # another run was faster
+            shutil.rmtree(fresh)
+    return place / "libs"
+
+
+def _maven(folder: Path, *goal: str) -> None:
+    subprocess.run(["mvn", "-q", "-B", "-Dstyle.color=never", *goal], cwd=folder, check=True)
 
 
 def java(version: str, *arguments: str, heap: str = "512m", logged: str = "off") -> list[str]:

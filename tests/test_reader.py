@@ -341,3 +341,37 @@ def test_a_lenient_walk_gives_what_comes_before_a_bad_sector_and_then_fails(
         with pytest.raises(OSError, match="Input/output error"):
             read()
     assert entries == [entry for entry in expected if sum(entry) <= 98_304]
+
+
+@pytest.mark.parametrize("name", LOGS)
+def test_a_reader_that_stops_hands_out_what_begins_before(tmp_path: Path, name: str) -> None:
+    """Parts of a log are read by several, and each batch is one's alone, however small it is."""
+    path = tmp_path / f"{0:020}.log"
+    path.write_bytes(LOGS[name])
+    whole, *_ = walk(path)
+    bounds = [position for position, _ in whole] + [len(LOGS[name])]
+    with Source(str(path)) as source:
+        for first in range(len(whole)):
+            for end in range(first + 1, len(whole) + 1):
+                reader, window, found = LogReader(source, bounds[first], stop=bounds[end]), Window(), []
+                while piece := reader.next(window):
+                    assert piece.damage is None
+                    found += [(window.batch(i).position, window.batch(i).size) for i in range(window.count)]
+                assert found == whole[first:end]
+                assert reader.position == bounds[end]
+
+
+def test_a_part_is_judged_as_the_whole_is(tmp_path: Path) -> None:
+    """A length that is damaged may reach beyond the part; what is wrong with it must not depend on that."""
+    data, entries = log_of(40)
+    spoiled = bytearray(data)
+    struct.pack_into(">i", spoiled, entries[5][0] + 8, entries[30][0] - entries[5][0])
+    path = tmp_path / f"{0:020}.log"
+    path.write_bytes(spoiled)
+    _, whole, *_ = walk(path)
+    for end in range(7, 40):
+        with Source(str(path)) as source:
+            reader, window, damages = LogReader(source, stop=entries[end][0]), Window(), []
+            while piece := reader.next(window):
+                damages += [piece.damage] if piece.damage else []
+        assert damages == whole

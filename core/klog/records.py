@@ -79,8 +79,9 @@ class _Reading:
             yield from self._leave_out(window)
             latest = window
             for run in runs(window, part.path, self._span):
-                if run.window is not latest:  # its batches had been swallowed by a damaged length
+                if run.window is not latest:
                     latest = run.window
+                    self._leave_to_others(latest)
                     yield from self._leave_out(latest)
                 yield from self._of_run(run, codecs)
             if piece.damage and not self._is_room(piece.damage):
@@ -103,13 +104,15 @@ class _Reading:
             yield from bad
 
     def _leave_out(self, window: Window) -> list[Damage]:
-        """Leave out the batches that are not wanted, not to be seen or not the slice's; return what markers tell."""
+        """Leave out the batches that are not wanted or not to be seen; return what is wrong with markers."""
         self._wanted.skip(window)
-        for i in reversed(range(window.count)):
-            if window.position + window.at(i) < self._part.end:
-                break
-            window.skip(i)
         return self._hiding.hide(window) if self._hiding else []
+
+    def _leave_to_others(self, window: Window) -> None:
+        """Leave out the batches of another slice, where a damaged length swallowed them with the last of this one."""
+        for i in range(window.count):
+            if window.position + window.at(i) >= self._part.end:
+                window.skip(i)
 
     def _note_end(self, window: Window) -> None:
         if window.count:

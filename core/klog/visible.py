@@ -14,13 +14,15 @@ from klog.errors import KlogError, UnreadableError
 from klog.formats.batch import Attributes, BatchFacts
 from klog.formats.damage import Damage, DamageKind
 from klog.formats.index import ABORTED_TXN
+from klog.headers import walk_headers
 from klog.kernel import Window
 from klog.partition import Partition, SegmentFiles
 from klog.place import Place
 from klog.producers import ProducerState
 from klog.replay import nearest_state, replay
+from klog.source import Source
 from klog.transactions import CompletedTxn, Marker, read_marker
-from klog.wanted import HIGHEST, LOWEST, Wanted
+from klog.wanted import HIGHEST, LOWEST, Wanted, segments_in
 
 Isolation = Literal["read_uncommitted", "read_committed"]
 
@@ -135,7 +137,7 @@ class Hiding:
         self._first: int | None = None  # the first offset of the part
         self._with_data: set[int] = set()  # producers with data that was not hidden, and no marker since
         self._ended: set[int] = set()  # producers that had a marker within the part
-        self._before: set[int] | None = None  # producers with data before the part, and no marker until then
+        self._before: dict[int, int] | None = None  # first offsets of what was open before the part, by producer
 
     def hide(self, window: Window) -> list[Damage]:
         """Leave out the aborted batches of *window*, its checksums computed; return what is wrong with markers."""
@@ -150,7 +152,7 @@ class Hiding:
                 found += self._marker(batch, read_marker(window, i))
             elif self._is_aborted(batch):
                 window.skip(i)
-            else:
+            elif batch.records_count:  # compaction leaves an empty one, with nothing in it to be aborted
                 self._with_data.add(batch.producer_id)
         return found
 
@@ -183,17 +185,35 @@ class Hiding:
             return True
         if producer in self._ended:
             return False
+        partition, end = Partition(os.path.dirname(self._path)), self._first or 0
         if self._before is None:
-            self._before = _open_at(Partition(os.path.dirname(self._path)), self._first or 0)
-        return producer in self._before
+            self._before = _open_at(partition, end)
+        first = self._before.get(producer)
+        return first is not None and _has_records(partition, producer, first, end)
 
 
-def _open_at(partition: Partition, offset: int) -> set[int]:
-    """Return the producers with an open transaction below *offset*, as far as the log can be read."""
+def _open_at(partition: Partition, offset: int) -> dict[int, int]:
+    """Return the first offsets of the transactions that are open at *offset*, by producer, as far as can be read."""
     state = nearest_state(partition, offset)
     try:
         for _ in replay(state, partition.path, partition.segments, offset):
             pass
     except UnreadableError:
         pass  # whoever reads it is told
-    return {producer_id for _, producer_id in state.ongoing.all()}
+    return {producer_id: first for first, producer_id in state.ongoing.all()}
+
+
+def _has_records(partition: Partition, producer: int, first: int, end: int) -> bool:
+    """Whether records of *producer* stand from offset *first* up to, not including, *end*."""
+    for files in segments_in(partition.segments, Wanted(first, end)):
+        try:
+            with Source(os.path.join(partition.path, files.log)) as log:
+                for header in walk_headers(log):
+                    if isinstance(header, Damage) or header.base_offset >= end:
+                        break
+                    is_data = header.magic >= 2 and header.producer_id == producer and header.records > 0
+                    if is_data and header.base_offset >= first and not header.attributes & Attributes.CONTROL:
+                        return True
+        except KlogError:
+            continue  # whoever reads it is told
+    return False

@@ -180,8 +180,9 @@ def _build(master: str | None, conf: Mapping[str, str], ship: str, brief: bool) 
 def _home(scratch: Scratch) -> str:
     """Return the Spark to start: that of SPARK_HOME, else pip's.
 
-    Pip's is handed over without its `python/lib/pyspark.zip`, from which each worker would compile anew what is
-    installed, compiled, beside it; and what Spark writes into its home does not end up in site-packages.
+    Pip's is handed over with nothing in its `python/lib/pyspark.zip`, from which each worker would compile anew what is
+    installed, compiled, beside it; and what Spark writes into its home does not end up in site-packages.  Without such
+    names Spark looks for no data source in Python.
     """
     given = os.environ.get("SPARK_HOME")
     if given:
@@ -193,6 +194,9 @@ def _home(scratch: Scratch) -> str:
     for name in ("bin", "jars", "sbin"):
         if os.path.isdir(os.path.join(installed, name)):
             scratch.link(os.path.join(installed, name), "home", name)
+    archives = os.path.join(installed, "python", "lib")
+    for name in os.listdir(archives) if os.path.isdir(archives) else ():
+        scratch.directory("home", "python", "lib", name)
     return home
 
 
@@ -255,6 +259,8 @@ def _environment(java: str, home: str, master: str) -> dict[str, str]:
     found = [os.path.dirname(os.path.dirname(klog.__file__)), os.environ.get("PYTHONPATH", "")]
     variables = {**os.environ, "SPARK_HOME": home, "JAVA_HOME": java_home(java)}
     variables["PYTHONPATH"] = os.pathsep.join(path for path in found if path)
+    # With this Python the driver looks for data sources; with one that lacks klog it finds none, and says nothing.
+    variables["PYSPARK_DRIVER_PYTHON"] = sys.executable
     if master.startswith("local"):
         variables.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     return variables

@@ -1,0 +1,107 @@
+"""Filters that Spark hands down, as bounds on what has to be read.
+
+Topic and partition are dealt with here for good.  Offsets and times only bound what is read: Spark looks at the rows
+once more, which costs it nothing and gives damage, a row without an offset, the same fate with and without this.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta, timezone
+from typing import Final
+
+from pyspark.sql.datasource import (
+    EqualNullSafe,
+    EqualTo,
+    Filter,
+    GreaterThan,
+    GreaterThanOrEqual,
+    In,
+    LessThan,
+    LessThanOrEqual,
+)
+
+from klog.wanted import HIGHEST, LOWEST
+
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=timezone.utc)
+
+
+@dataclass(frozen=True)
+class Pushed:
+    """What filters leave: topics and partitions (None: all), offsets and times (ms) from … up to, not including, to."""
+
+    topics: frozenset[str] | None = None
+    partitions: frozenset[int] | None = None
+    from_offset: int = LOWEST
+    to_offset: int = HIGHEST
+    from_time: int = LOWEST
+    to_time: int = HIGHEST
+
+    def means(self, topic: str | None, number: int | None) -> bool:
+        """Whether rows of a partition can pass; None, which a row shows as null, equals nothing."""
+        return (self.topics is None or topic in self.topics) and (self.partitions is None or number in self.partitions)
+
+
+def push(filters: Iterable[Filter]) -> tuple[Pushed, list[Filter]]:
+    """Return what *filters*, all of which hold, leave to be read, and those that Spark has to see to itself."""
+    pushed, left = Pushed(), []
+    for each in filters:
+        pushed, done = _narrowed(pushed, each)
+        if not done:
+            left.append(each)
+    return pushed, left
+
+
+def _narrowed(pushed: Pushed, each: Filter) -> tuple[Pushed, bool]:
+    """Return the bounds with one filter more, and whether it is dealt with for good."""
+    column = getattr(each, "attribute", None)
+    if column in (("topic",), ("partition",)):
+        values = _values(each)
+        if values is None:
+            return pushed, False
+        if column == ("topic",):
+            topics = frozenset(value for value in values if isinstance(value, str))
+            return replace(pushed, topics=topics if pushed.topics is None else pushed.topics & topics), True
+        numbers = frozenset(value for value in values if isinstance(value, int))
+        return replace(pushed, partitions=numbers if pushed.partitions is None else pushed.partitions & numbers), True
+    if column == ("offset",):
+        first, end = _range(each, 1)
+        return replace(pushed, from_offset=max(pushed.from_offset, first), to_offset=min(pushed.to_offset, end)), False
+    if column == ("timestamp",):
+        first, end = _range(each, 1000)
+        return replace(pushed, from_time=max(pushed.from_time, first), to_time=min(pushed.to_time, end)), False
+    return pushed, False
+
+
+def _values(each: Filter) -> list[object] | None:
+    """Return the values that a filter lets pass; None when it is of another kind."""
+    if isinstance(each, EqualTo) or (isinstance(each, EqualNullSafe) and each.value is not None):
+        return [each.value]
+    return list(each.value) if isinstance(each, In) else None
+
+
+def _range(each: Filter, unit: int) -> tuple[int, int]:
+    """Return from … up to, not including, to, for numbers of which *unit* make one of ours: a time in µs is 1000."""
+    numbers = [_number(value) for value in _values(each) or [getattr(each, "value", None)]]
+    known = [number for number in numbers if number is not None]
+    if not known or len(known) < len(numbers):
+        return LOWEST, HIGHEST
+    first, last = -(-min(known) // unit), max(known) // unit
+    first = min(first, HIGHEST)  # nothing reaches that far, and no further does an int64
+    if isinstance(each, (EqualTo, EqualNullSafe, In)):
+        return first, last + 1
+    if isinstance(each, GreaterThanOrEqual):
+        return first, HIGHEST
+    if isinstance(each, GreaterThan):
+        return min(last + 1, HIGHEST), HIGHEST
+    if isinstance(each, LessThan):
+        return LOWEST, first
+    return LOWEST, last + 1 if isinstance(each, LessThanOrEqual) else HIGHEST
+
+
+def _number(value: object) -> int | None:
+    """Return an offset, or a time in µs; None for anything else."""
+    if isinstance(value, datetime) and value.tzinfo is not None:
+        return (value - _EPOCH) // timedelta(microseconds=1)
+    return value if type(value) is int else None

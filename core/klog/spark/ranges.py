@@ -1,0 +1,103 @@
+"""From the bounds that were asked for to offsets in each partition."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from klog.errors import UsageError
+from klog.lookup import Lookup
+from klog.partition import Partition
+from klog.spark.bounds import EARLIEST, LATEST, Bound, TopicPartition
+from klog.spark.options import Options
+from klog.spark.replicas import log_end
+from klog.wanted import HIGHEST, LOWEST
+
+NAMELESS: TopicPartition = ("", -1)
+
+
+class Range(NamedTuple):
+    """What is to be read of a partition: offsets from … up to, not including, to; `HIGHEST`: to its end."""
+
+    partition: Partition
+    from_offset: int
+    to_offset: int
+
+
+def name_of(partition: Partition) -> TopicPartition:
+    """Return topic and number, `NAMELESS` for a directory whose name tells neither."""
+    return (partition.topic or "", partition.number or 0) if partition.name else NAMELESS
+
+
+def batch_ranges(partitions: Sequence[Partition], options: Options) -> list[Range]:
+    """Return what a batch reads of each partition: of one without a segment nothing, of one that cannot be listed all.
+
+    Raises UsageError for a partition that a bound should name, for a time that nothing is as late as, and for offsets
+    that are gone or have not come yet, unless data loss is no failure; UnreadableError from looking up times.
+    """
+    return [_range(partition, options) for partition in partitions if partition.segments or partition.unreadable]
+
+
+def hold_names_against(bounds: Iterable[Bound], partitions: Iterable[Partition]) -> None:
+    """Raise UsageError when a bound names a partition that is not among *partitions*."""
+    known = {name_of(partition) for partition in partitions}
+    for bound in bounds:
+        for topic, number in sorted(bound.named - known):
+            raise UsageError(f"{bound.option}: no partition {topic}-{number} is read here")
+
+
+def _range(partition: Partition, options: Options) -> Range:
+    if partition.unreadable:
+        return Range(partition, LOWEST, HIGHEST)  # who reads it is told
+    return Range(partition, start_offset(partition, options), _end_offset(partition, options))
+
+
+def start_offset(partition: Partition, options: Options) -> int:
+    """Return the offset at which reading begins.  Raises as `batch_ranges` does."""
+    bound, first = options.starting, partition.log_start_offset or 0
+    wanted = bound.of(name_of(partition))
+    if bound.by_time:
+        found = _offset_at(partition, wanted)
+        if found is not None:
+            return found
+        if options.late == "latest":
+            return _last(partition)
+        raise UsageError(
+            f"{bound.option}: nothing in {partition.directory} is as late as {wanted} "
+            "(startingOffsetsByTimestampStrategy=latest begins at its end then)"
+        )
+    if wanted == EARLIEST:
+        return first
+    if wanted == LATEST:
+        return _last(partition)
+    return _in_log(bound, partition, wanted, options)
+
+
+def _end_offset(partition: Partition, options: Options) -> int:
+    bound = options.ending
+    wanted = bound.of(name_of(partition))
+    if bound.by_time:
+        found = _offset_at(partition, wanted)
+        return HIGHEST if found is None else found
+    return HIGHEST if wanted == LATEST else _in_log(bound, partition, wanted, options)
+
+
+def _last(partition: Partition) -> int:
+    return max(log_end(partition), partition.log_start_offset or 0)
+
+
+def _offset_at(partition: Partition, timestamp: int) -> int | None:
+    """Return the offset of the first record that is as late as *timestamp* (ms), as a broker answers ListOffsets."""
+    with Lookup(partition) as lookup:
+        trail = lookup.timestamp(timestamp)
+        return trail.offset if trail.found else None
+
+
+def _in_log(bound: Bound, partition: Partition, wanted: int, options: Options) -> int:
+    first, end = partition.log_start_offset or 0, _last(partition)
+    if options.fail_on_data_loss and not first <= wanted <= end:
+        raise UsageError(
+            f"{bound.option}: offset {wanted} of {partition.directory} is not there: its log is from {first} to {end} "
+            "(failOnDataLoss=false reads what is there)"
+        )
+    return max(wanted, first)

@@ -1,0 +1,103 @@
+"""The data source `kafka-log`: a broker's data directory in the place of the broker.
+
+    spark.read.format("kafka-log").option("subscribe", "orders").load("/data/broker-1")
+
+Columns, types and options are those of Spark's own Kafka source; `klog.spark.options` has what is ours.  Planning finds
+partitions, cuts their logs into slices and packs those into tasks; a task decodes into Arrow, and nothing else crosses
+to the JVM.  Offsets and times are resolved while planning, so that all tasks see one state of the directory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, Filter, InputPartition
+from pyspark.sql.types import StructType
+
+from klog.errors import UsageError
+from klog.log_dir import near_misses
+from klog.spark.filters import Pushed, push
+from klog.spark.options import Options, read_columns, read_options
+from klog.spark.ranges import batch_ranges, hold_names_against
+from klog.spark.replicas import chosen
+from klog.spark.tasks import read_task, tasks
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+class KafkaLog(DataSource):
+    """The data source, which Spark finds by its name."""
+
+    @classmethod
+    def name(cls) -> str:
+        """Return what stands in `format(…)` and `USING`."""
+        return "kafka-log"
+
+    def schema(self) -> StructType:
+        """Return the columns.  Raises UsageError for an option that makes no sense."""
+        return spark_schema(read_columns(self.options))
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        """Return the reader of a batch."""
+        options = read_options(self.options)
+        # Spark refuses a reader that takes filters wherever they are not switched on in its settings.
+        return (FilteringReader if options.pushdown else Reader)(options, columns_of(schema))
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802  # Spark's name
+        """Return the reader of a stream."""
+        from klog.spark.stream import StreamReader
+
+        return StreamReader(read_options(self.options, streaming=True), columns_of(schema))
+
+
+class Reader(DataSourceReader):
+    """Reads a batch.  It is sent to every task, so it holds nothing but what was asked for."""
+
+    def __init__(self, options: Options, columns: Sequence[str]) -> None:
+        self.options, self.columns = options, tuple(columns)
+        self.pushed = Pushed()
+
+    def partitions(self) -> Sequence[InputPartition]:
+        """Return the tasks.  Raises UsageError, UnreadableError."""
+        options, pushed = self.options, self.pushed
+        found = chosen(options)
+        hold_names_against((options.starting, options.ending), found)
+        found = [partition for partition in found if pushed.means(partition.topic, partition.number)]
+        return tasks(batch_ranges(found, options), options, pushed)
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of a task."""
+        return read_task(partition, self.columns, self.options, self.pushed)
+
+
+class FilteringReader(Reader):
+    """Takes filters on topic, partition, offset and timestamp, and reads the less for it."""
+
+    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802  # Spark's name
+        """Take what bounds the reading; return what Spark has to look at all the same."""
+        self.pushed, left = push(filters)
+        return left
+
+
+def spark_schema(columns: Sequence[str]) -> StructType:
+    """Return *columns* as Spark's types."""
+    from pyspark.sql.pandas.types import from_arrow_schema
+
+    from klog.rows import schema
+
+    return from_arrow_schema(schema(columns))
+
+
+def columns_of(given: StructType) -> tuple[str, ...]:
+    """Return the columns of a schema, which may be the user's own.  Raises UsageError where it is not ours."""
+    from klog.rows import COLUMNS
+
+    for field in given:
+        if field.name not in COLUMNS:
+            raise UsageError(f"no column {field.name!r}{near_misses(field.name, COLUMNS)}")
+        ours = spark_schema([field.name])[0].dataType
+        if field.dataType != ours:
+            raise UsageError(f"column {field.name} is {ours.simpleString()}, not {field.dataType.simpleString()}")
+    return tuple(given.fieldNames())

@@ -1,0 +1,179 @@
+"""Following a live directory: micro-batches of what a broker has appended, every record exactly once.
+
+An offset of the stream says of each partition which record comes next, in which leader epoch the one before it was
+written, and whose topic it is: {"orders-3": {"offset": 1841, "epoch": 7, "topic_id": "…"}}.  Where the log no longer
+says the same, what was handed out is not its history any more (a follower was cut back, a topic made anew), and the
+stream ends with an error.  Beyond the last whole batch nothing is handed out, with read_committed nothing from the last
+stable offset on; of the high watermark a disk knows too little to wait for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, TypedDict
+
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
+
+from klog.errors import DamagedError, KlogError, UsageError
+from klog.partition import Partition
+from klog.spark.options import Options
+from klog.spark.ranges import Range, hold_names_against, start_offset
+from klog.spark.replicas import UNKNOWN, chosen, epoch_at, log_end
+from klog.spark.tasks import read_task, tasks
+from klog.visible import visible
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+class Position(TypedDict):
+    """Where a partition is read on.
+
+    *offset*: the next one; *epoch*: the leader epoch of the one before it, −1 where nothing tells.
+    """
+
+    offset: int
+    epoch: int
+    topic_id: str | None
+
+
+Offsets = dict[str, Position]
+
+
+class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Reads a stream.  One of them lives in the driver's process; copies of it, which only read, in the tasks."""
+
+    def __init__(self, options: Options, columns: Sequence[str]) -> None:
+        if options.replicas == "all":
+            raise UsageError("replicas: a stream follows one copy of each partition, longest or leader-epoch")
+        self.options, self.columns = options, tuple(columns)
+        self._target: Mapping[str, int] | None = None
+
+    def initialOffset(self) -> Offsets:  # noqa: N802  # a dict, and Spark's name
+        """Return where a new stream begins."""
+        found = _by_name(self.options)
+        hold_names_against((self.options.starting,), found.values())
+        return {name: _position(each, start_offset(each, self.options)) for name, each in found.items()}
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802  # Spark's name
+        """Return how much a trigger takes."""
+        return ReadAllAvailable() if self.options.max_offsets is None else ReadMaxRows(self.options.max_offsets)
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802  # Spark's name
+        """Let the stream end where the logs end now."""
+        self._target = {name: self._end(partition) for name, partition in _by_name(self.options).items()}
+
+    def latestOffset(self, start: Offsets, limit: ReadLimit) -> Offsets:  # noqa: N802
+        """Return where the next micro-batch ends: *start* itself when there is nothing new."""
+        found = _by_name(self.options)
+        self._hold_against(start, found, idle_too=False)
+        begins = {name: start[name]["offset"] if name in start else _first(each) for name, each in found.items()}
+        ends = {name: max(begins[name], self._target_of(name, each)) for name, each in found.items()}
+        if isinstance(limit, ReadMaxRows):
+            ends = shares(begins, ends, limit.max_rows)
+        # Spark compares offsets as texts: what has not moved stays word for word, at its place.
+        moved = {name: _position(found[name], ends[name]) for name in found if ends[name] > begins[name]}
+        return {**start, **moved}
+
+    def partitions(self, start: Offsets, end: Offsets) -> Sequence[InputPartition]:
+        """Return the tasks that read from *start* to *end*, which may stem from a run before this one."""
+        found = _by_name(self.options)
+        self._hold_against(start, found)
+        self._hold_against(end, found)
+        ranges = [
+            Range(found[name], start[name]["offset"] if name in start else _first(found[name]), position["offset"])
+            for name, position in end.items()
+            if name in found
+        ]
+        return tasks([each for each in ranges if each.from_offset < each.to_offset], self.options, growing=True)
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of a task."""
+        return read_task(partition, self.columns, self.options)
+
+    def _target_of(self, name: str, partition: Partition) -> int:
+        end = self._end(partition)
+        return end if self._target is None else min(end, self._target.get(name, 0))
+
+    def _end(self, partition: Partition) -> int:
+        """Return the offset behind the last whole batch that is to be seen.  Raises UnreadableError."""
+        try:
+            end = partition.log_end
+        except KlogError:
+            if self.options.fail_on_data_loss:
+                raise
+            return 0  # until it can be read
+        if end is None:
+            return 0
+        return min(end.offset, visible(partition, self.options.isolation).to_offset)
+
+    def _hold_against(self, offsets: Offsets, found: Mapping[str, Partition], idle_too: bool = True) -> None:
+        """Raise DamagedError where the directory is not one in which *offsets* were reached.
+
+        Not *idle_too*: without those that have nothing new, as nothing will be read of them.
+        """
+        for name, position in offsets.items():
+            partition = found.get(name)
+            problem = _lost(position, partition) if self.options.fail_on_data_loss else None
+            if problem is not None:
+                raise DamagedError(f"{name}: {problem} (failOnDataLoss=false goes on with what is there)")
+            if partition is None or not (idle_too or _ends_elsewhere(position, partition)):
+                continue
+            problem = _rewritten(position, partition)
+            if problem is not None:
+                raise DamagedError(f"{name}: {problem}; what was read is not its history: begin with a new checkpoint")
+
+
+def _by_name(options: Options) -> dict[str, Partition]:
+    """Return the partitions as they are now."""
+    return {f"{each.topic}-{each.number}" if each.name else each.directory: each for each in chosen(options)}
+
+
+def _first(partition: Partition) -> int:
+    return partition.log_start_offset or 0
+
+
+def _position(partition: Partition, offset: int) -> Position:
+    return Position(offset=offset, epoch=epoch_at(partition, offset - 1), topic_id=partition.topic_id)
+
+
+def _lost(position: Position, partition: Partition | None) -> str | None:
+    if partition is None:
+        return f"gone, and it was read up to offset {position['offset']}"
+    if position["offset"] and not partition.segments:
+        return f"has no log, and it was read up to offset {position['offset']}"
+    first = _first(partition)
+    if first > position["offset"]:
+        return f"begins at offset {first}, and it was read up to {position['offset']}: what lay between is gone"
+    return None
+
+
+def _rewritten(position: Position, partition: Partition) -> str | None:
+    """Return what tells that the log is another than the one that was read; None when nothing does."""
+    offset, epoch = position["offset"], position["epoch"]
+    if None not in (position["topic_id"], partition.topic_id) and position["topic_id"] != partition.topic_id:
+        return f"its topic was made anew, with the id {partition.topic_id} instead of {position['topic_id']}"
+    end = log_end(partition)
+    if UNKNOWN < end < offset:
+        return f"ends at offset {end}, and it was read up to {offset}"
+    now = epoch_at(partition, offset - 1)
+    if UNKNOWN not in (now, epoch) and now != epoch:
+        return f"offset {offset - 1} was written in leader epoch {epoch} and is now of epoch {now}"
+    return None
+
+
+def _ends_elsewhere(position: Position, partition: Partition) -> bool:
+    return log_end(partition) != position["offset"]
+
+
+def shares(begins: Mapping[str, int], ends: Mapping[str, int], most: int) -> dict[str, int]:
+    """Return ends for at most about *most* offsets in all: each partition's part is in proportion to what waits there.
+
+    At least one where anything waits, so that no partition starves.
+    """
+    waiting = {name: ends[name] - begins[name] for name in ends}
+    total = sum(waiting.values())
+    if total <= most:
+        return dict(ends)
+    return {name: begins[name] + min(left, max(1, most * left // total)) for name, left in waiting.items()}

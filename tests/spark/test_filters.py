@@ -1,0 +1,107 @@
+"""Filters that Spark hands down: what they leave to be read, and what Spark has to look at all the same."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta, timezone
+
+import pytest
+from klog.spark.filters import Pushed, push
+from klog.wanted import HIGHEST, LOWEST
+from pyspark.sql.datasource import (
+    EqualNullSafe,
+    EqualTo,
+    Filter,
+    GreaterThan,
+    GreaterThanOrEqual,
+    In,
+    IsNotNull,
+    LessThan,
+    LessThanOrEqual,
+    Not,
+    StringStartsWith,
+)
+
+TOPIC, PARTITION, OFFSET, TIME = ("topic",), ("partition",), ("offset",), ("timestamp",)
+T = datetime(2025, 6, 15, 12, tzinfo=timezone.utc)
+T_MS = int(T.timestamp()) * 1000
+HALF = timedelta(microseconds=500)
+
+
+def test_topics_and_partitions_are_dealt_with_for_good() -> None:
+    """What cannot pass is not even planned, so there is nothing left to look at."""
+    pushed, left = push([In(TOPIC, ["a", "b", None]), EqualTo(TOPIC, "b"), EqualNullSafe(PARTITION, 3)])  # type: ignore[arg-type]
+    assert left == []
+    assert (pushed.topics, pushed.partitions) == ({"b"}, {3})
+    assert pushed.means("b", 3)
+    assert not pushed.means("b", 4)
+    assert not pushed.means("a", 3)
+    assert not pushed.means(None, None)
+
+
+def test_nothing_pushed_means_everything() -> None:
+    assert Pushed().means(None, None)
+
+
+def test_what_contradicts_itself_leaves_nothing() -> None:
+    pushed, _ = push([EqualTo(TOPIC, "a"), EqualTo(TOPIC, "b")])
+    assert not pushed.means("a", 0)
+    assert not pushed.means("b", 0)
+
+
+@pytest.mark.parametrize(
+    ("given", "bounds"),
+    [
+        (EqualTo(OFFSET, 5), (5, 6)),
+        (EqualNullSafe(OFFSET, 5), (5, 6)),
+        (In(OFFSET, [9, 5, 7]), (5, 10)),  # type: ignore[arg-type]  # Spark gives a list
+        (GreaterThan(OFFSET, 5), (6, HIGHEST)),
+        (GreaterThanOrEqual(OFFSET, 5), (5, HIGHEST)),
+        (LessThan(OFFSET, 5), (LOWEST, 5)),
+        (LessThanOrEqual(OFFSET, 5), (LOWEST, 6)),
+        (GreaterThan(OFFSET, HIGHEST), (HIGHEST, HIGHEST)),
+        (LessThanOrEqual(OFFSET, HIGHEST), (LOWEST, HIGHEST)),
+        (EqualTo(OFFSET, None), (LOWEST, HIGHEST)),
+        (In(OFFSET, [5, None]), (LOWEST, HIGHEST)),  # type: ignore[arg-type]
+        (Not(EqualTo(OFFSET, 5)), (LOWEST, HIGHEST)),
+    ],
+)
+def test_offsets_bound_what_is_read(given: Filter, bounds: tuple[int, int]) -> None:
+    """And Spark looks again: rows about damage have no offset, and only Spark knows what then holds."""
+    pushed, left = push([given])
+    assert (pushed.from_offset, pushed.to_offset) == bounds
+    assert left == [given]
+
+
+@pytest.mark.parametrize(
+    ("given", "bounds"),
+    [
+        (GreaterThanOrEqual(TIME, T), (T_MS, HIGHEST)),
+        (GreaterThanOrEqual(TIME, T + HALF), (T_MS + 1, HIGHEST)),
+        (GreaterThan(TIME, T), (T_MS + 1, HIGHEST)),
+        (GreaterThan(TIME, T - HALF), (T_MS, HIGHEST)),
+        (LessThan(TIME, T), (LOWEST, T_MS)),
+        (LessThan(TIME, T + HALF), (LOWEST, T_MS + 1)),
+        (LessThanOrEqual(TIME, T), (LOWEST, T_MS + 1)),
+        (LessThanOrEqual(TIME, T - HALF), (LOWEST, T_MS)),
+        (EqualTo(TIME, T), (T_MS, T_MS + 1)),
+        (EqualTo(TIME, T + HALF), (T_MS + 1, T_MS + 1)),
+        (GreaterThan(TIME, T.replace(tzinfo=None)), (LOWEST, HIGHEST)),
+    ],
+)
+def test_times_between_milliseconds_cut_where_they_should(given: Filter, bounds: tuple[int, int]) -> None:
+    """Spark counts microseconds, Kafka milliseconds: rounded the wrong way a record at the edge is lost."""
+    pushed, left = push([given])
+    assert (pushed.from_time, pushed.to_time) == bounds
+    assert left == [given]
+
+
+def test_several_bounds_are_all_kept() -> None:
+    pushed, _ = push([GreaterThan(OFFSET, 5), LessThan(OFFSET, 9), GreaterThan(OFFSET, 3), LessThan(OFFSET, 20)])
+    assert (pushed.from_offset, pushed.to_offset) == (6, 9)
+
+
+@pytest.mark.parametrize(
+    "given", [IsNotNull(TOPIC), StringStartsWith(TOPIC, "a"), EqualTo(("key",), b"k"), EqualNullSafe(TOPIC, None)]
+)
+def test_what_is_not_understood_is_left_to_spark(given: Filter) -> None:
+    assert push([given]) == (Pushed(), [given])
