@@ -33,7 +33,7 @@ from klog.wanted import HIGHEST, LOWEST, Wanted, segments_in, start_position
 
 SPLIT_BYTES = 64 << 20
 TASK_BYTES = 128 << 20
-_OPENING_BYTES = 64 << 10
+OPENING_BYTES = 64 << 10
 """What it costs to open another log, in bytes that could be read meanwhile."""
 
 _MOST_HEADERS = 2000
@@ -190,7 +190,7 @@ def pack(sizes: Sequence[int], target_bytes: int = TASK_BYTES, least: int = 1) -
     At least *least* tasks, as far as there are things; none is empty, each ascends.  Small things cost more than their
     bytes, so there are never many in a task for their size alone.
     """
-    weights = [size + _OPENING_BYTES for size in sizes]
+    weights = [size + OPENING_BYTES for size in sizes]
     count = min(len(sizes), max(least, -(-sum(weights) // max(target_bytes, 1))))
     tasks: list[list[int]] = [[] for _ in range(count)]
     loads = [(0, number) for number in range(count)]  # a heap: whoever has least gets the largest that is left

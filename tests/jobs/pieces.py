@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import os
 from collections.abc import Iterator, Sequence
@@ -82,6 +83,14 @@ def dumped(partition: Partition, *, committed: bool = False) -> list[Object]:
     wanted = Wanted(partition.log_start_offset or 0, controls=False)
     request = Request(output=JSON_LINES, wanted=wanted, committed=committed)
     return dump([partition.path], request)[1].objects
+
+
+def bytes_of(line: Object, name: str) -> bytes | None:
+    """Return the key or the value of a line."""
+    if f"{name}_base64" in line:
+        return base64.b64decode(line[f"{name}_base64"])
+    text = line.get(name)
+    return None if text is None else text.encode()
 
 
 def lines(folder: Path) -> list[Object]:

@@ -39,7 +39,7 @@ class Run:
     def do(self, pieces: Sequence[job.Piece] | None = None) -> list[int]:
         """Do *pieces*, as one task; return the numbers that it said."""
         batches = job.compact(self.pieces if pieces is None else pieces, self.options)
-        return [answer.facts["number"] for batch in batches for answer in from_batch(batch)]
+        return [answer.number for batch in batches for answer in from_batch(batch)]
 
     def finish(self) -> list[Facts]:
         return job.finish(self.output, self.pieces, self.log_dirs, DISK)
@@ -140,9 +140,9 @@ def test_damage_costs_its_own_partition(data: Path, tmp_path: Path) -> None:
     results = run.finish()
     failed = [one for one in results if one["result"] == "failed"]
     assert [one["topic"] for one in failed] == ["idempotent"]
-    problem = job.problem(failed[0])
-    assert isinstance(problem, DamagedError)
-    assert "klog recover" in str(problem)
+    outcome = job.outcomes(results, run.pieces)[victim.number]
+    assert isinstance(outcome.failed, DamagedError)
+    assert outcome.is_damaged
     assert tree(tmp_path / "out") == copied(tmp_path / "expected", data)
     assert not (tmp_path / "out/idempotent-0").exists()
 
@@ -154,7 +154,7 @@ def test_a_vanished_partition_is_told_and_not_raised(data: Path, tmp_path: Path)
     run.do()
     results = run.finish()
     assert results[0]["result"] == "failed"
-    assert isinstance(job.problem(results[0]), UnreadableError)
+    assert isinstance(job.outcomes(results, run.pieces)[0].failed, UnreadableError)
     assert not (tmp_path / "out" / Path(piece.path).name).exists()
     assert len(os.listdir(tmp_path / "out")) > 3
 
@@ -164,6 +164,7 @@ def test_what_is_not_compacted_is_refused_and_said(data: Path, tmp_path: Path) -
     run.do()
     results = run.finish()
     assert {(one["result"], one["ground"]) for one in results} == {("refused", "policy")}
+    assert all("cleanup.policy=delete" in str(one.refused) for one in job.outcomes(results, run.pieces))
     assert os.listdir(tmp_path / "out") == ["meta.properties"]
 
 

@@ -15,7 +15,7 @@ from klog.jobs.tables import folder
 from klog.wanted import Wanted
 
 from tests.conftest import FIXTURES, writable_copy
-from tests.jobs.pieces import Export, dumped, folder_of, lines, names, partitions, parts_of, pieces_of, rows
+from tests.jobs.pieces import Export, bytes_of, dumped, folder_of, lines, names, partitions, parts_of, pieces_of, rows
 
 LOG_DIRS = [FIXTURES / name for name in ("modern", "legacy", "v39/data")]
 
@@ -42,19 +42,10 @@ def test_tables_have_what_lines_have(log_dir: Path, tmp_path: Path) -> None:
         found = rows(folder_of(tmp_path / "out", one))
         expected = dumped(one)
         assert [row["offset"] for row in found] == [line["offset"] for line in expected]
-        assert [row["value"] for row in found] == [_bytes(line, "value") for line in expected]
-        assert [row["key"] for row in found] == [_bytes(line, "key") for line in expected]
+        assert [row["value"] for row in found] == [bytes_of(line, "value") for line in expected]
+        assert [row["key"] for row in found] == [bytes_of(line, "key") for line in expected]
         assert [row["position"] for row in found] == [line["position"] for line in expected]
         assert not found or not {"topic", "partition"} & set(found[0])
-
-
-def _bytes(line: dict[str, Any], name: str) -> bytes | None:
-    import base64
-
-    if f"{name}_base64" in line:
-        return base64.b64decode(line[f"{name}_base64"])
-    text = line.get(name)
-    return None if text is None else text.encode()
 
 
 def test_the_whole_is_read_as_one_table(tmp_path: Path) -> None:

@@ -118,3 +118,55 @@ def test_an_aborting_marker_keeps_its_place() -> None:
     end = marker(3, commit=False, timestamp=MS, producer_id=7, producer_epoch=1, coordinator_epoch=2)
     window = filled(end + batch(some_records(4)))
     assert window.keep(3, 5, LOW, HIGH, True, None) == 2
+
+
+@pytest.mark.parametrize(
+    "header", [(b"", None), (b"trace", None), (b"trace", b""), (b"trace", b"abc"), (b"trac", None), (b"h\xff", b"\x00")]
+)
+def test_what_stays_has_the_header(header: tuple[bytes, bytes | None]) -> None:
+    """Names and values as a whole, one of several is enough; a message of v0 or v1 has none."""
+    name, value = header
+    of_records: list[tuple[tuple[bytes, bytes | None], ...]] = [
+        (),
+        ((b"trace", b"abc"),),
+        ((b"x", b"trace"), (b"trace", None), (b"", b"")),
+        ((b"trace", b""), (b"trace", b"abc")),
+        ((b"tracer", b"abc"), (b"trac", b"")),
+        ((b"h\xff", b"\x00"), (b"trace", b"abcd")),
+    ]
+    data = batch([Record(at, MS, b"k", b"v", headers) for at, headers in enumerate(of_records * 3)])
+    for content in (data, *LOGS.values()):
+        window = filled(content)
+        kept = window.keep_with_header(name, value)
+        expected = [
+            row for row in plain_rows(content) if any(key == name and value in (None, found) for key, found in row[4])
+        ]
+        assert rows(window) == expected
+        assert kept == window.records == len(expected)
+
+
+def test_what_stays_has_a_value_that_is_taken() -> None:
+    """Each value is shown as it is, alone; a record without one is not asked about."""
+    for data in LOGS.values():
+        window, shown = filled(data), list[bytes]()
+
+        def takes(value: memoryview, shown: list[bytes] = shown) -> bool:
+            shown.append(bytes(value))
+            return len(shown) % 3 == 0
+
+        values = [row for row in rows(window) if row[3] is not None]
+        kept = window.keep_values(takes)
+        assert shown == [row[3] for row in values]
+        assert rows(window) == values[2::3]
+        assert kept == window.records == len(values[2::3])
+
+
+def test_an_exception_of_the_asker_comes_through() -> None:
+    window = filled(batch(some_records(0, 5)))
+
+    def fails(value: memoryview) -> bool:
+        raise ValueError(bytes(value))
+
+    with pytest.raises(ValueError, match="value"):
+        window.keep_values(fails)
+    assert window.records == 5

@@ -559,3 +559,75 @@ def test_old_formats_and_wrappers_are_read_like_new_ones() -> None:
     table = a_map(20)
     assert table.fill(window, 0, 0) == window.records
     assert table.entries == 6
+
+
+# ---------------------------------------------------------------- the last of each key
+
+
+def last_rows(data: list[bytes], tombstones: bool) -> list[tuple[int, bytes | None]]:
+    """Return offset and key of the last record of each key."""
+    every = [
+        r for one in data for b in decode.scan(one) if isinstance(b, decode.Batch) and not b.control for r in b.records
+    ]
+    last = {r.key: at for at, r in enumerate(every) if r.key is not None}
+    return [
+        (r.offset, r.key) for at, r in enumerate(every) if last.get(r.key) == at and (tombstones or r.value is not None)
+    ]
+
+
+def kept(data: list[bytes], offsets: OffsetMap, tombstones: bool) -> list[tuple[int, bytes | None]]:
+    for one in data:
+        window = filled(one)
+        assert offsets.fill(window, 0, 0) == window.records
+    found = []
+    for one in data:
+        window = filled(one)
+        count = offsets.keep_latest(window, tombstones)
+        assert count == window.records
+        found += [(window.record(i)[0], window.record(i)[2]) for i in range(count)]
+    return found
+
+
+def some_data(chance: Random, start: int) -> list[bytes]:
+    """Return batches of few keys, tombstones, records without a key, and a marker."""
+    made, offset = list[bytes](), start
+    for _ in range(12):
+        records = []
+        for _ in range(chance.randrange(1, 90)):
+            key = chance.choice([None, b"", *(b"key-%d" % i for i in range(60))])
+            records.append(Record(offset, MS, key, chance.choice([None, b"", b"value"])))
+            offset += chance.randrange(1, 3)
+        made.append(batch(records))
+    made.append(marker(offset, commit=True, timestamp=MS, producer_id=1, producer_epoch=0, coordinator_epoch=0))
+    return made
+
+
+@BOTH
+@pytest.mark.parametrize("tombstones", [False, True])
+@pytest.mark.parametrize("start", [0, 1 << 40], ids=["noted", "beyond-notes"])
+def test_what_is_the_last_of_its_key_stays(start: int, tombstones: bool, md5: bool) -> None:
+    """By the notes, or by digests where there are none; records without a key and markers never do."""
+    for seed in range(10):
+        data = some_data(Random(seed), start)
+        assert kept(data, a_map(200, md5=md5), tombstones) == last_rows(data, tombstones)
+
+
+@pytest.mark.parametrize("parts", [2, 3, 64])
+def test_parts_of_the_keys_are_all_of_them_once(parts: int) -> None:
+    """A map too small for all keys takes them part by part."""
+    data, offsets = some_data(Random(1), 0), a_map(200)
+    found = []
+    for part in range(parts):
+        offsets.clear(0, part, parts)
+        found.append(kept(data, offsets, True))
+    assert sorted(row for some in found for row in some) == last_rows(data, True)
+    assert sum(1 for some in found if some) > 1
+    for part in ((0, 0), (2, 2), (-1, 3)):
+        with pytest.raises(ValueError, match="part"):
+            offsets.clear(0, *part)
+
+
+def test_of_records_with_one_offset_one_stays() -> None:
+    """Overlapping segments have an offset twice; a key has one last record all the same."""
+    data = [batch([Record(5, MS, b"k", b"v"), Record(6, MS, b"other", b"v")])] * 2
+    assert sorted(kept(data, a_map(200), True)) == [(5, b"k"), (6, b"other")]

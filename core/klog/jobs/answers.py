@@ -13,10 +13,11 @@ if TYPE_CHECKING:
 
 
 class Answer(NamedTuple):
-    """*kind*: what *content* is; JSON, or what the job says."""
+    """*kind*: what *content* is: JSON, or what the job says.  *number*: of the piece of work that it is about."""
 
     kind: str
     content: bytes
+    number: int = 0
 
     @property
     def facts(self) -> Any:
@@ -27,24 +28,24 @@ class Answer(NamedTuple):
 def schema() -> pa.Schema:
     """Return the columns of an answer."""
     pa = import_pyarrow()
-    return pa.schema([pa.field("kind", pa.string(), nullable=False), pa.field("content", pa.binary(), nullable=False)])
+    types = (pa.string(), pa.binary(), pa.int64())
+    return pa.schema([pa.field(*one, nullable=False) for one in zip(Answer._fields, types, strict=True)])
 
 
 def to_batch(answers: Iterable[Answer]) -> pa.RecordBatch:
     """Return *answers* as a record batch of `schema`."""
-    rows = list(answers)
-    columns = [[one.kind for one in rows], [one.content for one in rows]]
     pa = import_pyarrow()
-    arrays = [pa.array(column, field.type) for column, field in zip(columns, schema(), strict=True)]
+    rows = list(answers)
+    arrays = [pa.array([one[at] for one in rows], field.type) for at, field in enumerate(schema())]
     return pa.RecordBatch.from_arrays(arrays, schema=schema())
 
 
 def from_batch(batch: pa.RecordBatch) -> Iterator[Answer]:
     """Yield the answers of a record batch."""
-    for kind, content in zip(*(column.to_pylist() for column in batch.columns), strict=True):
-        yield Answer(kind, content)
+    for row in zip(*(column.to_pylist() for column in batch.columns), strict=True):
+        yield Answer(*row)
 
 
-def say(kind: str, facts: object) -> Answer:
+def say(kind: str, facts: object, number: int = 0) -> Answer:
     """Return an answer whose content is JSON."""
-    return Answer(kind, json.dumps(facts).encode())
+    return Answer(kind, json.dumps(facts).encode(), number)

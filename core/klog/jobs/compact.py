@@ -18,13 +18,13 @@ from typing import TYPE_CHECKING, NamedTuple
 from klog.cleaner.cleaning import Outcome, Target
 from klog.cleaner.compact import Choices, Compaction
 from klog.cleaner.copying import Checkpointed, Copier, checkpointed
-from klog.cleaner.rules import Refusal, Rules
+from klog.cleaner.rules import Ground, Refusal, Rules
 from klog.cleaner.selection import examine
 from klog.disk import Disk
 from klog.draft import Draft
-from klog.errors import DamagedError, KlogError, UnreadableError, UsageError
+from klog.errors import DamagedError, UnreadableError, UsageError
 from klog.formats.names import PartitionState
-from klog.jobs.answers import say, to_batch
+from klog.jobs.answers import Answer, to_batch
 from klog.jobs.output import Attempt, Facts, Output
 from klog.log_dir import LogDir
 from klog.partition import Partition
@@ -38,9 +38,10 @@ _STAGED, _ROOT = "staged", "root"
 
 
 class Piece(NamedTuple):
-    """A partition to compact.  *size*: bytes of its logs."""
+    """A partition to compact.  *log_dir*: which of the log dirs it is in.  *size*: bytes of its logs."""
 
     number: int
+    log_dir: int
     path: str
     rules: Rules
     size: int
@@ -62,14 +63,15 @@ def plan(targets: Sequence[Target], topics: Sequence[Settings]) -> list[Piece]:
     """Return the partitions of *targets*, whose topics' settings *topics* have.  Raises UsageError, UnreadableError."""
     pieces: list[Piece] = []
     seen: dict[str, str] = {}
-    for target, settings in zip(targets, topics, strict=True):
+    for log_dir, (target, settings) in enumerate(zip(targets, topics, strict=True)):
         by_topic: dict[str | None, Rules] = {}
         for one in target.partitions:
             if one.topic not in by_topic:
                 by_topic[one.topic] = Rules.of(settings, one.topic)
             if one.state is PartitionState.CURRENT and seen.setdefault(one.directory, one.path) != one.path:
                 raise UsageError(f"{seen[one.directory]}, {one.path}: two copies of one partition; name one")
-            pieces.append(Piece(len(pieces), one.path, by_topic[one.topic], one.size))
+            # Tasks may run elsewhere, with another working directory.
+            pieces.append(Piece(len(pieces), log_dir, os.path.abspath(one.path), by_topic[one.topic], one.size))
     return pieces
 
 
@@ -87,13 +89,13 @@ def begin(to: str, pieces: Sequence[Piece], options: Options, disk: Disk) -> Out
 
 
 def compact(unit: Sequence[Piece], options: Options) -> Iterator[pa.RecordBatch]:
-    """Compact the partitions of *unit*; yield an answer `partition` of each.  Raises OSError when writing fails."""
+    """Compact the partitions of *unit*; yield an answer `piece` of each.  Raises OSError when writing fails."""
     for piece in unit:
         with Attempt(options.run, piece.number, shared=False) as attempt:
             if not attempt.is_done:
                 written, facts = _compact(piece, options, attempt)
                 attempt.commit(written, facts)
-        yield to_batch([say("partition", {"number": piece.number, "bytes": piece.size})])
+        yield to_batch([Answer("piece", b"", piece.number)])
 
 
 def _compact(piece: Piece, options: Options, attempt: Attempt) -> tuple[list[str], Facts]:
@@ -145,7 +147,12 @@ def _facts(outcome: Outcome) -> Facts:
         return facts | {"result": "failed", "message": str(outcome.failed), "exit_code": outcome.failed.exit_code}
     if outcome.refused is not None:
         refused = outcome.refused
-        return facts | {"result": "refused", "message": str(refused), "ground": refused.ground.value}
+        return facts | {
+            "result": "refused",
+            "ground": refused.ground.value,
+            "what": refused.what,
+            "advice": refused.advice,
+        }
     assert outcome.sections is not None
     facts |= {"directory": partition.directory, "reason": outcome.sections.reason, "checkpoints": checkpointed(outcome)}
     if done is None:
@@ -181,8 +188,16 @@ def finish(output: Output, pieces: Sequence[Piece], log_dirs: Sequence[LogDir], 
     return results
 
 
-def problem(facts: Facts) -> KlogError | None:
-    """Return what a result says went wrong with its partition; None when nothing did."""
-    if facts["result"] != "failed":
-        return None
-    return (DamagedError if facts["exit_code"] == DamagedError.exit_code else UnreadableError)(facts["message"])
+def outcomes(results: Sequence[Facts], pieces: Sequence[Piece]) -> list[Outcome]:
+    """Return what came of each partition as far as it went wrong, as `klog compact` has it."""
+    return [_outcome(facts, piece) for facts, piece in zip(results, pieces, strict=True)]
+
+
+def _outcome(facts: Facts, piece: Piece) -> Outcome:
+    outcome = Outcome(piece.log_dir, Partition(piece.path), piece.rules)
+    if facts["result"] == "refused":
+        outcome.refused = Refusal(piece.path, Ground(facts["ground"]), facts["what"], facts["advice"])
+    elif facts["result"] == "failed":
+        kind = DamagedError if facts["exit_code"] == DamagedError.exit_code else UnreadableError
+        outcome.failed = kind(facts["message"])
+    return outcome

@@ -1,8 +1,9 @@
 """Records as files: Parquet, or JSON lines, by topic and partition, from many tasks into one directory.
 
-    output = begin(to, pieces, options, disk)
+    made = pieces(partitions, options.wanted, "read_committed")
+    output = begin(to, "export", made, options, disk)
     for unit in …:  export(unit, options)
-    finish(output, pieces, options)
+    finish(output, len(made))
 
 A piece is one or several slices; what becomes of it has the offsets of its records in its names, and the manifest has
 all names.
@@ -17,13 +18,15 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from klog.disk import Disk
 from klog.formats.damage import Damage
-from klog.jobs.answers import say, to_batch
+from klog.jobs.answers import Answer, to_batch
 from klog.jobs.output import Attempt, Facts, Output
 from klog.jobs.scanning import Scan
 from klog.jobs.tables import FILE_BYTES, Format, Tables
+from klog.partition import Partition
 from klog.reader import MAX_BATCH_BYTES
+from klog.visible import Isolation
 from klog.wanted import Wanted
-from klog.work import Slice
+from klog.work import OPENING_BYTES, SPLIT_BYTES, TASK_BYTES, Slice, slices
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -33,7 +36,7 @@ MANIFEST = "_klog_manifest.json"
 
 
 class Piece(NamedTuple):
-    """What one attempt writes: *slices*, those of a partition next to each other."""
+    """What one attempt is about: *slices*, those of a partition next to each other."""
 
     number: int
     slices: tuple[Slice, ...]
@@ -56,6 +59,35 @@ class Options(NamedTuple):
     file_bytes: int = FILE_BYTES
     max_batch_bytes: int = MAX_BATCH_BYTES
     map_memory: int = 128 << 20
+
+
+def pieces(
+    partitions: Iterable[Partition],
+    wanted: Wanted,
+    isolation: Isolation,
+    split_bytes: int = SPLIT_BYTES,
+    piece_bytes: int = TASK_BYTES,
+    *,
+    whole: bool = False,
+) -> list[Piece]:
+    """Return pieces of about *piece_bytes*, small slices together, in the order of topics, partitions and offsets.
+
+    *whole*: no partition in two pieces.  Raises nothing for content.
+    """
+    made: list[Piece] = []
+    waiting: list[Slice] = []
+    weight = 0
+    for partition in sorted(partitions, key=lambda one: (one.topic or "", one.number or 0, one.path)):
+        # Tasks may run elsewhere, with another working directory.
+        there = Partition(os.path.abspath(partition.path), partition.checkpoints)
+        cut = slices(there, split_bytes, wanted, isolation)
+        for some in [cut] if whole else [[part] for part in cut]:
+            waiting += some
+            weight += sum(part.bytes + OPENING_BYTES for part in some)
+            if waiting and weight >= piece_bytes:
+                made.append(Piece(len(made), tuple(waiting)))
+                waiting, weight = [], 0
+    return [*made, Piece(len(made), tuple(waiting))] if waiting else made
 
 
 def begin(to: str, job: str, pieces: Sequence[NamedTuple], options: NamedTuple, disk: Disk) -> Output:
@@ -111,7 +143,7 @@ def in_attempts(unit: Sequence[Piece], options: Options, write: Write) -> Iterat
                     found = dict.fromkeys(write(piece, tables))
                 facts = [damage_facts(part, damage) for part, damage in found]
                 attempt.commit(tables.paths, {"files": tables.files, "damage": facts})
-        yield to_batch([say("piece", {"number": piece.number, "bytes": piece.bytes})])
+        yield to_batch([Answer("piece", b"", piece.number)])
 
 
 def damage_facts(part: Slice, damage: Damage) -> Facts:

@@ -72,3 +72,32 @@ cdef Py_ssize_t keep_rows(View *v, long long from_offset, long long to_offset, l
         n += 1
     v.records_count = n
     return n
+
+
+cdef bint has_header(const View *v, const RecordRow *row, const uint8_t *name, Py_ssize_t name_length, const uint8_t *value,
+                     Py_ssize_t value_length) noexcept nogil:
+    """Whether a record has a header of that name; with *value_length* below zero, of any value, null too."""
+    cdef const uint8_t *p = v.bases[row.batch] + row.headers_at
+    cdef int j, length = 0
+    cdef bint named
+    for j in range(row.headers_count):
+        p = varint(p, p + 5, &length)
+        named = length == name_length and memcmp(p, name, length) == 0
+        p = varint(p + length, p + length + 5, &length)
+        if named and (value_length < 0 or (length == value_length and memcmp(p, value, length) == 0)):
+            return True
+        p += max(length, 0)
+    return False
+
+
+cdef Py_ssize_t keep_with_header(View *v, const uint8_t *name, Py_ssize_t name_length, const uint8_t *value,
+                                 Py_ssize_t value_length) noexcept nogil:
+    """Close the rows up over those without the header; return how many stay."""
+    cdef Py_ssize_t i, n = 0
+    for i in range(v.records_count):
+        if has_header(v, v.records + i, name, name_length, value, value_length):
+            if n != i:
+                v.records[n] = v.records[i]
+            n += 1
+    v.records_count = n
+    return n

@@ -519,6 +519,35 @@ cdef class Window:
             n = keep_rows(&self.view, from_offset, to_offset, from_time, to_time, controls, keys)
         return n
 
+    def keep_with_header(self, bytes name not None, bytes value=None):
+        """Drop the rows without a header *name*, or without one of that *value*; return how many stay."""
+        cdef Py_ssize_t n, name_length = len(name), length = -1
+        cdef const uint8_t *wanted = <const uint8_t *>PyBytes_AS_STRING(name)
+        cdef const uint8_t *p = wanted
+        if value is not None:
+            p, length = <const uint8_t *>PyBytes_AS_STRING(value), PyBytes_GET_SIZE(value)
+        with nogil:
+            n = keep_with_header(&self.view, wanted, name_length, p, length)
+        return n
+
+    def keep_values(self, matches not None):
+        """Drop the rows for whose value, a memoryview, *matches* returns nothing, and those without one.
+
+        Returns how many stay.  A view is good until its call returns.
+        """
+        cdef Py_ssize_t i, n = 0
+        cdef const RecordRow *row
+        for i in range(self.view.records_count):
+            row = self.view.records + i
+            if row.value_length < 0:
+                continue
+            if matches(PyMemoryView_FromMemory(<char *>self.view.bases[row.batch] + row.value_at, row.value_length, 0x100)):
+                if n != i:
+                    self.view.records[n] = row[0]
+                n += 1
+        self.view.records_count = n
+        return n
+
     def gaps(self):
         """Return where the rows' offsets do not follow one another, as native pairs of int64 (an offset, the next one)."""
         cdef Py_ssize_t i

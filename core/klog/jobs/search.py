@@ -1,0 +1,103 @@
+"""Records by key, header, regular expression, offset or time, as the JSON lines that a dump has of them.
+
+for unit in …:  search(unit, query)         # tasks
+merged(answers, limit)                      # lines by topic, partition and offset
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+from klog.dump.lines import Origin, record_lines
+from klog.dump.request import LineStyle
+from klog.errors import UsageError
+from klog.formats.damage import Damage
+from klog.jobs.answers import Answer, say, to_batch
+from klog.jobs.export import Piece, damage_facts
+from klog.jobs.scanning import Scan
+from klog.kernel import Window
+from klog.reader import MAX_BATCH_BYTES
+from klog.wanted import Count, Wanted
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_ANSWER_BYTES = 1 << 20
+
+
+class Query(NamedTuple):
+    """All of it has to hold.
+
+    *wanted*: keys, offsets, times; of its *limit* each piece gives so many at most.  *header*: its name and value; None
+    instead of the value for any, null too.  *pattern*: of a regular expression that is found somewhere in the value, as
+    it stands.  *style*: how lines are to look.
+    """
+
+    wanted: Wanted = Wanted()
+    header: tuple[bytes, bytes | None] | None = None
+    pattern: bytes | None = None
+    style: LineStyle = LineStyle()
+    max_batch_bytes: int = MAX_BATCH_BYTES
+
+
+def compiled(pattern: bytes) -> re.Pattern[bytes]:
+    """Return a regular expression over bytes.  Raises UsageError where it is none."""
+    try:
+        return re.compile(pattern)
+    except (re.error, OverflowError, RecursionError) as error:
+        raise UsageError(f"{pattern.decode(errors='replace')}: no regular expression: {error}") from error
+
+
+def search(unit: Sequence[Piece], query: Query) -> Iterator[pa.RecordBatch]:
+    """Yield answers `lines`, what was found in each piece in its order, `damage` where something is broken.
+
+    Raises nothing for what is on the disk.
+    """
+    scan = Scan(query.wanted, query.max_batch_bytes)
+    find = None if query.pattern is None else compiled(query.pattern).search
+    for piece in unit:
+        count = Count(query.wanted.limit)
+        waiting = bytearray()
+        for part in piece.slices:
+            fields = Origin(part.path, part.topic, part.partition).json()
+            for found in scan.read(part) if count.left != 0 else ():
+                if isinstance(found, Damage):
+                    yield to_batch([say("damage", damage_facts(part, found), piece.number)])
+                    continue
+                if query.header is not None:
+                    found.keep_with_header(*query.header)
+                if find is not None:
+                    found.keep_values(find)
+                is_last = count.take(found)
+                for some in _lines(found, fields, query.style):
+                    waiting += some
+                    if len(waiting) >= _ANSWER_BYTES and waiting.endswith(b"\n"):
+                        yield to_batch([Answer("lines", bytes(waiting), piece.number)])
+                        waiting.clear()
+                if is_last:
+                    break
+        if waiting:
+            yield to_batch([Answer("lines", bytes(waiting), piece.number)])
+
+
+def _lines(rows: Window, fields: bytes, style: LineStyle) -> Iterator[bytes | memoryview]:
+    yield from record_lines(rows, 0, rows.records, fields, style)
+    yield rows.output()
+    rows.flushed()
+
+
+def merged(answers: Iterable[Answer], limit: int | None) -> Iterator[Answer]:
+    """Yield the answers of tasks by their pieces, which ascend; of lines not more than *limit*."""
+    left = limit
+    for answer in sorted(answers, key=lambda one: one.number):
+        if answer.kind != "lines" or left is None:
+            yield answer
+        elif left > 0:
+            content = answer.content
+            lines = content.count(b"\n")
+            if lines > left:
+                content = b"".join(content.splitlines(keepends=True)[:left])
+            left -= min(lines, left)
+            yield answer._replace(content=content)

@@ -1,0 +1,65 @@
+"""`search` on Spark: tasks find, the driver puts in order."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from klog.jobs.answers import Answer, from_batch
+from klog.jobs.export import Piece, pieces
+from klog.jobs.search import Query, merged
+from klog.jobs.search import search as job
+from klog.lanes import Silence, Sink
+from klog.partition import Partition
+from klog.spark.run import parallelism, run
+from klog.visible import Isolation
+from klog.work import TASK_BYTES, pack
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_SILENCE = Silence()
+_MOST_TASKS_A_CORE = 16
+
+
+def search(
+    spark: SparkSession,
+    partitions: Iterable[Partition],
+    query: Query,
+    isolation: Isolation = "read_uncommitted",
+    sink: Sink = _SILENCE,
+) -> Iterator[Answer]:
+    """Yield the records that *query* asks for, as answers `lines`, by topic, partition and offset; and `damage`.
+
+    It goes from wave to wave of tasks, so that the driver has the finds of one wave alone, and nothing more is read
+    when the limit is reached.  Raises KlogError.
+    """
+    limit = left = query.wanted.limit
+    cores = parallelism(spark)
+    for wave in _waves(pieces(partitions, query.wanted, isolation, piece_bytes=0), cores, limit is None):
+        packs = pack([piece.bytes for piece in wave], least=cores)
+        units = [[wave[i] for i in numbers] for numbers in packs]
+        sizes = [sum(piece.bytes for piece in unit) for unit in units]
+        batches = run(spark, job, units, query, sizes, sink, "klog search")
+        for answer in merged((one for batch in batches for one in from_batch(batch)), left):
+            if left is not None and answer.kind == "lines":
+                left -= answer.content.count(b"\n")
+            yield answer
+        if left == 0:
+            return
+
+
+def _waves(every: Sequence[Piece], cores: int, at_once: bool) -> Iterator[list[Piece]]:
+    """Yield the pieces in parts that become larger; *at_once*: the first is large, for all of them will be read."""
+    wave, size = list[Piece](), 0
+    most = cores * TASK_BYTES
+    largest = _MOST_TASKS_A_CORE * most
+    most = largest if at_once else most
+    for piece in every:
+        wave.append(piece)
+        size += piece.bytes
+        if size >= most:
+            yield wave
+            wave, size, most = [], 0, min(2 * most, largest)
+    if wave:
+        yield wave

@@ -1,0 +1,176 @@
+"""What is searched for is found: all of it, in the order of the logs, as a dump shows it, and nothing else."""
+
+from __future__ import annotations
+
+import json
+import os
+import pickle
+import re
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from klog.dump.request import LineStyle
+from klog.errors import UsageError
+from klog.jobs.answers import Answer, from_batch
+from klog.jobs.export import Piece
+from klog.jobs.search import Query, compiled, merged, search
+from klog.kernel import VALUES, KeySet
+from klog.wanted import Wanted
+
+from tests.conftest import FIXTURES, writable_copy
+from tests.jobs.pieces import bytes_of, dumped, partitions, parts_of, pieces_of
+from tests.lookup_logs import of_records, write_segment
+from tests.plain.encode import Record
+
+Object = dict[str, Any]
+MODERN = FIXTURES / "modern"
+
+
+def split(log_dir: Path, split_bytes: int = 20_000) -> list[Piece]:
+    return pieces_of([[part] for some in parts_of(partitions(log_dir), split_bytes) for part in some])
+
+
+def answers(pieces: Sequence[Piece], query: Query, tasks: int = 3) -> list[Answer]:
+    """Return what so many tasks say, the last task first."""
+    units = [pieces[at::tasks] for at in range(tasks)][::-1]
+    return [answer for unit in units for batch in search(unit, query) for answer in from_batch(batch)]
+
+
+def found(pieces: Sequence[Piece], query: Query, tasks: int = 3) -> list[Object]:
+    """Return the objects found."""
+    every = merged(answers(pieces, query, tasks), query.wanted.limit)
+    return [json.loads(line) for one in every if one.kind == "lines" for line in one.content.splitlines()]
+
+
+def expected(log_dir: Path, wanted: Callable[[Object], object]) -> list[Object]:
+    return [line for one in partitions(log_dir) for line in dumped(one) if "damage" not in line and wanted(line)]
+
+
+@pytest.mark.parametrize("log_dir", ["modern", "legacy", "v39/data"])
+def test_everything_is_found_in_the_order_of_the_logs(log_dir: str) -> None:
+    assert found(split(FIXTURES / log_dir), Query()) == expected(FIXTURES / log_dir, bool)
+
+
+def test_keys_are_found() -> None:
+    wanted = {"key-3", "key-17"}
+    query = Query(Wanted(keys=KeySet([key.encode() for key in wanted])))
+    assert found(split(MODERN), query) == expected(MODERN, lambda line: line.get("key") in wanted) != []
+
+
+@pytest.mark.parametrize("pattern", [b'number":1[0-9],', b'^\\{"number":5,', b'"\\}$', b'j",?.*', b"nowhere at all"])
+def test_values_are_found_by_regular_expression(pattern: bytes) -> None:
+    """Each value by itself: anchors are its ends, and nothing is found across two of them."""
+
+    def holds(line: Object) -> object:
+        value = bytes_of(line, "value")
+        return value is not None and re.search(pattern, value)
+
+    assert found(split(MODERN), Query(pattern=pattern)) == expected(MODERN, holds)
+
+
+def headers_log(tmp_path: Path) -> Path:
+    folder = tmp_path / "data/t-0"
+    folder.mkdir(parents=True)
+    (tmp_path / "data/meta.properties").write_text("version=1\nnode.id=1\ncluster.id=c\n")
+    kinds: list[tuple[tuple[bytes, bytes | None], ...]] = [
+        (),
+        ((b"trace", b"abc"),),
+        ((b"trace", b"abcd"), (b"trace", b"abc")),
+        ((b"trac", b"abc"), (b"tracer", b"abc")),
+        ((b"trace", None),),
+        ((b"trace", b""), (b"", b"x")),
+    ]
+    records = [
+        Record(at, 10**12, b"k", None if at % 7 == 0 else b"v", kinds[at % len(kinds)]) for at in range(len(kinds) * 20)
+    ]
+    write_segment(folder, 0, of_records([records[at : at + 8] for at in range(0, len(records), 8)], codec="zstd"))
+    return tmp_path / "data"
+
+
+@pytest.mark.parametrize(
+    ("header", "kinds"),
+    [
+        ((b"trace", None), {1, 2, 4, 5}),
+        ((b"trace", b"abc"), {1, 2}),
+        ((b"trace", b""), {5}),
+        ((b"", None), {5}),
+        ((b"trac", b"abc"), {3}),
+        ((b"absent", None), set()),
+    ],
+)
+def test_headers_are_found(header: tuple[bytes, bytes | None], kinds: set[int], tmp_path: Path) -> None:
+    """By the whole name and the whole value; a null is a value of its own."""
+    offsets = [line["offset"] for line in found(split(headers_log(tmp_path)), Query(header=header))]
+    assert offsets == [at for at in range(120) if at % 6 in kinds]
+
+
+def test_all_that_is_asked_for_has_to_hold(tmp_path: Path) -> None:
+    query = Query(Wanted(10, 100), (b"trace", b"abc"), b"v")
+    offsets = [line["offset"] for line in found(split(headers_log(tmp_path)), query)]
+    assert offsets == [at for at in range(10, 100) if at % 6 in (1, 2) and at % 7]
+
+
+@pytest.mark.parametrize("limit", [1, 7, 100, 10**6])
+def test_of_many_the_first_are_given(limit: int) -> None:
+    """By topic, partition and offset, however tasks ended; and no task reads on when it has enough."""
+    every = expected(MODERN, bool)
+    query = Query(Wanted(limit=limit))
+    assert found(split(MODERN), query) == every[:limit]
+    for one in answers(split(MODERN), query):
+        assert one.content.count(b"\n") <= limit
+
+
+def test_what_is_before_and_after_damage_is_found_and_damage_is_told() -> None:
+    data = FIXTURES / "crash/flip-middle"
+    assert found(split(data), Query()) == expected(data, bool)
+    damages = [one.facts for one in answers(split(data), Query()) if one.kind == "damage"]
+    lines = [line for one in partitions(data) for line in dumped(one) if "damage" in line]
+    assert (
+        [(one["file"], one["position"]) for one in damages] == [(one["file"], one["position"]) for one in lines] != []
+    )
+
+
+def test_a_vanished_log_is_told_and_the_others_are_searched(tmp_path: Path) -> None:
+    data = writable_copy(MODERN, tmp_path / "data")
+    pieces = split(data)
+    gone = pieces[0].slices[0].path
+    os.unlink(gone)
+    told = [one for one in answers(pieces, Query()) if one.kind == "damage"]
+    assert gone in {one.facts["file"] for one in told}
+    assert found(pieces, Query()) == expected(data, bool)
+
+
+def test_lines_may_be_huge_and_many(tmp_path: Path) -> None:
+    """They come in parts of whole lines."""
+    folder = tmp_path / "data/t-0"
+    folder.mkdir(parents=True)
+    (tmp_path / "data/meta.properties").write_text("version=1\nnode.id=1\ncluster.id=c\n")
+    records = [Record(at, 10**12, b"k", b"\n" * (3 << 20) if at == 5 else b"v" * 100_000) for at in range(40)]
+    write_segment(folder, 0, of_records([[one] for one in records]))
+    query = Query(style=LineStyle())
+    assert [line["value"] for line in found(split(tmp_path / "data"), query)] == [
+        (one.value or b"").decode() for one in records
+    ]
+    of_one = [one for one in answers(split(tmp_path / "data", 1 << 30), query, 1) if one.kind == "lines"]
+    assert len(of_one) >= 3
+    assert all(one.content.endswith(b"}\n") for one in of_one)
+
+
+def test_values_can_be_kept_back() -> None:
+    query = Query(style=LineStyle(values=VALUES.index("none")))
+    assert all("value" not in line for line in found(split(MODERN), query))
+
+
+def test_a_query_can_be_sent() -> None:
+    query = Query(Wanted(keys=KeySet([b"key-3"])), (b"h", None), b"x")
+    again = pickle.loads(pickle.dumps(query))
+    assert again[1:] == query[1:]
+    assert found(split(MODERN), again._replace(header=None, pattern=None))
+
+
+@pytest.mark.parametrize("pattern", [b"(", b"[z-a]", b"a{99999999999999999999}", b"(?P<n>a)(?P<n>b)"])
+def test_what_is_no_regular_expression_is_said_before_anything_is_read(pattern: bytes) -> None:
+    with pytest.raises(UsageError, match="no regular expression"):
+        compiled(pattern)

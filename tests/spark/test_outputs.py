@@ -1,0 +1,106 @@
+"""Files and finds through Spark: the same as without, also when workers die in the middle."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+from klog.cleaner.cleaning import Target
+from klog.errors import SparkError
+from klog.jobs import compact as compact_job
+from klog.jobs.export import MANIFEST, Options
+from klog.jobs.search import Query
+from klog.lanes import Silence
+from klog.log_dir import LogDir
+from klog.settings import Settings
+from klog.spark.compact import compact
+from klog.spark.export import export, latest
+from klog.spark.search import search
+from klog.wanted import Wanted
+from pyspark.sql import SparkSession
+
+from tests.cleaner.compacting import NOW_MS, ORIGINAL, SETTINGS, SEVERAL_ROUNDS
+from tests.conftest import FIXTURES, writable_copy
+from tests.jobs.pieces import Export, dumped, folder_of, lines, partitions, parts_of, pieces_of, rows
+from tests.jobs.test_compact import copied, tree
+
+pytestmark = pytest.mark.spark
+MODERN = FIXTURES / "modern"
+
+
+def test_exported_tables_are_read_by_spark(spark: SparkSession, tmp_path: Path) -> None:
+    """Row for row what a dump has; topic and partition are columns again."""
+    manifest = export(spark, partitions(MODERN), str(tmp_path / "out"), sink=Silence())
+    frame = spark.read.parquet(str(tmp_path / "out"))
+    assert {"topic", "partition"} <= set(frame.columns)
+    found = {(row.topic, row.partition, row.offset) for row in frame.select("topic", "partition", "offset").collect()}
+    expected = {
+        (one.topic, one.number, line["offset"])
+        for one in partitions(MODERN)
+        for line in dumped(one)
+        if "damage" not in line
+    }
+    assert found == expected
+    assert frame.count() == manifest["records"] == len(expected)
+
+
+def test_exported_lines_are_those_of_a_dump(spark: SparkSession, tmp_path: Path) -> None:
+    export(spark, partitions(MODERN), str(tmp_path / "out"), Options("", "jsonl"))
+    for one in partitions(MODERN):
+        assert lines(folder_of(tmp_path / "out", one)) == dumped(one)
+
+
+def test_the_table_of_latest_values_is_that_of_the_plain_job(spark: SparkSession, tmp_path: Path) -> None:
+    found = partitions(MODERN, ORIGINAL)
+    latest(spark, found, str(tmp_path / "out"))
+    Export(tmp_path / "plain", pieces_of(parts_of(found, isolation="read_committed")), table=True).run()
+    for one in found:
+        assert rows(folder_of(tmp_path / "out", one)) == rows(folder_of(tmp_path / "plain", one))
+
+
+def test_a_compacted_log_dir_is_what_compact_to_makes(spark: SparkSession, tmp_path: Path) -> None:
+    data = writable_copy(ORIGINAL, tmp_path / "data")
+    log_dir = LogDir(str(data))
+    options = compact_job.Options("", NOW_MS, False, SEVERAL_ROUNDS)
+    targets, topics = [Target(log_dir, log_dir.partitions)], [Settings(log_dir, SETTINGS)]
+    results, outcomes = compact(spark, targets, topics, str(tmp_path / "out"), options)
+    assert tree(tmp_path / "out") == copied(tmp_path / "expected", data)
+    assert {"compacted"} <= {one["result"] for one in results}
+    assert len(outcomes) == len(results)
+
+
+@pytest.mark.parametrize("limit", [None, 3, 10_000])
+def test_finds_come_in_the_order_of_the_logs(spark: SparkSession, limit: int | None) -> None:
+    wanted = {f"key-{number}" for number in range(5)}
+    query = Query(Wanted(limit=limit), pattern=b"number")
+    found: list[dict[str, Any]] = []
+    for answer in search(spark, partitions(MODERN), query):
+        assert answer.kind == "lines"
+        found += [json.loads(line) for line in answer.content.splitlines()]
+    expected = [line for one in partitions(MODERN) for line in dumped(one) if "number" in (line.get("value") or "")]
+    assert found == expected[:limit]
+    assert wanted & {line["key"] for line in found} or limit == 3
+
+
+def test_a_run_after_a_failed_one_does_the_rest(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A job that dies leaves what it has, hidden; the same call finishes it, and there is one file set."""
+    found = partitions(MODERN)
+    to = tmp_path / "out"
+    to.mkdir()
+    export(spark, found, str(tmp_path / "expected"))
+    with monkeypatch.context() as patch:
+        patch.setattr("klog.jobs.output.Output.results", _fails)
+        with pytest.raises(SparkError):
+            export(spark, found, str(to))
+    assert os.listdir(to) == [".klog-unfinished"]
+    manifest = export(spark, found, str(to))
+    assert manifest == json.loads((tmp_path / "expected" / MANIFEST).read_bytes())
+
+
+def _fails(*_: object) -> None:
+    raise SparkError("the driver was killed here")
