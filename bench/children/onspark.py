@@ -21,6 +21,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from itertools import islice
 from statistics import median
 from typing import Any
 
@@ -118,7 +119,7 @@ def first_row(frame: Any) -> list[str]:
 def rows(spark: Any, path: str, broker: str = "") -> dict[str, Contestant]:
     from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
-    slices, batches = _slices_and_batches(path)
+    slices, total = _slices_and_rows(path)
 
     class Reader(DataSourceReader):
         def partitions(self) -> list[InputPartition]:
@@ -128,8 +129,8 @@ def rows(spark: Any, path: str, broker: str = "") -> dict[str, Contestant]:
             from klog.rows import Query
             from klog.rows import read as read_rows
 
-            batch = next(read_rows(slices[:1], Query(columns=tuple(COLUMNS))))
-            for _ in range(batches // TASKS):
+            batch = max(islice(read_rows(slices[:1], Query(columns=tuple(COLUMNS))), 20), key=len)
+            for _ in range(-(-total // len(batch) // TASKS)):
                 yield batch
 
     class Prebuilt(DataSource):
@@ -155,14 +156,14 @@ def rows(spark: Any, path: str, broker: str = "") -> dict[str, Contestant]:
     return contestants
 
 
-def _slices_and_batches(path: str) -> tuple[list[Any], int]:
-    """Return the slices of all logs, and how many batches their rows come to."""
+def _slices_and_rows(path: str) -> tuple[list[Any], int]:
+    """Return the slices of all logs, and how many rows they come to."""
     from klog.log_dir import LogDir
     from klog.rows import Query, read
     from klog.work import slices
 
     found = [part for partition in LogDir(path).partitions for part in slices(partition)]
-    return found, sum(1 for _ in read(found, Query(columns=tuple(COLUMNS))))
+    return found, sum(len(batch) for batch in read(found, Query(columns=("offset",))))
 
 
 def partitions_of(path: str) -> list[Any]:

@@ -253,14 +253,11 @@ def _with_retries(master: str) -> str:
 
 
 def _environment(java: str, home: str, master: str) -> dict[str, str]:
-    """Return the environment of the JVM, and so of the workers on this machine: those find klog where it is here.
-
-    The Python that looks for data sources, and plans what they read, is the driver's.
-    """
+    """Return the environment of the JVM, and so of the workers on this machine: those find klog where it is here."""
     import klog
 
     found = [os.path.dirname(os.path.dirname(klog.__file__)), os.environ.get("PYTHONPATH", "")]
-    variables = {**os.environ, "SPARK_HOME": home, "JAVA_HOME": java_home(java), "PYSPARK_DRIVER_PYTHON": sys.executable}
+    variables = {**os.environ, "SPARK_HOME": home, "JAVA_HOME": java_home(java)}
     variables["PYTHONPATH"] = os.pathsep.join(path for path in found if path)
     # With this Python the driver looks for data sources; with one that lacks klog it finds none, and says nothing.
     variables["PYSPARK_DRIVER_PYTHON"] = sys.executable
