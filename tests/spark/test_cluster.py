@@ -75,13 +75,16 @@ def test_the_workers_python_has_no_klog(cluster: Cluster) -> None:
     assert done.stdout == b"[None, None, None]\n"
 
 
-def test_klog_ships_itself(cluster: Cluster, klog: Callable[..., Ran], data: Path) -> None:
-    """Nobody installs anything on a hundred machines for a check."""
+def test_klog_ships_itself(
+    cluster: Cluster, klog: Callable[..., Ran], data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody installs anything on a hundred machines for a check; nor need paths be whole there."""
+    monkeypatch.chdir(data.parent)
     conf = [f"spark.pyspark.python={cluster.python}", "spark.executor.memory=512m", "spark.driver.memory=512m"]
-    command = [sys.executable, "-m", "klog_cli.app", "spark", "verify", "--deep", "--output", "json", data]
+    command = [sys.executable, "-m", "klog_cli.app", "spark", "verify", "--deep", "--output", "json", data.name]
     command += ["--master", cluster.url, *(word for setting in conf for word in ("--conf", setting))]
     done = subprocess.run(command, capture_output=True, env=environment(), check=False, timeout=120)
-    alone = klog("verify", "--deep", "--output", "json", data)
+    alone = klog("verify", "--deep", "--output", "json", data.name)
     assert (done.stdout, done.stderr, done.returncode) == (alone.stdout, b"", 4)
     assert {finding["id"] for finding in json.loads(done.stdout)["findings"]} == {"bad-crc"}
 

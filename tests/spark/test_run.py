@@ -109,3 +109,15 @@ def test_an_interrupt_cancels_the_job_within_a_second(spark: SparkSession, tmp_p
     assert signal.getsignal(signal.SIGINT) is before
     assert spark.sparkContext.statusTracker().getActiveJobsIds() == []
     assert numbers(run(spark, tasks.doubled, [2], 1, [1])) == [0, 1]
+
+
+def test_relative_paths_mean_in_tasks_what_they_mean_here(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Executors stand in directories of their own, and `klog spark verify data` is what people type."""
+    monkeypatch.chdir(tmp_path)
+    (found,) = run(spark, tasks.folders, [0], None, [0])
+    assert found.column("folder").to_pylist() == [str(tmp_path)]
+    monkeypatch.undo()
+    (found,) = run(spark, tasks.folders, [0], None, [0])
+    assert found.column("folder").to_pylist() == [os.getcwd()]

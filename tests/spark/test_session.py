@@ -136,6 +136,13 @@ def test_without_pyspark_it_is_said_what_to_install(monkeypatch: pytest.MonkeyPa
         session()
 
 
+def test_for_spark_connect_more_is_needed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """PySpark's own message names a package of many."""
+    monkeypatch.setitem(sys.modules, "grpc", None)
+    with pytest.raises(UnsupportedError, match=r"Spark Connect needs more: pip install 'pyspark\[connect\]'"):
+        module._connect("sc://127.0.0.1:1", {}, "preinstalled")
+
+
 @pytest.mark.spark
 def test_a_session_that_is_there_is_adopted_and_left(spark: SparkSession) -> None:
     """In a notebook the session is everybody's."""

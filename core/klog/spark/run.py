@@ -78,6 +78,10 @@ def run(
     return [batch for stream in streams for batch in _batches(stream)]
 
 
+def _home() -> task.Home:
+    return task.Home(SITE, os.getcwd())
+
+
 def _batches(stream: bytes) -> list[pa.RecordBatch]:
     import pyarrow as pa
 
@@ -89,11 +93,12 @@ def _classic(spark: SparkSession, job: bytes, units: list[bytes], sizes: Sequenc
     context = spark.sparkContext
     group = f"klog-{os.urandom(4).hex()}"
     done = context.accumulator(0)
+    home = _home()
 
     def start() -> list[bytes]:
         context.setJobGroup(group, name, True)
         rdd = context.parallelize(list(zip(units, sizes, strict=True)), len(units))
-        return rdd.mapPartitions(task.of_partition(job, SITE, done)).collect()
+        return rdd.mapPartitions(task.of_partition(job, home, done)).collect()
 
     return _Way(start, lambda: done.value, lambda: context.cancelJobGroup(group))
 
@@ -126,7 +131,7 @@ def _connect(spark: SparkSession, job: bytes, units: list[bytes], sizes: Sequenc
 
 def arrow_frame(spark: SparkSession, job: bytes, units: list[bytes]) -> DataFrame:
     """Return the DataFrame, lazy as all are, whose rows are the streams of the results."""
-    work = task.of_batches(job, SITE, units)
+    work = task.of_batches(job, _home(), units)
     return spark.range(0, len(units), 1, len(units)).mapInArrow(work, "stream binary")
 
 

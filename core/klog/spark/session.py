@@ -143,10 +143,10 @@ def _connect(remote: str, conf: Mapping[str, str], ship: str) -> Session:
             spark = builder.getOrCreate()
             if ship == ARCHIVE:
                 ship_to(spark, scratch)
-        except (PySparkException, RuntimeError) as error:
-            raise SparkError(f"{remote}: {str(error).splitlines()[0]}") from error
         except ImportError as error:
             raise UnsupportedError("Spark Connect needs more: pip install 'pyspark[connect]'") from error
+        except (PySparkException, RuntimeError) as error:
+            raise SparkError(f"{remote}: {str(error).splitlines()[0]}") from error
     except BaseException:
         scratch.remove()
         raise

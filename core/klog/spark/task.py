@@ -5,24 +5,30 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 STREAM_BYTES = 4 << 20
 
 
-def results(job: bytes, unit: bytes, site: str) -> Iterator[bytes]:
-    """Do the pickled *job*, a function and its options, for a pickled *unit*; yield streams of Arrow batches.
-
-    *site*: the directory with klog, if one was shipped to a session that was there before.
+class Home(NamedTuple):
+    """What a task has of the driver: the directory with klog, *site*, if it was shipped to a session that was there
+    before, and the *folder* that relative paths begin in.
     """
+
+    site: str
+    folder: str
+
+
+def results(job: bytes, unit: bytes, home: Home) -> Iterator[bytes]:
+    """Do the pickled *job*, a function and its options, for a pickled *unit*; yield streams of Arrow batches."""
     import gc
     import pickle
 
     from pyspark import SparkFiles
 
-    folder = os.path.join(SparkFiles.getRootDirectory(), site)
-    if folder not in sys.path and os.path.isdir(folder):
-        sys.path.append(folder)
+    site = os.path.abspath(os.path.join(SparkFiles.getRootDirectory(), home.site))
+    if site not in sys.path and os.path.isdir(site):
+        sys.path.append(site)
     function, options = pickle.loads(job)
     import pyarrow  # noqa: F401  # before what is there is frozen
 
@@ -30,8 +36,18 @@ def results(job: bytes, unit: bytes, site: str) -> Iterator[bytes]:
         # Spark collects garbage after each task, and all that was imported would be looked through each time: 20 ms.
         sys._klog_is_warm = True  # type: ignore[attr-defined]
         gc.freeze()
+    before = os.getcwd()
+    if os.path.isdir(home.folder):
+        os.chdir(home.folder)
+    try:
+        yield from _streams(function(pickle.loads(unit), options))
+    finally:
+        os.chdir(before)
+
+
+def _streams(batches: Iterable[Any]) -> Iterator[bytes]:
     stream: _Stream | None = None
-    for batch in function(pickle.loads(unit), options):
+    for batch in batches:
         stream = stream or _Stream(batch.schema)
         if stream.add(batch) >= STREAM_BYTES:
             yield stream.end()
@@ -60,18 +76,18 @@ class _Stream:
         return bytes(self._sink.getvalue().to_pybytes())
 
 
-def of_partition(job: bytes, site: str, done: Any) -> Callable[[Iterable[tuple[bytes, int]]], Iterator[bytes]]:
+def of_partition(job: bytes, home: Home, done: Any) -> Callable[[Iterable[tuple[bytes, int]]], Iterator[bytes]]:
     """Return the function of an RDD's partition: units and their sizes to streams; *done* adds up the sizes."""
 
     def work(units: Iterable[tuple[bytes, int]]) -> Iterator[bytes]:
         for unit, size in units:
-            yield from results(job, unit, site)
+            yield from results(job, unit, home)
             done.add(size)
 
     return work
 
 
-def of_batches(job: bytes, site: str, units: list[bytes]) -> Callable[[Iterable[Any]], Iterator[Any]]:
+def of_batches(job: bytes, home: Home, units: list[bytes]) -> Callable[[Iterable[Any]], Iterator[Any]]:
     """Return the function for `mapInArrow`: numbers of units to streams."""
 
     def work(numbers: Iterable[Any]) -> Iterator[Any]:
@@ -79,7 +95,7 @@ def of_batches(job: bytes, site: str, units: list[bytes]) -> Callable[[Iterable[
 
         for batch in numbers:
             for number in batch.column(0).to_pylist():
-                for stream in results(job, units[number], site):
+                for stream in results(job, units[number], home):
                     yield pa.RecordBatch.from_arrays([pa.array([stream], pa.binary())], ["stream"])
 
     return work
