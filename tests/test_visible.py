@@ -12,7 +12,7 @@ from klog.kernel import Window
 from klog.partition import Partition
 from klog.rows import Query, read
 from klog.source import Source
-from klog.visible import Aborted, Isolation, visible
+from klog.visible import Aborted, Isolation, Learnt, visible
 from klog.work import Slice, slices
 
 from tests.dump.test_isolation import abort, commit, data
@@ -251,6 +251,41 @@ def test_the_snapshot_saves_reading_what_lies_below(folder: Path, monkeypatch: p
     found = visible(Partition(str(folder)), "read_committed")
     assert (found.to_offset, found.aborted) == (7, ())
     assert f"{folder}/{0:020}.log" not in opened
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_what_was_learnt_before_changes_nothing(folder: Path, seed: int) -> None:
+    """A log grows, rolls and is cut back; who has followed it sees what one sees who comes new."""
+    chance = Random(seed)
+    content = random_log(chance, 120)
+    starts = [entry.position for entry in scan(content) if isinstance(entry, Batch)]
+    learnt = Learnt()
+    roll, end = starts[60], 0
+    for step in range(40):
+        end = chance.randrange(end // 2, end + 1) if step % 9 == 8 else min(end + chance.randrange(400), len(content))
+        for path in folder.iterdir():
+            path.unlink()
+        write(folder, *(part for part in (content[:end][:roll], content[:end][roll:]) if part))
+        assert visible(Partition(str(folder)), "read_committed", learnt) == visible(
+            Partition(str(folder)), "read_committed"
+        )
+
+
+def test_of_a_log_that_grows_only_what_is_new_is_read(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A stream asks every second, and the segment that is written may be a gigabyte."""
+    content = b"".join(data(2 * i, 2, producer=1) for i in range(200))
+    starts = [entry.position for entry in scan(content) if isinstance(entry, Batch)]
+    write(folder, content)
+    index = encode.offset_entries(0, [(2 * i + 1, starts[i]) for i in range(5, 200, 5)])
+    (folder / f"{0:020}.index").write_bytes(index)
+    learnt = Learnt()
+    assert visible(Partition(str(folder)), "read_committed", learnt).to_offset == 0
+    write(folder, content + commit(400, 1))
+    read_from: list[int] = []
+    original = Source.read_into
+    monkeypatch.setattr(Source, "read_into", lambda self, at, view: read_from.append(at) or original(self, at, view))
+    assert visible(Partition(str(folder)), "read_committed", learnt).to_offset == 401
+    assert min(read_from) > starts[180]
 
 
 def test_slices_carry_only_the_transactions_that_concern_them(folder: Path) -> None:

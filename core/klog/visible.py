@@ -50,8 +50,35 @@ class Visible(NamedTuple):
         )
 
 
-def visible(partition: Partition, isolation: Isolation = "read_uncommitted") -> Visible:
-    """Return what a consumer of *partition* sees, once a broker runs on it.
+class Learnt:
+    """What a log has told of its transactions so far: of one that grows, only what is new is read the next time."""
+
+    def __init__(self) -> None:
+        self._state: ProducerState | None = None
+        self._began = 0  # at which offset the state began that was taken up from a snapshot
+        self._aborted: set[Aborted] = set()
+
+    def catch_up(self, partition: Partition) -> tuple[int, set[Aborted]]:
+        """Return the last stable offset, and what was aborted behind the newest snapshot."""
+        try:
+            end = partition.log_end
+            offset = end.offset if end else 0
+        except UnreadableError:
+            offset = partition.segments[-1].base_offset
+        state = nearest_state(partition, offset)
+        if self._state is not None and state.end == self._began and self._state.end <= offset:
+            state = self._state
+        else:  # the first time, after a roll, or when the log was cut back
+            self._began, self._aborted = state.end, set()
+        for i in range(len(partition.segments)):
+            if not _is_below(partition, i, state.end):
+                self._aborted.update(_replayed(state, partition, i))
+        self._state = state
+        return state.last_stable_offset, set(self._aborted)
+
+
+def visible(partition: Partition, isolation: Isolation = "read_uncommitted", learnt: Learnt | None = None) -> Visible:
+    """Return what a consumer of *partition* sees, once a broker runs on it.  *learnt*: from earlier calls, kept up.
 
     The last stable offset comes from the newest producer snapshot and the log behind it, aborted transactions from the
     `.txnindex` files; where one cannot be right, from the log.  Raises nothing for content or for what cannot be read.
@@ -61,26 +88,12 @@ def visible(partition: Partition, isolation: Isolation = "read_uncommitted") -> 
     seen = Visible(LOWEST if start is None else start)
     if isolation == "read_uncommitted":
         return seen
-    stable, aborted = _tail(partition)
+    stable, aborted = (learnt or Learnt()).catch_up(partition)
     for i, segment in enumerate(partition.segments):
         if segment.txn_index is not None:
             indexed = _in_index(partition, segment)
             aborted.update(_in_log(partition, i) if indexed is None else indexed)
     return seen._replace(to_offset=stable, aborted=tuple(sorted(aborted, key=lambda txn: txn.last_offset)))
-
-
-def _tail(partition: Partition) -> tuple[int, set[Aborted]]:
-    """Return the last stable offset, and what was aborted behind the newest snapshot."""
-    try:
-        end = partition.log_end
-        state = nearest_state(partition, end.offset if end else 0)
-    except UnreadableError:
-        state = nearest_state(partition, partition.segments[-1].base_offset)
-    aborted: set[Aborted] = set()
-    for i in range(len(partition.segments)):
-        if not _is_below(partition, i, state.end):
-            aborted.update(_replayed(state, partition, i))
-    return state.last_stable_offset, aborted
 
 
 def _is_below(partition: Partition, i: int, offset: int) -> bool:

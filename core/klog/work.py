@@ -28,7 +28,7 @@ from klog.log_dir import lock_state
 from klog.partition import Partition, SegmentFiles
 from klog.segment import Segment
 from klog.source import Source
-from klog.visible import Aborted, Isolation, visible
+from klog.visible import Aborted, Isolation, Learnt, visible
 from klog.wanted import HIGHEST, LOWEST, Wanted, segments_in, start_position
 
 SPLIT_BYTES = 64 << 20
@@ -80,16 +80,18 @@ def slices(
     split_bytes: int = SPLIT_BYTES,
     wanted: Wanted = Wanted(),  # noqa: B008  # it is immutable
     isolation: Isolation = "read_uncommitted",
+    learnt: Learnt | None = None,
 ) -> list[Slice]:
     """Return the slices of *partition*, offsets ascending, none much larger than *split_bytes*.
 
     What cannot hold anything *wanted*, or that no consumer sees, is left out as far as names, indexes and headers tell.
-    A log that cannot be read is one slice, for its reader to say why.  Raises nothing for content.
+    A log that cannot be read is one slice, for its reader to say why.  *learnt*: from earlier calls for this partition,
+    kept up.  Raises nothing for content.
     """
     whole = Slice(partition.path, partition.topic, partition.number, 0, None, 0, 0, 0)
     if partition.unreadable is not None:
         return [whole]
-    seen = visible(partition, isolation)
+    seen = visible(partition, isolation, learnt)
     wanted = seen.within(wanted)
     segments = partition.segments
     following = {one.base_offset: two.base_offset for one, two in pairwise(segments)}

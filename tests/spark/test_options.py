@@ -175,6 +175,7 @@ def test_topics_are_told_apart() -> None:
             {("orders", 0), ("orders", 1), ("__consumer_offsets", 0)},
         ),
         (Topics(pattern="ord.*|__.*"), {("orders", 0), ("orders", 1)}),
+        (Topics(pattern="order"), set()),
         (Topics(assigned={"orders": frozenset((1,))}), {("orders", 1)}),
     ],
 )

@@ -82,8 +82,9 @@ def test_a_partition_without_a_segment_has_nothing_to_read(tmp_path: Path) -> No
 
 def test_a_partition_that_cannot_be_listed_is_read_to_say_so(tmp_path: Path) -> None:
     """Left out, it would look as empty as one that never had a record."""
-    (found,) = batch_ranges([Partition(str(tmp_path / "orders-0"))], read_options({"path": "/x"}))
-    assert found.to_offset == HIGHEST
+    for options in ({}, {"startingTimestamp": "5"}, {"startingOffsets": json.dumps({"orders": {"0": 7}})}):
+        (found,) = batch_ranges([Partition(str(tmp_path / "orders-0"))], read_options({"path": "/x"} | options))
+        assert found.to_offset == HIGHEST
 
 
 def test_a_name_that_is_not_here_is_a_mistake(partition: Partition) -> None:

@@ -129,6 +129,17 @@ def test_shares_are_in_proportion_and_none_is_nothing() -> None:
     assert shares({"a": 3, "b": 3}, {"a": 3, "b": 13}, 5) == {"a": 3, "b": 8}
 
 
+def test_what_is_ahead_of_its_end_takes_nothing_from_others(tmp_path: Path) -> None:
+    """A run that was planned to end earlier than another one came."""
+    write(tmp_path / "d", "a-0", 50)
+    write(tmp_path / "d", "b-0", 60)
+    stream = reader(tmp_path / "d")
+    stream.prepareForTriggerAvailableNow()
+    write(tmp_path / "d", "a-0", 100)
+    end = stream.latestOffset({"a-0": at(a=90)["a"]}, ReadMaxRows(20))
+    assert {name: position["offset"] for name, position in end.items()} == {"a-0": 90, "b-0": 20}
+
+
 def test_available_now_ends_where_the_logs_ended_then(tmp_path: Path) -> None:
     """A job from cron must end, however fast the broker writes."""
     write(tmp_path / "d", "a-0", 50)
@@ -154,6 +165,31 @@ def test_a_log_that_was_cut_back_and_written_anew_ends_the_stream(tmp_path: Path
             stream.partitions(*where)
     with pytest.raises(DamagedError, match="new checkpoint"):
         stream.latestOffset(end, ALL)
+
+
+def test_the_start_of_a_micro_batch_is_looked_at_too(tmp_path: Path) -> None:
+    """After a restart its end may be from after the cut, and its start from before it."""
+    write(tmp_path / "d", "a-0", 80, epochs=((4, 0), (6, 30)))
+    end: Offsets = {"a-0": {"offset": 80, "epoch": 6, "topic_id": None}}
+    with pytest.raises(DamagedError, match="offset 39 was written in leader epoch 4 and is now of epoch 6"):
+        reader(tmp_path / "d").partitions(at() | {"a-0": at(a=40)["a"]}, end)
+
+
+def test_a_new_leader_goes_on_where_the_old_one_ended(tmp_path: Path) -> None:
+    """That is no other history."""
+    write(tmp_path / "d", "a-0", 80, epochs=((4, 0), (6, 50)))
+    stream = reader(tmp_path / "d")
+    end = stream.latestOffset({"a-0": at(a=50)["a"]}, ALL)
+    assert end["a-0"] == {"offset": 80, "epoch": 6, "topic_id": None}
+    assert len(read(stream, {"a-0": at(a=50)["a"]}, end)) == 30
+
+
+def test_what_has_nothing_new_is_not_looked_into(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of thousands of partitions most are silent, and a trigger comes every second."""
+    write(tmp_path / "d", "a-0", 50)
+    monkeypatch.setattr("klog.spark.stream.epoch_at", None)
+    start = {"a-0": at(a=50)["a"]}
+    assert reader(tmp_path / "d").latestOffset(start, ALL) == start
 
 
 def test_a_log_that_is_shorter_ends_the_stream(tmp_path: Path) -> None:

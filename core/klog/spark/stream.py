@@ -9,6 +9,7 @@ stable offset on; of the high watermark a disk knows too little to wait for it.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, TypedDict
 
@@ -21,7 +22,7 @@ from klog.spark.options import Options
 from klog.spark.ranges import Range, hold_names_against, start_offset
 from klog.spark.replicas import UNKNOWN, chosen, epoch_at, log_end
 from klog.spark.tasks import read_task, tasks
-from klog.visible import visible
+from klog.visible import Learnt, visible
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -49,6 +50,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             raise UsageError("replicas: a stream follows one copy of each partition, longest or leader-epoch")
         self.options, self.columns = options, tuple(columns)
         self._target: Mapping[str, int] | None = None
+        self._learnt: defaultdict[str, Learnt] = defaultdict(Learnt)
 
     def initialOffset(self) -> Offsets:  # noqa: N802  # a dict, and Spark's name
         """Return where a new stream begins."""
@@ -86,7 +88,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             for name, position in end.items()
             if name in found
         ]
-        return tasks([each for each in ranges if each.from_offset < each.to_offset], self.options, growing=True)
+        return tasks([each for each in ranges if each.from_offset < each.to_offset], self.options, growing=self._learnt)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the rows of a task."""
@@ -106,7 +108,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return 0  # until it can be read
         if end is None:
             return 0
-        return min(end.offset, visible(partition, self.options.isolation).to_offset)
+        return min(end.offset, visible(partition, self.options.isolation, self._learnt[partition.path]).to_offset)
 
     def _hold_against(self, offsets: Offsets, found: Mapping[str, Partition], idle_too: bool = True) -> None:
         """Raise DamagedError where the directory is not one in which *offsets* were reached.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
@@ -12,6 +13,7 @@ from pyspark.sql.datasource import InputPartition
 from klog.spark.filters import Pushed
 from klog.spark.options import Options
 from klog.spark.ranges import Range
+from klog.visible import Learnt
 from klog.wanted import Wanted
 from klog.work import Slice, pack, slices
 
@@ -34,20 +36,21 @@ def tasks(
     options: Options,
     pushed: Pushed = Pushed(),  # noqa: B008  # it is frozen
     *,
-    growing: bool = False,
+    growing: defaultdict[str, Learnt] | None = None,
 ) -> list[InputPartition]:
     """Return the tasks that read *ranges*: even ones, never one for each partition, at least one even for nothing.
 
-    Spark would call the reader of no task with nothing at all.  *growing*: a last batch that is not whole is one that
-    will be, whether or not a broker holds the log dir just now.
+    Spark would call the reader of no task with nothing at all.  *growing*: for the logs of a stream, what is learnt of
+    them, by their path; a last batch that is not whole is one that will be, whether or not a broker is there just now.
     """
     parts: list[Slice] = []
     for partition, from_offset, to_offset in ranges:
         wanted = Wanted(
             max(from_offset, pushed.from_offset), min(to_offset, pushed.to_offset), pushed.from_time, pushed.to_time
         )
-        for part in slices(partition, options.split_bytes, wanted, options.isolation):
-            live = part.live or (growing and part.next_base is None)
+        learnt = None if growing is None else growing[partition.path]
+        for part in slices(partition, options.split_bytes, wanted, options.isolation, learnt):
+            live = part.live or (growing is not None and part.next_base is None)
             parts.append(_within(part._replace(live=live), from_offset, to_offset))
     sizes = [part.bytes for part in parts]
     least = options.tasks or min(os.cpu_count() or 1, 1 + sum(sizes) // _BYTES_WORTH_A_TASK)
