@@ -23,6 +23,9 @@ _klog() {
             spark) command=spark ;;
             'spark verify') command='spark verify' ;;
             'spark stats') command='spark stats' ;;
+            'spark search') command='spark search' ;;
+            'spark export') command='spark export' ;;
+            'spark compact') command='spark compact' ;;
         esac
     done
     value=1
@@ -122,6 +125,60 @@ _klog() {
         'spark stats --master') words='' ;;
         'spark stats --conf') words='' ;;
         'spark stats --ship') words='' ;;
+        'spark search --topic') words='' ;;
+        'spark search --partition') words='' ;;
+        'spark search --key') words='' ;;
+        'spark search --keys-from') words='' ;;
+        'spark search --header') words='' ;;
+        'spark search --regex') words='' ;;
+        'spark search --from-offset') words='' ;;
+        'spark search --to-offset') words='' ;;
+        'spark search --from-time') words='' ;;
+        'spark search --to-time') words='' ;;
+        'spark search --isolation') words='read_uncommitted read_committed' ;;
+        'spark search --values') words='text base64 hex redacted none' ;;
+        'spark search --limit') words='' ;;
+        'spark search --replicas') words='' ;;
+        'spark search --max-batch-bytes') words='' ;;
+        'spark search --master') words='' ;;
+        'spark search --conf') words='' ;;
+        'spark search --ship') words='' ;;
+        'spark export --topic') words='' ;;
+        'spark export --partition') words='' ;;
+        'spark export --output-path') words='' ;;
+        'spark export --format') words='parquet jsonl' ;;
+        'spark export --from-offset') words='' ;;
+        'spark export --to-offset') words='' ;;
+        'spark export --from-time') words='' ;;
+        'spark export --to-time') words='' ;;
+        'spark export --isolation') words='read_uncommitted read_committed' ;;
+        'spark export --replicas') words='' ;;
+        'spark export --file-size') words='' ;;
+        'spark export --max-batch-bytes') words='' ;;
+        'spark export --master') words='' ;;
+        'spark export --conf') words='' ;;
+        'spark export --ship') words='' ;;
+        'spark compact --topic') words='' ;;
+        'spark compact --partition') words='' ;;
+        'spark compact --output-path') words='' ;;
+        'spark compact --format') words='parquet jsonl log' ;;
+        'spark compact --replicas') words='' ;;
+        'spark compact --file-size') words='' ;;
+        'spark compact --policy') words='' ;;
+        'spark compact --metadata') words='' ;;
+        'spark compact --min-dirty-ratio') words='' ;;
+        'spark compact --delete-retention') words='' ;;
+        'spark compact --min-lag') words='' ;;
+        'spark compact --segment-size') words='' ;;
+        'spark compact --index-size') words='' ;;
+        'spark compact --index-interval') words='' ;;
+        'spark compact --map-memory') words='' ;;
+        'spark compact --producer-expiration') words='' ;;
+        'spark compact --now') words='' ;;
+        'spark compact --max-batch-bytes') words='' ;;
+        'spark compact --master') words='' ;;
+        'spark compact --conf') words='' ;;
+        'spark compact --ship') words='' ;;
         *) value= ;;
     esac
     if [[ -z $value ]]; then
@@ -137,9 +194,12 @@ _klog() {
             apply) words='--backup --output --quiet -h --help' ;;
             undo) words='--apply --backup --output --quiet -h --help' ;;
             plans) words='--output --quiet -h --help' ;;
-            spark) words='verify stats -h --help' ;;
+            spark) words='verify stats search export compact -h --help' ;;
             'spark verify') words='--topic --partition --deep --output --max-batch-bytes --master --conf --ship --quiet -h --help' ;;
             'spark stats') words='--topic --partition --output --max-batch-bytes --master --conf --ship --quiet -h --help' ;;
+            'spark search') words='--topic --partition --key --keys-from --header --regex --from-offset --to-offset --from-time --to-time --isolation --values --limit --replicas --max-batch-bytes --master --conf --ship --quiet -h --help' ;;
+            'spark export') words='--topic --partition --output-path --format --from-offset --to-offset --from-time --to-time --isolation --replicas --file-size --max-batch-bytes --master --conf --ship --quiet -h --help' ;;
+            'spark compact') words='--topic --partition --output-path --format --replicas --file-size --policy --metadata --all --min-dirty-ratio --delete-retention --min-lag --segment-size --index-size --index-interval --map-memory --producer-expiration --now --max-batch-bytes --master --conf --ship --quiet -h --help' ;;
         esac
         # options only where one begins; otherwise paths, which `-o default` completes
         [[ $words == -* && $cur != -* ]] && words=

@@ -41,7 +41,7 @@ def compact(asked: Asked, options: Mapping[str, str], wishes: Wishes, ways: Ways
     found: list[tuple[Cleaning, list[Settings], bool]] = []
 
     def make(chosen: list[Chosen], staging: Sequence[Staging], results: output.Results) -> Cleaning:
-        topics = _settings(asked, [one.log_dir for one in chosen], options)
+        topics = settings_of(asked.metadata, [one.log_dir for one in chosen], options)
         targets = [Target(one.log_dir, one.partitions) for one in chosen]
         cleaning = Cleaning(targets, staging, topics, wishes, Disk(), results)
         found.append((cleaning, topics, not all(one.whole for one in chosen)))
@@ -54,10 +54,10 @@ def compact(asked: Asked, options: Mapping[str, str], wishes: Wishes, ways: Ways
     else:
         for line in report(cleaning, changed, explain=asked.explain):
             output.text(f"{output.printable(line)}\n")
-    _say(cleaning.outcomes, topics, is_narrow)
+    say(cleaning.outcomes, topics, is_narrow)
     if changed.plan is not None:
         output.note(next_step(changed, ways))
-    return _exit_code(cleaning.outcomes, is_narrow)
+    return exit_code(cleaning.outcomes, is_narrow)
 
 
 def _run(asked: Asked, make: Make, ways: Ways) -> Changed:
@@ -85,13 +85,16 @@ def _run(asked: Asked, make: Make, ways: Ways) -> Changed:
     return Changed(None, is_applied=False)
 
 
-def _settings(asked: Asked, log_dirs: Sequence[LogDir], options: Mapping[str, str]) -> list[Settings]:
-    """Return the settings that hold in each log dir: of a broker's log dirs one has the metadata log."""
+def settings_of(metadata: str | None, log_dirs: Sequence[LogDir], options: Mapping[str, str]) -> list[Settings]:
+    """Return the settings that hold in each log dir: of a broker's log dirs one has the metadata log.
+
+    *metadata*: the path of a log dir that has it.  Raises UsageError, UnreadableError.
+    """
     given = None
-    if asked.metadata is not None:
-        opened = open_path(asked.metadata)
+    if metadata is not None:
+        opened = open_path(metadata)
         if not isinstance(opened, LogDir):
-            raise UsageError(f"--metadata {asked.metadata}: no log dir with a metadata log (__cluster_metadata-0)")
+            raise UsageError(f"--metadata {metadata}: no log dir with a metadata log (__cluster_metadata-0)")
         given = opened
     with_metadata = [one for one in log_dirs if one.metadata_log is not None]
     found = []
@@ -105,7 +108,8 @@ def _settings(asked: Asked, log_dirs: Sequence[LogDir], options: Mapping[str, st
 # what is said about those that were left out
 
 
-def _say(outcomes: Sequence[Outcome], topics: Sequence[Settings], is_narrow: bool) -> None:
+def say(outcomes: Sequence[Outcome], topics: Sequence[Settings], is_narrow: bool) -> None:
+    """Say which partitions were left out, and why; *is_narrow*: they were asked for by name."""
     unknown = 0
     for outcome in outcomes:
         if outcome.failed is not None:
@@ -125,7 +129,8 @@ def _say(outcomes: Sequence[Outcome], topics: Sequence[Settings], is_narrow: boo
         )
 
 
-def _exit_code(outcomes: Sequence[Outcome], is_narrow: bool) -> int:
+def exit_code(outcomes: Sequence[Outcome], is_narrow: bool) -> int:
+    """Return the exit code of what came of partitions."""
     code = 0
     for outcome in outcomes:
         if outcome.is_damaged:

@@ -59,24 +59,38 @@ def compact(
     one_way(apply, plan)
     if [apply or plan is not None, to is not None, estimate].count(True) > 1:
         raise UsageError("--apply or --plan, --to, --estimate: one of them")
-    if policy not in (None, "compact"):
-        raise UsageError(f"--policy {policy}: only compact can be asked for")
     wishes = Wishes(
         parse_time(now, output.note) if now is not None else int(time.time() * 1000),
         everything,
         Choices(parse_size(map_memory), like_broker, Release.of(rules)),
         jobs or os.cpu_count() or 1,
     )
-    settings = _texts(_WORDS, (policy, min_dirty_ratio), str)
-    settings |= _texts(_DURATIONS, (delete_retention, min_lag, producer_expiration), parse_duration)
-    settings |= _texts(_SIZES, (segment_size, index_size, index_interval), parse_size)
+    given = settings(
+        (policy, min_dirty_ratio),
+        (delete_retention, min_lag, producer_expiration),
+        (segment_size, index_size, index_interval),
+    )
     asked = Asked(tuple(paths), tuple(topic or ()), tuple(partition or ()), metadata, to, estimate, explain)
-    return run(asked, settings, wishes, Ways("compact", apply, plan, backup), form)
+    return run(asked, given, wishes, Ways("compact", apply, plan, backup), form)
 
 
 _WORDS = ("cleanup.policy", "min.cleanable.dirty.ratio")
 _DURATIONS = ("delete.retention.ms", "min.compaction.lag.ms", "producer.id.expiration.ms")
 _SIZES = ("segment.bytes", "segment.index.bytes", "index.interval.bytes")
+
+
+def settings(
+    words: Sequence[str | None], durations: Sequence[str | None], sizes: Sequence[str | None]
+) -> dict[str, str]:
+    """Return the settings of topics that options give: policy and dirty ratio; then times; then sizes.
+
+    Raises UsageError.
+    """
+    if words[0] not in (None, "compact"):
+        raise UsageError(f"--policy {words[0]}: only compact can be asked for")
+    found = _texts(_WORDS, words, str)
+    found |= _texts(_DURATIONS, durations, parse_duration)
+    return found | _texts(_SIZES, sizes, parse_size)
 
 
 def _texts(names: Sequence[str], given: Sequence[str | None], parse: Callable[[str], object]) -> dict[str, str]:

@@ -71,7 +71,7 @@ def dump(
     log_style = LogStyle((deep_iteration or content) and not batches, content, skip_record_metadata, decoder)
     index_style = IndexStyle(index_sanity_check, verify_index_only, parse_size(max_message_size))
     line_style = LineStyle(form == "csv", batches, VALUES.index(values))
-    wanted = _wanted((from_offset, to_offset), (from_time, to_time), _keys(key, keys_from), no_control, limit, tail)
+    wanted = wanted_of((from_offset, to_offset), (from_time, to_time), key_set(key, keys_from), no_control, limit, tail)
     most, most_of_batch = (ALL_BYTES if size is None else parse_size(size) for size in (max_bytes, max_batch_bytes))
     most_of_batch, threads = min(most_of_batch, ALL_BYTES), jobs or os.cpu_count() or 1
     styles, committed = (log_style, index_style, line_style), isolation == "read_committed"
@@ -112,7 +112,7 @@ def _dump(
         return dump_lines(targets, request, results)
 
 
-def _wanted(
+def wanted_of(
     offsets: tuple[int | None, int | None],
     times: tuple[str | None, str | None],
     keys: KeySet | None,
@@ -120,6 +120,10 @@ def _wanted(
     limit: int | None,
     tail: bool,
 ) -> Wanted:
+    """Return what records are wanted: *offsets*, *times* from and to, None where they are not limited.
+
+    Raises UsageError.
+    """
     from klog.wanted import HIGHEST, LOWEST, Wanted
 
     from_offset, to_offset = offsets
@@ -183,7 +187,8 @@ def _decoder(*chosen: bool) -> Decoder | None:
     return decoder
 
 
-def _keys(keys: list[str] | None, file: str | None) -> KeySet | None:
+def key_set(keys: list[str] | None, file: str | None) -> KeySet | None:
+    """Return the keys that are given, and those in *file*; None where none are.  Raises UsageError, OSError."""
     if not keys and file is None:
         return None
     from klog.kernel import KeySet

@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 from klog.errors import UsageError
+
+if TYPE_CHECKING:
+    from klog.jobs.tables import Format
+    from klog.visible import Isolation as Level
+
+T = TypeVar("T")
 
 DUMP_OUTPUTS = ("text", "jsonl", "csv", "parquet")
 LOOKUP_OUTPUTS = ("text", "json", "jsonl")
@@ -18,6 +24,25 @@ def known_form(form: str, known: Sequence[str]) -> None:
         from klog.log_dir import near_misses
 
         raise UsageError(f"--output {form}: expected one of {', '.join(known)}{near_misses(form, known)}")
+
+
+def known(option: str, given: str, choices: Sequence[T]) -> T:
+    """Return the one of *choices* that is *given*.  Raises UsageError where none is, with near misses."""
+    for one in choices:
+        if one == given:
+            return one
+    from klog.log_dir import near_misses
+
+    names = [str(one) for one in choices]
+    raise UsageError(f"{option} {given}: expected one of {', '.join(names)}{near_misses(given, names)}")
+
+
+def spark_settings(given: Sequence[str] | None) -> dict[str, str]:
+    """Return the settings of `--conf`.  Raises UsageError for one without a value."""
+    for setting in given or ():
+        if not setting.partition("=")[0] or "=" not in setting:
+            raise UsageError(f"--conf {setting}: expected a name and a value, such as spark.executor.memory=2g")
+    return {name: value for name, _, value in (setting.partition("=") for setting in given or ())}
 
 
 Paths = Annotated[list[str] | None, typer.Argument(metavar="PATH...", help="Files, partition directories, log dirs.")]
@@ -228,3 +253,30 @@ Ship = Annotated[
         help="How klog comes to executors: packed by itself, there already, or in an environment that venv-pack made.",
     ),
 ]
+ISOLATIONS: tuple[Level, ...] = ("read_uncommitted", "read_committed")
+FILE_FORMATS: tuple[Format, ...] = ("parquet", "jsonl")
+REPLICAS = ("longest", "leader-epoch", "all")
+ExportFormat = Annotated[str, typer.Option("--format", metavar="|".join(FILE_FORMATS), help="What files to write.")]
+CompactFormat = Annotated[
+    str,
+    typer.Option(
+        "--format",
+        metavar="|".join((*FILE_FORMATS, "log")),
+        help="A table of the latest values, or (log) compacted partitions.",
+    ),
+]
+OutputPath = Annotated[
+    str | None, typer.Option("--output-path", metavar="DIR", help="Where to write: a new or an empty directory.")
+]
+FileSize = Annotated[str, typer.Option(metavar="SIZE", help="A file ends when it is larger.")]
+Replicas = Annotated[
+    str, typer.Option(metavar="|".join(REPLICAS), help="Which copy counts where a partition is there several times.")
+]
+Header = Annotated[
+    str | None,
+    typer.Option(metavar="NAME[=VALUE]", help="Only records with this header; a value may be hex:… or base64:…."),
+]
+Regex = Annotated[
+    str | None, typer.Option(metavar="REGEX", help="Only records in whose value, as bytes, this is found.")
+]
+RecordLimit = Annotated[int | None, typer.Option("--limit", min=1, help="At most so many records.")]

@@ -6,6 +6,7 @@ import typer
 from klog.errors import UsageError
 
 from klog_cli import options, output
+from klog_cli.spark_files_command import compact, export, search
 from klog_cli.units import parse_size
 
 spark = typer.Typer(
@@ -39,7 +40,7 @@ def verify(
     if not paths:
         raise UsageError("nothing to verify: name log dirs or partition directories")
     request = Request(deep, 1, min(parse_size(max_batch_bytes), 2**31 - 1))
-    where = Where(master, _settings(conf or ()), ship)
+    where = Where(master, options.spark_settings(conf), ship)
     return run(paths, topic or (), partition or (), request, form, where)
 
 
@@ -66,13 +67,9 @@ def stats(
     options.known_form(form, options.STATS_OUTPUTS)
     if not paths:
         raise UsageError("nothing to count: name log dirs or partition directories")
-    where = Where(master, _settings(conf or ()), ship)
+    where = Where(master, options.spark_settings(conf), ship)
     return run(paths, topic or (), partition or (), min(parse_size(max_batch_bytes), 2**31 - 1), form, where)
 
 
-def _settings(given: list[str] | tuple[str, ...]) -> dict[str, str]:
-    """Return the settings of `--conf`.  Raises UsageError for one without a value."""
-    for setting in given:
-        if not setting.partition("=")[0] or "=" not in setting:
-            raise UsageError(f"--conf {setting}: expected a name and a value, such as spark.executor.memory=2g")
-    return {name: value for name, _, value in (setting.partition("=") for setting in given)}
+for _command in (search, export, compact):
+    spark.command(_command.__name__)(_command)

@@ -1,0 +1,133 @@
+"""`klog spark search`, `export`, `compact`: what is asked for in words is what is done, and how it ends."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from tests.cleaner.compacting import NOW_MS, ORIGINAL
+from tests.conftest import FIXTURES, Ran, writable_copy
+from tests.jobs.pieces import bytes_of, dumped, folder_of, lines, partitions, rows
+
+pytestmark = pytest.mark.spark
+Klog = Callable[..., Ran]
+MODERN = FIXTURES / "modern"
+
+
+def test_finds_are_lines_of_a_dump(spark: SparkSession, klog: Klog) -> None:
+    how = ("--topic", "[dgpsz]*", "--key", "key-17", "--key", "hex:6b65792d33", "--from-offset", "2")
+    done = klog("spark", "search", MODERN, *how)
+    expected = klog("dump", MODERN, "--output", "jsonl", *how)
+    assert (done.exit_code, done.stderr) == (0, b"")
+    assert done.stdout == expected.stdout != b""
+
+
+def test_headers_and_values_are_searched(spark: SparkSession, klog: Klog) -> None:
+    done = klog("spark", "search", MODERN, "--regex", '^[{]"number":7,', "--values", "none", "--limit", "2")
+    assert done.exit_code == 0
+    assert [("value" in line, line["offset"] >= 0) for line in map(json.loads, done.stdout.splitlines())] == [
+        (False, True)
+    ] * 2
+    found = klog("spark", "search", MODERN, "--header", "trace")
+    expected = [
+        line
+        for one in partitions(MODERN)
+        for line in dumped(one)
+        if any(pair[0] == "trace" for pair in line.get("headers") or [])
+    ]
+    assert [json.loads(line)["offset"] for line in found.stdout.splitlines()] == [line["offset"] for line in expected]
+
+
+def test_committed_finds_alone(spark: SparkSession, klog: Klog) -> None:
+    every, committed = (
+        klog("spark", "search", MODERN / "tx-0", "--isolation", isolation).stdout.count(b"\n")
+        for isolation in ("read_uncommitted", "read_committed")
+    )
+    assert every > committed > 0
+
+
+def test_damage_is_told_and_is_4(spark: SparkSession, klog: Klog, tmp_path: Path) -> None:
+    data = FIXTURES / "crash/flip-middle"
+    found = klog("spark", "search", data)
+    assert (found.exit_code, found.stderr.count(b"\n")) == (4, 1)
+    exported = klog("spark", "export", data, "--output-path", tmp_path / "out")
+    assert (exported.exit_code, exported.stderr) == (4, found.stderr)
+    assert found.stdout.count(b"\n") == int(exported.stdout.split()[0])
+
+
+def test_an_export_says_what_it_wrote(spark: SparkSession, klog: Klog, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    done = klog("spark", "export", MODERN, "--output-path", out, "--format", "jsonl", "--topic", "plain")
+    assert (done.exit_code, done.stderr) == (0, b"")
+    expected = [one for one in partitions(MODERN) if one.topic == "plain"]
+    assert [lines(folder_of(out, one)) for one in expected] == [dumped(one) for one in expected]
+    count = sum(len(dumped(one)) for one in expected)
+    assert done.stdout.startswith(f"{count} records in 2 files, ".encode())
+    again = klog("spark", "export", MODERN, "--output-path", out)
+    assert (again.exit_code, again.stdout) == (16, b"")
+    assert b"is there already" in again.stderr
+
+
+def test_a_table_of_latest_values(spark: SparkSession, klog: Klog, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    assert klog("spark", "compact", ORIGINAL, "--output-path", out).exit_code == 0
+    for one in partitions(ORIGINAL):
+        found = rows(folder_of(out, one))
+        last = {bytes_of(line, "key"): line for line in dumped(one, committed=True)}
+        assert {row["key"]: row["offset"] for row in found} == {
+            key: line["offset"] for key, line in last.items() if key is not None and bytes_of(line, "value") is not None
+        }
+
+
+def test_compacted_partitions(spark: SparkSession, klog: Klog, tmp_path: Path) -> None:
+    """The files that `klog compact --to` makes of the same."""
+    data = writable_copy(ORIGINAL, tmp_path / "data")
+    how = ("--policy", "compact", "--segment-size", "8700", "--now", str(NOW_MS), "--map-memory", "1000")
+    done = klog("spark", "compact", data, "--format", "log", "--output-path", tmp_path / "out", *how)
+    expected = klog("compact", data, "--to", tmp_path / "expected", *how)
+    assert done.exit_code == expected.exit_code == 0
+    assert contents(tmp_path / "out") == contents(tmp_path / "expected")
+    assert b"idempotent-0: compacted, " in done.stdout
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def test_what_is_not_known_to_be_compacted_is_left_out_and_said(
+    spark: SparkSession, klog: Klog, tmp_path: Path
+) -> None:
+    data = writable_copy(ORIGINAL, tmp_path / "data")
+    done = klog("spark", "compact", data / "idempotent-0", "--format", "log", "--output-path", tmp_path / "out")
+    assert done.exit_code == 16
+    assert b"nothing here tells the topic's cleanup.policy" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("search",), "nothing to search"),
+        (("search", MODERN, "--regex", "("), "no regular expression"),
+        (("search", MODERN, "--values", "loud"), "expected one of text, base64"),
+        (("search", MODERN, "--isolation", "some"), "expected one of read_uncommitted"),
+        (("search", MODERN, "--replicas", "longst"), "did you mean longest"),
+        (("search", MODERN, "--key", "hex:zz"), "--key hex:zz"),
+        (("search", MODERN, "--topic", "plian"), "did you mean plain"),
+        (("search", MODERN, "--conf", "x"), "expected a name and a value"),
+        (("export",), "nothing to read"),
+        (("export", MODERN), "--output-path"),
+        (("export", MODERN, "--output-path", "/nowhere", "--format", "csv"), "expected one of parquet, jsonl"),
+        (("compact", MODERN, "--output-path", "/nowhere", "--format", "logs"), "expected one of parquet, jsonl"),
+        (("compact", MODERN, "--output-path", "/nowhere", "--all"), "go with --format log"),
+    ],
+)
+def test_what_makes_no_sense_is_said_before_spark_starts(klog: Klog, arguments: tuple[str, ...], said: str) -> None:
+    done = klog("spark", *arguments)
+    assert (done.exit_code, done.stdout) == (16, b"")
+    assert said in done.stderr.decode()
+    assert not os.path.exists("/nowhere")
