@@ -83,7 +83,7 @@ def test_klog_ships_itself(
     conf = [f"spark.pyspark.python={cluster.python}", "spark.executor.memory=512m", "spark.driver.memory=512m"]
     command = [sys.executable, "-m", "klog_cli.app", "spark", "verify", "--deep", "--output", "json", data.name]
     command += ["--master", cluster.url, *(word for setting in conf for word in ("--conf", setting))]
-    done = subprocess.run(command, capture_output=True, env=environment(), check=False, timeout=120)
+    done = subprocess.run(command, capture_output=True, env=environment(), check=False, timeout=240)
     alone = klog("verify", "--deep", "--output", "json", data.name)
     assert (done.stdout, done.stderr, done.returncode) == (alone.stdout, b"", 4)
     assert {finding["id"] for finding in json.loads(done.stdout)["findings"]} == {"bad-crc"}
@@ -99,12 +99,12 @@ def test_a_machine_that_is_lost_in_the_middle_costs_no_result(
     with subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment(), text=True
     ) as driver:
-        end = time.monotonic() + 90
+        end = time.monotonic() + 180
         while time.monotonic() < end and not any(b"work0" in mark.read_bytes() for mark in marks.iterdir()):
             time.sleep(0.05)
             assert driver.poll() is None, driver.communicate()[1]
         cluster.kill_worker(0)
-        output, errors = driver.communicate(timeout=120)
+        output, errors = driver.communicate(timeout=240)
     assert (driver.returncode, errors) == (0, "")
     counted, *lines = output.splitlines()
     rows = [line.split() for line in lines]

@@ -44,7 +44,7 @@ def started(folder: Path, *arguments: str | Path) -> Iterator[subprocess.Popen[s
         env=plain | {"PYTHONPATH": path, "TMPDIR": str(folder)},
     ) as process:
         yield process
-    end = time.monotonic() + 5
+    end = time.monotonic() + 20
     while time.monotonic() < end and strays(folder):
         time.sleep(0.05)
     assert strays(folder) == []
@@ -77,7 +77,7 @@ def test_an_interrupt_while_spark_starts_leaves_nothing(tmp_path: Path) -> None:
         wait_for(tmp_path / "temporary", "klog-*/driver.log")
         time.sleep(0.5)
         klog.send_signal(signal.SIGINT)
-        assert (*klog.communicate(timeout=10), klog.returncode) == ("", "klog: cancelled\n", 32)
+        assert (*klog.communicate(timeout=60), klog.returncode) == ("", "klog: cancelled\n", 32)
 
 
 def test_a_second_interrupt_ends_the_process_at_once(tmp_path: Path) -> None:
@@ -90,4 +90,4 @@ def test_a_second_interrupt_ends_the_process_at_once(tmp_path: Path) -> None:
         time.sleep(0.5)
         assert driver.poll() is None
         driver.send_signal(signal.SIGINT)
-        assert (*driver.communicate(timeout=5), driver.returncode) == ("", "", 32)
+        assert (*driver.communicate(timeout=60), driver.returncode) == ("", "", 32)
