@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 import time
@@ -67,6 +68,18 @@ def environment() -> dict[str, str]:
     return plain | {"SPARK_LOCAL_IP": "127.0.0.1", "PYTHONPATH": path}
 
 
+def busy_worker(marks: Path, driver: subprocess.Popen[str]) -> int:
+    """Wait until a task says which worker's copy of klog it has, and return that worker."""
+    end = time.monotonic() + 180
+    while time.monotonic() < end and driver.poll() is None:
+        for mark in marks.iterdir():
+            found = re.search(r"/work(\d)/.*/klogsite/klog/", mark.read_text())
+            if found:
+                return int(found[1])
+        time.sleep(0.05)
+    raise AssertionError(f"no task began: {driver.communicate(timeout=5)}")
+
+
 def test_the_workers_python_has_no_klog(cluster: Cluster) -> None:
     """Else the tests here would show nothing."""
     code = "import pyarrow, importlib.util as u; print([u.find_spec(name) for name in ('klog', 'lz4', 'zstandard')])"
@@ -99,11 +112,7 @@ def test_a_machine_that_is_lost_in_the_middle_costs_no_result(
     with subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment(), text=True
     ) as driver:
-        end = time.monotonic() + 180
-        while time.monotonic() < end and not any(b"work0" in mark.read_bytes() for mark in marks.iterdir()):
-            time.sleep(0.05)
-            assert driver.poll() is None, driver.communicate()[1]
-        cluster.kill_worker(0)
+        cluster.kill_worker(busy_worker(marks, driver))
         output, errors = driver.communicate(timeout=240)
     assert (driver.returncode, errors) == (0, "")
     counted, *lines = output.splitlines()
