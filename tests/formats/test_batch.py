@@ -125,5 +125,5 @@ def test_the_kinds_of_damage_are_a_closed_set() -> None:
     """Their names stand in the output; users script against them."""
     assert [kind.value for kind in DamageKind] == [
         "torn tail", "zeroed tail", "short header", "bad length", "bad magic", "bad CRC", "bad compression",
-        "bad record", "offset backwards", "offset overflow", "unreadable",
+        "bad record", "offset backwards", "offset overflow", "unreadable", "bad index",
     ]  # fmt: skip
