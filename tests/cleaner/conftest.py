@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from klog.cleaner import cleaning
 
 
 @pytest.fixture
@@ -17,3 +18,9 @@ def memory() -> Iterator[Path]:
     folder = Path(tempfile.mkdtemp(dir=place if place.is_dir() else None))
     yield folder
     shutil.rmtree(folder)
+
+
+@pytest.fixture(autouse=True)
+def _every_partition_is_large(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those of tests are small, and small ones share a thread: then --jobs would not be tried."""
+    monkeypatch.setattr(cleaning, "_LARGE_BYTES", 1)

@@ -1,0 +1,71 @@
+"""How often a log is read, and in whose thread."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from klog.cleaner import cleaning
+from klog.cleaner.compact import Choices, Compacted, Compaction
+from klog.disk import Disk
+from klog.draft import Draft
+from klog.source import Source
+from klog.staging import Staging
+
+from tests.cleaner.compacting import planned, some
+
+PARTITIONS = ("idempotent-0", "tx-later-0")
+
+
+@pytest.mark.parametrize("like_broker", [False, True], ids=["klog", "like a broker"])
+def test_a_segment_is_read_twice(like_broker: bool, memory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Once for the map, once for what stays: the digest that the plan needs is taken on the way.  Disks are slow."""
+    data = some(memory / "data", "idempotent-0")
+    sizes = {path.name: path.stat().st_size for path in (data / "idempotent-0").glob("*.log")}
+    read: Counter[str] = Counter()
+    real = Source.read_into
+
+    def counted(self: Source, position: int, view: memoryview) -> int:
+        count = real(self, position, view)
+        if os.path.dirname(self.path) == str(data / "idempotent-0"):
+            read[os.path.basename(self.path)] += count
+        return count
+
+    plan_only = Compaction.plan
+
+    def plan(self: Compaction, draft: Draft, scratch: Staging) -> Compacted:
+        read.clear()  # what was read before, to know what may be compacted, is not what this is about
+        return plan_only(self, draft, scratch)
+
+    monkeypatch.setattr(Source, "read_into", counted)
+    monkeypatch.setattr(Compaction, "plan", plan)
+    _, (outcome,) = planned(data, Disk(), choices=Choices(like_broker=like_broker), everything=True)
+    assert outcome.compacted is not None
+    assert len(outcome.compacted.rounds) == 1
+    done = {f"{base:020}.log" for group in outcome.compacted.rounds[0].groups for base in group.bases}
+    assert len(done) > 1
+    assert {name: read[name] for name in done} == {name: 2 * sizes[name] for name in done}
+
+
+@pytest.mark.parametrize(("large_bytes", "threads"), [(1, 2), (1 << 20, 1)], ids=["large", "small"])
+def test_large_partitions_have_a_thread_each(
+    large_bytes: int, threads: int, memory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Small ones would only wait for each other: five thousand of them were slower in two threads than in one."""
+    data = some(memory / "data", *PARTITIONS)
+    seen: set[int] = set()
+    together = threading.Barrier(threads)
+    real = Compaction.plan
+
+    def plan(self: Compaction, draft: Draft, scratch: Staging) -> Compacted:
+        seen.add(threading.get_ident())
+        together.wait(30)
+        return real(self, draft, scratch)
+
+    monkeypatch.setattr(cleaning, "_LARGE_BYTES", large_bytes)
+    monkeypatch.setattr(Compaction, "plan", plan)
+    planned(data, Disk(), everything=True, jobs=4)
+    assert len(seen) == threads
