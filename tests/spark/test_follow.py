@@ -45,7 +45,8 @@ def writing(bootstrap: str) -> Iterator[None]:
                 number += 1
                 clients.with_librdkafka(bootstrap, "plain", "none", records(f"plain {number}", 40))
                 clients.with_librdkafka(bootstrap, "packed", "lz4", records(f"packed {number}", 40))
-                clients.with_librdkafka(bootstrap, "tx", "zstd", records(f"tx {number}", 60), transaction="tx")
+                clients.with_librdkafka(bootstrap, "tx", "zstd", records(f"tx {number}", 30), transaction="tx")
+                enough.wait(0.5)  # a micro-batch takes as long, and all has to be read in the end
         except BaseException as error:  # told where the test ends
             failed.append(error)
 
@@ -65,7 +66,7 @@ def follow(spark: SparkSession, data: Path, folder: Path, **trigger: object) -> 
         spark.readStream.format("kafka-log")
         .option("startingOffsets", "earliest")
         .option("isolation", "read_committed")
-        .option("maxOffsetsPerTrigger", "150")
+        .option("maxOffsetsPerTrigger", "500")
         .load(str(data))
         .select("topic", "partition", "offset", "key", "value")
     )
@@ -94,11 +95,11 @@ def test_every_record_comes_exactly_once_across_a_restart(
     folder = tmp_path / "followed"
     with writing(cluster.bootstrap):
         first = follow(spark, cluster.data, folder)
-        until(first, 4)
+        until(first, 2)
         first.stop()
         seen = spark.read.parquet(str(folder / "rows")).count()
         second = follow(spark, cluster.data, folder)
-        until(second, batches_done(first) + 3)
+        until(second, batches_done(first) + 2)
         second.stop()
     last = follow(spark, cluster.data, folder, availableNow=True)
     assert last.awaitTermination(120)
