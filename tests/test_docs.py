@@ -65,10 +65,22 @@ def test_what_a_page_shows_is_what_comes_out(
 
 def test_the_library_example_runs(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     """The first thing that a programmer tries."""
-    (example,) = blocks("README.md", "python")
+    (example,) = (block for block in blocks("README.md", "python") if block.startswith("import klog\n"))
     monkeypatch.chdir(FIXTURES)
     exec(compile(example, "README.md", "exec"), {})
     printed = capsys.readouterr().out.splitlines()
     assert printed[0].startswith("0 1750000000200 b'librdkafka-3' b'{")
     assert printed[-1] == "zstd 0 274"
     assert len(printed) == 113 + 23
+
+
+@pytest.mark.spark
+def test_the_example_on_spark_runs(path_with_klog: str) -> None:
+    """What somebody with a directory and a laptop tries: nothing but the answer is printed."""
+    (example,) = (block for block in blocks("README.md", "python") if "kafka-log" in block)
+    command = ["python", "-c", example]
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(("SPARK", "PYSPARK"))}
+    environment["PATH"] = path_with_klog
+    done = subprocess.run(command, capture_output=True, text=True, cwd=FIXTURES, env=environment, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert re.search(r"^\| +zstd\| +274\| +273\|$", done.stdout, re.MULTILINE)
