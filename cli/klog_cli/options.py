@@ -280,3 +280,10 @@ Regex = Annotated[
     str | None, typer.Option(metavar="REGEX", help="Only records in whose value, as bytes, this is found.")
 ]
 RecordLimit = Annotated[int | None, typer.Option("--limit", min=1, help="At most so many records.")]
+
+
+def batch_bytes(text: str) -> int:
+    """Return the largest batch to read: no format has larger ones than an int says.  Raises UsageError."""
+    from klog_cli.units import parse_size
+
+    return min(parse_size(text), 2**31 - 1)

@@ -7,7 +7,6 @@ from klog.errors import UsageError
 
 from klog_cli import options, output
 from klog_cli.spark_files_command import compact, export, search
-from klog_cli.units import parse_size
 
 spark = typer.Typer(
     help="The same over many data dirs, on Spark: one machine's cores, or a cluster.",
@@ -39,7 +38,7 @@ def verify(
     options.known_form(form, options.VERIFY_OUTPUTS)
     if not paths:
         raise UsageError("nothing to verify: name log dirs or partition directories")
-    request = Request(deep, 1, min(parse_size(max_batch_bytes), 2**31 - 1))
+    request = Request(deep, 1, options.batch_bytes(max_batch_bytes))
     where = Where(master, options.spark_settings(conf), ship)
     return run(paths, topic or (), partition or (), request, form, where)
 
@@ -68,7 +67,7 @@ def stats(
     if not paths:
         raise UsageError("nothing to count: name log dirs or partition directories")
     where = Where(master, options.spark_settings(conf), ship)
-    return run(paths, topic or (), partition or (), min(parse_size(max_batch_bytes), 2**31 - 1), form, where)
+    return run(paths, topic or (), partition or (), options.batch_bytes(max_batch_bytes), form, where)
 
 
 for _command in (search, export, compact):

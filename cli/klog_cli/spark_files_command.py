@@ -7,8 +7,6 @@ from klog.errors import UsageError
 from klog_cli import options, output
 from klog_cli.units import parse_key, parse_size, parse_time
 
-_MOST_BATCH_BYTES = 2**31 - 1
-
 
 def search(
     paths: options.Paths = None,
@@ -57,7 +55,7 @@ def search(
         None if header is None else _header(header),
         pattern,
         LineStyle(values=VALUES.index(values)),
-        min(parse_size(max_batch_bytes), _MOST_BATCH_BYTES),
+        options.batch_bytes(max_batch_bytes),
     )
     chosen = Chosen(paths, topic or (), partition or (), options.known("--replicas", replicas, options.REPLICAS))
     where = Where(master, options.spark_settings(conf), ship)
@@ -106,7 +104,7 @@ def export(
         options.known("--format", form, options.FILE_FORMATS),
         wanted_of((from_offset, to_offset), (from_time, to_time), None, True, None, False),
         parse_size(file_size),
-        min(parse_size(max_batch_bytes), _MOST_BATCH_BYTES),
+        options.batch_bytes(max_batch_bytes),
     )
     target = _target(paths, to)
     chosen = Chosen(paths or (), topic or (), partition or (), options.known("--replicas", replicas, options.REPLICAS))
@@ -171,7 +169,7 @@ def compact(
         return spark_files.compact(chosen, metadata, of_log, wishes, target, where)
     if of_log or everything or metadata is not None or now is not None:
         raise UsageError("settings of a topic, --all, --metadata and --now go with --format log")
-    batch_bytes = min(parse_size(max_batch_bytes), _MOST_BATCH_BYTES)
+    batch_bytes = options.batch_bytes(max_batch_bytes)
     files = options.known("--format", form, options.FILE_FORMATS)
     asked = Options("", files, Wanted(), parse_size(file_size), batch_bytes, memory)
     return spark_files.latest(chosen, target, asked, where)

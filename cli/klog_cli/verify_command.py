@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from klog.errors import UsageError
 
 from klog_cli import options, output
-from klog_cli.units import parse_duration, parse_size, parse_time
+from klog_cli.units import parse_duration, parse_time
 
 if TYPE_CHECKING:
     from klog.check.verify import Chosen
@@ -42,7 +42,7 @@ def verify(
         raise UsageError(f"--output {form}: expected one of {', '.join(known)}{near_misses(form, known)}")
     if not paths:
         raise UsageError("nothing to verify: name log dirs, partition directories or files")
-    request = Request(deep, jobs or os.cpu_count() or 1, min(parse_size(max_batch_bytes), 2**31 - 1))
+    request = Request(deep, jobs or os.cpu_count() or 1, options.batch_bytes(max_batch_bytes))
     chosen = _chosen(sample, since)
     return run(paths, topic or (), partition or (), request, chosen, form)
 
