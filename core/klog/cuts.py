@@ -16,17 +16,18 @@ from klog.decode import Span
 from klog.formats.index import OFFSET_ENTRY
 from klog.indexes import Entries, header_at
 from klog.kernel import Window
-from klog.reader import LogReader
+from klog.reader import REACH_BYTES, LogReader
 from klog.source import Source
 
-CONFIRM_BYTES = 2 << 20
-"""So much of a log in front of a cut is walked: twice of what a broker takes for a batch unless it is told otherwise.
+CONFIRM_BYTES = REACH_BYTES
+"""So much of a log in front of a cut is walked: as far as a reader follows the size of a broken batch, which then ends
+before the cut, and four times what a broker takes for a batch unless it is told otherwise.
 
 Inside a larger batch an index that is all wrong could still lead astray; whoever reads up to there notices.
 """
 
 _MOST_BYTES = 8 << 20
-_INDEX_PAYS = 4  # parts of so many times CONFIRM_BYTES; smaller ones are found sooner by reading the log
+_INDEX_PAYS = 2  # parts of so many times CONFIRM_BYTES; smaller ones are found sooner by reading the log
 _TRIES = 4
 
 

@@ -20,6 +20,11 @@ from klog.source import Source
 WINDOW_BYTES = 1 << 20
 LARGE_WINDOW_BYTES = 4 << 20
 """For batches that do not fit the usual window: else each would be read once in vain and once more."""
+REACH_BYTES = LARGE_WINDOW_BYTES
+"""So far the sizes of broken batches are followed to an intact one, wherever windows begin: no window is larger.
+
+Else the walk goes on at the next intact entry, which may be found inside what they claim.
+"""
 FIRST_WINDOW_BYTES = 1 << 16
 SMALL_WINDOW_BYTES = 1 << 13
 MAX_BATCH_BYTES = 128 << 20
@@ -103,9 +108,11 @@ class LogReader:
                 self.end = self.position + read  # it has shrunk since it was opened
             status = window.scan(0, self._lenient)
             larger = self._larger(window) if status == MORE else 0
-            if not larger:
-                return self._lenient_piece(window, status) if self._lenient else self._careful_piece(window, status)
-            wanted = larger
+            if not larger and self._lenient:
+                return self._lenient_piece(window, status)
+            if not larger and not self._is_short(window, status):
+                return self._careful_piece(window, status)
+            wanted = larger or REACH_BYTES
             if larger > WINDOW_BYTES // 2:
                 self._most_bytes = LARGE_WINDOW_BYTES
 
@@ -117,6 +124,12 @@ class LogReader:
         if need <= window.size or need > min(self.end - self.position, self.max_batch_bytes):
             return 0
         return need
+
+    def _is_short(self, window: Window, status: int) -> bool:
+        """Whether sizes lead from a broken first batch out of the window, though an intact one may come in reach."""
+        if not window.count or status not in (DONE, MORE) or window.size >= min(REACH_BYTES, self.end - self.position):
+            return False
+        return not self._without_bad_tail(window)
 
     def _lenient_piece(self, window: Window, status: int) -> Piece:
         self.position += window.next_at

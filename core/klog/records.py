@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 
-from klog.decode import Codecs, Run, decode_run, message_damages, runs
+from klog.decode import Codecs, Run, Span, decode_run, message_damages, runs
 from klog.errors import KlogError
 from klog.formats.damage import Damage, DamageKind
 from klog.formats.index import OFFSET_ENTRY
@@ -22,6 +22,8 @@ from klog.source import Source
 from klog.visible import Hiding
 from klog.wanted import Wanted
 from klog.work import Slice
+
+_HIGHEST = 2**63 - 1
 
 
 def records(
@@ -57,9 +59,12 @@ class _Reading:
             to_offset=min(wanted.to_offset, part.to_offset),
             controls=controls,
         )
-        self._hiding = None if part.aborted is None else Hiding(part.aborted, part.path)
+        self._hiding = None
+        if part.aborted is not None:
+            self._hiding = Hiding(part.aborted, part.path, part.aborted_from, part.aborted_to)
         self._max_batch_bytes = max_batch_bytes
         self._end = part.start  # of what was read last and is intact, in bytes
+        self._next_offset = self._span.floor  # the one behind that
 
     def all(self, source: Source, window: Window, codecs: Codecs) -> Iterator[Window | Damage]:
         """Yield the rows and the damage of the slice."""
@@ -75,10 +80,11 @@ class _Reading:
         )
         while piece := reader.next(window):
             window.check(0, window.count)
+            between = Span(self._next_offset, self._span.ceiling)
             self._note_end(window)
             yield from self._leave_out(window)
             latest = window
-            for run in runs(window, part.path, self._span):
+            for run in runs(window, part.path, between):
                 if run.window is not latest:
                     latest = run.window
                     self._leave_to_others(latest)
@@ -117,7 +123,9 @@ class _Reading:
     def _note_end(self, window: Window) -> None:
         if window.count:
             last = window.batch(window.count - 1)
-            self._end = last.position + last.size if last.crc_holds else self._end
+            if last.crc_holds:
+                self._end = last.position + last.size
+                self._next_offset = min(last.last_offset, _HIGHEST - 1) + 1
 
     def _is_room(self, damage: Damage) -> bool:
         """Whether what is damaged is only room at the end of a log, for what is being or was to be written."""

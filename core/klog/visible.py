@@ -159,18 +159,27 @@ class _Ranges:
         return at < len(self._ends) and self._ends[at] == -offset
 
 
+def _by_producer(aborted: Iterable[Aborted]) -> dict[int, _Ranges]:
+    ranges: dict[int, _Ranges] = {}
+    for txn in sorted(aborted, key=lambda txn: -txn.last_offset):
+        ranges.setdefault(txn.producer_id, _Ranges()).add(txn)
+    return ranges
+
+
 class Hiding:
     """Leaves aborted data out of the windows of a part of a log, and notices markers that contradict the index.
 
     The index is believed, as a consumer believes it; but where it does not know of an abort whose data is there,
     records are taken for good that are not, and that must not pass in silence.
+
+    *aborted*: all that concern offsets from *known_from* up to, not including, *known_to*; where the part has others,
+    since they go backwards, the rest is learnt then.
     """
 
-    def __init__(self, aborted: Iterable[Aborted], path: str) -> None:
+    def __init__(self, aborted: Iterable[Aborted], path: str, known_from: int, known_to: int) -> None:
         self._path = path
-        self._ranges: dict[int, _Ranges] = {}
-        for txn in sorted(aborted, key=lambda txn: -txn.last_offset):
-            self._ranges.setdefault(txn.producer_id, _Ranges()).add(txn)
+        self._ranges = _by_producer(aborted)
+        self._known_from, self._known_to = known_from, known_to
         self._first: int | None = None  # the first offset of the part
         self._with_data: set[int] = set()  # producers with data that was not hidden, and no marker since
         self._ended: set[int] = set()  # producers that had a marker within the part
@@ -185,6 +194,8 @@ class Hiding:
             batch = window.batch(i)
             if not batch.crc_holds:
                 continue
+            if batch.base_offset < self._known_from or batch.last_offset >= self._known_to:
+                self._learn_all()
             if batch.attributes & Attributes.CONTROL:
                 found += self._marker(batch, read_marker(window, i))
             elif self._is_aborted(batch):
@@ -192,6 +203,11 @@ class Hiding:
             elif batch.records_count:  # compaction leaves an empty one, with nothing in it to be aborted
                 self._with_data.add(batch.producer_id)
         return found
+
+    def _learn_all(self) -> None:
+        partition = Partition(os.path.dirname(self._path))
+        self._ranges = _by_producer(visible(partition, "read_committed").aborted or ())
+        self._known_from, self._known_to = LOWEST, HIGHEST + 1  # even the highest offset is below it
 
     def _is_aborted(self, batch: BatchFacts) -> bool:
         ranges = self._ranges.get(batch.producer_id)

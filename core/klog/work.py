@@ -47,7 +47,8 @@ class Slice(NamedTuple):
     the following one, which no offset of this one reaches, None in the last.  *log_bytes*: where the log ended.
     *live*: a broker is writing this very file, so that an unfinished last batch is no damage.  Offsets below
     *from_offset*, or from *to_offset* on, are nobody's to see; nor are those of *aborted*, transactions by their
-    markers' offsets, None where all data is wanted.
+    markers' offsets, None where all data is wanted.  It has those with an offset from *aborted_from* up to, not
+    including, *aborted_to*; the slice has no others, unless offsets go backwards.
     """
 
     path: str
@@ -62,6 +63,8 @@ class Slice(NamedTuple):
     from_offset: int = LOWEST
     to_offset: int = HIGHEST
     aborted: tuple[Aborted, ...] | None = None
+    aborted_from: int = LOWEST
+    aborted_to: int = HIGHEST
 
     @property
     def bytes(self) -> int:
@@ -130,7 +133,13 @@ def _cut(log: Slice, files: SegmentFiles, directory: str, split_bytes: int, want
         return [log] if log.end else []
     ends = [*marks[1:], (end, HIGHEST)]
     return [
-        log._replace(start=mark[0], end=stop[0], aborted=_overlapping(log.aborted, mark[1], stop[1]))
+        log._replace(
+            start=mark[0],
+            end=stop[0],
+            aborted=_overlapping(log.aborted, mark[1], stop[1]),
+            aborted_from=mark[1],
+            aborted_to=stop[1],
+        )
         for mark, stop in zip(marks, ends, strict=True)
         if mark[0] < stop[0]
     ]
