@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import errno
+import fcntl
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 from klog.disk import Disk
 from klog.errors import KlogError, UsageError
-from klog.jobs.output import Attempt, Output
+from klog.jobs.output import Attempt, Output, alone
+from klog.locks import LockedError
 
 from tests.power import HastyDisk
 
@@ -167,6 +172,62 @@ def test_a_discarded_run_leaves_what_was_there(tmp_path: Path) -> None:
         do(output, 0)
         output.discard()
     assert [str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*")] == ["there"]
+
+
+HOLDER = """
+import sys, time
+from klog.disk import Disk
+from klog.jobs.output import Output, alone
+with alone(sys.argv[1], Disk()):
+    Output(sys.argv[1], {"job": "first"}, Disk())
+    print("begun", flush=True)
+    time.sleep(600)
+"""
+
+
+def test_two_runs_do_not_write_into_one_directory_at_once(tmp_path: Path) -> None:
+    """The second would throw away what the first is making, and its tasks would take the others' pieces for theirs."""
+    to = tmp_path / "new" / "out"
+    with subprocess.Popen([sys.executable, "-c", HOLDER, to], stdout=subprocess.PIPE, text=True) as first:
+        assert first.stdout is not None
+        assert first.stdout.readline() == "begun\n"
+        before = tree(to)
+        with pytest.raises(LockedError, match="out: another run writes there"), alone(str(to), Disk()):
+            begin(to)
+        assert tree(to) == before
+        first.kill()
+    with alone(str(to), Disk()):
+        output = begin(to)
+        with pytest.raises(LockedError, match="another run writes there"), alone(str(to), Disk()):
+            begin(to)
+        do(output, 0)
+        do(output, 1)
+        finish(output, 2)
+    assert tree(to) == EXPECTED
+    assert os.listdir(to) == ["folder"]
+
+
+def test_a_file_system_without_locks_is_written_to_all_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Mounted object stores have none."""
+
+    def refuse(*arguments: object) -> None:
+        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+
+    monkeypatch.setattr(fcntl, "lockf", refuse)
+    with alone(str(tmp_path / "out"), Disk()):
+        output = begin(tmp_path / "out")
+        do(output, 0)
+        do(output, 1)
+        finish(output, 2)
+    assert os.listdir(tmp_path / "out") == ["folder"]
+
+
+def test_a_failed_run_lets_go_of_its_directory(tmp_path: Path) -> None:
+    for _ in range(2):
+        with pytest.raises(KlogError, match="2 of 2 pieces"), alone(str(tmp_path / "out"), Disk()):
+            begin(tmp_path / "out").results(2)
 
 
 def test_files_are_for_others_unless_they_are_a_brokers(tmp_path: Path) -> None:

@@ -8,6 +8,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from klog.disk import Disk
+from klog.jobs.output import alone
 from pyspark.sql import SparkSession
 
 from tests.cleaner.compacting import NOW_MS, ORIGINAL
@@ -131,3 +133,19 @@ def test_what_makes_no_sense_is_said_before_spark_starts(klog: Klog, arguments: 
     assert (done.exit_code, done.stdout) == (16, b"")
     assert said in done.stderr.decode()
     assert not os.path.exists("/nowhere")
+
+
+@pytest.mark.parametrize("command", ["export", "compact"])
+def test_a_directory_that_another_run_writes_is_left_to_it(
+    spark: SparkSession, klog: Klog, tmp_path: Path, command: str
+) -> None:
+    """Two operators, or a scheduler that starts a job twice: what comes out is of one of them."""
+    to = tmp_path / "out"
+    with alone(str(to), Disk()):
+        done = klog("spark", command, MODERN / "plain-1", "--output-path", to)
+        assert (done.exit_code, done.stdout) == (8, b"")
+        assert f"{to}: another run writes there" in done.stderr.decode()
+        assert os.listdir(to) == [".lock"]
+    done = klog("spark", command, MODERN / "plain-1", "--output-path", to)
+    assert (done.exit_code, done.stderr) == (0, b"")
+    assert ".lock" not in os.listdir(to)

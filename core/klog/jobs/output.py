@@ -1,10 +1,11 @@
 """What many tasks write into one directory: exactly one file set, whatever tasks are repeated, doubled or killed.
 
-    output = Output("out", {"job": "export", …}, disk)       # whoever drives
+    with alone("out", disk):                                 # whoever drives, to the end
+        output = Output("out", {"job": "export", …}, disk)
     with Attempt(output.run, 7) as attempt:                  # a task, for piece 7
         …                                                    # files below attempt.path
         attempt.commit(files, {"records": 1844})
-    output.finish(moves)                                     # whoever drives, when all pieces are there
+        output.finish(moves)                                 # whoever drives, when all pieces are there
 
 Until then all is in a hidden directory.  A piece is there when its directory has its name, which one rename gives: of
 two tasks with the same piece one comes second, and throws away what it has.  A run after a killed one finds the pieces
@@ -16,18 +17,47 @@ from __future__ import annotations
 import errno
 import json
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from types import TracebackType
 from typing import Any
 
 from klog.disk import Disk, FencedDisk
 from klog.errors import KlogError, UsageError
+from klog.formats.names import FileKind
+from klog.locks import LockedError, Locks
 from klog.staging import make_directories, remove_tree
 
 RUN = ".klog-unfinished"
 _JOB, _RESULT, _FINISHING, _PIECE = "job.json", "result.json", "finishing", "piece-"
 Facts = dict[str, Any]
 """What a task says of its piece: whatever JSON can say."""
+
+
+_NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP)
+
+
+@contextmanager
+def alone(to: str, disk: Disk) -> Iterator[None]:
+    """See to it that nobody else drives a job into the directory *to* until the block ends; it is made if need be.
+
+    By a POSIX lock on a file `.lock` in it, as on a log dir, which ends with the process.  A file system that knows no
+    locks does not keep two apart.  Raises LockedError, OSError.
+    """
+    with ExitStack() as held:
+        if not os.path.lexists(to):
+            make_directories(os.path.abspath(to), disk)
+        if os.path.isdir(to):
+            try:
+                locks = held.enter_context(Locks([to], disk))
+                locks.made.add(os.path.abspath(to))  # what a killed run has left goes as well
+            except LockedError as error:
+                raise LockedError(f"{to}: another run writes there; wait until it has ended") from error
+            except OSError as error:
+                if error.errno not in _NO_LOCKS:
+                    raise
+                disk.unlink(os.path.join(to, FileKind.LOCK.value))
+        yield
 
 
 class Attempt:
@@ -71,7 +101,8 @@ class Attempt:
 class Output:
     """The directory *to*, which is not there, or empty, or has what an earlier run of the same *job* has left.
 
-    *job* is all that decides what a piece is and what will be in it.  What another job has left is thrown away.
+    *job* is all that decides what a piece is and what will be in it.  What another job has left is thrown away, so
+    whoever drives has to be `alone`.
     Raises UsageError, OSError.
     """
 
@@ -89,7 +120,7 @@ class Output:
         """See to it that the hidden directory is this job's, or not there; return the directories that were made."""
         if not os.path.lexists(self.to):
             return make_directories(self.to, self._disk)
-        others = set(os.listdir(self.to)) - {RUN} if os.path.isdir(self.to) else {to}
+        others = set(os.listdir(self.to)) - {RUN, FileKind.LOCK.value} if os.path.isdir(self.to) else {to}
         is_finishing = os.path.exists(os.path.join(self.run, _FINISHING))
         if others and not is_finishing:
             raise UsageError(f"{to}: is there already, and not an empty directory")

@@ -9,7 +9,7 @@ from klog.cleaner.cleaning import Outcome, Target
 from klog.disk import Disk
 from klog.jobs import compact as job
 from klog.jobs.compact import Options
-from klog.jobs.output import Facts
+from klog.jobs.output import Facts, alone
 from klog.lanes import Silence, Sink
 from klog.settings import Settings
 from klog.spark.run import parallelism, run
@@ -32,14 +32,16 @@ def compact(
     """Write the partitions of *targets*, compacted, into *to*, as `klog compact --to` does; *topics*: their settings.
 
     Returns what came of each, and the same as `klog.cleaner` has it, as far as it went wrong.  After a failure the same
-    call goes on with what is missing.  Raises UsageError where *to* has something else, KlogError, OSError.
+    call goes on with what is missing.  Raises UsageError where *to* has something else, LockedError where another run
+    writes there, KlogError, OSError.
     """
     pieces = job.plan(targets, topics)
-    output = job.begin(to, pieces, options, Disk())
-    left = [piece for piece in pieces if piece.number not in output.done]
-    packs = pack([piece.size for piece in left], least=parallelism(spark))
-    units = [[left[i] for i in numbers] for numbers in packs]
-    sizes = [sum(piece.size for piece in unit) for unit in units]
-    run(spark, job.compact, units, options._replace(run=output.run), sizes, sink, "klog compact")
-    results = job.finish(output, pieces, [target.log_dir for target in targets], Disk())
+    with alone(to, Disk()):
+        output = job.begin(to, pieces, options, Disk())
+        left = [piece for piece in pieces if piece.number not in output.done]
+        packs = pack([piece.size for piece in left], least=parallelism(spark))
+        units = [[left[i] for i in numbers] for numbers in packs]
+        sizes = [sum(piece.size for piece in unit) for unit in units]
+        run(spark, job.compact, units, options._replace(run=output.run), sizes, sink, "klog compact")
+        results = job.finish(output, pieces, [target.log_dir for target in targets], Disk())
     return results, job.outcomes(results, pieces)

@@ -9,7 +9,7 @@ from klog.disk import Disk, FencedDisk
 from klog.jobs import export as job
 from klog.jobs.export import Options
 from klog.jobs.latest import latest as latest_job
-from klog.jobs.output import Facts
+from klog.jobs.output import Facts, alone
 from klog.lanes import Silence, Sink
 from klog.partition import Partition
 from klog.spark.run import run
@@ -34,7 +34,7 @@ def export(
     Each record is there once, whatever tasks fail, are killed or run twice.  After a failure the same call goes on with
     what is missing.  *to* and the partitions' paths have to lead to the same places wherever tasks run.
 
-    Raises UsageError where *to* has something else, KlogError, OSError.
+    Raises UsageError where *to* has something else, LockedError where another run writes there, KlogError, OSError.
     """
     return _written(spark, "export", list(partitions), to, options, isolation, sink)
 
@@ -64,12 +64,14 @@ def _written(
 ) -> Facts:
     is_table = name == "latest"
     pieces = job.pieces(partitions, options.wanted, isolation, whole=is_table)
-    output = job.begin(to, name, pieces, options, shared_disk())
-    left = [piece for piece in pieces if piece.number not in output.done]
-    function = latest_job if is_table else job.export
-    units, sizes = [[piece] for piece in left], [piece.bytes for piece in left]
-    run(spark, function, units, options._replace(run=output.run), sizes, sink, f"klog {name}")
-    return job.finish(output, len(pieces))
+    disk = shared_disk()
+    with alone(to, disk):
+        output = job.begin(to, name, pieces, options, disk)
+        left = [piece for piece in pieces if piece.number not in output.done]
+        function = latest_job if is_table else job.export
+        units, sizes = [[piece] for piece in left], [piece.bytes for piece in left]
+        run(spark, function, units, options._replace(run=output.run), sizes, sink, f"klog {name}")
+        return job.finish(output, len(pieces))
 
 
 def shared_disk() -> Disk:
