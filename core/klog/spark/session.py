@@ -38,9 +38,16 @@ _QUIET = {
     "spark.sql.python.filterPushdown.enabled": "true",
     "spark.python.unix.domain.socket.enabled": "true",
 }
-_HERE = {"spark.driver.memory": "1g", "spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
+_JVM = "spark.driver.extraJavaOptions"
+_HERE = {
+    "spark.driver.memory": "1g",
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    # Arrow counts references and looks at bounds for each value of each row; what comes was made by Arrow as well.
+    _JVM: "-XX:+UseParallelGC -Darrow.enable_unsafe_memory_access=true -Darrow.enable_null_check_for_get=false",
+}
 _LISTS = {"spark.archives": ",", "spark.executorEnv.PYTHONPATH": ":"}
-_BRIEF = {"spark.driver.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"}
+_BRIEF = {_JVM: "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"}
 _OPEN: set[Session] = set()
 
 
@@ -213,7 +220,6 @@ def _settings(
     is_local = at.startswith("local") and not at.startswith("local-cluster")
     python = chosen.get("spark.pyspark.python") or os.environ.get("PYSPARK_PYTHON")
     defaults = _QUIET | {"spark.sql.warehouse.dir": os.path.join(scratch.path, "warehouse")}
-    defaults |= _BRIEF if brief and not there else {}
     if is_local:
         defaults |= _HERE | {"spark.local.dir": scratch.path}
     else:
@@ -224,6 +230,7 @@ def _settings(
             **conf,
             **{name: _LISTS[name].join([ours, *filter(None, [chosen.get(name)])]) for name, ours in shipped.items()},
         }
+    defaults |= _BRIEF if brief and not there else {}
     settings = {name: value for name, value in defaults.items() if name not in there} | dict(conf)
     return {**settings, "spark.master": _with_retries(at)}, python or sys.executable
 
