@@ -76,6 +76,16 @@ class Broker:
             file.writelines(f"{name}={value}\n" for name, value in settings.items())
         return path
 
+    @property
+    def address(self) -> str:
+        """Where clients find it."""
+        return f"localhost:{self._port}"
+
+    @property
+    def process(self) -> int:
+        """The number of its process; 0 while it does not run."""
+        return self._process.pid if self._process else 0
+
     def make(self, topics: Mapping[str, int]) -> None:
         """Make the log dir: a broker makes the topics, of so many partitions, and is stopped."""
         self.remove()
@@ -84,7 +94,7 @@ class Broker:
         identity = "MkU3OEVBNTcwNTJENDM2Qg"
         _must([*self._java, "kafka.tools.StorageTool", "format", f"--cluster-id={identity}", "--config", properties])
         self.start()
-        tool = [*self._java, "org.apache.kafka.tools.TopicCommand", "--bootstrap-server", f"localhost:{self._port}"]
+        tool = [*self._java, "org.apache.kafka.tools.TopicCommand", "--bootstrap-server", self.address]
         for topic, partitions in topics.items():
             _must([*tool, "--create", "--topic", topic, "--partitions", str(partitions)])
         self.stop()

@@ -24,9 +24,9 @@ RATES = {"plain": 6.0, "unique": None, "single": None, "transactions": None}
 
 def compact(bench: Bench) -> Iterator[Row]:
     """`klog compact`: both passes and the digests of what would be written; and into a directory, against a cleaner."""
-    folder = _log_dirs(bench)
+    folder = log_dirs(bench)
     for topic, target in RATES.items():
-        race = bench.race(_logs(folder, topic), _commands(bench, folder, topic), bench.slow)
+        race = bench.race(logs(folder, topic), _commands(bench, folder, topic), bench.slow)
         yield from _rates(race, topic, target)
     for codec in CODECS:
         yield _codec(bench, folder, codec)
@@ -37,7 +37,7 @@ def compact(bench: Bench) -> Iterator[Row]:
         yield _cleaner(bench, folder, topic, factor)
 
 
-def _log_dirs(bench: Bench) -> str:
+def log_dirs(bench: Bench) -> str:
     folder = bench.file(f"compact-{bench.scale}")
     if not os.path.isdir(folder):
         bench.tell("making the log dirs to compact (once)")
@@ -47,7 +47,7 @@ def _log_dirs(bench: Bench) -> str:
     return folder
 
 
-def _logs(folder: str, topic: str) -> list[str]:
+def logs(folder: str, topic: str) -> list[str]:
     place = os.path.join(folder, topic, f"{topic}-0")
     return sorted(os.path.join(place, name) for name in os.listdir(place) if name.endswith(".log"))
 
@@ -83,7 +83,7 @@ def _codec(bench: Bench, folder: str, codec: str) -> Row:
     shutil.rmtree(out, ignore_errors=True)
     run(_compact(bench, os.path.join(folder, codec), "--to", out))
     left = sorted(name for name in os.listdir(os.path.join(out, f"{codec}-0")) if name.endswith(".log"))[0]
-    source = _logs(folder, codec)
+    source = logs(folder, codec)
     commands = {
         **_commands(bench, folder, codec),
         "decompress": Command([sys.executable, child("codec.py"), codec, source[0]]),
@@ -113,7 +113,7 @@ def _many(bench: Bench, folder: str) -> Row:
 def _memory(bench: Bench, folder: str) -> Iterator[Row]:
     log_dir = os.path.join(folder, "unique")
     words = ("--output", "json", "--map-memory", str(MAP_BYTES))
-    race = bench.race(_logs(folder, "unique"), {"compact": _compact(bench, log_dir, *words)}, 1)
+    race = bench.race(logs(folder, "unique"), {"compact": _compact(bench, log_dir, *words)}, 1)
     rounds = json.loads(race.output("compact"))["partitions"][0]["rounds"]
     keys = rounds[0]["keys"]
     told = f"a map of {MAP_BYTES >> 20} MiB, {len(rounds)} rounds: {race.cpu_s('compact'):.2f} s"
@@ -133,7 +133,7 @@ def _two(bench: Bench, folder: str) -> Row:
         "both": both,
         "start": _compact(bench, os.path.join(folder, "start")),
     }
-    race = bench.race(_logs(folder, "plain"), commands, bench.slow + 2)
+    race = bench.race(logs(folder, "plain"), commands, bench.slow + 2)
     wall = {name: race.best_wall_s(name) for name in commands}
     told = (
         f"wall {wall['one thread']:.2f} and {wall['two threads']:.2f} s, less the start's {wall['start']:.2f} s;"

@@ -18,7 +18,7 @@ WAYS = ("its own recovery", "marked", "clean")
 RECOVERY = re.compile(r"Recovering unflushed|Recovering \d+ logs")
 
 
-def _copy_in_first_epoch(log: str, target: str) -> None:
+def copy_in_first_epoch(log: str, target: str) -> None:
     """Copy a log as if the partition's first leader had written it; no checksum covers the epoch."""
     with open(log, "rb") as file:
         data = bytearray(file.read())
@@ -42,7 +42,7 @@ def recover_marked(bench: Bench) -> Iterator[Row]:
         bench.tell("making a log dir for a broker")
         broker.make({"single": PARTITIONS})
         for number in range(PARTITIONS):
-            _copy_in_first_epoch(log, os.path.join(broker.emptied("single", number), "0" * 20 + ".log"))
+            copy_in_first_epoch(log, os.path.join(broker.emptied("single", number), "0" * 20 + ".log"))
         broker.forget()
         for turn in range(bench.slow):
             bench.tell(f"round {turn + 1} of {bench.slow}: brokers")

@@ -1,12 +1,15 @@
 """Contestants on Spark, in turn in one session: ``onspark.py MASTER ROUNDS JOB PATH …``; prints JSON.
 
-    rows DIR BROKER     all rows through the data source; batches made beforehand; Spark's own source from a broker
-    verify DIR          klog's job
-    stats DIR           klog's job
+    rows DIR TOPIC [BROKER PID]  all rows through the data source; batches made beforehand; Spark's own source, from
+                        a broker whose CPU seconds are counted with it
+    verify DIR …        klog's job
+    stats DIR …         klog's job
     export DIR SCRATCH  Parquet by klog's job, and by Spark's own writer
     compact DIR SCRATCH the latest values by klog's job, and by groupBy and max_by
-    many DIR            all rows of many partitions
-    memory DIR TIMES    all rows of DIR, so many times over; verify
+    many DIR            all rows of many partitions; verify
+    memory DIR …        all rows of several log dirs, verify, stats: the most memory that each needs
+
+``onspark.py alone DIR …`` does what the tasks of stats do, without Spark.
 
 For each contestant: CPU seconds of the whole tree of processes and wall seconds, medians, and what it came to.  Run by
 klog's interpreter; the first round warms up and does not count.
@@ -37,6 +40,8 @@ COLUMNS = {
     "timestampType": "int",
 }
 TASKS = 8
+BROKER: list[str] = []
+"""Of a broker the number of its process: it is nobody's child, and idle unless it is asked."""
 TICKS = os.sysconf("SC_CLK_TCK")
 
 
@@ -59,7 +64,12 @@ def tree() -> dict[int, tuple[float, str]]:
 
 
 def cpu_s() -> float:
-    return sum(seconds for seconds, _ in tree().values())
+    return sum(seconds for seconds, _ in tree().values()) + (process_s(int(BROKER[0])) if BROKER else 0)
+
+
+def process_s(process: int) -> float:
+    with open(f"/proc/{process}/stat", encoding="utf-8", errors="replace") as file:
+        return sum(map(int, file.read().rpartition(")")[2].split()[11:13])) / TICKS
 
 
 class Peak:
@@ -116,10 +126,12 @@ def first_row(frame: Any) -> list[str]:
     return [str(value) for value in frame.selectExpr(*ALL.split(", ")).first()]
 
 
-def rows(spark: Any, path: str, broker: str = "") -> dict[str, Contestant]:
+def rows(spark: Any, path: str, topic: str, broker: str = "", process: str = "") -> dict[str, Contestant]:
     from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
-    slices, total = _slices_and_rows(path)
+    BROKER.extend([process] if process else [])
+
+    slices, total = _slices_and_rows(path, topic)
 
     class Reader(DataSourceReader):
         def partitions(self) -> list[InputPartition]:
@@ -146,48 +158,48 @@ def rows(spark: Any, path: str, broker: str = "") -> dict[str, Contestant]:
 
     spark.dataSource.register(Prebuilt)
     contestants: dict[str, Contestant] = {
-        "klog": lambda: first_row(spark.read.format("kafka-log").load(path)),
+        "klog": lambda: first_row(spark.read.format("kafka-log").option("subscribe", topic).load(path)),
         "made beforehand": lambda: first_row(spark.read.format("prebuilt").load()),
     }
     if broker:
         kafka = spark.read.format("kafka").option("kafka.bootstrap.servers", broker).option("minPartitions", str(TASKS))
-        kafka = kafka.option("subscribe", os.path.basename(path.rstrip("/")))
+        kafka = kafka.option("subscribe", topic)
         contestants["Kafka source"] = lambda: first_row(kafka.load())
     return contestants
 
 
-def _slices_and_rows(path: str) -> tuple[list[Any], int]:
-    """Return the slices of all logs, and how many rows they come to."""
+def _slices_and_rows(path: str, topic: str) -> tuple[list[Any], int]:
+    """Return the slices of the topic's logs, and how many rows they come to."""
     from klog.log_dir import LogDir
     from klog.rows import Query, read
     from klog.work import slices
 
-    found = [part for partition in LogDir(path).partitions for part in slices(partition)]
+    found = [part for partition in LogDir(path).partitions if partition.topic == topic for part in slices(partition)]
     return found, sum(len(batch) for batch in read(found, Query(columns=("offset",))))
 
 
-def partitions_of(path: str) -> list[Any]:
+def partitions_of(*paths: str) -> list[Any]:
     from klog.check.verify import log_dir_facts
     from klog.log_dir import LogDir
 
-    log_dir = LogDir(path)
-    return [(partition, log_dir_facts(log_dir)) for partition in log_dir.partitions]
+    log_dirs = [LogDir(path) for path in paths]
+    return [(partition, log_dir_facts(log_dir)) for log_dir in log_dirs for partition in log_dir.partitions]
 
 
-def verify(spark: Any, path: str) -> dict[str, Contestant]:
+def verify(spark: Any, *paths: str) -> dict[str, Contestant]:
     from klog.spark.verify import verify as job
 
-    return {"klog": lambda: sum(checked.totals.records for checked in job(spark, partitions_of(path)))}
+    return {"klog": lambda: sum(checked.totals.records for checked in job(spark, partitions_of(*paths)))}
 
 
-def stats(spark: Any, path: str) -> dict[str, Contestant]:
+def stats(spark: Any, *paths: str) -> dict[str, Contestant]:
     from klog.spark.stats import stats as job
 
-    return {"klog": lambda: sum(one.records for one in job(spark, [part for part, _ in partitions_of(path)]))}
+    return {"klog": lambda: sum(one.records for one in job(spark, [part for part, _ in partitions_of(*paths)]))}
 
 
 def many(spark: Any, path: str) -> dict[str, Contestant]:
-    return {"klog": lambda: first_row(spark.read.format("kafka-log").load(path)), **verify(spark, path)}
+    return {"rows": lambda: first_row(spark.read.format("kafka-log").load(path)), "verify": verify(spark, path)["klog"]}
 
 
 def emptied(path: str) -> str:
@@ -212,7 +224,7 @@ def export(spark: Any, path: str, scratch: str) -> dict[str, Contestant]:
 
 
 def compact(spark: Any, path: str, scratch: str) -> dict[str, Contestant]:
-    from klog.spark.compact import latest as job
+    from klog.spark.export import latest as job
 
     def ours() -> int:
         job(spark, [part for part, _ in partitions_of(path)], emptied(os.path.join(scratch, "ours")))
@@ -233,10 +245,34 @@ def _last() -> Any:
     return functions.max_by(functions.struct("value", "offset", "timestamp"), "offset").alias("last")
 
 
-def memory(spark: Any, path: str, times: str) -> dict[str, Contestant]:
-    paths = [os.path.join(path, f"copy-{number}") for number in range(int(times))]
+def alone(*paths: str) -> None:
+    """What the tasks of `stats` do, without Spark."""
+    from klog.jobs.stats import Options, results
+    from klog.jobs.stats import stats as job
+
+    partitions = [partition for partition, _ in partitions_of(*paths)]
+    batches = list(job([partition.path for partition in partitions], Options(bytes(16))))
+    print(sum(one.records for one in results(batches, partitions)))
+
+
+def memory(spark: Any, *paths: str) -> dict[str, Contestant]:
+    """Each with the most memory that it needs."""
     frame = spark.read.format("kafka-log").option("replicas", "all")
-    return {"klog": lambda: first_row(frame.load(",".join(paths)))}
+    jobs: dict[str, Contestant] = {
+        "rows": lambda: first_row(frame.load(list(paths))),
+        "verify": verify(spark, *paths)["klog"],
+        "stats": stats(spark, *paths)["klog"],
+    }
+
+    def watched(job: Contestant) -> Contestant:
+        def run() -> object:
+            peak = Peak()
+            result = job()
+            return {**peak.end(), "result": result}
+
+        return run
+
+    return {name: watched(job) for name, job in jobs.items()}
 
 
 def main(master: str, rounds: str, job: str, *words: str) -> None:
@@ -247,12 +283,11 @@ def main(master: str, rounds: str, job: str, *words: str) -> None:
         conf["spark.jars"] = jars
     with session(master, conf) as ours:
         contestants = globals()[job](ours.spark, *words)
-        peak = Peak() if job == "memory" else None
-        answer: dict[str, object] = dict(race(contestants, int(rounds)))
-        if peak is not None:
-            answer["peak"] = peak.end()
-        print(json.dumps(answer))
+        print(json.dumps(race(contestants, int(rounds))))
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    if sys.argv[1] == "alone":
+        alone(*sys.argv[2:])
+    else:
+        main(*sys.argv[1:])
