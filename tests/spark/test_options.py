@@ -11,6 +11,7 @@ from klog.rows import KAFKA_COLUMNS
 from klog.spark.bounds import EARLIEST, LATEST, Bound
 from klog.spark.options import Options, read_columns, read_options
 from klog.spark.ranges import NAMELESS
+from klog.spark.replicas import chosen
 from klog.spark.topics import INTERNAL, Topics
 
 HERE = {"path": "/data/broker-1"}
@@ -192,6 +193,9 @@ def test_internal_topics_are_only_read_by_name(topics: Topics, meant: set[tuple[
         ({"path": "/a"}, ("/a",)),
         ({"path": "/a, /b"}, ("/a", "/b")),
         ({"paths": '["/a,b", "/c*"]'}, ("/a,b", "/c*")),
+        ({"path": "/a/"}, ("/a",)),
+        ({"path": "file:/a/, file:///b//c*"}, ("/a", "/b/c*")),
+        ({"paths": '["FILE:/a", "/b/./c"]'}, ("/a", "/b/c")),
     ],
 )
 def test_there_may_be_several_paths(options: dict[str, str], paths: tuple[str, ...]) -> None:
@@ -202,6 +206,34 @@ def test_a_comma_in_a_name_that_is_there_is_no_list(tmp_path: Path) -> None:
     folder = tmp_path / "one,two"
     folder.mkdir()
     assert read_options({"path": str(folder)}).paths == (str(folder),)
+
+
+def test_however_log_dirs_are_named_they_are_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A replica that counts twice, or whose path means something else in a task, is loss or repetition."""
+    monkeypatch.chdir(tmp_path)
+    for name in ("b1", "b2"):
+        (tmp_path / name / "orders-0").mkdir(parents=True)
+        (tmp_path / name / "orders-0" / f"{0:020}.log").write_bytes(b"")
+    ways = (
+        "b1,b2",
+        "b1/,./b2//",
+        f"file:{tmp_path}/b1/,file://{tmp_path}/b2",
+        "b*",
+        f"file:{tmp_path}/b[12]/",
+        "b1,b*",
+    )
+    for path in (*ways, "b1/orders-0/,b2/orders-0", "b?/orders-*/"):
+        for replicas, count in (("all", 2), ("longest", 1)):
+            found = chosen(read_options({"path": path, "replicas": replicas}))
+            expected = [str(tmp_path / name / "orders-0") for name in ("b1", "b2")[:count]]
+            assert [one.path for one in found] == expected, path
+            assert [(one.topic, one.number) for one in found] == [("orders", 0)] * count
+
+
+def test_a_directory_whose_name_looks_like_an_address_is_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "file:" / "x").mkdir(parents=True)
+    assert read_options({"path": "file:/x"}).paths == (str(tmp_path / "file:" / "x"),)
 
 
 @pytest.mark.parametrize("options", [{}, {"path": ""}, {"path": "/a", "paths": '["/b"]'}, {"paths": "[]"}])

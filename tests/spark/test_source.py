@@ -242,3 +242,26 @@ def test_what_vanishes_after_planning_is_damage_too(spark: SparkSession, broken:
     found = rows.select("topic", "damage").collect()
     assert [row.topic for row in found if row.damage is not None] == ["snappy"]
     assert len(found) - 1 == sum(topic == "dense" for topic, _, _ in modern)
+
+
+def test_names_that_are_no_text_end_no_query(spark: SparkSession, broken: Path) -> None:
+    """A topic's name is text; what else lies in a log dir, or above it, may be called anything."""
+    odd = broken.parent / "odd-\udcff" / "data\udc80"
+    odd.parent.mkdir()
+    broken.rename(odd)
+    (odd / "zstd-0").rename(odd / "orders\udcfe-0")
+    (odd / "gzip-0" / "left\udcfd.log").write_bytes(b"x")
+    (odd / "stray\udcfc").write_bytes(b"x")
+    reader = spark.read.format("kafka-log").option("columns", "topic,file,damage,value")
+    rows = reader.option("damage", "column").load(f"{broken.parent}/odd-*/data*").collect()
+    assert len(rows) > 500
+    assert {row.topic for row in rows if row.damage} == {"gzip", "orders?"}
+    assert all(f"{broken.parent}/odd-?/data?/" in row.file for row in rows)
+    with pytest.raises(Exception, match=r"odd-.*(CRC-32C|torn tail)"):
+        reader.option("damage", "fail").load(f"{broken.parent}/odd-*/data*").collect()
+
+
+def test_paths_are_addresses_as_well(spark: SparkSession, modern: Places) -> None:
+    """Spark's other sources take `file:` URIs, and jobs have them in their settings."""
+    for path in (f"file://{MODERN}/", f"file:{MODERN}"):
+        assert places(spark.read.format("kafka-log").load(path)) == modern

@@ -171,6 +171,7 @@ def _damage(given: _Given, otherwise: Damage) -> Damage:
     return words[given.choice("damage", tuple(words), otherwise)]
 
 
+_FILE_URI = re.compile(r"file:(?://)?(/.*)", re.DOTALL | re.IGNORECASE)
 _SIZE = re.compile(r"(\d+)\s*(?:([kmg])(?:i?b)?|b)?", re.IGNORECASE)
 
 
@@ -189,7 +190,10 @@ def _bytes(given: _Given, name: str, least: int, otherwise: int) -> int:
 
 
 def _paths(given: _Given) -> tuple[str, ...]:
-    """Return the paths of `path` (commas between, as in log.dirs) or `paths` (JSON, as load([…]) says it)."""
+    """Return the paths of `path` (commas between, as in log.dirs) or `paths` (JSON, as load([…]) says it), absolute.
+
+    Tasks may run elsewhere, with another working directory.
+    """
     path, paths = given.text("path"), given.text("paths")
     if path and paths:
         raise UsageError("path and paths: one of the two")
@@ -200,15 +204,21 @@ def _paths(given: _Given) -> tuple[str, ...]:
             raise UsageError(f"paths: {paths[:60]!r} is no JSON list of paths") from error
         if not isinstance(found, list) or not found or not all(isinstance(each, str) and each for each in found):
             raise UsageError(f"paths: {paths[:60]!r} is no JSON list of paths")
-        return tuple(found)
-    if path and os.path.lexists(path):
-        return (path,)
+        return tuple(_local(each) for each in found)
+    if path and os.path.lexists(_local(path)):
+        return (_local(path),)
     found = [part.strip() for part in (path or "").split(",") if part.strip()]
     if not found:
         raise UsageError(
             "path: none is given; load() a broker's log dir (what log.dirs names) or a partition's directory"
         )
-    return tuple(found)
+    return tuple(_local(each) for each in found)
+
+
+def _local(path: str) -> str:
+    """Return a path, or a `file:` URI as Hadoop writes it, as an absolute path."""
+    uri = None if os.path.lexists(path) else _FILE_URI.fullmatch(path)
+    return os.path.abspath(uri[1] if uri else path)
 
 
 def _columns(given: _Given, damage: str) -> tuple[str, ...]:

@@ -22,6 +22,7 @@ from klog.spark.options import Options, read_columns, read_options
 from klog.spark.ranges import batch_ranges, hold_names_against
 from klog.spark.replicas import chosen
 from klog.spark.tasks import read_task, tasks
+from klog.spark.text import in_text
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -59,6 +60,7 @@ class Reader(DataSourceReader):
         self.options, self.columns = options, tuple(columns)
         self.pushed = Pushed()
 
+    @in_text()
     def partitions(self) -> Sequence[InputPartition]:
         """Return the tasks.  Raises UsageError, UnreadableError."""
         options, pushed = self.options, self.pushed

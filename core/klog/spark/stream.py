@@ -22,6 +22,7 @@ from klog.spark.options import Options
 from klog.spark.ranges import Range, hold_names_against, start_offset
 from klog.spark.replicas import UNKNOWN, chosen, epoch_at, log_end
 from klog.spark.tasks import read_task, tasks
+from klog.spark.text import in_text
 from klog.visible import Learnt, visible
 
 if TYPE_CHECKING:
@@ -52,6 +53,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._target: Mapping[str, int] | None = None
         self._learnt: defaultdict[str, Learnt] = defaultdict(Learnt)
 
+    @in_text()
     def initialOffset(self) -> Offsets:  # noqa: N802  # a dict, and Spark's name
         """Return where a new stream begins."""
         found = _by_name(self.options)
@@ -62,10 +64,12 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Return how much a trigger takes."""
         return ReadAllAvailable() if self.options.max_offsets is None else ReadMaxRows(self.options.max_offsets)
 
+    @in_text()
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802  # Spark's name
         """Let the stream end where the logs end now."""
         self._target = {name: self._end(partition) for name, partition in _by_name(self.options).items()}
 
+    @in_text()
     def latestOffset(self, start: Offsets, limit: ReadLimit) -> Offsets:  # noqa: N802
         """Return where the next micro-batch ends: *start* itself when there is nothing new."""
         found = _by_name(self.options)
@@ -78,6 +82,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         moved = {name: _position(found[name], ends[name]) for name in found if ends[name] > begins[name]}
         return {**start, **moved}
 
+    @in_text()
     def partitions(self, start: Offsets, end: Offsets) -> Sequence[InputPartition]:
         """Return the tasks that read from *start* to *end*, which may stem from a run before this one."""
         found = _by_name(self.options)

@@ -32,6 +32,8 @@ def results(job: bytes, unit: bytes, home: Home) -> Iterator[bytes]:
     function, options = pickle.loads(job)
     import pyarrow  # noqa: F401  # before what is there is frozen
 
+    from klog.spark.text import in_text
+
     if not hasattr(sys, "_klog_is_warm"):
         # Spark collects garbage after each task, and all that was imported would be looked through each time: 20 ms.
         sys._klog_is_warm = True  # type: ignore[attr-defined]
@@ -40,7 +42,8 @@ def results(job: bytes, unit: bytes, home: Home) -> Iterator[bytes]:
     if os.path.isdir(home.folder):
         os.chdir(home.folder)
     try:
-        yield from _streams(function(pickle.loads(unit), options))
+        with in_text():
+            yield from _streams(function(pickle.loads(unit), options))
     finally:
         os.chdir(before)
 

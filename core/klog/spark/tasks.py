@@ -13,6 +13,7 @@ from pyspark.sql.datasource import InputPartition
 from klog.spark.filters import Pushed
 from klog.spark.options import Options
 from klog.spark.ranges import Range
+from klog.spark.text import in_text
 from klog.visible import Learnt
 from klog.wanted import Wanted
 from klog.work import Slice, pack, slices
@@ -76,7 +77,8 @@ def read_task(
     assert isinstance(task, Task)
     wanted = Wanted(pushed.from_offset, pushed.to_offset, pushed.from_time, pushed.to_time)
     query = Query(tuple(columns), wanted, options.isolation, options.damage, options.max_batch_bytes)
-    yield from read(task.parts, query)
+    with in_text():
+        yield from read(task.parts, query)
 
 
 _frozen = False
