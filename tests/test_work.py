@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pickle
+import time
 from pathlib import Path
 from random import Random
 
@@ -18,7 +19,7 @@ from klog.reader import LogReader
 from klog.segment import Segment
 from klog.source import Source
 from klog.wanted import Wanted
-from klog.work import Slice, pack, slices
+from klog.work import OPENING_BYTES, TASK_BYTES, Slice, pack, slices
 
 from tests import lookup_logs
 from tests.conftest import CORPORA
@@ -259,6 +260,32 @@ def test_thousands_of_tiny_partitions_beside_a_large_one_are_a_few_even_tasks() 
     loads = [sum(sizes[i] for i in task) for task in tasks]
     assert 16 <= len(tasks) <= 24
     assert max(loads) < 2 * min(loads)
+
+
+def test_a_fleet_of_tiny_partitions_is_planned_in_seconds(tmp_path: Path) -> None:
+    """From directories to tasks: 5 000 partitions of one small batch, and one with half a gigabyte."""
+    content = batch([Record(0, MS, b"k", bytes(12_000))])
+    for number in range(5000):
+        folder = tmp_path / f"tiny-{number}"
+        folder.mkdir()
+        (folder / f"{0:020}.log").write_bytes(content)
+    (tmp_path / "large-0").mkdir()
+    with (tmp_path / "large-0" / f"{0:020}.log").open("wb") as log:
+        for first in range(512):
+            log.write(batch([Record(first, MS, None, bytes(1 << 20))]))
+    start = time.process_time()
+    parts = [part for partition in LogDir(str(tmp_path)).partitions for part in slices(partition)]
+    tasks = pack([part.bytes for part in parts], least=4)
+    spent = time.process_time() - start
+    assert sum(parts[i].bytes for task in tasks for i in task) == 512 * len(
+        batch([Record(0, MS, None, bytes(1 << 20))])
+    ) + 5000 * len(content)
+    loads = [sum(parts[i].bytes + OPENING_BYTES for i in task) for task in tasks]
+    assert 7 <= len(tasks) <= 10
+    assert max(loads) <= TASK_BYTES
+    assert max(loads) < 1.5 * min(loads)
+    assert max(len(task) for task in tasks) < 2000
+    assert spent < 10  # it is one: no machine is that busy, and a quadratic plan takes minutes
 
 
 def test_the_order_of_tasks_is_the_same_each_time() -> None:
