@@ -83,13 +83,13 @@ def without_nulls(given: Iterable[Given]) -> Iterator[Given]:
             yield Given(one.key, one.value, kept, one.timestamp_ms)
 
 
-def create(bootstrap: str, topics: dict[str, dict[str, str]]) -> None:
-    """Create *topics*, name → settings, of one partition each, on a cluster that has none of them."""
+def create(bootstrap: str, topics: dict[str, dict[str, str]], partitions: int = 1) -> None:
+    """Create *topics*, name → settings, of so many *partitions* each, on a cluster that has none of them."""
     from confluent_kafka import KafkaError, KafkaException
     from confluent_kafka.admin import AdminClient, NewTopic
 
     admin = AdminClient({"bootstrap.servers": bootstrap})
-    wanted = [NewTopic(name, 1, 1, config=settings) for name, settings in topics.items()]
+    wanted = [NewTopic(name, partitions, 1, config=settings) for name, settings in topics.items()]
     for future in admin.create_topics(wanted).values():
         try:
             future.result(WAIT_S)
@@ -104,7 +104,14 @@ def create(bootstrap: str, topics: dict[str, dict[str, str]]) -> None:
 
 
 def with_librdkafka(
-    bootstrap: str, topic: str, codec: str, given: Iterable[Given], *, transaction: str = "", **settings: object
+    bootstrap: str,
+    topic: str,
+    codec: str,
+    given: Iterable[Given],
+    *,
+    transaction: str = "",
+    partition: int = 0,
+    **settings: object,
 ) -> None:
     from confluent_kafka import Producer
 
@@ -130,7 +137,7 @@ def with_librdkafka(
                 value=one.value,
                 headers=list(one.headers) or None,
                 timestamp=one.timestamp_ms,
-                partition=0,
+                partition=partition,
                 on_delivery=delivered,
             )
         producer.flush()

@@ -54,6 +54,17 @@ QUERIES: dict[str, dict[str, str]] = {
         "startingOffsetsByTimestamp": json.dumps({"lz4": {"0": START_MS + 95}, "snappy": {"0": START_MS}}),
         "endingOffsetsByTimestamp": json.dumps({"lz4": {"0": LATE}, "snappy": {"0": START_MS * 2}}),
     },
+    "partitions": {"subscribe": "spread"},
+    "some partitions": {
+        "assign": json.dumps({"spread": [0, 2, 3], "none": [0]}),
+        "startingOffsets": json.dumps({"spread": {"0": 4, "2": -2, "3": -2}, "none": {"0": -2}}),
+        "endingOffsets": json.dumps({"spread": {"0": 17, "2": -1, "3": -1}, "none": {"0": 3}}),
+    },
+    "times of partitions": {
+        "subscribe": "spread",
+        "startingTimestamp": str(START_MS + 70),
+        "startingOffsetsByTimestampStrategy": "latest",
+    },
     "nothing so late": {
         "subscribe": "none,append-time",
         "startingTimestamp": str(START_MS + 10_000_000),
@@ -95,6 +106,7 @@ def filled(bootstrap: str) -> Iterator[None]:
     settings["append-time"] = {"message.timestamp.type": "LogAppendTime", "compression.type": "gzip"}
     settings["tx"] = {"internal.segment.bytes": "60000"}
     clients.create(bootstrap, settings)
+    clients.create(bootstrap, {"spread": {}}, partitions=4)
     for codec in CODECS:
         clients.with_librdkafka(bootstrap, codec, codec, records(codec, 60))
     for topic in ("append-time", "trimmed"):
@@ -102,6 +114,8 @@ def filled(bootstrap: str) -> Iterator[None]:
     clients.with_librdkafka(bootstrap, "tx", "zstd", records("tx", 120), transaction="tx")
     clients.with_librdkafka(bootstrap, "tx", "none", records("beside", 30))
     clients.with_librdkafka(bootstrap, "tx-open", "none", records("before", 20))
+    for number in range(3):  # the fourth stays empty
+        clients.with_librdkafka(bootstrap, "spread", "lz4", records(f"spread{number}", 30), partition=number)
     delete_before(bootstrap, "trimmed", 13)
     with clients.open_transaction(bootstrap, "tx-open", records("undecided", 15)):
         clients.with_librdkafka(bootstrap, "tx-open", "lz4", records("after", 20))
@@ -137,6 +151,11 @@ def test_the_queries_tell_apart_what_they_should(answers: Answers) -> None:
     assert found["times"] > 50
     assert found["times of each"] > 50
     assert 0 < found["nothing so late"] <= 30
+    spread = answers.live["partitions"][1]
+    assert {row.partition for row in spread} == {0, 1, 2}
+    assert len(spread) == found["partitions"] == 90
+    assert found["some partitions"] == 13 + 30 + 3
+    assert 0 < found["times of partitions"] < 90
     every = answers.live["everything"][1]
     assert {row.timestampType for row in every} == {0, 1}
     assert {row.headers is None for row in every} == {True, False}
