@@ -39,10 +39,7 @@ class Cluster:
         try:
             master = self._start("Master", "--host", "127.0.0.1", "--port", "0", "--webui-port", "0")
             self.url = self._said(master, r"Starting Spark master at (spark://\S+)")
-            sizes = ("--cores", "1", "--memory", "768m", "--host", "127.0.0.1", "--webui-port", "0")
-            workers = [
-                self._start("Worker", *sizes, "--work-dir", str(folder / f"work{i}"), self.url) for i in range(2)
-            ]
+            workers = [self._start_worker(number) for number in range(2)]
             for log in workers:
                 self._said(log, "(Successfully registered with master)")
         except BaseException:
@@ -75,6 +72,10 @@ class Cluster:
             )
         return log
 
+    def _start_worker(self, number: int) -> Path:
+        sizes = ("--cores", "1", "--memory", "768m", "--host", "127.0.0.1", "--webui-port", "0")
+        return self._start("Worker", *sizes, "--work-dir", str(self.folder / f"work{number}"), self.url)
+
     def _said(self, log: Path, pattern: str, seconds: float = 60) -> str:
         """Return what *pattern* finds in a log, once it is there."""
         end = time.monotonic() + seconds
@@ -88,6 +89,12 @@ class Cluster:
     def kill_worker(self, number: int) -> None:
         """Kill a worker and its executors, as a machine does that loses its power."""
         os.killpg(self.processes[1 + number].pid, signal.SIGKILL)
+
+    def replace_worker(self, number: int) -> None:
+        """Put another machine in the place of one that was killed."""
+        self.processes[1 + number].wait()
+        self._said(self._start_worker(number), "(Successfully registered with master)")
+        self.processes[1 + number] = self.processes.pop()
 
     def stop(self) -> None:
         for process in reversed(self.processes):

@@ -5,11 +5,13 @@ from __future__ import annotations
 import os
 import signal
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 import klog
 import pyarrow as pa
 from klog.errors import DamagedError
+from klog.jobs.output import Attempt, Facts
 from klog.jobs.verify import Options, Part, verify
 
 
@@ -54,6 +56,25 @@ def verified_slowly(unit: Sequence[Part], options: tuple[Options, str]) -> Itera
         mark.write(klog.__file__)
     time.sleep(1)
     yield from verify(unit, how)
+
+
+def committed_slowly(
+    job: Callable[[Any, Any], Iterator[pa.RecordBatch]], marks: str, unit: Any, options: Any
+) -> Iterator[pa.RecordBatch]:
+    """Do a job that writes, and take a second before each piece is there; leaves files that say where klog came from."""
+    commit = Attempt.commit
+
+    def late(attempt: Attempt, written: Sequence[str], facts: Facts) -> None:
+        with open(os.path.join(marks, os.path.basename(attempt.path)), "w") as mark:
+            mark.write(klog.__file__)
+        time.sleep(1)
+        commit(attempt, written, facts)
+
+    Attempt.commit = late  # type: ignore[method-assign]
+    try:
+        yield from job(unit, options)
+    finally:
+        Attempt.commit = commit  # type: ignore[method-assign]
 
 
 def folders(unit: int, options: None) -> Iterator[pa.RecordBatch]:

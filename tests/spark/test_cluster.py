@@ -12,9 +12,14 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from klog.jobs.export import MANIFEST, pieces
+from klog.log_dir import LogDir
+from klog.wanted import Wanted
 
 from tests.check.partitions import Damageable, flipped
-from tests.conftest import ROOT, Ran
+from tests.cleaner.compacting import NOW_MS, ORIGINAL
+from tests.conftest import ROOT, Ran, writable_copy
+from tests.jobs.pieces import dumped, folder_of, lines, partitions
 from tests.spark.cluster import Cluster
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
@@ -25,6 +30,7 @@ from pathlib import Path
 from klog.check.verify import log_dir_facts
 from klog.jobs.verify import Options, Part, results
 from klog.log_dir import LogDir
+from klog.wanted import Wanted
 from klog.spark.run import run
 from klog.spark.session import session
 from klog.spark.stats import stats
@@ -42,6 +48,23 @@ with session(master, conf, brief=True) as ours:
 print(sum(one.records + one.markers for one in counted))
 for checked in results(batches, partitions):
     print(checked.partition.directory, *checked.totals, *(finding.id for finding in checked.findings), flush=True)
+"""
+
+WRITER = """
+import sys
+from functools import partial
+from klog.jobs import compact, export
+from klog_cli.app import main
+from pyspark import cloudpickle
+from tests.spark import tasks
+
+cloudpickle.register_pickle_by_value(tasks)
+marks, *arguments = sys.argv[1:]
+export.pieces = partial(export.pieces, split_bytes=4096, piece_bytes=600_000)
+export.export = partial(tasks.committed_slowly, export.export, marks)
+compact.compact = partial(tasks.committed_slowly, compact.compact, marks)
+sys.argv = ["klog", "spark", *arguments]
+sys.exit(main())
 """
 
 
@@ -66,6 +89,26 @@ def environment() -> dict[str, str]:
     plain = {name: value for name, value in os.environ.items() if not name.startswith(("SPARK", "PYSPARK"))}
     path = os.pathsep.join([str(ROOT), *(path for path in sys.path if path)])
     return plain | {"SPARK_LOCAL_IP": "127.0.0.1", "PYTHONPATH": path}
+
+
+def written_with_a_loss(cluster: Cluster, marks: Path, *arguments: str | Path) -> subprocess.CompletedProcess[str]:
+    """Run a command of `klog spark` that writes; kill a worker that has written a piece which is not there yet."""
+    marks.mkdir()
+    conf = [f"spark.pyspark.python={cluster.python}", "spark.executor.memory=512m", "spark.driver.memory=512m"]
+    command = [sys.executable, "-c", WRITER, marks, *arguments, "--master", cluster.url]
+    command += [word for setting in conf for word in ("--conf", setting)]
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment(), text=True
+    ) as driver:
+        lost = busy_worker(marks, driver)
+        cluster.kill_worker(lost)
+        output, errors = driver.communicate(timeout=240)
+    cluster.replace_worker(lost)
+    return subprocess.CompletedProcess(command, driver.returncode, output, errors)
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
 def busy_worker(marks: Path, driver: subprocess.Popen[str]) -> int:
@@ -100,6 +143,36 @@ def test_klog_ships_itself(
     alone = klog("verify", "--deep", "--output", "json", data.name)
     assert (done.stdout, done.stderr, done.returncode) == (alone.stdout, b"", 4)
     assert {finding["id"] for finding in json.loads(done.stdout)["findings"]} == {"bad-crc"}
+
+
+def test_an_export_is_whole_when_a_machine_is_lost(cluster: Cluster, data: Path, tmp_path: Path) -> None:
+    """Each record once, each file in the manifest, and nothing of the pieces that were half done."""
+    out = tmp_path / "out"
+    done = written_with_a_loss(cluster, tmp_path / "marks", "export", data, "--output-path", out, "--format", "jsonl")
+    assert done.returncode == 4, done.stderr
+    assert done.stderr.count("\n") == 1
+    found = partitions(data)
+    assert [lines(folder_of(out, one)) for one in found] == [dumped(one) for one in found]
+    manifest = json.loads((out / MANIFEST).read_text())
+    assert sorted([MANIFEST, *(one["file"] for one in manifest["files"])]) == sorted(contents(out))
+    assert (
+        len(list((tmp_path / "marks").iterdir())) > len(pieces(found, Wanted(), "read_uncommitted", 4096, 600_000)) > 4
+    )
+    assert sorted(os.listdir(out)) == sorted({MANIFEST, *(f"topic={one.topic}" for one in found)})
+
+
+def test_a_compaction_is_whole_when_a_machine_is_lost(
+    cluster: Cluster, klog: Callable[..., Ran], tmp_path: Path
+) -> None:
+    """Byte for byte what `klog compact --to` makes alone."""
+    data = writable_copy(ORIGINAL, tmp_path / "data")
+    how = ("--policy", "compact", "--segment-size", "8700", "--now", str(NOW_MS), "--map-memory", "1000")
+    out, marks = tmp_path / "out", tmp_path / "marks"
+    done = written_with_a_loss(cluster, marks, "compact", data, "--format", "log", "--output-path", out, *how)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert klog("compact", data, "--to", tmp_path / "alone", *how).exit_code == 0
+    assert contents(out) == contents(tmp_path / "alone")
+    assert len(list(marks.iterdir())) > len(LogDir(str(data)).partitions)
 
 
 def test_a_machine_that_is_lost_in_the_middle_costs_no_result(
