@@ -61,7 +61,7 @@ def verified_slowly(unit: Sequence[Part], options: tuple[Options, str]) -> Itera
 def committed_slowly(
     job: Callable[[Any, Any], Iterator[pa.RecordBatch]], marks: str, unit: Any, options: Any
 ) -> Iterator[pa.RecordBatch]:
-    """Do a job that writes, and take a second before each piece is there; leaves files that say where klog came from."""
+    """Do a job that writes, a second late with each piece; leaves files that say where klog came from."""
     commit = Attempt.commit
 
     def late(attempt: Attempt, written: Sequence[str], facts: Facts) -> None:
