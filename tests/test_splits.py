@@ -13,6 +13,7 @@ import pytest
 from klog import cuts, reader
 from klog.partition import Partition
 from klog.rows import Query, read, schema
+from klog.source import Source
 from klog.visible import Isolation
 from klog.work import slices
 
@@ -202,6 +203,31 @@ def test_wrecked_logs_read_the_same_in_slices_of_any_size(first: int, tmp_path: 
     for seed in range(first, first + 10):
         what = wreck(seed, tmp_path / f"{seed}-0")
         assert not differences(tmp_path / f"{seed}-0"), what
+
+
+def test_broken_batches_around_whole_ones_are_not_read_again_and_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each leads to another broken one, for megabytes: what is in reach from one is not read anew for the next."""
+    image = encode.batch([Record(7, MS, None, bytes(5))])
+    one = bytearray(image[:61]) + image  # ends where the other does
+    struct.pack_into(">i", one, 8, len(one) - 12)
+    folder = tmp_path / "orders-0"
+    folder.mkdir()
+    (folder / f"{0:020}.log").write_bytes(one * 3000)
+    monkeypatch.setattr(reader, "REACH_BYTES", 128 << 10)
+    total = 0
+    original = Source.read_into
+
+    def counted(source: Source, position: int, view: memoryview) -> int:
+        nonlocal total
+        total += (size := original(source, position, view))
+        return size
+
+    monkeypatch.setattr(Source, "read_into", counted)
+    found = table(folder, WHOLE, "read_uncommitted")
+    assert found["damage"].null_count > 1000
+    assert total < 3000 * 40_000
 
 
 @pytest.mark.slow

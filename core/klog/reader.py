@@ -10,6 +10,7 @@ import threading
 from bisect import bisect_left
 from typing import NamedTuple
 
+from klog.errors import UnreadableError
 from klog.formats.batch import BATCH, ENTRY, OVERHEAD
 from klog.formats.damage import Damage, DamageKind
 from klog.kernel import DONE, MORE, Window
@@ -75,6 +76,8 @@ class LogReader:
         self._most_bytes = WINDOW_BYTES
         self._number = 0
         self._ended = False
+        self._broken: list[int] = []  # where entries begin, each where the one before leads, none of which is intact …
+        self._broken_end = 0  # … and where the last of them leads
         self._lock = threading.Lock()
 
     def stop(self) -> None:
@@ -129,7 +132,36 @@ class LogReader:
         """Whether sizes lead from a broken first batch out of the window, though an intact one may come in reach."""
         if not window.count or status not in (DONE, MORE) or window.size >= min(REACH_BYTES, self.end - self.position):
             return False
-        return not self._without_bad_tail(window)
+        return not self._without_bad_tail(window) and not self._leads_nowhere()
+
+    def _leads_nowhere(self) -> bool:
+        """Whether it is known that no intact entry is in reach from here; looks only at what comes into reach anew.
+
+        Else each of a million broken entries would have four megabytes read once more.
+        """
+        at = bisect_left(self._broken, self.position)
+        if self._broken[at : at + 1] != [self.position]:
+            return False
+        del self._broken[:at]
+        start, end = self._broken_end, min(self.position + REACH_BYTES, self.end)
+        try:
+            head = self.source.read(start, ENTRY.size) if end - start > ENTRY.size else b""
+            if len(head) < ENTRY.size or ENTRY.read(head)[1] + OVERHEAD > end - start:
+                return True
+            window = Window(end - start, 1, 1)
+            window.load(start, self.source.read_into(start, window.room(end - start)[: end - start]))
+        except (OSError, UnreadableError):
+            return False
+        status = window.scan(0)
+        if window.check(0, window.count) < window.count or (status == DONE and end == self.end):
+            return False
+        self._note_broken(window, 0, status)
+        return True
+
+    def _note_broken(self, window: Window, first: int, status: int) -> None:
+        """Remember that the entries of the window from *first* on are broken, and where they lead."""
+        self._broken += [window.position + window.at(i) for i in range(first, window.count)]
+        self._broken_end = window.position + window.next_at if status in (DONE, MORE) else self.end
 
     def _lenient_piece(self, window: Window, status: int) -> Piece:
         self.position += window.next_at
@@ -149,6 +181,9 @@ class LogReader:
             self.position = self.end
             return Piece(self._number)
         good = self._without_bad_tail(window)
+        if good < window.count and window.size >= min(REACH_BYTES, self.end - self.position):
+            self._broken = []
+            self._note_broken(window, good, status)
         if good and (status == DONE or (status == MORE and not at_end)):
             self.position += window.next_at if good == window.count else window.at(good)
             window.drop(good)
