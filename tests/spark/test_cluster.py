@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -20,7 +21,7 @@ from tests.check.partitions import Damageable, flipped
 from tests.cleaner.compacting import NOW_MS, ORIGINAL
 from tests.conftest import ROOT, Ran, writable_copy
 from tests.jobs.pieces import dumped, folder_of, lines, partitions
-from tests.spark.cluster import Cluster
+from tests.spark.cluster import Cluster, bare_python
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
@@ -173,6 +174,24 @@ def test_a_compaction_is_whole_when_a_machine_is_lost(
     assert klog("compact", data, "--to", tmp_path / "alone", *how).exit_code == 0
     assert contents(out) == contents(tmp_path / "alone")
     assert len(list(marks.iterdir())) > len(LogDir(str(data)).partitions)
+
+
+def test_a_packed_environment_is_unpacked_where_tasks_run(
+    cluster: Cluster, klog: Callable[..., Ran], data: Path, tmp_path: Path
+) -> None:
+    """Then the machines need no more than an interpreter: this is what venv-pack makes, but for copies of the files."""
+    python = bare_python(tmp_path / "env")
+    (site,) = (tmp_path / "env").glob("lib/python*/site-packages")
+    for name in ("klog", "pyspark_klog", "lz4", "snappy", "cramjam", "zstandard", "isal"):
+        for folder in getattr(find_spec(name), "submodule_search_locations", None) or ():
+            (site / name).symlink_to(folder)
+    packed = tmp_path / "env.tar.gz"
+    subprocess.run(["tar", "-czf", packed, "-C", python.parent.parent, "."], check=True)
+    command = [sys.executable, "-m", "klog_cli.app", "spark", "verify", "--output", "json", data, "--ship", packed]
+    command += ["--master", cluster.url, "--conf", "spark.executor.memory=512m", "--conf", "spark.driver.memory=512m"]
+    done = subprocess.run(command, capture_output=True, env=environment(), check=False, timeout=240)
+    alone = klog("verify", "--output", "json", data)
+    assert (done.stdout, done.stderr, done.returncode) == (alone.stdout, b"", 4)
 
 
 def test_a_machine_that_is_lost_in_the_middle_costs_no_result(
