@@ -2,8 +2,7 @@
 
     rows DIR TOPIC [BROKER PID]  all rows through the data source; batches made beforehand; Spark's own source, from
                         a broker whose CPU seconds are counted with it
-    verify DIR …        klog's job
-    stats DIR …         klog's job
+    verify, deep, stats DIR …  klog's job; deep: verify that decodes all records
     export DIR SCRATCH  Parquet by klog's job, and by Spark's own writer
     compact DIR SCRATCH the latest values by klog's job, and by groupBy and max_by
     many DIR            all rows of many partitions; verify
@@ -190,6 +189,14 @@ def verify(spark: Any, *paths: str) -> dict[str, Contestant]:
     from klog.spark.verify import verify as job
 
     return {"klog": lambda: sum(checked.totals.records for checked in job(spark, partitions_of(*paths)))}
+
+
+def deep(spark: Any, *paths: str) -> dict[str, Contestant]:
+    from klog.check.segment import Request
+    from klog.spark.verify import verify as job
+
+    request = Request(deep=True)
+    return {"klog": lambda: sum(checked.totals.records for checked in job(spark, partitions_of(*paths), request))}
 
 
 def stats(spark: Any, *paths: str) -> dict[str, Contestant]:
