@@ -1,0 +1,141 @@
+"""The partitions that paths lead to, and which copy counts where several log dirs have the same one.
+
+    longest         the copy whose log ends last: what a broker would have served that led with all it had
+    leader-epoch    the copy that followed the newest leader, then the longest: as an unclean election should choose
+    all             every copy, for comparing them
+
+Directories on their way out (`-delete`, `-stray`) or in (`-future`) are no copies, unless a path names one.
+"""
+
+from __future__ import annotations
+
+import glob
+import os
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from klog.errors import KlogError, UsageError
+from klog.formats.checkpoint import epochs_in_force
+from klog.formats.damage import Damage
+from klog.formats.header import Header
+from klog.formats.names import PartitionState
+from klog.headers import walk_headers
+from klog.indexes import position_of_offset
+from klog.log_dir import EXPECTED, LogDir, open_path
+from klog.partition import Partition, SegmentFiles
+from klog.source import Source
+
+UNKNOWN: Final = -1
+"""The end of a log that cannot be read, the epoch of what nothing tells about."""
+
+
+def find_partitions(paths: Iterable[str]) -> list[Partition]:
+    """Return the partitions in *paths*: log dirs, partition directories, globs of both; each directory once.
+
+    Raises UsageError for a path that holds none, UnreadableError where that cannot be seen.  What a glob matches
+    beside Kafka's data is passed over.
+    """
+    found: dict[str, Partition] = {}
+    for path in paths:
+        for partition in _in_path(path):
+            found.setdefault(os.path.realpath(partition.path), partition)
+    return list(found.values())
+
+
+def _in_path(path: str) -> list[Partition]:
+    if os.path.lexists(path) or not glob.has_magic(path):
+        return _in_directory(path)
+    matched = sorted(glob.glob(path))
+    found: list[Partition] = []
+    kafka = False
+    for each in matched:
+        try:
+            found += _in_directory(each)
+            kafka = True
+        except UsageError:
+            continue  # lost+found, a file: whoever writes a star does not mean all of it
+    if not kafka:
+        raise UsageError(f"{path}: {'no Kafka data in what' if matched else 'nothing'} this matches; {EXPECTED}")
+    return found
+
+
+def _in_directory(path: str) -> list[Partition]:
+    opened = open_path(path)
+    if isinstance(opened, Partition):
+        return [opened]
+    if isinstance(opened, LogDir):
+        return [partition for partition in opened.partitions if partition.state is PartitionState.CURRENT]
+    raise UsageError(f"{path}: a single file; expected a log dir (what log.dirs names) or a partition's directory")
+
+
+def choose_copies(partitions: Iterable[Partition], rule: str) -> list[Partition]:
+    """Return the partitions to read, by topic and number, one copy of each unless *rule* is "all".
+
+    Of two that are equal by the rule the first stays.  A copy that cannot be read counts as empty.
+    """
+    copies: dict[tuple[str, int], list[Partition]] = {}
+    kept: list[Partition] = []
+    for partition in partitions:
+        if partition.topic is None or partition.number is None or rule == "all":
+            kept.append(partition)  # without a name nothing tells what it would be a copy of
+        else:
+            copies.setdefault((partition.topic, partition.number), []).append(partition)
+    kept += [_best(of_one, rule) for of_one in copies.values()]
+    return sorted(kept, key=lambda partition: (partition.topic or "", partition.number or 0, partition.path))
+
+
+def _best(copies: Sequence[Partition], rule: str) -> Partition:
+    if len(copies) == 1:
+        return copies[0]
+    if rule == "leader-epoch":
+        return max(copies, key=lambda copy: (last_leader_epoch(copy), log_end(copy)))
+    return max(copies, key=log_end)
+
+
+def log_end(partition: Partition) -> int:
+    """Return the next offset of the log, −1 where there is no log or it cannot be read."""
+    try:
+        end = partition.log_end
+    except KlogError:
+        return UNKNOWN
+    return end.offset if end is not None else UNKNOWN
+
+
+def last_leader_epoch(partition: Partition) -> int:
+    """Return the greatest leader epoch that a copy knows, by its checkpoint and its last batch; −1 for none.
+
+    The checkpoint alone may be missing, and behind after a crash.
+    """
+    checkpointed = partition.leader_epoch
+    return max(epoch_at(partition, log_end(partition) - 1), UNKNOWN if checkpointed is None else checkpointed)
+
+
+def epoch_at(partition: Partition, offset: int) -> int:
+    """Return the leader epoch in which *offset* was written; −1 when nothing tells.
+
+    By the batch that holds it, or, where compaction has taken that, by the epoch checkpoint.
+    """
+    segment = next((each for each in reversed(partition.segments) if each.base_offset <= offset), None)
+    header = None if segment is None else _header_with(partition, segment, offset)
+    if header is not None:
+        return header.leader_epoch
+    epochs = partition.epochs
+    kept = epochs_in_force(epochs.entries) if epochs is not None and not epochs.malformed else []
+    return next((entry.epoch for entry in reversed(kept) if entry.start_offset <= offset), UNKNOWN)
+
+
+def _header_with(partition: Partition, segment: SegmentFiles, offset: int) -> Header | None:
+    try:
+        with Source(os.path.join(partition.path, segment.log)) as log:
+            start = 0
+            if segment.offset_index:
+                index = os.path.join(partition.path, segment.offset_index)
+                start = position_of_offset(log, index, segment.base_offset, offset)
+            for found in walk_headers(log, start):
+                if isinstance(found, Damage) or found.base_offset > offset:
+                    return None
+                if found.last_offset >= offset:
+                    return found
+    except KlogError:
+        pass  # a copy that cannot be read tells nothing
+    return None
