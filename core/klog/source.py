@@ -85,6 +85,15 @@ class Source:
         """Return the size of the file now, in bytes."""
         return os.fstat(self._descriptor).st_size
 
+    def fileno(self) -> int:
+        """Return the descriptor, for the kernel to send from; it ends with the source."""
+        return self._descriptor
+
+    def identity(self) -> tuple[int, int]:
+        """Return which file it is, whatever it is called by now: device and inode."""
+        facts = os.fstat(self._descriptor)
+        return facts.st_dev, facts.st_ino
+
     def modified_ms(self) -> int:
         """Return when the file was last written, in ms since the epoch, as a broker asks for it."""
         return os.fstat(self._descriptor).st_mtime_ns // 1_000_000

@@ -58,6 +58,11 @@ class Learnt:
         self._began = 0  # at which offset the state began that was taken up from a snapshot
         self._aborted: set[Aborted] = set()
 
+    @property
+    def open_txns(self) -> tuple[tuple[int, int], ...]:
+        """The transactions that are open at the end of what was learnt: (first offset, producer id)."""
+        return () if self._state is None else tuple(self._state.ongoing.all())
+
     def catch_up(self, partition: Partition) -> tuple[int, set[Aborted]]:
         """Return the last stable offset, and what was aborted behind the newest snapshot."""
         try:
@@ -241,12 +246,12 @@ class Hiding:
             return False
         partition, end = Partition(os.path.dirname(self._path)), self._first or 0
         if self._before is None:
-            self._before = _open_at(partition, end)
+            self._before = open_at(partition, end)
         first = self._before.get(producer)
         return first is not None and _has_records(partition, producer, first, end)
 
 
-def _open_at(partition: Partition, offset: int) -> dict[int, int]:
+def open_at(partition: Partition, offset: int) -> dict[int, int]:
     """Return the first offsets of the transactions that are open at *offset*, by producer, as far as can be read."""
     state = nearest_state(partition, offset)
     try:

@@ -1,0 +1,104 @@
+"""What is asked of a partition, and what is answered."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import NamedTuple
+
+
+class Error(IntEnum):
+    """Why there is no data, by Kafka's code.  Kafka: Errors."""
+
+    NONE = 0
+    OFFSET_OUT_OF_RANGE = 1
+    CORRUPT_MESSAGE = 2
+    KAFKA_STORAGE_ERROR = 56
+
+
+class Piece(NamedTuple):
+    """Bytes of a log: *position* and *size* in the file at *path*."""
+
+    path: str
+    position: int
+    size: int
+
+
+class Handed(NamedTuple):
+    """A whole batch that is handed out; *position* and *size* are bytes of its log."""
+
+    base_offset: int
+    last_offset: int
+    position: int
+    size: int
+
+
+class Cut(NamedTuple):
+    """A batch of which only the first *bytes* are handed out; *base_offset* is None where those do not tell it."""
+
+    base_offset: int | None
+    bytes: int
+
+
+class AbortedTxn(NamedTuple):
+    """What a consumer is told of an aborted transaction: from *first_offset* on to its marker, nothing counts."""
+
+    producer_id: int
+    first_offset: int
+
+
+class Bounds(NamedTuple):
+    """The offsets of a partition: from its log's start up to, not including, the others."""
+
+    log_start_offset: int
+    log_end_offset: int
+    high_watermark: int
+    last_stable_offset: int
+
+
+class Asked(NamedTuple):
+    """A fetch: batches from *offset* on, none with an offset from *up_to* on, at most *max_bytes* of them.
+
+    *at_least_one*: the first batch comes whole, however large it is.  *partial*: the last one is cut at the limit, as a
+    broker does, which never looks; else only whole ones come.  *aborted*: of the number of a segment, the transactions
+    (producer id, first offset, marker's offset) that data in it may belong to, by their markers; None where all data is
+    wanted.
+    """
+
+    offset: int
+    max_bytes: int
+    up_to: int
+    partial: bool = False
+    at_least_one: bool = True
+    aborted: Callable[[int], Sequence[tuple[int, int, int]]] | None = None
+
+
+@dataclass(frozen=True)
+class Fetched:
+    """The answer.  Offsets are -1 with an error, as a broker has them.
+
+    *pieces*: none or one, since an answer never crosses a segment.  *aborted*: what a read_committed consumer has to
+    leave out of them.  *next_offset*: what follows the last whole batch, None where nobody looked.
+    """
+
+    error: Error
+    high_watermark: int
+    last_stable_offset: int
+    log_start_offset: int
+    pieces: tuple[Piece, ...] = ()
+    aborted: tuple[AbortedTxn, ...] = ()
+    next_offset: int | None = None
+
+    @property
+    def size(self) -> int:
+        """Bytes of records."""
+        return sum(piece.size for piece in self.pieces)
+
+
+@dataclass(frozen=True)
+class Listed:
+    """What is in the pieces of an answer: whole batches, and the part of one at the end; see `klog.fetch.listed`."""
+
+    batches: tuple[Handed, ...] = ()
+    partial: Cut | None = None

@@ -1,0 +1,177 @@
+"""A fetch: from an offset and limits to a piece of a file.
+
+Kafka: UnifiedLog.read, LocalLog.read, LogSegment.read, FileRecords.slice; clients: CompletedFetch.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from typing import Final
+
+from klog.errors import KlogError
+from klog.fetch.answer import AbortedTxn, Asked, Bounds, Cut, Error, Fetched, Handed, Listed, Piece
+from klog.fetch.log import CorruptError, FetchLog, First, SegmentLog
+from klog.formats.batch import ENTRY
+from klog.formats.damage import Damage
+from klog.formats.header import Header
+from klog.formats.index import OFFSET_ENTRY
+from klog.headers import walk_headers
+from klog.indexes import Entries, header_at
+from klog.kernel import Window
+from klog.source import Source
+
+_MOST_LEGACY_BYTES: Final = 4 << 20
+"""Of a log with old formats not more is handed out at once: all of it is looked at for a change of format."""
+
+
+def fetch(log: FetchLog, bounds: Bounds, asked: Asked) -> Fetched:
+    """Return what *asked* brings; nothing is raised for what is on the disk."""
+    offset = asked.offset
+    if not bounds.log_start_offset <= offset <= bounds.log_end_offset or not log.segments:
+        return _failed(Error.OFFSET_OUT_OF_RANGE)
+    nothing = Fetched(
+        Error.NONE, bounds.high_watermark, bounds.last_stable_offset, bounds.log_start_offset, next_offset=offset
+    )
+    if offset >= min(asked.up_to, bounds.log_end_offset):
+        return nothing
+    try:
+        first = log.first(offset, max(asked.max_bytes, 1))
+        return nothing if first is None else _handed(log, bounds, asked, first, nothing)
+    except CorruptError:
+        return _failed(Error.CORRUPT_MESSAGE)
+    except KlogError as error:
+        log.problem(str(error))
+        return _failed(Error.KAFKA_STORAGE_ERROR)
+
+
+def _failed(error: Error) -> Fetched:
+    return Fetched(error, -1, -1, -1)
+
+
+def _handed(log: FetchLog, bounds: Bounds, asked: Asked, first: First, nothing: Fetched) -> Fetched:
+    """Return the batches from *first* on, within the limits."""
+    start, size = first.header.position, first.header.size
+    limit = first.end
+    if asked.up_to < log.end:  # the batch that holds the first offset not to be seen is withheld whole
+        number, position = log.edge(asked.up_to)
+        limit = limit if number > first.number else min(limit, position) if number == first.number else start
+    most = max(asked.max_bytes, size) if asked.at_least_one else asked.max_bytes
+    if start >= limit or most < size:
+        return nothing  # from version 3 on no first batch comes in parts
+    segment, following = log.segments[first.number], None
+    end = min(start + most, limit)
+    if end == limit or not asked.partial:
+        with log.files.opened(segment.path) as source:
+            end, following = _whole(log, segment, source, first.header, end)
+        if following is not None:
+            log.remember(following, first.number, end)
+    piece = Piece(segment.path, start, end - start)
+    aborted = _aborted(log, asked, first.number, end, following)
+    return Fetched(
+        Error.NONE, nothing.high_watermark, nothing.last_stable_offset, nothing.log_start_offset, (piece,), aborted,
+        following,
+    )  # fmt: skip
+
+
+# ---------------------------------------------------------------- whole batches
+
+
+def _whole(log: FetchLog, segment: SegmentLog, source: Source, first: Header, limit: int) -> tuple[int, int | None]:
+    """Return where the last batch ends that ends at or before byte *limit*, and the offset after it."""
+    end = first.position + first.size
+    if end >= limit:
+        return end, first.last_offset + 1
+    if first.magic < 2:
+        limit = max(min(limit, first.position + _MOST_LEGACY_BYTES), end)
+        starts = [first.position]
+    else:
+        starts = [first.position, *_starts(segment, source, first.position, limit)]
+    with log.windows.borrowed() as window:
+        for start in reversed(starts):
+            rows = _loaded(window, source, start, limit)
+            if rows and first.magic < 2:
+                rows = bisect_left(range(rows), 2, key=lambda row: window.batch(row).magic)
+            if rows:
+                last = window.batch(rows - 1)
+                return last.position + last.size, last.last_offset + 1
+    return end, first.last_offset + 1
+
+
+def _loaded(window: Window, source: Source, start: int, limit: int) -> int:
+    """Load the log from *start* to *limit*; return how many whole batches there are, which follow each other."""
+    try:
+        read = source.read_into(start, window.room(limit - start)[: limit - start])
+    except OSError:
+        return 0
+    window.load(start, read)
+    window.scan(0)
+    return window.count
+
+
+def _starts(segment: SegmentLog, source: Source, after: int, limit: int) -> list[int]:
+    """Return positions of batches between *after* and *limit* from which to walk to the last one, ascending."""
+    if segment.sound is not None:
+        return [mark for mark in segment.sound.before(limit) if after < mark < limit]
+    found: list[int] = []
+    try:
+        if segment.index is not None:
+            with Source(segment.index) as index:
+                entries = Entries(index, OFFSET_ENTRY, 1)
+                slot = entries.last_at_most(limit - 1)
+                found = [entries[each][1] for each in range(max(slot - 1, 0), slot + 1)]
+    except KlogError:
+        return []  # the walk is longer without it
+    return [position for position in found if after < position < limit and header_at(source, position) is not None]
+
+
+# ---------------------------------------------------------------- transactions
+
+
+def _aborted(log: FetchLog, asked: Asked, number: int, end: int, following: int | None) -> tuple[AbortedTxn, ...]:
+    """Return the aborted transactions that may have data in what is handed out, up to byte *end* of a segment.
+
+    Kafka: LocalLog.addAbortedTransactions, which takes the upper bound from the index too.
+    """
+    aborted = () if asked.aborted is None else asked.aborted(number)
+    later = bisect_left(aborted, asked.offset, key=lambda txn: txn[2])
+    if later == len(aborted):
+        return ()
+    upper = max(_upper_bound(log, number, end), following or 0)
+    return tuple(AbortedTxn(producer, first) for producer, first, _ in aborted[later:] if first < upper)
+
+
+def _upper_bound(log: FetchLog, number: int, end: int) -> int:
+    segment = log.segments[number]
+    try:
+        if segment.index is not None:
+            with log.files.opened(segment.index) as index:
+                entries = Entries(index, OFFSET_ENTRY, 1)
+                slot = entries.last_at_most(end - 1) + 1
+                if slot < entries.count:
+                    return segment.files.base_offset + entries[slot][0]
+    except KlogError:
+        pass  # then up to the end of the segment: too many are harmless
+    behind = log.segments[number + 1 : number + 2]
+    return behind[0].files.base_offset if behind else log.end
+
+
+# ---------------------------------------------------------------- what was handed out
+
+
+def listed(log: FetchLog, fetched: Fetched) -> Listed:
+    """Return what the pieces of *fetched* hold.  Raises UnreadableError."""
+    batches: list[Handed] = []
+    for piece in fetched.pieces:
+        end = piece.position + piece.size
+        with log.files.opened(piece.path) as source:
+            for found in walk_headers(source, piece.position):
+                if isinstance(found, Damage) or found.position + found.size > end:
+                    break
+                batches.append(Handed(found.base_offset, found.last_offset, found.position, found.size))
+                if found.position + found.size == end:
+                    return Listed(tuple(batches))
+            position = batches[-1].position + batches[-1].size if batches else piece.position
+            head = source.read(position, min(ENTRY.size, end - position))
+        told = int.from_bytes(head[:8], "big", signed=True) if len(head) >= 8 else None
+        return Listed(tuple(batches), Cut(told, end - position))
+    return Listed()

@@ -1,0 +1,88 @@
+"""Descriptors of logs that many threads read: each opened at its first use, idle ones closed when there are many."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final
+
+from klog.errors import UnreadableError
+from klog.source import Source
+
+_MOST: Final = 4096
+
+
+class _Open:
+    def __init__(self, source: Source) -> None:
+        self.source = source
+        self.users = 0
+
+
+class Files:
+    """Open files by their paths.  At most *most* of them stay open, by default half of what the process may have.
+
+    A path under which another file stands by now is not opened again: positions would lead astray.
+    """
+
+    def __init__(self, most: int | None = None) -> None:
+        self._most = _allowed() if most is None else most
+        self._open: OrderedDict[str, _Open] = OrderedDict()
+        self._identities: dict[str, tuple[int, int]] = {}
+        self._lock = threading.Lock()
+
+    @contextmanager
+    def opened(self, path: str) -> Iterator[Source]:
+        """Give the file at *path*, which stays open inside of the `with`.  Raises UnreadableError, NotKafkaError."""
+        used = self._take(path)
+        try:
+            yield used.source
+        finally:
+            with self._lock:
+                used.users -= 1
+                self._close_idle()
+
+    def _take(self, path: str) -> _Open:
+        with self._lock:
+            used = self._open.get(path)
+            if used is None:
+                used = self._open[path] = _Open(self._same(Source(path)))
+            self._open.move_to_end(path)
+            used.users += 1
+            return used
+
+    def _same(self, source: Source) -> Source:
+        identity = source.identity()
+        if self._identities.setdefault(source.path, identity) != identity:
+            source.close()
+            raise UnreadableError(f"{source.path}: another file stands there by now")
+        return source
+
+    def _close_idle(self) -> None:
+        if len(self._open) <= self._most:
+            return
+        for path, one in list(self._open.items()):
+            if len(self._open) <= self._most:
+                return
+            if not one.users:
+                del self._open[path]
+                one.source.close()
+
+    def __len__(self) -> int:
+        return len(self._open)
+
+    def close(self) -> None:
+        """Close what nobody uses."""
+        with self._lock:
+            for path, one in list(self._open.items()):
+                if not one.users:
+                    del self._open[path]
+                    one.source.close()
+
+
+def _allowed() -> int:
+    import resource
+
+    soft = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    return _MOST if soft == resource.RLIM_INFINITY else max(1, min(soft // 2, _MOST))

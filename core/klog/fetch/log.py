@@ -1,0 +1,253 @@
+"""A partition's log as fetches see it: where batches are, found once and remembered."""
+
+from __future__ import annotations
+
+import os
+import threading
+from bisect import bisect_right
+from collections import OrderedDict
+from collections.abc import Callable
+from contextlib import closing
+from functools import cached_property
+from typing import Final, Literal, NamedTuple
+
+from klog.decode import Span
+from klog.errors import KlogError
+from klog.fetch.files import Files
+from klog.fetch.sound import Loss, Sound
+from klog.fetch.windows import Windows
+from klog.formats.codec import Decompressor
+from klog.formats.damage import Damage
+from klog.formats.header import Header
+from klog.headers import walk_headers
+from klog.indexes import header_at, position_of_offset
+from klog.lookup.search import SegmentSearch
+from klog.partition import Partition, SegmentFiles
+from klog.segment import Segment
+from klog.source import Source
+
+Damaged = Literal["skip", "stop", "serve"]
+"""What becomes of damage: left out, an error where it begins, or handed out as a broker does, which never looks."""
+
+_REMEMBERED: Final = 256
+
+
+class CorruptError(Exception):
+    """Damage stands where the fetch would begin."""
+
+
+class First(NamedTuple):
+    """The first batch of an answer, in segment *number*; batches go on up to byte *end* of the log there."""
+
+    number: int
+    header: Header
+    end: int
+
+
+class SegmentLog:
+    """A segment; *sound* is None where nobody checks checksums.  *size*: bytes that there were when it was listed."""
+
+    def __init__(self, path: str, files: SegmentFiles, span: Span, sound: Sound | None) -> None:
+        self.path, self.files, self.span, self.sound = path, files, span, sound
+        self.index = os.path.join(os.path.dirname(path), files.offset_index) if files.offset_index else None
+
+    @property
+    def size(self) -> int:
+        """Up to which byte it is read."""
+        return self.files.size if self.sound is None else self.sound.size
+
+
+class FetchLog:
+    """The log of *partition*, as it was when this was made: what is appended later is not seen.  Any number of threads.
+
+    *told* hears of damage that is left out, once, *problem* of files that cannot be read or became shorter.
+    """
+
+    def __init__(
+        self,
+        partition: Partition,
+        files: Files,
+        *,
+        damaged: Damaged = "serve",
+        windows: Windows | None = None,
+        told: Callable[[Loss], None] = lambda loss: None,
+        problem: Callable[[str], None] = lambda line: None,
+    ) -> None:
+        self.partition, self.files, self.damaged, self.problem = partition, files, damaged, problem
+        self.windows = windows or Windows()
+        self._told = told
+        following: list[SegmentFiles | None] = [*partition.segments[1:], None]
+        self.segments = tuple(
+            self._segment(one, None if after is None else after.base_offset)
+            for one, after in zip(partition.segments, following, strict=False)
+        )
+        self._bases = [segment.files.base_offset for segment in self.segments]
+        self._next: OrderedDict[int, tuple[int, int]] = OrderedDict()
+        self._edges: dict[int, tuple[int, int]] = {}
+        self._lock = threading.Lock()
+        self.searches = 0
+        """How often an index was asked: a sequential reader does that once."""
+
+    def _segment(self, files: SegmentFiles, next_base: int | None) -> SegmentLog:
+        path = os.path.join(self.partition.path, files.log)
+        own = Segment(path).span
+        span = Span(own.floor, own.ceiling if next_base is None else min(own.ceiling, next_base - 1))
+        checked = self.damaged != "serve"
+        sound = Sound(path, own, files.size, self.windows, self._told) if checked else None
+        return SegmentLog(path, files, span, sound)
+
+    @cached_property
+    def end(self) -> int:
+        """The offset after the last batch, intact where checksums count; that of an empty log is its base.
+
+        Where the last segment cannot be read, its base.  Kafka: LogSegment.readNextOffset.
+        """
+        if not self.segments:
+            return 0
+        last = self.segments[-1]
+        try:
+            by_headers = self.partition.log_end
+            assert by_headers is not None
+            found = self._intact_end(last, by_headers.walked_from) if last.sound is not None else by_headers.offset
+        except KlogError as error:
+            self.problem(str(error))
+            found = None
+        return last.files.base_offset if found is None else found
+
+    def _intact_end(self, last: SegmentLog, walked_from: int) -> int | None:
+        assert last.sound is not None
+        with self.files.opened(last.path) as log:
+            for start in (walked_from, 0):
+                position = start
+                while position < last.sound.size:
+                    position = last.sound.intact(log, position, last.sound.size)[1]
+                if last.sound.next_offset is not None:
+                    break
+        return last.sound.next_offset
+
+    # ------------------------------------------------------------ where batches are
+
+    def first(self, offset: int, ahead: int) -> First | None:
+        """Return the first batch that reaches *offset*; None when none does.  Batches are known for *ahead* bytes.
+
+        Raises CorruptError, UnreadableError.
+        """
+        with self._lock:
+            place = self._next.get(offset)
+        if place is None:
+            place = self._searched(offset)
+        number, position = place
+        while number < len(self.segments):
+            found = self._at(number, position, offset, ahead)
+            if found is not None:
+                return found
+            number, position = number + 1, 0
+        return None
+
+    def remember(self, offset: int, number: int, position: int) -> None:
+        """Keep that whoever asks for *offset* next finds it in segment *number*, at byte *position* or behind."""
+        with self._lock:
+            self._next[offset] = number, position
+            self._next.move_to_end(offset)
+            if len(self._next) > _REMEMBERED:
+                self._next.popitem(last=False)
+
+    def edge(self, offset: int) -> tuple[int, int]:
+        """Return the segment and the byte where the first batch begins that reaches *offset*; it is found once.
+
+        Behind the last segment when there is none.  Kafka: UnifiedLog.convertToOffsetMetadataOrThrow.
+        """
+        found = self._edges.get(offset)
+        if found is None:
+            try:
+                first = self.first(offset, 1)
+            except (CorruptError, KlogError):
+                first = None  # whoever comes there is told
+            found = (len(self.segments), 0) if first is None else (first.number, first.header.position)
+            with self._lock:
+                if len(self._edges) > _REMEMBERED:
+                    self._edges.clear()
+                self._edges[offset] = found
+        return found
+
+    def _searched(self, offset: int) -> tuple[int, int]:
+        """Return the segment with *offset* and where in it the first batch begins that reaches it; the next's start."""
+        number = max(bisect_right(self._bases, offset) - 1, 0)
+        segment = self.segments[number]
+        self.searches += 1
+        position = self._by_headers(segment, offset) if segment.sound is None else self._intact(segment, offset)
+        return (number + 1, 0) if position is None else (number, position)
+
+    def _by_headers(self, segment: SegmentLog, offset: int) -> int | None:
+        """Search as a broker does.  Kafka: LogSegment.translateOffset, FileRecords.searchForOffsetFromPosition."""
+        with self.files.opened(segment.path) as log:
+            base = segment.files.base_offset
+            start = position_of_offset(log, segment.index, base, offset) if segment.index and offset > base else 0
+            for found in walk_headers(log, start):
+                if isinstance(found, Damage):
+                    if found.is_unfinished:
+                        return None
+                    raise CorruptError(str(found))
+                if found.last_offset >= offset:
+                    return found.position
+        return None
+
+    def _intact(self, segment: SegmentLog, offset: int) -> int | None:
+        """Search the first intact batch, and tell of the damage that was passed."""
+        assert segment.sound is not None
+        try:
+            search = SegmentSearch(self.partition.path, segment.files, Decompressor().functions)
+        except KlogError as error:
+            self._lost(segment, error)
+            return None
+        with closing(search):
+            found = search.find(offset)
+        for damage in found.damages:
+            segment.sound.note(damage)
+        if found.adjacent and (found.body is None or found.body.first_offset > offset):
+            return found.damages[-1].place.position  # the offset may be in it: whoever begins there is told
+        return None if found.body is None else found.body.facts.position
+
+    # ------------------------------------------------------------ what is there
+
+    def _at(self, number: int, position: int, offset: int, ahead: int) -> First | None:
+        """Return the first batch of a segment, from *position* on, that reaches *offset*; None when none does."""
+        segment = self.segments[number]
+        try:
+            with self.files.opened(segment.path) as log:
+                self._hold_to_size(segment, log)
+                while True:
+                    start, end = self._range(number, log, position, ahead)
+                    header = header_at(log, start) if start < end else None
+                    if header is None:
+                        return None
+                    if header.last_offset >= offset:
+                        return First(number, header, end)
+                    position = start + header.size  # what is remembered may be behind, where offsets go backwards
+        except KlogError as error:
+            self._lost(segment, error)
+            return None
+
+    def _range(self, number: int, log: Source, position: int, ahead: int) -> tuple[int, int]:
+        """Return from where to where batches can be handed out.  Raises CorruptError where damage is an error."""
+        segment = self.segments[number]
+        if segment.sound is None:
+            return position, min(log.size, segment.size)
+        start, end = segment.sound.intact(log, position, ahead)
+        is_tail = start >= end and number + 1 == len(self.segments)
+        if start > position and self.damaged == "stop" and not is_tail:
+            raise CorruptError(f"{segment.path} @ {position}")
+        return start, end
+
+    def _hold_to_size(self, segment: SegmentLog, log: Source) -> None:
+        size = log.current_size()
+        if size < segment.size:
+            self.problem(f"{segment.path}: it became shorter, {size} bytes where there were {segment.size}")
+            if segment.sound is not None:
+                segment.sound.shrink(size)
+
+    def _lost(self, segment: SegmentLog, error: KlogError) -> None:
+        """Say that a log cannot be read; it is passed over as damage is, else the error goes on."""
+        self.problem(str(error))
+        if self.damaged != "skip":
+            raise error

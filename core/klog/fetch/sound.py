@@ -1,0 +1,161 @@
+"""What of a log is known to be intact, and what to be damaged: a checksum is computed once, before its batch is sent.
+
+Kept are ranges, not batches: a log without damage that was read from end to end is one range, and a mark every 256 KiB
+from which batches can be walked.
+"""
+
+from __future__ import annotations
+
+import threading
+from array import array
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable
+from typing import Final, NamedTuple
+
+from klog.decode import Run, Span, runs
+from klog.fetch.windows import Windows
+from klog.formats.damage import Damage, DamageKind
+from klog.kernel import Window
+from klog.place import Place
+from klog.reader import LogReader
+from klog.source import Source
+
+MARK_BYTES: Final = 256 << 10
+
+
+class Loss(NamedTuple):
+    """A damaged stretch that nobody is given; *after* is the last offset before it, None where that is not known."""
+
+    damage: Damage
+    size: int
+    after: int | None
+
+
+class Stretch(NamedTuple):
+    """Intact batches from byte *start* to byte *end*, in which there are *marks*: positions of batches."""
+
+    start: int
+    end: int
+    marks: array[int]
+
+
+class Sound:
+    """One log.  *told* hears of each damaged stretch once.  Any number of threads."""
+
+    def __init__(self, path: str, span: Span, size: int, windows: Windows, told: Callable[[Loss], None]) -> None:
+        self.size = size
+        self.next_offset: int | None = None  # after the intact batch that stands last of those that are known
+        self.transactional = False  # whether a batch of a transaction was seen
+        self._last_at = -1
+        self._path, self._span, self._windows, self._told = path, span, windows, told
+        self._stretches: list[Stretch] = []
+        self._damaged: dict[int, int] = {}
+        self._lock = threading.Lock()
+
+    def intact(self, source: Source, position: int, ahead: int) -> tuple[int, int]:
+        """Return the first range of intact batches from *position* on, known for *ahead* bytes where it goes so far.
+
+        A batch begins at *position*, or damage.  At the end of the log the range is empty.  Reads what nobody has read.
+        """
+        with self._lock:
+            while True:
+                while position in self._damaged:
+                    position = self._damaged[position]
+                if position >= self.size:
+                    return self.size, self.size
+                known = self._holding(position)
+                end = position if known is None else known.end
+                if end > position and (end - position >= ahead or end >= self.size or end in self._damaged):
+                    return position, end
+                self._read(source, end, position + ahead)
+                if end < self.size and end not in self._damaged and self._holding(end) is None:
+                    place = Place(self._path, end)  # else whoever asks would ask for ever
+                    self._note(Damage(DamageKind.BAD_LENGTH, place, "it leads nowhere", self.size - end), None)
+
+    def before(self, position: int) -> list[int]:
+        """Return the known beginnings of batches at or before *position* in its stretch, the nearest last."""
+        with self._lock:
+            known = self._holding(position - 1)
+            return [] if known is None else list(known.marks[: bisect_right(known.marks, position)][-64:])
+
+    def note(self, damage: Damage, after: int | None = None) -> None:
+        """Hear of damage that somebody else has met."""
+        with self._lock:
+            self._note(damage, after)
+
+    def shrink(self, size: int) -> None:
+        """Hear that the log ends at *size* by now: all that was known is forgotten."""
+        with self._lock:
+            if size < self.size:
+                self.size = size
+                self._stretches.clear()
+                self.next_offset, self._last_at = None, -1
+
+    # ------------------------------------------------------------ reading
+
+    def _read(self, source: Source, start: int, through: int) -> None:
+        """Compute checksums from *start*, where a batch begins or should, until *through* has been passed."""
+        reader = LogReader(source, start, self.size, floor=self._span.floor, ceiling=self._span.ceiling)
+        with self._windows.borrowed() as window:
+            while reader.position < through:
+                piece = reader.next(window)
+                if piece is None:
+                    self.size = min(self.size, max(reader.end, start))  # it has shrunk
+                    return
+                after = None
+                for run in runs(window, self._path, self._span):
+                    after = self._take(run)
+                if piece.damage is not None:
+                    self._note(piece.damage, after)
+
+    def _take(self, run: Run) -> int | None:
+        """Take in a run of a window; return the last offset of what is intact in it."""
+        window, first, end = run.window, run.first, run.end
+        if run.damage is not None:
+            self._note(run.damage, window.batch(first - 1).last_offset if first else None)
+            return None
+        last = window.batch(end - 1)
+        start, behind = window.position + window.at(first), last.position + last.size
+        if behind > self._last_at:
+            self._last_at, self.next_offset = behind, last.last_offset + 1
+        self.transactional = self.transactional or bool(window.transactional(first, end))
+        self._add(start, behind, _marks(window, first, end))
+        return last.last_offset
+
+    def _note(self, damage: Damage, after: int | None) -> None:
+        start, size = damage.place.position or 0, damage.size or 0
+        if size and start not in self._damaged:
+            self._damaged[start] = start + size
+            self._told(Loss(damage, size, after))
+
+    # ------------------------------------------------------------ ranges
+
+    def _holding(self, position: int) -> Stretch | None:
+        i = bisect_right(self._stretches, position, key=lambda stretch: stretch.start) - 1
+        found = self._stretches[i] if i >= 0 else None
+        return found if found is not None and found.start <= position < found.end else None
+
+    def _add(self, start: int, end: int, marks: array[int]) -> None:
+        """Take in that batches from *start* to *end* are intact; ranges that touch become one."""
+        i = bisect_left(self._stretches, start, key=lambda stretch: stretch.end)
+        kept, j = array("q", marks), i
+        while j < len(self._stretches) and self._stretches[j].start <= end:
+            other = self._stretches[j]
+            if j == i and other.start <= start:
+                near = other.marks[-1] + MARK_BYTES // 2
+                other.marks.extend(mark for mark in kept if mark >= max(other.end, near))
+                kept = other.marks
+            else:
+                kept.extend(mark for mark in other.marks if mark >= end)
+            start, end = min(start, other.start), max(end, other.end)
+            j += 1
+        self._stretches[i:j] = [Stretch(start, end, kept)]
+
+
+def _marks(window: Window, first: int, end: int) -> array[int]:
+    """Return where the first batch begins, and about one every MARK_BYTES behind it."""
+    found = array("q")
+    while first < end:
+        found.append(window.position + window.at(first))
+        first = bisect_left(range(window.count), window.at(first) + MARK_BYTES, lo=first + 1, hi=end, key=window.at)
+    return found

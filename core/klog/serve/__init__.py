@@ -1,0 +1,1 @@
+"""A read-only Kafka endpoint over a dead broker's disk: `klog serve`."""

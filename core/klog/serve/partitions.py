@@ -1,0 +1,291 @@
+"""A partition as clients see it: where it begins and ends, what a fetch brings, where a time is."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from klog.copies import UNKNOWN, choose_copies, epoch_at
+from klog.errors import KlogError
+from klog.fetch import Asked, Bounds, Error, Fetched, FetchLog, Files, Loss, fetch
+from klog.fetch.windows import Windows
+from klog.formats.checkpoint import EpochEntry, epochs_in_force
+from klog.lookup import Lookup, Trail
+from klog.lookup.times import TimeSearch
+from klog.lookup.trail import Wanted
+from klog.partition import Partition, SegmentFiles
+from klog.serve.shown import News, Shown
+from klog.serve.transactions import Txns
+from klog.visible import Isolation
+from klog.wanted import HIGHEST
+
+LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED = -1, -2, -3, -4, -5
+"""What ListOffsets asks for beside a time.  Kafka: ListOffsetsRequest."""
+
+NONE: Final = (-1, -1, -1)
+
+
+@dataclass(frozen=True)
+class Shared:
+    """What all partitions of a view have in common.
+
+    *was_committed*: topic, number, producer id → whether the coordinator had decided so.
+    *is_live*: a broker writes here, so that an unfinished last batch is no damage.
+    """
+
+    shown: Shown
+    files: Files
+    windows: Windows
+    news: News
+    was_committed: Callable[[str, int, int], bool]
+    is_live: Callable[[str], bool]
+
+
+class _Opened(NamedTuple):
+    partition: Partition
+    log: FetchLog
+    bounds: Bounds
+
+
+class PartitionView:
+    """A partition, read when it is first asked for; an empty stand-in where there are no *copies*.
+
+    The copy that counts is the one with the newest leader, of those the longest.  Any number of threads.
+    """
+
+    def __init__(self, topic: str, number: int, copies: Sequence[Partition], shared: Shared) -> None:
+        self.topic, self.number = topic, number
+        self._copies, self._shared = copies, shared
+        self._lock = threading.RLock()
+        self._opened: _Opened | None = None
+        self._txns: Txns | None = None
+
+    # ------------------------------------------------------------ what it is
+
+    @property
+    def name(self) -> str:
+        """`orders-3`."""
+        return f"{self.topic}-{self.number}"
+
+    @property
+    def log_dir(self) -> str | None:
+        """The log dir that it is read from; None for a stand-in."""
+        opened = self._open()
+        return None if opened is None else opened.partition.checkpoints.log_dir
+
+    @property
+    def size(self) -> int:
+        """Bytes of its logs."""
+        opened = self._open()
+        return 0 if opened is None else opened.partition.size
+
+    @property
+    def leader_epoch(self) -> int:
+        """The last leader epoch that is known; -1 for none."""
+        opened = self._open()
+        epoch = None if opened is None else opened.partition.leader_epoch
+        return UNKNOWN if epoch is None else epoch
+
+    @property
+    def log_start_offset(self) -> int:
+        """The first offset that can be read."""
+        return self._bounds().log_start_offset
+
+    @property
+    def high_watermark(self) -> int:
+        """Up to which offset consumers read."""
+        return self._bounds().high_watermark
+
+    @property
+    def last_stable_offset(self) -> int:
+        """Up to which offset consumers with read_committed read."""
+        self._transactions()
+        return self._bounds().last_stable_offset
+
+    def _bounds(self) -> Bounds:
+        opened = self._open()
+        return Bounds(0, 0, 0, 0) if opened is None else opened.bounds
+
+    # ------------------------------------------------------------ opening
+
+    def _open(self) -> _Opened | None:
+        if self._opened is None and self._copies:
+            with self._lock:
+                if self._opened is None:
+                    self._opened = self._opening()
+        return self._opened
+
+    def _opening(self) -> _Opened:
+        shared, shown = self._shared, self._shared.shown
+        (partition,) = choose_copies(self._copies, "leader-epoch")
+        log = FetchLog(
+            partition,
+            shared.files,
+            damaged=shown.damaged,
+            windows=shared.windows,
+            told=lambda loss: self._lost(partition, loss),
+            problem=lambda line: shared.news.say(f"{self.name}: {line}"),
+        )
+        start = partition.log_start_offset or 0
+        log_end = max(start, log.end)
+        end = log_end if shown.until_ms is None else max(start, min(log_end, _begins_at(partition, shown.until_ms)))
+        high = end
+        if shown.end == "checkpoint":
+            high = max(start, min(end, partition.high_watermark or 0))
+        elif partition.high_watermark is not None and start <= partition.high_watermark < end:
+            behind = end - partition.high_watermark
+            shared.news.say(f"{self.name}: shown to its end {end}; the checkpointed high watermark is {behind} lower")
+        return _Opened(partition, log, Bounds(start, end, high, high))
+
+    def _lost(self, partition: Partition, loss: Loss) -> None:
+        live = loss.damage.is_unfinished and self._shared.is_live(partition.checkpoints.log_dir)
+        if not (live and loss.damage.place.file.endswith(partition.segments[-1].log)):
+            self._shared.news.lost(self.name, loss)
+
+    def _transactions(self) -> Txns | None:
+        """Return what transactions come to, learnt at the first call; the last stable offset is right from then on."""
+        opened = self._open()
+        if self._txns is None and opened is not None:
+            with self._lock:
+                if self._txns is None:
+                    self._txns = self._learn(opened)
+        return self._txns
+
+    def _learn(self, opened: _Opened) -> Txns:
+        shown, bounds, news = self._shared.shown, opened.bounds, self._shared.news
+        txns = Txns(
+            opened.partition,
+            bounds.high_watermark,
+            opened.log.end,
+            lambda producer: self._shared.was_committed(self.topic, self.number, producer),
+            as_of=shown.until_ms is not None,
+        )
+        for one in txns.committed:
+            news.say(f"{self.name}: the open transaction of producer {one.producer_id} counts: it was to be committed")
+        hides = shown.open_transactions == "hide"
+        for one in txns.undecided:
+            what = "hides what follows" if hides else "counts as aborted"
+            where = f"from offset {one.first_offset} on"
+            news.say(f"{self.name}: the open transaction of producer {one.producer_id} {where} {what}")
+        if hides:
+            stable = min((one.first_offset for one in txns.undecided), default=bounds.high_watermark)
+            self._opened = opened._replace(bounds=bounds._replace(last_stable_offset=stable))
+        else:
+            txns.end_all(bounds.high_watermark)
+        return txns
+
+    # ------------------------------------------------------------ answers
+
+    def fetch(
+        self,
+        offset: int,
+        max_bytes: int,
+        *,
+        isolation: Isolation = "read_uncommitted",
+        at_least_one: bool = True,
+        partial: bool = False,
+        to_log_end: bool = False,
+    ) -> Fetched:
+        """Return batches from *offset* on, of at most *max_bytes*; the first one whole if *at_least_one*.
+
+        *partial*: cut at the limit, as a broker does.  *to_log_end*: as a follower or a debugging consumer reads.
+        """
+        committed = isolation == "read_committed" and not to_log_end
+        if committed or self._shared.shown.open_transactions == "hide":
+            self._transactions()
+        opened, bounds = self._open(), self._bounds()
+        if opened is None:
+            return Fetched(Error.NONE, 0, 0, 0) if offset == 0 else Fetched(Error.OFFSET_OUT_OF_RANGE, -1, -1, -1)
+        up_to = bounds.log_end_offset if to_log_end else bounds.high_watermark
+        if committed:
+            up_to = bounds.last_stable_offset
+        aborted = self._aborted if committed else None
+        return fetch(opened.log, bounds, Asked(offset, max_bytes, up_to, partial, at_least_one, aborted))
+
+    def _aborted(self, number: int) -> Sequence[tuple[int, int, int]]:
+        """Return the aborted transactions for data in segment *number*; a broker shows it all without their index."""
+        opened, txns = self._open(), self._transactions()
+        assert opened is not None
+        assert txns is not None
+        segment = opened.log.segments[number]
+        if segment.files.txn_index is None and segment.sound is not None and segment.sound.transactional:
+            with self._lock:
+                txns.rebuild(number)
+        return txns.aborted
+
+    def list_offset(self, timestamp: int, isolation: Isolation = "read_uncommitted") -> tuple[int, int, int]:
+        """Return offset, timestamp (ms) and leader epoch of what is asked for, each -1 where there is none.
+
+        *timestamp*: one of the numbers above, or ms since the epoch for the first record as late.
+        Kafka: UnifiedLog.fetchOffsetByTimestamp, Partition.fetchOffsetForTimestamp.
+        """
+        if isolation == "read_committed":
+            self._transactions()
+        opened, bounds = self._open(), self._bounds()
+        end = bounds.last_stable_offset if isolation == "read_committed" else bounds.high_watermark
+        if timestamp == LATEST:
+            return end, -1, self.leader_epoch
+        if timestamp in (EARLIEST, EARLIEST_LOCAL):
+            return bounds.log_start_offset, -1, self._epoch_of(bounds.log_start_offset)
+        if opened is None or not opened.log.segments or timestamp < MAX_TIMESTAMP:
+            return NONE
+        try:
+            found = _latest(opened.partition) if timestamp == MAX_TIMESTAMP else _as_late(opened.partition, timestamp)
+        except KlogError as error:
+            self._shared.news.say(f"{self.name}: {error}")
+            return NONE
+        if found is None or found.record is None or found.batch is None or found.record.offset >= end:
+            return NONE
+        return found.record.offset, found.record.timestamp, epoch_at(opened.partition, found.record.offset)
+
+    def _epoch_of(self, offset: int) -> int:
+        return next((entry.epoch for entry in reversed(self._epochs()) if entry.start_offset <= offset), UNKNOWN)
+
+    def _epochs(self) -> list[EpochEntry]:
+        opened = self._open()
+        found = None if opened is None else opened.partition.epochs
+        return epochs_in_force(found.entries) if found is not None and not found.malformed else []
+
+    def epoch_end(self, epoch: int) -> tuple[int, int]:
+        """Return the largest epoch up to *epoch* that is known, and where it ended; -1, -1 when that is not known.
+
+        Kafka: LeaderEpochFileCache.endOffsetFor.
+        """
+        entries, end = self._epochs(), self._bounds().high_watermark
+        if not entries or not 0 <= epoch <= entries[-1].epoch:
+            return -1, -1
+        if epoch == entries[-1].epoch:
+            return epoch, end
+        later = next(entry for entry in entries if entry.epoch > epoch)
+        known = [entry.epoch for entry in entries if entry.epoch <= epoch]
+        return known[-1] if known else epoch, min(later.start_offset, end)
+
+
+def _begins_at(partition: Partition, timestamp: int) -> int:
+    """Return where the first batch begins that has a record as late as *timestamp* (ms)."""
+    trail = _as_late(partition, timestamp)
+    return HIGHEST if trail is None or trail.batch is None else trail.batch.base_offset
+
+
+def _as_late(partition: Partition, timestamp: int) -> Trail | None:
+    """Return where the first record as late as *timestamp* (ms) is; in later segments too, unlike a broker."""
+    segments: tuple[SegmentFiles, ...] | None = None
+    while partition.segments and segments != ():
+        with Lookup(partition, segments, Wanted(explains=False)) as lookup:
+            lookup.segments.log_start_offset = partition.log_start_offset or 0
+            trail = lookup.timestamp(timestamp)
+        if trail.found or trail.segment is None:
+            return trail if trail.found else None
+        base = trail.segment.base_offset
+        segments = tuple(each for each in partition.segments if each.base_offset > base)
+    return None
+
+
+def _latest(partition: Partition) -> Trail | None:
+    """Return where the first record with the largest timestamp is."""
+    with Lookup(partition) as lookup, closing(TimeSearch(lookup.segments, Wanted())) as times:
+        largest = max(times.largest(number).timestamp for number in range(len(partition.segments)))
+    return _as_late(partition, largest) if largest >= 0 else None

@@ -1,0 +1,81 @@
+"""Transactions of a partition whose coordinator is gone: which came to nothing, which are open, which were decided."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+from klog.errors import UnreadableError
+from klog.partition import Partition
+from klog.replay import nearest_state, replay
+from klog.transactions import CompletedTxn
+from klog.visible import Aborted, Learnt, open_at, visible
+
+
+class OpenTxn(NamedTuple):
+    """A transaction without a marker, and the first offset of it that is known."""
+
+    first_offset: int
+    producer_id: int
+
+
+class Txns:
+    """What a partition's transactions come to for those that read up to *end*; *log_end*: where its log ends.
+
+    *was_committed* tells of a producer id whether the coordinator had decided so before it died.  *as_of*: *end* is a
+    moment of the past, and what was open then counts as open, whatever became of it.  Used by one thread at a time.
+    """
+
+    def __init__(
+        self, partition: Partition, end: int, log_end: int, was_committed: Callable[[int], bool], as_of: bool
+    ) -> None:
+        learnt = Learnt()
+        seen = visible(partition, "read_committed", learnt)
+        self._partition = partition
+        self.aborted = seen.aborted or ()
+        found = learnt.open_txns
+        if as_of and end < log_end:
+            found = tuple((first, producer) for producer, first in open_at(partition, end).items())
+        self.open = tuple(OpenTxn(*one) for one in sorted(found) if one[0] < end)
+        self.committed = tuple(one for one in self.open if was_committed(one.producer_id))
+        self._rebuilt: set[int] = set()
+
+    @property
+    def undecided(self) -> tuple[OpenTxn, ...]:
+        """The open ones of which nobody knows how they were meant to end."""
+        return tuple(one for one in self.open if one not in self.committed)
+
+    def end_all(self, end: int) -> None:
+        """Take the undecided ones for aborted, as if their markers stood at *end*."""
+        self._add(Aborted(one.producer_id, one.first_offset, end) for one in self.undecided)
+
+    def rebuild(self, number: int) -> None:
+        """Look in the log for the aborts that concern segment *number*, which has no transaction index; once."""
+        if number not in self._rebuilt:
+            self._rebuilt.add(number)
+            self._add(_aborted_in(self._partition, number))
+
+    def _add(self, found: Iterator[Aborted]) -> None:
+        known = {(txn.producer_id, txn.last_offset) for txn in self.aborted}
+        more = [txn for txn in found if (txn.producer_id, txn.last_offset) not in known]
+        if more:
+            self.aborted = tuple(sorted((*self.aborted, *more), key=lambda txn: txn.last_offset))
+
+
+def _aborted_in(partition: Partition, number: int) -> Iterator[Aborted]:
+    """Yield the transactions with data in a segment, or before it, that are aborted in it or behind it."""
+    segments = partition.segments
+    state = nearest_state(partition, segments[number].base_offset)
+    for i, segment in enumerate(segments):
+        following = segments[i + 1].base_offset if i + 1 < len(segments) else None
+        if following is not None and following <= state.end:
+            continue
+        first = state.ongoing.first_offset()
+        if i > number and (first is None or first >= segments[number + 1].base_offset):
+            return
+        try:
+            for event in replay(state, partition.path, (segment,)):
+                if isinstance(event, CompletedTxn) and event.aborted:
+                    yield Aborted(event.producer_id, event.first_offset, event.last_offset)
+        except UnreadableError:
+            continue  # whoever reads it is told

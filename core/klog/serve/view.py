@@ -1,0 +1,280 @@
+"""What is served: topics and partitions by name and id, committed offsets, and where all that differs from a broker.
+
+    with View.open(["b1/data", "b2/data"], Shown()) as view:
+        view.partition("orders", 3).fetch(0, 1 << 20).pieces
+
+Only names are read at first: a partition's files when somebody asks for it, offsets and settings likewise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from fnmatch import fnmatchcase
+from functools import cached_property
+from types import TracebackType
+from typing import TYPE_CHECKING, Final
+
+from klog.copies import find_partitions
+from klog.errors import UsageError
+from klog.fetch import Files
+from klog.fetch.windows import Windows
+from klog.formats.names import CLUSTER_METADATA
+from klog.log_dir import LogDir, near_misses
+from klog.partition import Partition
+from klog.serve.partitions import PartitionView, Shared
+from klog.serve.shown import News, Shown
+
+if TYPE_CHECKING:
+    from klog.metadata import ClusterMetadata
+    from klog.serve.coordinators import Committed, Decided
+
+__all__ = ["PartitionView", "Shown", "Topic", "View"]
+
+NO_ID: Final = "A" * 22
+INTERNAL: Final = ("__consumer_offsets", "__transaction_state", "__share_group_state")
+"""Kafka: Topic.isInternal."""
+_CONSUMER_OFFSETS, _TRANSACTION_STATE, _ = INTERNAL
+_MOST_NAMED: Final = 10
+
+
+class Topic:
+    """A topic.  *copies*: what is on the disk of each of its partitions.
+
+    *indexes*: the partitions that clients are told of, *partitions* how many there are said to be.
+    """
+
+    def __init__(
+        self, name: str, copies: Mapping[int, Sequence[Partition]], known: Callable[[], ClusterMetadata | None],
+        missing: str,
+    ) -> None:  # fmt: skip
+        self.name, self.copies = name, copies
+        self.internal = name in INTERNAL
+        self._known, self._missing = known, missing
+
+    @cached_property
+    def id(self) -> str:
+        """The topic's id in its 22 letters; all A where there is none, as before 2.8."""
+        on_disk = (copy.topic_id for copies in self.copies.values() for copy in copies)
+        known = self._known() if all(one is None for one in on_disk) else None
+        if known is not None:
+            return known.topic_ids.get(self.name, NO_ID)
+        on_disk = (copy.topic_id for copies in self.copies.values() for copy in copies)
+        return next((one for one in on_disk if one is not None), NO_ID)
+
+    @cached_property
+    def count(self) -> int:
+        """How many partitions the cluster had, as far as the disk tells."""
+        known = self._known()
+        numbers = () if known is None else known.partitions.get(known.topic_ids.get(self.name, ""), ())
+        return max(max(self.copies), max(numbers, default=0)) + 1
+
+    @cached_property
+    def indexes(self) -> Sequence[int]:
+        """The numbers of the partitions that are listed, ascending."""
+        return tuple(sorted(self.copies)) if self._missing == "omit" else range(self.count)
+
+    @property
+    def partitions(self) -> int:
+        """How many partitions are listed."""
+        return len(self.indexes)
+
+    @cached_property
+    def absent(self) -> tuple[int, ...]:
+        """The numbers of those that the disk does not have."""
+        return tuple(number for number in range(self.count) if number not in self.copies)
+
+    @property
+    def configs(self) -> Mapping[str, str]:
+        """The settings that were made for it, from the metadata log."""
+        known = self._known()
+        return {} if known is None else known.topic_config(self.name)
+
+
+class View:
+    """A disk, or several of one cluster, as clients see them.  Any number of threads; nothing is written or locked."""
+
+    def __init__(self, partitions: Sequence[Partition], shown: Shown = Shown()) -> None:  # noqa: B008  # immutable
+        self.shown = shown
+        self.log_dirs = tuple(dict.fromkeys(partition.checkpoints.log_dir for partition in partitions))
+        self._dirs = tuple(LogDir(path) for path in self.log_dirs)
+        self._news, self._files = News(), Files()
+        self._shared = Shared(
+            shown, self._files, Windows(), self._news, self._was_committed, lambda path: path in self._live
+        )
+        self._copies = _by_topic(partitions)
+        names = [name for name in self._copies if self._shows(name)]
+        self.topics: Mapping[str, Topic] = {
+            name: Topic(name, self._copies[name], lambda: self._known, shown.missing) for name in sorted(names)
+        }
+        self._partitions: dict[tuple[str, int], PartitionView] = {}
+
+    @classmethod
+    def open(cls, paths: Sequence[str], shown: Shown = Shown()) -> View:  # noqa: B008  # immutable
+        """Return what is in *paths*: log dirs of one cluster, partition directories, globs of both.
+
+        Raises UsageError for a path that holds none, for dirs of different clusters and for topics that are not there,
+        UnreadableError where that cannot be seen.
+        """
+        view = cls(find_partitions(paths), shown)
+        clusters = {one.cluster_id: one.path for one in view._dirs if one.cluster_id is not None}
+        if len(clusters) > 1:
+            first, second = list(clusters.items())[:2]
+            raise UsageError(f"{second[1]} is of cluster {second[0]}, but {first[1]} is of {first[0]}: one at a time")
+        for glob in shown.topics:
+            if not any(fnmatchcase(name, glob) for name in view._copies):
+                raise UsageError(f"--topic {glob}: no such topic here{near_misses(glob, view._copies)}")
+        return view
+
+    def _shows(self, name: str) -> bool:
+        if name == CLUSTER_METADATA or (name in INTERNAL and not self.shown.internal):
+            return False
+        return not self.shown.topics or any(fnmatchcase(name, glob) for glob in self.shown.topics)
+
+    # ------------------------------------------------------------ whose it is
+
+    @cached_property
+    def cluster_id(self) -> str:
+        """The cluster's id, as clients knew it."""
+        return next((one.cluster_id for one in self._dirs if one.cluster_id is not None), "klog")
+
+    @cached_property
+    def node_id(self) -> int:
+        """The id of the broker whose disk it is; of several the first's."""
+        return next((one.node_id for one in self._dirs if one.node_id is not None), 0)
+
+    @cached_property
+    def _known(self) -> ClusterMetadata | None:
+        from klog.metadata import read_metadata
+
+        found = (read_metadata(one) for one in self._dirs)
+        return max((one for one in found if one is not None), key=lambda one: one.end_offset, default=None)
+
+    @cached_property
+    def _live(self) -> frozenset[str]:
+        return frozenset(one.path for one in self._dirs if one.lock.held)
+
+    # ------------------------------------------------------------ topics and partitions
+
+    @cached_property
+    def _ids(self) -> Mapping[str, Topic]:
+        return {topic.id: topic for topic in self.topics.values() if topic.id != NO_ID}
+
+    def topic_by_id(self, topic_id: str) -> Topic | None:
+        """Return the topic with this id, in its 22 letters."""
+        return self._ids.get(topic_id)
+
+    def partition(self, topic: str, index: int) -> PartitionView | None:
+        """Return a partition; None for one that nobody knows, or that is on another disk and not shown as empty."""
+        found = self._partitions.get((topic, index))
+        known = self.topics.get(topic)
+        if found is not None or known is None or index not in known.indexes:
+            return found
+        copies = known.copies.get(index, ())
+        if not copies and self.shown.missing != "empty":
+            return None
+        return self._partitions.setdefault((topic, index), PartitionView(topic, index, copies, self._shared))
+
+    @contextmanager
+    def opened(self, path: str) -> Iterator[int]:
+        """Give the descriptor of a piece's file, which stays open inside of the `with`.  Raises UnreadableError."""
+        with self._files.opened(path) as source:
+            yield source.fileno()
+
+    # ------------------------------------------------------------ groups and transactions
+
+    def _of(self, topic: str) -> Iterator[Partition]:
+        """Yield the best copy of each partition of a topic."""
+        from klog.copies import choose_copies
+
+        for copies in self._copies.get(topic, {}).values():
+            yield from choose_copies(copies, "leader-epoch")
+
+    @cached_property
+    def _committed(self) -> Mapping[str, Committed]:
+        from klog.serve.coordinators import committed_offsets
+
+        return committed_offsets(self._of(_CONSUMER_OFFSETS))
+
+    @property
+    def groups(self) -> tuple[str, ...]:
+        """The groups that have committed offsets on the disk."""
+        return tuple(self._committed)
+
+    def committed(self, group: str) -> Committed:
+        """Return what a group has committed: (topic, partition) → (offset, leader epoch or -1, metadata)."""
+        return dict(self._committed.get(group, {}))
+
+    @cached_property
+    def _decided(self) -> Mapping[int, Sequence[Decided]]:
+        from klog.serve.coordinators import decided_commits
+
+        found: dict[int, list[Decided]] = {}
+        for one in decided_commits(self._of(_TRANSACTION_STATE)):
+            found.setdefault(one.producer_id, []).append(one)
+        return found
+
+    def _was_committed(self, topic: str, number: int, producer_id: int) -> bool:
+        decided = self._decided.get(producer_id, ())
+        return any(one.partitions is None or (topic, number) in one.partitions for one in decided)
+
+    # ------------------------------------------------------------ what people are told
+
+    @property
+    def notes(self) -> list[str]:
+        """Lines to begin with: what is served, and what differs from the broker that it was."""
+        topics = self.topics.values()
+        held = sum(len(topic.copies) for topic in topics)
+        lines = [
+            f"cluster {self.cluster_id}, node {self.node_id}: {len(self.topics)} topics, {held} partitions,"
+            f" from {', '.join(self.log_dirs)}; nothing is written"
+        ]
+        lines += [f"a broker holds {path}: each log is served as it is when first asked for" for path in self._live]
+        absent = [f"{topic.name}-{number}" for topic in topics for number in topic.absent]
+        if absent:
+            how = {"empty": "shown empty", "offline": "listed without a leader", "omit": "not listed"}
+            named = ", ".join(absent[:_MOST_NAMED]) + (", …" if len(absent) > _MOST_NAMED else "")
+            lines.append(f"{len(absent)} partitions are not on this disk, and {how[self.shown.missing]}: {named}")
+        lines += [*self._offsets_note(), *(() if self._known is None else self._known.problems)]
+        return lines
+
+    def _offsets_note(self) -> list[str]:
+        here = self._copies.get(_CONSUMER_OFFSETS, {})
+        if not here:
+            return ["there is no __consumer_offsets here: groups begin as if they were new"]
+        count = Topic(_CONSUMER_OFFSETS, here, lambda: self._known, "omit").count
+        if len(here) == count:
+            return []
+        return [f"{len(here)} of {count} partitions of __consumer_offsets are here: groups of others begin as new"]
+
+    def news(self) -> list[str]:
+        """Return what there is to tell since the last call: damage left out, files that fail, ends that differ."""
+        return self._news.take()
+
+    def summary(self) -> list[str]:
+        """Return what there is to say in the end: the sum of what was left out."""
+        news = self._news
+        if not news.stretches:
+            return []
+        where = f"in {len(news.partitions)} partitions"
+        return [f"{news.stretches} damaged stretches, {news.bytes} bytes, were left out {where}"]
+
+    def close(self) -> None:
+        """Close the files that nobody reads."""
+        self._files.close()
+
+    def __enter__(self) -> View:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def _by_topic(partitions: Sequence[Partition]) -> dict[str, dict[int, list[Partition]]]:
+    found: dict[str, dict[int, list[Partition]]] = {}
+    for partition in partitions:
+        if partition.topic is not None and partition.number is not None:
+            found.setdefault(partition.topic, {}).setdefault(partition.number, []).append(partition)
+    return found
