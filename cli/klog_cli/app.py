@@ -17,7 +17,20 @@ from klog.errors import KlogError, UsageError
 
 from klog_cli import output
 
-COMMANDS = ("describe", "dump", "lookup", "verify", "recover", "truncate", "compact", "apply", "undo", "plans", "spark")
+COMMANDS = (
+    "describe",
+    "dump",
+    "lookup",
+    "fetch",
+    "verify",
+    "recover",
+    "truncate",
+    "compact",
+    "apply",
+    "undo",
+    "plans",
+    "spark",
+)
 EXIT_CODES = (
     "Exit codes, added up: 0 clean · 1 problems corrected · 4 problems left · "
     "8 could not do it (I/O, permission, not Kafka data, lock held) · 16 usage · 32 cancelled (^C)."

@@ -10,6 +10,7 @@ from klog.errors import UsageError
 
 if TYPE_CHECKING:
     from klog.jobs.tables import Format
+    from klog.serve.shown import End
     from klog.visible import Isolation as Level
 
 T = TypeVar("T")
@@ -119,6 +120,28 @@ BatchFile = Annotated[
     str | None, typer.Option("--batch", metavar="FILE", help="Look up each number in FILE, one a line; -: stdin.")
 ]
 PositionOnly = Annotated[bool, typer.Option("--position-only", help="Print just the position of the batch.")]
+
+# fetch
+FETCH_OUTPUTS = ("text", "json")
+FETCH_ISOLATIONS = ("read_uncommitted", "read_committed", "log_end")
+FETCH_ENDS: tuple[End, ...] = ("log", "checkpoint")
+FetchOutput = Annotated[str, typer.Option("--output", metavar="|".join(FETCH_OUTPUTS), help="How to show it.")]
+FetchOffset = Annotated[int, typer.Option("--offset", help="From which offset on.")]
+FetchBytes = Annotated[
+    str, typer.Option("--max-bytes", metavar="SIZE", help="At most so much; the first batch always.")
+]
+FetchMinBytes = Annotated[str, typer.Option("--min-bytes", metavar="SIZE", help="Say so when there is less.")]
+FetchIsolation = Annotated[
+    str,
+    typer.Option(
+        "--isolation", metavar="|".join(FETCH_ISOLATIONS), help="Who asks: a consumer of either kind, or a follower."
+    ),
+]
+Partial = Annotated[bool, typer.Option("--partial", help="Cut the last batch at the limit, as a broker does.")]
+FetchEnd = Annotated[
+    str,
+    typer.Option("--end", metavar="|".join(FETCH_ENDS), help="Up to where: the log's end, or the high watermark."),
+]
 
 # verify
 VERIFY_OUTPUTS = ("text", "json", "jsonl", "table")

@@ -10,6 +10,7 @@ from typing import Final
 
 from klog.errors import KlogError
 from klog.fetch.answer import AbortedTxn, Asked, Bounds, Cut, Error, Fetched, Handed, Listed, Piece
+from klog.fetch.files import Files
 from klog.fetch.log import CorruptError, FetchLog, First, SegmentLog
 from klog.formats.batch import ENTRY
 from klog.formats.damage import Damage
@@ -158,12 +159,12 @@ def _upper_bound(log: FetchLog, number: int, end: int) -> int:
 # ---------------------------------------------------------------- what was handed out
 
 
-def listed(log: FetchLog, fetched: Fetched) -> Listed:
-    """Return what the pieces of *fetched* hold.  Raises UnreadableError."""
+def listed(files: Files, fetched: Fetched) -> Listed:
+    """Return what the pieces of *fetched* hold.  Raises UnreadableError, NotKafkaError."""
     batches: list[Handed] = []
     for piece in fetched.pieces:
         end = piece.position + piece.size
-        with log.files.opened(piece.path) as source:
+        with files.opened(piece.path) as source:
             for found in walk_headers(source, piece.position):
                 if isinstance(found, Damage) or found.position + found.size > end:
                     break

@@ -8,6 +8,10 @@ from typing import Final, Literal
 
 from klog.fetch import Damaged, Loss
 
+End = Literal["log", "checkpoint"]
+OpenTransactions = Literal["abort", "hide"]
+Missing = Literal["empty", "offline", "omit"]
+
 _MOST_LINES: Final = 1000
 
 
@@ -22,11 +26,11 @@ class Shown:
     """
 
     topics: tuple[str, ...] = ()
-    end: Literal["log", "checkpoint"] = "log"
+    end: End = "log"
     until_ms: int | None = None
-    open_transactions: Literal["abort", "hide"] = "abort"
+    open_transactions: OpenTransactions = "abort"
     damaged: Damaged = "skip"
-    missing: Literal["empty", "offline", "omit"] = "empty"
+    missing: Missing = "empty"
     internal: bool = False
 
 

@@ -23,7 +23,7 @@ from klog.formats.names import CLUSTER_METADATA
 from klog.log_dir import LogDir, near_misses
 from klog.partition import Partition
 from klog.serve.partitions import PartitionView, Shared
-from klog.serve.shown import News, Shown
+from klog.serve.shown import Missing, News, Shown
 
 if TYPE_CHECKING:
     from klog.metadata import ClusterMetadata
@@ -46,7 +46,7 @@ class Topic:
 
     def __init__(
         self, name: str, copies: Mapping[int, Sequence[Partition]], known: Callable[[], ClusterMetadata | None],
-        missing: str,
+        missing: Missing,
     ) -> None:  # fmt: skip
         self.name, self.copies = name, copies
         self.internal = name in INTERNAL
@@ -174,6 +174,10 @@ class View:
         if not copies and self.shown.missing != "empty":
             return None
         return self._partitions.setdefault((topic, index), PartitionView(topic, index, copies, self._shared))
+
+    def whole(self, partition: Partition) -> PartitionView:
+        """Return a partition of those that this was made from, whatever its name."""
+        return PartitionView(partition.topic or partition.directory, partition.number or 0, (partition,), self._shared)
 
     @contextmanager
     def opened(self, path: str) -> Iterator[int]:
