@@ -36,9 +36,14 @@ def find_partitions(paths: Iterable[str]) -> list[Partition]:
     beside Kafka's data is passed over.
     """
     found: dict[str, Partition] = {}
+    around: dict[str, str] = {}  # of thousands of directories only the links are followed one by one
     for path in paths:
         for partition in _in_path(path):
-            found.setdefault(os.path.realpath(partition.path), partition)
+            parent, name = os.path.split(os.path.abspath(partition.path))
+            if parent not in around:
+                around[parent] = os.path.realpath(parent)
+            where = os.path.join(around[parent], name)
+            found.setdefault(os.path.realpath(where) if os.path.islink(where) else where, partition)
     return list(found.values())
 
 

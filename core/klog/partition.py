@@ -173,9 +173,11 @@ class Partition:
 
     def _small(self, kind: FileKind) -> bytes | Malformed | None:
         """Return the content of one of the partition's text files, None when it is not there."""
-        if not any(file.name == kind.value for file in self.files):
-            return None
-        return read_small(os.path.join(self.path, kind.value))
+        path = os.path.join(self.path, kind.value)
+        # of thousands of partitions the epoch may be all that is asked for: then nothing is listed for it
+        listed = "_listing" in self.__dict__
+        is_there = any(file.name == kind.value for file in self.files) if listed else os.path.isfile(path)
+        return read_small(path) if is_there else None
 
     @cached_property
     def metadata(self) -> PartitionMetadata | Malformed | None:

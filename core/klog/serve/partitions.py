@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Final, NamedTuple
 
 from klog.copies import UNKNOWN, choose_copies, epoch_at
@@ -73,20 +74,17 @@ class PartitionView:
     @property
     def log_dir(self) -> str | None:
         """The log dir that it is read from; None for a stand-in."""
-        opened = self._open()
-        return None if opened is None else opened.partition.checkpoints.log_dir
+        return None if self._chosen is None else self._chosen.checkpoints.log_dir
 
     @property
     def size(self) -> int:
         """Bytes of its logs."""
-        opened = self._open()
-        return 0 if opened is None else opened.partition.size
+        return 0 if self._chosen is None else self._chosen.size
 
     @property
     def leader_epoch(self) -> int:
         """The last leader epoch that is known; -1 for none."""
-        opened = self._open()
-        epoch = None if opened is None else opened.partition.leader_epoch
+        epoch = None if self._chosen is None else self._chosen.leader_epoch
         return UNKNOWN if epoch is None else epoch
 
     @property
@@ -111,16 +109,19 @@ class PartitionView:
 
     # ------------------------------------------------------------ opening
 
+    @cached_property
+    def _chosen(self) -> Partition | None:
+        return choose_copies(self._copies, "leader-epoch")[0] if self._copies else None
+
     def _open(self) -> _Opened | None:
         if self._opened is None and self._copies:
             with self._lock:
-                if self._opened is None:
-                    self._opened = self._opening()
+                if self._opened is None and self._chosen is not None:
+                    self._opened = self._opening(self._chosen)
         return self._opened
 
-    def _opening(self) -> _Opened:
+    def _opening(self, partition: Partition) -> _Opened:
         shared, shown = self._shared, self._shared.shown
-        (partition,) = choose_copies(self._copies, "leader-epoch")
         log = FetchLog(
             partition,
             shared.files,
@@ -245,8 +246,7 @@ class PartitionView:
         return next((entry.epoch for entry in reversed(self._epochs()) if entry.start_offset <= offset), UNKNOWN)
 
     def _epochs(self) -> list[EpochEntry]:
-        opened = self._open()
-        found = None if opened is None else opened.partition.epochs
+        found = None if self._chosen is None else self._chosen.epochs
         return epochs_in_force(found.entries) if found is not None and not found.malformed else []
 
     def epoch_end(self, epoch: int) -> tuple[int, int]:
