@@ -60,14 +60,11 @@ class Files:
         return source
 
     def _close_idle(self) -> None:
-        if len(self._open) <= self._most:
-            return
-        for path, one in list(self._open.items()):
-            if len(self._open) <= self._most:
+        while len(self._open) > self._most:
+            idle = next((path for path, one in self._open.items() if not one.users), None)
+            if idle is None:
                 return
-            if not one.users:
-                del self._open[path]
-                one.source.close()
+            self._open.pop(idle).source.close()
 
     def __len__(self) -> int:
         return len(self._open)
