@@ -215,14 +215,14 @@ class FetchLog:
         segment = self.segments[number]
         try:
             with self.files.opened(segment.path) as log:
-                self._hold_to_size(segment, log)
+                size = self._hold_to_size(segment, log)
                 while True:
                     start, end = self._range(number, log, position, ahead)
-                    header = header_at(log, start) if start < end else None
-                    if header is None:
+                    header = header_at(log, start) if start < min(end, size) else None
+                    if header is None or start + header.size > size:
                         return None
                     if header.last_offset >= offset:
-                        return First(number, header, end)
+                        return First(number, header, min(end, size))
                     position = start + header.size  # what is remembered may be behind, where offsets go backwards
         except KlogError as error:
             self._lost(segment, error)
@@ -232,19 +232,21 @@ class FetchLog:
         """Return from where to where batches can be handed out.  Raises CorruptError where damage is an error."""
         segment = self.segments[number]
         if segment.sound is None:
-            return position, min(log.size, segment.size)
+            return position, segment.size
         start, end = segment.sound.intact(log, position, ahead)
         is_tail = start >= end and number + 1 == len(self.segments)
         if start > position and self.damaged == "stop" and not is_tail:
             raise CorruptError(f"{segment.path} @ {position}")
         return start, end
 
-    def _hold_to_size(self, segment: SegmentLog, log: Source) -> None:
+    def _hold_to_size(self, segment: SegmentLog, log: Source) -> int:
+        """Return how large the log is by now, in bytes."""
         size = log.current_size()
         if size < segment.size:
             self.problem(f"{segment.path}: it became shorter, {size} bytes where there were {segment.size}")
             if segment.sound is not None:
                 segment.sound.shrink(size)
+        return size
 
     def _lost(self, segment: SegmentLog, error: KlogError) -> None:
         """Say that a log cannot be read; it is passed over as damage is, else the error goes on."""

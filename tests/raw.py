@@ -1,0 +1,135 @@
+"""Requests as bytes, for what clients hide: partial batches, error codes, what a response says beside the records.
+
+with Raw("localhost:9092") as broker:
+    broker.fetch("orders", [(0, 17, 3500)])
+"""
+
+from __future__ import annotations
+
+import socket
+import struct
+from collections.abc import Sequence
+from typing import NamedTuple
+
+_FETCH, _LIST_OFFSETS, _EPOCHS = 1, 2, 23
+
+
+class Answer(NamedTuple):
+    """A partition of a Fetch response; *aborted*: (producer id, first offset), None where nobody asked."""
+
+    error: int
+    high_watermark: int
+    last_stable_offset: int
+    log_start_offset: int
+    aborted: tuple[tuple[int, int], ...] | None
+    records: bytes
+
+
+class _Reader:
+    def __init__(self, data: bytes) -> None:
+        self.data, self.at = data, 0
+
+    def take(self, layout: str) -> tuple[int, ...]:
+        found = struct.unpack_from(f">{layout}", self.data, self.at)
+        self.at += struct.calcsize(f">{layout}")
+        return found
+
+    def bytes(self, size: int) -> bytes:
+        self.at += max(size, 0)
+        return self.data[self.at - max(size, 0) : self.at]
+
+    def varint(self) -> int:
+        value = shift = 0
+        while True:
+            (byte,) = self.take("B")
+            value |= (byte & 127) << shift
+            shift += 7
+            if byte < 128:
+                return value
+
+
+def _string(text: str) -> bytes:
+    return struct.pack(">h", len(text)) + text.encode()
+
+
+class Raw:
+    """A connection.  Versions are the last before the flexible ones, which say the same in fewer bytes."""
+
+    def __init__(self, bootstrap: str) -> None:
+        host, _, port = bootstrap.rpartition(":")
+        self._socket = socket.create_connection((host, int(port)), timeout=30)
+        self._count = 0
+
+    def __enter__(self) -> Raw:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self._socket.close()
+
+    def _ask(self, api: int, version: int, body: bytes, flexible: bool = False) -> _Reader:
+        self._count += 1
+        head = struct.pack(">hhi", api, version, self._count) + _string("raw") + b"\0" * flexible
+        self._socket.sendall(struct.pack(">i", len(head) + len(body)) + head + body)
+        (size,) = struct.unpack(">i", self._exactly(4))
+        reader = _Reader(self._exactly(size))
+        assert reader.take("i") == (self._count,)
+        return reader
+
+    def _exactly(self, size: int) -> bytes:
+        got = bytearray()
+        while len(got) < size:
+            part = self._socket.recv(min(size - len(got), 1 << 20))
+            assert part, f"closed after {len(got)} of {size} bytes"
+            got += part
+        return bytes(got)
+
+    def fetch(
+        self,
+        topic: str,
+        parts: Sequence[tuple[int, int, int]],
+        *,
+        max_bytes: int = 50 << 20,
+        committed: bool = False,
+        replica: int = -1,
+    ) -> list[Answer]:
+        """Fetch partitions, each with an offset and a limit."""
+        rows = b"".join(struct.pack(">iqqi", number, offset, -1, limit) for number, offset, limit in parts)
+        body = struct.pack(">iiiibi", replica, 0, 1, max_bytes, committed, 1)
+        reader = self._ask(_FETCH, 5, body + _string(topic) + struct.pack(">i", len(parts)) + rows)
+        reader.take("i")  # throttled for so many ms
+        assert reader.take("i") == (1,)
+        reader.bytes(reader.take("h")[0])
+        (count,) = reader.take("i")
+        return [self._partition(reader) for _ in range(count)]
+
+    def _partition(self, reader: _Reader) -> Answer:
+        _, error, high, stable, start, count = reader.take("ihqqqi")
+        pairs = [reader.take("qq") for _ in range(max(count, 0))]
+        aborted = None if count < 0 else tuple((producer, first) for producer, first in pairs)
+        return Answer(error, high, stable, start, aborted, reader.bytes(reader.take("i")[0]))
+
+    def list_offset(self, topic: str, number: int, timestamp: int, committed: bool = False) -> tuple[int, int, int]:
+        """Return offset, timestamp and leader epoch."""
+        name = topic.encode()
+        topics = b"\2" + bytes([len(name) + 1]) + name + b"\2" + struct.pack(">iiq", number, -1, timestamp) + b"\0\0"
+        reader = self._ask(_LIST_OFFSETS, 9, struct.pack(">ib", -1, committed) + topics + b"\0", flexible=True)
+        reader.varint()  # no tags
+        reader.take("i")
+        assert reader.varint() == 2
+        reader.bytes(reader.varint() - 1)
+        assert reader.varint() == 2
+        _, error, at_ms, offset, epoch = reader.take("ihqqi")
+        assert error == 0
+        return offset, at_ms, epoch
+
+    def epoch_end(self, topic: str, number: int, epoch: int) -> tuple[int, int]:
+        """Return epoch and end offset."""
+        rows = struct.pack(">i", 1) + struct.pack(">iii", number, -1, epoch)
+        reader = self._ask(_EPOCHS, 3, struct.pack(">ii", -2, 1) + _string(topic) + rows)
+        reader.take("i")
+        assert reader.take("i") == (1,)
+        reader.bytes(reader.take("h")[0])
+        assert reader.take("i") == (1,)
+        error, _, found, end = reader.take("hiiq")
+        assert error == 0
+        return found, end
