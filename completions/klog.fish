@@ -4,7 +4,7 @@ function __klog_command --description 'The command whose arguments are being wri
     set -l command
     for word in (commandline -opc)[2..-1]
         switch "$command $word"
-            case ' describe' ' dump' ' lookup' ' verify' ' recover' ' truncate' ' compact' ' apply' ' undo' ' plans' ' spark' 'spark verify' 'spark stats' 'spark search' 'spark export' 'spark compact'
+            case ' describe' ' dump' ' lookup' ' fetch' ' verify' ' recover' ' truncate' ' compact' ' apply' ' undo' ' plans' ' spark' 'spark verify' 'spark stats' 'spark search' 'spark export' 'spark compact'
                 set command $command $word
         end
     end
@@ -15,6 +15,7 @@ complete -c klog -f
 complete -c klog -n 'test (__klog_command) = ""' -a describe -d 'Show what is there: a log dir\'s partitions, a partition\'s segments, a file\'s header facts'
 complete -c klog -n 'test (__klog_command) = ""' -a dump -d 'Show the content of any Kafka file: in the text of Kafka\'s own dump tool, or as data'
 complete -c klog -n 'test (__klog_command) = ""' -a lookup -d 'Find an offset or a time as a broker does, and show how: segment, index, scan, batch, record'
+complete -c klog -n 'test (__klog_command) = ""' -a fetch -d 'Show what a consumer or a follower would be handed: which batches, and where its limits cut'
 complete -c klog -n 'test (__klog_command) = ""' -a verify -d 'Check everything that can be wrong, changing nothing: every batch, index, snapshot, checkpoint and name'
 complete -c klog -n 'test (__klog_command) = ""' -a recover -d 'Repair: make indexes, snapshots and epochs anew, cut torn tails'
 complete -c klog -n 'test (__klog_command) = ""' -a truncate -d 'Drop everything from an offset on, as a follower would'
@@ -78,6 +79,18 @@ complete -c klog -n 'test (__klog_command) = "lookup"' -l position-only -d 'Prin
 complete -c klog -n 'test (__klog_command) = "lookup"' -l output -x -a 'text json jsonl' -d 'How to show it'
 complete -c klog -n 'test (__klog_command) = "lookup"' -l quiet -d 'No notes, no bar'
 complete -c klog -n 'test (__klog_command) = "lookup"' -s h -l help -d 'Show this help and leave'
+complete -c klog -n 'test (__klog_command) = "fetch"' -F
+complete -c klog -n 'test (__klog_command) = "fetch"' -l offset -x -d 'From which offset on'
+complete -c klog -n 'test (__klog_command) = "fetch"' -l max-bytes -x -d 'At most so much'
+complete -c klog -n 'test (__klog_command) = "fetch"' -l min-bytes -x -d 'Say so when there is less'
+complete -c klog -n 'test (__klog_command) = "fetch"' -l isolation -x -a 'read_uncommitted read_committed log_end' -d 'Who asks: a consumer of either kind, or a follower'
+complete -c klog -n 'test (__klog_command) = "fetch"' -l partial -d 'Cut the last batch at the limit, as a broker does'
+complete -c klog -n 'test (__klog_command) = "fetch"' -l end -x -a 'log checkpoint' -d 'Up to where: the log\'s end, or the high watermark'
+complete -c klog -n 'test (__klog_command) = "fetch"' -l topic -x -d 'Only these topics of a log dir (a name or a glob)'
+complete -c klog -n 'test (__klog_command) = "fetch"' -l partition -x -d 'Only these partition numbers of a log dir'
+complete -c klog -n 'test (__klog_command) = "fetch"' -l output -x -a 'text json' -d 'How to show it'
+complete -c klog -n 'test (__klog_command) = "fetch"' -l quiet -d 'No notes, no bar'
+complete -c klog -n 'test (__klog_command) = "fetch"' -s h -l help -d 'Show this help and leave'
 complete -c klog -n 'test (__klog_command) = "verify"' -F
 complete -c klog -n 'test (__klog_command) = "verify"' -l topic -x -d 'Only these topics of a log dir (a name or a glob)'
 complete -c klog -n 'test (__klog_command) = "verify"' -l partition -x -d 'Only these partition numbers of a log dir'

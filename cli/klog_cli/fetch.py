@@ -104,8 +104,9 @@ def _show(partition: Partition, wanted: Wanted, fetched: Fetched, held: Listed, 
     head = f"{partition.directory} from offset {wanted.offset}, at most {wanted.max_bytes} bytes"
     ends = f"log start {seen.log_start_offset}, high watermark {seen.high_watermark}"
     if fetched.error:
-        why = " (the log's offsets end there)" if fetched.error is Error.OFFSET_OUT_OF_RANGE else ""
-        output.text(f"{head}: {fetched.error.name} ({int(fetched.error)})\n{ends}{why}\n")
+        beyond = "beyond the log's end" if wanted.offset > seen.log_start_offset else "below the log's start"
+        why = f": {wanted.offset} is {beyond}" if fetched.error is Error.OFFSET_OUT_OF_RANGE else ""
+        output.text(f"{head}: {fetched.error.name} ({int(fetched.error)}){why}\n{ends}\n")
         return
     ends += f", last stable offset {fetched.last_stable_offset}"
     file = "".join(f" of {os.path.basename(piece.path)}" for piece in fetched.pieces)

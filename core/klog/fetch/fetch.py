@@ -19,6 +19,7 @@ from klog.formats.index import OFFSET_ENTRY
 from klog.headers import walk_headers
 from klog.indexes import Entries, header_at
 from klog.kernel import Window
+from klog.lookup.entries import WARM_BYTES
 from klog.source import Source
 
 _MOST_LEGACY_BYTES: Final = 4 << 20
@@ -147,13 +148,37 @@ def _upper_bound(log: FetchLog, number: int, end: int) -> int:
         if segment.index is not None:
             with log.files.opened(segment.index) as index:
                 entries = Entries(index, OFFSET_ENTRY, 1)
-                slot = entries.last_at_most(end - 1) + 1
+                slot = _slot_behind(entries, end)
                 if slot < entries.count:
                     return segment.files.base_offset + entries[slot][0]
     except KlogError:
         pass  # then up to the end of the segment: too many are harmless
     behind = log.segments[number + 1 : number + 2]
     return behind[0].files.base_offset if behind else log.end
+
+
+def _slot_behind(entries: Entries, position: int) -> int:
+    """Return the slot that a broker takes for the first one behind *position*, the count for none.
+
+    One at the very position counts where its search happens to meet it.  Kafka: AbstractIndex.indexSlotRangeFor.
+    """
+    if not entries.count:
+        return 0
+    low, high = 0, entries.count - 1
+    warm = max(0, high - WARM_BYTES // OFFSET_ENTRY.size)
+    if entries[warm][1] < position:
+        low = warm
+    elif entries[0][1] > position:
+        return 0
+    else:
+        high = warm
+    while low < high:
+        middle = (low + high + 1) // 2
+        found = entries[middle][1]
+        if found == position:
+            return middle
+        low, high = (low, middle - 1) if found > position else (middle, high)
+    return low + 1
 
 
 # ---------------------------------------------------------------- what was handed out
