@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from klog.errors import UsageError
+
 from klog_cli import options, output
 from klog_cli.units import parse_size
 
 
 def fetch(
     path: options.PartitionPath,
-    offset: options.FetchOffset,
+    offset: options.FetchOffset = None,
     max_bytes: options.FetchBytes = "1MiB",
     min_bytes: options.FetchMinBytes = "1",
     isolation: options.FetchIsolation = "read_uncommitted",
@@ -23,11 +25,16 @@ def fetch(
 
     As a broker on this log would: damage is handed out too, and said.
     """
+    from klog.log_dir import open_path
+
     from klog_cli.fetch import Wanted
     from klog_cli.fetch import fetch as run
 
     output.Quiet.on = quiet
     options.known_form(form, options.FETCH_OUTPUTS)
+    open_path(path)  # a path that is not there is the first thing to say
+    if offset is None:
+        raise UsageError("from where on? --offset N")
     wanted = Wanted(
         offset,
         min(parse_size(max_bytes), 2**31 - 1),

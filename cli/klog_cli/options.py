@@ -126,7 +126,7 @@ FETCH_OUTPUTS = ("text", "json")
 FETCH_ISOLATIONS = ("read_uncommitted", "read_committed", "log_end")
 FETCH_ENDS: tuple[End, ...] = ("log", "checkpoint")
 FetchOutput = Annotated[str, typer.Option("--output", metavar="|".join(FETCH_OUTPUTS), help="How to show it.")]
-FetchOffset = Annotated[int, typer.Option("--offset", help="From which offset on.")]
+FetchOffset = Annotated[int | None, typer.Option("--offset", help="From which offset on.")]
 FetchBytes = Annotated[
     str, typer.Option("--max-bytes", metavar="SIZE", help="At most so much; the first batch always.")
 ]

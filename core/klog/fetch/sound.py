@@ -48,7 +48,7 @@ class Sound:
         self.transactional = False  # whether a batch of a transaction was seen
         self._last_at = -1
         self._path, self._span, self._windows, self._told = path, span, windows, told
-        self._stretches: list[Stretch] = []
+        self._stretches: tuple[Stretch, ...] = ()  # ascending; replaced as a whole, for who looks without the lock
         self._damaged: dict[int, int] = {}
         self._lock = threading.Lock()
 
@@ -57,26 +57,41 @@ class Sound:
 
         A batch begins at *position*, or damage.  At the end of the log the range is empty.  Reads what nobody has read.
         """
-        with self._lock:
-            while True:
-                while position in self._damaged:
-                    position = self._damaged[position]
-                if position >= self.size:
-                    return self.size, self.size
-                known = self._holding(position)
-                end = position if known is None else known.end
-                if end > position and (end - position >= ahead or end >= self.size or end in self._damaged):
-                    return position, end
-                self._read(source, end, position + ahead)
-                if end < self.size and end not in self._damaged and self._holding(end) is None:
-                    place = Place(self._path, end)  # else whoever asks would ask for ever
-                    self._note(Damage(DamageKind.BAD_LENGTH, place, "it leads nowhere", self.size - end), None)
+        known = self._known(position, ahead)
+        if known is None:
+            with self._lock:
+                while (known := self._known(position, ahead)) is None:
+                    self._read_on(source, position, ahead)
+        return known
+
+    def _known(self, position: int, ahead: int) -> tuple[int, int] | None:
+        """Return the range from *position* on, None where not enough of it is known.  Waits for nobody who reads."""
+        while (behind := self._damaged.get(position)) is not None:
+            position = behind
+        if position >= self.size:
+            return self.size, self.size
+        stretch = self._holding(position)
+        if stretch is None:
+            return None
+        end = stretch.end
+        enough = end - position >= ahead or end >= self.size or end in self._damaged
+        return (position, end) if enough else None
+
+    def _read_on(self, source: Source, position: int, ahead: int) -> None:
+        """Read what is not known yet from *position* on."""
+        while (behind := self._damaged.get(position)) is not None:
+            position = behind
+        stretch = self._holding(position)
+        end = position if stretch is None else stretch.end
+        self._read(source, end, position + ahead)
+        if end < self.size and end not in self._damaged and self._holding(end) is None:
+            place = Place(self._path, end)  # else whoever asks would ask for ever
+            self._note(Damage(DamageKind.BAD_LENGTH, place, "it leads nowhere", self.size - end), None)
 
     def before(self, position: int) -> list[int]:
         """Return the known beginnings of batches at or before *position* in its stretch, the nearest last."""
-        with self._lock:
-            known = self._holding(position - 1)
-            return [] if known is None else list(known.marks[: bisect_right(known.marks, position)][-64:])
+        known = self._holding(position - 1)
+        return [] if known is None else list(known.marks[: bisect_right(known.marks, position)][-64:])
 
     def note(self, damage: Damage, after: int | None = None) -> None:
         """Hear of damage that somebody else has met."""
@@ -88,7 +103,7 @@ class Sound:
         with self._lock:
             if size < self.size:
                 self.size = size
-                self._stretches.clear()
+                self._stretches = ()
                 self.next_offset, self._last_at = None, -1
 
     # ------------------------------------------------------------ reading
@@ -131,16 +146,18 @@ class Sound:
     # ------------------------------------------------------------ ranges
 
     def _holding(self, position: int) -> Stretch | None:
-        i = bisect_right(self._stretches, position, key=lambda stretch: stretch.start) - 1
-        found = self._stretches[i] if i >= 0 else None
+        stretches = self._stretches
+        i = bisect_right(stretches, position, key=lambda stretch: stretch.start) - 1
+        found = stretches[i] if i >= 0 else None
         return found if found is not None and found.start <= position < found.end else None
 
     def _add(self, start: int, end: int, marks: array[int]) -> None:
         """Take in that batches from *start* to *end* are intact; ranges that touch become one."""
-        i = bisect_left(self._stretches, start, key=lambda stretch: stretch.end)
-        kept, j = array("q", marks), i
-        while j < len(self._stretches) and self._stretches[j].start <= end:
-            other = self._stretches[j]
+        stretches = self._stretches
+        i = bisect_left(stretches, start, key=lambda stretch: stretch.end)
+        kept, j = marks, i
+        while j < len(stretches) and stretches[j].start <= end:
+            other = stretches[j]
             if j == i and other.start <= start:
                 near = other.marks[-1] + MARK_BYTES // 2
                 other.marks.extend(mark for mark in kept if mark >= max(other.end, near))
@@ -149,7 +166,7 @@ class Sound:
                 kept.extend(mark for mark in other.marks if mark >= end)
             start, end = min(start, other.start), max(end, other.end)
             j += 1
-        self._stretches[i:j] = [Stretch(start, end, kept)]
+        self._stretches = (*stretches[:i], Stretch(start, end, kept), *stretches[j:])
 
 
 def _marks(window: Window, first: int, end: int) -> array[int]:
