@@ -31,14 +31,10 @@ def fetch(log: FetchLog, bounds: Bounds, asked: Asked) -> Fetched:
     offset = asked.offset
     if not bounds.log_start_offset <= offset <= bounds.log_end_offset or not log.segments:
         return _failed(Error.OFFSET_OUT_OF_RANGE)
-    nothing = Fetched(
-        Error.NONE, bounds.high_watermark, bounds.last_stable_offset, bounds.log_start_offset, next_offset=offset
-    )
-    if offset >= min(asked.up_to, bounds.log_end_offset):
-        return nothing
     try:
-        first = log.first(offset, max(asked.max_bytes, 1))
-        return nothing if first is None else _handed(log, bounds, asked, first, nothing)
+        readable = offset < min(asked.up_to, bounds.log_end_offset)
+        first = log.first(offset, max(asked.max_bytes, 1)) if readable else None
+        return _nothing(bounds, offset) if first is None else _handed(log, bounds, asked, first)
     except CorruptError:
         return _failed(Error.CORRUPT_MESSAGE)
     except KlogError as error:
@@ -50,7 +46,12 @@ def _failed(error: Error) -> Fetched:
     return Fetched(error, -1, -1, -1)
 
 
-def _handed(log: FetchLog, bounds: Bounds, asked: Asked, first: First, nothing: Fetched) -> Fetched:
+def _nothing(bounds: Bounds, offset: int) -> Fetched:
+    _, _, high, stable = bounds
+    return Fetched(Error.NONE, high, stable, bounds.log_start_offset, next_offset=offset)
+
+
+def _handed(log: FetchLog, bounds: Bounds, asked: Asked, first: First) -> Fetched:
     """Return the batches from *first* on, within the limits."""
     start, size = first.header.position, first.header.size
     limit = first.end
@@ -59,7 +60,7 @@ def _handed(log: FetchLog, bounds: Bounds, asked: Asked, first: First, nothing: 
         limit = limit if number > first.number else min(limit, position) if number == first.number else start
     most = max(asked.max_bytes, size) if asked.at_least_one else asked.max_bytes
     if start >= limit or most < size:
-        return nothing  # from version 3 on no first batch comes in parts
+        return _nothing(bounds, asked.offset)  # from version 3 on no first batch comes in parts
     segment, following = log.segments[first.number], None
     end = min(start + most, limit)
     if end == limit or not asked.partial:
@@ -69,10 +70,8 @@ def _handed(log: FetchLog, bounds: Bounds, asked: Asked, first: First, nothing: 
             log.remember(following, first.number, end)
     piece = Piece(segment.path, start, end - start)
     aborted = _aborted(log, asked, first.number, end, following)
-    return Fetched(
-        Error.NONE, nothing.high_watermark, nothing.last_stable_offset, nothing.log_start_offset, (piece,), aborted,
-        following,
-    )  # fmt: skip
+    start_offset, _, high, stable = bounds
+    return Fetched(Error.NONE, high, stable, start_offset, (piece,), aborted, following)
 
 
 # ---------------------------------------------------------------- whole batches
@@ -113,7 +112,7 @@ def _loaded(window: Window, source: Source, start: int, limit: int) -> int:
 def _starts(segment: SegmentLog, source: Source, after: int, limit: int) -> list[int]:
     """Return positions of batches between *after* and *limit* from which to walk to the last one, ascending."""
     if segment.sound is not None:
-        return [mark for mark in segment.sound.before(limit) if after < mark < limit]
+        return segment.sound.between(after, limit)
     found: list[int] = []
     try:
         if segment.index is not None:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from typing import Final
 
 from klog.errors import UnreadableError
@@ -20,6 +19,20 @@ class _Open:
         self.users = 0
 
 
+class _Use:
+    """A use of a file.  A class, since there are several for each fetch, and generators take three times as long."""
+
+    def __init__(self, files: Files, path: str) -> None:
+        self._files, self._path = files, path
+
+    def __enter__(self) -> Source:
+        self._used = self._files.take(self._path)
+        return self._used.source
+
+    def __exit__(self, *exc: object) -> None:
+        self._files.give_back(self._used)
+
+
 class Files:
     """Open files by their paths.  At most *most* of them stay open, by default half of what the process may have.
 
@@ -32,18 +45,12 @@ class Files:
         self._identities: dict[str, tuple[int, int]] = {}
         self._lock = threading.Lock()
 
-    @contextmanager
-    def opened(self, path: str) -> Iterator[Source]:
+    def opened(self, path: str) -> AbstractContextManager[Source]:
         """Give the file at *path*, which stays open inside of the `with`.  Raises UnreadableError, NotKafkaError."""
-        used = self._take(path)
-        try:
-            yield used.source
-        finally:
-            with self._lock:
-                used.users -= 1
-                self._close_idle()
+        return _Use(self, path)
 
-    def _take(self, path: str) -> _Open:
+    def take(self, path: str) -> _Open:
+        """Open a file, or use it with others; see `opened`."""
         with self._lock:
             used = self._open.get(path)
             if used is None:
@@ -51,6 +58,12 @@ class Files:
             self._open.move_to_end(path)
             used.users += 1
             return used
+
+    def give_back(self, used: _Open) -> None:
+        """End a use."""
+        with self._lock:
+            used.users -= 1
+            self._close_idle()
 
     def _same(self, source: Source) -> Source:
         identity = source.identity()

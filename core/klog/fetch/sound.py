@@ -21,6 +21,8 @@ from klog.reader import LogReader
 from klog.source import Source
 
 MARK_BYTES: Final = 256 << 10
+AHEAD_BYTES: Final = 1 << 20
+"""So much is read at once, also for those that ask for less."""
 
 
 class Loss(NamedTuple):
@@ -83,15 +85,18 @@ class Sound:
             position = behind
         stretch = self._holding(position)
         end = position if stretch is None else stretch.end
-        self._read(source, end, position + ahead)
+        self._read(source, end, max(position + ahead, end + AHEAD_BYTES))
         if end < self.size and end not in self._damaged and self._holding(end) is None:
             place = Place(self._path, end)  # else whoever asks would ask for ever
             self._note(Damage(DamageKind.BAD_LENGTH, place, "it leads nowhere", self.size - end), None)
 
-    def before(self, position: int) -> list[int]:
-        """Return the known beginnings of batches at or before *position* in its stretch, the nearest last."""
-        known = self._holding(position - 1)
-        return [] if known is None else list(known.marks[: bisect_right(known.marks, position)][-64:])
+    def between(self, after: int, limit: int) -> list[int]:
+        """Return the last known beginnings of batches behind *after* and before *limit*, in one stretch, ascending."""
+        known = self._holding(limit - 1)
+        if known is None:
+            return []
+        end = bisect_left(known.marks, limit)
+        return list(known.marks[max(bisect_right(known.marks, after), end - 2) : end])
 
     def note(self, damage: Damage, after: int | None = None) -> None:
         """Hear of damage that somebody else has met."""
