@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from random import Random
 
 import pytest
+from klog.check.segment import NO_NEXT, Request, survey_segment
 from klog.errors import UnreadableError
 from klog.fetch import Asked, Bounds, Cut, Damaged, Error, Fetched, FetchLog, Files, Loss, fetch, listed
 from klog.formats.damage import Damage
+from klog.lanes import Silence
 from klog.partition import Partition
 from klog.segment import Segment
 
-from tests.conftest import FIXTURES, writable_copy
+from tests.conftest import CORPORA, FIXTURES, writable_copy
 from tests.lookup_logs import MS, batches_of, of_records, write_segment
 from tests.plain.encode import Record, batch, message
 
@@ -306,6 +308,40 @@ def test_all_that_is_intact_comes_once_and_nothing_else(tmp_path: Path, seed: in
         assert [place for place in got if place in set(intact)] == intact
         assert sum(loss.size for loss in fetches.losses) == lost
         assert fetches.get(fetches.log.end, limit).size == 0
+
+
+@pytest.mark.corpora
+def test_what_is_left_out_is_what_verify_finds(image: Callable[[str], Path]) -> None:
+    """The sum that a server tells in the end and a check of the same disk have to agree."""
+    names = sorted(path.parent.name for path in (CORPORA / "crash").glob("*/before.tar.gz"))
+    told = 0
+    for name in names:
+        for partition in (
+            each for path in image(f"crash/{name}/before.tar.gz").iterdir() for each in _partitions(path)
+        ):
+            surveyed = [
+                survey_segment(partition, files, NO_NEXT, Request(), Silence(), None) for files in partition.segments
+            ]
+            expected = sum(stretch.damage.size or 0 for facts in surveyed for stretch in facts.damages)
+            fetches = Fetches(Path(partition.path), "skip")
+            for _ in fetches.all(3000, partition.log_start_offset or 0):
+                pass
+            assert sum(loss.size for loss in fetches.losses) == expected, (name, partition.directory)
+            told += len(fetches.losses)
+    assert told > 20
+
+
+def _partitions(path: Path) -> list[Partition]:
+    partition = Partition(str(path))
+    return [partition] if path.is_dir() and partition.segments else []
+
+
+def test_a_partition_without_a_log_is_empty(tmp_path: Path) -> None:
+    """A broker makes an empty segment there when it starts."""
+    (tmp_path / "t-0").mkdir()
+    fetches = Fetches(tmp_path / "t-0", "skip")
+    assert fetches.get(0, 100) == Fetched(Error.NONE, 0, 0, 0, next_offset=0)
+    assert fetches.get(1, 100).error is Error.OFFSET_OUT_OF_RANGE
 
 
 # many threads, files that change

@@ -300,6 +300,7 @@ def test_names_ids_and_settings_come_from_the_disk() -> None:
     internal = View.open([str(MODERN)], Shown(internal=True)).topics
     assert internal["__consumer_offsets"].internal
     assert "__cluster_metadata" not in internal
+    assert list(View.open([str(MODERN)], Shown(topics=("__consumer_offsets",))).topics) == ["__consumer_offsets"]
     assert set(View.open([str(MODERN)], Shown(topics=("t*",))).topics) == {"trimmed", "tx", "tx-open"}
     with pytest.raises(UsageError, match="no such topic here; did you mean dense"):
         View.open([str(MODERN)], Shown(topics=("dens",)))
@@ -407,7 +408,7 @@ def test_what_is_left_out_is_told_once_and_summed_up() -> None:
     assert view.news() == []
     (total,) = view.summary()
     checked = run_klog("verify", FIXTURES / "crash" / "flip-middle" / "torn-0").stdout.decode()
-    assert total == "1 damaged stretches, 721 bytes, were left out in 1 partitions"
+    assert total == "left out: 1 damaged stretch, 721 bytes, in 1 partition"
     assert "bad CRC" in lines[0]
     assert "721" in lines[0]
     assert "CRC" in checked

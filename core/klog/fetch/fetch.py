@@ -29,7 +29,7 @@ _MOST_LEGACY_BYTES: Final = 4 << 20
 def fetch(log: FetchLog, bounds: Bounds, asked: Asked) -> Fetched:
     """Return what *asked* brings; nothing is raised for what is on the disk."""
     offset = asked.offset
-    if not bounds.log_start_offset <= offset <= bounds.log_end_offset or not log.segments:
+    if not bounds.log_start_offset <= offset <= bounds.log_end_offset:
         return _failed(Error.OFFSET_OUT_OF_RANGE)
     try:
         readable = offset < min(asked.up_to, bounds.log_end_offset)

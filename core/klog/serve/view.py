@@ -127,7 +127,7 @@ class View:
         return view
 
     def _shows(self, name: str) -> bool:
-        if name == CLUSTER_METADATA or (name in INTERNAL and not self.shown.internal):
+        if name == CLUSTER_METADATA or (name in INTERNAL and not self.shown.internal and name not in self.shown.topics):
             return False
         return not self.shown.topics or any(fnmatchcase(name, glob) for glob in self.shown.topics)
 
@@ -260,8 +260,9 @@ class View:
         news = self._news
         if not news.stretches:
             return []
-        where = f"in {len(news.partitions)} partitions"
-        return [f"{news.stretches} damaged stretches, {news.bytes} bytes, were left out {where}"]
+        count = f"{news.stretches} damaged stretch{'' if news.stretches == 1 else 'es'}"
+        where = f"{len(news.partitions)} partition{'' if len(news.partitions) == 1 else 's'}"
+        return [f"left out: {count}, {news.bytes} bytes, in {where}"]
 
     def close(self) -> None:
         """Close the files that nobody reads."""
