@@ -1,4 +1,4 @@
-"""Write klog's schemas of internal records from the message definitions inside Kafka's jars.
+"""Write klog's schemas of internal records and of requests from the message definitions inside Kafka's jars.
 
     python tools/make_schemas.py FOLDER_OF_JARS [core/klog/formats/schemas]
 
@@ -16,6 +16,13 @@ import sys
 import zipfile
 from typing import Any, NamedTuple
 
+# What a client that reads may ask, or ask in vain (`klog serve`).
+APIS = (
+    "ApiVersions|Metadata|DescribeCluster|ListOffsets|Fetch|OffsetForLeaderEpoch|FindCoordinator|JoinGroup|SyncGroup"
+    "|Heartbeat|LeaveGroup|OffsetFetch|OffsetCommit|ListGroups|DescribeGroups|DescribeConfigs|DescribeLogDirs"
+    "|DescribeAcls|SaslHandshake|Produce|InitProducerId|CreateTopics|DeleteTopics|CreatePartitions|DeleteRecords"
+    "|IncrementalAlterConfigs|DeleteGroups|OffsetDelete"
+)
 # Which definitions go into which file: jar (without version), their "type", and a pattern for the name.
 FILES = {
     "coordinator": ("kafka-group-coordinator", ("coordinator-key", "coordinator-value"), ""),
@@ -25,6 +32,7 @@ FILES = {
     "remote_log": ("kafka-storage", ("metadata",), "Remote"),
     "control": ("kafka-clients", ("data",), "ControlRecordType|EndTxnMarker|LeaderChange|Snapshot|KRaftVersion|Voters"),
     "consumer_protocol": ("kafka-clients", ("data",), "ConsumerProtocol"),
+    "wire": ("kafka-clients", ("request", "response", "header"), f"({APIS}|)(Request|Response)(Header)?$"),
 }
 HEADER = """\
 # Written by tools/make_schemas.py from the message definitions of Apache Kafka {version}, Apache License 2.0.
@@ -36,6 +44,7 @@ KNOWN_MESSAGE = {"apiKey", "type", "name", "validVersions", "flexibleVersions", 
     "listeners",
 }
 KNOWN_FIELD = {"name", "type", "versions", "nullableVersions", "taggedVersions", "tag", "default", "fields"} | {
+    "flexibleVersions",
     "about",
     "entityType",
     "ignorable",
@@ -104,6 +113,8 @@ class Definition:
     def line(self) -> str:
         spec = self.spec
         valid = versions(spec["validVersions"])
+        if spec.get("latestVersionUnstable"):  # a broker offers it to nobody
+            valid = Range(valid.lo, valid.hi - 1)
         key = f"[{spec['apiKey']}]" if "apiKey" in spec else ""
         flexible = spec["flexibleVersions"] if valid.lo <= valid.hi else "none"
         known = f"{valid.lo}-{valid.hi}" if valid.hi > valid.lo else str(valid.lo)
@@ -125,6 +136,10 @@ class Definition:
             if versions(spec["taggedVersions"]) != exists:
                 raise SystemExit(f"{self.spec['name']}.{spec['name']}: tagged in only some of its versions")
             text += f" #{spec['tag']}"
+        if "flexibleVersions" in spec:
+            if spec["flexibleVersions"] != "none":
+                raise SystemExit(f"{self.spec['name']}.{spec['name']}: flexible in versions of its own")
+            text += " ~"
         return text + self.default(spec)
 
     def type(self, spec: Spec, exists: Range, known: Range) -> str:

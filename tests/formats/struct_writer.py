@@ -50,6 +50,7 @@ def _length(count: int, flexible: bool, classic: str) -> bytes:
 
 
 def _field(field: Field, value: object, version: int, flexible: bool) -> bytes:
+    flexible = flexible and not field.classic
     if field.array:
         if value is None:
             return _length(-1, flexible, ">i")

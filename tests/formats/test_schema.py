@@ -10,16 +10,18 @@ import tracemalloc
 from pathlib import Path
 
 import pytest
-from klog.formats.schema import Data, Schema, Versions, load, names_by_key, parse
+from klog.formats.schema import UNKNOWN_TAGS, Data, Schema, Versions, load, names_by_key, parse
 from klog.formats.struct_bytes import StructError, decode
 from klog.formats.struct_json import Embedded, to_json
+from klog.formats.struct_write import Hole, Writer, encode
+from klog.formats.struct_write import write as write_pieces
 
 from tests import kafka
 from tests.conftest import ROOT
 from tests.formats.struct_writer import damaged, made_up_struct, write
 
 SCHEMAS = ROOT / "core" / "klog" / "formats" / "schemas"
-FILES = ("consumer_protocol", "control", "coordinator", "metadata", "remote_log", "share", "transaction")
+FILES = ("consumer_protocol", "control", "coordinator", "metadata", "remote_log", "share", "transaction", "wire")
 
 
 def every_schema() -> list[Schema]:
@@ -75,7 +77,7 @@ def test_what_the_notation_does_not_know_is_an_error(line: str) -> None:
 
 def test_every_schema_that_comes_along_is_read_and_has_defaults() -> None:
     schemas = every_schema()
-    assert len(schemas) == 44 + 26 + 7 + 4 + 4 + 2 + 2
+    assert len(schemas) == 44 + 26 + 7 + 4 + 4 + 2 + 2 + 58
     for schema in schemas:
         assert set(schema.struct.default()) == {field.name for field in schema.struct.fields}
 
@@ -216,6 +218,51 @@ def test_a_huge_count_takes_no_memory() -> None:
         tracemalloc.stop()
 
 
+def test_a_field_may_stay_classic_in_a_flexible_struct() -> None:
+    """So does the client's name in the header of a request: a broker has to read it before it knows the version."""
+    line = "N v0 flex=0+: a:string; b:string ~; c:[]int8 ~ ?"
+    assert read(line, "02 61 0001 62 ffffffff 00") == {"a": "a", "b": "b", "c": None}
+    assert encode(parse(line), {"a": "a", "b": "b", "c": None}, 0).hex(" ") == "02 61 00 01 62 ff ff ff ff 00"
+
+
+def test_more_elements_than_allowed_are_refused() -> None:
+    """An element of two bytes becomes a dict of two hundred, so bytes alone do not bound the memory."""
+    schema, data = parse("N v0 flex=0+: a:[]S{b:string; c:[]int8}"), bytes.fromhex("03 01 01 00 01 02 05 00 00")
+    assert decode(schema, data, 0, elements=3)[0]["a"][1] == {"b": "", "c": [5]}
+    with pytest.raises(StructError, match="too many elements"):
+        decode(schema, data, 0, elements=2)
+    with pytest.raises(StructError, match="too many elements"):
+        decode(parse("N v0 flex=0+: a:int8"), bytes.fromhex("00 02 09 00 09 00"), 0, elements=1)
+
+
+def test_records_leave_a_hole_that_the_sender_fills() -> None:
+    """They stand before the tagged fields, so the message is bytes, a part of a file, and bytes."""
+    schema = parse("N v0-1 flex=1+: a:int8; r:records ?; b:int8")
+    for version, front in ((0, "07 00000145"), (1, "07 c602")):
+        writer = Writer()
+        write_pieces(schema, {"a": 7, "r": Hole(325, "file"), "b": 9}, version, writer)
+        assert [bytes(piece) if isinstance(piece, bytearray) else piece for piece in writer.pieces] == [
+            bytes.fromhex(front),
+            Hole(325, "file"),
+        ]
+        assert writer.tail == (b"\x09\0" if version else b"\x09")
+
+
+def test_what_is_not_named_is_written_as_its_default() -> None:
+    line = 'N v0 flex=0+: a:int8 =3; b:int16 =-2; s:string ="x"; n:string ? =null; l:[]int8; t:int8 #1 =5; u:string #0'
+    assert encode(parse(line), {}, 0).hex(" ") == "03 ff fe 02 78 00 01 00"
+    assert encode(parse(line), {"t": 6, "u": "y"}, 0).hex(" ") == "03 ff fe 02 78 00 01 02 00 02 02 79 01 01 06"
+
+
+def test_null_where_it_is_no_value_and_endless_strings_are_not_written() -> None:
+    """A client would take them for something else and lose its place in the stream."""
+    for field in ("string", "bytes", "[]int8"):
+        with pytest.raises(ValueError, match="a is null"):
+            encode(parse(f"N v0 flex=none: a:{field}"), {"a": None}, 0)
+    with pytest.raises(ValueError, match="a is too long"):
+        encode(parse("N v0 flex=0+: a:string"), {"a": "x" * 32768}, 0)
+
+
 # ---------------------------------------------------------------- Kafka's own records
 
 ORDERS = "0000000000003039"
@@ -315,6 +362,8 @@ def test_what_was_written_is_read_back() -> None:
             for _ in range(15):
                 value = made_up_struct(schema.struct, version, chance)
                 data = write(schema, value, version)
+                if UNKNOWN_TAGS not in str(value):
+                    assert encode(schema, value, version) == data, schema.name
                 found, end = decode(schema, b"front" + data + b"rest", version, 5)
                 assert end == 5 + len(data)
                 # NaN is not itself, and a tag that a classic version cannot carry is lost.

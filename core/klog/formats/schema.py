@@ -1,21 +1,23 @@
-"""Schemas of Kafka's internal records, as data.
+"""Schemas of Kafka's internal records, and of its requests and responses, as data.
 
 A schema is one line of `schemas/*.txt`, which `tools/make_schemas.py` writes from Kafka's own definitions:
 
     Name[key] v0-4 flex=2+: field; field; …
 
     v0-4, v0         the versions Kafka knows       flex=2+, flex=none   those with the flexible encoding
-    [key]            the record type, where the message has one
+    [key]            the record type, or the API's number, where the message has one
 
     field   name:type modifiers
     type    bool int8 int16 int32 int64 uint16 uint32 float64 uuid string bytes records,
             Struct{field; field}, or [] before one of these: an array of it
     @2+ @-3 @1 @1-3  the field exists only in these versions            ?  ?3+     it may be null (in these versions)
     #0               it is a tagged field                               =-1 =null =true ="x"   its default
+    ~                it has the classic encoding in flexible versions, too
     Struct^-3{…}     Kafka refuses to read this struct in other versions
 
 Versions are tests as Kafka's generated classes make them: no modifier means no test, not even for a version that Kafka
-does not know (it takes any version of a metadata record).  `struct_bytes` decodes by a schema, `struct_json` prints.
+does not know (it takes any version of a metadata record).  `struct_bytes` decodes by a schema, `struct_write` encodes,
+`struct_json` prints.
 """
 
 from __future__ import annotations
@@ -50,7 +52,10 @@ NONE: Final = Versions(1, 0)
 
 @dataclass(frozen=True)
 class Field:
-    """One field.  *struct* is set when *type* is "struct"; *tag* None: it stands in the body."""
+    """One field.  *struct* is set when *type* is "struct"; *tag* None: it stands in the body.
+
+    *classic*: it has the classic encoding in every version.
+    """
 
     name: str
     type: str
@@ -60,6 +65,7 @@ class Field:
     nullable: Versions
     tag: int | None
     declared_default: str | None
+    classic: bool = False
 
     def default(self) -> Any:
         """Return the value that stands for absence; lists and structs are new ones each time."""
@@ -93,7 +99,10 @@ class Struct:
 
 @dataclass(frozen=True, eq=False)
 class Schema:
-    """A message: *key* is its record type, None where it has none; lowest and highest: the versions Kafka knows."""
+    """A message: *key* is its record type or its API's number, None where it has none.
+
+    lowest and highest: the versions Kafka knows.
+    """
 
     name: str
     key: int | None
@@ -128,7 +137,7 @@ def _versions(text: str, lowest: int | None = None) -> Versions:
 def _tokens(text: str) -> deque[str]:
     import re
 
-    pattern = r'[{};]|\[\]|\w+:|\w+|\^[\d-]+|@[\d+-]+|\?[\d+-]*|#\d+|="(?:[^"\\]|\\.)*"|=[\w.-]+|\S'
+    pattern = r'[{};]|\[\]|\w+:|\w+|\^[\d+-]+|@[\d+-]+|\?[\d+-]*|#\d+|="(?:[^"\\]|\\.)*"|=[\w.-]+|\S'
     return deque(re.findall(pattern, text))
 
 
@@ -156,7 +165,7 @@ def _field(tokens: deque[str]) -> Field:
         struct = Struct(kind, readable, _fields(tokens))
         tokens.popleft()
         kind = "struct"
-    exists, nullable, tag, default = ALL, NONE, None, None
+    exists, nullable, tag, default, classic = ALL, NONE, None, None, False
     while tokens and tokens[0] not in ("}", ";"):
         mark = tokens.popleft()
         if mark[0] == "@":
@@ -167,9 +176,11 @@ def _field(tokens: deque[str]) -> Field:
             tag = int(mark[1:])
         elif mark[0] == "=":
             default = mark[1:]
+        elif mark == "~":
+            classic = True
         else:
             raise ValueError(f"schema: {mark!r} after the field {name}")
-    return Field(name[:-1], kind, array, struct, exists, nullable, tag, default)
+    return Field(name[:-1], kind, array, struct, exists, nullable, tag, default, classic)
 
 
 def parse(line: str) -> Schema:
