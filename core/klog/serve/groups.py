@@ -1,0 +1,309 @@
+"""The coordinator of consumer groups: classic groups and their offsets, in memory, for many threads.
+
+It knows what was committed on the disk, and what is committed since; nothing of that is ever written down.  A request
+that has to wait for other members waits here, on its own thread.  Groups, members, and what both hold are bounded, for
+whoever reaches the port may invent them.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+import uuid
+from collections.abc import Callable, Mapping
+from typing import Final, NamedTuple, TypeAlias
+
+from klog.formats.schema import Data
+from klog.serve.codes import Code
+from klog.serve.group import LONGEST_REBALANCE_S, Group, Member, State
+
+MOST_GROUPS: Final = 1000
+MOST_MEMBERS: Final = 1000
+MOST_BYTES: Final = 32 << 20
+LONGEST_METADATA: Final = 4096
+"""offset.metadata.max.bytes."""
+SHORTEST_SESSION_MS: Final = 6000
+LONGEST_SESSION_MS: Final = 1_800_000
+_COMMIT_BYTES: Final = 256
+_MEMBER_ID_IS_TOLD: Final = 4
+"""From this version of JoinGroup on a new member is first told its id, and joins with that."""
+_LEADER_SKIPS: Final = 9
+"""From this version of JoinGroup on a leader can be told not to assign anew."""
+
+Committed: TypeAlias = "tuple[int, int, str]"
+"""Offset, leader epoch (-1: none), metadata."""
+Offsets: TypeAlias = "Mapping[tuple[str, int], Committed]"
+"""By topic and partition."""
+
+
+class Known(NamedTuple):
+    """What others are told of a group."""
+
+    kind: str
+    state: str
+    protocol: str
+    members: tuple[Member, ...]
+
+
+class Groups:
+    """All groups.  *on_disk* returns what a group has committed there."""
+
+    def __init__(self, on_disk: Callable[[str], Offsets], clock: Callable[[], float] = time.monotonic) -> None:
+        self._on_disk, self._clock = on_disk, clock
+        self._changed = threading.Condition()
+        self._groups: dict[str, Group] = {}
+        self._commits: dict[str, dict[tuple[str, int], Committed]] = {}
+        self._commit_bytes = 0
+
+    # ------------------------------------------------------------ joining
+
+    def join(self, request: Data, version: int, client: str, host: str) -> Data:
+        """Return the answer to JoinGroup; waits until the group has gathered."""
+        with self._changed:
+            group = self._group_to_join(request)
+            if isinstance(group, Code):
+                return _not_joined(group, request["memberId"], version)
+            member = self._joining(group, request, version, client, host)
+            self._changed.notify_all()
+            if isinstance(member, dict):
+                return member
+            while member.joining and group.members.get(member.id) is member:
+                self._wait(group)
+            if member.fenced:
+                return _not_joined(Code.FENCED_INSTANCE_ID, member.id, version)
+            if group.members.get(member.id) is not member:
+                return _not_joined(Code.UNKNOWN_MEMBER_ID, member.id, version)
+            if group.state is State.PREPARING:  # before this thread woke up, the next rebalance had begun
+                return _not_joined(Code.REBALANCE_IN_PROGRESS, member.id, version)
+            return _joined(group, member)
+
+    def _wait(self, group: Group) -> None:
+        due = group.next_change()
+        self._changed.wait(None if due is None else max(0.0, due - self._clock()))
+        self._tick(group)
+
+    def _tick(self, group: Group) -> None:
+        before = group.state, group.generation
+        group.tick(self._clock())
+        if (group.state, group.generation) != before:
+            self._changed.notify_all()
+
+    def _group_to_join(self, request: Data) -> Group | Code:
+        name, protocols = request["groupId"], _protocols(request)
+        if not name:
+            return Code.INVALID_GROUP_ID
+        if not SHORTEST_SESSION_MS <= request["sessionTimeoutMs"] <= LONGEST_SESSION_MS:
+            return Code.INVALID_SESSION_TIMEOUT
+        group = self._groups.get(name)
+        if group is None:
+            if len(self._groups) >= MOST_GROUPS:
+                self._forget_abandoned()
+            if len(self._groups) >= MOST_GROUPS:
+                return Code.GROUP_MAX_SIZE_REACHED
+            group = Group(name)
+        self._tick(group)
+        if not group.supports(request["protocolType"], protocols):
+            return Code.INCONSISTENT_GROUP_PROTOCOL
+        if request["memberId"] not in group.members:
+            growth = sum(map(len, protocols)) + sum(map(len, protocols.values()))
+            held = sum(one.size for one in self._groups.values()) + self._commit_bytes
+            if len(group.members) + len(group.pending) >= MOST_MEMBERS or held + growth > MOST_BYTES:
+                return Code.GROUP_MAX_SIZE_REACHED
+        self._groups[name] = group
+        return group
+
+    def _forget_abandoned(self) -> None:
+        for group in list(self._groups.values()):
+            self._tick(group)
+            if group.abandoned:
+                del self._groups[group.id]
+
+    def _joining(self, group: Group, request: Data, version: int, client: str, host: str) -> Member | Data:
+        """Return the member that waits now, or the answer when there is nothing to wait for."""
+        member_id, instance = request["memberId"], request["groupInstanceId"]
+        if not member_id:
+            return self._joining_newly(group, _member(request, client, host, self._clock()), request, version)
+        if member_id in group.pending and instance is None:
+            member = _member(request, client, host, self._clock())
+            group.join(member, request["protocolType"], self._clock())
+            return member
+        found = group.find(member_id, instance)
+        if isinstance(found, Code):
+            return _not_joined(found, member_id, version)
+        renewed = _member(request, client, host, self._clock())
+        same = renewed.protocols == found.protocols
+        found.protocols, found.session_s, found.rebalance_s = renewed.protocols, renewed.session_s, renewed.rebalance_s
+        found.seen = self._clock()
+        leads = group.leader == found.id
+        if same and (group.state is State.COMPLETING or (group.state is State.STABLE and not leads)):
+            return _joined(group, found)  # the answer to its last request was lost
+        group.join(found, request["protocolType"], self._clock())
+        return found
+
+    def _joining_newly(self, group: Group, member: Member, request: Data, version: int) -> Member | Data:
+        member.id = f"{member.instance or member.client}-{uuid.uuid4()}"
+        old = group.static(member.instance)
+        if old is not None:
+            led = group.leader == old.id
+            if not group.replace(old, member, self._clock()):
+                return member
+            if led and version < _LEADER_SKIPS:  # it must not assign anew, and is only told so from version 9 on
+                return _joined(group, member) | {"leader": old.id, "members": []}
+            return _joined(group, member) | {"skipAssignment": led}
+        if member.instance is None and version >= _MEMBER_ID_IS_TOLD:
+            group.pending[member.id] = self._clock() + member.session_s
+            return _not_joined(Code.MEMBER_ID_REQUIRED, member.id, version)
+        group.join(member, request["protocolType"], self._clock())
+        return member
+
+    # ------------------------------------------------------------ being a member
+
+    def _found(self, request: Data) -> tuple[Group, Member] | Code:
+        """Return the member that asks, or the error; this is a sign of life."""
+        group = self._groups.get(request["groupId"])
+        if group is None:
+            return Code.UNKNOWN_MEMBER_ID
+        self._tick(group)
+        member = group.find(request["memberId"], request["groupInstanceId"])
+        if isinstance(member, Code):
+            return member
+        member.seen = self._clock()
+        generation = request.get("generationId", request.get("generationIdOrMemberEpoch"))
+        return (group, member) if generation == group.generation else Code.ILLEGAL_GENERATION
+
+    def sync(self, request: Data) -> Data:
+        """Return the answer to SyncGroup; a follower waits for its leader."""
+        with self._changed:
+            found = self._found(request)
+            if isinstance(found, Code):
+                return {"errorCode": found}
+            group, member = found
+            for told, held in ((request["protocolType"], group.kind), (request["protocolName"], group.protocol)):
+                if told is not None and told != held:
+                    return {"errorCode": Code.INCONSISTENT_GROUP_PROTOCOL}
+            if group.state is State.COMPLETING and group.leader == member.id:
+                group.assign({one["memberId"]: one["assignment"] for one in request["assignments"]}, self._clock())
+                self._changed.notify_all()
+            generation = group.generation
+            while group.state is State.COMPLETING and group.generation == generation and not member.fenced:
+                member.syncing = True
+                self._wait(group)
+            if member.fenced:
+                return {"errorCode": Code.FENCED_INSTANCE_ID}
+            if group.state is not State.STABLE or group.generation != generation:
+                return {"errorCode": Code.REBALANCE_IN_PROGRESS}
+            return {"protocolType": group.kind, "protocolName": group.protocol, "assignment": member.assignment}
+
+    def heartbeat(self, request: Data) -> Code:
+        """Return the answer to Heartbeat."""
+        with self._changed:
+            found = self._found(request)
+            if isinstance(found, Code):
+                return found
+            return Code.REBALANCE_IN_PROGRESS if found[0].state is State.PREPARING else Code.NONE
+
+    def leave(self, name: str, member_id: str, instance: str | None) -> Code:
+        """Let a member leave; one that is named by its instance alone may have any id."""
+        with self._changed:
+            group = self._groups.get(name)
+            if group is None:
+                return Code.UNKNOWN_MEMBER_ID
+            if instance is None and group.pending.pop(member_id, None) is not None:
+                self._tick(group)
+                self._changed.notify_all()
+                return Code.NONE
+            known = group.static(instance)
+            member = group.find(known.id if known is not None and not member_id else member_id, instance)
+            if isinstance(member, Code):
+                return member
+            group.leave(member, self._clock())
+            self._changed.notify_all()
+            return Code.NONE
+
+    # ------------------------------------------------------------ offsets
+
+    def may_commit(self, request: Data) -> Code:
+        """Return whether whoever asks may commit offsets.  Kafka: ClassicGroup.validateOffsetCommit."""
+        with self._changed:
+            group = self._groups.get(request["groupId"])
+            alone = request["generationIdOrMemberEpoch"] < 0
+            if group is None or not group.members:
+                return Code.NONE if alone else Code.ILLEGAL_GENERATION
+            if alone and not request["memberId"] and request["groupInstanceId"] is None:
+                return Code.UNKNOWN_MEMBER_ID
+            found = self._found(request)
+            if isinstance(found, Code):
+                return found
+            return Code.REBALANCE_IN_PROGRESS if found[0].state is State.COMPLETING else Code.NONE
+
+    def commit(self, name: str, topic: str, partition: int, committed: Committed) -> Code:
+        """Keep an offset of the group *name* in memory."""
+        if len(committed[2]) > LONGEST_METADATA:
+            return Code.OFFSET_METADATA_TOO_LARGE
+        with self._changed:
+            mine, place = self._commits.get(name, {}), (topic, partition)
+            growth = len(committed[2]) - len(mine[place][2]) if place in mine else _COMMIT_BYTES + len(committed[2])
+            growth += 0 if name in self._commits else _COMMIT_BYTES + len(name)
+            if self._commit_bytes + growth > MOST_BYTES:
+                return Code.INVALID_COMMIT_OFFSET_SIZE
+            self._commit_bytes += growth
+            self._commits.setdefault(name, mine)[place] = committed
+            return Code.NONE
+
+    def offsets(self, name: str) -> Offsets:
+        """Return what the group has committed: since the start, else on the disk."""
+        with self._changed:
+            since = dict(self._commits.get(name, {}))
+        return {**self._on_disk(name), **since}
+
+    # ------------------------------------------------------------ what others are told
+
+    def names(self) -> list[str]:
+        """Return the groups that were used since the start."""
+        with self._changed:
+            self._forget_abandoned()
+            return sorted({*self._groups, *self._commits})
+
+    def known(self, name: str) -> Known | None:
+        """Return what there is to tell of a group; None when it was not used since the start."""
+        with self._changed:
+            group = self._groups.get(name)
+            if group is not None:
+                self._tick(group)
+            if group is None or group.abandoned:
+                return Known("consumer", State.EMPTY.value, "", ()) if name in self._commits else None
+            members = tuple(group.members.values())
+            return Known(group.kind, group.state.value, group.protocol or "", members)
+
+
+def _protocols(request: Data) -> dict[str, bytes]:
+    return {one["name"]: one["metadata"] for one in request["protocols"]}
+
+
+def _member(request: Data, client: str, host: str, now: float) -> Member:
+    session_ms = request["sessionTimeoutMs"]
+    rebalance_ms = request["rebalanceTimeoutMs"]
+    rebalance_s = min((rebalance_ms if rebalance_ms >= 0 else session_ms) / 1000, LONGEST_REBALANCE_S)
+    instance = request["groupInstanceId"]
+    return Member(request["memberId"], instance, client, host, _protocols(request), session_ms / 1000, rebalance_s, now)
+
+
+def _joined(group: Group, member: Member) -> Data:
+    """Return the answer to a member of a generation; the leader is told of all members, to assign."""
+    protocol, leads = group.protocol or "", member.id == group.leader
+    members = [
+        {"memberId": one.id, "groupInstanceId": one.instance, "metadata": one.protocols.get(protocol, b"")}
+        for one in (group.members.values() if leads else ())
+    ]
+    return {
+        "generationId": group.generation,
+        "protocolType": group.kind,
+        "protocolName": protocol,
+        "leader": group.leader or "",
+        "memberId": member.id,
+        "members": members,
+    }
+
+
+def _not_joined(error: Code, member_id: str, version: int) -> Data:
+    return {"errorCode": error, "memberId": member_id, "protocolName": None if version >= 7 else ""}
