@@ -1,0 +1,47 @@
+"""What an answer is made from: what is here, and what is asked by whom."""
+
+from __future__ import annotations
+
+from typing import NamedTuple, TypeAlias
+
+from klog.formats.schema import Data
+from klog.serve.groups import Groups
+from klog.serve.view import Topic, View
+
+Answer: TypeAlias = Data
+"""The body of a response; what it does not name has its default."""
+
+ZERO_ID = "A" * 22
+"""The uuid that stands for none."""
+
+
+class Here(NamedTuple):
+    """What answers: the disk, the groups, and where clients reach both."""
+
+    view: View
+    groups: Groups
+    host: str
+    port: int
+
+    def node(self, called: str = "nodeId") -> Answer:
+        """Return this node, the only one; *called* is what its number is called there."""
+        return {called: self.view.node_id, "host": self.host, "port": self.port}
+
+    def topic(self, name: str | None, topic_id: str = ZERO_ID) -> Topic | None:
+        """Return the topic with this id, else with this name."""
+        if topic_id != ZERO_ID:
+            return self.view.topic_by_id(topic_id)
+        return self.view.topics.get(name or "")
+
+
+class Asked(NamedTuple):
+    """A request, and who asks."""
+
+    body: Data
+    version: int
+    client_id: str
+    host: str
+
+
+class HangUpError(Exception):
+    """There is no response that says it: the connection ends, and the text says why."""
