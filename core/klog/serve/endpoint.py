@@ -1,0 +1,203 @@
+"""The read-only endpoint: listens, and talks with each client on a thread of its own.
+
+Threads and not an event loop: sendfile waits for the disk, and that must be one client's wait.  Nothing here outlives
+the process, so it may end at any time.
+"""
+
+from __future__ import annotations
+
+import errno
+import socket
+import threading
+import time
+from collections.abc import Callable
+from functools import cached_property
+from typing import Final, NamedTuple, TypeAlias
+
+from klog.errors import KlogError, UsageError
+from klog.formats.schema import Data
+from klog.serve.answers import REFUSED, Asked, HangUpError, Here, answer
+from klog.serve.answers.logs import fetch_wait_ms
+from klog.serve.codes import Code
+from klog.serve.connection import Connection, GoneError, Limits
+from klog.serve.groups import Groups
+from klog.serve.view import View
+from klog.serve.wire import Request, WireError, read_request, versions_response, write_response
+
+_BACKLOG: Final = 128
+_OUT_OF_RESOURCES: Final = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
+_PATIENCE_S: Final = 0.2
+_LAST_MOMENT_S: Final = 0.1
+_MOST_TOLD: Final = 1000
+_ELEMENTS_BEYOND_THE_DISK: Final = 1000
+_LONGEST_NAME: Final = 80
+
+
+class Reports(NamedTuple):
+    """Whom to tell: *say* of what people should know, *log* of each request (None: nobody).  Called on any thread."""
+
+    say: Callable[[str], None]
+    log: Callable[[Data], None] | None = None
+
+
+class _Told:
+    """Says each thing once, and at some point nothing more: a stranger can invent things without end."""
+
+    def __init__(self, say: Callable[[str], None]) -> None:
+        self._say, self._keys, self._lock = say, set[object](), threading.Lock()
+
+    def once(self, key: object, line: str) -> None:
+        with self._lock:
+            known = key in self._keys or len(self._keys) > _MOST_TOLD
+            self._keys.add(key) if not known else None
+            last = not known and len(self._keys) > _MOST_TOLD
+        if not known:
+            self._say("more of the like is not told any more" if last else line)
+
+
+class Client:
+    """Who is at the other end, as far as it says: *name* is the client id, *software* what ApiVersions told."""
+
+    def __init__(self, host: str, port: int) -> None:
+        self.host, self.port, self.name, self.software = host, port, "", ""
+
+    def __str__(self) -> str:
+        known = " ".join(part for part in (self.name, self.software) if part)[:_LONGEST_NAME]
+        return f"{self.host} ({known})" if known else self.host
+
+
+Address: TypeAlias = "tuple[str, int]"
+
+
+def listen(address: Address) -> socket.socket:
+    """Return a socket that listens there; port 0 takes a free one.  Raises UsageError when that cannot be."""
+    host, port = address
+    try:
+        family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0][0]
+        return socket.create_server(address, family=family, backlog=_BACKLOG)
+    except (OSError, OverflowError, UnicodeError) as error:
+        raise UsageError(f"--listen {host}:{port}: {error}") from None
+
+
+class Endpoint:
+    """Answers clients of *view* on *listener*; they are told to come to *advertised*."""
+
+    def __init__(
+        self, view: View, listener: socket.socket, advertised: Address, limits: Limits, reports: Reports
+    ) -> None:
+        self._view, self._listener, self._limits, self._reports = view, listener, limits, reports
+        self._here = Here(view, Groups(view.committed), *advertised)
+        self._told = _Told(reports.say)
+        self._lock = threading.Lock()
+        self._connections: set[Connection] = set()
+
+    @cached_property
+    def _elements(self) -> int:
+        """How much a request may name: everything twice, and some more."""
+        there = sum(1 + topic.partitions for topic in self._view.topics.values())
+        return _ELEMENTS_BEYOND_THE_DISK + 2 * there
+
+    def cuts_somebody_off(self) -> bool:
+        """Return whether to end now cuts off a response; those that are all but out get a moment to be so."""
+        until = time.monotonic() + _LAST_MOMENT_S
+        while self._is_sending():
+            if time.monotonic() > until:
+                return True
+            time.sleep(_LAST_MOMENT_S / 10)
+        return False
+
+    def _is_sending(self) -> bool:
+        with self._lock:
+            return any(connection.sending for connection in self._connections)
+
+    def run(self) -> None:
+        """Accept clients until an exception, such as that of a signal's handler, ends it."""
+        while True:
+            try:
+                accepted, address = self._listener.accept()
+            except OSError as error:  # the client is gone already, or there is no room for one more
+                if error.errno in _OUT_OF_RESOURCES:
+                    self._told.once(error.errno, f"no more clients for now: {error.strerror}")
+                    time.sleep(_PATIENCE_S)
+                continue
+            self._welcome(accepted, Client(*address[:2]))
+
+    def _welcome(self, accepted: socket.socket, client: Client) -> None:
+        with self._lock:
+            full = len(self._connections) >= self._limits.connections
+            if not full:
+                try:
+                    connection = Connection(accepted, self._limits)
+                except OSError:
+                    full = True
+                else:
+                    self._connections.add(connection)
+        if full:
+            accepted.close()
+            self._told.once("full", f"{client} was turned away: there are {self._limits.connections} connections")
+            return
+        thread = threading.Thread(target=self._serve, args=(connection, client), daemon=True)
+        try:
+            thread.start()
+        except RuntimeError as error:
+            self._leave(connection)
+            self._told.once("threads", f"{client} was turned away: {error}")
+
+    def _leave(self, connection: Connection) -> None:
+        with self._lock:
+            self._connections.discard(connection)
+        connection.close()
+
+    def _serve(self, connection: Connection, client: Client) -> None:
+        """Answer one client until it goes, or has to."""
+        try:
+            while (data := connection.receive()) is not None:
+                self._answer(connection, client, read_request(data, self._elements))
+        except (GoneError, HangUpError, WireError, KlogError) as why:
+            if str(why):
+                self._told.once((client.host, str(why)), f"{client} was cut off: {why}")
+        except OSError as error:
+            if error.filename is not None:  # of a file, then, and not of the connection
+                self._told.once(("file", error.filename), f"{client} was cut off: {error.filename}: {error.strerror}")
+        finally:
+            self._leave(connection)
+
+    def _answer(self, connection: Connection, client: Client, request: Request) -> None:
+        began, name = time.perf_counter(), request.api.name
+        if request.body is None:
+            body = versions_response(Code.UNSUPPORTED_VERSION)
+        else:
+            client.name = request.client_id
+            if name == "ApiVersions":
+                software = (request.body["clientSoftwareName"], request.body["clientSoftwareVersion"])
+                client.software = " ".join(software).strip()
+            self._tell(client, name)
+            body = answer(self._here, name, Asked(request.body, request.version, client.name, client.host))
+            if name == "Fetch":
+                self._tell_events()
+                wait_ms = fetch_wait_ms(request.body, body)
+                if wait_ms:
+                    connection.wait(wait_ms / 1000)
+        sent = connection.send(write_response(request, body), self._view.opened)
+        if self._reports.log is not None:
+            self._reports.log(
+                {
+                    "client": f"{client.host}:{client.port}",
+                    "client_id": client.name,
+                    "software": client.software,
+                    "api": name,
+                    "version": request.version,
+                    "ms": round((time.perf_counter() - began) * 1000, 3),
+                    "bytes": sent,
+                }
+            )
+
+    def _tell(self, client: Client, name: str) -> None:
+        if name in REFUSED:
+            self._told.once((client.host, client.name, name), f"{client}: {name} was refused, this is read-only")
+        elif name == "OffsetCommit":
+            self._told.once(name, f"{client} commits offsets: they are kept in memory, until klog serve ends")
+
+    def _tell_events(self) -> None:
+        for line in self._view.news():
+            self._reports.say(line)
