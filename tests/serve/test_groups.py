@@ -1,4 +1,4 @@
-"""The coordinator: members join, take over, fall silent and leave, as real brokers have it; and strangers are bounded."""
+"""The coordinator: members join, take over, fall silent and leave as at a broker, and strangers are bounded."""
 
 from __future__ import annotations
 
@@ -226,9 +226,7 @@ def test_a_static_member_comes_back_in_its_place(groups: Groups) -> None:
     assert groups.heartbeat(alive(first)) is Code.UNKNOWN_MEMBER_ID
     assert groups.heartbeat(alive(again, groupInstanceId="node-1")) is Code.NONE
     older = groups.join(joining(groupInstanceId="node-1"), 5, "c", "h")
-    assert (older["leader"], older["members"]) == (again["memberId"], []), (
-        "it cannot be told to skip, so it only follows"
-    )
+    assert (older["leader"], older["members"]) == (again["memberId"], []), "not told to skip, it only follows"
     assert groups.leave("g", "", "node-1") is Code.NONE
     assert groups.known("g") is None
 
