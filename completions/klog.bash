@@ -14,6 +14,7 @@ _klog() {
             dump) command=dump ;;
             lookup) command=lookup ;;
             fetch) command=fetch ;;
+            serve) command=serve ;;
             verify) command=verify ;;
             recover) command=recover ;;
             truncate) command=truncate ;;
@@ -67,6 +68,17 @@ _klog() {
         'fetch --topic') words='' ;;
         'fetch --partition') words='' ;;
         'fetch --output') words='text json' ;;
+        'serve --listen') words='' ;;
+        'serve --advertise') words='' ;;
+        'serve --topic') words='' ;;
+        'serve --end') words='log checkpoint' ;;
+        'serve --until') words='' ;;
+        'serve --open-transactions') words='abort hide' ;;
+        'serve --damaged') words='skip stop serve' ;;
+        'serve --missing') words='empty offline omit' ;;
+        'serve --connections') words='' ;;
+        'serve --send-buffer') words='' ;;
+        'serve --output') words='text jsonl' ;;
         'verify --topic') words='' ;;
         'verify --partition') words='' ;;
         'verify --sample') words='' ;;
@@ -192,11 +204,12 @@ _klog() {
     esac
     if [[ -z $value ]]; then
         case "$command" in
-            '') words='describe dump lookup fetch verify recover truncate compact apply undo plans spark --version -h --help' ;;
+            '') words='describe dump lookup fetch serve verify recover truncate compact apply undo plans spark --version -h --help' ;;
             describe) words='--topic --partition --deep --output --quiet -h --help' ;;
             dump) words='--files --topic --partition --output --to --deep-iteration --print-data-log --skip-record-metadata --verify-index-only --index-sanity-check --max-bytes --max-message-size --offsets-decoder --transaction-log-decoder --cluster-metadata-decoder --remote-log-metadata-decoder --share-group-state-decoder --with-indexes --as --from-offset --to-offset --from-time --to-time --key --keys-from --limit --isolation --tail --no-control --batches --values --jobs --max-batch-bytes --quiet -h --help' ;;
             lookup) words='--offset --timestamp --batch --topic --partition --position-only --output --quiet -h --help' ;;
             fetch) words='--offset --max-bytes --min-bytes --isolation --partial --end --topic --partition --output --quiet -h --help' ;;
+            serve) words='--listen --advertise --expose --topic --end --until --open-transactions --damaged --missing --internal --connections --send-buffer --output --quiet -h --help' ;;
             verify) words='--topic --partition --deep --sample --since --output --jobs --max-batch-bytes --quiet -h --help' ;;
             recover) words='--topic --partition --like-broker --salvage --apply --plan --backup --indexes-only --from-recovery-point --repair-bits --mark-clean --broker-epoch --rescue-records --index-interval --segment-index-bytes --producer-expiration --now --output --jobs --quiet -h --help' ;;
             truncate) words='--to-offset --to-timestamp --to-log-start --topic --partition --apply --plan --backup --index-interval --producer-expiration --now --output --quiet -h --help' ;;

@@ -4,7 +4,7 @@ function __klog_command --description 'The command whose arguments are being wri
     set -l command
     for word in (commandline -opc)[2..-1]
         switch "$command $word"
-            case ' describe' ' dump' ' lookup' ' fetch' ' verify' ' recover' ' truncate' ' compact' ' apply' ' undo' ' plans' ' spark' 'spark verify' 'spark stats' 'spark search' 'spark export' 'spark compact'
+            case ' describe' ' dump' ' lookup' ' fetch' ' serve' ' verify' ' recover' ' truncate' ' compact' ' apply' ' undo' ' plans' ' spark' 'spark verify' 'spark stats' 'spark search' 'spark export' 'spark compact'
                 set command $command $word
         end
     end
@@ -16,6 +16,7 @@ complete -c klog -n 'test (__klog_command) = ""' -a describe -d 'Show what is th
 complete -c klog -n 'test (__klog_command) = ""' -a dump -d 'Show the content of any Kafka file: in the text of Kafka\'s own dump tool, or as data'
 complete -c klog -n 'test (__klog_command) = ""' -a lookup -d 'Find an offset or a time as a broker does, and show how: segment, index, scan, batch, record'
 complete -c klog -n 'test (__klog_command) = ""' -a fetch -d 'Show what a consumer or a follower would be handed: which batches, and where its limits cut'
+complete -c klog -n 'test (__klog_command) = ""' -a serve -d 'Let clients read from a disk as from a broker: a Kafka endpoint that writes nothing'
 complete -c klog -n 'test (__klog_command) = ""' -a verify -d 'Check everything that can be wrong, changing nothing: every batch, index, snapshot, checkpoint and name'
 complete -c klog -n 'test (__klog_command) = ""' -a recover -d 'Repair: make indexes, snapshots and epochs anew, cut torn tails'
 complete -c klog -n 'test (__klog_command) = ""' -a truncate -d 'Drop everything from an offset on, as a follower would'
@@ -91,6 +92,22 @@ complete -c klog -n 'test (__klog_command) = "fetch"' -l partition -x -d 'Only t
 complete -c klog -n 'test (__klog_command) = "fetch"' -l output -x -a 'text json' -d 'How to show it'
 complete -c klog -n 'test (__klog_command) = "fetch"' -l quiet -d 'No notes, no bar'
 complete -c klog -n 'test (__klog_command) = "fetch"' -s h -l help -d 'Show this help and leave'
+complete -c klog -n 'test (__klog_command) = "serve"' -F
+complete -c klog -n 'test (__klog_command) = "serve"' -l listen -x -d 'Where to listen'
+complete -c klog -n 'test (__klog_command) = "serve"' -l advertise -x -d 'Where clients are told to come'
+complete -c klog -n 'test (__klog_command) = "serve"' -l expose -d 'Listen beyond this machine: whoever reaches the port can read everything'
+complete -c klog -n 'test (__klog_command) = "serve"' -l topic -x -d 'Only these topics of a log dir (a name or a glob)'
+complete -c klog -n 'test (__klog_command) = "serve"' -l end -x -a 'log checkpoint' -d 'Up to where: the log\'s end, or the high watermark'
+complete -c klog -n 'test (__klog_command) = "serve"' -l until -x -d 'As it was then: nothing from the first record on that is as late'
+complete -c klog -n 'test (__klog_command) = "serve"' -l open-transactions -x -a 'abort hide' -d 'Transactions without an end count as aborted, or hide what follows from read_committed clients'
+complete -c klog -n 'test (__klog_command) = "serve"' -l damaged -x -a 'skip stop serve' -d 'Damaged batches are left out, end their partition, or are handed out as they are'
+complete -c klog -n 'test (__klog_command) = "serve"' -l missing -x -a 'empty offline omit' -d 'Partitions that are on other disks are shown as empty, as offline, or not'
+complete -c klog -n 'test (__klog_command) = "serve"' -l internal -d 'Serve __consumer_offsets and __transaction_state as well'
+complete -c klog -n 'test (__klog_command) = "serve"' -l connections -x -d 'At most so many clients at once'
+complete -c klog -n 'test (__klog_command) = "serve"' -l send-buffer -x -d 'A connection\'s send buffer'
+complete -c klog -n 'test (__klog_command) = "serve"' -l output -x -a 'text jsonl' -d 'jsonl: a line on stdout for each request'
+complete -c klog -n 'test (__klog_command) = "serve"' -l quiet -d 'No notes, no bar'
+complete -c klog -n 'test (__klog_command) = "serve"' -s h -l help -d 'Show this help and leave'
 complete -c klog -n 'test (__klog_command) = "verify"' -F
 complete -c klog -n 'test (__klog_command) = "verify"' -l topic -x -d 'Only these topics of a log dir (a name or a glob)'
 complete -c klog -n 'test (__klog_command) = "verify"' -l partition -x -d 'Only these partition numbers of a log dir'

@@ -22,6 +22,7 @@ COMMANDS = (
     "dump",
     "lookup",
     "fetch",
+    "serve",
     "verify",
     "recover",
     "truncate",

@@ -9,8 +9,11 @@ import typer
 from klog.errors import UsageError
 
 if TYPE_CHECKING:
+    from klog.fetch import Damaged
     from klog.jobs.tables import Format
     from klog.serve.shown import End
+    from klog.serve.shown import Missing as Absent
+    from klog.serve.shown import OpenTransactions as OpenTxns
     from klog.visible import Isolation as Level
 
 T = TypeVar("T")
@@ -141,6 +144,55 @@ Partial = Annotated[bool, typer.Option("--partial", help="Cut the last batch at 
 FetchEnd = Annotated[
     str,
     typer.Option("--end", metavar="|".join(FETCH_ENDS), help="Up to where: the log's end, or the high watermark."),
+]
+
+# serve
+SERVE_OUTPUTS = ("text", "jsonl")
+OPEN_TRANSACTIONS: tuple[OpenTxns, ...] = ("abort", "hide")
+SERVE_DAMAGED: tuple[Damaged, ...] = ("skip", "stop", "serve")
+MISSING: tuple[Absent, ...] = ("empty", "offline", "omit")
+ServePaths = Annotated[
+    list[str] | None, typer.Argument(metavar="PATH...", help="Log dirs of one cluster, or partition directories.")
+]
+Listen = Annotated[str, typer.Option(metavar="HOST:PORT", help="Where to listen; port 0 takes a free one.")]
+Advertise = Annotated[
+    str | None, typer.Option(metavar="HOST[:PORT]", help="Where clients are told to come; default: where it listens.")
+]
+Expose = Annotated[
+    bool,
+    typer.Option("--expose", help="Listen beyond this machine: whoever reaches the port can read everything."),
+]
+Until = Annotated[
+    str | None, typer.Option(metavar="TIME", help="As it was then: nothing from the first record on that is as late.")
+]
+OpenTransactions = Annotated[
+    str,
+    typer.Option(
+        metavar="|".join(OPEN_TRANSACTIONS),
+        help="Transactions without an end count as aborted, or hide what follows from read_committed clients.",
+    ),
+]
+ServeDamaged = Annotated[
+    str,
+    typer.Option(
+        "--damaged",
+        metavar="|".join(SERVE_DAMAGED),
+        help="Damaged batches are left out, end their partition, or are handed out as they are.",
+    ),
+]
+Missing = Annotated[
+    str,
+    typer.Option(
+        metavar="|".join(MISSING), help="Partitions that are on other disks are shown as empty, as offline, or not."
+    ),
+]
+Internal = Annotated[bool, typer.Option("--internal", help="Serve __consumer_offsets and __transaction_state as well.")]
+Connections = Annotated[int, typer.Option(min=1, help="At most so many clients at once.")]
+SendBuffer = Annotated[
+    str, typer.Option(metavar="SIZE", help="A connection's send buffer; 0: the kernel's, for long lines.")
+]
+ServeOutput = Annotated[
+    str, typer.Option("--output", metavar="|".join(SERVE_OUTPUTS), help="jsonl: a line on stdout for each request.")
 ]
 
 # verify

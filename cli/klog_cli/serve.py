@@ -1,0 +1,127 @@
+"""`klog serve`: where it listens, what it tells people, and how it ends."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+from klog.errors import UsageError
+
+from klog_cli import output
+
+if TYPE_CHECKING:
+    from klog.formats.schema import Data
+    from klog.serve.view import Shown, View
+
+_CANCELLED = 32
+_HIGHEST_PORT = 65535
+
+
+class Place(NamedTuple):
+    """Where to listen and where clients are told to come, as HOST:PORT; *expose*: beyond this machine, too."""
+
+    listen: str
+    advertise: str | None
+    expose: bool
+
+
+def serve(
+    paths: Sequence[str], shown: Shown, place: Place, connections: int, send_buffer_bytes: int, requests: bool
+) -> int:
+    """Serve *paths* until a signal ends it; *requests*: a line on stdout for each.  Return the exit code."""
+    from klog.serve.connection import Limits
+    from klog.serve.endpoint import Endpoint, Reports, listen
+    from klog.serve.view import View
+
+    host, port = _address(place.listen, "--listen")
+    advertised_host, advertised_port = _advertised(place, host)
+    lines = _Lines()
+    with View.open(paths, shown) as view, listen((host, port)) as listener:
+        port = listener.getsockname()[1]
+        limits = Limits(connections=connections, send_buffer_bytes=send_buffer_bytes)
+        reports = Reports(lines.say, lines.log if requests else None)
+        endpoint = Endpoint(view, listener, (advertised_host, advertised_port or port), limits, reports)
+        signal.signal(signal.SIGTERM, _end)
+        try:
+            output.plain(f"klog serve: listening on {_shown(host, port)}")
+            _tell(view, host)
+            endpoint.run()
+        except KeyboardInterrupt:
+            pass
+        cut_off = endpoint.cuts_somebody_off()
+        for line in view.summary():
+            lines.say(line)
+    if cut_off:
+        lines.say("klog serve ended while a client was being answered")
+    return _CANCELLED if cut_off else 0
+
+
+def _tell(view: View, host: str) -> None:
+    if not _is_loopback(host):
+        output.error("whoever reaches this port can read everything that is served")
+    for line in view.notes:
+        output.note(line)
+
+
+def _end(_number: int, _frame: object) -> None:
+    raise KeyboardInterrupt
+
+
+class _Lines:
+    """What threads tell, a line at a time.  Where nobody reads any more, clients are served all the same."""
+
+    def __init__(self) -> None:
+        self._lock, self._read = threading.Lock(), True
+
+    def say(self, line: str) -> None:
+        with self._lock:
+            try:
+                output.error(line)
+            except output.ClosedPipeError:
+                pass
+
+    def log(self, row: Data) -> None:
+        with self._lock:
+            try:
+                if self._read:
+                    output.emit_jsonl([row])
+            except output.ClosedPipeError:
+                self._read = False
+
+
+def _address(text: str, option: str) -> tuple[str, int]:
+    """Return host and port of `HOST:PORT`, `[IPv6]:PORT`.  Raises UsageError."""
+    host, colon, port = text.rpartition(":")
+    bare = host.removeprefix("[").removesuffix("]")
+    if not colon or not bare or (":" in bare and bare == host) or not port.isdecimal() or int(port) > _HIGHEST_PORT:
+        raise UsageError(f"{option} {text}: expected HOST:PORT, such as 127.0.0.1:9092 or [::1]:9092")
+    return bare, int(port)
+
+
+def _shown(host: str, port: int) -> str:
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def _advertised(place: Place, host: str) -> tuple[str, int]:
+    """Return where clients are told to come; port 0: the one listened on.  Raises UsageError."""
+    if not _is_loopback(host) and not place.expose:
+        raise UsageError(f"--listen {place.listen}: whoever reaches it can read everything; --expose if that is meant")
+    if place.advertise is None:
+        if host in ("0.0.0.0", "::"):
+            raise UsageError(f"--listen {place.listen}: where should clients come to? --advertise HOST")
+        return host, 0
+    told = place.advertise
+    if ":" in told.rpartition("]")[2] and (told.startswith("[") or told.count(":") == 1):
+        return _address(told, "--advertise")
+    return told.removeprefix("[").removesuffix("]"), 0
+
+
+def _is_loopback(host: str) -> bool:
+    from ipaddress import ip_address
+
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"

@@ -1,0 +1,134 @@
+"""`klog serve`: its options, what it says at its start, and what it refuses before it listens."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import FIXTURES, Ran
+from tests.serve.serving import Serving, Wire
+
+Klog = Callable[..., Ran]
+MODERN = FIXTURES / "modern"
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ([], "what is to be served? Name a log dir, or several of one cluster"),
+        ([MODERN, "--listen", "9092"], "--listen 9092: expected HOST:PORT"),
+        ([MODERN, "--listen", "127.0.0.1:70000"], "--listen 127.0.0.1:70000: expected HOST:PORT"),
+        ([MODERN, "--listen", "::1:9092"], "expected HOST:PORT, such as 127.0.0.1:9092 or [::1]:9092"),
+        ([MODERN, "--listen", "0.0.0.0:0"], "--expose if that is meant"),
+        ([MODERN, "--listen", "192.0.2.1:0"], "--expose if that is meant"),
+        ([MODERN, "--listen", "some.host:0"], "--expose if that is meant"),
+        ([MODERN, "--listen", "0.0.0.0:0", "--expose"], "where should clients come to? --advertise HOST"),
+        ([MODERN, "--listen", "192.0.2.1:0", "--expose"], "--listen 192.0.2.1:0: "),
+        ([MODERN, "--advertise", "host:port"], "--advertise host:port: expected HOST:PORT"),
+        ([MODERN, "--end", "checkpoints"], "--end checkpoints: expected one of log, checkpoint"),
+        ([MODERN, "--damaged", "no"], "--damaged no: expected one of skip, stop, serve"),
+        ([MODERN, "--output", "json"], "--output json: expected one of text, jsonl"),
+        ([MODERN, "--send-buffer", "big"], "'big' is no size"),
+        ([MODERN, "--until", "later"], "'later' is no time"),
+        ([MODERN, "--connections", "0"], "--connections"),
+        ([MODERN, "--topic", "plian"], "plian"),
+    ],
+)
+def test_what_makes_no_sense_is_said_before_anybody_can_connect(klog: Klog, options: list[str], said: str) -> None:
+    ran = klog("serve", *options)
+    assert (ran.exit_code, ran.stdout) == (16, b"")
+    assert said in ran.stderr.decode()
+    assert "listening" not in ran.stderr.decode()
+
+
+def test_a_port_that_is_taken_is_said(klog: Klog) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        ran = klog("serve", MODERN, "--listen", f"127.0.0.1:{other.getsockname()[1]}")
+    assert ran.exit_code == 16
+    assert b"Address already in use" in ran.stderr
+
+
+def test_a_path_that_is_not_there_is_said(klog: Klog, tmp_path: Path) -> None:
+    ran = klog("serve", tmp_path / "nowhere")
+    assert ran.exit_code != 0
+    assert b"nowhere" in ran.stderr
+
+
+def test_the_start_says_what_is_served_and_what_is_not_here() -> None:
+    with Serving(MODERN) as serving, Wire(serving.port) as wire:
+        wire.ask("ApiVersions", 0, {})
+        assert serving.end() == 0
+    first, *rest = serving.said.splitlines()
+    assert first == f"klog serve: listening on {serving.bootstrap}"
+    assert any("fXeC61JOQie3q2pvw8VSPQ" in line for line in rest)
+    assert any("plain-0" in line for line in rest)
+
+
+def test_quiet_leaves_the_line_that_scripts_wait_for() -> None:
+    with Serving(MODERN, "--quiet") as serving, Wire(serving.port) as wire:
+        wire.ask("ApiVersions", 0, {})
+        serving.end()
+    assert serving.said == f"klog serve: listening on {serving.bootstrap}\n"
+
+
+@pytest.mark.parametrize(
+    ("advertised", "host", "port"),
+    [("broker.example", "broker.example", 0), ("broker.example:19092", "broker.example", 19092), ("[::1]:7", "::1", 7)],
+)
+def test_clients_are_sent_where_the_operator_says(advertised: str, host: str, port: int) -> None:
+    """Through a tunnel or out of a container the address that is listened on means something else."""
+    with Serving(MODERN, "--advertise", advertised) as serving, Wire(serving.port) as wire:
+        (node,) = wire.ask("Metadata", 9, {"topics": []})["brokers"]
+        assert (node["host"], node["port"]) == (host, port or serving.port)
+
+
+def test_beyond_this_machine_it_says_who_can_read() -> None:
+    with (
+        Serving(MODERN, "--expose", "--advertise", "127.0.0.1", listen="0.0.0.0:0") as serving,
+        Wire(serving.port) as wire,
+    ):
+        assert wire.fetch("zstd", 0)["records"]
+        assert serving.end() == 0
+    assert "whoever reaches this port can read everything" in serving.said
+
+
+def test_topics_are_chosen_and_internal_ones_only_on_demand() -> None:
+    def names(*options: str) -> list[str]:
+        with Serving(MODERN, *options) as serving, Wire(serving.port) as wire:
+            return [one["name"] for one in wire.ask("Metadata", 9, {"topics": None})["topics"]]
+
+    assert names("--topic", "z*", "--topic", "tx") == ["tx", "zstd"]
+    internal = {"__consumer_offsets", "__transaction_state"}
+    assert internal <= set(names("--internal"))
+    assert "__cluster_metadata" not in names("--internal")
+
+
+def test_damage_is_told_once_and_summed_up_in_the_end() -> None:
+    with Serving(FIXTURES / "crash" / "flip-middle") as serving:
+        for _ in range(2):
+            with Wire(serving.port) as wire:
+                offset, end = 0, 1
+                while offset < end:
+                    row = wire.fetch("torn", offset)
+                    end = row["highWatermark"]
+                    offset = _after(row["records"], offset)
+                    if not row["records"]:
+                        break
+        assert offset == end
+        assert serving.end() == 0
+    told = [line for line in serving.said.splitlines() if "torn-0" in line and "left out" in line]
+    assert len(told) == 1, serving.said
+    assert serving.said.splitlines()[-1].endswith("were left out in 1 partitions")
+
+
+def _after(records: bytes, offset: int) -> int:
+    """Return the offset behind the last batch of *records*."""
+    position = 0
+    while position < len(records):
+        base = int.from_bytes(records[position : position + 8], "big")
+        offset = base + int.from_bytes(records[position + 23 : position + 27], "big") + 1
+        position += 12 + int.from_bytes(records[position + 8 : position + 12], "big")
+    return offset
