@@ -129,7 +129,7 @@ class Broker:
                 said = file.read()
             for line in (LOADING, LOADED, until):
                 if line not in seen_s and line.search(said):
-                    seen_s[line] = _cpu_s(self._process.pid)
+                    seen_s[line] = cpu_s(self._process.pid)
             if until in seen_s:
                 wall_s, found = time.perf_counter() - began, LOADED.search(said)
                 loading_s = seen_s[LOADED] - seen_s[LOADING] if found else 0.0
@@ -168,7 +168,7 @@ def _must(words: list[str]) -> None:
         raise CommandFailedError(f"{words[-4:]}: {(done.stdout + done.stderr)[-400:]}")
 
 
-def _cpu_s(process: int) -> float:
+def cpu_s(process: int) -> float:
     """Return the CPU seconds of a process so far."""
     with open(f"/proc/{process}/stat", encoding="ascii", errors="replace") as file:
         fields = file.read().rpartition(")")[2].split()

@@ -1,0 +1,136 @@
+"""`klog serve` beside a real broker, which has the same log dir at the same time: what a gigabyte costs the server."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack
+from statistics import median
+from typing import NamedTuple
+
+from bench.broker import Broker, cpu_s
+from bench.installed import child
+from bench.jobs import Bench, DisagreementError
+from bench.marked import copy_in_first_epoch
+from bench.measure import CommandFailedError
+from bench.table import Row
+
+TOPIC = "plain"
+KIB = 1 << 10
+LIMITS = {8192 * KIB: 0.9, 1024 * KIB: 1.05, 64 * KIB: 1.3}
+"""Bytes that a fetch may bring, and at most how much more than the broker klog may need."""
+BUSY, IDLE = 8, 100
+MOST_CONNECTIONS, MOST_MIB = 256, 64
+WARMING = 8
+"""How often the broker hands out all there is, of each size, before it is measured: Java has compiled it by then."""
+CLOSE = 0.1
+"""What is fetched may differ by this part: the broker sends partial batches, and those count for nothing."""
+
+
+class Server(NamedTuple):
+    """A process that listens on a port of this machine."""
+
+    process: int
+    port: int
+
+    def memory_mib(self) -> float:
+        """Return what it has resident."""
+        with open(f"/proc/{self.process}/status", encoding="ascii") as file:
+            return int(re.findall(r"VmRSS:\s+(\d+)", file.read())[0]) / KIB
+
+
+def serve(bench: Bench) -> Iterator[Row]:
+    """Raw fetches of three sizes, many connections at once, and the memory of as many as are allowed."""
+    broker = Broker(bench)
+    try:
+        bench.tell("making a log dir for a broker")
+        broker.make({TOPIC: 1})
+        copy_in_first_epoch(bench.log("plain"), os.path.join(broker.emptied(TOPIC, 0), "0" * 20 + ".log"))
+        broker.forget()
+        broker.start()
+        words = [*bench.klog, "serve", broker.data, "--listen", "127.0.0.1:0", "--quiet"]
+        with subprocess.Popen(words, stderr=subprocess.PIPE, text=True) as klog:
+            try:
+                servers = {
+                    "klog": Server(klog.pid, _port(klog)),
+                    "broker": Server(broker.process, int(broker.address.rpartition(":")[2])),
+                }
+                yield from _compared(bench, servers)
+                yield _crowded(servers["klog"])
+            finally:
+                klog.send_signal(signal.SIGTERM)
+    finally:
+        broker.remove()
+
+
+def _port(klog: subprocess.Popen[str]) -> int:
+    assert klog.stderr is not None
+    line = klog.stderr.readline()
+    found = re.fullmatch(r"klog serve: listening on .*:(\d+)\n", line)
+    if found is None:
+        raise CommandFailedError(f"klog serve did not start: {line}")
+    return int(found[1])
+
+
+def _compared(bench: Bench, servers: dict[str, Server]) -> Iterator[Row]:
+    bench.tell("warming the broker up")
+    for limit in LIMITS:
+        for _ in range(WARMING):
+            _fetched(servers["broker"], limit, 1, 0)
+    for limit, at_most in LIMITS.items():
+        job = f"serve, {limit // KIB} KiB a fetch"
+        yield _row(job, _race(bench, servers, limit, 1, 0), at_most)
+    limit = 8192 * KIB
+    job = f"serve, {limit // KIB} KiB a fetch, {BUSY} busy and {IDLE} idle connections"
+    yield _row(job, _race(bench, servers, limit, BUSY, IDLE), None)
+
+
+def _race(bench: Bench, servers: dict[str, Server], limit: int, busy: int, idle: int) -> dict[str, list[float]]:
+    """Return the CPU seconds a gigabyte of each server, round by round; the first round only warms them up."""
+    found: dict[str, list[float]] = {name: [] for name in servers}
+    for turn in range(bench.slow + 1):
+        bench.tell(f"round {turn} of {bench.slow}: {limit // KIB} KiB, {busy} connections")
+        sizes = {}
+        for name in list(servers)[:: 1 if turn % 2 else -1]:
+            sizes[name], seconds = _fetched(servers[name], limit, busy, idle)
+            if turn:
+                found[name].append(seconds / sizes[name] * 1e9)
+        if abs(sizes["klog"] - sizes["broker"]) > CLOSE * sizes["broker"]:
+            raise DisagreementError(f"fetched: {sizes}")
+    return found
+
+
+def _fetched(server: Server, limit: int, busy: int, idle: int) -> tuple[int, float]:
+    """Return how many bytes came and what CPU seconds they took the server."""
+    with ExitStack() as stack:
+        for _ in range(idle):
+            stack.enter_context(socket.create_connection(("127.0.0.1", server.port)))
+        before = cpu_s(server.process)
+        words = [sys.executable, child("fetcher.py"), "127.0.0.1", str(server.port), TOPIC, str(limit)]
+        clients = [subprocess.Popen(words, stdout=subprocess.PIPE, text=True) for _ in range(busy)]
+        told = [client.communicate()[0].split() for client in clients]
+        if any(client.returncode for client in clients):
+            raise CommandFailedError("a fetching client failed")
+        return sum(int(size) for size, _ in told), cpu_s(server.process) - before
+
+
+def _row(job: str, found: dict[str, list[float]], at_most: float | None) -> Row:
+    middle = {name: median(seconds) for name, seconds in found.items()}
+    told = ", ".join(f"{name} {seconds:.3f} s/GB ({len(found[name])})" for name, seconds in middle.items())
+    return Row(job, f"CPU of the server: {told}", middle["klog"] / middle["broker"], at_most=at_most)
+
+
+def _crowded(klog: Server) -> Row:
+    with ExitStack() as stack:
+        request = bytes.fromhex("0000000a 0012 0000 00000001 ffff")  # ApiVersions, version 0, no client id
+        for _ in range(MOST_CONNECTIONS):
+            link = stack.enter_context(socket.create_connection(("127.0.0.1", klog.port)))
+            link.sendall(request)
+            link.recv(4)
+        job = f"serve, {MOST_CONNECTIONS} connections"
+        return Row(job, "resident memory", klog.memory_mib(), "MiB", at_most=MOST_MIB)
