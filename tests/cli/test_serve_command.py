@@ -121,7 +121,7 @@ def test_damage_is_told_once_and_summed_up_in_the_end() -> None:
         assert serving.end() == 0
     told = [line for line in serving.said.splitlines() if "torn-0" in line and "left out" in line]
     assert len(told) == 1, serving.said
-    assert serving.said.splitlines()[-1].endswith("were left out in 1 partitions")
+    assert "left out: 1 damaged stretch, 721 bytes, in 1 partition" in serving.said.splitlines()[-1]
 
 
 def _after(records: bytes, offset: int) -> int:

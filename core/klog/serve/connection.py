@@ -50,6 +50,8 @@ class Connection:
 
     def __init__(self, accepted: socket.socket, limits: Limits) -> None:
         self._socket, self._limits = accepted, limits
+        self._got = bytearray()  # of requests; a client may send several at once
+        self._readable, self._writable = _poll(accepted, select.POLLIN), _poll(accepted, select.POLLOUT)
         self.sending = False
         accepted.setblocking(False)
         accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -67,43 +69,38 @@ class Connection:
 
         Raises GoneError when it asks too much, too slowly, or half.
         """
-        self._await(select.POLLIN, self._limits.idle_s, "")
+        if not self._got:
+            _await(self._readable, self._limits.idle_s, "")
         until = time.monotonic() + self._limits.begun_s
-        prefix = self._exactly(SIZE_BYTES, until)
-        if not prefix:
+        if not self._fill(SIZE_BYTES, until):
             return None
-        size = body_size(prefix)
+        size = body_size(self._got[:SIZE_BYTES])
         if not SHORTEST_REQUEST <= size <= self._limits.request_bytes:
             raise GoneError(f"it announces a request of {size} bytes")
-        return bytes(self._exactly(size, until))
+        end = SIZE_BYTES + size
+        self._fill(end, until)
+        request = bytes(self._got[SIZE_BYTES:end])
+        del self._got[:end]
+        return request
 
-    def _exactly(self, size: int, until: float) -> bytearray:
-        """Return *size* bytes; none when the other side has closed before the first of a size."""
-        got = bytearray()
-        while len(got) < size:
+    def _fill(self, size: int, until: float) -> bool:
+        """Receive until there are *size* bytes; False when the other side has closed before it sent any."""
+        while len(self._got) < size:
             try:
-                part = self._socket.recv(min(size - len(got), _RECEIVED_AT_ONCE))
+                part = self._socket.recv(_RECEIVED_AT_ONCE)
             except BlockingIOError:
-                self._await(select.POLLIN, until - time.monotonic(), "it sent half a request")
+                _await(self._readable, until - time.monotonic(), "it sent half a request")
                 continue
-            if not part:
-                if size == SIZE_BYTES and not got:
-                    return got
+            if not part and self._got:
                 raise GoneError("")
-            got += part
-        return got
-
-    def _await(self, event: int, seconds: float, otherwise: str) -> None:
-        poll = select.poll()
-        poll.register(self._socket, event)
-        if seconds <= 0 or not poll.poll(seconds * 1000):
-            raise GoneError(otherwise)
+            if not part:
+                return False
+            self._got += part
+        return True
 
     def wait(self, seconds: float) -> None:
         """Let *seconds* pass.  Raises GoneError when the client goes meanwhile."""
-        poll = select.poll()
-        poll.register(self._socket, _HANGS_UP)
-        if poll.poll(seconds * 1000):
+        if _poll(self._socket, _HANGS_UP).poll(seconds * 1000):
             raise GoneError("")
 
     # ------------------------------------------------------------ out
@@ -151,4 +148,15 @@ class Connection:
             position += sent
 
     def _await_room(self) -> None:
-        self._await(select.POLLOUT, self._limits.stuck_s, "it stopped reading")
+        _await(self._writable, self._limits.stuck_s, "it stopped reading")
+
+
+def _poll(of: socket.socket, event: int) -> select.poll:
+    poll = select.poll()
+    poll.register(of, event)
+    return poll
+
+
+def _await(poll: select.poll, seconds: float, otherwise: str) -> None:
+    if seconds <= 0 or not poll.poll(seconds * 1000):
+        raise GoneError(otherwise)
