@@ -24,6 +24,7 @@ _DEBUGGING_CONSUMER: Final = -2
 _BY_ID, _STATE = 13, 15
 """From which versions of Fetch on topics are named by their ids, and a follower says who it is in a tagged field."""
 _READ_COMMITTED: Final = 1
+_GONE: Final = object()
 _NOT_FETCHED: Final[Data] = {"highWatermark": -1, "lastStableOffset": -1, "logStartOffset": -1, "records": b""}
 
 
@@ -54,17 +55,18 @@ def fetch(here: Here, asked: Asked) -> Answer:
 
 def _each_once(topics: list[Data]) -> list[Data]:
     """Return *topics* without those partitions that come again: each answer could be as large as the limit."""
-    seen: set[tuple[str, str, int]] = set()
-    kept = []
-    for topic in topics:
-        rows = []
-        for one in topic["partitions"]:
-            place = (topic["topic"], topic["topicId"], one["partition"])
-            if place not in seen:
-                seen.add(place)
-                rows.append(one)
-        kept.append(topic | {"partitions": rows})
-    return kept
+    places = [(topic["topic"], topic["topicId"], one["partition"]) for topic in topics for one in topic["partitions"]]
+    if len(set(places)) == len(places):
+        return topics
+    left = dict.fromkeys(places)
+    return [
+        topic | {"partitions": [one for one in topic["partitions"] if _taken(left, topic, one)]} for topic in topics
+    ]
+
+
+def _taken(left: dict[tuple[str, str, int], None], topic: Data, one: Data) -> bool:
+    """Return whether this partition is still *left*, and take it out."""
+    return left.pop((topic["topic"], topic["topicId"], one["partition"]), _GONE) is not _GONE
 
 
 def _partition(here: Here, wanted: Data, index: int, version: int) -> PartitionView | Code:
