@@ -117,6 +117,16 @@ def test_a_new_member_is_told_its_id_first(groups: Groups) -> None:
     assert (error(joined), joined["memberId"]) == (0, told["memberId"])
 
 
+def test_who_was_told_its_id_is_waited_for(groups: Groups) -> None:
+    """It is on its way; else each new member would cost the group two rebalances."""
+    first = alone(groups)
+    told = groups.join(joining(), 4, "b", "h")
+    second = later(lambda: groups.join(joining(first["memberId"]), 3, "a", "h"))
+    assert second.waits()
+    third = groups.join(joining(told["memberId"]), 4, "b", "h")
+    assert (error(third), len(second.answer()["members"])) == (0, 2)
+
+
 def test_three_members_join_and_leave(groups: Groups) -> None:
     first = alone(groups)
     second = later(lambda: groups.join(joining(), 3, "b", "h"))
