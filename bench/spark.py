@@ -39,7 +39,7 @@ def spark(bench: Bench) -> Iterator[Row]:
         for topic in ("plain", "unique"):
             yield _against(bench, "compact", os.path.join(folder, topic), "groupBy", 0.4, scratch)
         yield from _many(bench)
-        yield from _memory(bench, copies)
+        yield from _memory(bench, scratch, copies)
     finally:
         for path in (scratch, os.path.dirname(copies[0])):
             shutil.rmtree(path, ignore_errors=True)
@@ -145,8 +145,8 @@ def _many(bench: Bench) -> Iterator[Row]:
         yield Row("Spark, many", f"{MANY} partitions, {name}: CPU {one['cpu']:.2f} s", one["wall"], "s wall", at_most=3)
 
 
-def _memory(bench: Bench, paths: list[str]) -> Iterator[Row]:
-    for job, one in _run(bench, "memory", *paths, rounds=1).items():
-        peak = one["result"]
-        told = f"{job} of {len(paths)} GiB: JVM with a heap of 1 GiB, {peak['jvm'] / 1e6:.0f} MB resident"
+def _memory(bench: Bench, scratch: str, paths: list[str]) -> Iterator[Row]:
+    for job, one in _run(bench, "memory", scratch, *paths, rounds=1).items():
+        peak, size = one["result"], 1 if job in ("export", "compact") else len(paths)
+        told = f"{job} of {size} GiB: JVM with a heap of 1 GiB, {peak['jvm'] / 1e6:.0f} MB resident"
         yield Row("memory, Spark", told, peak["worker"] / 1e6, "MB a worker", at_most=250)

@@ -6,7 +6,8 @@
     export DIR SCRATCH  Parquet by klog's job, and by Spark's own writer
     compact DIR SCRATCH the latest values by klog's job, and by groupBy and max_by
     many DIR            all rows of many partitions; verify
-    memory DIR …        all rows of several log dirs, verify, stats: the most memory that each needs
+    memory SCRATCH DIR …  the most memory that all rows of several log dirs, verify and stats need, and export and
+                        compact of the first
 
 ``onspark.py alone DIR …`` does what the tasks of stats do, without Spark.
 
@@ -262,13 +263,16 @@ def alone(*paths: str) -> None:
     print(sum(one.records for one in results(batches, partitions)))
 
 
-def memory(spark: Any, *paths: str) -> dict[str, Contestant]:
+def memory(spark: Any, scratch: str, *paths: str) -> dict[str, Contestant]:
     """Each with the most memory that it needs."""
     frame = spark.read.format("kafka-log").option("replicas", "all")
+    some = paths[0]
     jobs: dict[str, Contestant] = {
         "rows": lambda: first_row(frame.load(list(paths))),
         "verify": verify(spark, *paths)["klog"],
         "stats": stats(spark, *paths)["klog"],
+        "export": export(spark, some, scratch)["klog"],
+        "compact": compact(spark, some, scratch)["klog"],
     }
 
     def watched(job: Contestant) -> Contestant:

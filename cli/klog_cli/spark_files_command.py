@@ -129,7 +129,7 @@ def compact(
     segment_size: options.SegmentSize = None,
     index_size: options.IndexSize = None,
     index_interval: options.IndexInterval = None,
-    map_memory: options.MapMemory = "128MiB",
+    map_memory: options.MapMemory = "48MiB",
     producer_expiration: options.MaybeExpiration = None,
     now: options.Now = None,
     max_batch_bytes: options.MaxBatchBytes = "128MiB",

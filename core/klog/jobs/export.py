@@ -50,7 +50,7 @@ class Piece(NamedTuple):
 class Options(NamedTuple):
     """*run*: the hidden directory of the output.  *wanted*: without a limit.  *file_bytes*: files end above that.
 
-    *map_memory*: bytes for the keys of a table of latest values.
+    *map_memory*: bytes for the keys of a table of latest values: with these a worker stays below 250 MB.
     """
 
     run: str
@@ -58,7 +58,7 @@ class Options(NamedTuple):
     wanted: Wanted = Wanted()
     file_bytes: int = FILE_BYTES
     max_batch_bytes: int = MAX_BATCH_BYTES
-    map_memory: int = 128 << 20
+    map_memory: int = 48 << 20
 
 
 def pieces(
