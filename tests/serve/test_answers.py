@@ -316,6 +316,23 @@ def test_offsets_of_the_disk_in_every_version(here: Here) -> None:
     assert found["topics"][1]["partitions"][0]["errorCode"] == Code.UNKNOWN_TOPIC_ID
 
 
+def test_all_offsets_of_a_group_are_those_of_what_is_served(here: Here) -> None:
+    """Kafka's group tool asks for the ends of all of them and fails as a whole where one is not known."""
+    assert here.view.committed("next-generation-static") == {("lz4", 0): (200, -1, "\0")}
+    for version in (9, 10):
+        groups = [{"groupId": name, "topics": None} for name in ("next-generation-static", "classic")]
+        elsewhere, classic = ask(here, "OffsetFetch", version, groups=groups)["groups"]
+        assert elsewhere["topics"] == []
+        assert [len(one["partitions"]) for one in classic["topics"]] == [3]
+    rows = {"name": "lz4", "partitionIndexes": [0]}
+    (named,) = ask(here, "OffsetFetch", 7, groupId="next-generation-static", topics=[rows])["topics"]
+    assert named["partitions"][0]["committedOffset"] == 200
+    with View.open([str(FIXTURES / "modern")], Shown(missing="omit")) as view:
+        omitting = Here(view, Groups(view.committed), "somewhere", 9999)
+        (every,) = ask(omitting, "OffsetFetch", 9, groups=groups[1:])["groups"]
+        assert [one["partitionIndex"] for one in every["topics"][0]["partitions"]] == [1, 2]
+
+
 @pytest.mark.parametrize("version", range(2, 11))
 def test_commits_stay_until_the_end(here: Here, version: int) -> None:
     named = {"name": "zstd"} if version < 10 else {"topicId": here.view.topics["zstd"].id}
