@@ -91,7 +91,7 @@ def _whole(log: FetchLog, segment: SegmentLog, source: Source, first: Header, li
         for start in reversed(starts):
             rows = _loaded(window, source, start, limit)
             if rows and first.magic < 2:
-                rows = bisect_left(range(rows), 2, key=lambda row: window.batch(row).magic)
+                rows = bisect_left(range(rows), first.magic + 1, key=lambda row: window.batch(row).magic)
             if rows:
                 last = window.batch(rows - 1)
                 return last.position + last.size, last.last_offset + 1
