@@ -31,11 +31,13 @@ NEWEST, BEFORE, LEGACY = "4.3.1", "3.9.1", "2.8.2"
 
 POM = """<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0</modelVersion>
 <groupId>klog.tests</groupId><artifactId>kafka</artifactId><version>1</version><dependencies>
-<dependency><groupId>org.apache.kafka</groupId><artifactId>kafka_2.13</artifactId><version>{0}</version></dependency>
-<dependency><groupId>org.apache.kafka</groupId><artifactId>kafka-tools</artifactId><version>{0}</version></dependency>
-<dependency><groupId>org.slf4j</groupId><artifactId>slf4j-simple</artifactId><version>1.7.36</version></dependency>
+{}
 </dependencies></project>
 """
+NEEDED = "<dependency><groupId>{}</groupId><artifactId>{}</artifactId><version>{}</version></dependency>"
+LOGGER = "org.slf4j:slf4j-simple:1.7.36"
+BROKER_AND_TOOLS = ("org.apache.kafka:kafka_2.13:{0}", "org.apache.kafka:kafka-tools:{0}")
+MIRROR_MAKER = ("org.apache.kafka:connect-mirror:{0}",)
 # Spark's own Kafka source, to compare with.  Not every release of its parts is to be had; these go together.
 SPARK_SOURCE = (
     "org.apache.spark:spark-sql-kafka-0-10_2.13:4.2.0",
@@ -59,11 +61,17 @@ def _number(version: str) -> tuple[int, ...]:
 
 def install(version: str) -> Path:
     """Return the folder with the jars of *version*; Maven fetches them the first time."""
-    return _fetched(CACHE / version, _fetch_kafka, version)
+    return _fetched(CACHE / version, _fetch_with_all_they_need, version, *BROKER_AND_TOOLS)
 
 
-def _fetch_kafka(folder: Path, version: str) -> None:
-    (folder / "pom.xml").write_text(POM.format(version))
+def install_mirror_maker(version: str) -> Path:
+    """Return the folder with the jars of MirrorMaker 2 and all it needs; Maven fetches them the first time."""
+    return _fetched(CACHE / f"mirror-maker-{version}", _fetch_with_all_they_need, version, *MIRROR_MAKER)
+
+
+def _fetch_with_all_they_need(folder: Path, version: str, *coordinates: str) -> None:
+    needed = (NEEDED.format(*each.format(version).split(":")) for each in (*coordinates, LOGGER))
+    (folder / "pom.xml").write_text(POM.format("\n".join(needed)))
     _maven(folder, "dependency:copy-dependencies", "-DincludeScope=runtime", "-DoutputDirectory=libs")
     for name in OTHER_LOGGERS:
         for jar in (folder / "libs").glob(f"{name}-*.jar"):
@@ -100,8 +108,8 @@ def _maven(folder: Path, *goal: str) -> None:
     subprocess.run(["mvn", "-q", "-B", "-Dstyle.color=never", *goal], cwd=folder, check=True)
 
 
-def java(version: str, *arguments: str, heap: str = "512m", logged: str = "off") -> list[str]:
-    """Return the command line that runs a class (or a single source file) with the jars of *version*."""
+def java(version: str, *arguments: str, heap: str = "512m", logged: str = "off", libs: Path | None = None) -> list[str]:
+    """Return the command line that runs a class (or a single source file) with the jars of *version*, or of *libs*."""
     return [
         "java",
         f"-Xmx{heap}",
@@ -110,7 +118,7 @@ def java(version: str, *arguments: str, heap: str = "512m", logged: str = "off")
         "-Dfile.encoding=UTF-8",
         f"-Dorg.slf4j.simpleLogger.defaultLogLevel={logged}",
         "-cp",
-        f"{install(version)}/*",
+        f"{libs or install(version)}/*",
         *arguments,
     ]
 

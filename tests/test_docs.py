@@ -8,9 +8,11 @@ from __future__ import annotations
 import os
 import re
 import shlex
+import socket
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -18,6 +20,9 @@ import pytest
 from tests.conftest import FIXTURES, ROOT
 
 PAGES = ("README.md", "docs/dump.md", "docs/recover.md", "docs/compact.md")
+SERVING = ("README.md", "docs/serve.md")
+PORT = "29092"
+"""Where the pages have `klog serve` listen; here it is another, which is free."""
 
 
 def blocks(page: str, kind: str) -> Iterator[str]:
@@ -26,10 +31,23 @@ def blocks(page: str, kind: str) -> Iterator[str]:
     yield from re.findall(rf"^```{kind}\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
 
 
+def shown(pages: Sequence[str]) -> Iterator[tuple[str, str, str]]:
+    """Yield page, command and expected output of each command that *pages* show."""
+    for page in pages:
+        for block in blocks(page, "console"):
+            for part in block.split("$ ")[1:]:
+                command, _, expected = part.partition("\n")
+                yield page, command, expected
+
+
 def commands() -> list[tuple[str, str, str]]:
-    """Return page, command and expected output of each command that the pages show."""
-    shown = [(page, part) for page in PAGES for block in blocks(page, "console") for part in block.split("$ ")[1:]]
-    return [(page, *part.split("\n", 1)) for page, part in shown]  # type: ignore[misc]
+    """Return those that end by themselves."""
+    return [one for one in shown(PAGES) if not one[1].endswith(" &")]
+
+
+def servings() -> list[tuple[str, str, str]]:
+    """Return those that serve until they are ended."""
+    return [one for one in shown(SERVING) if one[1].endswith(" &")]
 
 
 def pattern(expected: str) -> str:
@@ -61,6 +79,36 @@ def test_what_a_page_shows_is_what_comes_out(
     environment = {**os.environ, "PATH": path_with_klog}
     done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, cwd=FIXTURES, env=environment)
     assert re.fullmatch(pattern(expected), done.stdout), f"{page}: {command}\n{done.stdout}{done.stderr}"
+
+
+@contextmanager
+def served(command: str, expected: str, path: str) -> Iterator[str]:
+    """Run a command that a page shows with ` &`, see it say what the page says, and give the port it listens on."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = str(free.getsockname()[1])
+    given = ["bash", "-c", "exec " + command.removesuffix(" &").replace(PORT, port)]
+    environment = {**os.environ, "PATH": path}
+    with subprocess.Popen(given, stderr=subprocess.PIPE, text=True, cwd=FIXTURES, env=environment) as process:
+        try:
+            assert process.stderr is not None
+            said = "".join(process.stderr.readline() for _ in expected.splitlines())
+            assert re.fullmatch(pattern(expected.replace(PORT, port)), said), said
+            yield port
+        finally:
+            process.terminate()
+
+
+@pytest.mark.parametrize(("page", "command", "expected"), servings())
+def test_the_reader_of_what_is_served_runs(
+    page: str, command: str, expected: str, path_with_klog: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """An operator copies two things: what serves, and what reads."""
+    (example,) = (block for block in blocks(page, "python") if "KafkaConsumer" in block)
+    with served(command, expected, path_with_klog) as port:
+        exec(compile(example.replace(PORT, port), page, "exec"), {})
+    printed = capsys.readouterr().out.splitlines()
+    assert len(printed) == 274
+    assert printed[42].startswith("42 1750000000420 b'librdkafka-8' b'{")
 
 
 def test_the_library_example_runs(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,0 +1,184 @@
+"""A new cluster from a dead broker's disk: MirrorMaker 2 out of `klog serve`, with the very file of docs/serve.md."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from tests import kafka
+from tests.clients import SILENT
+from tests.conftest import FIXTURES
+from tests.serve.readers import Row, with_librdkafka
+from tests.serve.serving import Serving
+from tests.serve.test_clients import MODERN_TOPICS, on_disk
+from tests.test_docs import blocks
+
+pytestmark = pytest.mark.kafka
+
+MODERN = FIXTURES / "modern"
+TOPICS = (*MODERN_TOPICS, "plain", "snappy", "tx-open")
+AT_THE_END = {("classic", "plain", 1): 113, ("classic", "plain", 2): 87, ("sticky", "snappy", 1): 124}
+BEFORE_THE_END = {("loses-one", "plain", 1): 93, ("classic-static", "gzip", 0): 200}
+PATIENCE_S = 90
+
+Offsets = dict[tuple[str, str, int], int]
+"""Group, topic, partition → offset."""
+
+
+@dataclass(frozen=True)
+class Restored:
+    """The disk's endpoint and the cluster that was filled from it.  *mirrored*: what the groups had then."""
+
+    disk: Serving
+    bootstrap: str
+    mirrored: Offsets
+
+
+def recipe(dead: str, new: str) -> str:
+    """Return the properties file that people copy, for a cluster of one broker."""
+    (text,) = blocks("docs/serve.md", "properties")
+    text = text.replace("127.0.0.1:9092", dead).replace("new-1:9092,new-2:9092", new)
+    return re.sub(r"(?m)(replication\.factor) = 3$", r"\1 = 1", text)
+
+
+@contextmanager
+def mirror_maker(folder: Path, dead: str, new: str) -> Iterator[Callable[[], str]]:
+    """Run MirrorMaker in dedicated mode; gives what returns its log."""
+    properties, log = folder / "mirror.properties", folder / "mirror.log"
+    properties.write_text(recipe(dead, new))
+    name = "org.apache.kafka.connect.mirror.MirrorMaker"
+    libs = kafka.install_mirror_maker(kafka.NEWEST)
+    command = kafka.java(kafka.NEWEST, name, str(properties), logged="warn", libs=libs)
+    with log.open("wb") as output:
+        process = subprocess.Popen(command, stdout=output, stderr=output)
+        try:
+            yield lambda: log.read_text(errors="replace")
+        finally:
+            process.terminate()
+            process.wait(PATIENCE_S)
+
+
+def expected(topic: str) -> list[Row]:
+    """Return what of a topic is to arrive: what is committed, and what followed a transaction that nobody ended."""
+    if topic == "tx-open":
+        return [row for row in on_disk(MODERN, topic) if row[4] != b"open"]
+    return on_disk(MODERN, topic, "read_committed")
+
+
+def committed(bootstrap: str) -> Offsets:
+    """Return what all groups have committed."""
+    from confluent_kafka import ConsumerGroupTopicPartitions
+    from confluent_kafka.admin import AdminClient
+
+    admin = AdminClient({"bootstrap.servers": bootstrap, **SILENT})
+    names = [one.group_id for one in admin.list_consumer_groups().result(20).valid]
+    found: Offsets = {}
+    for name in names:
+        told = admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(name)])[name].result(20)
+        found |= {(name, one.topic, one.partition): one.offset for one in told.topic_partitions}
+    return found
+
+
+def counts(bootstrap: str) -> Mapping[str, int]:
+    """Return how many records each topic has."""
+    from confluent_kafka import Consumer, TopicPartition
+
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "counting", **SILENT})
+    try:
+        topics = consumer.list_topics(timeout=20).topics.items()
+        places = [
+            TopicPartition(name, number) for name, topic in topics for number in topic.partitions if name in TOPICS
+        ]
+        found = dict.fromkeys(TOPICS, 0)
+        for place in places:
+            low, high = consumer.get_watermark_offsets(place, 20)
+            found[place.topic] += high - low
+        return found
+    finally:
+        consumer.close()
+
+
+def wait_for(what: str, done: Callable[[], bool], log: Callable[[], str]) -> None:
+    until = time.monotonic() + PATIENCE_S
+    while not done():
+        assert time.monotonic() < until, f"{what} did not arrive:\n{log()[-4000:]}"
+        time.sleep(1)
+
+
+@pytest.fixture(scope="module")
+def restored(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Restored]:
+    folder = tmp_path_factory.mktemp("restored")
+    kafka.install_mirror_maker(kafka.NEWEST)  # before the clocks of what follows run
+    with Serving(MODERN) as disk, kafka.Cluster(kafka.NEWEST, folder / "new") as new:
+        wanted = {topic: len(expected(topic)) for topic in TOPICS}
+        with mirror_maker(folder, disk.bootstrap, new.bootstrap) as log:
+            wait_for("all records", lambda: counts(new.bootstrap) == wanted, log)
+            wait_for("the groups", lambda: AT_THE_END.items() <= committed(new.bootstrap).items(), log)
+        yield Restored(disk, new.bootstrap, committed(new.bootstrap))
+
+
+@pytest.mark.parametrize("topic", TOPICS)
+def test_what_was_committed_is_in_the_new_cluster(restored: Restored, topic: str) -> None:
+    """Keys, values, headers and times, in their order; offsets close up where markers and gaps were."""
+    found = with_librdkafka(restored.bootstrap, topic, "read_uncommitted", None)
+    assert [(row[1], *row[3:]) for row in found] == [(row[1], *row[3:]) for row in expected(topic)]
+    for number in {row[1] for row in found}:
+        offsets = [row[2] for row in found if row[1] == number]
+        assert offsets == list(range(len(offsets)))
+
+
+def test_topics_have_their_partitions_and_settings(restored: Restored) -> None:
+    """Those as well of which this disk has nothing: keys go to the partitions where they went before."""
+    from confluent_kafka.admin import AdminClient, ConfigResource, ConfigSource, ResourceType
+
+    admin = AdminClient({"bootstrap.servers": restored.bootstrap, **SILENT})
+    topics = admin.list_topics(timeout=20).topics
+    assert {name: len(topics[name].partitions) for name in ("plain", "snappy", "tx", "empty", "zstd")} == {
+        "plain": 3, "snappy": 2, "tx": 2, "empty": 3, "zstd": 1,
+    }  # fmt: skip
+    came = (("lz4-broker", "compression.type", "lz4"), ("dense", "index.interval.bytes", "1"))
+    # These stay with the old cluster: the new broker would write its own times otherwise, or delete what is old.
+    stayed = (("logappend", "message.timestamp.type", "CreateTime"), ("plain", "retention.ms", "-1"))
+    for topic, name, value in (*came, *stayed):
+        (told,) = admin.describe_configs([ConfigResource(ResourceType.TOPIC, topic)]).values()
+        entry = told.result(20)[name]
+        its_own = entry.source == ConfigSource.DYNAMIC_TOPIC_CONFIG.value
+        assert (entry.value, its_own) == (value, (topic, name, value) in came), topic
+
+
+def test_groups_skip_nothing_in_the_new_cluster(restored: Restored) -> None:
+    """MirrorMaker knows some of the offsets only: groups at the end stay there, others read some records again."""
+    before = committed(restored.disk.bootstrap)
+    assert AT_THE_END.items() | BEFORE_THE_END.items() <= before.items()
+    assert AT_THE_END.items() <= restored.mirrored.items()
+    assert {place: offset for place, offset in restored.mirrored.items() if offset > before[place]} == {}
+
+
+def reset(bootstrap: str, *arguments: str) -> str:
+    name = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
+    command = kafka.java(kafka.NEWEST, name, "--bootstrap-server", bootstrap, "--reset-offsets", *arguments)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
+    assert (done.returncode, "Error" in done.stdout + done.stderr) == (0, False), done
+    return done.stdout
+
+
+def test_groups_go_on_exactly_where_offsets_are_the_same(restored: Restored, tmp_path: Path) -> None:
+    """Kafka's own tool carries offsets over, from the disk to the cluster."""
+    exported = reset(restored.disk.bootstrap, "--all-groups", "--all-topics", "--to-current", "--dry-run", "--export")
+    offsets = tmp_path / "offsets.csv"
+    offsets.write_text(exported)
+    groups = sorted({line.split(",")[0] for line in exported.splitlines() if line})
+    named = [word for group in groups for word in ("--group", group)]
+    reset(restored.bootstrap, *named, "--from-file", str(offsets), "--execute")
+    assert (AT_THE_END | BEFORE_THE_END).items() <= committed(restored.bootstrap).items()
+    group, topic = "loses-one", "plain"
+    left = [row for row in on_disk(MODERN, topic) if row[2] >= {1: 93, 2: 87}[row[1]]]
+    assert 0 < len(left) < len(on_disk(MODERN, topic))
+    assert with_librdkafka(restored.bootstrap, topic, "read_committed", group) == left
