@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -24,7 +25,7 @@ TOPICS: dict[str, dict[str, str]] = {
     "lz4": {"compression.type": "lz4"},
     "append-time": {"message.timestamp.type": "LogAppendTime"},
     "tx": {},
-    "empty": {},
+    "empty": {"cleanup.policy": "compact", "retention.ms": "86400000"},
 }
 ISOLATIONS = ("read_uncommitted", "read_committed")
 GROUP = "readers-of-a-broker"
@@ -166,7 +167,8 @@ def test_clients_are_handed_what_the_broker_handed_them(
 
 def tool(bootstrap: str, name: str, *arguments: str) -> list[str]:
     """Return the lines that a tool of Kafka's prints."""
-    command = kafka.java(kafka.NEWEST, f"org.apache.kafka.tools.{name}", "--bootstrap-server", bootstrap, *arguments)
+    where = "kafka.admin" if name == "ConfigCommand" else "org.apache.kafka.tools"
+    command = kafka.java(kafka.NEWEST, f"{where}.{name}", "--bootstrap-server", bootstrap, *arguments)
     done = subprocess.run(command, capture_output=True, timeout=120, check=False)
     lines = done.stdout.decode("utf-8", "surrogateescape").split("\n")
     return sorted(line for line in lines if line)
@@ -195,7 +197,14 @@ def tools(bootstrap: str) -> dict[str, list[str]]:
         "offsets of the largest times": tool(bootstrap, "GetOffsetShell", "--topic", "|".join(TOPICS), "--time", "-3"),
         "topics": tool(bootstrap, "TopicCommand", "--list", "--exclude-internal"),
         "groups": tool(bootstrap, group, "--describe", "--group", GROUP),
+        "topics in full": _described(tool(bootstrap, "TopicCommand", "--describe", "--exclude-internal")),
+        "settings": _described(tool(bootstrap, "ConfigCommand", "--describe", "--topic", "empty")),
     }
+
+
+def _described(lines: list[str]) -> list[str]:
+    """Return lines without what only a live broker knows: who may be elected, and its own settings behind a topic's."""
+    return sorted(re.split(r"\tElr: |\tConfigs: | synonyms=", line)[0] for line in lines if "__" not in line)
 
 
 def test_java_is_told_what_the_broker_told_it(broker: Heard, disk: Serving) -> None:
