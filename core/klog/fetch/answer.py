@@ -74,8 +74,7 @@ class Asked(NamedTuple):
     aborted: Callable[[int], Sequence[tuple[int, int, int]]] | None = None
 
 
-@dataclass(frozen=True)
-class Fetched:
+class Fetched(NamedTuple):
     """The answer.  Offsets are -1 with an error, as a broker has them.
 
     *pieces*: none or one, since an answer never crosses a segment.  *aborted*: what a read_committed consumer has to

@@ -22,6 +22,8 @@ from klog.kernel import Window
 from klog.lookup.entries import WARM_BYTES
 from klog.source import Source
 
+_STEPS: Final = 8
+"""So many batches are stepped over by their headers; a window is cheaper for more."""
 _MOST_LEGACY_BYTES: Final = 4 << 20
 """Of a log with old formats not more is handed out at once: all of it is looked at for a change of format."""
 
@@ -65,9 +67,8 @@ def _handed(log: FetchLog, bounds: Bounds, asked: Asked, first: First) -> Fetche
     end = min(start + most, limit)
     if end == limit or not asked.partial:
         with log.files.opened(segment.path) as source:
-            end, following = _whole(log, segment, source, first.header, end)
-        if following is not None:
-            log.remember(following, first.number, end)
+            end, following, behind = _whole(log, segment, source, first.header, end)
+        log.remember(following, first.number, end, behind)
     piece = Piece(segment.path, start, end - start)
     aborted = _aborted(log, asked, first.number, end, following)
     start_offset, _, high, stable = bounds
@@ -77,11 +78,41 @@ def _handed(log: FetchLog, bounds: Bounds, asked: Asked, first: First) -> Fetche
 # ---------------------------------------------------------------- whole batches
 
 
-def _whole(log: FetchLog, segment: SegmentLog, source: Source, first: Header, limit: int) -> tuple[int, int | None]:
-    """Return where the last batch ends that ends at or before byte *limit*, and the offset after it."""
+def _whole(
+    log: FetchLog, segment: SegmentLog, source: Source, first: Header, limit: int
+) -> tuple[int, int, Header | None]:
+    """Return where the last batch ends that ends at or before byte *limit*, the offset after it, what stands there.
+
+    That is None where nobody looked.
+    """
     end = first.position + first.size
     if end >= limit:
-        return end, first.last_offset + 1
+        return end, first.last_offset + 1, None
+    # Only where all is known to be intact: elsewhere a header may lead anywhere.
+    if segment.sound is not None and first.magic == 2 and limit - end <= _STEPS * first.size:
+        last, behind = _stepped(source, first, limit)
+        if behind is not None or last.position + last.size == limit:
+            return last.position + last.size, last.last_offset + 1, behind
+    return *_scanned(log, segment, source, first, limit), None
+
+
+def _stepped(source: Source, last: Header, limit: int) -> tuple[Header, Header | None]:
+    """Return the last batch that ends at or before byte *limit*, and the one behind it that does not.
+
+    None for the latter where there is none, and where so many follow that they are better scanned.
+    """
+    for _ in range(_STEPS):
+        behind = header_at(source, last.position + last.size)
+        if behind is None or behind.magic < 2:
+            break
+        if behind.position + behind.size > limit:
+            return last, behind
+        last = behind
+    return last, None
+
+
+def _scanned(log: FetchLog, segment: SegmentLog, source: Source, first: Header, limit: int) -> tuple[int, int]:
+    end = first.position + first.size
     if first.magic < 2:
         limit = max(min(limit, first.position + _MOST_LEGACY_BYTES), end)
         starts = [first.position]

@@ -82,7 +82,7 @@ class FetchLog:
             for one, after in zip(partition.segments, following, strict=False)
         )
         self._bases = [segment.files.base_offset for segment in self.segments]
-        self._next: OrderedDict[int, tuple[int, int]] = OrderedDict()
+        self._next: OrderedDict[int, tuple[int, int, Header | None]] = OrderedDict()
         self._edges: dict[int, tuple[int, int]] = {}
         self._lock = threading.Lock()
         self.searches = 0
@@ -132,22 +132,22 @@ class FetchLog:
 
         Raises CorruptError, UnreadableError.
         """
-        with self._lock:
-            place = self._next.get(offset)
-        if place is None:
-            place = self._searched(offset)
-        number, position = place
+        place = self._next.get(offset)
+        number, position, header = (*self._searched(offset), None) if place is None else place
         while number < len(self.segments):
-            found = self._at(number, position, offset, ahead)
+            found = self._at(number, position, header, offset, ahead)
             if found is not None:
                 return found
-            number, position = number + 1, 0
+            number, position, header = number + 1, 0, None
         return None
 
-    def remember(self, offset: int, number: int, position: int) -> None:
-        """Keep that whoever asks for *offset* next finds it in segment *number*, at byte *position* or behind."""
+    def remember(self, offset: int, number: int, position: int, header: Header | None) -> None:
+        """Keep that whoever asks for *offset* next finds it in segment *number*, at byte *position* or behind.
+
+        *header*: of what stands there, None where that is not known.
+        """
         with self._lock:
-            self._next[offset] = number, position
+            self._next[offset] = number, position, header
             self._next.move_to_end(offset)
             if len(self._next) > _REMEMBERED:
                 self._next.popitem(last=False)
@@ -210,15 +210,20 @@ class FetchLog:
 
     # ------------------------------------------------------------ what is there
 
-    def _at(self, number: int, position: int, offset: int, ahead: int) -> First | None:
-        """Return the first batch of a segment, from *position* on, that reaches *offset*; None when none does."""
+    def _at(self, number: int, position: int, known: Header | None, offset: int, ahead: int) -> First | None:
+        """Return the first batch of a segment, from *position* on, that reaches *offset*; None when none does.
+
+        *known*: the header that stands at *position*, as far as anybody knows it.
+        """
         segment = self.segments[number]
         try:
             with self.files.opened(segment.path) as log:
                 size = self._hold_to_size(segment, log)
                 while True:
                     start, end = self._range(number, log, position, ahead)
-                    header = header_at(log, start) if start < min(end, size) else None
+                    header = known
+                    if header is None or header.position != start:
+                        header = header_at(log, start) if start < min(end, size) else None
                     if header is None or start + header.size > size:
                         return None
                     if header.last_offset >= offset:

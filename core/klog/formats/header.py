@@ -49,6 +49,13 @@ def read_header(buffer: bytes, at: int, position: int, left: int) -> Header | Da
     *position* is where that is in the file, *left* how many bytes of the file follow from there on.  The buffer must
     hold `HEADER_BYTES` from *at* on, or all that is left.  Kafka: FileLogInputStream.nextBatch.
     """
+    if left >= HEADER_BYTES:  # what is usual, at once
+        offset, size, epoch, magic, _, attributes, delta, first, last, producer_id, _, _, count = BATCH.read(buffer, at)
+        whole = OVERHEAD + size
+        if magic == 2 and HEADER_BYTES <= whole <= left:
+            return Header(
+                position, whole, 2, attributes, offset, offset + delta, first, last, count, epoch, producer_id
+            )
     if left <= ENTRY.size:
         return DamageKind.TORN_TAIL
     offset, size, _, magic = ENTRY.read(buffer, at)
@@ -61,10 +68,6 @@ def read_header(buffer: bytes, at: int, position: int, left: int) -> Header | Da
         return DamageKind.TORN_TAIL
     if whole < _LAYOUTS[magic].size:
         return DamageKind.SHORT_HEADER
-    if magic == 2:
-        _, _, epoch, _, _, attributes, delta, first, largest, producer_id, _, _, count = BATCH.read(buffer, at)
-        last_offset = offset + delta
-        return Header(position, whole, 2, attributes, offset, last_offset, first, largest, count, epoch, producer_id)
     timestamp = -1
     if magic == 1:
         *_, attributes, timestamp, _ = MESSAGE_V1.read(buffer, at)
