@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import struct
 import threading
 import time
@@ -469,6 +468,6 @@ def test_a_piece_stays_open_while_it_is_sent(tmp_path: Path) -> None:
     seen = view.partition("t", 0)
     assert seen is not None
     (piece,) = seen.fetch(0, 1000).pieces
-    with view.opened(piece.path) as descriptor:
+    with view.opened(piece.path) as source:
         view.close()
-        assert os.pread(descriptor, piece.size, piece.position) == content(seen.fetch(0, 1000))
+        assert source.read(piece.position, piece.size) == content(seen.fetch(0, 1000))

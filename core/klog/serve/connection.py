@@ -17,14 +17,15 @@ from typing import Final, NamedTuple, TypeAlias
 from klog.fetch import Piece
 from klog.formats.struct_write import Hole, Pieces
 from klog.serve.wire import SHORTEST_REQUEST, SIZE_BYTES, body_size
+from klog.source import Source
 
 _RECEIVED_AT_ONCE: Final = 64 << 10
 _SENT_AT_ONCE: Final = 1 << 30
 _HANGS_UP: Final = getattr(select, "POLLRDHUP", 0)
 """Linux tells when the other side has closed; elsewhere that shows at the next send."""
 
-Opened: TypeAlias = Callable[[str], AbstractContextManager[int]]
-"""A path → its descriptor, which stays open inside of the `with`."""
+Opened: TypeAlias = Callable[[str], AbstractContextManager[Source]]
+"""A path → its file, which stays open inside of the `with`."""
 
 
 class GoneError(Exception):
@@ -123,17 +124,17 @@ class Connection:
         return total
 
     def _send_bytes(self, data: bytearray, flags: int) -> None:
-        view = memoryview(data)
-        while len(view):
+        sent = 0
+        while sent < len(data):
             try:
-                view = view[self._socket.send(view, flags) :]
+                sent += self._socket.send(memoryview(data)[sent:] if sent else data, flags)
             except BlockingIOError:
                 self._await_room()
 
     def _send_files(self, pieces: Iterable[Piece], opened: Opened) -> None:
         for piece in pieces:
-            with opened(piece.path) as descriptor:
-                self._send_file(descriptor, piece)
+            with opened(piece.path) as source:
+                self._send_file(source.fileno(), piece)
 
     def _send_file(self, descriptor: int, piece: Piece) -> None:
         position, end, to = piece.position, piece.position + piece.size, self._socket.fileno()

@@ -197,9 +197,10 @@ class PartitionView:
         committed = isolation == "read_committed" and not to_log_end
         if committed or self._shared.shown.open_transactions == "hide":
             self._transactions()
-        opened, bounds = self._open(), self._bounds()
+        opened = self._open()
         if opened is None:
             return Fetched(Error.NONE, 0, 0, 0) if offset == 0 else Fetched(Error.OFFSET_OUT_OF_RANGE, -1, -1, -1)
+        bounds = opened.bounds
         up_to = bounds.log_end_offset if to_log_end else bounds.high_watermark
         if committed:
             up_to = bounds.last_stable_offset

@@ -9,7 +9,7 @@ Only names are read at first: a partition's files when somebody asks for it, off
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from fnmatch import fnmatchcase
 from functools import cached_property
 from types import TracebackType
@@ -24,6 +24,7 @@ from klog.log_dir import LogDir, near_misses
 from klog.partition import Partition
 from klog.serve.partitions import PartitionView, Shared
 from klog.serve.shown import Missing, News, Shown
+from klog.source import Source
 
 if TYPE_CHECKING:
     from klog.metadata import ClusterMetadata
@@ -179,11 +180,9 @@ class View:
         """Return a partition of those that this was made from, whatever its name."""
         return PartitionView(partition.topic or partition.directory, partition.number or 0, (partition,), self._shared)
 
-    @contextmanager
-    def opened(self, path: str) -> Iterator[int]:
-        """Give the descriptor of a piece's file, which stays open inside of the `with`.  Raises UnreadableError."""
-        with self._files.opened(path) as source:
-            yield source.fileno()
+    def opened(self, path: str) -> AbstractContextManager[Source]:
+        """Give a piece's file, which stays open inside of the `with`.  Raises UnreadableError."""
+        return self._files.opened(path)
 
     # ------------------------------------------------------------ groups and transactions
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import struct
 from functools import cache
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple, cast
 
 from klog.formats.schema import Data, Schema, load, names_by_key
 from klog.formats.struct_bytes import StructError, decode
@@ -115,12 +115,12 @@ def write_response(request: Request, body: Data) -> Pieces:
     version = request.version if request.body is not None else 0
     flexible = request.api.response.flexible.hold(version) and request.api.key != _API_VERSIONS
     writer = Writer()
+    writer.tail += bytes(SIZE_BYTES)  # until it is known
     write(load(_FILE, "ResponseHeader"), {"correlationId": request.correlation_id}, int(flexible), writer)
     write(request.api.response, body, version, writer)
     pieces: Pieces = [*writer.pieces, writer.tail]
-    size = sum(piece.size if isinstance(piece, Hole) else len(piece) for piece in pieces)
-    first: Any = pieces[0]
-    pieces[0] = bytearray(_SIZE.pack(size)) + first
+    size = sum([piece.size if isinstance(piece, Hole) else len(piece) for piece in pieces])
+    _SIZE.pack_into(cast(bytearray, pieces[0]), 0, size - SIZE_BYTES)
     return pieces
 
 

@@ -34,6 +34,7 @@ def fetch(here: Here, asked: Asked) -> Answer:
     if body["sessionEpoch"] > 0:
         return {"errorCode": Code.FETCH_SESSION_ID_NOT_FOUND}
     replica = body["replicaState"]["replicaId"] if asked.version >= _STATE else body["replicaId"]
+    committed, to_log_end = body["isolationLevel"] == _READ_COMMITTED, replica == _DEBUGGING_CONSUMER
     left, found_any, topics = min(body["maxBytes"], MOST_BYTES), False, []
     for wanted in _each_once(body["topics"]):
         rows = []
@@ -41,14 +42,15 @@ def fetch(here: Here, asked: Asked) -> Answer:
             partition = _partition(here, wanted, one["partition"], asked.version)
             limit = max(0, min(one["partitionMaxBytes"], left))
             if isinstance(partition, Code):
-                row = _NOT_FETCHED | {"errorCode": partition}
+                row = {**_NOT_FETCHED, "errorCode": partition}
             elif replica >= 0:
-                row = _NOT_FETCHED | {"errorCode": Code.NOT_LEADER_OR_FOLLOWER}
+                row = {**_NOT_FETCHED, "errorCode": Code.NOT_LEADER_OR_FOLLOWER}
             else:
-                how = _How(body["isolationLevel"] == _READ_COMMITTED, replica == _DEBUGGING_CONSUMER, not found_any)
+                how = _How(committed, to_log_end, not found_any)
                 row, size = _fetched(partition, one["fetchOffset"], limit, how)
                 left, found_any = left - size, found_any or size > 0
-            rows.append(row | {"partitionIndex": one["partition"]})
+            row["partitionIndex"] = one["partition"]
+            rows.append(row)
         topics.append({"topic": wanted["topic"], "topicId": wanted["topicId"], "partitions": rows})
     return {"responses": topics}
 
@@ -106,9 +108,10 @@ def _fetched(partition: PartitionView, offset: int, limit: int, how: _How) -> tu
     if how.committed:
         aborted = [{"producerId": one.producer_id, "firstOffset": one.first_offset} for one in got.aborted]
         row["abortedTransactions"] = aborted
-    if got.size:
-        row["records"] = Hole(got.size, got.pieces)
-    return row, got.size
+    size = got.size
+    if size:
+        row["records"] = Hole(size, got.pieces)
+    return row, size
 
 
 def fetch_wait_ms(request: Data, answer: Answer) -> int:
