@@ -25,6 +25,7 @@ from klog.log_dir import EXPECTED, LogDir, open_path
 from klog.partition import Partition, SegmentFiles
 from klog.source import Source
 
+_NO_NAMES: Final = ("", os.curdir, os.pardir)
 UNKNOWN: Final = -1
 """The end of a log that cannot be read, the epoch of what nothing tells about."""
 
@@ -39,7 +40,9 @@ def find_partitions(paths: Iterable[str]) -> list[Partition]:
     around: dict[str, str] = {}  # of thousands of directories only the links are followed one by one
     for path in paths:
         for partition in _in_path(path):
-            parent, name = os.path.split(os.path.abspath(partition.path))
+            parent, name = os.path.split(partition.path)
+            if name in _NO_NAMES:
+                parent, name = os.path.split(os.path.abspath(partition.path))
             if parent not in around:
                 around[parent] = os.path.realpath(parent)
             where = os.path.join(around[parent], name)

@@ -62,7 +62,8 @@ class LogDir:
         Raises UnreadableError when the log dir cannot be listed.
         """
         names = sorted(self._listing.partitions, key=lambda name: (name.topic, name.partition, name.name))
-        return tuple(Partition(os.path.join(self.path, name.name), self.checkpoints) for name in names)
+        within = os.path.join(self.path, "")
+        return tuple(Partition(within + name.name, self.checkpoints, name) for name in names)
 
     def partition(self, directory: str) -> Partition:
         """Return the partition in *directory*, `orders-3`.  Raises UsageError when there is none, with near misses."""
@@ -98,6 +99,8 @@ class LogDir:
         return tuple(file for file in self.files if file.stage is not Stage.IN_USE)
 
     def _has(self, kind: FileKind) -> bool:
+        if "_listing" not in self.__dict__:  # of a dir of thousands a single file may be all that is asked for
+            return os.path.isfile(os.path.join(self.path, kind.value))
         return any(file.name == kind.value for file in self.files)
 
     # whose it is

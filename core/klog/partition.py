@@ -84,12 +84,17 @@ class RootCheckpoints:
 
 
 class Partition:
-    """A partition directory.  Its path need not end in a name a broker would accept: then *topic* is None."""
+    """A partition directory.  Its path need not end in a name a broker would accept: then *topic* is None.
 
-    def __init__(self, path: str, checkpoints: RootCheckpoints | None = None) -> None:
+    *name*: what the path's last part says, for whoever knows already.
+    """
+
+    def __init__(
+        self, path: str, checkpoints: RootCheckpoints | None = None, name: PartitionName | None = None
+    ) -> None:
         self.path = path
-        self.directory = os.path.basename(os.path.abspath(path))
-        self.name: PartitionName | None = parse_partition(self.directory)
+        self.directory = os.path.basename(os.path.abspath(path)) if name is None else name.name
+        self.name = parse_partition(self.directory) if name is None else name
         self._checkpoints = checkpoints
 
     @property
@@ -174,10 +179,11 @@ class Partition:
     def _small(self, kind: FileKind) -> bytes | Malformed | None:
         """Return the content of one of the partition's text files, None when it is not there."""
         path = os.path.join(self.path, kind.value)
+        if "_listing" in self.__dict__:
+            return read_small(path) if any(file.name == kind.value for file in self.files) else None
         # of thousands of partitions the epoch may be all that is asked for: then nothing is listed for it
-        listed = "_listing" in self.__dict__
-        is_there = any(file.name == kind.value for file in self.files) if listed else os.path.isfile(path)
-        return read_small(path) if is_there else None
+        content = read_small(path)
+        return None if isinstance(content, Malformed) and not os.path.isfile(path) else content
 
     @cached_property
     def metadata(self) -> PartitionMetadata | Malformed | None:

@@ -11,6 +11,8 @@ from typing import Final
 
 INT_MAX: Final = 2**31 - 1
 LONG_MAX: Final = 2**63 - 1
+_DIGITS_AT_LEAST: Final = 18
+"""So many digits are a 64-bit number whatever they are."""
 
 _ID_LETTERS = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_")
 
@@ -29,6 +31,9 @@ def parse_long(text: str) -> int | None:
 
 
 def _parse(text: str, largest: int) -> int | None:
+    if len(text) <= _DIGITS_AT_LEAST and text.isdecimal() and text.isascii():  # what is usual, at once
+        value = int(text)
+        return value if value <= largest else None
     negative = text[:1] == "-"
     digits = text[1:] if negative or text[:1] == "+" else text
     # Java looks at UTF-16 units, so digits beyond the basic plane are none to it.
