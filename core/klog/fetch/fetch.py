@@ -19,7 +19,6 @@ from klog.formats.index import OFFSET_ENTRY
 from klog.headers import walk_headers
 from klog.indexes import Entries, header_at
 from klog.kernel import Window
-from klog.lookup.entries import WARM_BYTES
 from klog.source import Source
 
 _STEPS: Final = 8
@@ -192,6 +191,8 @@ def _slot_behind(entries: Entries, position: int) -> int:
 
     One at the very position counts where its search happens to meet it.  Kafka: AbstractIndex.indexSlotRangeFor.
     """
+    from klog.lookup.entries import WARM_BYTES
+
     if not entries.count:
         return 0
     low, high = 0, entries.count - 1

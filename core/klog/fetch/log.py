@@ -16,12 +16,10 @@ from klog.errors import KlogError
 from klog.fetch.files import Files
 from klog.fetch.sound import Loss, Sound
 from klog.fetch.windows import Windows
-from klog.formats.codec import Decompressor
 from klog.formats.damage import Damage
 from klog.formats.header import Header
 from klog.headers import walk_headers
 from klog.indexes import header_at, position_of_offset
-from klog.lookup.search import SegmentSearch
 from klog.partition import Partition, SegmentFiles
 from klog.segment import Segment
 from klog.source import Source
@@ -194,6 +192,9 @@ class FetchLog:
 
     def _intact(self, segment: SegmentLog, offset: int) -> int | None:
         """Search the first intact batch, and tell of the damage that was passed."""
+        from klog.formats.codec import Decompressor
+        from klog.lookup.search import SegmentSearch
+
         assert segment.sound is not None
         try:
             search = SegmentSearch(self.partition.path, segment.files, Decompressor().functions)

@@ -7,21 +7,21 @@ from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from klog.copies import UNKNOWN, choose_copies, epoch_at
 from klog.errors import KlogError
 from klog.fetch import Asked, Bounds, Error, Fetched, FetchLog, Files, Loss, fetch
 from klog.fetch.windows import Windows
 from klog.formats.checkpoint import EpochEntry, epochs_in_force
-from klog.lookup import Lookup, Trail
-from klog.lookup.times import TimeSearch
-from klog.lookup.trail import Wanted
 from klog.partition import Partition, SegmentFiles
 from klog.serve.shown import News, Shown
-from klog.serve.transactions import Txns
-from klog.visible import Isolation
 from klog.wanted import HIGHEST
+
+if TYPE_CHECKING:
+    from klog.lookup import Trail
+    from klog.serve.transactions import Txns
+    from klog.visible import Isolation
 
 LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED = -1, -2, -3, -4, -5
 """What ListOffsets asks for beside a time.  Kafka: ListOffsetsRequest."""
@@ -111,7 +111,9 @@ class PartitionView:
 
     @cached_property
     def _chosen(self) -> Partition | None:
-        return choose_copies(self._copies, "leader-epoch")[0] if self._copies else None
+        if len(self._copies) > 1:
+            return choose_copies(self._copies, "leader-epoch")[0]
+        return self._copies[0] if self._copies else None
 
     def _open(self) -> _Opened | None:
         if self._opened is None and self._copies:
@@ -156,6 +158,8 @@ class PartitionView:
         return self._txns
 
     def _learn(self, opened: _Opened) -> Txns:
+        from klog.serve.transactions import Txns
+
         shown, bounds, news = self._shared.shown, opened.bounds, self._shared.news
         txns = Txns(
             opened.partition,
@@ -273,6 +277,9 @@ def _begins_at(partition: Partition, timestamp: int) -> int:
 
 def _as_late(partition: Partition, timestamp: int) -> Trail | None:
     """Return where the first record as late as *timestamp* (ms) is; in later segments too, unlike a broker."""
+    from klog.lookup import Lookup
+    from klog.lookup.trail import Wanted
+
     segments: tuple[SegmentFiles, ...] | None = None
     while partition.segments and segments != ():
         with Lookup(partition, segments, Wanted(explains=False)) as lookup:
@@ -287,6 +294,10 @@ def _as_late(partition: Partition, timestamp: int) -> Trail | None:
 
 def _latest(partition: Partition) -> Trail | None:
     """Return where the first record with the largest timestamp is."""
+    from klog.lookup import Lookup
+    from klog.lookup.times import TimeSearch
+    from klog.lookup.trail import Wanted
+
     with Lookup(partition) as lookup, closing(TimeSearch(lookup.segments, Wanted())) as times:
         largest = max(times.largest(number).timestamp for number in range(len(partition.segments)))
     return _as_late(partition, largest) if largest >= 0 else None

@@ -168,9 +168,11 @@ class View:
     def partition(self, topic: str, index: int) -> PartitionView | None:
         """Return a partition; None for one that nobody knows, or that is on another disk and not shown as empty."""
         found = self._partitions.get((topic, index))
-        known = self.topics.get(topic)
-        if found is not None or known is None or index not in known.indexes:
+        if found is not None:
             return found
+        known = self.topics.get(topic)
+        if known is None or index not in known.indexes:
+            return None
         copies = known.copies.get(index, ())
         if not copies and self.shown.missing != "empty":
             return None

@@ -7,14 +7,16 @@ disk's, for it may come from the old cluster and know a later one.
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from klog.formats.schema import Data
 from klog.formats.struct_write import Hole
 from klog.serve.answers.asked import ZERO_ID, Answer, Asked, Here
 from klog.serve.codes import Code
 from klog.serve.view import PartitionView
-from klog.visible import Isolation
+
+if TYPE_CHECKING:
+    from klog.visible import Isolation
 
 MOST_BYTES: Final = 55 << 20
 """fetch.max.bytes of a broker."""
