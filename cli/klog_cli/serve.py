@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import signal
 import threading
 from collections.abc import Sequence
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
 
 _CANCELLED = 32
 _HIGHEST_PORT = 65535
+_LIVING_OBJECTS = 100_000
+"""So many new ones before the collector looks for garbage: what is known of a disk is made once and stays."""
 
 
 class Place(NamedTuple):
@@ -31,6 +34,7 @@ def serve(
     paths: Sequence[str], shown: Shown, place: Place, connections: int, send_buffer_bytes: int, requests: bool
 ) -> int:
     """Serve *paths* until a signal ends it; *requests*: a line on stdout for each.  Return the exit code."""
+    gc.set_threshold(_LIVING_OBJECTS)
     from klog.serve.connection import Limits
     from klog.serve.endpoint import Endpoint, Reports, listen
     from klog.serve.view import View
