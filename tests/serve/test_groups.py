@@ -283,6 +283,40 @@ def test_only_members_commit_for_a_group_that_has_some(groups: Groups) -> None:
     assert groups.may_commit(committing(9, joined["memberId"])) is Code.ILLEGAL_GENERATION
 
 
+def test_members_grow_no_more_than_fits(groups: Groups, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither by what they say when they join again, nor by what a leader assigns, nor by their names."""
+    monkeypatch.setattr(groups_module, "MOST_BYTES", 20_000)
+    joined = alone(groups)
+    again = joining(joined["memberId"], data=bytes(30_000))
+    assert error(groups.join(again, 3, "c", "h")) == Code.GROUP_MAX_SIZE_REACHED
+    joined = groups.join(joining(joined["memberId"], data=b"new"), 3, "c", "h")
+    assigned = syncing(joined, (joined["memberId"], bytes(30_000)))
+    assert error(groups.sync(assigned)) == Code.GROUP_MAX_SIZE_REACHED
+    assert error(groups.join(joining(group="g" * 1001), 3, "c", "h")) == Code.INVALID_GROUP_ID
+    assert error(groups.join(joining(groupInstanceId="i" * 1001), 5, "c", "h")) == Code.INVALID_REQUEST
+    assert error(groups.join(joining(group="h", protocolType="k" * 1001), 3, "c", "h")) == Code.INVALID_REQUEST
+
+
+def test_whoever_hangs_up_waits_no_longer(groups: Groups, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It took a connection for half an hour; that it had joined still counts, as at a broker."""
+
+    class GoneError(Exception):
+        pass
+
+    def gone() -> None:
+        raise GoneError
+
+    monkeypatch.setattr(groups_module, "_LOOKS_EVERY_S", 0.01)
+    first = alone(groups)
+    with pytest.raises(GoneError):
+        groups.join(joining(), 3, "c", "h", gone)
+    joined = groups.join(joining(first["memberId"]), 3, "c", "h")
+    assert len(joined["members"]) == 2
+    follower = next(one["memberId"] for one in joined["members"] if one["memberId"] != first["memberId"])
+    with pytest.raises(GoneError):
+        groups.sync(syncing(joined | {"memberId": follower}), gone)
+
+
 def test_strangers_invent_no_more_than_fits(groups: Groups, clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
     assert error(groups.join(joining(group=""), 3, "c", "h")) == Code.INVALID_GROUP_ID
     assert error(groups.join(joining(sessionTimeoutMs=1), 3, "c", "h")) == Code.INVALID_SESSION_TIMEOUT
@@ -297,6 +331,7 @@ def test_strangers_invent_no_more_than_fits(groups: Groups, clock: Clock, monkey
     ]
     monkeypatch.setattr(groups_module, "MOST_BYTES", 20_000)
     assert error(groups.join(joining(group="h", data=bytes(30_000)), 4, "c", "h")) == Code.GROUP_MAX_SIZE_REACHED
+    monkeypatch.setattr(groups_module, "MOST_COMMIT_BYTES", 20_000)
     codes = [groups.commit("h", "orders", number, (1, 1, "x" * 1000)) for number in range(20)]
     assert codes[0] is Code.NONE
     assert codes[-1] is Code.INVALID_COMMIT_OFFSET_SIZE

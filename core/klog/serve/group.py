@@ -21,7 +21,7 @@ from klog.serve.codes import Code
 INITIAL_DELAY_S: Final = 0.1
 """How long the first member waits for others.  A broker waits 3 s (group.initial.rebalance.delay.ms)."""
 LONGEST_REBALANCE_S: Final = 1800.0
-_MEMBER_BYTES: Final = 2048
+MEMBER_BYTES: Final = 4096
 
 
 class State(Enum):
@@ -57,9 +57,7 @@ class Member:
     @property
     def size(self) -> int:
         """About how many bytes it takes."""
-        return (
-            _MEMBER_BYTES + len(self.assignment) + sum(len(name) + len(data) for name, data in self.protocols.items())
-        )
+        return MEMBER_BYTES + len(self.assignment) + sum(len(name) + len(data) for name, data in self.protocols.items())
 
     def silent_at(self) -> float | None:
         """Return when it counts as gone unless it shows life; None while a request of it waits."""
@@ -84,7 +82,7 @@ class Group:
     @property
     def size(self) -> int:
         """About how many bytes it takes."""
-        return _MEMBER_BYTES * (1 + len(self.pending)) + sum(member.size for member in self.members.values())
+        return MEMBER_BYTES * (1 + len(self.pending)) + sum(member.size for member in self.members.values())
 
     @property
     def abandoned(self) -> bool:

@@ -11,22 +11,29 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Mapping
+from sys import getsizeof
 from typing import Final, NamedTuple, TypeAlias
 
 from klog.formats.schema import Data
 from klog.serve.codes import Code
-from klog.serve.group import LONGEST_REBALANCE_S, Group, Member, State
+from klog.serve.group import LONGEST_REBALANCE_S, MEMBER_BYTES, Group, Member, State
 
 MOST_GROUPS: Final = 1000
 MOST_MEMBERS: Final = 1000
-MOST_BYTES: Final = 32 << 20
+MOST_BYTES: Final = 8 << 20
+"""Of members."""
+MOST_COMMIT_BYTES: Final = 12 << 20
+LONGEST_NAME: Final = 1000
+"""Of groups, instances, kinds of groups: whoever waits holds its request."""
 LONGEST_METADATA: Final = 4096
 """offset.metadata.max.bytes."""
 SHORTEST_SESSION_MS: Final = 6000
 LONGEST_SESSION_MS: Final = 1_800_000
-_COMMIT_BYTES: Final = 256
+_COMMIT_BYTES: Final = 384
 _MEMBER_ID_IS_TOLD: Final = 4
 """From this version of JoinGroup on a new member is first told its id, and joins with that."""
+_LOOKS_EVERY_S: Final = 1.0
+"""So often whoever waits for others looks whether its client is still there."""
 _LEADER_SKIPS: Final = 9
 """From this version of JoinGroup on a leader can be told not to assign anew."""
 
@@ -34,6 +41,10 @@ Committed: TypeAlias = "tuple[int, int, str]"
 """Offset, leader epoch (-1: none), metadata."""
 Offsets: TypeAlias = "Mapping[tuple[str, int], Committed]"
 """By topic and partition."""
+
+
+def _still_there() -> None:
+    """Nobody hangs up."""
 
 
 class Known(NamedTuple):
@@ -57,8 +68,13 @@ class Groups:
 
     # ------------------------------------------------------------ joining
 
-    def join(self, request: Data, version: int, client: str, host: str) -> Data:
-        """Return the answer to JoinGroup; waits until the group has gathered."""
+    def join(
+        self, request: Data, version: int, client: str, host: str, still_there: Callable[[], None] = _still_there
+    ) -> Data:
+        """Return the answer to JoinGroup; waits until the group has gathered, or *still_there* raises.
+
+        Whoever hangs up has joined all the same, and falls silent, as at a broker.
+        """
         with self._changed:
             group = self._group_to_join(request)
             if isinstance(group, Code):
@@ -67,8 +83,9 @@ class Groups:
             self._changed.notify_all()
             if isinstance(member, dict):
                 return member
+            request.clear()  # it may be large, and the wait long
             while member.joining and group.members.get(member.id) is member:
-                self._wait(group)
+                self._wait(group, still_there)
             if member.fenced:
                 return _not_joined(Code.FENCED_INSTANCE_ID, member.id, version)
             if group.members.get(member.id) is not member:
@@ -77,10 +94,11 @@ class Groups:
                 return _not_joined(Code.REBALANCE_IN_PROGRESS, member.id, version)
             return _joined(group, member)
 
-    def _wait(self, group: Group) -> None:
+    def _wait(self, group: Group, still_there: Callable[[], None]) -> None:
         due = group.next_change()
-        self._changed.wait(None if due is None else max(0.0, due - self._clock()))
+        self._changed.wait(_LOOKS_EVERY_S if due is None else min(_LOOKS_EVERY_S, max(0.0, due - self._clock())))
         self._tick(group)
+        still_there()
 
     def _tick(self, group: Group) -> None:
         before = group.state, group.generation
@@ -90,8 +108,10 @@ class Groups:
 
     def _group_to_join(self, request: Data) -> Group | Code:
         name, protocols = request["groupId"], _protocols(request)
-        if not name:
+        if not name or len(name) > LONGEST_NAME:
             return Code.INVALID_GROUP_ID
+        if max(len(request["protocolType"]), len(request["groupInstanceId"] or "")) > LONGEST_NAME:
+            return Code.INVALID_REQUEST
         if not SHORTEST_SESSION_MS <= request["sessionTimeoutMs"] <= LONGEST_SESSION_MS:
             return Code.INVALID_SESSION_TIMEOUT
         group = self._groups.get(name)
@@ -104,13 +124,17 @@ class Groups:
         self._tick(group)
         if not group.supports(request["protocolType"], protocols):
             return Code.INCONSISTENT_GROUP_PROTOCOL
-        if request["memberId"] not in group.members:
-            growth = sum(map(len, protocols)) + sum(map(len, protocols.values()))
-            held = sum(one.size for one in self._groups.values()) + self._commit_bytes
-            if len(group.members) + len(group.pending) >= MOST_MEMBERS or held + growth > MOST_BYTES:
-                return Code.GROUP_MAX_SIZE_REACHED
+        is_new = request["memberId"] not in group.members
+        if is_new and len(group.members) + len(group.pending) >= MOST_MEMBERS:
+            return Code.GROUP_MAX_SIZE_REACHED
+        if not self._fits(sum(map(len, protocols)) + sum(map(len, protocols.values())) + is_new * MEMBER_BYTES):
+            return Code.GROUP_MAX_SIZE_REACHED
         self._groups[name] = group
         return group
+
+    def _fits(self, growth: int) -> bool:
+        """Return whether so many bytes more can be kept."""
+        return sum(one.size for one in self._groups.values()) + growth <= MOST_BYTES
 
     def _forget_abandoned(self) -> None:
         for group in list(self._groups.values()):
@@ -171,8 +195,8 @@ class Groups:
         generation = request.get("generationId", request.get("generationIdOrMemberEpoch"))
         return (group, member) if generation == group.generation else Code.ILLEGAL_GENERATION
 
-    def sync(self, request: Data) -> Data:
-        """Return the answer to SyncGroup; a follower waits for its leader."""
+    def sync(self, request: Data, still_there: Callable[[], None] = _still_there) -> Data:
+        """Return the answer to SyncGroup; a follower waits for its leader, or until *still_there* raises."""
         with self._changed:
             found = self._found(request)
             if isinstance(found, Code):
@@ -182,12 +206,15 @@ class Groups:
                 if told is not None and told != held:
                     return {"errorCode": Code.INCONSISTENT_GROUP_PROTOCOL}
             if group.state is State.COMPLETING and group.leader == member.id:
+                if not self._fits(sum(len(one["assignment"]) for one in request["assignments"])):
+                    return {"errorCode": Code.GROUP_MAX_SIZE_REACHED}
                 group.assign({one["memberId"]: one["assignment"] for one in request["assignments"]}, self._clock())
                 self._changed.notify_all()
             generation = group.generation
+            request.clear()  # it may be large, and the wait long
             while group.state is State.COMPLETING and group.generation == generation and not member.fenced:
                 member.syncing = True
-                self._wait(group)
+                self._wait(group, still_there)
             if member.fenced:
                 return {"errorCode": Code.FENCED_INSTANCE_ID}
             if group.state is not State.STABLE or group.generation != generation:
@@ -242,9 +269,10 @@ class Groups:
             return Code.OFFSET_METADATA_TOO_LARGE
         with self._changed:
             mine, place = self._commits.get(name, {}), (topic, partition)
-            growth = len(committed[2]) - len(mine[place][2]) if place in mine else _COMMIT_BYTES + len(committed[2])
-            growth += 0 if name in self._commits else _COMMIT_BYTES + len(name)
-            if self._commit_bytes + growth > MOST_BYTES:
+            size = getsizeof(committed[2])
+            growth = size - getsizeof(mine[place][2]) if place in mine else _COMMIT_BYTES + size
+            growth += 0 if name in self._commits else _COMMIT_BYTES + getsizeof(name)
+            if self._commit_bytes + growth > MOST_COMMIT_BYTES:
                 return Code.INVALID_COMMIT_OFFSET_SIZE
             self._commit_bytes += growth
             self._commits.setdefault(name, mine)[place] = committed

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple, TypeAlias
 
 from klog.formats.schema import Data
@@ -35,12 +36,13 @@ class Here(NamedTuple):
 
 
 class Asked(NamedTuple):
-    """A request, and who asks."""
+    """A request, and who asks; *still_there* raises when that client has gone."""
 
     body: Data
     version: int
     client_id: str
     host: str
+    still_there: Callable[[], None] = lambda: None
 
 
 class HangUpError(Exception):

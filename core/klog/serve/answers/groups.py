@@ -31,12 +31,12 @@ def find_coordinator(here: Here, asked: Asked) -> Answer:
 
 def join_group(here: Here, asked: Asked) -> Answer:
     """Wait for the group to gather."""
-    return here.groups.join(asked.body, asked.version, asked.client_id, asked.host)
+    return here.groups.join(asked.body, asked.version, asked.client_id, asked.host, asked.still_there)
 
 
 def sync_group(here: Here, asked: Asked) -> Answer:
     """Wait for the leader's word."""
-    return here.groups.sync(asked.body)
+    return here.groups.sync(asked.body, asked.still_there)
 
 
 def heartbeat(here: Here, asked: Asked) -> Answer:
