@@ -111,13 +111,19 @@ def read_request(data: bytes, elements: int) -> Request:
 
 
 def write_response(request: Request, body: Data) -> Pieces:
-    """Return the response to *request*, size and header included; where it has records, holes stand for them."""
+    """Return the response to *request*, size and header included; where it has records, holes stand for them.
+
+    Raises WireError when a text in it is too long: one of the request, that was no UTF-8, grows when it is made some.
+    """
     version = request.version if request.body is not None else 0
     flexible = request.api.response.flexible.hold(version) and request.api.key != _API_VERSIONS
     writer = Writer()
     writer.tail += bytes(SIZE_BYTES)  # until it is known
     write(load(_FILE, "ResponseHeader"), {"correlationId": request.correlation_id}, int(flexible), writer)
-    write(request.api.response, body, version, writer)
+    try:
+        write(request.api.response, body, version, writer)
+    except ValueError as error:
+        raise WireError(f"{request.api.name} in version {version}: {error}") from None
     pieces: Pieces = [*writer.pieces, writer.tail]
     size = sum([piece.size if isinstance(piece, Hole) else len(piece) for piece in pieces])
     _SIZE.pack_into(cast(bytearray, pieces[0]), 0, size - SIZE_BYTES)
