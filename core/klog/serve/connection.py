@@ -6,9 +6,12 @@ those that were announced.  Records go from their file to the socket within the 
 
 from __future__ import annotations
 
+import errno
+import math
 import os
 import select
 import socket
+import threading
 import time
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
@@ -21,6 +24,8 @@ from klog.source import Source
 
 _RECEIVED_AT_ONCE: Final = 64 << 10
 _SENT_AT_ONCE: Final = 1 << 30
+_OF_FILES: Final = (errno.EIO, errno.EINVAL, errno.ESTALE, errno.ENXIO, errno.ENODATA, errno.EBADMSG, errno.EUCLEAN)
+"""What sendfile says of the file; all else is the connection's."""
 _HANGS_UP: Final = getattr(select, "POLLRDHUP", 0)
 """Linux tells when the other side has closed; elsewhere that shows at the next send."""
 
@@ -36,21 +41,53 @@ class Limits(NamedTuple):
     """What a stranger may take.  *send_buffer_bytes* 0: as the kernel has it.
 
     A large send buffer doubles what sending costs on the same machine; a small one bounds the rate over long lines.
+    Requests and, beside their records, responses of more than *large_bytes* are held for all clients together within
+    *large_together_bytes* each; a response of these leaves at *slowest_bytes_s* at least.
     """
 
     connections: int = 256
     request_bytes: int = 1 << 20
     send_buffer_bytes: int = 256 << 10
+    large_bytes: int = 16 << 10
+    large_together_bytes: int = 4 << 20
     begun_s: float = 30
     idle_s: float = 600
     stuck_s: float = 30
+    slowest_bytes_s: int = 64 << 10
+
+
+class Room:
+    """Bytes that all connections may hold together.  One that is larger than all of it is held alone."""
+
+    def __init__(self, size: int) -> None:
+        self._size, self._held, self._changed = size, 0, threading.Condition()
+
+    def take(self, size: int, until: float) -> bool:
+        """Hold *size* bytes; False when there has been no room for them until then (monotonic seconds)."""
+        with self._changed:
+            while self._held and self._held + size > self._size:
+                if not self._changed.wait(max(0.0, until - time.monotonic())):
+                    return False
+            self._held += size
+            return True
+
+    def give_back(self, size: int) -> None:
+        """Hold *size* bytes no longer."""
+        with self._changed:
+            self._held -= size
+            self._changed.notify_all()
 
 
 class Connection:
-    """A socket that was accepted.  *sending*: part of a response has left, and part has not."""
+    """A socket that was accepted; *requests* and *responses* are where all have room for large ones.
 
-    def __init__(self, accepted: socket.socket, limits: Limits) -> None:
+    *sending*: part of a response has left, and part has not.
+    """
+
+    def __init__(self, accepted: socket.socket, limits: Limits, requests: Room, responses: Room) -> None:
         self._socket, self._limits = accepted, limits
+        self._requests, self._responses, self._held = requests, responses, 0
+        self._reserved = 0
         self._got = bytearray()  # of requests; a client may send several at once
         self._readable, self._writable = _poll(accepted, select.POLLIN), _poll(accepted, select.POLLOUT)
         self.sending = False
@@ -61,12 +98,16 @@ class Connection:
 
     def close(self) -> None:
         """End the conversation."""
+        self.let_go()
+        self._release()
         self._socket.close()
 
     # ------------------------------------------------------------ in
 
     def receive(self) -> bytes | None:
         """Return the next request without its size; None when the client has gone instead of asking.
+
+        It is held until `let_go`.
 
         Raises GoneError when it asks too much, too slowly, or half.
         """
@@ -78,17 +119,26 @@ class Connection:
         size = body_size(self._got[:SIZE_BYTES])
         if not SHORTEST_REQUEST <= size <= self._limits.request_bytes:
             raise GoneError(f"it announces a request of {size} bytes")
+        if size > self._limits.large_bytes:
+            if not self._requests.take(size, until):
+                raise GoneError("there was no room for one more large request")
+            self._held = size
         end = SIZE_BYTES + size
         self._fill(end, until)
         request = bytes(self._got[SIZE_BYTES:end])
         del self._got[:end]
         return request
 
+    def let_go(self) -> None:
+        """Hear that nobody holds the request any more."""
+        self._requests.give_back(self._held)
+        self._held = 0
+
     def _fill(self, size: int, until: float) -> bool:
         """Receive until there are *size* bytes; False when the other side has closed before it sent any."""
         while len(self._got) < size:
             try:
-                part = self._socket.recv(_RECEIVED_AT_ONCE)
+                part = self._socket.recv(min(_RECEIVED_AT_ONCE, max(self._limits.large_bytes, size - len(self._got))))
             except BlockingIOError:
                 _await(self._readable, until - time.monotonic(), "it sent half a request")
                 continue
@@ -98,6 +148,10 @@ class Connection:
                 return False
             self._got += part
         return True
+
+    def still_there(self) -> None:
+        """Raise GoneError when the client has gone."""
+        self.wait(0)
 
     def wait(self, seconds: float) -> None:
         """Let *seconds* pass.  Raises GoneError when the client goes meanwhile."""
@@ -109,8 +163,32 @@ class Connection:
     def send(self, pieces: Pieces, opened: Opened) -> int:
         """Send a response; return its bytes.
 
-        Raises GoneError when the client takes nothing for too long, and when a file has become too short.
+        Raises GoneError when the client takes too little for too long, and when a file fails or has become too short.
         """
+        held = sum(len(piece) for piece in pieces if not isinstance(piece, Hole))
+        until = math.inf
+        if held > self._limits.large_bytes:
+            until = time.monotonic() + self._limits.stuck_s + held / self._limits.slowest_bytes_s
+            self.reserve(held)
+        total = self._send(pieces, opened, until)
+        self._release()
+        return total
+
+    def reserve(self, size: int) -> None:
+        """Make sure of room for a response of *size* bytes beside its records, if it is large.
+
+        Raises GoneError when others have taken it: a response that waits for room would take it all the same.
+        """
+        if size > self._limits.large_bytes and not self._reserved:
+            if not self._responses.take(size, 0):
+                raise GoneError("too much is on its way to others")
+            self._reserved = size
+
+    def _release(self) -> None:
+        self._responses.give_back(self._reserved)
+        self._reserved = 0
+
+    def _send(self, pieces: Pieces, opened: Opened, until: float) -> int:
         total, last = 0, len(pieces) - 1
         self.sending = True
         for number, piece in enumerate(pieces):
@@ -118,18 +196,18 @@ class Connection:
                 self._send_files(piece.filling, opened)
                 total += piece.size
             else:
-                self._send_bytes(piece, socket.MSG_MORE if number < last else 0)
+                self._send_bytes(piece, socket.MSG_MORE if number < last else 0, until)
                 total += len(piece)
         self.sending = False
         return total
 
-    def _send_bytes(self, data: bytearray, flags: int) -> None:
+    def _send_bytes(self, data: bytearray, flags: int, until: float) -> None:
         sent = 0
         while sent < len(data):
             try:
                 sent += self._socket.send(memoryview(data)[sent:] if sent else data, flags)
             except BlockingIOError:
-                self._await_room()
+                self._await_room(until)
 
     def _send_files(self, pieces: Iterable[Piece], opened: Opened) -> None:
         for piece in pieces:
@@ -144,12 +222,16 @@ class Connection:
             except BlockingIOError:
                 self._await_room()
                 continue
+            except OSError as error:
+                if error.errno not in _OF_FILES:
+                    raise
+                raise GoneError(f"{piece.path} @ {position}: cannot read: {error.strerror}") from None
             if not sent:
                 raise GoneError(f"{piece.path} @ {position}: the file became shorter")
             position += sent
 
-    def _await_room(self) -> None:
-        _await(self._writable, self._limits.stuck_s, "it stopped reading")
+    def _await_room(self, until: float = math.inf) -> None:
+        _await(self._writable, min(self._limits.stuck_s, until - time.monotonic()), "it stopped reading")
 
 
 def _poll(of: socket.socket, event: int) -> select.poll:

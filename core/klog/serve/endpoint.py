@@ -19,8 +19,8 @@ from klog.formats.schema import Data
 from klog.serve.answers import REFUSED, Asked, HangUpError, Here, answer
 from klog.serve.answers.logs import fetch_wait_ms
 from klog.serve.codes import Code
-from klog.serve.connection import Connection, GoneError, Limits
-from klog.serve.groups import Groups
+from klog.serve.connection import Connection, GoneError, Limits, Room
+from klog.serve.groups import LONGEST_NAME, Groups
 from klog.serve.view import View
 from klog.serve.wire import Request, WireError, read_request, versions_response, write_response
 
@@ -31,6 +31,8 @@ _LAST_MOMENT_S: Final = 0.1
 _MOST_TOLD: Final = 1000
 _ELEMENTS_BEYOND_THE_DISK: Final = 1000
 _LONGEST_NAME: Final = 80
+_LARGE: Final = ("DescribeGroups", "JoinGroup")
+"""All members of all groups may be in their responses, so there must be room before those are written."""
 
 
 class Reports(NamedTuple):
@@ -90,6 +92,7 @@ class Endpoint:
         self._told = _Told(reports.say)
         self._lock = threading.Lock()
         self._connections: set[Connection] = set()
+        self._room = Room(limits.large_together_bytes), Room(limits.large_together_bytes)
 
     @cached_property
     def _elements(self) -> int:
@@ -127,7 +130,7 @@ class Endpoint:
             full = len(self._connections) >= self._limits.connections
             if not full:
                 try:
-                    connection = Connection(accepted, self._limits)
+                    connection = Connection(accepted, self._limits, *self._room)
                 except OSError:
                     full = True
                 else:
@@ -151,8 +154,8 @@ class Endpoint:
     def _serve(self, connection: Connection, client: Client) -> None:
         """Answer one client until it goes, or has to."""
         try:
-            while (data := connection.receive()) is not None:
-                self._answer(connection, client, read_request(data, self._elements))
+            while self._answer_next(connection, client):
+                pass
         except (GoneError, HangUpError, WireError, KlogError) as why:
             if str(why):
                 self._told.once((client.host, str(why)), f"{client} was cut off: {why}")
@@ -162,23 +165,22 @@ class Endpoint:
         finally:
             self._leave(connection)
 
-    def _answer(self, connection: Connection, client: Client, request: Request) -> None:
-        began, name = time.perf_counter(), request.api.name
-        if request.body is None:
-            body = versions_response(Code.UNSUPPORTED_VERSION)
-        else:
-            client.name = request.client_id
-            if name == "ApiVersions":
-                software = (request.body["clientSoftwareName"], request.body["clientSoftwareVersion"])
-                client.software = " ".join(software).strip()
-            self._tell(client, name)
-            body = answer(self._here, name, Asked(request.body, request.version, client.name, client.host))
-            if name == "Fetch":
-                self._tell_events()
-                wait_ms = fetch_wait_ms(request.body, body)
-                if wait_ms:
-                    connection.wait(wait_ms / 1000)
-        sent = connection.send(write_response(request, body), self._view.opened)
+    def _answer_next(self, connection: Connection, client: Client) -> bool:
+        """Answer the next request; return False when there is none."""
+        data = connection.receive()
+        if data is None:
+            return False
+        began, request = time.perf_counter(), read_request(data, self._elements)
+        del data
+        connection.let_go()
+        body, wait_ms = self._answered(connection, client, request)
+        name, version = request.api.name, request.version
+        connection.reserve(_bytes_in(body) if name in _LARGE else 0)
+        pieces = write_response(request, body)
+        del request, body  # whoever waits, or reads slowly, holds only what it is going to be sent
+        if wait_ms:
+            connection.wait(wait_ms / 1000)
+        sent = connection.send(pieces, self._view.opened)
         if self._reports.log is not None:
             self._reports.log(
                 {
@@ -186,11 +188,29 @@ class Endpoint:
                     "client_id": client.name,
                     "software": client.software,
                     "api": name,
-                    "version": request.version,
+                    "version": version,
                     "ms": round((time.perf_counter() - began) * 1000, 3),
                     "bytes": sent,
                 }
             )
+        return True
+
+    def _answered(self, connection: Connection, client: Client, request: Request) -> tuple[Data, int]:
+        """Return the body of the response, and how long to wait before it is sent (ms)."""
+        name = request.api.name
+        if request.body is None:
+            return versions_response(Code.UNSUPPORTED_VERSION), 0
+        client.name = request.client_id[:LONGEST_NAME]
+        if name == "ApiVersions":
+            software = (request.body["clientSoftwareName"], request.body["clientSoftwareVersion"])
+            client.software = " ".join(software).strip()[:LONGEST_NAME]
+        self._tell(client, name)
+        asked = Asked(request.body, request.version, client.name, client.host, connection.still_there)
+        body = answer(self._here, name, asked)
+        if name != "Fetch":
+            return body, 0
+        self._tell_events()
+        return body, fetch_wait_ms(request.body, body)
 
     def _tell(self, client: Client, name: str) -> None:
         if name in REFUSED:
@@ -201,3 +221,11 @@ class Endpoint:
     def _tell_events(self) -> None:
         for line in self._view.news():
             self._reports.say(line)
+
+
+def _bytes_in(value: object) -> int:
+    """Return about how many bytes there are in the byte strings of the body of a response."""
+    if isinstance(value, bytes):
+        return len(value)
+    inner = value.values() if isinstance(value, dict) else value if isinstance(value, list | tuple) else ()
+    return sum(map(_bytes_in, inner))
