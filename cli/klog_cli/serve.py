@@ -20,6 +20,8 @@ _CANCELLED = 32
 _HIGHEST_PORT = 65535
 _LIVING_OBJECTS = 100_000
 """So many new ones before the collector looks for garbage: what is known of a disk is made once and stays."""
+_FILES_PER_CONNECTION = 4
+"""Its socket and, of logs and indexes, what it may have open at a time."""
 
 
 class Place(NamedTuple):
@@ -42,14 +44,17 @@ def serve(
     host, port = _address(place.listen, "--listen")
     advertised_host, advertised_port = _advertised(place, host)
     lines = _Lines()
+    allowed = _allowed(connections)
     with View.open(paths, shown) as view, listen((host, port)) as listener:
         port = listener.getsockname()[1]
-        limits = Limits(connections=connections, send_buffer_bytes=send_buffer_bytes)
+        limits = Limits(connections=allowed, send_buffer_bytes=send_buffer_bytes)
         reports = Reports(lines.say, lines.log if requests else None)
         endpoint = Endpoint(view, listener, (advertised_host, advertised_port or port), limits, reports)
         signal.signal(signal.SIGTERM, _end)
         try:
             output.plain(f"klog serve: listening on {_shown(host, port)}")
+            if allowed < connections:
+                output.error(f"only {allowed} connections at a time: too few files may be open (ulimit -n)")
             _tell(view, host)
             endpoint.run()
         except KeyboardInterrupt:
@@ -60,6 +65,24 @@ def serve(
     if cut_off:
         lines.say("klog serve ended while a client was being answered")
     return _CANCELLED if cut_off else 0
+
+
+def _allowed(connections: int) -> int:
+    """Return how many of *connections* there may be: a quarter of what may be open, which is raised if it can be."""
+    import resource
+
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = _FILES_PER_CONNECTION * connections
+    if soft == resource.RLIM_INFINITY or soft >= wanted:
+        return connections
+    try:
+        resource.setrlimit(
+            resource.RLIMIT_NOFILE, (wanted if hard == resource.RLIM_INFINITY else min(wanted, hard), hard)
+        )
+    except (OSError, ValueError):
+        pass  # then there are fewer
+    soft = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    return min(connections, max(1, soft // _FILES_PER_CONNECTION))
 
 
 def _tell(view: View, host: str) -> None:

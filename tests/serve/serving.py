@@ -11,6 +11,7 @@ import struct
 import subprocess
 import sys
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
 
@@ -22,12 +23,25 @@ PATIENCE_S = 30.0
 
 
 class Serving:
-    """`klog serve PATHS OPTIONS` on a free port of this machine.  *said*: what it wrote to stderr so far."""
+    """`klog serve PATHS OPTIONS` on a free port of this machine.  *said*: what it wrote to stderr so far.
 
-    def __init__(self, *arguments: str | Path, stdout: int = subprocess.DEVNULL, listen: str = "127.0.0.1:0") -> None:
-        command = [sys.executable, "-m", "klog_cli.app", "serve", *map(str, arguments), "--listen", listen]
+    *start*: code that runs klog instead of `-m klog_cli.app`; *before*: what the new process does first.
+    """
+
+    def __init__(
+        self,
+        *arguments: str | Path,
+        stdout: int = subprocess.DEVNULL,
+        listen: str = "127.0.0.1:0",
+        start: str = "",
+        before: Callable[[], None] | None = None,
+    ) -> None:
+        module = ["-c", start] if start else ["-m", "klog_cli.app"]
+        command = [sys.executable, *module, "serve", *map(str, arguments), "--listen", listen]
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
-        self.process = subprocess.Popen(command, stdout=stdout, stderr=subprocess.PIPE, text=True, env=environment)
+        self.process = subprocess.Popen(
+            command, stdout=stdout, stderr=subprocess.PIPE, text=True, env=environment, preexec_fn=before
+        )
         self._lines: list[str] = []
         assert self.process.stderr is not None
         ready, _, _ = select.select([self.process.stderr], [], [], PATIENCE_S)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import threading
 from collections import OrderedDict
 from contextlib import AbstractContextManager
@@ -54,7 +55,7 @@ class Files:
         with self._lock:
             used = self._open.get(path)
             if used is None:
-                used = self._open[path] = _Open(self._same(Source(path)))
+                used = self._open[path] = _Open(self._same(self._source(path)))
             self._open.move_to_end(path)
             used.users += 1
             return used
@@ -65,6 +66,15 @@ class Files:
             used.users -= 1
             self._close_idle()
 
+    def _source(self, path: str) -> Source:
+        try:
+            return Source(path)
+        except UnreadableError as error:
+            if not is_lack(error):
+                raise
+        self._close_idle(0)  # connections took what was left
+        return Source(path)
+
     def _same(self, source: Source) -> Source:
         identity = source.identity()
         if self._identities.setdefault(source.path, identity) != identity:
@@ -72,8 +82,8 @@ class Files:
             raise UnreadableError(f"{source.path}: another file stands there by now")
         return source
 
-    def _close_idle(self) -> None:
-        while len(self._open) > self._most:
+    def _close_idle(self, most: int | None = None) -> None:
+        while len(self._open) > (self._most if most is None else most):
             idle = next((path for path, one in self._open.items() if not one.users), None)
             if idle is None:
                 return
@@ -89,6 +99,11 @@ class Files:
                 if not one.users:
                     del self._open[path]
                     one.source.close()
+
+
+def is_lack(error: Exception) -> bool:
+    """Whether it is not the file that cannot be read, but this process or the system that has too much open."""
+    return isinstance(error.__cause__, OSError) and error.__cause__.errno in (errno.EMFILE, errno.ENFILE, errno.ENOMEM)
 
 
 def _allowed() -> int:

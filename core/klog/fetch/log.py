@@ -13,7 +13,7 @@ from typing import Final, Literal, NamedTuple
 
 from klog.decode import Span
 from klog.errors import KlogError
-from klog.fetch.files import Files
+from klog.fetch.files import Files, is_lack
 from klog.fetch.sound import Loss, Sound
 from klog.fetch.windows import Windows
 from klog.formats.damage import Damage
@@ -83,6 +83,7 @@ class FetchLog:
         self._next: OrderedDict[int, tuple[int, int, Header | None]] = OrderedDict()
         self._edges: dict[int, tuple[int, int]] = {}
         self._lock = threading.Lock()
+        self.end_is_unknown = False  # the last segment could not be read when its end was looked for
         self.searches = 0
         """How often an index was asked: a sequential reader does that once."""
 
@@ -109,7 +110,7 @@ class FetchLog:
             found = self._intact_end(last, by_headers.walked_from) if last.sound is not None else by_headers.offset
         except KlogError as error:
             self.problem(str(error))
-            found = None
+            self.end_is_unknown, found = True, None
         return last.files.base_offset if found is None else found
 
     def _intact_end(self, last: SegmentLog, walked_from: int) -> int | None:
@@ -255,7 +256,10 @@ class FetchLog:
         return size
 
     def _lost(self, segment: SegmentLog, error: KlogError) -> None:
-        """Say that a log cannot be read; it is passed over as damage is, else the error goes on."""
-        self.problem(str(error))
-        if self.damaged != "skip":
+        """Say that a log cannot be read; it is passed over as damage is, else the error goes on.
+
+        It goes on as well where only this process cannot, with too many files open: all may be intact.
+        """
+        if self.damaged != "skip" or is_lack(error):
             raise error
+        self.problem(str(error))

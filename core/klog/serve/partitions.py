@@ -132,6 +132,8 @@ class PartitionView:
             told=lambda loss: self._lost(partition, loss),
             problem=lambda line: shared.news.say(f"{self.name}: {line}"),
         )
+        if partition.unreadable is not None:
+            shared.news.say(f"{self.name}: {partition.path}: {partition.unreadable}")
         start = partition.log_start_offset or 0
         log_end = max(start, log.end)
         end = log_end if shown.until_ms is None else max(start, min(log_end, _begins_at(partition, shown.until_ms)))
@@ -205,6 +207,9 @@ class PartitionView:
         if opened is None:
             return Fetched(Error.NONE, 0, 0, 0) if offset == 0 else Fetched(Error.OFFSET_OUT_OF_RANGE, -1, -1, -1)
         bounds = opened.bounds
+        is_behind = opened.log.end_is_unknown and offset >= bounds.log_end_offset
+        if (opened.partition.unreadable is not None or is_behind) and self._shared.shown.damaged != "skip":
+            return Fetched(Error.KAFKA_STORAGE_ERROR, -1, -1, -1)
         up_to = bounds.log_end_offset if to_log_end else bounds.high_watermark
         if committed:
             up_to = bounds.last_stable_offset
