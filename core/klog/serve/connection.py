@@ -131,8 +131,9 @@ class Connection:
 
     def let_go(self) -> None:
         """Hear that nobody holds the request any more."""
-        self._requests.give_back(self._held)
-        self._held = 0
+        if self._held:
+            self._requests.give_back(self._held)
+            self._held = 0
 
     def _fill(self, size: int, until: float) -> bool:
         """Receive until there are *size* bytes; False when the other side has closed before it sent any."""
@@ -185,8 +186,9 @@ class Connection:
             self._reserved = size
 
     def _release(self) -> None:
-        self._responses.give_back(self._reserved)
-        self._reserved = 0
+        if self._reserved:
+            self._responses.give_back(self._reserved)
+            self._reserved = 0
 
     def _send(self, pieces: Pieces, opened: Opened, until: float) -> int:
         total, last = 0, len(pieces) - 1
