@@ -171,3 +171,13 @@ def test_readers_of_a_byte_a_second_and_those_who_stop_keep_nobody_waiting(servi
         time.sleep(0.3)
     for wire in wires:
         wire.socket.close()
+
+
+def test_a_name_that_grows_when_it_is_made_text_ends_the_connection(serving: Serving) -> None:
+    """Each byte that is no UTF-8 becomes three, and a string of 60 000 bytes cannot be answered with."""
+    body = struct.pack(">hhihih", 15, 0, 1, -1, 1, 20_000) + b"\xff" * 20_000
+    with socket.create_connection(("127.0.0.1", serving.port), 10) as connection:
+        connection.sendall(struct.pack(">i", len(body)) + body)
+        assert connection.recv(1) == b""
+    is_well(serving)
+    assert "too long to be serialized" in serving.said
