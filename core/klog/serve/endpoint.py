@@ -31,6 +31,8 @@ _LAST_MOMENT_S: Final = 0.1
 _MOST_TOLD: Final = 1000
 _ELEMENTS_BEYOND_THE_DISK: Final = 1000
 _LONGEST_NAME: Final = 80
+_WAITING: Final = ("JoinGroup", "SyncGroup")
+"""Their answers wait for other members."""
 _LARGE: Final = ("DescribeGroups", "JoinGroup")
 """All members of all groups may be in their responses, so there must be room before those are written."""
 
@@ -172,12 +174,14 @@ class Endpoint:
             return False
         began, request = time.perf_counter(), read_request(data, self._elements)
         del data
-        connection.let_go()
+        if request.api.name in _WAITING:  # for others, and as long as these please
+            connection.let_go()
         body, wait_ms = self._answered(connection, client, request)
         name, version = request.api.name, request.version
         connection.reserve(_bytes_in(body) if name in _LARGE else 0)
         pieces = write_response(request, body)
         del request, body  # whoever waits, or reads slowly, holds only what it is going to be sent
+        connection.let_go()
         if wait_ms:
             connection.wait(wait_ms / 1000)
         sent = connection.send(pieces, self._view.opened)
