@@ -230,7 +230,7 @@ def test_broken_batches_around_whole_ones_are_not_read_again_and_again(
     assert total < 3000 * 40_000
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.usefixtures("windows")
 def test_a_thousand_wrecked_logs_read_the_same_in_slices_of_any_size(tmp_path: Path) -> None:
     """What is left of such mistakes would be rare."""
