@@ -59,6 +59,8 @@ def _run(bench: Bench, job: str, *words: str, master: str = MASTER, rounds: int 
     """Return what the contestants of *job* cost, by their names."""
     bench.tell(f"on Spark ({master}): {job}")
     command = [sys.executable, child("onspark.py"), master, str(rounds or bench.slow), job, *words]
+    if master == "local[1]":  # the JVM and the driver too
+        command = ["taskset", "-c", "0", *command]
     variables = {**os.environ, "BENCH_SPARK_JARS": jars}
     done = subprocess.run(command, capture_output=True, text=True, env=variables)
     if done.returncode:
