@@ -138,6 +138,8 @@ def test_a_log_dir_that_is_not_there_cannot_be_listed(tmp_path: Path) -> None:
     log_dir = LogDir(str(tmp_path / "data"))
     with pytest.raises(UnreadableError, match="No such file or directory"):
         _ = log_dir.partitions
+    with pytest.raises(UnreadableError, match="No such file or directory"):
+        _ = LogDir(str(tmp_path / "data")).cluster_id  # nor is it one without an id
 
 
 def test_a_partition_that_cannot_be_listed_leaves_the_others_alone(in_the_open: Path) -> None:

@@ -99,7 +99,8 @@ class LogDir:
         return tuple(file for file in self.files if file.stage is not Stage.IN_USE)
 
     def _has(self, kind: FileKind) -> bool:
-        if "_listing" not in self.__dict__:  # of a dir of thousands a single file may be all that is asked for
+        if "_listing" not in self.__dict__ and os.access(self.path, os.R_OK | os.X_OK):
+            # of a dir of thousands a single file may be all that is asked for
             return os.path.isfile(os.path.join(self.path, kind.value))
         return any(file.name == kind.value for file in self.files)
 
