@@ -11,6 +11,7 @@ import struct
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
@@ -152,3 +153,15 @@ class Wire:
         """Return a topic's id in 22 letters."""
         (found,) = self.ask("Metadata", 12, {"topics": [{"name": topic, "topicId": "A" * 22}]})["topics"]
         return str(found["topicId"])
+
+
+MOST_MIB = 64
+
+
+def is_well(serving: Serving) -> None:
+    """Somebody honest is answered at once, and the process is no larger than it may be."""
+    began = time.monotonic()
+    with Wire(serving.port, "honest") as wire:
+        assert wire.fetch("zstd", 0)["records"]
+    assert time.monotonic() - began < 5
+    assert serving.facts()[0] <= MOST_MIB

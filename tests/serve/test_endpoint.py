@@ -18,10 +18,9 @@ from klog.formats.schema import load, names_by_key
 
 from tests.conftest import FIXTURES
 from tests.formats.struct_writer import damaged, made_up_struct, write
-from tests.serve.serving import Serving, Wire
+from tests.serve.serving import MOST_MIB, Serving, Wire, is_well
 
 MODERN = FIXTURES / "modern"
-MOST_MIB = 64
 
 
 @pytest.fixture(scope="module")
@@ -38,15 +37,6 @@ def fate(port: int, data: bytes) -> bytes:
             return connection.recv(100)
         except ConnectionError:
             return b""
-
-
-def is_well(serving: Serving) -> None:
-    """An honest client is answered at once, and the process has not grown."""
-    began = time.monotonic()
-    with Wire(serving.port, "honest") as wire:
-        assert wire.fetch("zstd", 0)["records"]
-    assert time.monotonic() - began < 5
-    assert serving.facts()[0] <= MOST_MIB
 
 
 HEADER = struct.pack(">hhih", 1, 12, 1, 1) + b"k\0"

@@ -14,9 +14,8 @@ from klog.formats.schema import Data
 
 from tests.conftest import FIXTURES, writable_copy
 from tests.serve.hostile import attacked, made_up, recorded
-from tests.serve.serving import Serving, Wire
+from tests.serve.serving import MOST_MIB, Serving, Wire, is_well
 
-MOST_MIB = 64
 SEED = 20
 
 
@@ -62,15 +61,6 @@ def serving() -> Iterator[Serving]:
     with Serving(FIXTURES / "modern") as serving:
         yield serving
         assert "Traceback" not in serving.said
-
-
-def is_well(serving: Serving) -> None:
-    """Somebody honest is answered, and the process is no larger than it may be."""
-    began = time.monotonic()
-    with Wire(serving.port, "honest") as wire:
-        assert wire.fetch("zstd", 0)["records"]
-    assert time.monotonic() - began < 5
-    assert serving.facts()[0] <= MOST_MIB
 
 
 def slow(port: int) -> Wire:

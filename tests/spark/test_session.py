@@ -55,6 +55,22 @@ def test_on_one_machine_a_task_is_tried_again(scratch: Scratch, master: str | No
     assert settings(scratch, master)["spark.master"] == used
 
 
+def test_workers_keep_little_of_what_they_free(scratch: Scratch) -> None:
+    """Arrow's own allocator would have 40 MB of each worker's 250."""
+    name = "ARROW_DEFAULT_MEMORY_POOL"
+    assert settings(scratch, "spark://here:7077")[f"spark.executorEnv.{name}"] == "system"
+    assert module._environment("/usr/bin/java", "/nowhere", "local[2]")[name] == "system"
+
+
+def test_sql_over_rows_is_spared_what_only_finds_mistakes_of_arrow(scratch: Scratch) -> None:
+    """Bounds are looked at for each value of each row otherwise: a quarter of what the JVM does."""
+    found, _ = module._settings("local[2]", {}, "preinstalled", False, "/nowhere", scratch)
+    assert "-Darrow.enable_unsafe_memory_access=true" in found["spark.driver.extraJavaOptions"]
+    theirs = {"spark.driver.extraJavaOptions": "-Xss4m"}
+    found, _ = module._settings("local[2]", theirs, "preinstalled", False, "/nowhere", scratch)
+    assert found["spark.driver.extraJavaOptions"] == "-Xss4m"
+
+
 def test_what_the_environment_says_goes_before_what_klog_would_have(
     scratch: Scratch, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
