@@ -230,6 +230,17 @@ def test_broken_batches_around_whole_ones_are_not_read_again_and_again(
     assert total < 3000 * 40_000
 
 
+def test_transactions_that_come_again_are_hidden_in_slices_of_any_size(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A slice then has offsets of others, and what of them was aborted is told by none of its own."""
+    monkeypatch.setattr("tests.test_splits.TOPICS", ("modern/tx-0",))
+    monkeypatch.setattr("tests.test_splits.WAYS", (repeat,))
+    for seed in range(8):
+        what = wreck(seed, tmp_path / f"{seed}-0")
+        assert not differences(tmp_path / f"{seed}-0"), what
+
+
 @pytest.mark.long
 @pytest.mark.usefixtures("windows")
 def test_a_thousand_wrecked_logs_read_the_same_in_slices_of_any_size(tmp_path: Path) -> None:
