@@ -399,12 +399,22 @@ def test_few_files_stay_open_and_those_in_use_do(tmp_path: Path) -> None:
     for path in paths:
         path.write_bytes(path.name.encode())
     files = Files(most=3)
-    with files.opened(str(paths[0])) as first:
-        for path in paths[1:]:
-            with files.opened(str(path)) as source:
-                assert source.read(0, 9) == path.name.encode()
-            assert len(files) <= 3
-        assert first.read(0, 9) == b"0"
+    first = files.opened(str(paths[0]))
+    for path in paths[1:]:
+        assert files.opened(str(path)).read(0, 9) == path.name.encode()
+        assert files.opened(str(paths[1])).read(0, 9) == b"1"
+        assert len(files) <= 3
+    assert first.read(0, 9) == b"0"
+    assert _descriptors(paths) == {str(paths[number]) for number in (0, 1, 8, 9)}, "those in use, and those last used"
+    del first
+    files.close()
+    assert not _descriptors(paths)
+
+
+def _descriptors(paths: list[Path]) -> set[str]:
+    """Return those of *paths* that this process has open."""
+    found = {os.path.realpath(entry.path) for entry in os.scandir("/proc/self/fd")}
+    return found & set(map(str, paths))
 
 
 def test_another_file_under_the_same_name_is_not_read(tmp_path: Path) -> None:
@@ -412,8 +422,8 @@ def test_another_file_under_the_same_name_is_not_read(tmp_path: Path) -> None:
     path = tmp_path / "a.log"
     path.write_bytes(b"old")
     files = Files(most=0)
-    with files.opened(str(path)):
-        (tmp_path / "b.log").write_bytes(b"new")
-        (tmp_path / "b.log").rename(path)
-    with pytest.raises(UnreadableError, match="another file"), files.opened(str(path)):
-        pass
+    assert files.opened(str(path)).read(0, 9) == b"old"
+    (tmp_path / "b.log").write_bytes(b"new")
+    (tmp_path / "b.log").rename(path)
+    with pytest.raises(UnreadableError, match="another file"):
+        files.opened(str(path))

@@ -131,6 +131,8 @@ class Fuzzer:
             following = bisect_right(starts, window.next_at)
             at = starts[following] if following < len(starts) else len(data)
         window.check(0, window.count)
+        count, ends, lasts = window.edges()
+        assert 0 <= count <= window.count == len(ends) // 8 == len(lasts) // 8
 
     def decode(self, window: Window, take: Take, codecs: Codecs, often: bool) -> None:
         """Decode all batches, around the broken ones, and give the rows to *take*.

@@ -468,6 +468,6 @@ def test_a_piece_stays_open_while_it_is_sent(tmp_path: Path) -> None:
     seen = view.partition("t", 0)
     assert seen is not None
     (piece,) = seen.fetch(0, 1000).pieces
-    with view.opened(piece.path) as source:
-        view.close()
-        assert source.read(piece.position, piece.size) == content(seen.fetch(0, 1000))
+    source = view.opened(piece.path)
+    view.close()
+    assert source.read(piece.position, piece.size) == content(seen.fetch(0, 1000))

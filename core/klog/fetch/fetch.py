@@ -12,17 +12,15 @@ from klog.errors import KlogError
 from klog.fetch.answer import AbortedTxn, Asked, Bounds, Cut, Error, Fetched, Handed, Listed, Piece
 from klog.fetch.files import Files
 from klog.fetch.log import CorruptError, FetchLog, First, SegmentLog
+from klog.fetch.sound import Sound
 from klog.formats.batch import ENTRY
 from klog.formats.damage import Damage
-from klog.formats.header import Header
 from klog.formats.index import OFFSET_ENTRY
 from klog.headers import walk_headers
 from klog.indexes import Entries, header_at
 from klog.kernel import Window
 from klog.source import Source
 
-_STEPS: Final = 8
-"""So many batches are stepped over by their headers; a window is cheaper for more."""
 _MOST_LEGACY_BYTES: Final = 4 << 20
 """Of a log with old formats not more is handed out at once: all of it is looked at for a change of format."""
 
@@ -54,8 +52,7 @@ def _nothing(bounds: Bounds, offset: int) -> Fetched:
 
 def _handed(log: FetchLog, bounds: Bounds, asked: Asked, first: First) -> Fetched:
     """Return the batches from *first* on, within the limits."""
-    start, size = first.header.position, first.header.size
-    limit = first.end
+    start, size, limit = first.position, first.size, first.end
     if asked.up_to < log.end:  # the batch that holds the first offset not to be seen is withheld whole
         number, position = log.edge(asked.up_to)
         limit = limit if number > first.number else min(limit, position) if number == first.number else start
@@ -65,11 +62,10 @@ def _handed(log: FetchLog, bounds: Bounds, asked: Asked, first: First) -> Fetche
     segment, following = log.segments[first.number], None
     end = min(start + most, limit)
     if end == limit or not asked.partial:
-        with log.files.opened(segment.path) as source:
-            end, following, behind = _whole(log, segment, source, first.header, end)
-        log.remember(following, first.number, end, behind)
+        end, following = _whole(log, segment, first, end)
+        log.remember(following, first.number, end)
     piece = Piece(segment.path, start, end - start)
-    aborted = _aborted(log, asked, first.number, end, following)
+    aborted = () if asked.aborted is None else _aborted(log, asked, first.number, end, following)
     start_offset, _, high, stable = bounds
     return Fetched(Error.NONE, high, stable, start_offset, (piece,), aborted, following)
 
@@ -77,47 +73,50 @@ def _handed(log: FetchLog, bounds: Bounds, asked: Asked, first: First) -> Fetche
 # ---------------------------------------------------------------- whole batches
 
 
-def _whole(
-    log: FetchLog, segment: SegmentLog, source: Source, first: Header, limit: int
-) -> tuple[int, int, Header | None]:
-    """Return where the last batch ends that ends at or before byte *limit*, the offset after it, what stands there.
-
-    That is None where nobody looked.
-    """
+def _whole(log: FetchLog, segment: SegmentLog, first: First, limit: int) -> tuple[int, int]:
+    """Return where the last batch ends that ends at or before byte *limit*, and the offset after it."""
     end = first.position + first.size
     if end >= limit:
-        return end, first.last_offset + 1, None
-    # Only where all is known to be intact: elsewhere a header may lead anywhere.
-    if segment.sound is not None and first.magic == 2 and limit - end <= _STEPS * first.size:
-        last, behind = _stepped(source, first, limit)
-        if behind is not None or last.position + last.size == limit:
-            return last.position + last.size, last.last_offset + 1, behind
-    return *_scanned(log, segment, source, first, limit), None
+        return end, first.last_offset + 1
+    source = log.files.opened(segment.path)
+    if segment.sound is None:
+        return _scanned(log, segment, source, first, limit)
+    return _sliced(segment.sound, source, first, limit)
 
 
-def _stepped(source: Source, last: Header, limit: int) -> tuple[Header, Header | None]:
-    """Return the last batch that ends at or before byte *limit*, and the one behind it that does not.
+def _sliced(sound: Sound, source: Source, first: First, limit: int) -> tuple[int, int]:
+    """Do as `_whole` where all up to *limit* is known to be intact.  Raises UnreadableError."""
+    end = first.position + first.size
+    if first.magic < 2:
+        return _of_one_format(sound, source, first, max(min(limit, first.position + _MOST_LEGACY_BYTES), end))
+    last = sound.slice_at(source, limit - 1)
+    found = None if last is None else last.whole(limit)
+    if last is not None and found is None:  # the limit is in its first batch
+        last = sound.slice_at(source, last.start - 1)
+        found = None if last is None else last.whole(limit)
+    return found or (end, first.last_offset + 1)
 
-    None for the latter where there is none, and where so many follow that they are better scanned.
-    """
-    for _ in range(_STEPS):
-        behind = header_at(source, last.position + last.size)
-        if behind is None or behind.magic < 2:
+
+def _of_one_format(sound: Sound, source: Source, first: First, limit: int) -> tuple[int, int]:
+    """Do as `_whole`, but end where the format changes: there are clients that cannot read on."""
+    end = first.position + first.size, first.last_offset + 1
+    while end[0] < limit:
+        found = sound.slice_at(source, end[0])
+        whole = None if found is None or found.magic != first.magic else found.whole(limit)
+        if whole is None or whole[0] <= end[0]:
             break
-        if behind.position + behind.size > limit:
-            return last, behind
-        last = behind
-    return last, None
+        end = whole
+    return end
 
 
-def _scanned(log: FetchLog, segment: SegmentLog, source: Source, first: Header, limit: int) -> tuple[int, int]:
+def _scanned(log: FetchLog, segment: SegmentLog, source: Source, first: First, limit: int) -> tuple[int, int]:
     end = first.position + first.size
     if first.magic < 2:
         limit = max(min(limit, first.position + _MOST_LEGACY_BYTES), end)
         starts = [first.position]
     else:
         starts = [first.position, *_starts(segment, source, first.position, limit)]
-    with log.windows.borrowed() as window:
+    with log.slices.windows.borrowed() as window:
         for start in reversed(starts):
             rows = _loaded(window, source, start, limit)
             if rows and first.magic < 2:
@@ -141,8 +140,6 @@ def _loaded(window: Window, source: Source, start: int, limit: int) -> int:
 
 def _starts(segment: SegmentLog, source: Source, after: int, limit: int) -> list[int]:
     """Return positions of batches between *after* and *limit* from which to walk to the last one, ascending."""
-    if segment.sound is not None:
-        return segment.sound.between(after, limit)
     found: list[int] = []
     try:
         if segment.index is not None:
@@ -175,11 +172,10 @@ def _upper_bound(log: FetchLog, number: int, end: int) -> int:
     segment = log.segments[number]
     try:
         if segment.index is not None:
-            with log.files.opened(segment.index) as index:
-                entries = Entries(index, OFFSET_ENTRY, 1)
-                slot = _slot_behind(entries, end)
-                if slot < entries.count:
-                    return segment.files.base_offset + entries[slot][0]
+            entries = Entries(log.files.opened(segment.index), OFFSET_ENTRY, 1)
+            slot = _slot_behind(entries, end)
+            if slot < entries.count:
+                return segment.files.base_offset + entries[slot][0]
     except KlogError:
         pass  # then up to the end of the segment: too many are harmless
     behind = log.segments[number + 1 : number + 2]
@@ -220,15 +216,15 @@ def listed(files: Files, fetched: Fetched) -> Listed:
     batches: list[Handed] = []
     for piece in fetched.pieces:
         end = piece.position + piece.size
-        with files.opened(piece.path) as source:
-            for found in walk_headers(source, piece.position):
-                if isinstance(found, Damage) or found.position + found.size > end:
-                    break
-                batches.append(Handed(found.base_offset, found.last_offset, found.position, found.size))
-                if found.position + found.size == end:
-                    return Listed(tuple(batches))
-            position = batches[-1].position + batches[-1].size if batches else piece.position
-            head = source.read(position, min(ENTRY.size, end - position))
+        source = files.opened(piece.path)
+        for found in walk_headers(source, piece.position):
+            if isinstance(found, Damage) or found.position + found.size > end:
+                break
+            batches.append(Handed(found.base_offset, found.last_offset, found.position, found.size))
+            if found.position + found.size == end:
+                return Listed(tuple(batches))
+        position = batches[-1].position + batches[-1].size if batches else piece.position
+        head = source.read(position, min(ENTRY.size, end - position))
         told = int.from_bytes(head[:8], "big", signed=True) if len(head) >= 8 else None
         return Listed(tuple(batches), Cut(told, end - position))
     return Listed()

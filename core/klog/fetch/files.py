@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import threading
 from collections import OrderedDict
-from contextlib import AbstractContextManager
 from typing import Final
 
 from klog.errors import UnreadableError
@@ -14,91 +13,72 @@ from klog.source import Source
 _MOST: Final = 4096
 
 
-class _Open:
-    def __init__(self, source: Source) -> None:
-        self.source = source
-        self.users = 0
+class _Kept(Source):
+    """Closed as soon as nobody refers to it: to use it costs nothing, and each fetch does several times."""
 
+    _descriptor = -1
 
-class _Use:
-    """A use of a file.  A class, since there are several for each fetch, and generators take three times as long."""
-
-    def __init__(self, files: Files, path: str) -> None:
-        self._files, self._path = files, path
-
-    def __enter__(self) -> Source:
-        self._used = self._files.take(self._path)
-        return self._used.source
-
-    def __exit__(self, *exc: object) -> None:
-        self._files.give_back(self._used)
+    def __del__(self) -> None:
+        self.close()
 
 
 class Files:
-    """Open files by their paths.  At most *most* of them stay open, by default half of what the process may have.
+    """Open files by their paths.  Those last used stay open, by default half as many as the process may have.
 
     A path under which another file stands by now is not opened again: positions would lead astray.
     """
 
     def __init__(self, most: int | None = None) -> None:
         self._most = _allowed() if most is None else most
-        self._open: OrderedDict[str, _Open] = OrderedDict()
+        self._open: OrderedDict[str, Source] = OrderedDict()
         self._identities: dict[str, tuple[int, int]] = {}
         self._lock = threading.Lock()
 
-    def opened(self, path: str) -> AbstractContextManager[Source]:
-        """Give the file at *path*, which stays open inside of the `with`.  Raises UnreadableError, NotKafkaError."""
-        return _Use(self, path)
+    def opened(self, path: str) -> Source:
+        """Return the file at *path*, which is open for as long as it is referred to; nobody has to close it.
 
-    def take(self, path: str) -> _Open:
-        """Open a file, or use it with others; see `opened`."""
-        with self._lock:
-            used = self._open.get(path)
-            if used is None:
-                used = self._open[path] = _Open(self._same(self._source(path)))
+        Raises UnreadableError, NotKafkaError.
+        """
+        found = self._open.get(path)
+        if found is None:
+            return self._newly_opened(path)
+        try:
             self._open.move_to_end(path)
-            used.users += 1
-            return used
+        except KeyError:  # it has been let go just now
+            pass
+        return found
 
-    def give_back(self, used: _Open) -> None:
-        """End a use."""
+    def _newly_opened(self, path: str) -> Source:
         with self._lock:
-            used.users -= 1
-            self._close_idle()
+            found = self._open.get(path)
+            if found is None:
+                found = self._open[path] = self._same(self._source(path))
+                while len(self._open) > self._most:
+                    self._open.popitem(last=False)
+            return found
 
     def _source(self, path: str) -> Source:
         try:
-            return Source(path)
+            return _Kept(path)
         except UnreadableError as error:
             if not is_lack(error):
                 raise
-        self._close_idle(0)  # connections took what was left
-        return Source(path)
+        self._open.clear()  # connections took what was left
+        return _Kept(path)
 
     def _same(self, source: Source) -> Source:
         identity = source.identity()
         if self._identities.setdefault(source.path, identity) != identity:
-            source.close()
             raise UnreadableError(f"{source.path}: another file stands there by now")
         return source
-
-    def _close_idle(self, most: int | None = None) -> None:
-        while len(self._open) > (self._most if most is None else most):
-            idle = next((path for path, one in self._open.items() if not one.users), None)
-            if idle is None:
-                return
-            self._open.pop(idle).source.close()
 
     def __len__(self) -> int:
         return len(self._open)
 
     def close(self) -> None:
-        """Close what nobody uses."""
+        """Close what nobody uses, and the rest as soon as that is so."""
         with self._lock:
-            for path, one in list(self._open.items()):
-                if not one.users:
-                    del self._open[path]
-                    one.source.close()
+            self._open.clear()
 
 
 def is_lack(error: Exception) -> bool:

@@ -14,10 +14,10 @@ from typing import Final, Literal, NamedTuple
 from klog.decode import Span
 from klog.errors import KlogError
 from klog.fetch.files import Files, is_lack
+from klog.fetch.slices import Slices
 from klog.fetch.sound import Loss, Sound
 from klog.fetch.windows import Windows
 from klog.formats.damage import Damage
-from klog.formats.header import Header
 from klog.headers import walk_headers
 from klog.indexes import header_at, position_of_offset
 from klog.partition import Partition, SegmentFiles
@@ -35,10 +35,16 @@ class CorruptError(Exception):
 
 
 class First(NamedTuple):
-    """The first batch of an answer, in segment *number*; batches go on up to byte *end* of the log there."""
+    """The first batch of an answer, in segment *number*: *position* and *size* in bytes of its log.
+
+    Batches go on up to byte *end* there.
+    """
 
     number: int
-    header: Header
+    position: int
+    size: int
+    last_offset: int
+    magic: int
     end: int
 
 
@@ -67,12 +73,12 @@ class FetchLog:
         files: Files,
         *,
         damaged: Damaged = "serve",
-        windows: Windows | None = None,
+        slices: Slices | None = None,
         told: Callable[[Loss], None] = lambda loss: None,
         problem: Callable[[str], None] = lambda line: None,
     ) -> None:
         self.partition, self.files, self.damaged, self.problem = partition, files, damaged, problem
-        self.windows = windows or Windows()
+        self.slices = slices or Slices(Windows())
         self._told = told
         following: list[SegmentFiles | None] = [*partition.segments[1:], None]
         self.segments = tuple(
@@ -80,7 +86,7 @@ class FetchLog:
             for one, after in zip(partition.segments, following, strict=False)
         )
         self._bases = [segment.files.base_offset for segment in self.segments]
-        self._next: OrderedDict[int, tuple[int, int, Header | None]] = OrderedDict()
+        self._next: OrderedDict[int, tuple[int, int]] = OrderedDict()
         self._edges: dict[int, tuple[int, int]] = {}
         self._lock = threading.Lock()
         self.end_is_unknown = False  # the last segment could not be read when its end was looked for
@@ -92,7 +98,7 @@ class FetchLog:
         own = Segment(path).span
         span = Span(own.floor, own.ceiling if next_base is None else min(own.ceiling, next_base - 1))
         checked = self.damaged != "serve"
-        sound = Sound(path, own, files.size, self.windows, self._told) if checked else None
+        sound = Sound(path, own, files.size, self.slices, self._told) if checked else None
         return SegmentLog(path, files, span, sound)
 
     @cached_property
@@ -115,13 +121,13 @@ class FetchLog:
 
     def _intact_end(self, last: SegmentLog, walked_from: int) -> int | None:
         assert last.sound is not None
-        with self.files.opened(last.path) as log:
-            for start in (walked_from, 0):
-                position = start
-                while position < last.sound.size:
-                    position = last.sound.intact(log, position, last.sound.size)[1]
-                if last.sound.next_offset is not None:
-                    break
+        log = self.files.opened(last.path)
+        for start in (walked_from, 0):
+            position = start
+            while position < last.sound.size:
+                position = last.sound.intact(log, position, last.sound.size)[1]
+            if last.sound.next_offset is not None:
+                break
         return last.sound.next_offset
 
     # ------------------------------------------------------------ where batches are
@@ -132,24 +138,19 @@ class FetchLog:
         Raises CorruptError, UnreadableError.
         """
         place = self._next.get(offset)
-        number, position, header = (*self._searched(offset), None) if place is None else place
+        number, position = self._searched(offset) if place is None else place
         while number < len(self.segments):
-            found = self._at(number, position, header, offset, ahead)
+            found = self._at(number, position, offset, ahead)
             if found is not None:
                 return found
-            number, position, header = number + 1, 0, None
+            number, position = number + 1, 0
         return None
 
-    def remember(self, offset: int, number: int, position: int, header: Header | None) -> None:
-        """Keep that whoever asks for *offset* next finds it in segment *number*, at byte *position* or behind.
-
-        *header*: of what stands there, None where that is not known.
-        """
-        with self._lock:
-            self._next[offset] = number, position, header
-            self._next.move_to_end(offset)
-            if len(self._next) > _REMEMBERED:
-                self._next.popitem(last=False)
+    def remember(self, offset: int, number: int, position: int) -> None:
+        """Keep that whoever asks for *offset* next finds it in segment *number*, at byte *position* or behind."""
+        self._next[offset] = number, position
+        if len(self._next) > _REMEMBERED:
+            self._next.popitem(last=False)
 
     def edge(self, offset: int) -> tuple[int, int]:
         """Return the segment and the byte where the first batch begins that reaches *offset*; it is found once.
@@ -162,7 +163,7 @@ class FetchLog:
                 first = self.first(offset, 1)
             except (CorruptError, KlogError):
                 first = None  # whoever comes there is told
-            found = (len(self.segments), 0) if first is None else (first.number, first.header.position)
+            found = (len(self.segments), 0) if first is None else (first.number, first.position)
             with self._lock:
                 if len(self._edges) > _REMEMBERED:
                     self._edges.clear()
@@ -179,16 +180,15 @@ class FetchLog:
 
     def _by_headers(self, segment: SegmentLog, offset: int) -> int | None:
         """Search as a broker does.  Kafka: LogSegment.translateOffset, FileRecords.searchForOffsetFromPosition."""
-        with self.files.opened(segment.path) as log:
-            base = segment.files.base_offset
-            start = position_of_offset(log, segment.index, base, offset) if segment.index and offset > base else 0
-            for found in walk_headers(log, start):
-                if isinstance(found, Damage):
-                    if found.is_unfinished:
-                        return None
-                    raise CorruptError(str(found))
-                if found.last_offset >= offset:
-                    return found.position
+        log, base = self.files.opened(segment.path), segment.files.base_offset
+        start = position_of_offset(log, segment.index, base, offset) if segment.index and offset > base else 0
+        for found in walk_headers(log, start):
+            if isinstance(found, Damage):
+                if found.is_unfinished:
+                    return None
+                raise CorruptError(str(found))
+            if found.last_offset >= offset:
+                return found.position
         return None
 
     def _intact(self, segment: SegmentLog, offset: int) -> int | None:
@@ -212,25 +212,20 @@ class FetchLog:
 
     # ------------------------------------------------------------ what is there
 
-    def _at(self, number: int, position: int, known: Header | None, offset: int, ahead: int) -> First | None:
-        """Return the first batch of a segment, from *position* on, that reaches *offset*; None when none does.
-
-        *known*: the header that stands at *position*, as far as anybody knows it.
-        """
+    def _at(self, number: int, position: int, offset: int, ahead: int) -> First | None:
+        """Return the first batch of a segment, from *position* on, that reaches *offset*; None when none does."""
         segment = self.segments[number]
         try:
-            with self.files.opened(segment.path) as log:
-                size = self._hold_to_size(segment, log)
-                while True:
-                    start, end = self._range(number, log, position, ahead)
-                    header = known
-                    if header is None or header.position != start:
-                        header = header_at(log, start) if start < min(end, size) else None
-                    if header is None or start + header.size > size:
-                        return None
-                    if header.last_offset >= offset:
-                        return First(number, header, min(end, size))
-                    position = start + header.size  # what is remembered may be behind, where offsets go backwards
+            log = self.files.opened(segment.path)
+            size = self._hold_to_size(segment, log)
+            while True:
+                start, end = self._range(number, log, position, ahead)
+                first = _batch(segment, log, start) if start < min(end, size) else None
+                if first is None or start + first[0] > size:
+                    return None
+                if first[1] >= offset:
+                    return First(number, start, *first, min(end, size))
+                position = start + first[0]  # what is remembered may be behind, where offsets go backwards
         except KlogError as error:
             self._lost(segment, error)
             return None
@@ -263,3 +258,12 @@ class FetchLog:
         if self.damaged != "skip" or is_lack(error):
             raise error
         self.problem(str(error))
+
+
+def _batch(segment: SegmentLog, log: Source, position: int) -> tuple[int, int, int] | None:
+    """Return size, last offset and magic of the batch that begins at byte *position*, None where none can."""
+    if segment.sound is None:
+        header = header_at(log, position)
+        return None if header is None else (header.size, header.last_offset, header.magic)
+    found = segment.sound.slice_at(log, position)
+    return None if found is None else found.batch(position)

@@ -1,7 +1,7 @@
 """What of a log is known to be intact, and what to be damaged: a checksum is computed once, before its batch is sent.
 
 Kept are ranges, not batches: a log without damage that was read from end to end is one range, and a mark every 256 KiB
-from which batches can be walked.
+where a slice of it begins.
 """
 
 from __future__ import annotations
@@ -13,16 +13,16 @@ from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from klog.decode import Run, Span, runs
-from klog.fetch.windows import Windows
+from klog.fetch.slices import SLICE_BYTES, Slice, Slices
 from klog.formats.damage import Damage, DamageKind
 from klog.kernel import Window
 from klog.place import Place
 from klog.reader import LogReader
 from klog.source import Source
 
-MARK_BYTES: Final = 256 << 10
 AHEAD_BYTES: Final = 1 << 20
 """So much is read at once, also for those that ask for less."""
+_BEHIND_ALL: Final = 1 << 63
 
 
 class Loss(NamedTuple):
@@ -44,12 +44,12 @@ class Stretch(NamedTuple):
 class Sound:
     """One log.  *told* hears of each damaged stretch once.  Any number of threads."""
 
-    def __init__(self, path: str, span: Span, size: int, windows: Windows, told: Callable[[Loss], None]) -> None:
+    def __init__(self, path: str, span: Span, size: int, slices: Slices, told: Callable[[Loss], None]) -> None:
         self.size = size
         self.next_offset: int | None = None  # after the intact batch that stands last of those that are known
         self.transactional = False  # whether a batch of a transaction was seen
         self._last_at = -1
-        self._path, self._span, self._windows, self._told = path, span, windows, told
+        self._path, self._span, self._slices, self._told = path, span, slices, told
         self._stretches: tuple[Stretch, ...] = ()  # ascending; replaced as a whole, for who looks without the lock
         self._damaged: dict[int, int] = {}
         self._lock = threading.Lock()
@@ -90,13 +90,16 @@ class Sound:
             place = Place(self._path, end)  # else whoever asks would ask for ever
             self._note(Damage(DamageKind.BAD_LENGTH, place, "it leads nowhere", self.size - end), None)
 
-    def between(self, after: int, limit: int) -> list[int]:
-        """Return the last known beginnings of batches behind *after* and before *limit*, in one stretch, ascending."""
-        known = self._holding(limit - 1)
+    def slice_at(self, source: Source, position: int) -> Slice | None:
+        """Return intact batches one of which holds byte *position*; None where it is not known to be intact.
+
+        Raises UnreadableError.
+        """
+        known = self._holding(position)
         if known is None:
-            return []
-        end = bisect_left(known.marks, limit)
-        return list(known.marks[max(bisect_right(known.marks, after), end - 2) : end])
+            return None
+        start = known.marks[bisect_right(known.marks, position) - 1]
+        return self._slices.at(source, position, start, known.end)
 
     def note(self, damage: Damage, after: int | None = None) -> None:
         """Hear of damage that somebody else has met."""
@@ -116,7 +119,7 @@ class Sound:
     def _read(self, source: Source, start: int, through: int) -> None:
         """Compute checksums from *start*, where a batch begins or should, until *through* has been passed."""
         reader = LogReader(source, start, self.size, floor=self._span.floor, ceiling=self._span.ceiling)
-        with self._windows.borrowed() as window:
+        with self._slices.windows.borrowed() as window:
             while reader.position < through:
                 piece = reader.next(window)
                 if piece is None:
@@ -152,9 +155,8 @@ class Sound:
 
     def _holding(self, position: int) -> Stretch | None:
         stretches = self._stretches
-        i = bisect_right(stretches, position, key=lambda stretch: stretch.start) - 1
-        found = stretches[i] if i >= 0 else None
-        return found if found is not None and found.start <= position < found.end else None
+        i = bisect_right(stretches, (position, _BEHIND_ALL)) - 1
+        return stretches[i] if i >= 0 and position < stretches[i].end else None
 
     def _add(self, start: int, end: int, marks: array[int]) -> None:
         """Take in that batches from *start* to *end* are intact; ranges that touch become one."""
@@ -164,7 +166,7 @@ class Sound:
         while j < len(stretches) and stretches[j].start <= end:
             other = stretches[j]
             if j == i and other.start <= start:
-                near = other.marks[-1] + MARK_BYTES // 2
+                near = other.marks[-1] + SLICE_BYTES // 2
                 other.marks.extend(mark for mark in kept if mark >= max(other.end, near))
                 kept = other.marks
             else:
@@ -175,9 +177,9 @@ class Sound:
 
 
 def _marks(window: Window, first: int, end: int) -> array[int]:
-    """Return where the first batch begins, and about one every MARK_BYTES behind it."""
+    """Return where the first batch begins, and about one every SLICE_BYTES behind it."""
     found = array("q")
     while first < end:
         found.append(window.position + window.at(first))
-        first = bisect_left(range(window.count), window.at(first) + MARK_BYTES, lo=first + 1, hi=end, key=window.at)
+        first = bisect_left(range(window.count), window.at(first) + SLICE_BYTES, lo=first + 1, hi=end, key=window.at)
     return found

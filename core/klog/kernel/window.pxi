@@ -261,6 +261,27 @@ cdef class Window:
         self._range(i, i + 1)
         return self.view.batches[i].at
 
+    def edges(self):
+        """Return how many batches there are until the format changes, the bytes where they end, their last offsets.
+
+        Both as int64 in the order of this machine; bytes count from the start of the file.
+        """
+        cdef Py_ssize_t i = 0
+        cdef const BatchRow *row
+        cdef Py_ssize_t count = self.view.batches_count
+        cdef bytes ends = PyBytes_FromStringAndSize(NULL, count * sizeof(long long))
+        cdef bytes lasts = PyBytes_FromStringAndSize(NULL, count * sizeof(long long))
+        cdef long long *end_at = <long long *>PyBytes_AS_STRING(ends)
+        cdef long long *last_at = <long long *>PyBytes_AS_STRING(lasts)
+        while i < count and self.view.batches[i].magic == self.view.batches[0].magic:
+            row = self.view.batches + i
+            end_at[i] = row.position + row.size
+            last_at[i] = row.last_offset
+            i += 1
+        memset(end_at + i, 0, (count - i) * sizeof(long long))
+        memset(last_at + i, 0, (count - i) * sizeof(long long))
+        return i, ends, lasts
+
     def skip(self, Py_ssize_t i):
         """Leave batch *i* out of decoding and formatting."""
         self._range(i, i + 1)

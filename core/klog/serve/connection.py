@@ -14,7 +14,6 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterable
-from contextlib import AbstractContextManager
 from typing import Final, NamedTuple, TypeAlias
 
 from klog.fetch import Piece
@@ -29,8 +28,8 @@ _OF_FILES: Final = (errno.EIO, errno.EINVAL, errno.ESTALE, errno.ENXIO, errno.EN
 _HANGS_UP: Final = getattr(select, "POLLRDHUP", 0)
 """Linux tells when the other side has closed; elsewhere that shows at the next send."""
 
-Opened: TypeAlias = Callable[[str], AbstractContextManager[Source]]
-"""A path → its file, which stays open inside of the `with`."""
+Opened: TypeAlias = Callable[[str], Source]
+"""A path → its file, which is open for as long as it is referred to."""
 
 
 class GoneError(Exception):
@@ -213,8 +212,8 @@ class Connection:
 
     def _send_files(self, pieces: Iterable[Piece], opened: Opened) -> None:
         for piece in pieces:
-            with opened(piece.path) as source:
-                self._send_file(source.fileno(), piece)
+            source = opened(piece.path)  # which closes when nobody refers to it
+            self._send_file(source.fileno(), piece)
 
     def _send_file(self, descriptor: int, piece: Piece) -> None:
         position, end, to = piece.position, piece.position + piece.size, self._socket.fileno()

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from klog.copies import UNKNOWN, choose_copies, epoch_at
 from klog.errors import KlogError
 from klog.fetch import Asked, Bounds, Error, Fetched, FetchLog, Files, Loss, fetch
-from klog.fetch.windows import Windows
+from klog.fetch.slices import Slices
 from klog.formats.checkpoint import EpochEntry, epochs_in_force
 from klog.partition import Partition, SegmentFiles
 from klog.serve.shown import News, Shown
@@ -39,7 +39,7 @@ class Shared:
 
     shown: Shown
     files: Files
-    windows: Windows
+    slices: Slices
     news: News
     was_committed: Callable[[str, int, int], bool]
     is_live: Callable[[str], bool]
@@ -128,7 +128,7 @@ class PartitionView:
             partition,
             shared.files,
             damaged=shown.damaged,
-            windows=shared.windows,
+            slices=shared.slices,
             told=lambda loss: self._lost(partition, loss),
             problem=lambda line: shared.news.say(f"{self.name}: {line}"),
         )

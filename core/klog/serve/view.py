@@ -9,7 +9,6 @@ Only names are read at first: a partition's files when somebody asks for it, off
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
 from fnmatch import fnmatchcase
 from functools import cached_property
 from types import TracebackType
@@ -18,6 +17,7 @@ from typing import TYPE_CHECKING, Final
 from klog.copies import find_partitions
 from klog.errors import UsageError
 from klog.fetch import Files
+from klog.fetch.slices import Slices
 from klog.fetch.windows import Windows
 from klog.formats.names import CLUSTER_METADATA
 from klog.log_dir import LogDir, near_misses
@@ -101,7 +101,7 @@ class View:
         self._dirs = tuple(LogDir(path) for path in self.log_dirs)
         self._news, self._files = News(), Files()
         self._shared = Shared(
-            shown, self._files, Windows(), self._news, self._was_committed, lambda path: path in self._live
+            shown, self._files, Slices(Windows()), self._news, self._was_committed, lambda path: path in self._live
         )
         self._copies = _by_topic(partitions)
         names = [name for name in self._copies if self._shows(name)]
@@ -182,8 +182,8 @@ class View:
         """Return a partition of those that this was made from, whatever its name."""
         return PartitionView(partition.topic or partition.directory, partition.number or 0, (partition,), self._shared)
 
-    def opened(self, path: str) -> AbstractContextManager[Source]:
-        """Give a piece's file, which stays open inside of the `with`.  Raises UnreadableError."""
+    def opened(self, path: str) -> Source:
+        """Return a piece's file, which is open for as long as it is referred to.  Raises UnreadableError."""
         return self._files.opened(path)
 
     # ------------------------------------------------------------ groups and transactions

@@ -59,6 +59,8 @@ def fetch(here: Here, asked: Asked) -> Answer:
 
 def _each_once(topics: list[Data]) -> list[Data]:
     """Return *topics* without those partitions that come again: each answer could be as large as the limit."""
+    if len(topics) == 1 and len(topics[0]["partitions"]) == 1:
+        return topics
     places = [(topic["topic"], topic["topicId"], one["partition"]) for topic in topics for one in topic["partitions"]]
     if len(set(places)) == len(places):
         return topics

@@ -1,0 +1,86 @@
+"""Where batches end, in slices of logs that were walked lately: a reader that goes on asks no index and no header."""
+
+from __future__ import annotations
+
+import threading
+from bisect import bisect_right
+from typing import Final, NamedTuple
+
+from klog.errors import UnreadableError
+from klog.fetch.windows import Windows
+from klog.formats.header import HEADER_BYTES
+from klog.source import Source
+
+SLICE_BYTES: Final = 256 << 10
+_MOST_BATCHES: Final = 1 << 20
+"""Sixteen bytes each: so many are kept, of all logs together."""
+
+
+class Slice(NamedTuple):
+    """Batches that follow each other from byte *start* on, one at least, all of one *magic*.
+
+    *ends*: the byte where each ends.  *lasts*: the last offset of each.
+    """
+
+    start: int
+    magic: int
+    ends: memoryview
+    lasts: memoryview
+
+    def batch(self, position: int) -> tuple[int, int, int]:
+        """Return size, last offset and magic of the batch that begins at byte *position*."""
+        i = bisect_right(self.ends, position)
+        return self.ends[i] - position, self.lasts[i], self.magic
+
+    def whole(self, limit: int) -> tuple[int, int] | None:
+        """Return where the last batch ends that ends at or before byte *limit*, and the offset after it, if any."""
+        i = bisect_right(self.ends, limit)
+        return (self.ends[i - 1], self.lasts[i - 1] + 1) if i else None
+
+
+class Slices:
+    """Slices of many logs.  Any number of threads."""
+
+    def __init__(self, windows: Windows) -> None:
+        self.windows = windows
+        self._recent: dict[tuple[str, int, int], Slice] = {}
+        self._batches = 0
+        self._lock = threading.Lock()
+
+    def at(self, source: Source, position: int, start: int, end: int) -> Slice | None:
+        """Return the slice with byte *position*, of batches that are intact from *start* to *end*, where one ends.
+
+        None where the file does not hold them any more.  Raises UnreadableError.
+        """
+        while start < end:
+            found = self._recent.get((source.path, start, source.size)) or self._walked(source, start, end)
+            if found is None or position < found.ends[-1]:
+                return found
+            start = found.ends[-1]
+        return None
+
+    def _walked(self, source: Source, start: int, end: int) -> Slice | None:
+        with self.windows.borrowed() as window:
+            size = min(SLICE_BYTES + HEADER_BYTES, end - start)
+            try:
+                read = source.read_into(start, window.room(size)[:size])
+            except OSError as error:
+                raise UnreadableError(f"{source.path} @ {start}: cannot read: {error.strerror}") from error
+            window.load(start, read)
+            window.scan(0, beyond=end - start - read)
+            count, ends, lasts = window.edges()
+            if not count:
+                return None
+            magic = window.batch(0).magic
+        found = Slice(start, magic, memoryview(ends).cast("q")[:count], memoryview(lasts).cast("q")[:count])
+        self._keep((source.path, start, source.size), found)
+        return found
+
+    def _keep(self, key: tuple[str, int, int], found: Slice) -> None:
+        with self._lock:
+            while self._recent and self._batches + len(found.ends) > _MOST_BATCHES:
+                oldest = next(iter(self._recent))
+                self._batches -= len(self._recent.pop(oldest).ends)
+            if key not in self._recent:
+                self._recent[key] = found
+                self._batches += len(found.ends)

@@ -1,0 +1,121 @@
+"""Slices: whoever reads on finds the next batches without reading a header, wherever fetches begin and end."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from random import Random
+
+import pytest
+from klog.fetch import slices
+from klog.fetch.slices import Slices
+from klog.fetch.windows import Windows
+from klog.source import Source
+
+from tests.kernel.windows import loaded, scanned
+from tests.lookup_logs import MS, batches_of, write_segment
+from tests.plain.encode import Record, batch, message
+from tests.plain.shapes import some_records
+from tests.test_fetch import Fetches
+
+KIB = 1 << 10
+
+
+def mixed(chance: Random, total: int) -> list[tuple[int, int, bytes]]:
+    """Return batches of one record: mostly small ones, some larger than a slice, with gaps between their offsets."""
+    found: list[tuple[int, int, bytes]] = []
+    offset = left = 0
+    while left < total:
+        size = chance.choice((0, 1, 300, 4000, 16_000, chance.randrange(70_000)))
+        if chance.random() < 0.01:
+            size = chance.choice((255 * KIB, 256 * KIB, 300 * KIB, 900 * KIB))
+        offset += chance.choice((1, 1, 1, 7))
+        found.append((offset, MS, batch([Record(offset, MS, None, bytes(size))])))
+        left += len(found[-1][2])
+    return found
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_every_fetch_brings_the_batches_that_fit(tmp_path: Path, seed: int) -> None:
+    """In any order, with any limit: what comes is told by the sizes alone."""
+    chance = Random(seed)
+    rows = mixed(chance, 3 << 20)
+    write_segment(tmp_path / "t-0", 0, rows)
+    fetches = Fetches(tmp_path / "t-0", "skip")
+    starts = [0]
+    for _, _, content in rows:
+        starts.append(starts[-1] + len(content))
+    for _ in range(400):
+        first = chance.randrange(len(rows))
+        limit = chance.choice((0, 1, 100, 5000, 64 * KIB, 256 * KIB, 1 << 20, chance.randrange(1 << 22)))
+        if chance.random() < 0.3:  # exactly to the end of a batch, or one byte less
+            limit = starts[chance.randrange(first, len(rows)) + 1] - starts[first] - chance.choice((0, 1))
+        last = first + 1
+        while last < len(rows) and starts[last + 1] - starts[first] <= limit:
+            last += 1
+        fetched = fetches.get(rows[first][0], limit)
+        (piece,) = fetched.pieces
+        assert (piece.position, piece.size) == (starts[first], starts[last] - starts[first])
+        assert fetched.next_offset == rows[last - 1][0] + 1
+
+
+def test_old_formats_end_where_they_change_and_reach_over_slices(tmp_path: Path) -> None:
+    """A response of one format only: there are clients that cannot go on into another."""
+    rows = [(i, MS, message(i, 0, None, b"x" * 1000)) for i in range(400)]
+    rows += [(i, MS, message(i, 1, None, b"x" * 1000, timestamp=MS)) for i in range(400, 800)]
+    rows += batches_of((i, i, 1000) for i in range(800, 900))
+    write_segment(tmp_path / "t-0", 0, rows)
+    fetches = Fetches(tmp_path / "t-0", "skip")
+    assert [one.next_offset for one in fetches.all(1 << 30)] == [400, 800, 900]
+    size = len(rows[0][2])
+    assert fetches.get(10, 300 * size).next_offset == 310
+    assert fetches.get(390, 300 * size).next_offset == 400
+
+
+def test_an_old_batch_larger_than_what_old_formats_are_given_comes_whole(tmp_path: Path) -> None:
+    rows = [(i, MS, message(i, 1, None, b"x" * (5 << 20), timestamp=MS)) for i in range(2)]
+    write_segment(tmp_path / "t-0", 0, rows)
+    fetches = Fetches(tmp_path / "t-0", "skip")
+    assert [one.next_offset for one in fetches.all(1 << 30)] == [1, 2]
+
+
+def test_few_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of the smallest batches there are sixteen million in a gigabyte."""
+    monkeypatch.setattr(slices, "_MOST_BATCHES", 10_000)
+    log = write_segment(tmp_path / "t-0", 0, batches_of((i, i, 80) for i in range(30_000)))
+    kept = Slices(Windows())
+    with Source(str(log)) as source:
+        for position in range(0, source.size, 8000):
+            found = kept.at(source, position, 0, source.size)
+            assert found is not None
+            assert found.start <= position < found.ends[-1]
+            assert sum(len(one.ends) for one in kept._recent.values()) == kept._batches <= 10_000
+        assert kept.at(source, source.size, 0, source.size) is None
+
+
+def test_what_the_file_does_not_hold_any_more_is_in_no_slice(tmp_path: Path) -> None:
+    log = write_segment(tmp_path / "t-0", 0, batches_of((i, i, 1000) for i in range(10)))
+    with Source(str(log)) as source:
+        log.write_bytes(log.read_bytes()[:5500])
+        found = Slices(Windows()).at(source, 4000, 0, source.size)
+        assert found is not None
+        assert found.batch(4000) == (1000, 4, 2)
+        assert Slices(Windows()).at(source, 9000, 6000, source.size) is None
+
+
+# what the kernel tells of it
+
+
+def test_edges_are_those_of_the_batches_up_to_a_change_of_format() -> None:
+    data = b"".join(batch(some_records(3), base_offset=offset) for offset in (5, 10, 20))
+    window = scanned(data + message(30, 1, None, b"x", timestamp=MS), position=4096)
+    count, ends, lasts = window.edges()
+    rows = [window.batch(i) for i in range(window.count)]
+    assert (count, len(rows)) == (3, 4)
+    assert list(memoryview(ends).cast("q")) == [row.position + row.size for row in rows[:3]] + [0]
+    assert list(memoryview(lasts).cast("q")) == [row.last_offset for row in rows[:3]] + [0]
+
+
+def test_edges_of_nothing_and_of_the_last_offset_there_is() -> None:
+    assert loaded(b"").edges() == (0, b"", b"")
+    window = scanned(batch([Record(2**63 - 1, MS, None, b"")]))
+    assert list(memoryview(window.edges()[2]).cast("q")) == [2**63 - 1]
