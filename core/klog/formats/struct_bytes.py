@@ -19,6 +19,7 @@ from typing import Any, Final, TypeAlias
 from klog.formats.java_print import utf8_text
 from klog.formats.java_text import uuid_text
 from klog.formats.schema import UNKNOWN_TAGS, Data, Field, Schema, Struct
+from klog.formats.struct_code import Code
 
 FIXED: Final = {
     "bool": struct.Struct(">?"),
@@ -81,14 +82,13 @@ class Reader:
 
     def take(self, size: int) -> bytes:
         """Return the next *size* bytes.  Raises StructError when there are fewer, or *size* is below zero."""
-        if size > self.remaining:
-            raise StructError(
-                _RUNTIME, f"Error reading byte array of {size} byte(s): only {self.remaining} byte(s) available"
-            )
+        start, end = self.position, self.position + size
+        if end > len(self.data):
+            raise _too_few_bytes(size, self.remaining)
         if size < 0:
             raise StructError("java.lang.NegativeArraySizeException", str(size))
-        self.position += size
-        return self.data[self.position - size : self.position]
+        self.position = end
+        return self.data[start:end]
 
     def unsigned_varint(self) -> int:
         """Return an unsigned varint as Kafka keeps it, in a signed 32-bit integer.
@@ -127,78 +127,32 @@ def _int32(value: int) -> int:
     return value - (1 << 32) if value >> 31 else value
 
 
-# ---------------------------------------------------------------- one function for each field and version
+# ---------------------------------------------------------------- one function for each struct and version
 
 _Read: TypeAlias = Callable[[Reader], Any]
-_Step: TypeAlias = Callable[[Reader, Data], None]
-"""Reads one field or several into their struct."""
-
-
-def _length(flexible: bool, classic: struct.Struct) -> Callable[[Reader], int]:
-    if flexible:
-        return Reader.compact_length
-    size, unpack_from = classic.size, classic.unpack_from
-
-    def length(reader: Reader) -> int:
-        start = reader.position
-        if start + size > len(reader.data):
-            raise _underflow()
-        reader.position = start + size
-        return int(unpack_from(reader.data, start)[0])
-
-    return length
+_Emit: TypeAlias = Callable[["_Body", str], None]
+"""Adds what reads a value into a variable of this name."""
 
 
 def _refuse_null(name: str) -> StructError:
     return StructError(_RUNTIME, f"non-nullable field {name} was serialized as null")
 
 
-def _string(name: str, flexible: bool, nullable: bool) -> _Read:
-    length_of = _length(flexible, _INT16)
-
-    def read(reader: Reader) -> str | None:
-        length = length_of(reader)
-        if length < 0:
-            if nullable:
-                return None
-            raise _refuse_null(name)
-        if length > LONGEST_STRING:
-            raise StructError(_RUNTIME, f"string field {name} had invalid length {length}")
-        return utf8_text(reader.take(length))
-
-    return read
+def _too_long(name: str, length: int) -> StructError:
+    return StructError(_RUNTIME, f"string field {name} had invalid length {length}")
 
 
-def _bytes(name: str, flexible: bool, nullable: bool) -> _Read:
-    length_of = _length(flexible, _INT32)
-
-    def read(reader: Reader) -> bytes | None:
-        length = length_of(reader)
-        if length < 0:
-            if nullable:
-                return None
-            raise _refuse_null(name)
-        return reader.take(length)
-
-    return read
+def _too_few_bytes(size: int, left: int) -> StructError:
+    return StructError(_RUNTIME, f"Error reading byte array of {size} byte(s): only {left} byte(s) available")
 
 
-def _array(name: str, flexible: bool, nullable: bool, element: _Read) -> _Read:
-    length_of = _length(flexible, _INT32)
+def _too_many(count: int, left: int) -> StructError:
+    there = f"there are only {left} bytes remaining."
+    return StructError(_RUNTIME, f"Tried to allocate a collection of size {count}, but {there}")
 
-    def read(reader: Reader) -> list[Any] | None:
-        count = length_of(reader)
-        if count < 0:
-            if nullable:
-                return None
-            raise _refuse_null(name)
-        if count > reader.remaining:
-            left = f"there are only {reader.remaining} bytes remaining."
-            raise StructError(_RUNTIME, f"Tried to allocate a collection of size {count}, but {left}")
-        reader.count(count)
-        return [element(reader) for _ in range(count)]
 
-    return read
+def _several(reader: Reader, count: int, element: _Read) -> list[Any]:
+    return [element(reader) for _ in range(count)]
 
 
 def _uuid(reader: Reader) -> str:
@@ -207,87 +161,149 @@ def _uuid(reader: Reader) -> str:
     return uuid_text(reader.take(_UUID_BYTES))
 
 
-def _scalar(field: Field, name: str, version: int, flexible: bool, nullable: bool) -> _Read:
-    """Return the reader of the field's type, or of an element of its array; never of a null struct."""
+class _Body(Code):
+    """What reads from `data`, of which there are `size` bytes, at `p`."""
+
+    def __init__(self) -> None:
+        super().__init__("reader", "data, p = reader.data, reader.position", "size = len(data)")
+
+    def made(self, name: str) -> _Read:
+        return self.function(name, _KNOWN)
+
+    def call(self, read: _Read, to: str) -> None:
+        self.add("reader.position = p", f"{to} = {self.constant(read)}(reader)", "p = reader.position")
+
+    def numbers(self, fields: list[Field], to: list[str]) -> None:
+        layout = numbers_layout(fields)
+        self.add(f"p += {layout.size}", "if p > size:", "    raise underflow()")
+        self.add(f"{', '.join(to)}, = {self.constant(layout.unpack_from)}(data, p - {layout.size})")
+
+    def length(self, flexible: bool, classic: struct.Struct) -> None:
+        """Read the length `n`; below zero is null."""
+        if flexible:
+            self.add("if p >= size:", "    raise underflow()", "n = data[p] - 1", "p += 1")
+            self.add("if n >= 127:", "    reader.position = p - 1", "    n = reader.compact_length()")
+            self.add("    p = reader.position")
+        else:
+            self.add(f"p += {classic.size}", "if p > size:", "    raise underflow()")
+            self.add(f"(n,) = {self.constant(classic.unpack_from)}(data, p - {classic.size})")
+
+    def null(self, name: str, nullable: bool, to: str) -> None:
+        self.add("if n < 0:", f"    {to} = None" if nullable else f"    raise refuse_null({name!r})")
+
+
+def _string(name: str, flexible: bool, nullable: bool) -> _Emit:
+    def emit(body: _Body, to: str) -> None:
+        body.length(flexible, _INT16)
+        body.null(name, nullable, to)
+        body.add(f"elif n > {LONGEST_STRING}:", f"    raise too_long({name!r}, n)")
+        body.add("elif n > size - p:", "    raise too_few_bytes(n, size - p)")
+        body.add("else:", "    p += n", f"    {to} = text(data[p - n : p])")
+
+    return emit
+
+
+def _bytes(name: str, flexible: bool, nullable: bool) -> _Emit:
+    def emit(body: _Body, to: str) -> None:
+        body.length(flexible, _INT32)
+        body.null(name, nullable, to)
+        body.add("elif n > size - p:", "    raise too_few_bytes(n, size - p)")
+        body.add("else:", "    p += n", f"    {to} = data[p - n : p]")
+
+    return emit
+
+
+def _array(name: str, flexible: bool, nullable: bool, element: _Read) -> _Emit:
+    def emit(body: _Body, to: str) -> None:
+        body.length(flexible, _INT32)
+        body.null(name, nullable, to)
+        body.add("elif n > size - p:", "    raise too_many(n, size - p)")
+        body.add("else:", "    reader.position = p", "    reader.count(n)")
+        one = body.constant(element)
+        body.add(f"    {to} = [{one}(reader)] if n == 1 else several(reader, n, {one})", "    p = reader.position")
+
+    return emit
+
+
+def _called(read: _Read) -> _Emit:
+    return lambda body, to: body.call(read, to)
+
+
+def _function(name: str, emit: _Emit) -> _Read:
+    body = _Body()
+    emit(body, "value")
+    body.add("reader.position = p", "return value")
+    return body.made(name)
+
+
+def _scalar(field: Field, name: str, version: int, flexible: bool, nullable: bool) -> _Emit:
+    """Return what reads the field's type, or an element of its array; never a null struct."""
     if field.struct is not None:
-        return _struct(field.struct, version, flexible)
+        return _called(_struct(field.struct, version, flexible))
     if field.type == "string":
         return _string(name, flexible, nullable)
     if field.type in ("bytes", "records"):
         return _bytes(name, flexible, nullable)
     if field.type == "uuid":
-        return _uuid
+        return _called(_uuid)
     layout = FIXED[field.type]
-    return lambda reader: reader.fixed(layout)
+    return _called(lambda reader: reader.fixed(layout))
 
 
-def _field(field: Field, version: int, flexible: bool) -> _Read:
+def _field(field: Field, version: int, flexible: bool) -> _Emit:
     nullable, flexible = field.nullable.hold(version), flexible and not field.classic
     if field.array:
-        element = _scalar(field, f"{field.name} element", version, flexible, False)
+        if field.struct is not None:
+            return _array(field.name, flexible, nullable, _struct(field.struct, version, flexible))
+        name = f"{field.name} element"
+        element = _function(name, _scalar(field, name, version, flexible, False))
         return _array(field.name, flexible, nullable, element)
-    read = _scalar(field, field.name, version, flexible, nullable)
     if field.struct is None or not nullable:
-        return read
+        return _scalar(field, field.name, version, flexible, nullable)
+    read = _struct(field.struct, version, flexible)
     if field.tag is not None:
-        return lambda reader: read(reader) if reader.unsigned_varint() > 0 else None
-    return lambda reader: read(reader) if reader.fixed(_INT8) >= 0 else None
+        return _called(lambda reader: read(reader) if reader.unsigned_varint() > 0 else None)
+    return _called(lambda reader: read(reader) if reader.fixed(_INT8) >= 0 else None)
 
 
 def _struct(schema: Struct, version: int, flexible: bool) -> _Read:
     if not schema.readable.hold(version):
         return _raising(StructError(_UNSUPPORTED, f"Can't read version {version} of {schema.name}"))
-    # What is not in the bytes costs nothing but a copy of this, except lists and dicts: each struct has its own.
-    defaults: Data = schema.default()
-    body: list[_Step] = []
-    numbers: list[Field] = []
+    body = _Body()
+    there = [field for field in schema.fields if field.tag is None and field.exists.hold(version)]
+    values = {field.name: f"v{i}" for i, field in enumerate(there)}
+    while there:
+        run = next((i for i, field in enumerate(there) if not is_number(field)), len(there))
+        if run:
+            body.numbers(there[:run], [values[field.name] for field in there[:run]])
+        else:
+            _field(there[0], version, flexible)(body, values[there[0].name])
+        del there[: run or 1]
+    named = [f"{field.name!r}: {values.get(field.name) or _default(body, field)}" for field in schema.fields]
+    body.add(f"value = {{{', '.join(named)}}}", "reader.position = p")
+    if flexible:
+        tagged = body.constant(_tagged(schema, version))
+        body.add("if p < size and not data[p]:", "    reader.position = p + 1", "else:")
+        body.add(f"    read_tags(reader, value, {tagged})")
+    body.add("return value")
+    return body.made(schema.name)
+
+
+def _default(body: _Body, field: Field) -> str:
+    """Return the expression for the value of a field that is not in the bytes; each struct has lists of its own."""
+    default = field.default()
+    return f"{body.constant(field.default)}()" if isinstance(default, dict) else repr(default)
+
+
+def _tagged(schema: Struct, version: int) -> dict[int, tuple[str, _Read]]:
     tagged: dict[int, tuple[str, _Read]] = {}
     for field in schema.fields:
-        exists = field.exists.hold(version)
-        if field.tag is not None:
+        if field.tag is not None and field.exists.hold(version):
+            tagged[field.tag] = (field.name, _function(field.name, _field(field, version, True)))
+        elif field.tag is not None:
             wrong_version = StructError(_RUNTIME, f"Tag {field.tag} is not valid for version {version}")
-            tagged[field.tag] = (field.name, _field(field, version, flexible) if exists else _raising(wrong_version))
-        if exists and field.tag is None and is_number(field):
-            numbers.append(field)
-        elif exists and field.tag is None:
-            if numbers:
-                body.append(_numbers(numbers))
-                numbers = []
-            body.append(_named(field.name, _field(field, version, flexible)))
-        elif isinstance(defaults[field.name], (list, dict)):
-            body.append(_fresh(field))
-    if numbers:
-        body.append(_numbers(numbers))
-
-    def read(reader: Reader) -> Data:
-        value = defaults.copy()
-        for step in body:
-            step(reader, value)
-        if flexible:
-            _read_tags(reader, value, tagged)
-        return value
-
-    return read
-
-
-def _fresh(field: Field) -> _Step:
-    name, default, make = field.name, field.default(), field.default
-    if isinstance(default, list):
-        make = list
-    elif not any(isinstance(inner, (list, dict)) for inner in default.values()):
-        make = default.copy
-
-    def step(_reader: Reader, value: Data) -> None:
-        value[name] = make()
-
-    return step
-
-
-def _named(name: str, read: _Read) -> _Step:
-    def step(reader: Reader, value: Data) -> None:
-        value[name] = read(reader)
-
-    return step
+            tagged[field.tag] = (field.name, _raising(wrong_version))
+    return tagged
 
 
 def is_number(field: Field) -> bool:
@@ -298,20 +314,6 @@ def is_number(field: Field) -> bool:
 def numbers_layout(fields: list[Field]) -> struct.Struct:
     """Return the layout of numbers in a row: one call for all of them is several times faster."""
     return struct.Struct(">" + "".join(FIXED[field.type].format.lstrip(">") for field in fields))
-
-
-def _numbers(fields: list[Field]) -> _Step:
-    layout, names = numbers_layout(fields), [field.name for field in fields]
-    size, unpack_from = layout.size, layout.unpack_from
-
-    def step(reader: Reader, value: Data) -> None:
-        start = reader.position
-        if start + size > len(reader.data):
-            raise _underflow()
-        reader.position = start + size
-        value.update(zip(names, unpack_from(reader.data, start)))  # noqa: B905  # strict costs a third of it
-
-    return step
 
 
 def _raising(error: StructError) -> _Read:
@@ -332,9 +334,22 @@ def _read_tags(reader: Reader, value: Data, tagged: dict[int, tuple[str, _Read]]
             value.setdefault(UNKNOWN_TAGS, []).append((tag, reader.take(size)))
 
 
+_KNOWN: Final = {
+    "read_tags": _read_tags,
+    "refuse_null": _refuse_null,
+    "several": _several,
+    "text": utf8_text,
+    "too_few_bytes": _too_few_bytes,
+    "too_long": _too_long,
+    "too_many": _too_many,
+    "underflow": _underflow,
+}
+
+
 # The bound matters for damaged metadata records only, where any version is read.
 @lru_cache(maxsize=256)
-def _message(schema: Schema, version: int) -> _Read:
+def struct_reader(schema: Schema, version: int) -> _Read:
+    """Return what `decode` does with *schema* and *version*, for those that do it often: it moves the cursor on."""
     return _struct(schema.struct, version, schema.flexible.hold(version))
 
 
@@ -346,5 +361,5 @@ def decode(schema: Schema, data: bytes, version: int, position: int = 0, element
     Raises StructError when the bytes are not such a struct.  Kafka: the read methods of its generated classes.
     """
     reader = Reader(data, position, elements)
-    value: Data = _message(schema, version)(reader)
+    value: Data = struct_reader(schema, version)(reader)
     return value, reader.position

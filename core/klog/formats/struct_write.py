@@ -10,10 +10,11 @@ import binascii
 import struct
 from collections.abc import Callable
 from functools import lru_cache
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 
 from klog.formats.schema import Data, Field, Schema, Struct
 from klog.formats.struct_bytes import FIXED, LONGEST_STRING, is_number, numbers_layout
+from klog.formats.struct_code import Code
 
 _INT16, _INT32 = FIXED["int16"], FIXED["int32"]
 
@@ -55,146 +56,175 @@ def put_unsigned_varint(out: bytearray, value: int) -> None:
     out.append(value)
 
 
-# ---------------------------------------------------------------- one function for each field and version
+# ---------------------------------------------------------------- one function for each struct and version
+
+_Emit: TypeAlias = Callable[["_Body", str], None]
+"""Adds what appends the value that an expression has."""
 
 
-def _length(flexible: bool, classic: struct.Struct) -> Callable[[bytearray, int], None]:
-    """Return what appends a length; -1 is null."""
-    if flexible:
-        return lambda out, length: put_unsigned_varint(out, length + 1)
-    return lambda out, length: out.extend(classic.pack(length))
+def _null(name: str) -> ValueError:
+    """Return what is raised where null is no value: our mistake, never the input's."""
+    return ValueError(f"{name} is null, and may not be")
 
 
-def _null(field: Field, nullable: bool) -> int:
-    """Return the length that says null.  Raises ValueError where null is no value: our mistake, never the input's."""
-    if not nullable:
-        raise ValueError(f"{field.name} is null, and may not be")
-    return -1
+def _too_long(name: str, length: int) -> ValueError:
+    return ValueError(f"{name} is too long to be serialized: {length} bytes")
 
 
-def _string(field: Field, flexible: bool, nullable: bool) -> _Write:
-    put_length = _length(flexible, _INT16)
+class _Body(Code):
+    """What appends to `tail`, that of `writer`."""
 
-    def write(writer: Writer, text: str | None) -> None:
-        if text is None:
-            return put_length(writer.tail, _null(field, nullable))
-        data = text.encode("utf-8", "replace")
-        if len(data) > LONGEST_STRING:
-            raise ValueError(f"{field.name} is too long to be serialized: {len(data)} bytes")
-        put_length(writer.tail, len(data))
-        writer.tail += data
-        return None
+    def __init__(self) -> None:
+        super().__init__("writer, value", "tail = writer.tail")
+        self._variables = 0
 
-    return write
+    def made(self, name: str) -> _Write:
+        return self.function(name, _KNOWN)
 
+    def variable(self, expression: str) -> str:
+        """Return the name of a new variable that has this value."""
+        name = f"v{self._variables}"
+        self._variables += 1
+        self.add(f"{name} = {expression}")
+        return name
 
-def _bytes(field: Field, flexible: bool, nullable: bool) -> _Write:
-    put_length = _length(flexible, _INT32)
+    def call(self, write: _Write, of: str) -> None:
+        self.add(f"{self.constant(write)}(writer, {of})", "tail = writer.tail")
 
-    def write(writer: Writer, data: bytes | Hole | None) -> None:
-        if data is None:
-            put_length(writer.tail, _null(field, nullable))
-        elif isinstance(data, Hole):
-            put_length(writer.tail, data.size)
-            writer.put(data)
+    def numbers(self, layout: struct.Struct, of: list[str]) -> None:
+        self.add(f"tail += {self.constant(layout.pack)}({', '.join(of)})")
+
+    def length(self, flexible: bool, classic: struct.Struct, of: str, indent: str) -> None:
+        """Append a length; -1 is null."""
+        if flexible:
+            self.add(f"{indent}put_unsigned_varint(tail, {of} + 1)")
         else:
-            put_length(writer.tail, len(data))
-            writer.tail += data
+            self.add(f"{indent}tail += {self.constant(classic.pack)}({of})")
 
-    return write
+    def null(self, field: Field, nullable: bool, length: Callable[[str, str], None], of: str) -> None:
+        self.add(f"if {of} is None:")
+        if nullable:
+            length("-1", "    ")
+        else:
+            self.add(f"    raise null({field.name!r})")
 
 
-def _array(field: Field, flexible: bool, nullable: bool, element: _Write) -> _Write:
-    put_length = _length(flexible, _INT32)
+def _string(field: Field, flexible: bool, nullable: bool) -> _Emit:
+    def emit(body: _Body, of: str) -> None:
+        text = body.variable(of)
+        body.null(field, nullable, lambda n, indent: body.length(flexible, _INT16, n, indent), text)
+        body.add("else:", f"    data = {text}.encode('utf-8', 'replace')", "    n = len(data)")
+        body.add(f"    if n > {LONGEST_STRING}:", f"        raise too_long({field.name!r}, n)")
+        body.length(flexible, _INT16, "n", "    ")
+        body.add("    tail += data")
 
-    def write(writer: Writer, values: list[Any] | None) -> None:
-        if values is None:
-            return put_length(writer.tail, _null(field, nullable))
-        put_length(writer.tail, len(values))
-        for value in values:
-            element(writer, value)
-        return None
+    return emit
 
-    return write
+
+def _bytes(field: Field, flexible: bool, nullable: bool) -> _Emit:
+    def emit(body: _Body, of: str) -> None:
+        data = body.variable(of)
+        body.null(field, nullable, lambda n, indent: body.length(flexible, _INT32, n, indent), data)
+        body.add(f"elif isinstance({data}, Hole):")
+        body.length(flexible, _INT32, f"{data}.size", "    ")
+        body.add(f"    writer.put({data})", "    tail = writer.tail", "else:")
+        body.length(flexible, _INT32, f"len({data})", "    ")
+        body.add(f"    tail += {data}")
+
+    return emit
+
+
+def _array(field: Field, flexible: bool, nullable: bool, element: _Write) -> _Emit:
+    def emit(body: _Body, of: str) -> None:
+        values = body.variable(of)
+        body.null(field, nullable, lambda n, indent: body.length(flexible, _INT32, n, indent), values)
+        body.add("else:")
+        body.length(flexible, _INT32, f"len({values})", "    ")
+        body.add(
+            f"    for one in {values}:", f"        {body.constant(element)}(writer, one)", "    tail = writer.tail"
+        )
+
+    return emit
+
+
+def _called(write: _Write) -> _Emit:
+    return lambda body, of: body.call(write, of)
+
+
+def _function(name: str, emit: _Emit) -> _Write:
+    body = _Body()
+    emit(body, "value")
+    return body.made(name)
 
 
 def _uuid(writer: Writer, text: str) -> None:
     writer.tail += binascii.a2b_base64(text.replace("-", "+").replace("_", "/") + "==")
 
 
-def _fixed(layout: struct.Struct) -> _Write:
-    return lambda writer, value: writer.tail.extend(layout.pack(value))
-
-
-def _scalar(field: Field, version: int, flexible: bool, nullable: bool) -> _Write:
-    """Return the writer of the field's type, or of an element of its array; never of a null struct."""
+def _scalar(field: Field, version: int, flexible: bool, nullable: bool) -> _Emit:
+    """Return what appends the field's type, or an element of its array; never a null struct."""
     if field.struct is not None:
-        return _struct(field.struct, version, flexible)
+        return _called(_struct(field.struct, version, flexible))
     if field.type == "string":
         return _string(field, flexible, nullable)
     if field.type in ("bytes", "records"):
         return _bytes(field, flexible, nullable)
-    return _uuid if field.type == "uuid" else _fixed(FIXED[field.type])
+    if field.type == "uuid":
+        return _called(_uuid)
+    return lambda body, of: body.numbers(FIXED[field.type], [of])
 
 
-def _field(field: Field, version: int, flexible: bool) -> _Write:
+def _field(field: Field, version: int, flexible: bool) -> _Emit:
     nullable, flexible = field.nullable.hold(version), flexible and not field.classic
     if field.array:
-        return _array(field, flexible, nullable, _scalar(field, version, flexible, False))
-    write = _scalar(field, version, flexible, nullable)
+        struct_of = field.struct
+        element = (
+            _function(field.name, _scalar(field, version, flexible, False))
+            if struct_of is None
+            else _struct(struct_of, version, flexible)
+        )
+        return _array(field, flexible, nullable, element)
     if field.struct is None or not nullable:
-        return write
-    null = 0 if field.tag is not None else 0xFF
+        return _scalar(field, version, flexible, nullable)
+    write, null = _struct(field.struct, version, flexible), 0 if field.tag is not None else 0xFF
 
     def write_nullable(writer: Writer, value: Data | None) -> None:
         writer.tail.append(null if value is None else 1)
         if value is not None:
             write(writer, value)
 
-    return write_nullable
-
-
-def _numbers(fields: list[Field]) -> _Write:
-    layout = numbers_layout(fields)
-    named = [(field.name, field.default()) for field in fields]
-    if len(named) == 1:
-        ((name, default),) = named
-        return lambda writer, value: writer.tail.extend(layout.pack(value.get(name, default)))
-    return lambda writer, value: writer.tail.extend(layout.pack(*[value.get(name, other) for name, other in named]))
-
-
-def _named(field: Field, version: int, flexible: bool) -> _Write:
-    """Return the writer of one field out of its struct."""
-    name, default, write = field.name, field.default(), _field(field, version, flexible)
-    return lambda writer, value: write(writer, value.get(name, default))
+    return _called(write_nullable)
 
 
 def _struct(schema: Struct, version: int, flexible: bool) -> _Write:
-    there = [field for field in schema.fields if field.exists.hold(version)]
-    body = [field for field in there if field.tag is None]
-    steps: list[_Write] = []
-    while body:
-        run = next((i for i, field in enumerate(body) if not is_number(field)), len(body))
-        steps.append(_numbers(body[:run]) if run else _named(body[0], version, flexible))
-        del body[: run or 1]
+    body = _Body()
+    body.add("get = value.get")
+    known = [field for field in schema.fields if field.exists.hold(version)]
+    there = [field for field in known if field.tag is None]
+    while there:
+        run = next((i for i, field in enumerate(there) if not is_number(field)), len(there))
+        if run:
+            body.numbers(numbers_layout(there[:run]), [_got(body, field) for field in there[:run]])
+        else:
+            _field(there[0], version, flexible)(body, _got(body, there[0]))
+        del there[: run or 1]
     if flexible:
-        steps.append(_tags([field for field in there if field.tag is not None], version))
-    if len(steps) == 1:
-        return steps[0]
-
-    def write(writer: Writer, value: Data) -> None:
-        for step in steps:
-            step(writer, value)
-
-    return write
+        _tags(
+            body, sorted((field for field in known if field.tag is not None), key=lambda field: field.tag or 0), version
+        )
+    return body.made(schema.name)
 
 
-def _tags(fields: list[Field], version: int) -> _Write:
-    """Return the writer of a struct's tagged fields: those that are not at their default, by ascending tag."""
-    known = [(field.tag or 0, field.name, field.default(), _field(field, version, True)) for field in fields]
-    known.sort(key=lambda tagged: tagged[0])
-    if not known:
-        return lambda writer, value: writer.tail.append(0)
+def _got(body: _Body, field: Field) -> str:
+    """Return the expression for a field's value out of its struct."""
+    return f"get({field.name!r}, {body.constant(field.default())})"
+
+
+def _tags(body: _Body, fields: list[Field], version: int) -> None:
+    """Append a struct's tagged fields: those that are not at their default, by ascending tag."""
+    if not fields:
+        return body.add("tail.append(0)")
+    known = [(field.tag or 0, field.name, field.default(), _field_alone(field, version)) for field in fields]
 
     def write(writer: Writer, value: Data) -> None:
         told = [tagged for tagged in known if value.get(tagged[1], tagged[2]) != tagged[2]]
@@ -206,11 +236,19 @@ def _tags(fields: list[Field], version: int) -> _Write:
             put_unsigned_varint(writer.tail, len(content.tail))
             writer.tail += content.tail
 
-    return write
+    return body.call(write, "value")
+
+
+def _field_alone(field: Field, version: int) -> _Write:
+    return _function(field.name, _field(field, version, True))
+
+
+_KNOWN: Final = {"Hole": Hole, "null": _null, "put_unsigned_varint": put_unsigned_varint, "too_long": _too_long}
 
 
 @lru_cache(maxsize=256)
-def _message(schema: Schema, version: int) -> _Write:
+def struct_writer(schema: Schema, version: int) -> _Write:
+    """Return what `write` does with *schema* and *version*, for those that do it often."""
     return _struct(schema.struct, version, schema.flexible.hold(version))
 
 
@@ -220,7 +258,7 @@ def write(schema: Schema, value: Data, version: int, writer: Writer) -> None:
     Raises ValueError for null where it is no value and for a string of more than 32767 bytes.
     Kafka: the write methods of its generated classes.
     """
-    _message(schema, version)(writer, value)
+    struct_writer(schema, version)(writer, value)
 
 
 def encode(schema: Schema, value: Data, version: int) -> bytes:

@@ -8,12 +8,13 @@ error that makes a client ask again in version 0 (KIP-511), and its response has
 from __future__ import annotations
 
 import struct
+from collections.abc import Callable
 from functools import cache
-from typing import Final, NamedTuple, cast
+from typing import Any, Final, NamedTuple, cast
 
 from klog.formats.schema import Data, Schema, load, names_by_key
-from klog.formats.struct_bytes import StructError, decode
-from klog.formats.struct_write import Hole, Pieces, Writer, write
+from klog.formats.struct_bytes import Reader, StructError, struct_reader
+from klog.formats.struct_write import Hole, Pieces, Writer, struct_writer
 from klog.serve.codes import Code
 
 _FILE: Final = "wire"
@@ -86,6 +87,22 @@ def body_size(prefix: bytes | bytearray) -> int:
     return size
 
 
+@cache
+def _readers(known: Api, version: int) -> tuple[Callable[[Reader], Any], Callable[[Reader], Any]]:
+    """Return what reads the header and the body of a request."""
+    flexible = known.request.flexible.hold(version)
+    header = struct_reader(load(_FILE, "RequestHeader"), 2 if flexible else 1)
+    return header, struct_reader(known.request, version)
+
+
+@cache
+def _writers(known: Api, version: int) -> tuple[Callable[[Writer, Any], None], Callable[[Writer, Any], None]]:
+    """Return what writes the header and the body of a response."""
+    flexible = known.response.flexible.hold(version) and known.key != _API_VERSIONS
+    header = struct_writer(load(_FILE, "ResponseHeader"), int(flexible))
+    return header, struct_writer(known.response, version)
+
+
 def read_request(data: bytes, elements: int) -> Request:
     """Return the request in *data*, which is all but its size; arrays in it may have *elements* elements altogether.
 
@@ -101,13 +118,13 @@ def read_request(data: bytes, elements: int) -> Request:
         if key != _API_VERSIONS:
             raise WireError(f"{known.name} in version {version}, which is not offered")
         return Request(known, version, correlation_id, "", None)
-    flexible = known.request.flexible.hold(version)
+    read_header, read_body = _readers(known, version)
+    reader = Reader(data, 0, elements)
     try:
-        header, position = decode(load(_FILE, "RequestHeader"), data, 2 if flexible else 1, 0, elements)
-        body, _ = decode(known.request, data, version, position, elements)
+        client_id = read_header(reader)["clientId"] or ""
+        return Request(known, version, correlation_id, client_id, read_body(reader))
     except StructError as error:
         raise WireError(f"{known.name} in version {version}: {error.message or 'cut off'}") from None
-    return Request(known, version, correlation_id, header["clientId"] or "", body)
 
 
 def write_response(request: Request, body: Data) -> Pieces:
@@ -115,15 +132,14 @@ def write_response(request: Request, body: Data) -> Pieces:
 
     Raises WireError when a text in it is too long: one of the request, that was no UTF-8, grows when it is made some.
     """
-    version = request.version if request.body is not None else 0
-    flexible = request.api.response.flexible.hold(version) and request.api.key != _API_VERSIONS
+    write_header, write_body = _writers(request.api, request.version if request.body is not None else 0)
     writer = Writer()
     writer.tail += bytes(SIZE_BYTES)  # until it is known
-    write(load(_FILE, "ResponseHeader"), {"correlationId": request.correlation_id}, int(flexible), writer)
     try:
-        write(request.api.response, body, version, writer)
+        write_header(writer, {"correlationId": request.correlation_id})
+        write_body(writer, body)
     except ValueError as error:
-        raise WireError(f"{request.api.name} in version {version}: {error}") from None
+        raise WireError(f"{request.api.name} in version {request.version}: {error}") from None
     pieces: Pieces = [*writer.pieces, writer.tail]
     size = sum([piece.size if isinstance(piece, Hole) else len(piece) for piece in pieces])
     _SIZE.pack_into(cast(bytearray, pieces[0]), 0, size - SIZE_BYTES)
