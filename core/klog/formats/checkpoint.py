@@ -15,6 +15,7 @@ dir, or keeps it from starting, so everybody wants to know the line and the reas
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from functools import lru_cache
 from typing import Final, Generic, NamedTuple, TypeVar
 
 from klog.formats.java_text import ZERO_UUID, lines, parse_int, parse_long, parse_uuid, split_at_blanks
@@ -47,6 +48,8 @@ class EpochEntry(NamedTuple):
     epoch: int
     start_offset: int
 
+
+_USUAL_BYTES: Final = 100
 
 EntryT = TypeVar("EntryT", OffsetEntry, EpochEntry)
 
@@ -89,6 +92,15 @@ def read_epochs(content: bytes) -> Checkpoint[EpochEntry]:
 
     A negative number is malformed as well.  Kafka: LeaderEpochCheckpointFile, LeaderEpochFileCache.assign.
     """
+    return _usual_epochs(content) if len(content) <= _USUAL_BYTES else _epochs(content)
+
+
+@lru_cache(maxsize=64)
+def _usual_epochs(content: bytes) -> Checkpoint[EpochEntry]:
+    return _epochs(content)  # thousands of partitions have the same
+
+
+def _epochs(content: bytes) -> Checkpoint[EpochEntry]:
     found = _read(content, _epoch_entry)
     if found.malformed is None:
         for index, entry in enumerate(found.entries):
