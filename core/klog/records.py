@@ -12,12 +12,11 @@ from collections.abc import Iterator
 from klog.decode import Codecs, Run, Span, decode_run, message_damages, runs
 from klog.errors import KlogError
 from klog.formats.damage import Damage, DamageKind
-from klog.formats.index import OFFSET_ENTRY
-from klog.indexes import Entries
 from klog.kernel import Window
 from klog.partition import Partition
 from klog.place import Place
 from klog.reader import MAX_BATCH_BYTES, LogReader
+from klog.room import is_room
 from klog.source import Source
 from klog.visible import Hiding
 from klog.wanted import Wanted
@@ -132,9 +131,7 @@ class _Reading:
         part = self._part
         if not damage.is_unfinished or part.next_base is not None:
             return False
-        return part.live or (
-            damage.kind is DamageKind.ZEROED_TAIL and not _was_filled(part, damage.place.position or 0)
-        )
+        return part.live or is_room(Partition(os.path.dirname(part.path)), damage)
 
     def _changed(self, reader: LogReader) -> Iterator[Damage]:
         """Yield what is wrong if the log is no longer the one that was cut, or was cut where an index led astray."""
@@ -145,23 +142,3 @@ class _Reading:
         elif self._end > part.end:
             detail = f"a batch reaches beyond byte {part.end}, where its index has another one begin"
             yield Damage(DamageKind.BAD_INDEX, Place(part.path, part.end), detail)
-
-
-def _was_filled(part: Slice, position: int) -> bool:
-    """Whether something shows that records stood at *position* of a log, where there are zeros now.
-
-    Zeros behind the last batch are what preallocation leaves, or a power cut.
-    """
-    partition = Partition(os.path.dirname(part.path))
-    try:
-        end = partition.log_end
-        files = next(files for files in partition.segments if files.base_offset == part.base)
-        if files.offset_index is not None:
-            with Source(os.path.join(partition.path, files.offset_index)) as index:
-                entries = Entries(index, OFFSET_ENTRY, 1)
-                if entries.count and entries[entries.count - 1][1] >= position:
-                    return True
-    except (KlogError, StopIteration):
-        return False
-    proofs = [partition.high_watermark, partition.recovery_point, *(file.offset for file in partition.snapshots)]
-    return any(proof is not None and end is not None and proof > end.offset for proof in proofs)

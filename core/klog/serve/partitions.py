@@ -15,6 +15,7 @@ from klog.fetch import Asked, Bounds, Error, Fetched, FetchLog, Files, Loss, fet
 from klog.fetch.slices import Slices
 from klog.formats.checkpoint import EpochEntry, epochs_in_force
 from klog.partition import Partition, SegmentFiles
+from klog.room import is_room
 from klog.serve.shown import News, Shown
 from klog.wanted import HIGHEST
 
@@ -147,7 +148,8 @@ class PartitionView:
 
     def _lost(self, partition: Partition, loss: Loss) -> None:
         live = loss.damage.is_unfinished and self._shared.is_live(partition.checkpoints.log_dir)
-        if not (live and loss.damage.place.file.endswith(partition.segments[-1].log)):
+        at_the_end = loss.damage.place.file.endswith(partition.segments[-1].log)
+        if not (at_the_end and live) and not is_room(partition, loss.damage):
             self._shared.news.lost(self.name, loss)
 
     def _transactions(self) -> Txns | None:

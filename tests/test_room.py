@@ -1,0 +1,66 @@
+"""Zeros at the end of a log are room, unless something shows that records stood there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from klog.formats.checkpoint import OffsetEntry, write_offsets
+from klog.formats.damage import Damage
+from klog.formats.index import OFFSET_ENTRY
+from klog.partition import Partition
+from klog.room import is_room
+from klog.segment import Segment
+
+from tests.lookup_logs import batches_of, write_segment
+
+
+def damage_at_the_end(folder: Path, base: int = 0) -> Damage:
+    log = folder / f"{base:020}.log"
+    (found,) = [one for one in Segment(str(log)).batches() if isinstance(one, Damage)]
+    return found
+
+
+def indexed(log: Path) -> None:
+    log.with_suffix(".index").write_bytes(OFFSET_ENTRY.write(9, 2000))
+
+
+def snapshot(log: Path) -> None:
+    (log.parent / f"{10:020}.snapshot").write_bytes(b"")
+
+
+def checkpointed(log: Path) -> None:
+    (log.parent.parent / "recovery-point-offset-checkpoint").write_bytes(write_offsets([OffsetEntry("t", 0, 6)]))
+
+
+@pytest.mark.parametrize(
+    ("zeros", "proof", "room"),
+    [
+        (4096, None, True),
+        (17, None, True),
+        (16, None, False),
+        (4096, indexed, False),
+        (4096, snapshot, False),
+        (4096, checkpointed, False),
+    ],
+)
+def test_zeros_are_room_as_long_as_nothing_proves_more(
+    tmp_path: Path, zeros: int, proof: Callable[[Path], None] | None, room: bool
+) -> None:
+    """Five batches, the last offset 4, byte 1500; who counts as lost what never was makes people search for it."""
+    log = write_segment(tmp_path / "t-0", 0, batches_of((i, i, 300) for i in range(5)))
+    with log.open("ab") as file:
+        file.write(bytes(zeros))
+    if proof is not None:
+        proof(log)
+    assert is_room(Partition(str(tmp_path / "t-0")), damage_at_the_end(tmp_path / "t-0")) is room
+
+
+def test_zeros_before_another_segment_are_none(tmp_path: Path) -> None:
+    """Only the segment that is being written has room."""
+    log = write_segment(tmp_path / "t-0", 0, batches_of((i, i, 300) for i in range(5)))
+    with log.open("ab") as file:
+        file.write(bytes(4096))
+    write_segment(tmp_path / "t-0", 10, batches_of([(10, 10, 300)]))
+    assert not is_room(Partition(str(tmp_path / "t-0")), damage_at_the_end(tmp_path / "t-0"))
