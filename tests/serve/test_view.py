@@ -316,6 +316,7 @@ def test_partitions_on_other_disks_are_empty_leaderless_or_left_out() -> None:
     assert [missing.list_offset(timestamp) for timestamp in (-1, -2, 0)] == [(0, -1, -1), (0, -1, -1), (-1, -1, -1)]
     assert missing.epoch_end(0) == (-1, -1)
     assert "5 partitions are not on this disk, and shown empty: empty-1, empty-2, plain-0" in view.notes[1]
+    assert view.notes[2].startswith("9 topics are not on this disk, and not listed: gzip-broker, ")
     offline, omitted = (View.open([str(MODERN)], Shown(missing=how)) for how in ("offline", "omit"))  # type: ignore[arg-type]
     assert (list(offline.topics["plain"].indexes), offline.partition("plain", 0)) == ([0, 1, 2], None)
     assert (list(omitted.topics["plain"].indexes), omitted.partition("plain", 0)) == ([1, 2], None)

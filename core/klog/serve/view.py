@@ -231,15 +231,18 @@ class View:
         topics = self.topics.values()
         held = sum(len(topic.copies) for topic in topics)
         lines = [
-            f"cluster {self.cluster_id}, node {self.node_id}: {len(self.topics)} topics, {held} partitions,"
-            f" from {', '.join(self.log_dirs)}; nothing is written"
+            f"cluster {self.cluster_id}, node {self.node_id}: {_counted(len(topics), 'topic')},"
+            f" {_counted(held, 'partition')}, from {', '.join(self.log_dirs)}; nothing is written"
         ]
         lines += [f"a broker holds {path}: each log is served as it is when first asked for" for path in self._live]
         absent = [f"{topic.name}-{number}" for topic in topics for number in topic.absent]
         if absent:
             how = {"empty": "shown empty", "offline": "listed without a leader", "omit": "not listed"}
-            named = ", ".join(absent[:_MOST_NAMED]) + (", …" if len(absent) > _MOST_NAMED else "")
-            lines.append(f"{len(absent)} partitions are not on this disk, and {how[self.shown.missing]}: {named}")
+            lines.append(_elsewhere(absent, "partition", how[self.shown.missing]))
+        known = () if self._known is None else sorted(self._known.topic_ids)
+        nowhere = [name for name in known if name not in self._copies and self._shows(name)]
+        if nowhere:
+            lines.append(_elsewhere(nowhere, "topic", "not listed"))
         lines += [*self._offsets_note(), *(() if self._known is None else self._known.problems)]
         return lines
 
@@ -262,8 +265,7 @@ class View:
         if not news.stretches:
             return []
         count = f"{news.stretches} damaged stretch{'' if news.stretches == 1 else 'es'}"
-        where = f"{len(news.partitions)} partition{'' if len(news.partitions) == 1 else 's'}"
-        return [f"left out: {count}, {news.bytes} bytes, in {where}"]
+        return [f"left out: {count}, {news.bytes} bytes, in {_counted(len(news.partitions), 'partition')}"]
 
     def close(self) -> None:
         """Close the files that nobody reads."""
@@ -284,3 +286,13 @@ def _by_topic(partitions: Sequence[Partition]) -> dict[str, dict[int, list[Parti
         if partition.topic is not None and partition.number is not None:
             found.setdefault(partition.topic, {}).setdefault(partition.number, []).append(partition)
     return found
+
+
+def _counted(count: int, what: str) -> str:
+    return f"{count} {what}{'' if count == 1 else 's'}"
+
+
+def _elsewhere(names: Sequence[str], what: str, how: str) -> str:
+    """Return the line about partitions or topics that the disk does not have."""
+    named = ", ".join(names[:_MOST_NAMED]) + (", …" if len(names) > _MOST_NAMED else "")
+    return f"{_counted(len(names), what)} {'is' if len(names) == 1 else 'are'} not on this disk, and {how}: {named}"
