@@ -18,6 +18,7 @@ from klog.formats.schema import load, names_by_key
 
 from tests.conftest import FIXTURES
 from tests.formats.struct_writer import damaged, made_up_struct, write
+from tests.lookup_logs import batches_of, write_segment
 from tests.serve.serving import MOST_MIB, Serving, Wire, is_well
 
 MODERN = FIXTURES / "modern"
@@ -211,6 +212,25 @@ def test_a_signal_ends_it_at_once(number: signal.Signals) -> None:
         assert serving.end(number) == 0
         assert time.monotonic() - began < 2
         assert "Traceback" not in serving.said
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_the_middle_of_a_large_response_is_no_reason_to_stay(tmp_path: Path, number: signal.Signals) -> None:
+    """Eight mebibytes are on their way, the client takes its time, and whoever ends it learns that one was cut off."""
+    write_segment(tmp_path / "t-0", 0, batches_of((i, i, 1 << 20) for i in range(9)))
+    serving = Serving(tmp_path)
+    with Wire(serving.port) as wire:
+        wire.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        row = {"partition": 0, "fetchOffset": 0, "partitionMaxBytes": 8 << 20}
+        body = {"maxWaitMs": 0, "minBytes": 0, "topics": [{"topic": "t", "partitions": [row]}]}
+        wire.socket.sendall(wire.request("Fetch", 12, body))
+        assert int.from_bytes(wire.exactly(4), "big") > 7 << 20
+        wire.exactly(3 << 20)
+        began = time.monotonic()
+        assert serving.end(number) == 32
+        assert time.monotonic() - began < 2
+        with pytest.raises((EOFError, ConnectionError)):
+            wire.exactly(8 << 20)
 
 
 def test_it_says_when_it_cut_a_client_off() -> None:
