@@ -61,7 +61,7 @@ def batches_of(sizes: Iterable[tuple[int, int, int]]) -> list[tuple[int, int, by
         room = size - len(batch(records))
         fitting = (
             content
-            for padding in range(max(0, room - 6), room + 1)
+            for padding in range(max(0, room - 2), room + 1)
             if len(content := batch([Record(first, MS + first, None, bytes(padding)), *records[1:]])) == size
         )
         made.append((last, MS + last, next(fitting)))

@@ -18,7 +18,6 @@ from klog.formats.schema import load, names_by_key
 
 from tests.conftest import FIXTURES
 from tests.formats.struct_writer import damaged, made_up_struct, write
-from tests.lookup_logs import batches_of, write_segment
 from tests.serve.serving import MOST_MIB, Serving, Wire, is_well
 
 MODERN = FIXTURES / "modern"
@@ -169,20 +168,26 @@ def test_several_requests_at_once_are_answered_in_their_order(serving: Serving) 
             assert len(wire.answer("ApiVersions", 0)["apiKeys"]) == 28
 
 
-def test_a_file_that_becomes_shorter_ends_the_connection_and_is_said(tmp_path: Path) -> None:
-    """Else the client would wait for ever for the rest of an answer that was begun."""
-    folder = tmp_path / "data" / "long-0"
+def long_log(data: Path) -> Path:
+    """Return a log of nine megabytes: the same batch again and again, but for its offset, which no checksum covers."""
+    folder = data / "long-0"
     folder.mkdir(parents=True)
     log = folder / f"{0:020}.log"
     batch = bytearray((MODERN / "zstd-0" / f"{0:020}.log").read_bytes())
     size = 12 + struct.unpack_from(">i", batch, 8)[0]
     count = struct.unpack_from(">i", batch, 57)[0]
     with log.open("wb") as file:
-        for number in range(8_000_000 // size):
+        for number in range(9_000_000 // size):
             struct.pack_into(">q", batch, 0, number * count)
             file.write(batch[:size])
-    (folder.parent / "meta.properties").write_bytes((MODERN / "meta.properties").read_bytes())
-    with Serving(folder.parent, "--damaged", "serve") as serving, Wire(serving.port) as wire:
+    (data / "meta.properties").write_bytes((MODERN / "meta.properties").read_bytes())
+    return log
+
+
+def test_a_file_that_becomes_shorter_ends_the_connection_and_is_said(tmp_path: Path) -> None:
+    """Else the client would wait for ever for the rest of an answer that was begun."""
+    log = long_log(tmp_path)
+    with Serving(tmp_path, "--damaged", "serve") as serving, Wire(serving.port) as wire:
         wire.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         row = {"partition": 0, "fetchOffset": 0, "partitionMaxBytes": 1 << 30}
         body = {"maxWaitMs": 0, "minBytes": 0, "topics": [{"topic": "long", "partitions": [row]}]}
@@ -217,12 +222,12 @@ def test_a_signal_ends_it_at_once(number: signal.Signals) -> None:
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_the_middle_of_a_large_response_is_no_reason_to_stay(tmp_path: Path, number: signal.Signals) -> None:
     """Eight mebibytes are on their way, the client takes its time, and whoever ends it learns that one was cut off."""
-    write_segment(tmp_path / "t-0", 0, batches_of((i, i, 1 << 20) for i in range(9)))
+    long_log(tmp_path)
     serving = Serving(tmp_path)
     with Wire(serving.port) as wire:
         wire.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         row = {"partition": 0, "fetchOffset": 0, "partitionMaxBytes": 8 << 20}
-        body = {"maxWaitMs": 0, "minBytes": 0, "topics": [{"topic": "t", "partitions": [row]}]}
+        body = {"maxWaitMs": 0, "minBytes": 0, "topics": [{"topic": "long", "partitions": [row]}]}
         wire.socket.sendall(wire.request("Fetch", 12, body))
         assert int.from_bytes(wire.exactly(4), "big") > 7 << 20
         wire.exactly(3 << 20)
