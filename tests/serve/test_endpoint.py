@@ -225,7 +225,7 @@ def test_the_middle_of_a_large_response_is_no_reason_to_stay(tmp_path: Path, num
     long_log(tmp_path)
     serving = Serving(tmp_path)
     with Wire(serving.port) as wire:
-        wire.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        wire.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 64 << 10)
         row = {"partition": 0, "fetchOffset": 0, "partitionMaxBytes": 8 << 20}
         body = {"maxWaitMs": 0, "minBytes": 0, "topics": [{"topic": "long", "partitions": [row]}]}
         wire.socket.sendall(wire.request("Fetch", 12, body))
