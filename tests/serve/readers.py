@@ -1,22 +1,30 @@
-"""Consumers of three kinds, with and without a group: whatever a topic hands them, to its end."""
+"""Consumers of three kinds, with and without a group: whatever topics hand them, to the end; and Java's, as lines."""
 
 from __future__ import annotations
 
 import asyncio
+import subprocess
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from tests import kafka
 from tests.clients import SILENT
 
 Row = tuple[str, int, int, int, "bytes | None", "bytes | None", tuple[tuple[str, "bytes | None"], ...]]
 """Topic, partition, offset, timestamp, key, value, headers."""
 
+Topics = str | Sequence[str]
+
 QUIET_S = 0.5
 """Nothing more has come for so long: this is the end."""
 
 
-def with_librdkafka(bootstrap: str, topic: str, isolation: str, group: str | None) -> list[Row]:
+def names_of(topics: Topics) -> list[str]:
+    return [topics] if isinstance(topics, str) else list(topics)
+
+
+def with_librdkafka(bootstrap: str, topics: Topics, isolation: str, group: str | None) -> list[Row]:
     from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, TopicPartition
 
     config: dict[str, Any] = {
@@ -30,13 +38,13 @@ def with_librdkafka(bootstrap: str, topic: str, isolation: str, group: str | Non
         "fetch.wait.max.ms": 50,
         **SILENT,
     }
-    consumer, found = Consumer(config), []
+    consumer, found, names = Consumer(config), [], names_of(topics)
     try:
-        left = set(consumer.list_topics(topic, 20).topics[topic].partitions)
+        left = {(name, one) for name in names for one in consumer.list_topics(name, 20).topics[name].partitions}
         if group is None:
-            consumer.assign([TopicPartition(topic, number, OFFSET_BEGINNING) for number in left])
+            consumer.assign([TopicPartition(*place, OFFSET_BEGINNING) for place in left])
         else:
-            consumer.subscribe([topic])
+            consumer.subscribe(names)
         until = time.monotonic() + 60
         while left and time.monotonic() < until:
             message = consumer.poll(1)
@@ -46,10 +54,10 @@ def with_librdkafka(bootstrap: str, topic: str, isolation: str, group: str | Non
             if error is None:
                 found.append(_of_librdkafka(message))
             elif error.code() == KafkaError._PARTITION_EOF:
-                left.discard(message.partition())
+                left.discard((message.topic(), message.partition()))
             else:
                 raise RuntimeError(error)
-        assert not left, f"{topic}: no end of {left} after {len(found)} records"
+        assert not left, f"no end of {left} after {len(found)} records"
         if group is not None and found:
             consumer.commit(asynchronous=False)
     finally:
@@ -64,7 +72,7 @@ def _of_librdkafka(message: Any) -> Row:
     return (*place, timestamp if kind else -1, message.key(), message.value(), headers)
 
 
-def with_kafka_python(bootstrap: str, topic: str, isolation: str, group: str | None) -> list[Row]:
+def with_kafka_python(bootstrap: str, topics: Topics, isolation: str, group: str | None) -> list[Row]:
     from kafka import KafkaConsumer, TopicPartition
 
     consumer = KafkaConsumer(
@@ -77,11 +85,14 @@ def with_kafka_python(bootstrap: str, topic: str, isolation: str, group: str | N
         fetch_max_wait_ms=50,
         max_partition_fetch_bytes=20_000,
     )
+    names = names_of(topics)
     try:
         if group is None:
-            consumer.assign([TopicPartition(topic, number) for number in consumer.partitions_for_topic(topic)])
+            consumer.assign(
+                [TopicPartition(name, one) for name in names for one in consumer.partitions_for_topic(name)]
+            )
         else:
-            consumer.subscribe([topic])
+            consumer.subscribe(names)
         found = [_of_python(message) for message in consumer]
         if group is not None:
             consumer.commit()
@@ -97,11 +108,11 @@ def _of_python(message: Any) -> Row:
     return (*place, timestamp, message.key, message.value, headers)
 
 
-def with_aiokafka(bootstrap: str, topic: str, isolation: str, group: str | None) -> list[Row]:
-    return asyncio.run(_with_aiokafka(bootstrap, topic, isolation, group))
+def with_aiokafka(bootstrap: str, topics: Topics, isolation: str, group: str | None) -> list[Row]:
+    return asyncio.run(_with_aiokafka(bootstrap, names_of(topics), isolation, group))
 
 
-async def _with_aiokafka(bootstrap: str, topic: str, isolation: str, group: str | None) -> list[Row]:
+async def _with_aiokafka(bootstrap: str, names: list[str], isolation: str, group: str | None) -> list[Row]:
     from aiokafka import AIOKafkaConsumer, TopicPartition
 
     consumer = AIOKafkaConsumer(
@@ -113,13 +124,15 @@ async def _with_aiokafka(bootstrap: str, topic: str, isolation: str, group: str 
         fetch_max_wait_ms=50,
     )
     if group is not None:
-        consumer.subscribe([topic])
+        consumer.subscribe(names)
     await consumer.start()
     found: list[Row] = []
     try:
         if group is None:
             metadata = await consumer._client.fetch_all_metadata()
-            consumer.assign([TopicPartition(topic, number) for number in metadata.partitions_for_topic(topic)])
+            consumer.assign(
+                [TopicPartition(name, one) for name in names for one in metadata.partitions_for_topic(name)]
+            )
         quiet = 0
         while quiet < 2:
             got = await consumer.getmany(timeout_ms=int(QUIET_S * 500))
@@ -132,8 +145,34 @@ async def _with_aiokafka(bootstrap: str, topic: str, isolation: str, group: str 
     return sorted(found, key=lambda row: row[:3])
 
 
-READERS: Mapping[str, Callable[[str, str, str, str | None], list[Row]]] = {
+READERS: Mapping[str, Callable[[str, Topics, str, str | None], list[Row]]] = {
     "librdkafka": with_librdkafka,
     "kafka-python": with_kafka_python,
     "aiokafka": with_aiokafka,
 }
+
+
+# Java's console consumers of now and then, in a group of all topics, Kafka's own left out.
+SHOWN = ("print.partition", "print.offset", "print.timestamp", "print.key", "print.headers")
+QUIET = ("--from-beginning", "--timeout-ms", "4000")
+CONSOLES = {
+    kafka.LEGACY: ("kafka.tools.ConsoleConsumer", "--whitelist", ".*", "--consumer-property", "group.id={group}"),
+    kafka.NEWEST: ("org.apache.kafka.tools.consumer.ConsoleConsumer", "--include", ".*", "--group", "{group}"),
+}
+PROPERTY = {kafka.LEGACY: "--property", kafka.NEWEST: "--formatter-property"}
+
+
+def with_console(version: str, bootstrap: str, group: str) -> list[bytes]:
+    """Return the lines that the console consumer prints of all records, sorted."""
+    name, *consume = CONSOLES[version]
+    shown = [word for one in SHOWN for word in (PROPERTY[version], f"{one}=true")]
+    consume = [word.format(group=group) for word in consume]
+    return printed(version, name, "--bootstrap-server", bootstrap, *consume, *QUIET, *shown)
+
+
+def printed(version: str, *command: str) -> list[bytes]:
+    """Return the lines that a tool of Kafka's prints, sorted."""
+    done = subprocess.run(kafka.java(version, *command), capture_output=True, timeout=120, check=False)
+    found = sorted(line for line in done.stdout.split(b"\n") if line)
+    assert found, done.stderr
+    return found

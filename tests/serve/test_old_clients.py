@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import subprocess
 from dataclasses import dataclass
 
 import pytest
 
 from tests import clients, kafka
 from tests.conftest import FIXTURES, writable_copy
+from tests.serve.readers import CONSOLES, printed, with_console
 from tests.serve.serving import Serving
 
 pytestmark = pytest.mark.kafka
@@ -16,13 +16,6 @@ pytestmark = pytest.mark.kafka
 LEGACY = FIXTURES / "legacy"
 TOPICS = sorted(path.name.removesuffix("-0") for path in LEGACY.glob("*-0"))
 RECORDS = 3960
-SHOWN = ("print.partition", "print.offset", "print.timestamp", "print.key")
-QUIET = ("--from-beginning", "--timeout-ms", "4000")
-CONSOLES = {
-    kafka.LEGACY: ("kafka.tools.ConsoleConsumer", "--whitelist", ".*", "--consumer-property", "group.id={group}"),
-    kafka.NEWEST: ("org.apache.kafka.tools.consumer.ConsoleConsumer", "--include", ".*", "--group", "{group}"),
-}
-PROPERTY = {kafka.LEGACY: "--property", kafka.NEWEST: "--formatter-property"}
 TIME_MS = 1_750_000_000_500
 TIMES = (-2, -1, TIME_MS)
 
@@ -35,19 +28,9 @@ class Answers:
     offsets: dict[int, list[bytes]]
 
 
-def lines(version: str, *command: str) -> list[bytes]:
-    done = subprocess.run(kafka.java(version, *command), capture_output=True, timeout=120, check=False)
-    found = sorted(line for line in done.stdout.split(b"\n") if line)
-    assert found, done.stderr
-    return found
-
-
 def ask(version: str, bootstrap: str, who: str) -> Answers:
     """Ask a broker or a disk; *who* is the group's name."""
-    name, *consume = CONSOLES[version]
-    shown = [word for one in SHOWN for word in (PROPERTY[version], f"{one}=true")]
-    consume = [word.format(group=f"{who}-{version}") for word in consume]
-    records = lines(version, name, "--bootstrap-server", bootstrap, *consume, *QUIET, *shown)
+    records = with_console(version, bootstrap, f"{who}-{version}")
     offsets = {}
     for time_ms in TIMES:
         if version == kafka.NEWEST:
@@ -60,7 +43,7 @@ def ask(version: str, bootstrap: str, who: str) -> Answers:
             )
         else:
             tool = ("kafka.tools.GetOffsetShell", "--broker-list", bootstrap, "--topic", "changing")
-        offsets[time_ms] = lines(version, *tool, "--time", str(time_ms))
+        offsets[time_ms] = printed(version, *tool, "--time", str(time_ms))
     return Answers(records, offsets)
 
 
