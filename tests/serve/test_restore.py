@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import subprocess
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,16 +14,16 @@ import pytest
 
 from tests import kafka
 from tests.clients import SILENT
-from tests.conftest import FIXTURES
+from tests.conftest import CORPORA, FIXTURES
 from tests.serve.readers import Row, with_librdkafka
 from tests.serve.serving import Serving
-from tests.serve.test_clients import MODERN_TOPICS, on_disk
+from tests.serve.test_clients import on_disk
 from tests.test_docs import blocks
 
 pytestmark = pytest.mark.kafka
 
-MODERN = FIXTURES / "modern"
-TOPICS = (*MODERN_TOPICS, "plain", "snappy", "tx-open")
+DISKS = {"fixtures": FIXTURES / "modern", "corpus": CORPORA / "modern" / "data"}
+"""A disk of which some partitions and topics are elsewhere, and one that has all of them."""
 AT_THE_END = {("classic", "plain", 1): 113, ("classic", "plain", 2): 87, ("sticky", "snappy", 1): 124}
 BEFORE_THE_END = {("loses-one", "plain", 1): 93, ("classic-static", "gzip", 0): 200}
 PATIENCE_S = 90
@@ -36,9 +36,18 @@ Offsets = dict[tuple[str, str, int], int]
 class Restored:
     """The disk's endpoint and the cluster that was filled from it.  *mirrored*: what the groups had then."""
 
+    folder: Path
     disk: Serving
     bootstrap: str
     mirrored: Offsets
+
+    @property
+    def topics(self) -> list[str]:
+        return topics_in(self.folder)
+
+
+def topics_in(folder: Path) -> list[str]:
+    return sorted({path.name.rpartition("-")[0] for path in folder.glob("[!_]*-[0-9]")})
 
 
 def recipe(dead: str, new: str) -> str:
@@ -65,11 +74,11 @@ def mirror_maker(folder: Path, dead: str, new: str) -> Iterator[Callable[[], str
             process.wait(PATIENCE_S)
 
 
-def expected(topic: str) -> list[Row]:
+def expected(disk: Path, topic: str) -> list[Row]:
     """Return what of a topic is to arrive: what is committed, and what followed a transaction that nobody ended."""
     if topic == "tx-open":
-        return [row for row in on_disk(MODERN, topic) if row[4] != b"open"]
-    return on_disk(MODERN, topic, "read_committed")
+        return [row for row in on_disk(disk, topic) if row[4] != b"open"]
+    return on_disk(disk, topic, "read_committed")
 
 
 def committed(bootstrap: str) -> Offsets:
@@ -86,17 +95,17 @@ def committed(bootstrap: str) -> Offsets:
     return found
 
 
-def counts(bootstrap: str) -> Mapping[str, int]:
-    """Return how many records each topic has."""
+def counts(bootstrap: str, wanted: Sequence[str]) -> Mapping[str, int]:
+    """Return how many records each of these topics has."""
     from confluent_kafka import Consumer, TopicPartition
 
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "counting", **SILENT})
     try:
         topics = consumer.list_topics(timeout=20).topics.items()
         places = [
-            TopicPartition(name, number) for name, topic in topics for number in topic.partitions if name in TOPICS
+            TopicPartition(name, number) for name, topic in topics for number in topic.partitions if name in wanted
         ]
-        found = dict.fromkeys(TOPICS, 0)
+        found = dict.fromkeys(wanted, 0)
         for place in places:
             low, high = consumer.get_watermark_offsets(place, 20)
             found[place.topic] += high - low
@@ -112,26 +121,29 @@ def wait_for(what: str, done: Callable[[], bool], log: Callable[[], str]) -> Non
         time.sleep(1)
 
 
-@pytest.fixture(scope="module")
-def restored(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Restored]:
-    folder = tmp_path_factory.mktemp("restored")
+@pytest.fixture(scope="module", params=["fixtures", pytest.param("corpus", marks=pytest.mark.corpora)])
+def restored(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Restored]:
+    folder, old = tmp_path_factory.mktemp("restored"), DISKS[request.param]
     kafka.install_mirror_maker(kafka.NEWEST)  # before the clocks of what follows run
-    with Serving(MODERN) as disk, kafka.Cluster(kafka.NEWEST, folder / "new") as new:
-        wanted = {topic: len(expected(topic)) for topic in TOPICS}
+    with Serving(old) as disk, kafka.Cluster(kafka.NEWEST, folder / "new") as new:
+        wanted = {topic: len(expected(old, topic)) for topic in topics_in(old)}
         with mirror_maker(folder, disk.bootstrap, new.bootstrap) as log:
-            wait_for("all records", lambda: counts(new.bootstrap) == wanted, log)
+            wait_for("all records", lambda: counts(new.bootstrap, list(wanted)) == wanted, log)
             wait_for("the groups", lambda: AT_THE_END.items() <= committed(new.bootstrap).items(), log)
-        yield Restored(disk, new.bootstrap, committed(new.bootstrap))
+        yield Restored(old, disk, new.bootstrap, committed(new.bootstrap))
 
 
-@pytest.mark.parametrize("topic", TOPICS)
-def test_what_was_committed_is_in_the_new_cluster(restored: Restored, topic: str) -> None:
+def test_what_was_committed_is_in_the_new_cluster(restored: Restored) -> None:
     """Keys, values, headers and times, in their order; offsets close up where markers and gaps were."""
-    found = with_librdkafka(restored.bootstrap, topic, "read_uncommitted", None)
-    assert [(row[1], *row[3:]) for row in found] == [(row[1], *row[3:]) for row in expected(topic)]
-    for number in {row[1] for row in found}:
-        offsets = [row[2] for row in found if row[1] == number]
-        assert offsets == list(range(len(offsets)))
+    assert len(restored.topics) >= 12
+    for topic in restored.topics:
+        found = with_librdkafka(restored.bootstrap, topic, "read_uncommitted", None)
+        assert [(row[1], *row[3:]) for row in found] == [
+            (row[1], *row[3:]) for row in expected(restored.folder, topic)
+        ], topic
+        for number in {row[1] for row in found}:
+            offsets = [row[2] for row in found if row[1] == number]
+            assert offsets == list(range(len(offsets))), (topic, number)
 
 
 def test_topics_have_their_partitions_and_settings(restored: Restored) -> None:
@@ -179,6 +191,7 @@ def test_groups_go_on_exactly_where_offsets_are_the_same(restored: Restored, tmp
     reset(restored.bootstrap, *named, "--from-file", str(offsets), "--execute")
     assert (AT_THE_END | BEFORE_THE_END).items() <= committed(restored.bootstrap).items()
     group, topic = "loses-one", "plain"
-    left = [row for row in on_disk(MODERN, topic) if row[2] >= {1: 93, 2: 87}[row[1]]]
-    assert 0 < len(left) < len(on_disk(MODERN, topic))
+    resumes = committed(restored.disk.bootstrap)
+    left = [row for row in on_disk(restored.folder, topic) if row[2] >= resumes[group, topic, row[1]]]
+    assert 0 < len(left) < len(on_disk(restored.folder, topic))
     assert with_librdkafka(restored.bootstrap, topic, "read_committed", group) == left
