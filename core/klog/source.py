@@ -83,7 +83,7 @@ class Source:
 
     def current_size(self) -> int:
         """Return the size of the file now, in bytes."""
-        return os.fstat(self._descriptor).st_size
+        return os.lseek(self._descriptor, 0, os.SEEK_END)  # no read depends on where it points
 
     def fileno(self) -> int:
         """Return the descriptor, for the kernel to send from; it ends with the source."""

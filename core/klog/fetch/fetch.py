@@ -6,12 +6,13 @@ Kafka: UnifiedLog.read, LocalLog.read, LogSegment.read, FileRecords.slice; clien
 from __future__ import annotations
 
 from bisect import bisect_left
-from typing import Final
+from typing import Final, TypeAlias
 
 from klog.errors import KlogError
 from klog.fetch.answer import AbortedTxn, Asked, Bounds, Cut, Error, Fetched, Handed, Listed, Piece
 from klog.fetch.files import Files
 from klog.fetch.log import CorruptError, FetchLog, First, SegmentLog
+from klog.fetch.slices import Slice
 from klog.fetch.sound import Sound
 from klog.formats.batch import ENTRY
 from klog.formats.damage import Damage
@@ -62,8 +63,8 @@ def _handed(log: FetchLog, bounds: Bounds, asked: Asked, first: First) -> Fetche
     segment, following = log.segments[first.number], None
     end = min(start + most, limit)
     if end == limit or not asked.partial:
-        end, following = _whole(log, segment, first, end)
-        log.remember(following, first.number, end)
+        end, following, known = _whole(log, segment, first, end)
+        log.remember(following, first, end, known)
     piece = Piece(segment.path, start, end - start)
     aborted = () if asked.aborted is None else _aborted(log, asked, first.number, end, following)
     start_offset, _, high, stable = bounds
@@ -73,40 +74,43 @@ def _handed(log: FetchLog, bounds: Bounds, asked: Asked, first: First) -> Fetche
 # ---------------------------------------------------------------- whole batches
 
 
-def _whole(log: FetchLog, segment: SegmentLog, first: First, limit: int) -> tuple[int, int]:
-    """Return where the last batch ends that ends at or before byte *limit*, and the offset after it."""
-    end = first.position + first.size
+_Whole: TypeAlias = "tuple[int, int, Slice | None]"
+"""Where the last batch ends that ends at or before some byte, the offset after it, and the slice it is in, if any."""
+
+
+def _whole(log: FetchLog, segment: SegmentLog, first: First, limit: int) -> _Whole:
+    """Return where to end at byte *limit* at most."""
+    end, known = first.position + first.size, first.known
     if end >= limit:
-        return end, first.last_offset + 1
+        return end, first.last_offset + 1, known
+    if known is not None and limit <= known.ends[-1]:
+        return *known.whole(limit), known
     source = log.files.opened(segment.path)
     if segment.sound is None:
-        return _scanned(log, segment, source, first, limit)
+        return *_scanned(log, segment, source, first, limit), None
     return _sliced(segment.sound, source, first, limit)
 
 
-def _sliced(sound: Sound, source: Source, first: First, limit: int) -> tuple[int, int]:
+def _sliced(sound: Sound, source: Source, first: First, limit: int) -> _Whole:
     """Do as `_whole` where all up to *limit* is known to be intact.  Raises UnreadableError."""
     end = first.position + first.size
     if first.magic < 2:
         return _of_one_format(sound, source, first, max(min(limit, first.position + _MOST_LEGACY_BYTES), end))
     last = sound.slice_at(source, limit - 1)
-    found = None if last is None else last.whole(limit)
-    if last is not None and found is None:  # the limit is in its first batch
+    if last is not None and limit < last.ends[0]:
         last = sound.slice_at(source, last.start - 1)
-        found = None if last is None else last.whole(limit)
-    return found or (end, first.last_offset + 1)
+    return (end, first.last_offset + 1, None) if last is None else (*last.whole(limit), last)
 
 
-def _of_one_format(sound: Sound, source: Source, first: First, limit: int) -> tuple[int, int]:
+def _of_one_format(sound: Sound, source: Source, first: First, limit: int) -> _Whole:
     """Do as `_whole`, but end where the format changes: there are clients that cannot read on."""
-    end = first.position + first.size, first.last_offset + 1
-    while end[0] < limit:
-        found = sound.slice_at(source, end[0])
-        whole = None if found is None or found.magic != first.magic else found.whole(limit)
-        if whole is None or whole[0] <= end[0]:
+    end, following, known = first.position + first.size, first.last_offset + 1, first.known
+    while end < limit:
+        known = sound.slice_at(source, end)
+        if known is None or known.magic != first.magic or limit < end + known.batch(end)[0]:
             break
-        end = whole
-    return end
+        end, following = known.whole(limit)
+    return end, following, known
 
 
 def _scanned(log: FetchLog, segment: SegmentLog, source: Source, first: First, limit: int) -> tuple[int, int]:

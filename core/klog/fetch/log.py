@@ -14,7 +14,7 @@ from typing import Final, Literal, NamedTuple
 from klog.decode import Span
 from klog.errors import KlogError
 from klog.fetch.files import Files, is_lack
-from klog.fetch.slices import Slices
+from klog.fetch.slices import Slice, Slices
 from klog.fetch.sound import Loss, Sound
 from klog.fetch.windows import Windows
 from klog.formats.damage import Damage
@@ -37,7 +37,7 @@ class CorruptError(Exception):
 class First(NamedTuple):
     """The first batch of an answer, in segment *number*: *position* and *size* in bytes of its log.
 
-    Batches go on up to byte *end* there.
+    Batches go on up to byte *end* there; *known* are those of them that are known, this one among them.
     """
 
     number: int
@@ -45,6 +45,16 @@ class First(NamedTuple):
     size: int
     last_offset: int
     magic: int
+    end: int
+    known: Slice | None
+
+
+class _Place(NamedTuple):
+    """Byte *position* of the log of segment *number*; *known*: batches there, intact with others up to byte *end*."""
+
+    number: int
+    position: int
+    known: Slice | None
     end: int
 
 
@@ -86,7 +96,7 @@ class FetchLog:
             for one, after in zip(partition.segments, following, strict=False)
         )
         self._bases = [segment.files.base_offset for segment in self.segments]
-        self._next: OrderedDict[int, tuple[int, int]] = OrderedDict()
+        self._next: OrderedDict[int, _Place] = OrderedDict()
         self._edges: dict[int, tuple[int, int]] = {}
         self._lock = threading.Lock()
         self.end_is_unknown = False  # the last segment could not be read when its end was looked for
@@ -138,7 +148,12 @@ class FetchLog:
         Raises CorruptError, UnreadableError.
         """
         place = self._next.get(offset)
-        number, position = self._searched(offset) if place is None else place
+        if place is None:
+            number, position = self._searched(offset)
+        elif (known := self._known(place, offset, ahead)) is not None:
+            return known
+        else:
+            number, position = place.number, place.position
         while number < len(self.segments):
             found = self._at(number, position, offset, ahead)
             if found is not None:
@@ -146,9 +161,23 @@ class FetchLog:
             number, position = number + 1, 0
         return None
 
-    def remember(self, offset: int, number: int, position: int) -> None:
-        """Keep that whoever asks for *offset* next finds it in segment *number*, at byte *position* or behind."""
-        self._next[offset] = number, position
+    def _known(self, place: _Place, offset: int, ahead: int) -> First | None:
+        """Return the batch at *place* if it is known and reaches *offset*, and so much behind it is known as well."""
+        number, position, known, end = place
+        if known is None or end - position < ahead:
+            return None
+        size, last_offset, magic = known.batch(position)
+        if last_offset < offset or self.files.opened(self.segments[number].path).current_size() < end:
+            return None
+        return First(number, position, size, last_offset, magic, end, known)
+
+    def remember(self, offset: int, first: First, position: int, known: Slice | None) -> None:
+        """Keep that whoever asks for *offset* next finds it at byte *position* or behind, in the segment of *first*.
+
+        *known*: batches the last of which ends there, or behind.
+        """
+        known = known if known is not None and position < known.ends[-1] else None
+        self._next[offset] = _Place(first.number, position, known, first.end)
         if len(self._next) > _REMEMBERED:
             self._next.popitem(last=False)
 
@@ -220,12 +249,12 @@ class FetchLog:
             size = self._hold_to_size(segment, log)
             while True:
                 start, end = self._range(number, log, position, ahead)
-                first = _batch(segment, log, start) if start < min(end, size) else None
-                if first is None or start + first[0] > size:
+                found = _batch(segment, log, start) if start < min(end, size) else None
+                if found is None or start + found[0] > size:
                     return None
-                if first[1] >= offset:
-                    return First(number, start, *first, min(end, size))
-                position = start + first[0]  # what is remembered may be behind, where offsets go backwards
+                if found[1] >= offset:
+                    return First(number, start, *found[:3], min(end, size), found[3])
+                position = start + found[0]  # what is remembered may be behind, where offsets go backwards
         except KlogError as error:
             self._lost(segment, error)
             return None
@@ -260,10 +289,13 @@ class FetchLog:
         self.problem(str(error))
 
 
-def _batch(segment: SegmentLog, log: Source, position: int) -> tuple[int, int, int] | None:
-    """Return size, last offset and magic of the batch that begins at byte *position*, None where none can."""
+def _batch(segment: SegmentLog, log: Source, position: int) -> tuple[int, int, int, Slice | None] | None:
+    """Return size, last offset and magic of the batch that begins at byte *position*, and the slice it was found in.
+
+    None where no batch can be.
+    """
     if segment.sound is None:
         header = header_at(log, position)
-        return None if header is None else (header.size, header.last_offset, header.magic)
+        return None if header is None else (header.size, header.last_offset, header.magic, None)
     found = segment.sound.slice_at(log, position)
-    return None if found is None else found.batch(position)
+    return None if found is None else (*found.batch(position), found)

@@ -11,7 +11,8 @@ from klog.fetch.windows import Windows
 from klog.formats.header import HEADER_BYTES
 from klog.source import Source
 
-SLICE_BYTES: Final = 256 << 10
+SLICE_BYTES: Final = 960 << 10
+"""So that a window of a mebibyte holds it."""
 _MOST_BATCHES: Final = 1 << 20
 """Sixteen bytes each: so many are kept, of all logs together."""
 
@@ -32,10 +33,10 @@ class Slice(NamedTuple):
         i = bisect_right(self.ends, position)
         return self.ends[i] - position, self.lasts[i], self.magic
 
-    def whole(self, limit: int) -> tuple[int, int] | None:
-        """Return where the last batch ends that ends at or before byte *limit*, and the offset after it, if any."""
-        i = bisect_right(self.ends, limit)
-        return (self.ends[i - 1], self.lasts[i - 1] + 1) if i else None
+    def whole(self, limit: int) -> tuple[int, int]:
+        """Return where the last batch ends that ends at or before byte *limit*, and the offset after it."""
+        i = bisect_right(self.ends, limit) - 1
+        return self.ends[i], self.lasts[i] + 1
 
 
 class Slices:

@@ -198,7 +198,8 @@ def _string(name: str, flexible: bool, nullable: bool) -> _Emit:
         body.null(name, nullable, to)
         body.add(f"elif n > {LONGEST_STRING}:", f"    raise too_long({name!r}, n)")
         body.add("elif n > size - p:", "    raise too_few_bytes(n, size - p)")
-        body.add("else:", "    p += n", f"    {to} = text(data[p - n : p])")
+        body.add("else:", "    p += n", "    try:", f"        {to} = data[p - n : p].decode()")
+        body.add("    except UnicodeDecodeError:", f"        {to} = text(data[p - n : p])")
 
     return emit
 
@@ -218,7 +219,8 @@ def _array(name: str, flexible: bool, nullable: bool, element: _Read) -> _Emit:
         body.length(flexible, _INT32)
         body.null(name, nullable, to)
         body.add("elif n > size - p:", "    raise too_many(n, size - p)")
-        body.add("else:", "    reader.position = p", "    reader.count(n)")
+        body.add("else:", "    reader.position = p", "    reader.elements -= n")
+        body.add("    if reader.elements < 0:", "        reader.count(0)  # which says so")
         one = body.constant(element)
         body.add(f"    {to} = [{one}(reader)] if n == 1 else several(reader, n, {one})", "    p = reader.position")
 
