@@ -87,14 +87,15 @@ def _compared(bench: Bench, servers: dict[str, Server]) -> Iterator[Row]:
         yield _row(job, _race(bench, servers, limit, 1, 0), at_most)
     limit = 8192 * KIB
     job = f"serve, {limit // KIB} KiB a fetch, {BUSY} busy and {IDLE} idle connections"
-    yield _row(job, _race(bench, servers, limit, BUSY, IDLE), None)
+    yield _row(job, _race(bench, servers, limit, BUSY, IDLE), LIMITS[limit])
 
 
 def _race(bench: Bench, servers: dict[str, Server], limit: int, busy: int, idle: int) -> dict[str, list[float]]:
     """Return the CPU seconds a gigabyte of each server, round by round; the first round only warms them up."""
     found: dict[str, list[float]] = {name: [] for name in servers}
-    for turn in range(bench.slow + 1):
-        bench.tell(f"round {turn} of {bench.slow}: {limit // KIB} KiB, {busy} connections")
+    rounds = 2 * bench.slow + 1
+    for turn in range(rounds + 1):
+        bench.tell(f"round {turn} of {rounds}: {limit // KIB} KiB, {busy} connections")
         sizes = {}
         for name in list(servers)[:: 1 if turn % 2 else -1]:
             sizes[name], seconds = _fetched(servers[name], limit, busy, idle)
@@ -119,7 +120,7 @@ def _fetched(server: Server, limit: int, busy: int, idle: int) -> tuple[int, flo
         return sum(int(size) for size, _ in told), cpu_s(server.process) - before
 
 
-def _row(job: str, found: dict[str, list[float]], at_most: float | None) -> Row:
+def _row(job: str, found: dict[str, list[float]], at_most: float) -> Row:
     middle = {name: median(seconds) for name, seconds in found.items()}
     told = ", ".join(f"{name} {seconds:.3f} s/GB ({len(found[name])})" for name, seconds in middle.items())
     return Row(job, f"CPU of the server: {told}", middle["klog"] / middle["broker"], at_most=at_most)

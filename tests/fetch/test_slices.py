@@ -80,15 +80,15 @@ def test_an_old_batch_larger_than_what_old_formats_are_given_comes_whole(tmp_pat
 
 def test_few_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of the smallest batches there are sixteen million in a gigabyte."""
-    monkeypatch.setattr(slices, "_MOST_BATCHES", 10_000)
-    log = write_segment(tmp_path / "t-0", 0, batches_of((i, i, 80) for i in range(30_000)))
+    monkeypatch.setattr(slices, "_MOST_BATCHES", 20_000)
+    log = write_segment(tmp_path / "t-0", 0, batches_of((i, i, 80) for i in range(60_000)))
     kept = Slices(Windows())
     with Source(str(log)) as source:
-        for position in range(0, source.size, 8000):
+        for position in range(0, source.size, 80_000):
             found = kept.at(source, position, 0, source.size)
             assert found is not None
             assert found.start <= position < found.ends[-1]
-            assert sum(len(one.ends) for one in kept._recent.values()) == kept._batches <= 10_000
+            assert sum(len(one.ends) for one in kept._recent.values()) == kept._batches <= 20_000
         assert kept.at(source, source.size, 0, source.size) is None
 
 
