@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from pathlib import Path
 from random import Random
 
@@ -90,6 +91,18 @@ def test_few_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
             assert found.start <= position < found.ends[-1]
             assert sum(len(one.ends) for one in kept._recent.values()) == kept._batches <= 20_000
         assert kept.at(source, source.size, 0, source.size) is None
+
+
+def test_what_is_remembered_of_offsets_keeps_no_slice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of thousands of partitions, hundreds of offsets each: a quarter of the log would be in memory."""
+    monkeypatch.setattr(slices, "_MOST_BATCHES", 1)
+    write_segment(tmp_path / "t-0", 0, batches_of((i, i, 80) for i in range(30_000)))
+    fetches = Fetches(tmp_path / "t-0", "skip")
+    assert sum(1 for _ in fetches.all(64 * KIB)) > 30
+    gc.collect()
+    alive = [one for one in gc.get_objects() if isinstance(one, slices.Slice) and str(tmp_path) in one.key[0]]
+    assert len(fetches.log._next) > 30
+    assert len(alive) == 1
 
 
 def test_what_the_file_does_not_hold_any_more_is_in_no_slice(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from typing import Final, Literal, NamedTuple
 from klog.decode import Span
 from klog.errors import KlogError
 from klog.fetch.files import Files, is_lack
-from klog.fetch.slices import Slice, Slices
+from klog.fetch.slices import Key, Slice, Slices
 from klog.fetch.sound import Loss, Sound
 from klog.fetch.windows import Windows
 from klog.formats.damage import Damage
@@ -50,11 +50,11 @@ class First(NamedTuple):
 
 
 class _Place(NamedTuple):
-    """Byte *position* of the log of segment *number*; *known*: batches there, intact with others up to byte *end*."""
+    """Byte *position* of the log of segment *number*; *known*: the slice there, intact with others up to byte *end*."""
 
     number: int
     position: int
-    known: Slice | None
+    known: Key | None
     end: int
 
 
@@ -163,8 +163,9 @@ class FetchLog:
 
     def _known(self, place: _Place, offset: int, ahead: int) -> First | None:
         """Return the batch at *place* if it is known and reaches *offset*, and so much behind it is known as well."""
-        number, position, known, end = place
-        if known is None or end - position < ahead:
+        number, position, key, end = place
+        known = None if key is None or end - position < ahead else self.slices.kept(key)
+        if known is None:
             return None
         size, last_offset, magic = known.batch(position)
         if last_offset < offset or self.files.opened(self.segments[number].path).current_size() < end:
@@ -176,8 +177,8 @@ class FetchLog:
 
         *known*: batches the last of which ends there, or behind.
         """
-        known = known if known is not None and position < known.ends[-1] else None
-        self._next[offset] = _Place(first.number, position, known, first.end)
+        key = known.key if known is not None and position < known.ends[-1] else None
+        self._next[offset] = _Place(first.number, position, key, first.end)
         if len(self._next) > _REMEMBERED:
             self._next.popitem(last=False)
 

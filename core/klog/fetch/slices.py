@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from bisect import bisect_right
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeAlias
 
 from klog.errors import UnreadableError
 from klog.fetch.windows import Windows
@@ -17,16 +17,21 @@ _MOST_BATCHES: Final = 1 << 20
 """Sixteen bytes each: so many are kept, of all logs together."""
 
 
+Key: TypeAlias = "tuple[str, int, int]"
+"""A slice's log, the byte where it starts, and how large the log was when it was opened."""
+
+
 class Slice(NamedTuple):
     """Batches that follow each other from byte *start* on, one at least, all of one *magic*.
 
-    *ends*: the byte where each ends.  *lasts*: the last offset of each.
+    *ends*: the byte where each ends.  *lasts*: the last offset of each.  *key*: what it can be asked for again by.
     """
 
     start: int
     magic: int
     ends: memoryview
     lasts: memoryview
+    key: Key
 
     def batch(self, position: int) -> tuple[int, int, int]:
         """Return size, last offset and magic of the batch that begins at byte *position*."""
@@ -44,9 +49,13 @@ class Slices:
 
     def __init__(self, windows: Windows) -> None:
         self.windows = windows
-        self._recent: dict[tuple[str, int, int], Slice] = {}
+        self._recent: dict[Key, Slice] = {}
         self._batches = 0
         self._lock = threading.Lock()
+
+    def kept(self, key: Key) -> Slice | None:
+        """Return the slice of this key, if it is still there: only here may they be referred to for long."""
+        return self._recent.get(key)
 
     def at(self, source: Source, position: int, start: int, end: int) -> Slice | None:
         """Return the slice with byte *position*, of batches that are intact from *start* to *end*, where one ends.
@@ -54,7 +63,7 @@ class Slices:
         None where the file does not hold them any more.  Raises UnreadableError.
         """
         while start < end:
-            found = self._recent.get((source.path, start, source.size)) or self._walked(source, start, end)
+            found = self.kept((source.path, start, source.size)) or self._walked(source, start, end)
             if found is None or position < found.ends[-1]:
                 return found
             start = found.ends[-1]
@@ -73,15 +82,16 @@ class Slices:
             if not count:
                 return None
             magic = window.batch(0).magic
-        found = Slice(start, magic, memoryview(ends).cast("q")[:count], memoryview(lasts).cast("q")[:count])
-        self._keep((source.path, start, source.size), found)
+        ends_at, lasts_at = (memoryview(one).cast("q")[:count] for one in (ends, lasts))
+        found = Slice(start, magic, ends_at, lasts_at, (source.path, start, source.size))
+        self._keep(found)
         return found
 
-    def _keep(self, key: tuple[str, int, int], found: Slice) -> None:
+    def _keep(self, found: Slice) -> None:
         with self._lock:
             while self._recent and self._batches + len(found.ends) > _MOST_BATCHES:
                 oldest = next(iter(self._recent))
                 self._batches -= len(self._recent.pop(oldest).ends)
-            if key not in self._recent:
-                self._recent[key] = found
+            if found.key not in self._recent:
+                self._recent[found.key] = found
                 self._batches += len(found.ends)
