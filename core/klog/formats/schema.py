@@ -22,9 +22,10 @@ does not know (it takes any version of a metadata record).  `struct_bytes` decod
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import deque
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 from typing import Any, Final, NamedTuple, TypeAlias
 
 Data: TypeAlias = dict[str, Any]
@@ -110,6 +111,34 @@ class Schema:
     highest: int
     flexible: Versions
     struct: Struct
+
+    def alike(self, version: int) -> int:
+        """Return a version with the same fields as *version*, which Kafka may not know: of those there are few."""
+        if self.lowest <= version <= self.highest:
+            return version
+        i = bisect_right(self._changes, version)
+        return self._changes[i - 1] if i else min(self._changes, default=1) - 1
+
+    @cached_property
+    def _changes(self) -> list[int]:
+        """The versions in which some test of a version begins to give another answer."""
+        found: set[int] = set()
+        _add_changes(self.flexible, found)
+        _add_changes_in(self.struct, found)
+        return sorted(found)
+
+
+def _add_changes(versions: Versions, found: set[int]) -> None:
+    found |= {lo for lo in (versions.lo,) if lo is not None} | {hi + 1 for hi in (versions.hi,) if hi is not None}
+
+
+def _add_changes_in(struct: Struct, found: set[int]) -> None:
+    _add_changes(struct.readable, found)
+    for field in struct.fields:
+        _add_changes(field.exists, found)
+        _add_changes(field.nullable, found)
+        if field.struct is not None:
+            _add_changes_in(field.struct, found)
 
 
 # ---------------------------------------------------------------- the notation

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable
-from functools import lru_cache
+from functools import cache
 from typing import Any, Final, TypeAlias
 
 from klog.formats.java_print import utf8_text
@@ -58,13 +58,13 @@ class Reader:
     """A cursor over *data*: *position* is the next byte to read.  Kafka: ByteBufferAccessor, Readable.
 
     *elements* is how many elements of arrays, and tags that nobody knows, may still be read: in Python each takes a
-    hundred times what it takes in the bytes.
+    hundred times what it takes in the bytes.  *version* is the one to be named where it matters.
     """
 
-    __slots__ = ("data", "elements", "position")
+    __slots__ = ("data", "elements", "position", "version")
 
-    def __init__(self, data: bytes, position: int = 0, elements: int = _NO_LIMIT) -> None:
-        self.data, self.position, self.elements = data, position, elements
+    def __init__(self, data: bytes, version: int = 0, position: int = 0, elements: int = _NO_LIMIT) -> None:
+        self.data, self.version, self.position, self.elements = data, version, position, elements
 
     @property
     def remaining(self) -> int:
@@ -270,7 +270,7 @@ def _field(field: Field, version: int, flexible: bool) -> _Emit:
 
 def _struct(schema: Struct, version: int, flexible: bool) -> _Read:
     if not schema.readable.hold(version):
-        return _raising(StructError(_UNSUPPORTED, f"Can't read version {version} of {schema.name}"))
+        return _raising(_UNSUPPORTED, "Can't read version {}" + f" of {schema.name}")
     body = _Body()
     there = [field for field in schema.fields if field.tag is None and field.exists.hold(version)]
     values = {field.name: f"v{i}" for i, field in enumerate(there)}
@@ -303,8 +303,7 @@ def _tagged(schema: Struct, version: int) -> dict[int, tuple[str, _Read]]:
         if field.tag is not None and field.exists.hold(version):
             tagged[field.tag] = (field.name, _function(field.name, _field(field, version, True)))
         elif field.tag is not None:
-            wrong_version = StructError(_RUNTIME, f"Tag {field.tag} is not valid for version {version}")
-            tagged[field.tag] = (field.name, _raising(wrong_version))
+            tagged[field.tag] = (field.name, _raising(_RUNTIME, f"Tag {field.tag} is not valid for version" + " {}"))
     return tagged
 
 
@@ -318,9 +317,11 @@ def numbers_layout(fields: list[Field]) -> struct.Struct:
     return struct.Struct(">" + "".join(FIXED[field.type].format.lstrip(">") for field in fields))
 
 
-def _raising(error: StructError) -> _Read:
-    def read(_reader: Reader) -> None:
-        raise StructError(error.java_class, error.message)
+def _raising(java_class: str, message: str) -> _Read:
+    """Return what raises that; `{}` in *message* stands for the version."""
+
+    def read(reader: Reader) -> None:
+        raise StructError(java_class, message.format(reader.version))
 
     return read
 
@@ -348,10 +349,13 @@ _KNOWN: Final = {
 }
 
 
-# The bound matters for damaged metadata records only, where any version is read.
-@lru_cache(maxsize=256)
 def struct_reader(schema: Schema, version: int) -> _Read:
     """Return what `decode` does with *schema* and *version*, for those that do it often: it moves the cursor on."""
+    return _reader(schema, schema.alike(version))
+
+
+@cache  # of damaged metadata records any version is read
+def _reader(schema: Schema, version: int) -> _Read:
     return _struct(schema.struct, version, schema.flexible.hold(version))
 
 
@@ -362,6 +366,6 @@ def decode(schema: Schema, data: bytes, version: int, position: int = 0, element
     arrays are refused.
     Raises StructError when the bytes are not such a struct.  Kafka: the read methods of its generated classes.
     """
-    reader = Reader(data, position, elements)
+    reader = Reader(data, version, position, elements)
     value: Data = struct_reader(schema, version)(reader)
     return value, reader.position

@@ -119,7 +119,7 @@ def read_request(data: bytes, elements: int) -> Request:
             raise WireError(f"{known.name} in version {version}, which is not offered")
         return Request(known, version, correlation_id, "", None)
     read_header, read_body = _readers(known, version)
-    reader = Reader(data, 0, elements)
+    reader = Reader(data, version, 0, elements)
     try:
         client_id = read_header(reader)["clientId"] or ""
         return Request(known, version, correlation_id, client_id, read_body(reader))
