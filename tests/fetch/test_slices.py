@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import os
 from pathlib import Path
 from random import Random
 
@@ -103,6 +104,20 @@ def test_what_is_remembered_of_offsets_keeps_no_slice(tmp_path: Path, monkeypatc
     alive = [one for one in gc.get_objects() if isinstance(one, slices.Slice) and str(tmp_path) in one.key[0]]
     assert len(fetches.log._next) > 30
     assert len(alive) == 1
+
+
+def test_a_log_that_vanishes_or_shrinks_under_a_reader_is_passed_over(tmp_path: Path) -> None:
+    """What was known of it counts no more, and the next segment follows."""
+    for folder, change in ((tmp_path / "t-0", Path.unlink), (tmp_path / "t-1", lambda log: os.truncate(log, 4500))):
+        first = write_segment(folder, 0, batches_of((i, i, 1000) for i in range(2000)))
+        write_segment(folder, 2000, batches_of((i, i, 1000) for i in range(2000, 2010)))
+        fetches = Fetches(folder, "skip")
+        assert fetches.get(0, 5000).next_offset == 5
+        assert fetches.get(5, 5000).next_offset == 10
+        change(first)
+        fetches.files.close()  # as if others had been opened meanwhile
+        assert fetches.offsets(fetches.get(10, 5000))[0] == (2000, 2000)
+        assert str(first) in fetches.problems[0]
 
 
 def test_what_the_file_does_not_hold_any_more_is_in_no_slice(tmp_path: Path) -> None:

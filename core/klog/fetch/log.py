@@ -168,7 +168,11 @@ class FetchLog:
         if known is None:
             return None
         size, last_offset, magic = known.batch(position)
-        if last_offset < offset or self.files.opened(self.segments[number].path).current_size() < end:
+        try:
+            is_there = self.files.opened(self.segments[number].path).current_size() >= end
+        except KlogError:
+            return None  # whoever searches is told
+        if last_offset < offset or not is_there:
             return None
         return First(number, position, size, last_offset, magic, end, known)
 
