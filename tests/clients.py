@@ -88,7 +88,7 @@ def create(bootstrap: str, topics: dict[str, dict[str, str]], partitions: int = 
     from confluent_kafka import KafkaError, KafkaException
     from confluent_kafka.admin import AdminClient, NewTopic
 
-    admin = AdminClient({"bootstrap.servers": bootstrap})
+    admin = AdminClient({"bootstrap.servers": bootstrap, **SILENT})
     wanted = [NewTopic(name, partitions, 1, config=settings) for name, settings in topics.items()]
     for future in admin.create_topics(wanted).values():
         try:

@@ -90,7 +90,7 @@ def set_format(bootstrap: str, topic: str, version: str) -> None:
 
     entry = ConfigEntry("message.format.version", version, incremental_operation=AlterConfigOpType.SET)
     changed = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=[entry])
-    admin = AdminClient({"bootstrap.servers": bootstrap})
+    admin = AdminClient({"bootstrap.servers": bootstrap, **clients.SILENT})
     for future in admin.incremental_alter_configs([changed]).values():
         future.result(clients.WAIT_S)
     time.sleep(2)  # the broker learns of it from ZooKeeper

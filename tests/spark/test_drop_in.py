@@ -94,7 +94,9 @@ def delete_before(bootstrap: str, topic: str, offset: int) -> None:
     from confluent_kafka import TopicPartition
     from confluent_kafka.admin import AdminClient
 
-    admin = AdminClient({"bootstrap.servers": bootstrap})  # without a name it would be gone before the answer comes
+    admin = AdminClient(
+        {"bootstrap.servers": bootstrap, **clients.SILENT}
+    )  # without a name it would be gone before the answer comes
     for future in admin.delete_records([TopicPartition(topic, 0, offset)]).values():
         future.result(clients.WAIT_S)
 
