@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import threading
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from random import Random
 
@@ -13,6 +16,7 @@ from klog.kernel import Window
 from klog.lanes import Lane, Sink, Work, run
 from klog.reader import LogReader, Piece
 from klog.source import Source
+from klog.threads import start
 
 from tests.dump.sinks import Kept
 from tests.plain.encode import Record, batch
@@ -33,12 +37,12 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def carry_out(path: Path, work: Work | Callable[[], Work], sink: Sink, jobs: int, *, made: bool = False) -> None:
     """Run *work* over the log, and see to it that no worker outlives it."""
-    before = threading.active_count()
+    before = threading.enumerate()
     with Source(str(path)) as source:
         try:
             run(LogReader(source), work if made else lambda: work, sink, jobs)  # type: ignore[arg-type, return-value]
         finally:
-            assert threading.active_count() == before
+            assert set(threading.enumerate()) <= set(before)
 
 
 def offsets(window: Window) -> bytes:
@@ -251,6 +255,41 @@ def test_one_worker_is_the_caller_s_own_thread(path: Path) -> None:
 
     carry_out(path, work, Kept(), 1)
     assert seen == {threading.get_ident()}
+
+
+def test_of_several_workers_none_is_the_caller_s_own_thread(path: Path) -> None:
+    """A handler that raises in the middle of a turn would leave the others waiting for ever."""
+    seen = set()
+
+    def work(window: Window, piece: Piece, lane: Lane) -> bool:
+        seen.add(threading.get_ident())
+        lane.write(b"x")
+        return False
+
+    carry_out(path, work, Kept(), 3)
+    assert threading.get_ident() not in seen
+
+
+@pytest.mark.parametrize("jobs", [1, 2, 3])
+def test_an_interrupt_at_any_moment_ends_all(path: Path, jobs: int) -> None:
+    chance = Random(jobs)
+
+    def interrupt(delay: float) -> None:
+        time.sleep(delay)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    def work(window: Window, piece: Piece, lane: Lane) -> bool:
+        lane.write(b"x")
+        return False
+
+    def interrupted() -> None:
+        start(partial(interrupt, chance.random() / 100))
+        carry_out(path, work, Kept(), jobs)
+        time.sleep(1)
+
+    for _ in range(100):
+        with pytest.raises(KeyboardInterrupt):
+            interrupted()
 
 
 def test_an_empty_log_is_done_at_once(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 ROOMS = (
-    "place errors",
+    "place errors threads",
     "formats",
     "source kernel",
     "batch decode resync reader lanes headers segment indexes cuts wanted partition log_dir transactions"

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from functools import partial
 from types import TracebackType
 from typing import Protocol
 
 from klog.kernel import Window
 from klog.reader import LogReader, Piece
+from klog.threads import run_all
 
 OUTPUT_BYTES = 1 << 20
 """Lines are written in pieces of this size when one worker writes at once …"""
@@ -81,6 +83,12 @@ class _Turns:
             self._over = last
             self._changed.notify_all()
 
+    def stop(self) -> None:
+        """Say that nothing more is to be written."""
+        with self._changed:
+            self._over = True
+            self._changed.notify_all()
+
     def __enter__(self) -> None:
         """Begin a worker's part."""
 
@@ -90,9 +98,8 @@ class _Turns:
         """End a worker's part; whatever was raised in it ends everything, and `run` raises the first of it again."""
         if error is not None and not isinstance(error, _OverError):
             with self._changed:
-                self._over = True
                 self.error = self.error or error
-                self._changed.notify_all()
+                self.stop()
         return True
 
 
@@ -134,8 +141,8 @@ def run(
 ) -> None:
     """Have *jobs* workers, each with a Work of its own, turn everything that *reader* brings into output.
 
-    Raises what a worker or the sink raised.  The caller's own thread is one of the workers; *own_window* is for it, so
-    that whoever reads many small logs needs no new one for each.
+    Raises what a worker or the sink raised, and what a signal's handler did.  A single worker is the caller's own
+    thread.  *own_window* is for the first of them, so that whoever reads many small logs needs no new one for each.
     """
     turns = _Turns()
     sink.expect(reader.end - reader.position)
@@ -155,11 +162,9 @@ def run(
                     break
         reader.stop()
 
-    threads = [threading.Thread(target=work, daemon=True) for _ in range(jobs - 1)]
-    for thread in threads:
-        thread.start()
-    work(own_window)
-    for thread in threads:
-        thread.join()
+    if jobs == 1:
+        work(own_window)
+    else:
+        run_all([partial(work, window) for window in (own_window, *[None] * (jobs - 1))], turns.stop)
     if turns.error is not None:
         raise turns.error

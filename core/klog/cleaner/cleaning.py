@@ -11,6 +11,7 @@ import os
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import NamedTuple
 
 from klog.cleaner.compact import Choices, Compacted, Compaction, Estimate
@@ -26,6 +27,7 @@ from klog.partition import Partition
 from klog.recover import checkpoints
 from klog.settings import Settings
 from klog.staging import Staging, remove_tree
+from klog.threads import run_all
 
 _LARGE_BYTES = 1 << 20
 
@@ -176,22 +178,21 @@ class Cleaning:
             for outcome in outcomes:
                 work(outcome)
             return
-        from concurrent.futures import ThreadPoolExecutor
+        waiting, errors = iter(parts), list[BaseException]()
 
-        def do(part: Sequence[Outcome]) -> None:
-            for outcome in part:
-                if self._stop.is_set():
-                    raise _StoppedError
-                work(outcome)
-
-        with ThreadPoolExecutor(jobs) as pool:
+        def do() -> None:
             try:
-                for waiting in [pool.submit(do, part) for part in parts]:
-                    waiting.result()
-            except BaseException:
+                for outcome in chain.from_iterable(waiting):
+                    if self._stop.is_set():
+                        return
+                    work(outcome)
+            except BaseException as error:
+                errors.append(error)
                 self._stop.set()
-                pool.shutdown(wait=False, cancel_futures=True)
-                raise
+
+        run_all([do] * jobs, self._stop.set)
+        if errors:
+            raise errors[0]
 
     def _advance(self, size: int) -> None:
         if self._stop.is_set():

@@ -11,7 +11,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Final, NamedTuple, TypeAlias
 
 from klog.errors import KlogError, UsageError
@@ -23,10 +23,12 @@ from klog.serve.connection import Connection, GoneError, Limits, Room
 from klog.serve.groups import LONGEST_NAME, Groups
 from klog.serve.view import View
 from klog.serve.wire import Request, WireError, read_request, versions_response, write_response
+from klog.threads import start
 
 _BACKLOG: Final = 128
 _OUT_OF_RESOURCES: Final = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 _PATIENCE_S: Final = 0.2
+_LONGEST_WAIT_S: Final = 0.5
 _LAST_MOMENT_S: Final = 0.1
 _MOST_TOLD: Final = 1000
 _ELEMENTS_BEYOND_THE_DISK: Final = 1000
@@ -117,10 +119,11 @@ class Endpoint:
 
     def run(self) -> None:
         """Accept clients until an exception, such as that of a signal's handler, ends it."""
+        self._listener.settimeout(_LONGEST_WAIT_S)  # a signal that comes just before the call does not interrupt it
         while True:
             try:
                 accepted, address = self._listener.accept()
-            except OSError as error:  # the client is gone already, or there is no room for one more
+            except OSError as error:  # nobody came, the client is gone already, or there is no room for one more
                 if error.errno in _OUT_OF_RESOURCES:
                     self._told.once(error.errno, f"no more clients for now: {error.strerror}")
                     time.sleep(_PATIENCE_S)
@@ -141,9 +144,8 @@ class Endpoint:
             accepted.close()
             self._told.once("full", f"{client} was turned away: there are {self._limits.connections} connections")
             return
-        thread = threading.Thread(target=self._serve, args=(connection, client), daemon=True)
         try:
-            thread.start()
+            start(partial(self._serve, connection, client))
         except RuntimeError as error:
             self._leave(connection)
             self._told.once("threads", f"{client} was turned away: {error}")

@@ -1,0 +1,76 @@
+"""Threads that a ^C cannot hang.
+
+The handler of a signal may raise anywhere in the main thread, also in the middle of what Condition, Event and Thread do
+(they are Python): then a lock stays locked for whoever waits for it, or a thread that is being started loses its way.
+So the caller's thread starts others while signals wait, and then only waits itself, for locks without Python inside;
+and never for long, since a signal that comes just before the system call does not interrupt it.
+"""
+
+from __future__ import annotations
+
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Final
+
+_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
+_LONGEST_WAIT_S: Final = 0.05
+_PAUSE_S: Final = 0.005
+
+
+@contextmanager
+def _undisturbed() -> Iterator[None]:
+    """Let signals wait; threads that are started meanwhile leave them to the main thread for good."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, ())
+    try:
+        signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)  # it may raise what came just before
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def start(work: Callable[[], None]) -> threading.Thread:
+    """Return the thread, just started, that does *work*; a process ends without it.  Raises RuntimeError."""
+    thread = threading.Thread(target=work, daemon=True)
+    with _undisturbed():
+        thread.start()
+    return thread
+
+
+def run_all(works: Sequence[Callable[[], None]], stop: Callable[[], None]) -> None:
+    """Do each of *works*, which raise nothing, on a thread of its own; return when all have ended.
+
+    Raises what the handler of a signal raises meanwhile, RuntimeError when there can be no more threads: after *stop*,
+    which makes the works end, and when they have.
+    """
+    running = [threading.Lock() for _ in works]
+    started: list[threading.Thread] = []
+    ended: list[threading.Lock] = []
+
+    def do(work: Callable[[], None], lock: threading.Lock) -> None:
+        try:
+            work()
+        finally:
+            ended.append(lock)
+            lock.release()
+
+    try:
+        with _undisturbed():
+            for work, lock in zip(works, running, strict=True):
+                lock.acquire()
+                thread = threading.Thread(target=do, args=(work, lock), daemon=True)
+                thread.start()
+                started.append(thread)
+        for lock in running:
+            while not lock.acquire(timeout=_LONGEST_WAIT_S):
+                pass
+    except BaseException:
+        stop()
+        while len(ended) < len(started):
+            time.sleep(_PAUSE_S)
+        raise
+    finally:
+        for thread in started:
+            thread.join()
