@@ -96,8 +96,8 @@ def committed(bootstrap: str) -> Offsets:
 
 
 def counts(bootstrap: str, wanted: Sequence[str]) -> Mapping[str, int]:
-    """Return how many records each of these topics has."""
-    from confluent_kafka import Consumer, TopicPartition
+    """Return how many records each of these topics has so far; a topic that is being created has no leader at first."""
+    from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "counting", **SILENT})
     try:
@@ -107,8 +107,13 @@ def counts(bootstrap: str, wanted: Sequence[str]) -> Mapping[str, int]:
         ]
         found = dict.fromkeys(wanted, 0)
         for place in places:
-            low, high = consumer.get_watermark_offsets(place, 20)
-            found[place.topic] += high - low
+            try:
+                low, high = consumer.get_watermark_offsets(place, 20)
+            except KafkaException as error:
+                if error.args[0].code() not in (KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.LEADER_NOT_AVAILABLE):
+                    raise
+            else:
+                found[place.topic] += high - low
         return found
     finally:
         consumer.close()
