@@ -350,6 +350,17 @@ def test_control_c_cancels(tmp_path: Path) -> None:
     assert (process.returncode, stderr) == (CANCELLED, "klog: cancelled\n")
 
 
+def test_control_c_cancels_though_nobody_reads(tmp_path: Path) -> None:
+    put(tmp_path, bombs.healthy(60))
+    process = start("dump", "--output", "jsonl", "orders-3", cwd=tmp_path)
+    assert process.stdout is not None
+    process.stdout.read(1)
+    time.sleep(1)  # the pipe is full by now
+    process.send_signal(signal.SIGINT)
+    assert process.wait(SECONDS) == CANCELLED
+    assert finish(process)[1] == "klog: cancelled\n"
+
+
 def test_a_full_disk_is_one_line(tmp_path: Path) -> None:
     put(tmp_path, bombs.healthy(1))
     with open("/dev/full", "wb") as full:

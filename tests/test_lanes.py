@@ -292,6 +292,31 @@ def test_an_interrupt_at_any_moment_ends_all(path: Path, jobs: int) -> None:
             interrupted()
 
 
+def test_an_interrupt_ends_it_though_nobody_reads_what_is_written(path: Path) -> None:
+    """`klog dump | something that hangs`."""
+    stuck, nobody_will = threading.Event(), threading.Event()
+
+    class Stuck(Kept):
+        def write(self, data: bytes | memoryview) -> None:
+            stuck.set()
+            nobody_will.wait(30)
+
+    def work(window: Window, piece: Piece, lane: Lane) -> bool:
+        lane.write(b"x")
+        return False
+
+    def interrupt() -> None:
+        stuck.wait(30)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    began = time.monotonic()
+    start(interrupt)
+    with Source(str(path)) as source, pytest.raises(KeyboardInterrupt):
+        run(LogReader(source), lambda: work, Stuck(), 2)
+    nobody_will.set()
+    assert time.monotonic() - began < 10
+
+
 def test_an_empty_log_is_done_at_once(tmp_path: Path) -> None:
     path = tmp_path / "0.log"
     path.touch()

@@ -23,6 +23,10 @@ PARALLEL_OUTPUT_BYTES = 4 << 20
 """… and kept up to this size by a worker that waits for its turn."""
 
 
+_PATIENCE_S = 1.0
+"""How long a worker may go on writing after a ^C; what reads its output may be stuck."""
+
+
 class Sink(Protocol):
     """Where a dump goes."""
 
@@ -165,6 +169,6 @@ def run(
     if jobs == 1:
         work(own_window)
     else:
-        run_all([partial(work, window) for window in (own_window, *[None] * (jobs - 1))], turns.stop)
+        run_all([partial(work, window) for window in (own_window, *[None] * (jobs - 1))], turns.stop, _PATIENCE_S)
     if turns.error is not None:
         raise turns.error

@@ -8,6 +8,7 @@ and never for long, since a signal that comes just before the system call does n
 
 from __future__ import annotations
 
+import math
 import signal
 import threading
 import time
@@ -39,11 +40,11 @@ def start(work: Callable[[], None]) -> threading.Thread:
     return thread
 
 
-def run_all(works: Sequence[Callable[[], None]], stop: Callable[[], None]) -> None:
+def run_all(works: Sequence[Callable[[], None]], stop: Callable[[], None], patience_s: float = math.inf) -> None:
     """Do each of *works*, which raise nothing, on a thread of its own; return when all have ended.
 
     Raises what the handler of a signal raises meanwhile, RuntimeError when there can be no more threads: after *stop*,
-    which makes the works end, and when they have.
+    which makes the works end, and when they have, or *patience_s* later: one may be writing where nobody reads.
     """
     running = [threading.Lock() for _ in works]
     started: list[threading.Thread] = []
@@ -68,9 +69,11 @@ def run_all(works: Sequence[Callable[[], None]], stop: Callable[[], None]) -> No
                 pass
     except BaseException:
         stop()
-        while len(ended) < len(started):
+        until = time.monotonic() + patience_s
+        while len(ended) < len(started) and time.monotonic() < until:
             time.sleep(_PAUSE_S)
         raise
     finally:
-        for thread in started:
-            thread.join()
+        if len(ended) == len(started):
+            for thread in started:
+                thread.join()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import shutil
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -14,20 +13,13 @@ from typing import Any
 import pytest
 from klog.formats.schema import Data
 
-from tests import clients, kafka
 from tests.clients import SILENT, WAIT_S
-from tests.conftest import CORPORA, writable_copy
+from tests.serve.corpus import LEGACY, MODERN, Corpus
 from tests.serve.readers import CONSOLES, READERS, Row, with_console
 from tests.serve.serving import Serving, Wire
 
 pytestmark = [pytest.mark.corpora, pytest.mark.kafka]
 
-SETTINGS = {
-    # What was left open stays open until this test ends it.
-    "transaction.abort.timed.out.transaction.cleanup.interval.ms": "3600000",
-    # Segments below a log's start go at once: while they are there, a broker finds no record for a time before it.
-    "log.initial.task.delay.ms": "500",
-}
 WAYS = {
     "assigned": ("read_uncommitted", None),
     "assigned, committed": ("read_committed", None),
@@ -42,38 +34,6 @@ OPEN, OPENED_BY = "tx-open", "left-open"
 
 Place = tuple[int, int, str, int]
 """Isolation level, time or offset asked for, topic, partition."""
-
-
-@dataclass(frozen=True)
-class Corpus:
-    """A log dir, and the version of the broker that serves it.
-
-    *listing*: a version of ListOffsets that this broker knows; *special*: the times that stand for something in it.
-    *counts*: records, those of them that are committed, partitions.
-    """
-
-    name: str
-    version: str
-    listing: int
-    special: tuple[int, ...]
-    counts: tuple[int, int, int]
-    options: tuple[str, ...] = ()
-
-    @property
-    def folder(self) -> Path:
-        return CORPORA / self.name / "data"
-
-    @property
-    def partitions(self) -> dict[str, list[int]]:
-        found: dict[str, list[int]] = {}
-        for path in sorted(self.folder.glob("[!_]*-[0-9]*")):
-            topic, _, number = path.name.rpartition("-")
-            found.setdefault(topic, []).append(int(number))
-        return found
-
-
-MODERN = Corpus("modern", kafka.NEWEST, 10, (-1, -2, -3, -4, -5), (10991, 10494, 28), ("--open-transactions", "hide"))
-LEGACY = Corpus("legacy", kafka.LEGACY, 6, (-1, -2), (5344, 5184, 22))
 
 
 @dataclass(frozen=True)
@@ -101,16 +61,8 @@ class Heard:
 @pytest.fixture(scope="module", params=[MODERN, LEGACY], ids=lambda corpus: corpus.name)
 def broker(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Heard:
     corpus: Corpus = request.param
-    cluster = kafka.Cluster(corpus.version, tmp_path_factory.mktemp(corpus.name), settings=SETTINGS)
-    writable_copy(corpus.folder, cluster.data)
-    if not cluster.kraft:
-        alone(cluster.data)
-    with cluster:
+    with corpus.broker(tmp_path_factory.mktemp(corpus.name)) as cluster:
         at = cluster.bootstrap
-        if not cluster.kraft:
-            for count in (1, 2):
-                topics = [topic for topic, numbers in corpus.partitions.items() if len(numbers) == count]
-                clients.create(at, {topic: {} for topic in topics}, count)
         rows = {(c, w): read(corpus, c, w, at, (*LACKING.get(c, ()), *MIXED.get(c, ()))) for c in READERS for w in WAYS}
         consoles, ended = printed_by_java(at), {}
         if OPEN in corpus.partitions:
@@ -122,13 +74,6 @@ def broker(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
         batches = fetched(cluster.port, offsets)
         cluster.stop()
     return Heard(corpus, cluster.data, rows, consoles, offsets, batches, ended)
-
-
-def alone(data: Path) -> None:
-    """Leave out what ties a log dir to a ZooKeeper that is gone: the data joins a cluster of its own."""
-    (data / "meta.properties").unlink()
-    for internal in data.glob("__*"):
-        shutil.rmtree(internal)
 
 
 def end_transaction(bootstrap: str) -> None:
