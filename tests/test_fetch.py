@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import threading
+import weakref
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from random import Random
@@ -12,6 +14,7 @@ import pytest
 from klog.check.segment import NO_NEXT, Request, survey_segment
 from klog.errors import UnreadableError
 from klog.fetch import Asked, Bounds, Cut, Damaged, Error, Fetched, FetchLog, Files, Loss, fetch, listed
+from klog.fetch.files import _Kept
 from klog.formats.damage import Damage
 from klog.lanes import Silence
 from klog.partition import Partition
@@ -399,16 +402,37 @@ def test_few_files_stay_open_and_those_in_use_do(tmp_path: Path) -> None:
     for path in paths:
         path.write_bytes(path.name.encode())
     files = Files(most=3)
-    first = files.opened(str(paths[0]))
+    first, used = files.opened(str(paths[0])), weakref.ref(files.opened(str(paths[1])))
     for path in paths[1:]:
         assert files.opened(str(path)).read(0, 9) == path.name.encode()
         assert files.opened(str(paths[1])).read(0, 9) == b"1"
         assert len(files) <= 3
     assert first.read(0, 9) == b"0"
+    assert used() is not None, "it was never closed meanwhile"
     assert _descriptors(paths) == {str(paths[number]) for number in (0, 1, 8, 9)}, "those in use, and those last used"
     del first
     files.close()
     assert not _descriptors(paths)
+
+
+def test_logs_are_closed_when_connections_took_the_other_descriptors(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(5):
+        (tmp_path / str(number)).write_bytes(b"%d" % number)
+    files = Files(most=100)
+
+    class Scarce(_Kept):
+        def __init__(self, path: str) -> None:
+            if len(files) >= 2:
+                raise UnreadableError(path) from OSError(errno.EMFILE, "Too many open files")
+            super().__init__(path)
+
+    monkeypatch.setattr("klog.fetch.files._Kept", Scarce)
+    assert [files.opened(str(tmp_path / str(number))).read(0, 9) for number in range(5)] == [
+        b"%d" % i for i in range(5)
+    ]
+    assert len(files) == 1
 
 
 def _descriptors(paths: list[Path]) -> set[str]:

@@ -7,13 +7,15 @@ from pathlib import Path
 
 import pytest
 from klog.formats.checkpoint import OffsetEntry, write_offsets
-from klog.formats.damage import Damage
+from klog.formats.damage import Damage, DamageKind
 from klog.formats.index import OFFSET_ENTRY
 from klog.partition import Partition
 from klog.room import is_room
 from klog.segment import Segment
 
 from tests.lookup_logs import batches_of, write_segment
+
+Proof = Callable[[Path], object]
 
 
 def damage_at_the_end(folder: Path, base: int = 0) -> Damage:
@@ -22,16 +24,17 @@ def damage_at_the_end(folder: Path, base: int = 0) -> Damage:
     return found
 
 
-def indexed(log: Path) -> None:
-    log.with_suffix(".index").write_bytes(OFFSET_ENTRY.write(9, 2000))
+def indexed(offset: int, position: int) -> Proof:
+    return lambda log: log.with_suffix(".index").write_bytes(OFFSET_ENTRY.write(offset, position))
 
 
-def snapshot(log: Path) -> None:
-    (log.parent / f"{10:020}.snapshot").write_bytes(b"")
+def snapshot(offset: int) -> Proof:
+    return lambda log: (log.parent / f"{offset:020}.snapshot").write_bytes(b"")
 
 
-def checkpointed(log: Path) -> None:
-    (log.parent.parent / "recovery-point-offset-checkpoint").write_bytes(write_offsets([OffsetEntry("t", 0, 6)]))
+def checkpointed(offset: int) -> Proof:
+    content = write_offsets([OffsetEntry("t", 0, offset)])
+    return lambda log: (log.parent.parent / "recovery-point-offset-checkpoint").write_bytes(content)
 
 
 @pytest.mark.parametrize(
@@ -40,21 +43,28 @@ def checkpointed(log: Path) -> None:
         (4096, None, True),
         (17, None, True),
         (16, None, False),
-        (4096, indexed, False),
-        (4096, snapshot, False),
-        (4096, checkpointed, False),
+        (4096, indexed(9, 2000), False),
+        (4096, indexed(5, 1500), False),
+        (4096, indexed(4, 1200), True),
+        (4096, snapshot(10), False),
+        (4096, snapshot(5), True),
+        (4096, checkpointed(6), False),
+        (4096, checkpointed(5), True),
     ],
 )
 def test_zeros_are_room_as_long_as_nothing_proves_more(
-    tmp_path: Path, zeros: int, proof: Callable[[Path], None] | None, room: bool
+    tmp_path: Path, zeros: int, proof: Proof | None, room: bool
 ) -> None:
-    """Five batches, the last offset 4, byte 1500; who counts as lost what never was makes people search for it."""
+    """Five batches up to offset 4 and byte 1500; who counts as lost what never was makes people search for it."""
     log = write_segment(tmp_path / "t-0", 0, batches_of((i, i, 300) for i in range(5)))
     with log.open("ab") as file:
         file.write(bytes(zeros))
     if proof is not None:
         proof(log)
-    assert is_room(Partition(str(tmp_path / "t-0")), damage_at_the_end(tmp_path / "t-0")) is room
+    partition, damage = Partition(str(tmp_path / "t-0")), damage_at_the_end(tmp_path / "t-0")
+    assert (damage.place.position, damage.size) == (1500, zeros)
+    assert is_room(partition, damage) is room
+    assert not is_room(partition, damage._replace(kind=DamageKind.BAD_LENGTH))
 
 
 def test_zeros_before_another_segment_are_none(tmp_path: Path) -> None:

@@ -73,6 +73,31 @@ def test_old_formats_end_where_they_change_and_reach_over_slices(tmp_path: Path)
     assert fetches.get(390, 300 * size).next_offset == 400
 
 
+@pytest.mark.parametrize("seed", range(3))
+def test_every_fetch_of_old_formats_brings_the_batches_that_fit(tmp_path: Path, seed: int) -> None:
+    chance = Random(seed)
+    sizes = [chance.choice((10, 1000, 30_000, chance.randrange(300_000), 700 * KIB)) for _ in range(60)]
+    magics = [int(i >= 20) for i in range(60)]
+    rows = [
+        (i, MS, message(i, magic, None, b"x" * size, timestamp=MS))
+        for i, (magic, size) in enumerate(zip(magics, sizes, strict=True))
+    ]
+    write_segment(tmp_path / "t-0", 0, rows)
+    fetches = Fetches(tmp_path / "t-0", "skip")
+    starts = [0]
+    for _, _, content in rows:
+        starts.append(starts[-1] + len(content))
+    for _ in range(400):
+        first = chance.randrange(len(rows))
+        limit = chance.choice((0, 1, 64 * KIB, 1 << 20, chance.randrange(3 << 20)))
+        last = first + 1
+        while last < len(rows) and magics[last] == magics[first] and starts[last + 1] - starts[first] <= limit:
+            last += 1
+        fetched = fetches.get(first, limit)
+        assert [(one.position, one.size) for one in fetched.pieces] == [(starts[first], starts[last] - starts[first])]
+        assert fetched.next_offset == last
+
+
 def test_an_old_batch_larger_than_what_old_formats_are_given_comes_whole(tmp_path: Path) -> None:
     rows = [(i, MS, message(i, 1, None, b"x" * (5 << 20), timestamp=MS)) for i in range(2)]
     write_segment(tmp_path / "t-0", 0, rows)

@@ -281,7 +281,8 @@ def _struct(schema: Struct, version: int, flexible: bool) -> _Read:
         else:
             _field(there[0], version, flexible)(body, values[there[0].name])
         del there[: run or 1]
-    named = [f"{field.name!r}: {values.get(field.name) or _default(body, field)}" for field in schema.fields]
+    # A default becomes a literal, so that each struct has lists and structs of its own.
+    named = [f"{field.name!r}: {values.get(field.name) or repr(field.default())}" for field in schema.fields]
     body.add(f"value = {{{', '.join(named)}}}", "reader.position = p")
     if flexible:
         tagged = body.constant(_tagged(schema, version))
@@ -289,12 +290,6 @@ def _struct(schema: Struct, version: int, flexible: bool) -> _Read:
         body.add(f"    read_tags(reader, value, {tagged})")
     body.add("return value")
     return body.made(schema.name)
-
-
-def _default(body: _Body, field: Field) -> str:
-    """Return the expression for the value of a field that is not in the bytes; each struct has lists of its own."""
-    default = field.default()
-    return f"{body.constant(field.default)}()" if isinstance(default, dict) else repr(default)
 
 
 def _tagged(schema: Struct, version: int) -> dict[int, tuple[str, _Read]]:
