@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import threading
+import time
 from collections import Counter
 from pathlib import Path
 
@@ -12,6 +14,7 @@ from klog.cleaner import cleaning
 from klog.cleaner.compact import Choices, Compacted, Compaction
 from klog.disk import Disk
 from klog.draft import Draft
+from klog.errors import UnreadableError
 from klog.source import Source
 from klog.staging import Staging
 
@@ -69,3 +72,29 @@ def test_large_partitions_have_a_thread_each(
     monkeypatch.setattr(Compaction, "plan", plan)
     planned(data, Disk(), everything=True, jobs=4)
     assert len(seen) == threads
+
+
+@pytest.mark.parametrize("other", ["reads", "fails"])
+def test_what_one_thread_raises_ends_the_others(other: str, memory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A full disk: the partition that is being read is left where it is, the third is not begun."""
+    data = some(memory / "data", "grouping-0", *PARTITIONS)
+    begun, finished, together, failed = list[Compaction](), list[Compaction](), threading.Barrier(2), threading.Event()
+    real = Compaction.plan
+
+    def plan(self: Compaction, draft: Draft, scratch: Staging) -> Compacted:
+        begun.append(self)
+        if together.wait(30) == 0:
+            failed.set()
+            raise OSError(errno.ENOSPC, "nothing is left")
+        failed.wait(30)
+        time.sleep(0.1)
+        if other == "fails":
+            raise UnreadableError("a bad sector")
+        result = real(self, draft, scratch)
+        finished.append(self)
+        return result
+
+    monkeypatch.setattr(Compaction, "plan", plan)
+    with pytest.raises(OSError, match="nothing is left"):
+        planned(data, Disk(), everything=True, jobs=2)
+    assert (len(begun), finished) == (2, [])
