@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from confluent_kafka import Message
+    from confluent_kafka.admin import AdminClient
 
 # librdkafka tells of every reconnection and deprecated setting on stderr; what matters reaches the caller as an error.
 SILENT = {"log_level": 2}
@@ -83,14 +84,26 @@ def without_nulls(given: Iterable[Given]) -> Iterator[Given]:
             yield Given(one.key, one.value, kept, one.timestamp_ms)
 
 
+def admin(bootstrap: str) -> AdminClient:
+    """Return a client that knows the controller: one that asks before there is any asks no more for five minutes."""
+    from confluent_kafka.admin import AdminClient
+
+    made = AdminClient({"bootstrap.servers": bootstrap, **SILENT})
+    until = time.monotonic() + WAIT_S
+    while made.list_topics(timeout=WAIT_S).controller_id < 0:
+        assert time.monotonic() < until, "there is no controller"
+        time.sleep(0.1)
+    return made
+
+
 def create(bootstrap: str, topics: dict[str, dict[str, str]], partitions: int = 1) -> None:
     """Create *topics*, name → settings, of so many *partitions* each, on a cluster that has none of them."""
     from confluent_kafka import KafkaError, KafkaException
-    from confluent_kafka.admin import AdminClient, NewTopic
+    from confluent_kafka.admin import NewTopic
 
-    admin = AdminClient({"bootstrap.servers": bootstrap, **SILENT})
+    client = admin(bootstrap)  # without a name it would be gone before the answer comes
     wanted = [NewTopic(name, partitions, 1, config=settings) for name, settings in topics.items()]
-    for future in admin.create_topics(wanted).values():
+    for future in client.create_topics(wanted).values():
         try:
             future.result(WAIT_S)
         except KafkaException as error:

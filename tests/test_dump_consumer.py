@@ -86,11 +86,11 @@ def old(tmp_path_factory: pytest.TempPathFactory) -> Stopped:
 
 
 def set_format(bootstrap: str, topic: str, version: str) -> None:
-    from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
+    from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 
     entry = ConfigEntry("message.format.version", version, incremental_operation=AlterConfigOpType.SET)
     changed = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=[entry])
-    admin = AdminClient({"bootstrap.servers": bootstrap, **clients.SILENT})
+    admin = clients.admin(bootstrap)
     for future in admin.incremental_alter_configs([changed]).values():
         future.result(clients.WAIT_S)
     time.sleep(2)  # the broker learns of it from ZooKeeper

@@ -6,7 +6,7 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from random import Random
 
@@ -14,8 +14,24 @@ import pytest
 from klog.threads import run_all, start
 
 
-def masked() -> set[signal.Signals]:
-    return {signal.Signals(number) for number in signal.pthread_sigmask(signal.SIG_BLOCK, ())}
+@pytest.fixture(autouse=True)
+def _handlers_are_as_before() -> Iterator[None]:
+    before = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
+    yield
+    assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)] == before
+
+
+@pytest.fixture
+def others() -> Iterator[None]:
+    """Threads of libraries: any of them may be the one that is handed a signal."""
+    over = threading.Event()
+    threads = [threading.Thread(target=over.wait) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    yield
+    over.set()
+    for thread in threads:
+        thread.join()
 
 
 def test_all_works_are_done_at_the_same_time() -> None:
@@ -36,6 +52,7 @@ def test_nothing_to_do_is_done() -> None:
     run_all([], lambda: None)
 
 
+@pytest.mark.usefixtures("others")
 @pytest.mark.parametrize("seed", range(4))
 def test_an_interrupt_at_any_moment_ends_all(seed: int) -> None:
     """Also while threads start and end, and while they wait for each other: nothing hangs, nothing is left, or said."""
@@ -64,7 +81,6 @@ def test_an_interrupt_at_any_moment_ends_all(seed: int) -> None:
         with pytest.raises(KeyboardInterrupt):
             interrupted()
         assert len(ended) in (0, 3), "of those that were started none is left"
-        assert masked() == set()
 
 
 def test_without_another_thread_those_that_began_are_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -81,13 +97,37 @@ def test_without_another_thread_those_that_began_are_stopped(monkeypatch: pytest
     with pytest.raises(RuntimeError, match="can't start"):
         run_all([lambda: (stopped.wait(5), None)[1]] * 4, stopped.set)
     assert stopped.is_set()
-    assert masked() == set()
     assert all(not thread.is_alive() for thread in began if isinstance(thread, threading.Thread))
 
 
-def test_threads_leave_signals_to_the_main_thread() -> None:
-    seen: list[set[signal.Signals]] = []
-    start(lambda: seen.append(masked())).join()
-    run_all([lambda: seen.append(masked())], lambda: None)
-    assert seen == [{signal.SIGINT, signal.SIGTERM}] * 2
-    assert masked() == set()
+def test_handlers_wait_while_threads_are_started(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both kinds that may raise, in whichever thread they arrive; afterwards they are heard."""
+    begin, meanwhile, heard = threading.Thread.start, list[int](), list[int]()
+
+    def interrupted(thread: threading.Thread) -> None:
+        for number in (signal.SIGTERM, signal.SIGINT):
+            os.kill(os.getpid(), number)
+        time.sleep(0.05)  # a handler would run now
+        meanwhile.append(len(heard))
+        begin(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", interrupted)
+    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        for number in before:
+            signal.signal(number, lambda number, _: heard.append(number))
+        start(lambda: None).join()
+        time.sleep(0.1)
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+    assert meanwhile == [0]
+    assert sorted(heard) == [signal.SIGINT, signal.SIGTERM]
+
+
+def test_a_thread_may_have_threads_too() -> None:
+    """It runs no handlers, and may not set any."""
+    done: list[bool] = []
+    thread = start(lambda: run_all([lambda: done.append(True)] * 2, lambda: None))
+    thread.join()
+    assert done == [True, True]

@@ -2,7 +2,7 @@
 
 The handler of a signal may raise anywhere in the main thread, also in the middle of what Condition, Event and Thread do
 (they are Python): then a lock stays locked for whoever waits for it, or a thread that is being started loses its way.
-So the caller's thread starts others while signals wait, and then only waits itself, for locks without Python inside;
+So the caller's thread starts others while handlers wait, and then only waits itself, for locks without Python inside;
 and never for long, since a signal that comes just before the system call does not interrupt it.
 """
 
@@ -16,20 +16,29 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Final
 
-_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
+_SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
+"""Whose handlers may raise."""
 _LONGEST_WAIT_S: Final = 0.05
 _PAUSE_S: Final = 0.005
 
 
 @contextmanager
 def _undisturbed() -> Iterator[None]:
-    """Let signals wait; threads that are started meanwhile leave them to the main thread for good."""
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, ())
+    """Let the handlers of signals wait.  To block the signals would not do: any other thread may be handed them."""
+    if threading.current_thread() is not threading.main_thread():
+        yield  # handlers run in the main thread only
+        return
+    came: list[int] = []
+    before = {number: handler for number in _SIGNALS if callable(handler := signal.getsignal(number))}
     try:
-        signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)  # it may raise what came just before
+        for number in before:
+            signal.signal(number, lambda number, _frame: came.append(number))
         yield
     finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)
+        for late in came:
+            signal.raise_signal(late)
 
 
 def start(work: Callable[[], None]) -> threading.Thread:

@@ -92,11 +92,8 @@ def ask(spark: SparkSession, source: str, bootstrap: str, data: Path, query: dic
 def delete_before(bootstrap: str, topic: str, offset: int) -> None:
     """Move a log's start, as an application does that has dealt with what is below."""
     from confluent_kafka import TopicPartition
-    from confluent_kafka.admin import AdminClient
 
-    admin = AdminClient(
-        {"bootstrap.servers": bootstrap, **clients.SILENT}
-    )  # without a name it would be gone before the answer comes
+    admin = clients.admin(bootstrap)  # without a name it would be gone before the answer comes
     for future in admin.delete_records([TopicPartition(topic, 0, offset)]).values():
         future.result(clients.WAIT_S)
 
