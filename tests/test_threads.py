@@ -131,3 +131,16 @@ def test_a_thread_may_have_threads_too() -> None:
     thread = start(lambda: run_all([lambda: done.append(True)] * 2, lambda: None))
     thread.join()
     assert done == [True, True]
+
+
+def test_signals_are_left_to_the_main_thread() -> None:
+    """Another would set a flag, and wake up nobody."""
+    seen: list[set[int]] = []
+
+    def look() -> None:
+        seen.append({int(number) for number in signal.pthread_sigmask(signal.SIG_BLOCK, ())})
+
+    start(look).join()
+    run_all([look], lambda: None)
+    look()
+    assert seen == [{signal.SIGINT, signal.SIGTERM}] * 2 + [set()]

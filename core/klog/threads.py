@@ -14,6 +14,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Final
 
 _SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
@@ -41,9 +42,19 @@ def _undisturbed() -> Iterator[None]:
             signal.raise_signal(late)
 
 
+def _thread(work: Callable[[], None]) -> threading.Thread:
+    """Return a thread for *work* that leaves signals to the main thread, which hears at once of those it is handed."""
+
+    def run() -> None:
+        signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
+        work()
+
+    return threading.Thread(target=run, daemon=True)
+
+
 def start(work: Callable[[], None]) -> threading.Thread:
     """Return the thread, just started, that does *work*; a process ends without it.  Raises RuntimeError."""
-    thread = threading.Thread(target=work, daemon=True)
+    thread = _thread(work)
     with _undisturbed():
         thread.start()
     return thread
@@ -70,7 +81,7 @@ def run_all(works: Sequence[Callable[[], None]], stop: Callable[[], None], patie
         with _undisturbed():
             for work, lock in zip(works, running, strict=True):
                 lock.acquire()
-                thread = threading.Thread(target=do, args=(work, lock), daemon=True)
+                thread = _thread(partial(do, work, lock))
                 thread.start()
                 started.append(thread)
         for lock in running:
