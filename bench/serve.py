@@ -40,6 +40,14 @@ CLOSE = 0.1
 """What is fetched may differ by this part: the broker sends partial batches, and those count for nothing."""
 
 
+class Fetched(NamedTuple):
+    """What clients got from a server: bytes, its CPU seconds, and the seconds until the last of them had all."""
+
+    size: int
+    cpu_s: float
+    wall_s: float
+
+
 class Server(NamedTuple):
     """A process that listens on a port of this machine."""
 
@@ -97,30 +105,33 @@ def _compared(bench: Bench, servers: dict[str, Server]) -> Iterator[Row]:
             _fetched(servers["broker"], limit, 1, 0)
     for limit, at_most in LIMITS.items():
         job = f"serve, {limit // KIB} KiB a fetch"
-        yield _row(job, _race(bench, servers, limit, 1, 0), at_most)
+        race = _race(bench, servers, limit, 1, 0)
+        yield _cpu(job, race, at_most)
+        if limit == max(LIMITS):
+            yield _speed(job, race)
     limit = 8192 * KIB
     job = f"serve, {limit // KIB} KiB a fetch, {BUSY} busy and {IDLE} idle connections"
-    yield _row(job, _race(bench, servers, limit, BUSY, IDLE), LIMITS[limit])
+    race = _race(bench, servers, limit, BUSY, IDLE)
+    yield _cpu(job, race, LIMITS[limit])
+    yield _speed(job, race)
 
 
-def _race(bench: Bench, servers: dict[str, Server], limit: int, busy: int, idle: int) -> dict[str, list[float]]:
-    """Return the CPU seconds a gigabyte of each server, round by round; the first round only warms them up."""
-    found: dict[str, list[float]] = {name: [] for name in servers}
+def _race(bench: Bench, servers: dict[str, Server], limit: int, busy: int, idle: int) -> dict[str, list[Fetched]]:
+    """Return what came from each server, round by round; the first round only warms them up."""
+    found: dict[str, list[Fetched]] = {name: [] for name in servers}
     rounds = 2 * bench.slow + 1
     for turn in range(rounds + 1):
         bench.tell(f"round {turn} of {rounds}: {limit // KIB} KiB, {busy} connections")
-        sizes = {}
         for name in list(servers)[:: 1 if turn % 2 else -1]:
-            sizes[name], seconds = _fetched(servers[name], limit, busy, idle)
-            if turn:
-                found[name].append(seconds / sizes[name] * 1e9)
+            found[name].append(_fetched(servers[name], limit, busy, idle))
+        sizes = {name: rounds[-1].size for name, rounds in found.items()}
         if abs(sizes["klog"] - sizes["broker"]) > CLOSE * sizes["broker"]:
             raise DisagreementError(f"fetched: {sizes}")
-    return found
+    return {name: all_of_it[1:] for name, all_of_it in found.items()}
 
 
-def _fetched(server: Server, limit: int, busy: int, idle: int) -> tuple[int, float]:
-    """Return how many bytes came and what CPU seconds they took the server."""
+def _fetched(server: Server, limit: int, busy: int, idle: int) -> Fetched:
+    """Have so many clients fetch all there is."""
     with ExitStack() as stack:
         for _ in range(idle):
             stack.enter_context(socket.create_connection(("127.0.0.1", server.port)))
@@ -130,11 +141,18 @@ def _fetched(server: Server, limit: int, busy: int, idle: int) -> tuple[int, flo
         told = [client.communicate()[0].split() for client in clients]
         if any(client.returncode for client in clients):
             raise CommandFailedError("a fetching client failed")
-        return sum(int(size) for size, _ in told), cpu_s(server.process) - before
+        size, wall_s = sum(int(size) for size, _, _ in told), max(float(seconds) for _, _, seconds in told)
+        return Fetched(size, cpu_s(server.process) - before, wall_s)
 
 
-def _row(job: str, found: dict[str, list[float]], at_most: float) -> Row:
-    middle = {name: median(seconds) for name, seconds in found.items()}
+def _speed(job: str, found: dict[str, list[Fetched]]) -> Row:
+    middle = {name: median(one.size / one.wall_s for one in rounds) for name, rounds in found.items()}
+    told = ", ".join(f"{name} {speed / 1e6:.0f} MB/s ({len(found[name])})" for name, speed in middle.items())
+    return Row(job, f"wall: {told}", middle["klog"] / middle["broker"], at_least=1)
+
+
+def _cpu(job: str, found: dict[str, list[Fetched]], at_most: float) -> Row:
+    middle = {name: median(one.cpu_s / one.size * 1e9 for one in rounds) for name, rounds in found.items()}
     told = ", ".join(f"{name} {seconds:.3f} s/GB ({len(found[name])})" for name, seconds in middle.items())
     return Row(job, f"CPU of the server: {told}", middle["klog"] / middle["broker"], at_most=at_most)
 
