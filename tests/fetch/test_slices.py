@@ -36,13 +36,10 @@ def mixed(chance: Random, total: int) -> list[tuple[int, int, bytes]]:
     return found
 
 
-@pytest.mark.parametrize("seed", range(6))
-def test_every_fetch_brings_the_batches_that_fit(tmp_path: Path, seed: int) -> None:
-    """In any order, with any limit: what comes is told by the sizes alone."""
-    chance = Random(seed)
-    rows = mixed(chance, 6 << 20)
-    write_segment(tmp_path / "t-0", 0, rows)
-    fetches = Fetches(tmp_path / "t-0", "skip")
+def check_fetches(folder: Path, rows: list[tuple[int, int, bytes]], chance: Random, formats: list[int]) -> None:
+    """In any order, with any limit: what comes is told by the sizes, and where one of *formats* ends."""
+    write_segment(folder, 0, rows)
+    fetches = Fetches(folder, "skip")
     starts = [0]
     for _, _, content in rows:
         starts.append(starts[-1] + len(content))
@@ -52,12 +49,31 @@ def test_every_fetch_brings_the_batches_that_fit(tmp_path: Path, seed: int) -> N
         if chance.random() < 0.3:  # exactly to the end of a batch, or one byte less
             limit = starts[chance.randrange(first, len(rows)) + 1] - starts[first] - chance.choice((0, 1))
         last = first + 1
-        while last < len(rows) and starts[last + 1] - starts[first] <= limit:
+        while last < len(rows) and formats[last] == formats[first] and starts[last + 1] - starts[first] <= limit:
             last += 1
         fetched = fetches.get(rows[first][0], limit)
         (piece,) = fetched.pieces
         assert (piece.position, piece.size) == (starts[first], starts[last] - starts[first])
         assert fetched.next_offset == rows[last - 1][0] + 1
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_every_fetch_brings_the_batches_that_fit(tmp_path: Path, seed: int) -> None:
+    chance = Random(seed)
+    rows = mixed(chance, 6 << 20)
+    check_fetches(tmp_path / "t-0", rows, chance, [2] * len(rows))
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_every_fetch_of_old_formats_brings_the_batches_that_fit(tmp_path: Path, seed: int) -> None:
+    chance = Random(seed)
+    sizes = [chance.choice((10, 1000, 30_000, chance.randrange(200_000), 700 * KIB)) for _ in range(30)]
+    formats = [int(i >= 10) for i in range(30)]
+    rows = [
+        (i, MS, message(i, magic, None, b"x" * size, timestamp=MS))
+        for i, (magic, size) in enumerate(zip(formats, sizes, strict=True))
+    ]
+    check_fetches(tmp_path / "t-0", rows, chance, formats)
 
 
 def test_old_formats_end_where_they_change_and_reach_over_slices(tmp_path: Path) -> None:
@@ -71,31 +87,6 @@ def test_old_formats_end_where_they_change_and_reach_over_slices(tmp_path: Path)
     size = len(rows[0][2])
     assert fetches.get(10, 300 * size).next_offset == 310
     assert fetches.get(390, 300 * size).next_offset == 400
-
-
-@pytest.mark.parametrize("seed", range(3))
-def test_every_fetch_of_old_formats_brings_the_batches_that_fit(tmp_path: Path, seed: int) -> None:
-    chance = Random(seed)
-    sizes = [chance.choice((10, 1000, 30_000, chance.randrange(300_000), 700 * KIB)) for _ in range(60)]
-    magics = [int(i >= 20) for i in range(60)]
-    rows = [
-        (i, MS, message(i, magic, None, b"x" * size, timestamp=MS))
-        for i, (magic, size) in enumerate(zip(magics, sizes, strict=True))
-    ]
-    write_segment(tmp_path / "t-0", 0, rows)
-    fetches = Fetches(tmp_path / "t-0", "skip")
-    starts = [0]
-    for _, _, content in rows:
-        starts.append(starts[-1] + len(content))
-    for _ in range(400):
-        first = chance.randrange(len(rows))
-        limit = chance.choice((0, 1, 64 * KIB, 1 << 20, chance.randrange(3 << 20)))
-        last = first + 1
-        while last < len(rows) and magics[last] == magics[first] and starts[last + 1] - starts[first] <= limit:
-            last += 1
-        fetched = fetches.get(first, limit)
-        assert [(one.position, one.size) for one in fetched.pieces] == [(starts[first], starts[last] - starts[first])]
-        assert fetched.next_offset == last
 
 
 def test_an_old_batch_larger_than_what_old_formats_are_given_comes_whole(tmp_path: Path) -> None:
