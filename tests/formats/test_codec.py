@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import gc
 import struct
 import sys
 import time
 import tracemalloc
+import weakref
 import zlib
 from collections.abc import Callable
 from random import Random
@@ -14,7 +16,7 @@ import lz4.block
 import pytest
 import snappy
 import zstandard
-from klog.formats.codec import MAX_OUTPUT, CodecError, Decompressor
+from klog.formats.codec import MAX_OUTPUT, CodecError, Compressor, Decompressor
 
 from tests.plain import compress, decompress, streams
 from tests.plain.compress import gzip_stream, lz4_stream, snappy_stream, zstd_stream
@@ -65,6 +67,20 @@ def test_one_decompressor_serves_many_batches() -> None:
                     decompressor.functions[codec](compress.compress(name, NOISE)[:-1], 2)
                 with pytest.raises(CodecError):
                     decompressor.functions[codec](compress.compress(name, bytes(1 << 22)), 2)
+
+
+@pytest.mark.parametrize("make", [Decompressor, Compressor])
+def test_contexts_go_with_the_last_reference(make: type[Decompressor] | type[Compressor]) -> None:
+    """A server makes one for each search: until the collector looks at a hundred thousand objects they would stay."""
+    functions = make().functions
+    owner = weakref.ref(functions[LZ4].__self__)  # type: ignore[attr-defined]  # they are methods
+    assert owner() is not None
+    gc.disable()
+    try:
+        del functions
+        assert owner() is None
+    finally:
+        gc.enable()
 
 
 def test_codecs_that_do_not_exist_are_an_error() -> None:

@@ -46,24 +46,22 @@ class CodecError(ValueError):
 class Decompressor:
     """Decompresses batches, one after another, for one thread: making a context costs more than using it.
 
-    `functions` holds a function (compressed bytes, magic of the batch) → decompressed bytes for each codec number.
+    Nothing in it refers to itself: contexts are large, and go with it.
     """
 
     def __init__(self, limit: int = MAX_OUTPUT) -> None:
         self.limit = limit
-        self.functions: tuple[Callable[[Buffer, int], bytes | bytearray], ...] = (
-            self._none,
-            self._gzip,
-            self._snappy,
-            self._lz4,
-            self._zstd,
-            *(self._unknown,) * 3,
-        )
         self._gzip_object: Callable[[], Any] | None = None
         self._gzip_error: type[BaseException] = CodecError
         self._lz4_context: Any = None
         self._lz4_checksums: dict[bytes, int] = {}
         self._zstd_context: Any = None
+
+    @property
+    def functions(self) -> tuple[Callable[[Buffer, int], bytes | bytearray], ...]:
+        """A function (compressed bytes, magic of the batch) → decompressed bytes for each codec number."""
+        own = (self._none, self._gzip, self._snappy, self._lz4, self._zstd)
+        return *own, *(self._unknown,) * 3
 
     def _too_much(self) -> CodecError:
         return CodecError(f"more than {self.limit} bytes when decompressed (--max-batch-bytes raises the limit)")
@@ -287,20 +285,15 @@ class Decompressor:
 
 
 class Compressor:
-    """Compresses batches as Kafka does at its default levels, one after another, for one thread.
-
-    `functions` holds a function (plain bytes, magic of the batch) → compressed bytes for each codec number.
-    """
+    """Compresses batches as Kafka does at its default levels, one after another, for one thread."""
 
     def __init__(self) -> None:
-        self.functions: tuple[Callable[[Buffer, int], bytes], ...] = (
-            self._none,
-            self._gzip,
-            self._snappy,
-            self._lz4,
-            self._zstd,
-        )
         self._zstd_context: Any = None
+
+    @property
+    def functions(self) -> tuple[Callable[[Buffer, int], bytes], ...]:
+        """A function (plain bytes, magic of the batch) → compressed bytes for each codec number."""
+        return self._none, self._gzip, self._snappy, self._lz4, self._zstd
 
     def _none(self, data: Buffer, magic: int) -> bytes:
         return bytes(data)
