@@ -70,7 +70,6 @@ class _Turns:
         self._now = 0
         self._over = False
         self._changed = threading.Condition()
-        self.error: BaseException | None = None
 
     def wait(self, number: int) -> None:
         """Return when everything before *number* has been written; raise _OverError when nothing more is to be."""
@@ -99,12 +98,10 @@ class _Turns:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> bool:
-        """End a worker's part; whatever was raised in it ends everything, and `run` raises the first of it again."""
-        if error is not None and not isinstance(error, _OverError):
-            with self._changed:
-                self.error = self.error or error
-                self.stop()
-        return True
+        """End a worker's part; whatever was raised in it ends everything."""
+        if error is not None:
+            self.stop()
+        return isinstance(error, _OverError)
 
 
 class Lane:
@@ -170,5 +167,3 @@ def run(
         work(own_window)
     else:
         run_all([partial(work, window) for window in (own_window, *[None] * (jobs - 1))], turns.stop, _PATIENCE_S)
-    if turns.error is not None:
-        raise turns.error

@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
+from types import TracebackType
 from typing import Final
 
 _SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
@@ -60,22 +61,42 @@ def start(work: Callable[[], None]) -> threading.Thread:
     return thread
 
 
-def run_all(works: Sequence[Callable[[], None]], stop: Callable[[], None], patience_s: float = math.inf) -> None:
-    """Do each of *works*, which raise nothing, on a thread of its own; return when all have ended.
+class _First:
+    """Keeps the first exception of several threads, and makes the others *stop*."""
 
-    Raises what the handler of a signal raises meanwhile, RuntimeError when there can be no more threads: after *stop*,
-    which makes the works end, and when they have, or *patience_s* later: one may be writing where nobody reads.
+    def __init__(self, stop: Callable[[], None]) -> None:
+        self._stop, self.errors = stop, list[BaseException]()
+
+    def __enter__(self) -> None:
+        """Begin a thread's work."""
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> bool:
+        """End it; what it raised comes out where all are waited for."""
+        if error is not None:
+            self.errors.append(error)
+            self._stop()
+        return True
+
+
+def run_all(works: Sequence[Callable[[], None]], stop: Callable[[], None], patience_s: float = math.inf) -> None:
+    """Do each of *works* on a thread of its own; return when all have ended.
+
+    Raises what one of them raised first; what the handler of a signal raises meanwhile; RuntimeError when there can be
+    no more threads: after *stop*, which makes the works end, and when they have, or, if it was none of theirs,
+    *patience_s* later: one may be writing where nobody reads.
     """
     running = [threading.Lock() for _ in works]
     started: list[threading.Thread] = []
     ended: list[threading.Lock] = []
+    first = _First(stop)
 
     def do(work: Callable[[], None], lock: threading.Lock) -> None:
-        try:
+        with first:
             work()
-        finally:
-            ended.append(lock)
-            lock.release()
+        ended.append(lock)
+        lock.release()
 
     try:
         with _undisturbed():
@@ -97,3 +118,5 @@ def run_all(works: Sequence[Callable[[], None]], stop: Callable[[], None], patie
         if len(ended) == len(started):
             for thread in started:
                 thread.join()
+    if first.errors:
+        raise first.errors[0]

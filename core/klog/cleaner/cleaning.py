@@ -178,21 +178,15 @@ class Cleaning:
             for outcome in outcomes:
                 work(outcome)
             return
-        waiting, errors = iter(parts), list[BaseException]()
+        waiting = iter(parts)
 
         def do() -> None:
-            try:
-                for outcome in chain.from_iterable(waiting):
-                    if self._stop.is_set():
-                        return
-                    work(outcome)
-            except BaseException as error:
-                errors.append(error)
-                self._stop.set()
+            for outcome in chain.from_iterable(waiting):
+                if self._stop.is_set():
+                    return
+                work(outcome)
 
         run_all([do] * jobs, self._stop.set)
-        if errors:
-            raise errors[0]
 
     def _advance(self, size: int) -> None:
         if self._stop.is_set():
