@@ -84,19 +84,19 @@ def test_an_interrupt_at_any_moment_ends_all(seed: int) -> None:
 
 
 def test_what_one_raises_first_stops_the_others_and_comes_out() -> None:
-    stopped, errors = threading.Event(), [ValueError("first"), KeyError("second")]
+    stopped, heard, errors = threading.Event(), list[bool](), [ValueError("first"), KeyError("second")]
 
     def fail() -> None:
         raise errors[0]
 
     def follow() -> None:
-        stopped.wait(5)
-        time.sleep(0.05)
+        heard.append(stopped.wait(5))
         raise errors[1]
 
     with pytest.raises(ValueError, match="first") as raised:
         run_all([follow, fail, follow], stopped.set)
     assert raised.value is errors[0]
+    assert heard == [True, True]
 
 
 def test_without_another_thread_those_that_began_are_stopped(monkeypatch: pytest.MonkeyPatch) -> None:

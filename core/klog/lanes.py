@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
-from types import TracebackType
 from typing import Protocol
 
 from klog.kernel import Window
@@ -92,17 +92,6 @@ class _Turns:
             self._over = True
             self._changed.notify_all()
 
-    def __enter__(self) -> None:
-        """Begin a worker's part."""
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> bool:
-        """End a worker's part; whatever was raised in it ends everything."""
-        if error is not None:
-            self.stop()
-        return isinstance(error, _OverError)
-
 
 class Lane:
     """A worker's way to the sink for one stretch: every call waits for its turn."""
@@ -150,7 +139,7 @@ def run(
     output = OUTPUT_BYTES if jobs == 1 else PARALLEL_OUTPUT_BYTES
 
     def work(window: Window | None = None) -> None:
-        with turns:
+        with suppress(_OverError):
             window = window or Window(output=output)
             process = make_work()
             while piece := reader.next(window):
