@@ -424,8 +424,7 @@ def take_back(plan: Plan, disk: Disk) -> Plan:
     """Undo *plan*; return the plan of the undo."""
     back = undo_plan(plan, time.time_ns() // 1_000_000)
     if back.actions:
-        stage_undo(plan, back, disk)
-        apply(back, disk)
+        apply(stage_undo(plan, back, disk), disk)
     return back
 
 

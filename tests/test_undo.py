@@ -15,7 +15,7 @@ from klog.errors import UsageError
 from klog.plan import PUT, REMOVE, Plan, PlanError, StaleError
 from klog.plan_file import plan_pieces
 from klog.staging import Staging
-from klog.undo import discard_staged, stage_undo, undo_plan
+from klog.undo import stage_undo, undo_plan
 
 from tests.power import HastyDisk, PowerCutDisk, PowerCutError, SteppedDisk, copy_of, take_back, tree
 from tests.test_apply import NOW, name, original, plan_repair, repair
@@ -96,11 +96,7 @@ def test_originals_that_have_changed_are_not_brought_back(original: Path, kept: 
     back = undo_plan(plan, NOW)
 
     def carry_out() -> None:
-        try:
-            stage_undo(plan, back, Disk())
-            apply(back, Disk())
-        finally:
-            discard_staged(back, Disk())
+        apply(stage_undo(plan, back, Disk()), Disk())
 
     with pytest.raises(StaleError):
         carry_out()
@@ -157,7 +153,7 @@ def test_files_of_the_same_size_and_time_are_told_apart(original: Path) -> None:
     draft = Draft(str(original), 0, Staging(str(original.parent / "staged"), Disk()))
     draft.put(file, [bytes(reversed((original / file).read_bytes()))])
     plan = make_plan("x", "klog", [str(original)], [str(original.parent / "klog-backup" / "x")], [draft], NOW)
-    assert state_of(plan) is State.TAKEN_BACK
+    assert state_of(plan) is State.NOT_BEGUN
     apply(plan, Disk())
     assert state_of(plan) is State.APPLIED
 

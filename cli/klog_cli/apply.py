@@ -8,7 +8,7 @@ from shlex import quote
 from typing import TYPE_CHECKING
 
 from klog.apply import Result, apply
-from klog.backups import State, find_plan, forget, plans_of, remember, state_of
+from klog.backups import State, find_plan, forget, plans_of, remember, state_of, sweep
 from klog.disk import Disk
 from klog.draft import staging_of
 from klog.log_dir import LogDir, open_path
@@ -73,11 +73,10 @@ def undo_plan(what: str, backup: str | None, form: str, *, carry_out: bool) -> i
     """Take back, or show how to take back, the plan that *what* names; return the exit code."""
     from klog.undo import undo_plan as plan_undo
 
-    kept = find_plan(what, backup)
-    plan = kept.plan
+    plan = find_plan(what, backup).plan
     if carry_out:
-        return _undo(plan, form)
-    back = plan_undo(plan, int(time.time() * 1000))
+        return _undo(plan, backup, form)
+    back = plan_undo(plan, int(time.time() * 1000), backup)
     if form == "json":
         output.emit_json(plan_json(back))
     elif not back.actions:
@@ -91,22 +90,26 @@ def undo_plan(what: str, backup: str | None, form: str, *, carry_out: bool) -> i
     return 0
 
 
-def _undo(plan: Plan, form: str) -> int:
+def _undo(plan: Plan, backup: str | None, form: str) -> int:
+    from klog.apply import end_plan
+    from klog.backups import Announcement
     from klog.locks import Locks
-    from klog.undo import discard_staged, stage_undo
+    from klog.undo import stage_undo
     from klog.undo import undo_plan as plan_undo
 
     disk = Disk()
     with Locks(plan.log_dirs, disk) as locks:
-        back = plan_undo(plan, int(time.time() * 1000))
+        sweep(plan.log_dirs, disk)
+        back = plan_undo(plan, int(time.time() * 1000), backup)
         result = None
         if back.actions:
-            stage_undo(plan, back, disk)
+            announcement = Announcement(back._replace(actions=()), disk)
             try:
+                back = stage_undo(plan, back, disk, announcement.make)
                 result = carry_out(back, disk, locks)
+                end_plan(plan, disk)
             finally:
-                if result is None and state_of(back) is State.NOT_BEGUN:
-                    discard_staged(back, disk)
+                announcement.withdraw()
     done = result.done if result else 0
     if form == "json":
         output.emit_json({**plan_json(back), "done": done, "done_before": 0})
@@ -153,5 +156,10 @@ def list_plans(directory: str, form: str) -> int:
             place = quote(output.printable(kept.backup))
             output.note(
                 f"{kept.plan.id} is half done: 'klog apply {place}' finishes it, 'klog undo {place}' takes it back"
+            )
+        elif state is State.PLANNING:
+            output.note(
+                f"{kept.plan.id} is being made, or was when its process was killed: then the next command that changes"
+                " the log dir removes what it left"
             )
     return 0

@@ -15,7 +15,7 @@ from klog.draft import Draft, backup_places, make_plan, plan_id, staging_of
 from klog.errors import UsageError
 from klog.log_dir import KafkaFile, LogDir, open_path, select
 from klog.partition import Partition
-from klog.plan import STAGED, Amount, Loss, Plan
+from klog.plan import STAGED, Amount, Loss, Plan, StaleError
 from klog.staging import Staging, in_pieces
 
 from klog_cli import output
@@ -55,10 +55,14 @@ class Ways(NamedTuple):
 
 
 class Changed(NamedTuple):
-    """The plan, None when there is nothing to change; *is_applied*: it has been carried out."""
+    """The plan, None when there is nothing to change; *is_applied*: it has been carried out.
+
+    *is_partial*: partitions were left out in which an earlier plan is half done.
+    """
 
     plan: Plan | None
     is_applied: bool
+    is_partial: bool = False
 
 
 def choose(paths: Sequence[str], topics: Sequence[str], numbers: Sequence[int]) -> list[Chosen]:
@@ -90,7 +94,7 @@ def change(
     """Find out what is to change, and change it when that is wanted; *draft* does the finding out.
 
     The locks are taken before anything is looked at, and held to the end.  What an earlier run has begun is finished
-    first.  Raises KlogError.
+    first; where that cannot be, its partitions are left out.  Raises KlogError.
     """
     disk, log_dirs = Disk(), [os.path.abspath(one.log_dir.path) for one in chosen()]
     now_ms = int(time.time() * 1000)
@@ -108,14 +112,19 @@ def change(
         check_places(log_dirs, (*backups, *filter(None, staging)))
     with ExitStack() as stack:
         locks = stack.enter_context(_locks(log_dirs, disk)) if ways.apply else None
-        if locks is not None:
-            _finish(log_dirs, disk, locks)
-        else:
+        blocked = _unfinished(log_dirs, disk, locks, now_ms)
+        if locks is None:
             _warn_of_brokers(chosen())
-        waiting = [Staging(directory, disk) for directory in staging]
+        left, refused = _without(chosen(), blocked)
+        if locks is not None:
+            from klog.locks import check_closed
+
+            check_closed(partition.path for one in left for partition in one.partitions)
+        announce = _announce(name, log_dirs, backups, now_ms, disk, stack) if ways.apply else lambda: None
+        waiting = [Staging(directory, disk, announce) for directory in staging]
         is_wanted = False
         try:
-            drafted = draft(chosen(), waiting)
+            drafted = draft(left, waiting)
             plan = make_plan(
                 name, command_line(), log_dirs, backups, drafted.drafts, now_ms,
                 findings=drafted.findings, losses=drafted.losses, kept=drafted.kept,
@@ -132,7 +141,18 @@ def change(
             from klog_cli.apply import carry_out
 
             carry_out(plan, disk, locks)
-        return Changed(plan if is_wanted else None, is_applied=locks is not None and is_wanted)
+        return Changed(plan if is_wanted else None, locks is not None and is_wanted, refused)
+
+
+def _announce(
+    name: str, log_dirs: Sequence[str], backups: Sequence[str], now_ms: int, disk: Disk, stack: ExitStack
+) -> Callable[[], None]:
+    """Return what tells of a plan that is being made, before its first new file waits in a backup."""
+    from klog.backups import Announcement
+
+    announcement = Announcement(make_plan(name, command_line(), log_dirs, backups, (), now_ms), disk)
+    stack.callback(announcement.withdraw)
+    return announcement.make
 
 
 def _locks(log_dirs: Sequence[str], disk: Disk) -> Locks:
@@ -142,25 +162,63 @@ def _locks(log_dirs: Sequence[str], disk: Disk) -> Locks:
     return Locks(log_dirs, disk)
 
 
-def _finish(log_dirs: Sequence[str], disk: Disk, locks: Locks) -> None:
-    """Finish what was interrupted in these log dirs."""
-    from klog.backups import unfinished
+def _unfinished(log_dirs: Sequence[str], disk: Disk, locks: Locks | None, now_ms: int) -> dict[str, str]:
+    """Finish what was interrupted in these log dirs, once they are locked; else only say what there is.
 
-    from klog_cli.apply import carry_out
+    Returns the partitions, by their real paths, in which it cannot be finished, with what is to be done about each.
+    """
+    from klog.backups import sweep, unfinished
+    from klog.guards import differences
 
-    for log_dir in log_dirs:
-        for kept in unfinished(log_dir):
-            if locks.hold(kept.plan.log_dirs):
-                output.note(f"finishing {kept.plan.id}, which was interrupted")
-                carry_out(kept.plan, disk, locks)
+    blocked: dict[str, str] = {}
+    if locks is not None:
+        for plan in sweep(log_dirs, disk):
+            output.note(f"{plan.id} was interrupted while it was being made; what it left is removed")
+    for kept in {kept.plan.id: kept for log_dir in log_dirs for kept in unfinished(log_dir)}.values():
+        if next(differences(kept.plan), None) is not None:
+            from klog.undo import way_out
+
+            why = way_out(kept.plan, now_ms)
+            if why is not None:
+                blocked.update((os.path.realpath(path), why) for path in kept.plan.partitions())
+            else:
+                place = output.printable(kept.backup)
+                output.note(f"{kept.plan.id} was half done when its directories were used: what it kept is in {place}")
+        elif locks is None:
+            output.note(f"{kept.plan.id} is half done: with --apply it is finished first")
+        elif locks.hold(kept.plan.log_dirs):
+            from klog_cli.apply import carry_out
+
+            output.note(f"finishing {kept.plan.id}, which was interrupted")
+            carry_out(kept.plan, disk, locks)
+    return blocked
+
+
+def _without(chosen: Sequence[Chosen], blocked: Mapping[str, str]) -> tuple[list[Chosen], bool]:
+    """Return what is left of *chosen* without the partitions that are *blocked*, and whether there are any.
+
+    Raises StaleError when nothing is left.
+    """
+    reasons: dict[str, None] = {}
+    left = []
+    for one in chosen:
+        real = {part.path: os.path.realpath(part.path) for part in one.partitions} if blocked else {}
+        found = {path: blocked[place] for path, place in real.items() if place in blocked}
+        reasons.update(dict.fromkeys(found.values()))
+        partitions = [part for part in one.partitions if part.path not in found]
+        left.append(one._replace(partitions=partitions, whole=one.whole and not found))
+    if reasons and not any(one.partitions for one in left):
+        raise StaleError("; ".join(reasons))
+    for reason in reasons:
+        output.error(reason)
+    return left, bool(reasons)
 
 
 def _warn_of_brokers(chosen: Sequence[Chosen]) -> None:
     for one in chosen:
-        if one.log_dir.lock.held:
-            output.note(
-                f"a broker is running on {output.printable(one.log_dir.path)}: what is planned now may be stale"
-            )
+        lock, path = one.log_dir.lock, output.printable(one.log_dir.path)
+        if lock.held:
+            output.note(f"{lock.of(path, with_pid=False)}: what is planned now may be stale")
 
 
 def _save(plan: Plan, path: str, disk: Disk) -> None:

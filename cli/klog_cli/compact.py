@@ -57,7 +57,7 @@ def compact(asked: Asked, options: Mapping[str, str], wishes: Wishes, ways: Ways
     say(cleaning.outcomes, topics, is_narrow)
     if changed.plan is not None:
         output.note(next_step(changed, ways))
-    return exit_code(cleaning.outcomes, is_narrow)
+    return exit_code(cleaning.outcomes, is_narrow) | (COULD_NOT if changed.is_partial else 0)
 
 
 def _run(asked: Asked, make: Make, ways: Ways) -> Changed:

@@ -110,7 +110,7 @@ def _findings(results: Sequence[Result]) -> Iterator[Finding]:
 class _Shown:
     def __init__(self, recovery: Recovery, settings: Settings, changed: Changed) -> None:
         self._recovery, self._settings = recovery, settings
-        self._plan, self._is_applied = changed
+        self._plan, self._is_applied, self._is_partial = changed
 
     @property
     def _left(self) -> bool:
@@ -136,7 +136,8 @@ class _Shown:
     def exit_code(self) -> int:
         """Return fsck's: corrected, left, could not."""
         is_refused = any(refusal.could_not for refusal in self._refusals)
-        could_not = COULD_NOT if is_refused or any(result.could_not for result in self._recovery.results) else 0
+        is_refused |= self._is_partial or any(result.could_not for result in self._recovery.results)
+        could_not = COULD_NOT if is_refused else 0
         if self._is_applied:
             return CORRECTED + (LEFT if self._left else 0) + could_not
         problems = any(finding.severity is not Severity.NOTE for finding in _findings(self._recovery.results))

@@ -12,6 +12,7 @@ anywhere, the same plan applied once more finishes.  What fails before the first
 from __future__ import annotations
 
 import errno
+import functools
 import os
 import shlex
 from collections import deque
@@ -22,19 +23,16 @@ from klog.backups import check_places
 from klog.disk import Disk
 from klog.errors import KlogError
 from klog.formats.names import FileKind, Stage, parse_file
-from klog.journal import Chain, check_directories, check_guards, check_leftovers, locate
+from klog.guards import differences, is_above
+from klog.journal import Chain, check_directories, check_leftovers, locate
 from klog.lanes import Silence, Sink
-from klog.locks import Locks
-from klog.originals import PLAN, Keeper, inode_of, keeps_tail, may_be_linked
+from klog.locks import Locks, check_closed
+from klog.originals import PLAN, Keeper, begun, inode_of, keeps_tail, may_be_linked
 from klog.passing import is_passing
-from klog.plan import PUT, REMOVE, STAGED, TRUNCATE, Action, Plan, StaleError
+from klog.plan import PUT, REMOVE, STAGED, TEMPORARY, TRUNCATE, UNFINISHED, Action, FileState, Plan, StaleError
 from klog.plan_rules import check_plan
-from klog.staging import link, remove_empty, remove_tree
+from klog.staging import device_of, lack_of_room, link, remove_emptied, remove_made, remove_tree
 
-_TEMPORARY = ".klog.tmp"
-"""Ends the name of a file on its way in from another file system; brokers take no notice of such names."""
-_SLACK = 4096
-"""Bytes of room reckoned for each file beside its content."""
 _INDEXES = (FileKind.INDEX, FileKind.TIME_INDEX, FileKind.TXN_INDEX)
 
 
@@ -99,9 +97,13 @@ class _Run:
 
     def all(self, locks: Locks) -> Result:
         """Do everything, under *locks*."""
-        is_new = not any(os.path.lexists(os.path.join(backup, PLAN)) for backup in self._plan.backups)
-        keeper = Keeper(self._plan, self._disk)
+        kept = begun(self._plan)
+        is_new = kept is None
+        if kept is not None:
+            self._plan = self._plan._replace(beside=kept.beside)
+        keeper = Keeper(self._plan, self._disk, is_new)
         try:
+            check_closed(self._plan.partitions())
             found = self._look(is_new)
             if self._done_before == len(self._plan.actions):
                 self._end(locks)
@@ -118,22 +120,12 @@ class _Run:
         finally:
             if not self._is_acting and is_new and not self._done_before:
                 keeper.clean()
-                self._drop_staged()
+                drop_staged(self._plan, self._disk)
         to_do = {place for chain in found for place in chain.to_do}
         for places in _rounds(self._plan.actions, to_do):
             self._act(places)
         self._end(locks)
         return Result(self._plan, self._done, self._done_before)
-
-    def _drop_staged(self) -> None:
-        """Remove new content that the planner has put into the backup; beside a plan's file it stays with the plan."""
-        try:
-            for number, backup in enumerate(self._plan.backups):
-                if self._plan.staged(number) == os.path.join(backup, STAGED):
-                    remove_tree(os.path.join(backup, STAGED), self._disk)
-                    remove_empty(backup, self._disk)
-        except OSError:
-            pass  # what kept the plan from being carried out is what gets told
 
     def _look(self, is_new: bool) -> list[Chain]:
         """Find out how far each file has come.  Raises StaleError where one is not what the plan knows.
@@ -148,11 +140,25 @@ class _Run:
         if strange is not None:
             raise StaleError(f"{strange.path}: {self._staleness(strange, is_new)}")
         if self._done_before < len(self._plan.actions):
-            check_guards(self._plan)
             check_leftovers(found)
+            self._check_unused()
             if is_new:
                 check_directories(self._plan)
         return found
+
+    def _check_unused(self) -> None:
+        """Raise StaleError when what stands beside the files of the plan is no longer as it was."""
+        others = list(differences(self._plan))
+        if not others:
+            return
+        path = self._plan.path(others[0].log_dir, others[0].file)
+        if not self._done_before:
+            raise StaleError(f"{path}: has changed since the plan was made; make it again")
+        what = f"has changed since {self._done_before} of {len(self._plan.actions)} changes had been made"
+        if all(is_above(self._plan, other) for other in others):
+            undo = f"klog undo {shlex.quote(self._plan.backups[0])} --apply"
+            raise StaleError(f"{path}: {what}: '{undo}' takes these back, and keeps what has come since")
+        raise StaleError(f"{path}: {what}; nothing more was done, the originals are in {self._plan.backups[0]}")
 
     def _staleness(self, strange: Chain, is_new: bool) -> str:
         what = "is gone" if strange.current is None else "has changed"
@@ -166,39 +172,35 @@ class _Run:
 
     def _check_room(self, found: list[Chain]) -> None:
         """Raise ApplyError when a file system has less room than the copies need."""
-        needed: dict[int, tuple[str, int]] = {}
-        for path, size in self._copies(found):
-            place = _nearest(path)
-            device = os.stat(place).st_dev
-            needed[device] = place, needed.get(device, (place, 0))[1] + size + _SLACK
-        for place, size in needed.values():
-            free = self._disk.free_bytes(place)
-            if free < size:
-                advice = "" if self._done_before else "; another directory may be named with --backup"
-                raise ApplyError(
-                    f"{place}: {size} bytes of room are needed, {free} are free; {self.standing()}{advice}"
-                )
+        lack = lack_of_room((), self._copies(found), self._disk)
+        if lack is not None:
+            advice = "" if self._done_before else "; another directory may be named with --backup"
+            raise ApplyError(f"{lack}; {self.standing()}{advice}")
 
     def _copies(self, found: list[Chain]) -> Iterator[tuple[str, int]]:
         """Yield where files are going to be written, and how large."""
         plan = self._plan
         brought: set[tuple[int, int]] = set()
-        far = [_device(backup) != _device(log_dir) for backup, log_dir in zip(plan.backups, plan.log_dirs, strict=True)]
+        # A partition may be a link to a directory on another file system than its log dir.
+        device = functools.cache(device_of)
         for chain in found:
             backup = plan.backups[chain.log_dir]
+            is_far = device(backup) != device(os.path.dirname(chain.path))
             if chain.before is not None and chain.is_untouched:
                 after = plan.actions[chain.actions[0]].after
                 if keeps_tail(plan, chain) and after is not None:
                     yield backup, chain.before.size - after.size
-                elif far[chain.log_dir] or not may_be_linked(plan, chain):
+                    if os.stat(chain.path).st_nlink > 1:
+                        yield chain.path, after.size
+                elif is_far or not may_be_linked(plan, chain):
                     yield backup, chain.before.size
             for place in chain.to_do:
                 action = plan.actions[place]
                 if action.do == PUT and action.source is not None and action.after is not None:
                     origin = os.path.join(plan.staged(chain.log_dir), action.source)
-                    if _device(plan.staged(chain.log_dir)) != _device(backup) and _is_first_name(origin, brought):
+                    if device(plan.staged(chain.log_dir)) != device(backup) and _is_first_name(origin, brought):
                         yield backup, action.after.size
-                    if far[chain.log_dir] and self._twin(action) is None:
+                    if is_far and self._twin(action) is None:
                         yield chain.path, action.after.size
         for cut in plan.cuts:
             yield plan.backups[cut.log_dir], cut.end - cut.start
@@ -235,17 +237,25 @@ class _Run:
 
     def _put_from_afar(self, action: Action, staged: str, path: str) -> None:
         """Bring a file in from another file system, first under a name that is nobody's."""
-        after, temporary, twin = action.after, f"{path}{_TEMPORARY}", self._twin(action)
+        after, temporary, twin = action.after, f"{path}{TEMPORARY}", self._twin(action)
         assert after is not None
         if os.path.lexists(temporary):
             self._disk.unlink(temporary)
         if twin is not None and link(twin, temporary, self._disk):
             self._disk.rename(temporary, path)
             return
+        self._bring_copy(staged, after, path)
+
+    def _bring_copy(self, source: str, after: FileState, path: str) -> None:
+        """Let *path* be a new file with the beginning of *source*, which is like *after*."""
+        temporary = f"{path}{TEMPORARY}"
+        if os.path.lexists(temporary):
+            self._disk.unlink(temporary)
         file = self._disk.create(temporary)
         is_whole = False
         try:
-            self._disk.copy(staged, 0, after.size, file)
+            self._disk.copy(source, 0, after.size, file)
+            self._disk.copy_attributes(path if os.path.lexists(path) else source, file)
             self._disk.set_metadata(file, after.mode, after.uid, after.gid, after.modified_ns)
             is_whole = True
         finally:
@@ -266,10 +276,14 @@ class _Run:
         assert after is not None
         file = self._disk.open(path)
         try:
-            self._disk.truncate(file, after.size)
-            self._disk.set_metadata(file, after.mode, after.uid, after.gid, after.modified_ns)
+            if os.fstat(file.descriptor).st_nlink == 1:
+                self._disk.truncate(file, after.size)
+                self._disk.set_metadata(file, after.mode, after.uid, after.gid, after.modified_ns)
+                return
         finally:
             self._disk.close(file)
+        # Somebody else has a name for this file, a snapshot or the backup of another plan, and keeps all of it.
+        self._bring_copy(path, after, path)
 
     def _end(self, locks: Locks) -> None:
         """Set the times of directories, where the plan has them, and remove what is no longer needed."""
@@ -277,11 +291,44 @@ class _Run:
             directory = self._plan.path(number, inside).rstrip("/")
             self._disk.set_directory_time(directory, modified_ns)
         self._disk.sync([self._plan.path(number, inside) for number, inside in self._plan.leaves_times])
-        for backup in self._plan.backups:
-            remove_tree(os.path.join(backup, STAGED), self._disk)
-        self._disk.sync([backup for backup in self._plan.backups if os.path.isdir(backup)])
+        end_plan(self._plan, self._disk)
         # One that an earlier run has left behind goes as well.
         locks.made.update(self._plan.log_dirs[number] for number in self._plan.no_lock)
+
+
+def end_plan(plan: Plan, disk: Disk) -> None:
+    """Remove what only a plan needs that is not done: its new files that still wait, and the marker.  Raises OSError.
+
+    What others have put beside them stays.
+    """
+    for number, backup in enumerate(plan.backups):
+        staged = os.path.join(backup, STAGED)
+        if staged in plan.made_here:
+            remove_tree(staged, disk)
+        else:
+            sources = (one.source for one in plan.actions if one.log_dir == number and one.source is not None)
+            remove_emptied(staged, sources, disk)
+    disk.sync([backup for backup in plan.backups if os.path.isdir(backup)])
+    for backup in plan.backups:
+        marker = os.path.join(backup, UNFINISHED)
+        if os.path.lexists(marker):
+            disk.unlink(marker)
+            disk.sync([backup])
+
+
+def drop_staged(plan: Plan, disk: Disk) -> None:
+    """Remove what this process has made ready in backups for a plan that will not be carried out, if the disk lets it.
+
+    Beside a plan's file it stays with the plan.
+    """
+    staged = [place for place in (os.path.join(backup, STAGED) for backup in plan.backups) if place in plan.made_here]
+    try:
+        for place in staged:
+            remove_tree(place, disk)
+        if staged:
+            remove_made(plan.made_here, disk)
+    except OSError:
+        pass  # what kept the plan from being carried out is what gets told
 
 
 def chain_size(action: Action) -> int:
@@ -296,17 +343,6 @@ def _is_first_name(path: str, known: set[tuple[int, int]]) -> bool:
         return inode is None
     known.add(inode)
     return True
-
-
-def _device(path: str) -> int:
-    return os.stat(_nearest(path)).st_dev
-
-
-def _nearest(path: str) -> str:
-    """Return the directory *path*, or the nearest above it that is there."""
-    while not os.path.isdir(path):
-        path = os.path.dirname(path)
-    return path
 
 
 def _rounds(actions: tuple[Action, ...], to_do: set[int]) -> Iterator[list[int]]:

@@ -3,23 +3,30 @@
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from enum import Enum
 from typing import NamedTuple
 
+from klog.disk import Disk
 from klog.errors import KlogError, UsageError
-from klog.formats.names import ROOT_KINDS, FileKind
+from klog.formats.names import ROOT_CHECKPOINTS, parse_file
+from klog.guards import Difference, differences
 from klog.journal import Chain, locate
-from klog.plan import BACKUPS, STAGED, Plan, PlanError, StaleError
-from klog.plan_file import MAX_BYTES, read_plan
+from klog.log_dir import is_log_dir
+from klog.originals import PLAN, begun, kept_plan
+from klog.plan import BACKUPS, STAGED, UNFINISHED, FileState, Plan, PlanError, StaleError
+from klog.plan_file import MAX_BYTES, plan_pieces, read_plan
 from klog.source import Source
-
-_PLAN = "plan.json"
+from klog.staging import ROUNDS, make_directories, remove_made, remove_tree
 
 
 class State(str, Enum):
     """How far a plan has come."""
 
+    PLANNING = "being planned"
+    """Or it was, when its process was killed: then the next command that changes the log dir removes what it left."""
     NOT_BEGUN = "not begun"
     HALF_DONE = "half done"
     APPLIED = "applied"
@@ -47,7 +54,7 @@ def check_places(log_dirs: Sequence[str], places: Iterable[str]) -> None:
             if os.path.isdir(directory):
                 log_dir = inside.get(_inode(directory))
                 # New checkpoints wait in a staging directory itself, so that looks like a log dir.
-                if log_dir is None and directory != os.path.realpath(place) and _is_log_dir(directory):
+                if log_dir is None and directory != os.path.realpath(place) and is_log_dir(directory):
                     log_dir = directory
                 if log_dir is not None:
                     raise PlanError(f"{place}: lies in the log dir {log_dir}, where a broker would stop over it")
@@ -59,12 +66,6 @@ def check_places(log_dirs: Sequence[str], places: Iterable[str]) -> None:
 def _inode(path: str) -> tuple[int, int]:
     status = os.stat(path)
     return status.st_dev, status.st_ino
-
-
-def _is_log_dir(directory: str) -> bool:
-    # Others too call their files .lock.
-    kinds = ROOT_KINDS - {FileKind.LOCK}
-    return any(os.path.lexists(os.path.join(directory, kind.value)) for kind in kinds)
 
 
 def load_plan(path: str) -> Plan:
@@ -84,19 +85,19 @@ def load_backup(directory: str) -> Kept:
 
     A backup that was moved is where it is now.  Raises UsageError, PlanError.
     """
-    path = os.path.join(directory, _PLAN)
+    path = os.path.join(directory, PLAN)
     if os.path.isfile(path):
         plan, place = load_plan(path), os.path.abspath(directory)
         if len(plan.backups) == 1 and os.path.realpath(place) != os.path.realpath(plan.backups[0]):
             plan = plan._replace(backups=(place,))
         return Kept(place, plan)
-    inside = sorted(name for name in _names(directory) if os.path.isfile(os.path.join(directory, name, _PLAN)))
-    plans = {load_plan(os.path.join(directory, name, _PLAN)).id: name for name in inside}
+    inside = sorted(name for name in _names(directory) if os.path.isfile(os.path.join(directory, name, PLAN)))
+    plans = {load_plan(os.path.join(directory, name, PLAN)).id: name for name in inside}
     if len(plans) == 1:
         return load_backup(os.path.join(directory, next(iter(plans.values()))))
     if plans:
         raise UsageError(f"{directory}: backups of several plans, name one: {', '.join(sorted(plans))}")
-    raise UsageError(f"{directory}: no backup, there is no {_PLAN} in it")
+    raise UsageError(f"{directory}: no backup, there is no {PLAN} in it")
 
 
 def find_plan(what: str, backup: str | None = None) -> Kept:
@@ -107,12 +108,12 @@ def find_plan(what: str, backup: str | None = None) -> Kept:
     """
     if os.path.isfile(what):
         plan = load_plan(what)
-        return Kept(plan.backups[0], plan)
+        return Kept(plan.backups[0], begun(plan) or plan)
     if os.path.isdir(what):
         return load_backup(what)
     if os.sep not in what:
         for place in _places_of(what, backup):
-            if os.path.isfile(os.path.join(place, _PLAN)):
+            if os.path.isfile(os.path.join(place, PLAN)):
                 kept = load_backup(place)
                 if kept.plan.id == what:
                     return kept
@@ -153,8 +154,7 @@ def pointers() -> str:
 
 def remember(plan: Plan) -> None:
     """Leave a note where the backup of *plan* is, if that can be: it may be anywhere."""
-    from klog.disk import Disk, NewFile
-    from klog.staging import make_directories
+    from klog.disk import NewFile
 
     disk = Disk()
     try:
@@ -168,12 +168,73 @@ def remember(plan: Plan) -> None:
 
 def forget(plan: Plan) -> None:
     """Remove the note about *plan*, of which nothing has come."""
-    from klog.disk import Disk
-
     try:
         Disk().unlink(os.path.join(pointers(), plan.id))
     except OSError:
         pass  # there was none
+
+
+class Announcement:
+    """What tells that *plan* is being made, before its first new file waits in a backup: the plan, without actions.
+
+    Any number of threads.  What a killed process has left is found by that, and removed by `sweep`.
+    """
+
+    def __init__(self, plan: Plan, disk: Disk) -> None:
+        self._plan, self._disk = plan, disk
+        self._lock = threading.Lock()
+        self._is_made = False
+        self._made: list[str] = []
+
+    def make(self) -> None:
+        """Put it into all backups, once, and leave a note where they are.  Raises OSError."""
+        with self._lock:
+            if self._is_made:
+                return
+            self._is_made = True
+            for backup in self._plan.backups:
+                self._made += make_directories(backup, self._disk)
+                file = self._disk.create(os.path.join(backup, PLAN))
+                try:
+                    for piece in plan_pieces(self._plan):
+                        self._disk.write(file, piece)
+                finally:
+                    self._disk.close(file)
+            remember(self._plan)
+
+    def withdraw(self) -> None:
+        """Remove it, with all that was made ready, unless the plan has begun; as far as the disk lets it."""
+        with suppress(OSError):
+            if self._is_made:
+                _remove(self._plan, self._disk)
+                remove_made(self._made, self._disk)
+
+
+def sweep(log_dirs: Sequence[str], disk: Disk) -> list[Plan]:
+    """Remove what is left of plans that were still being made when their process was killed; return those.
+
+    Only for whoever holds the locks of *log_dirs*: nobody can be making one then.  Raises OSError.
+    """
+    left = {kept.plan.id: kept.plan for log_dir in log_dirs for kept in plans_of(log_dir) if not kept.plan.actions}
+    for plan in left.values():
+        _remove(plan, disk)
+    return list(left.values())
+
+
+def _remove(plan: Plan, disk: Disk) -> None:
+    for backup in plan.backups:
+        path = os.path.join(backup, PLAN)
+        kept = kept_plan(path) if os.path.lexists(path) else None
+        if kept is None or kept.actions or kept.id != plan.id:
+            continue
+        for name in (STAGED, f"{STAGED}{ROUNDS}"):
+            remove_tree(os.path.join(backup, name), disk)
+        disk.unlink(path)
+        # A directory that a user has named may have been there before.
+        named = [place for place in (backup, os.path.dirname(backup)) if os.path.basename(place) in (plan.id, BACKUPS)]
+        remove_made(named, disk)
+    if not any(os.path.lexists(os.path.join(backup, PLAN)) for backup in plan.backups):
+        forget(plan)
 
 
 def pointed_to(plan: str) -> str | None:
@@ -193,7 +254,7 @@ def plans_of(log_dir: str) -> list[Kept]:
     found: dict[str, Kept] = {}
     # Nearly every backup is beside the log dir and noted too.
     for backup in dict.fromkeys(_backups(os.path.realpath(log_dir))):
-        path = os.path.join(backup, _PLAN)
+        path = os.path.join(backup, PLAN)
         if not os.path.isfile(path):
             continue
         try:
@@ -217,23 +278,70 @@ def _backups(log_dir: str) -> Iterator[str]:
 
 def state_of(plan: Plan) -> State:
     """Say how far *plan* has come, by what its files are.  Raises UnreadableError."""
+    if not plan.actions:
+        return State.PLANNING
     try:
-        found = locate(plan, quick=True)
+        return _state(plan, locate(plan, quick=True))
     except StaleError:
         return State.USED_SINCE
-    return _state(plan, found)
 
 
 def _state(plan: Plan, found: list[Chain]) -> State:
-    is_finished = not any(os.path.isdir(os.path.join(backup, STAGED)) for backup in plan.backups)
     if any(chain.at is None for chain in found):
         return State.USED_SINCE
+    is_unfinished = has_begun(plan)
     if all(not chain.to_do for chain in found):
         # What is as another plan has made it was not made by one whose new files still wait.
-        return State.USED_SINCE if not is_finished and _waits(plan) else State.APPLIED
+        is_used = _waits(plan) if is_unfinished else used_since(plan, found) is not None
+        return State.USED_SINCE if is_used else State.APPLIED
     if all(chain.at == 0 and not chain.is_between for chain in found):
-        return State.TAKEN_BACK if is_finished else State.NOT_BEGUN
-    return State.USED_SINCE if is_finished else State.HALF_DONE
+        is_kept = any(os.path.lexists(os.path.join(backup, PLAN)) for backup in plan.backups)
+        return State.TAKEN_BACK if is_kept and not is_unfinished else State.NOT_BEGUN
+    return State.HALF_DONE if is_unfinished else State.USED_SINCE
+
+
+def has_begun(plan: Plan) -> bool:
+    """Whether *plan* has begun and not come to its end."""
+    return any(os.path.lexists(os.path.join(backup, UNFINISHED)) for backup in plan.backups)
+
+
+def used_since(plan: Plan, found: Iterable[Chain]) -> str | None:
+    """Return the path of a file that has changed since *plan*, which is done, or came since; None where none has.
+
+    *found*: its files, located.  What other plans did to a log dir's checkpoints, for other partitions, does not count.
+    Raises StaleError, UnreadableError.
+    """
+    for chain in found:
+        if chain.is_used():
+            return chain.path
+    for other in differences(plan):
+        if not _is_explained(plan, other):
+            return plan.path(other.log_dir, other.file)
+    return None
+
+
+def _is_explained(plan: Plan, other: Difference) -> bool:
+    """Whether a checkpoint of a log dir is what other plans have made of it."""
+    if parse_file(other.file).kind not in ROOT_CHECKPOINTS:
+        return False
+    log_dir = plan.log_dirs[other.log_dir]
+    steps = [
+        (_facts(action.before), _facts(action.after))
+        for kept in plans_of(log_dir)
+        for action in kept.plan.actions
+        if action.file == other.file
+        and os.path.realpath(kept.plan.log_dirs[action.log_dir]) == os.path.realpath(log_dir)
+    ]
+    guard, status = other.guard, other.status
+    seen = {None if guard is None else (guard.size, guard.modified_ns)}
+    wanted = None if status is None else (status.st_size, status.st_mtime_ns)
+    while more := {after for before, after in steps if before in seen} - seen:
+        seen |= more
+    return wanted in seen
+
+
+def _facts(state: FileState | None) -> tuple[int, int] | None:
+    return None if state is None else (state.size, state.modified_ns)
 
 
 def _waits(plan: Plan) -> bool:
@@ -246,10 +354,5 @@ def _waits(plan: Plan) -> bool:
 
 def unfinished(log_dir: str) -> list[Kept]:
     """Return the plans that were begun in *log_dir* and not finished; they come before anything else is planned."""
-    return [
-        kept
-        for kept in plans_of(log_dir)
-        # Gone when all was done: so finished plans cost no look at their files.
-        if any(os.path.isdir(os.path.join(backup, STAGED)) for backup in kept.plan.backups)
-        and state_of(kept.plan) is State.HALF_DONE
-    ]
+    # Only for those that have not come to their end a look at their files is needed.
+    return [kept for kept in plans_of(log_dir) if has_begun(kept.plan) and state_of(kept.plan) is State.HALF_DONE]

@@ -18,6 +18,9 @@ _MANY = 64
 """So many things to sync, and one call for the whole file system is cheaper."""
 
 
+_NO_ATTRIBUTE = (errno.ENOTSUP, errno.EPERM, errno.EACCES, errno.ENODATA)
+
+
 class OpenFile(NamedTuple):
     """A file open for writing, and its name, for messages."""
 
@@ -84,6 +87,21 @@ class Disk:
                 os.fchmod(file.descriptor, mode)
             if status.st_mtime_ns != modified_ns:
                 os.utime(file.descriptor, ns=(modified_ns, modified_ns))
+
+    def copy_attributes(self, source: str, file: OpenFile) -> None:
+        """Give the file the extended attributes of *source*: labels, ACLs; those that it may have, where it is.
+
+        To be done before `set_metadata`: an ACL is also said by the mode.
+        """
+        if not hasattr(os, "listxattr"):
+            return
+        for name in _attributes(source):
+            try:
+                os.setxattr(file.descriptor, name, os.getxattr(source, name, follow_symlinks=False))
+            except OSError as error:
+                if error.errno not in _NO_ATTRIBUTE:
+                    error.filename = file.path
+                    raise
 
     def close(self, file: OpenFile) -> None:
         """Close the file; says nothing about what is on the disk."""
@@ -166,6 +184,16 @@ def _named(path: str) -> Iterator[None]:
     except OSError as error:
         error.filename = error.filename or path
         raise
+
+
+def _attributes(path: str) -> list[str]:
+    """Return the names of a file's extended attributes; none where there can be none."""
+    try:
+        return os.listxattr(path, follow_symlinks=False)
+    except OSError as error:
+        if error.errno not in _NO_ATTRIBUTE:
+            raise
+        return []
 
 
 def _share_blocks(source: int, target: int) -> bool:

@@ -325,6 +325,9 @@ def make_plan(
         _without_lock(places, locks),
         tuple(cut for draft in drafts for cut in draft.cuts),
         {(n, inside): os.stat(os.path.join(places[n], inside)).st_mtime_ns for n, inside in sorted(touched)},
+        made_here=tuple(
+            path for staging in {id(one.staging): one.staging for one in drafts}.values() for path in staging.made
+        ),
     )
 
 

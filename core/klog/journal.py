@@ -41,6 +41,16 @@ class Chain:
         """The actions that are still to do, by their places in the plan; all of them when nobody knows."""
         return self.actions[self.at or 0 :]
 
+    def is_used(self) -> bool:
+        """Whether the file was written to since it was given the state that it is in: its time is another.
+
+        Raises StaleError for what is no regular file, UnreadableError.
+        """
+        state, status = self.states[self.at or 0], status_of(self.path)
+        if state is None or status is None:
+            return (state is None) != (status is None)
+        return (status.st_size, status.st_mtime_ns) != (state.size, state.modified_ns)
+
     @property
     def is_untouched(self) -> bool:
         """Whether the file is as it was before the plan, which must not be asked where only its size was looked at."""
@@ -63,14 +73,14 @@ def locate(plan: Plan, advance: Callable[[int], None] | None = None, *, quick: b
     """Return what becomes of each file and how far it has come; each is read.  *advance* hears of bytes read.
 
     *quick*: sizes and times tell, where they tell the states apart; only else is a file read.  Raises StaleError when
-    something is in the way that is no regular file, or a directory is only linked to; UnreadableError.
+    something is in the way that is no regular file, or no directory; UnreadableError.
     """
     directories: set[str] = set()
     found = list(chains(plan).values())
     for chain in found:
         directory = os.path.dirname(chain.path)
         if directory not in directories:
-            _check_directory(directory, is_log_dir="/" not in chain.file)
+            _check_directory(directory)
             directories.add(directory)
         if not (quick and _locate_quickly(chain)):
             chain.current = file_state(chain.path, advance)
@@ -94,14 +104,14 @@ def _settle_passing(found: list[Chain]) -> None:
             chain.at = 2 if any(came < place < went for place in done) else 0
 
 
-def _check_directory(path: str, is_log_dir: bool) -> None:
-    """Raise when there is no directory: a partition's must not be reached through a symbolic link, a log dir's may."""
+def _check_directory(path: str) -> None:
+    """Raise when there is no directory; a link to one will do, as it does for a broker."""
     try:
-        status = os.stat(path) if is_log_dir else os.lstat(path)
+        status = os.stat(path)
     except OSError as error:
         raise UnreadableError(f"{path}: {error.strerror}") from error
     if not stat.S_ISDIR(status.st_mode):
-        raise StaleError(f"{path}: not a directory, or only a link to one")
+        raise StaleError(f"{path}: not a directory")
 
 
 def _locate_quickly(chain: Chain) -> bool:
@@ -128,15 +138,6 @@ def _doubt(plan: Plan, chain: Chain) -> None:
     if chain.current != chain.states[chain.at]:
         chain.at -= 1
         chain.is_between = True
-
-
-def check_guards(plan: Plan) -> None:
-    """Raise StaleError when a file that the plan relies on is no longer what it was."""
-    for guard in plan.guards:
-        path = plan.path(guard.log_dir, guard.file)
-        status = status_of(path)
-        if status is None or (status.st_size, status.st_mtime_ns) != (guard.size, guard.modified_ns):
-            raise StaleError(f"{path}: has changed since the plan was made; make it again")
 
 
 def check_leftovers(found: list[Chain]) -> None:

@@ -7,13 +7,13 @@ file that this process closes, so there is one alone, and `klog.log_dir` does no
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from types import TracebackType
 
 from klog.disk import Disk, OpenFile
 from klog.errors import KlogError
 from klog.formats.names import FileKind
-from klog.log_dir import HELD_HERE, lock_holder
+from klog.log_dir import HELD_HERE, is_log_dir, lock_holder, lock_state
 
 _ATTEMPTS = 10
 
@@ -122,9 +122,49 @@ def _lock(file: OpenFile, log_dir: str) -> None:
     try:
         fcntl.lockf(file.descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except (BlockingIOError, PermissionError) as error:
-        pid = lock_holder(file.descriptor).pid
-        who = f" (pid {pid})" if pid else ""
-        raise LockedError(f"a broker is running on {log_dir}{who}; stop it first, nothing was changed") from error
+        lock = lock_holder(file.descriptor)
+        what = "wait until it has ended" if lock.is_klog else "stop it first"
+        raise LockedError(f"{lock.of(log_dir)}; {what}, nothing was changed") from error
+
+
+def check_closed(directories: Iterable[str]) -> None:
+    """Raise LockedError when another process has files open in one of these partitions that no lock guards.
+
+    No lock guards a partition that is a link to somewhere else, or that lies alone, in no log dir.  What the system
+    does not show (other users' processes, systems without /proc) is not found.
+    """
+    files: dict[tuple[int, int], str] = {}
+    for directory in directories:
+        log_dir = os.path.dirname(os.path.realpath(directory))
+        if not os.path.islink(directory) and is_log_dir(log_dir):
+            continue
+        if os.path.islink(directory):
+            lock = lock_state(os.path.join(log_dir, FileKind.LOCK.value))
+            if lock.held:
+                raise LockedError(f"{lock.of(log_dir)}, where {directory} leads; nothing was changed")
+        for name in os.listdir(directory):
+            path = os.path.join(directory, name)
+            files[_inode(os.stat(path))] = path
+    for pid, inode in _open_files() if files else ():
+        if inode in files and pid != os.getpid():
+            raise LockedError(f"{files[inode]}: process {pid} has it open; stop it first, nothing was changed")
+
+
+def _open_files() -> Iterator[tuple[int, tuple[int, int]]]:
+    """Yield the files that processes have open: a process's id, and the file's device and inode."""
+    for pid in filter(str.isdigit, _names("/proc")):
+        for descriptor in _names(f"/proc/{pid}/fd"):
+            try:
+                yield int(pid), _inode(os.stat(f"/proc/{pid}/fd/{descriptor}"))
+            except OSError:
+                continue  # closed since
+
+
+def _names(directory: str) -> list[str]:
+    try:
+        return os.listdir(directory)
+    except OSError:
+        return []
 
 
 def _inode(status: os.stat_result) -> tuple[int, int]:

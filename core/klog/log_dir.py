@@ -43,6 +43,26 @@ class Lock(NamedTuple):
     pid: int | None = None
     reason: str | None = None
 
+    @property
+    def is_klog(self) -> bool:
+        """Whether the holder is another klog, as far as the system tells: a Python that runs klog."""
+        try:
+            with open(f"/proc/{self.pid}/cmdline", "rb") as file:
+                program, *arguments = os.fsdecode(file.read(1 << 16)).split("\0")
+        except OSError:
+            return False
+        for number, argument in enumerate(arguments[:8]):
+            before = arguments[number - 1] if number else ""
+            is_script = before != "-c" and os.path.basename(argument) == "klog"
+            if is_script or (before == "-m" and argument.startswith("klog")) or (before == "-c" and "klog" in argument):
+                return os.path.basename(program).startswith("python")
+        return os.path.basename(program).startswith("klog")
+
+    def of(self, log_dir: str, *, with_pid: bool = True) -> str:
+        """Return who holds *log_dir*, in words."""
+        who = f" (pid {self.pid})" if self.pid and with_pid else ""
+        return f"another klog is changing {log_dir}{who}" if self.is_klog else f"a broker is running on {log_dir}{who}"
+
 
 class LogDir:
     """A log dir.  Partitions come by topic and number; one that is there twice (moving, deleted) comes twice."""
@@ -241,6 +261,11 @@ def lock_holder(descriptor: int) -> Lock:
     answer = struct.unpack(layout, fcntl.fcntl(descriptor, fcntl.F_GETLK, struct.pack(layout, *question)))
     held = answer[order[0]] != fcntl.F_UNLCK
     return Lock(held, answer[order[1]] if held else None)
+
+
+def is_log_dir(directory: str) -> bool:
+    """Whether *directory* has files that only a log dir has.  Others too call their files .lock."""
+    return any(os.path.lexists(os.path.join(directory, kind.value)) for kind in ROOT_KINDS - {FileKind.LOCK})
 
 
 # what a path names

@@ -6,6 +6,7 @@
     tails/orders-3/….log                the end that is going to be cut from a file
     lost+found/orders-3/…1841@8192-9226 bytes of a log that the result will not have; beside it, as .json, why
     staged/orders-3/….index             new files, until they get their names
+    unfinished                          there from the beginning of the plan to its end
 
 All of it is on the disk before anything acts, with the modes, owners and times of the originals.
 """
@@ -18,16 +19,19 @@ from collections.abc import Iterable, Iterator
 
 from klog.digests import file_state, status_of
 from klog.disk import Disk, OpenFile
+from klog.formats.names import FileKind
+from klog.guards import files_beside
 from klog.journal import Chain
-from klog.plan import PUT, STAGED, TRUNCATE, Action, CutOut, FileState, Plan, PlanError, StaleError
+from klog.plan import PUT, STAGED, TRUNCATE, UNFINISHED, Action, CutOut, FileState, Plan, PlanError, StaleError
 from klog.plan_file import MAX_BYTES, plan_pieces, read_plan
 from klog.source import Source
-from klog.staging import in_pieces, link, make_directories, remove_empty
+from klog.staging import in_pieces, link, make_directories
 
 PLAN = "plan.json"
 ORIGINALS = "originals"
 TAILS = "tails"
 LOST_AND_FOUND = "lost+found"
+_TMP = ".tmp"
 
 
 def original_place(plan: Plan, log_dir: int, file: str) -> str:
@@ -53,28 +57,39 @@ def may_be_linked(plan: Plan, chain: Chain) -> bool:
 class Keeper:
     """Puts aside what a plan needs to be taken back, and makes ready what it puts in place.
 
-    Files and directories that this run has made are removed again by `clean`.
+    Files and directories that this run has made are removed again by `clean`.  *is_new*: no earlier run has begun, so
+    that what stands in its way is somebody else's.
     """
 
-    def __init__(self, plan: Plan, disk: Disk) -> None:
+    def __init__(self, plan: Plan, disk: Disk, is_new: bool) -> None:
         self._plan = plan
         self._disk = disk
+        self._is_new = is_new
         self._made: list[str] = []
         self._to_sync: dict[str, None] = {}
         self._read: dict[tuple[int, int], FileState] = {}
         self._brought: dict[tuple[int, int], str] = {}
 
     def write_plan(self) -> None:
-        """Write the plan into each backup.  Raises StaleError when another plan is there, OSError."""
+        """Write the plan into each backup, with what it finds beside its files.
+
+        Raises StaleError when another plan is there, OSError, UnreadableError.
+        """
         plan = self._plan._replace(staging=())
         for backup in self._plan.backups:
             self._directory(os.path.join(backup, STAGED))
             path = os.path.join(backup, PLAN)
             if os.path.lexists(path):
-                if not _is_of(path, self._plan):
+                kept = kept_plan(path)
+                if kept is None or not is_same(kept, self._plan):
                     raise StaleError(f"{path}: the backup of another plan; name another directory with --backup")
-                continue
-            temporary = f"{path}.tmp"
+                if kept.actions or not plan.actions:
+                    plan = plan._replace(beside=kept.beside)
+                    continue
+            if plan.beside is None:
+                plan = plan._replace(beside=files_beside(plan))
+            self._begin(os.path.join(backup, UNFINISHED))
+            temporary = f"{path}{_TMP}"
             self._write(temporary, plan_pieces(plan))
             self._disk.sync([temporary])
             self._disk.rename(temporary, path)
@@ -83,6 +98,12 @@ class Keeper:
         for backup in self._plan.backups:
             self._to_sync.update(dict.fromkeys(_up_from(backup)))
         self._sync()
+
+    def _begin(self, marker: str) -> None:
+        if os.path.lexists(marker):
+            self._mark(marker)
+        else:
+            self._disk.close(self._new(marker))
 
     def keep(self, found: list[Chain]) -> None:
         """Keep the originals of all files that are untouched, and make sure that those of the others are there."""
@@ -148,14 +169,29 @@ class Keeper:
         if state is None or state.content != after.content:
             what = "gone" if state is None else "not what the plan says"
             raise StaleError(f"{target}: {what}, it was to become {action.file}; make the plan again")
-        if state != after:
+        like = self._like(action)
+        if state != after or like is not None:
             file = self._disk.open(target)
             try:
+                if like is not None:
+                    self._disk.copy_attributes(like, file)
                 self._disk.set_metadata(file, after.mode, after.uid, after.gid, after.modified_ns)
             finally:
                 self._disk.close(file)
             self._read[inode_of(target)] = after
         self._mark(target)
+
+    def _like(self, action: Action) -> str | None:
+        """Return the file whose extended attributes new content gets: the one it replaces, else a log beside it.
+
+        None where there is none, and for what is taken back: that has its own.
+        """
+        if self._plan.undoes is not None:
+            return None
+        path = self._plan.path(action.log_dir, action.file)
+        directory, name = os.path.split(path)
+        log = os.path.join(directory, f"{name.partition('.')[0]}.{FileKind.LOG.value}")
+        return next((like for like in (path, log) if os.path.isfile(like)), None)
 
     def _state(self, path: str) -> FileState | None:
         """Return what a file is; what has two names is read once."""
@@ -188,11 +224,6 @@ class Keeper:
                     self._disk.unlink(path)
             except OSError:
                 continue  # what kept the plan from being carried out is what gets told
-        for backup in self._plan.backups:
-            try:
-                remove_empty(backup, self._disk)
-            except OSError:
-                continue
 
     def _directory(self, path: str) -> None:
         for made in make_directories(path, self._disk):
@@ -203,8 +234,7 @@ class Keeper:
         self._directory(os.path.dirname(target))
         is_there = os.path.lexists(target) and os.path.samestat(os.lstat(target), os.lstat(source))
         if not is_there:
-            if os.path.lexists(target):
-                self._disk.unlink(target)
+            self._make_way(target)
             if not link(source, target, self._disk):
                 return False
             self._made.append(target)
@@ -217,6 +247,7 @@ class Keeper:
         file = self._new(target)
         try:
             self._disk.copy(source, start, end, file)
+            self._disk.copy_attributes(source, file)
             self._disk.set_metadata(file, like.mode, like.uid, like.gid, like.modified_ns)
         finally:
             self._disk.close(file)
@@ -231,12 +262,19 @@ class Keeper:
 
     def _new(self, target: str) -> OpenFile:
         self._directory(os.path.dirname(target))
-        if os.path.lexists(target):
-            self._disk.unlink(target)
+        self._make_way(target)
         file = self._disk.create(target)
         self._made.append(target)
         self._mark(target)
         return file
+
+    def _make_way(self, target: str) -> None:
+        """Remove what an earlier run has left under the name of something new.  Raises StaleError for anything else."""
+        if not os.path.lexists(target):
+            return
+        if self._is_new and os.path.basename(target) != f"{PLAN}{_TMP}":
+            raise StaleError(f"{target}: is there already, and not of this plan; name another directory with --backup")
+        self._disk.unlink(target)
 
     def _mark(self, path: str) -> None:
         """Have a file synced, and all directories down to it, whoever has made those."""
@@ -271,11 +309,26 @@ def inode_of(path: str) -> tuple[int, int]:
     return status.st_dev, status.st_ino
 
 
-def _is_of(path: str, plan: Plan) -> bool:
-    """Whether the plan in the file at *path* is *plan*; the backup may have been moved since."""
+def kept_plan(path: str) -> Plan | None:
+    """Return the plan in the file at *path*; None where there is none that can be read."""
     with Source(path) as source:
         try:
-            kept = read_plan(source.read(0, min(source.size, MAX_BYTES)))
+            return read_plan(source.read(0, min(source.size, MAX_BYTES)))
         except PlanError:
-            return False
-    return (kept.id, kept.log_dirs, kept.actions) == (plan.id, plan.log_dirs, plan.actions)
+            return None
+
+
+def begun(plan: Plan) -> Plan | None:
+    """Return *plan* as a backup has it, with what was beside its files; None where no run of it has begun."""
+    for backup in plan.backups:
+        path = os.path.join(backup, PLAN)
+        kept = kept_plan(path) if os.path.lexists(path) else None
+        if kept is not None and kept.actions and is_same(kept, plan):
+            return kept._replace(backups=plan.backups)  # it may have been moved since
+    return None
+
+
+def is_same(kept: Plan, plan: Plan) -> bool:
+    """Whether *kept*, which a backup has, is *plan*, or was put there while that was made; it may have been moved."""
+    same = (kept.id, kept.log_dirs) == (plan.id, plan.log_dirs)
+    return same and (not kept.actions or kept.actions == plan.actions)

@@ -19,6 +19,11 @@ BACKUPS: Final = "klog-backup"
 """The directory beside a log dir that has the backups of all plans."""
 STAGED: Final = "staged"
 """The directory of a backup in which new files wait until they get their names; gone when the plan is done."""
+UNFINISHED: Final = "unfinished"
+"""The file of a backup that is there from a plan's beginning to its end."""
+
+TEMPORARY: Final = ".klog.tmp"
+"""Ends the name of a file on its way in from another file system; brokers take no notice of such names."""
 
 PUT: Final = "put"
 """A file gets new content, which waits in `source`; it need not have been there before."""
@@ -139,6 +144,8 @@ class Plan(NamedTuple):
     *findings*: as JSON has them.  *no_lock*: log dirs, by number, that had no `.lock` before.  *directory_times*: the
     modification time in ns of each directory that the actions touch, by (log dir, relative path), for whoever takes the
     plan back; *leaves_times*: those that directories get when all is done.  *undoes*: the id of the plan it takes back.
+    *beside*: the other files of partitions and log dirs that it touches, as they were when it began; None until then.
+    *made_here*: the directories of backups and new files that this very process has made for it.
     """
 
     id: str
@@ -158,6 +165,8 @@ class Plan(NamedTuple):
     directory_times: Mapping[tuple[int, str], int] = MappingProxyType({})
     leaves_times: Mapping[tuple[int, str], int] = MappingProxyType({})
     undoes: str | None = None
+    beside: tuple[Guard, ...] | None = None
+    made_here: tuple[str, ...] = ()
 
     def path(self, log_dir: int, file: str) -> str:
         """Return the absolute path of *file*, relative to the log dir of that number."""
@@ -166,3 +175,8 @@ class Plan(NamedTuple):
     def staged(self, log_dir: int) -> str:
         """Return the directory in which the sources of a log dir's puts wait."""
         return self.staging[log_dir] if self.staging else os.path.join(self.backups[log_dir], STAGED)
+
+    def partitions(self) -> list[str]:
+        """Return the paths of the partitions whose files it changes, in order."""
+        places = {(action.log_dir, os.path.dirname(action.file)) for action in self.actions}
+        return [self.path(log_dir, directory) for log_dir, directory in sorted(places) if directory]

@@ -75,6 +75,8 @@ def _plan_members(plan: Plan) -> Iterator[tuple[str, object]]:
     yield "directory_times", map(_time_json, sorted(plan.directory_times.items()))
     if plan.staging:
         yield "staging", list(plan.staging)
+    if plan.beside is not None:
+        yield "beside", map(_guard_json, plan.beside)
     if plan.undoes is not None:
         yield "undoes", plan.undoes
         yield "leaves_times", map(_time_json, sorted(plan.leaves_times.items()))
@@ -223,6 +225,7 @@ def _plan(members: Object) -> Plan:
         directory_times=dict(_list(members, "directory_times", _directory_time)),
         leaves_times=dict(_list(members, "leaves_times", _directory_time)),
         undoes=None if members.get("undoes") is None else _text(members, "undoes"),
+        beside=_list(members, "beside", _guard) if "beside" in members else None,
     )
 
 

@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NoReturn
 
-from klog.formats.names import FileKind, Stage, parse_file, parse_partition
+from klog.formats.names import ROOT_KINDS, FileKind, Stage, parse_file, parse_partition
 from klog.passing import is_passing, log_of, stage_of, stood_for, teller
 from klog.plan import PUT, REMOVE, TRUNCATE, Action, FileState, Plan, PlanError, same_content
 
@@ -62,8 +62,8 @@ def check_plan(plan: Plan) -> None:
         sources.add((action.log_dir, action.source or ""))
     _check_markers(plan)
     _check_passing(plan, states)
-    for guard in plan.guards:
-        _check_file(guard.file, guard.log_dir, count)
+    for guard in (*plan.guards, *(plan.beside or ())):
+        _check_place(guard.file, guard.log_dir, count)
     for cut in plan.cuts:
         _check_file(cut.file, cut.log_dir, count)
         first = states.get((cut.log_dir, cut.file), [None])[0]
@@ -157,13 +157,20 @@ def _check_action(action: Action, count: int) -> None:
         refuse(f"{action.do} of {shown(action.file)} lacks what it needs, or has what it must not have")
 
 
-def _check_file(file: str, log_dir: int, count: int) -> None:
-    """Refuse what is not a file of a partition of the log dir, or of the log dir itself."""
-    directory, slash, name = file.partition("/")
+def _check_place(file: str, log_dir: int, count: int) -> None:
+    """Refuse what does not lie in a partition of the log dir, or in the log dir itself."""
+    directory, slash, _ = file.partition("/")
     if log_dir >= count:
         refuse(f"log_dir {log_dir}, of {count}")
-    if not _is_relative(file) or file.count("/") > 1 or (slash and not _is_partition(directory)):
+    is_place = _is_partition(directory) if slash else parse_file(directory).kind in ROOT_KINDS
+    if not _is_relative(file) or file.count("/") > 1 or not is_place:
         refuse(f"{shown(file)} is no file of a partition or of a log dir")
+
+
+def _check_file(file: str, log_dir: int, count: int) -> None:
+    """Refuse what is not a file of a partition of the log dir, or of the log dir itself, that a repair may touch."""
+    _check_place(file, log_dir, count)
+    directory, slash, name = file.partition("/")
     if not slash and parse_file(directory).kind not in _IN_LOG_DIR:
         refuse(f"{shown(file)} is no file of a log dir that a repair touches")
     if slash and parse_file(name).kind is FileKind.CLEAN_SHUTDOWN:

@@ -5,25 +5,43 @@ from __future__ import annotations
 import errno
 import os
 import stat
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 from klog.digests import Digest
 from klog.disk import Disk, OpenFile
-from klog.plan import BACKUPS
+from klog.errors import KlogError
+
+ROUNDS = ".rounds"
+"""Behind the name of a staging directory: beside it lies what only the next round of a compaction reads."""
 
 _PIECE = 1 << 20
+_SLACK = 4096
+"""Bytes of room reckoned for each file beside its content."""
 _NO_LINKS = (errno.EXDEV, errno.EPERM, errno.EACCES, errno.EMLINK, errno.EOPNOTSUPP, errno.ENOSYS)
+
+
+class RoomError(KlogError):
+    """There is no room for what is to be written, or no place: nothing was."""
 
 
 class Staging:
     """Where new content waits: *directory*, made when it is needed; None when only digests are asked for.
 
-    Threads may share one as long as they store under different names.
+    *announce* is called before anything is stored: so that somebody can tell what a killed process has left.  *made*:
+    the directories down to it that were not there before.  Threads may share one as long as they store under different
+    names.
     """
 
-    def __init__(self, directory: str | None, disk: Disk) -> None:
+    def __init__(self, directory: str | None, disk: Disk, announce: Callable[[], None] = lambda: None) -> None:
         self.directory = directory
         self._disk = disk
+        self._announce = announce
+        self.made: list[str] = []
+        self._stored: set[str] | None = None
+
+    def beside(self, directory: str) -> Staging:
+        """Return another place, announced as this one is."""
+        return Staging(directory, self._disk, self._announce)
 
     def store(self, name: str, content: Iterable[bytes | bytearray | memoryview]) -> tuple[int, str]:
         """Stream *content* into the file *name*, over one that is there; return its size and its digest.
@@ -35,9 +53,12 @@ class Staging:
             for piece in in_pieces(content):
                 digest.update(piece)
             return digest.size, digest.text()
+        self._begin(self.directory)
         path = os.path.join(self.directory, name)
         make_directories(os.path.dirname(path), self._disk)
         self.drop(name)
+        if self._stored is not None:
+            self._stored.add(name)
         file = self._disk.create(path)
         is_whole = False
         try:
@@ -49,12 +70,23 @@ class Staging:
                 self.drop(name)
         return digest.size, digest.text()
 
+    def _begin(self, directory: str) -> None:
+        """Make the directory; in one that was there before, somebody else's files may lie."""
+        self._announce()
+        if os.path.isdir(directory):
+            if directory not in self.made and self._stored is None:
+                self._stored = set()
+            return
+        self.made += make_directories(directory, self._disk)
+
     def link(self, name: str, other: str) -> None:
         """Let what was stored as *name* be there as *other* too, over what is there: a second name, or else a copy."""
         if self.directory is None:
             return
         source, target = (os.path.join(self.directory, one) for one in (name, other))
         self.drop(other)
+        if self._stored is not None:
+            self._stored.add(other)
         link_or_copy(source, target, disk=self._disk)
 
     def _write(self, file: OpenFile, content: Iterable[bytes | bytearray | memoryview], digest: Digest) -> None:
@@ -71,10 +103,14 @@ class Staging:
             self._disk.unlink(path)
 
     def discard(self) -> None:
-        """Remove all that was stored, and the directories above that are then empty: nothing will come of the plan."""
-        if self.directory is not None:
+        """Remove all that was stored, and the directories that were made for it: nothing will come of the plan."""
+        if self.directory is None:
+            return
+        if self.directory in self.made:
             remove_tree(self.directory, self._disk)
-            remove_empty(os.path.dirname(self.directory), self._disk)
+        else:
+            remove_emptied(self.directory, self._stored or (), self._disk)
+        remove_made(self.made, self._disk)
 
 
 def in_pieces(content: Iterable[bytes | bytearray | memoryview]) -> Iterable[bytes | bytearray | memoryview]:
@@ -128,13 +164,24 @@ def remove_tree(path: str, disk: Disk) -> None:
     disk.remove_directory(path)
 
 
-def remove_empty(path: str, disk: Disk) -> None:
-    """Remove a backup directory, and `klog-backup` above it, when there is nothing in them.  Raises OSError."""
-    above = os.path.dirname(path)
-    for directory in (path, *([above] if os.path.basename(above) == BACKUPS else ())):
-        if not os.path.isdir(directory) or os.listdir(directory):
-            return
-        disk.remove_directory(directory)
+def remove_emptied(path: str, files: Iterable[str], disk: Disk) -> None:
+    """Remove these *files* below a directory, and the directories down to them that are empty then.  Raises OSError."""
+    if os.path.islink(path) or not os.path.isdir(path):
+        return
+    directories = {path}
+    for file in files:
+        if os.path.lexists(os.path.join(path, file)):
+            disk.unlink(os.path.join(path, file))
+        while file := os.path.dirname(file):
+            directories.add(os.path.join(path, file))
+    remove_made(list(directories), disk)
+
+
+def remove_made(directories: Sequence[str], disk: Disk) -> None:
+    """Remove *directories*, which somebody has made, as far as they are empty.  Raises OSError."""
+    for directory in sorted(directories, key=len, reverse=True):
+        if os.path.isdir(directory) and not os.listdir(directory):
+            disk.remove_directory(directory)
 
 
 def link(source: str, target: str, disk: Disk) -> bool:
@@ -156,6 +203,43 @@ def link_or_copy(source: str, target: str, disk: Disk) -> None:
     file = disk.create(target)
     try:
         disk.copy(source, 0, status.st_size, file)
+        disk.copy_attributes(source, file)
         disk.set_metadata(file, stat.S_IMODE(status.st_mode), status.st_uid, status.st_gid, status.st_mtime_ns)
     finally:
         disk.close(file)
+
+
+def nearest_directory(path: str) -> str:
+    """Return the directory *path*, or the nearest above it that is there."""
+    while not os.path.isdir(path):
+        path = os.path.dirname(path)
+    return path
+
+
+def device_of(path: str) -> int:
+    """Return the file system on which *path* is, or is going to be."""
+    return os.stat(path if os.path.exists(path) else nearest_directory(path)).st_dev
+
+
+def lack_of_room(places: Iterable[str], copies: Iterable[tuple[str, int]], disk: Disk) -> str | None:
+    """Say why the directories *places* cannot be made, or *copies*, of so many bytes each, cannot be written.
+
+    None where all of it can be.  Raises OSError.
+    """
+    for place in places:
+        above = nearest_directory(place)
+        first = os.path.join(above, os.path.relpath(place, above).split(os.sep)[0])
+        if above != place and os.path.lexists(first):
+            return f"{first}: is no directory"
+        if not os.access(above, os.W_OK | os.X_OK):
+            return f"{place}: {above} may not be written to"
+    needed: dict[int, tuple[str, int]] = {}
+    for path, size in copies:
+        place = nearest_directory(path)
+        device = os.stat(place).st_dev
+        needed[device] = place, needed.get(device, (place, 0))[1] + size + _SLACK
+    for place, size in needed.values():
+        free = disk.free_bytes(place)
+        if free < size:
+            return f"{place}: {size} bytes of room are needed, {free} are free"
+    return None

@@ -8,36 +8,39 @@ apply(back, disk, locks=locks)
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from shlex import quote
 
-from klog.backups import plans_of
+from klog.apply import drop_staged
+from klog.backups import has_begun, plans_of, used_since
 from klog.digests import file_state, status_of
 from klog.disk import Disk
 from klog.draft import backup_places, iso_seconds, plan_id
 from klog.formats.names import FileKind
-from klog.journal import Chain, locate
-from klog.originals import keeps_tail, original_place, tail_place
+from klog.guards import differences, is_above
+from klog.journal import Chain, chains, locate
+from klog.originals import begun, keeps_tail, original_place, tail_place
 from klog.passing import is_passing, stood_for
 from klog.plan import PUT, REMOVE, Action, FileState, Plan, StaleError, same_content
-from klog.staging import link_or_copy, make_directories, remove_empty, remove_tree
+from klog.staging import RoomError, device_of, lack_of_room, link_or_copy, make_directories
 
 
-def undo_plan(plan: Plan, now_ms: int, backup: str | None = None) -> Plan:
+def undo_plan(plan: Plan, now_ms: int, backup: str | None = None, disk: Disk | None = None) -> Plan:
     """Return the plan that takes *plan* back, as far as it has been carried out; without actions where it has not been.
 
-    *backup*: where its own backup goes, as for any plan.  Raises StaleError when a file has been changed since, or when
-    an original is gone, or a later plan has marked a log dir as clean; UnreadableError.
+    *backup*: where its own backup goes, as for any plan; None: beside the log dir, or beside the backup of *plan* where
+    that cannot be.  Raises StaleError when its partitions or log dirs have been used since, when an original is gone,
+    or when a later plan has marked a log dir as clean; UnreadableError; RoomError.
     """
-    _check_not_marked(plan)
-    found = {(chain.log_dir, chain.file): chain for chain in locate(plan)}
-    for chain in found.values():
-        chain.at = _reached(chain)
-    name = plan_id("undo", now_ms)
+    plan = begun(plan) or plan
+    found = _located(plan)
     actions = tuple(_reversed(plan, found))
+    used = _check_unused(plan, found) if actions else set()
     _check_originals(plan, found, actions)
     missing = {n for n, log_dir in enumerate(plan.log_dirs) if not os.path.lexists(os.path.join(log_dir, ".lock"))}
     touched = sorted(plan.directory_times) if actions else []
-    return Plan(
+    name = plan_id("undo", now_ms)
+    back = Plan(
         name,
         iso_seconds(now_ms),
         f"klog undo {plan.id}",
@@ -46,9 +49,114 @@ def undo_plan(plan: Plan, now_ms: int, backup: str | None = None) -> Plan:
         actions,
         no_lock=tuple(sorted(missing | set(plan.no_lock))),
         directory_times={key: os.stat(plan.path(*key)).st_mtime_ns for key in touched},
-        leaves_times={key: plan.directory_times[key] for key in touched},
+        leaves_times={key: plan.directory_times[key] for key in touched if key not in used},
         undoes=plan.id,
     )
+    return _with_room(plan, back, found, disk or Disk(), is_free=backup is None)
+
+
+def way_out(plan: Plan, now_ms: int) -> str | None:
+    """Return what leads out of a plan that is half done while its directories have been used: an error, with a command.
+
+    None where it can neither be finished nor taken back.  Raises UnreadableError.
+    """
+    other = next(differences(plan), None)
+    assert other is not None, "it can be finished"
+    try:
+        undo_plan(plan, now_ms)
+    except StaleError:
+        return None
+    path, undo = plan.path(other.log_dir, other.file), f"klog undo {quote(plan.backups[0])} --apply"
+    return (
+        f"{path}: has changed since {plan.id} was half done, so it cannot be finished: '{undo}' takes back what it had"
+        " done, and keeps what has come since"
+    )
+
+
+def _located(plan: Plan) -> dict[tuple[int, str], Chain]:
+    """Return how far the files of *plan* have come.  Raises StaleError where one is in none of its states."""
+    _check_not_marked(plan)
+    found = {(chain.log_dir, chain.file): chain for chain in locate(plan)}
+    is_unfinished = has_begun(plan)
+    for chain in found.values():
+        if is_unfinished and chain.at is None and "/" not in chain.file:
+            # Checkpoints of a log dir go on changing for other partitions; what they say of this one may stay.
+            chain.at = 0
+        else:
+            chain.at = _reached(plan, chain)
+    return found
+
+
+def _check_unused(plan: Plan, found: dict[tuple[int, str], Chain]) -> set[tuple[int, str]]:
+    """Raise StaleError when somebody has used the directories since, in a way that this would be over.
+
+    What is only half done can be taken back although there are newer segments: they stay.  Returns the directories in
+    which that is so.
+    """
+    if not has_begun(plan):
+        path = used_since(plan, found.values())
+        if path is not None:
+            raise StaleError(_used(plan, path))
+        return set()
+    used = set()
+    for other in differences(plan):
+        if not is_above(plan, other):
+            raise StaleError(_used(plan, plan.path(other.log_dir, other.file)))
+        used.add((other.log_dir, os.path.dirname(other.file)))
+    return used
+
+
+def _used(plan: Plan, path: str) -> str:
+    """Say that *path* was used since, and by which plan, where it was one."""
+    status = status_of(path)
+    facts = None if status is None else (status.st_size, status.st_mtime_ns)
+    for later in (kept.plan for log_dir in plan.log_dirs for kept in plans_of(log_dir)):
+        if later.id == plan.id or later.created < plan.created:
+            continue
+        for action in later.actions:
+            after = action.after
+            if later.path(action.log_dir, action.file) == path and facts == (after and (after.size, after.modified_ns)):
+                return f"{path}: changed by {later.id} since the plan was carried out; take that back first"
+    return f"{path}: used since the plan was carried out; it can no longer be taken back"
+
+
+def _with_room(plan: Plan, back: Plan, found: Mapping[tuple[int, str], Chain], disk: Disk, *, is_free: bool) -> Plan:
+    """Return *back* with backups for which there is room; *is_free*: they may lie beside those of *plan* as well.
+
+    Raises RoomError, which says what the first choice lacks.
+    """
+    if not back.actions:
+        return back
+    beside = tuple(os.path.join(os.path.dirname(place), back.id) for place in plan.backups)
+    choices = [back.backups]
+    if is_free and len(set(beside)) == len(beside):
+        choices.append(beside)
+    lacks = []
+    for places in choices:
+        chosen = back._replace(backups=places)
+        lack = lack_of_room(places, list(_copies(plan, chosen, found)), disk)
+        if lack is None:
+            return chosen
+        lacks.append(lack)
+    raise RoomError(f"{lacks[0]}; nothing was changed; another directory may be named with --backup")
+
+
+def _copies(plan: Plan, back: Plan, found: Mapping[tuple[int, str], Chain]) -> Iterator[tuple[str, int]]:
+    """Yield where *back* is going to write, and how many bytes."""
+    kept = set()
+    for action in back.actions:
+        key = action.log_dir, action.file
+        chain, backup, wanted = found[key], back.backups[action.log_dir], action.after
+        is_far = device_of(backup) != device_of(os.path.dirname(chain.path))
+        if is_far and key not in kept and chain.current is not None:
+            yield backup, chain.current.size
+        kept.add(key)
+        if wanted is None:
+            continue
+        if is_far:
+            yield chain.path, wanted.size
+        if keeps_tail(plan, chain) or device_of(_origin(plan, found, chain, wanted)) != device_of(backup):
+            yield backup, wanted.size
 
 
 def _check_not_marked(plan: Plan) -> None:
@@ -69,14 +177,14 @@ def _markers(plan: Plan, log_dir: str) -> Iterator[Action]:
             yield action
 
 
-def _reached(chain: Chain) -> int:
+def _reached(plan: Plan, chain: Chain) -> int:
     """Return which of its states a file is in, by its content alone where that can tell."""
     if is_passing(chain.states) and chain.at is not None:
         return chain.at
     for at, state in enumerate(chain.states):
         if same_content(state, chain.current):
             return at
-    raise StaleError(f"{chain.path}: used since the plan was carried out; it can no longer be taken back")
+    raise StaleError(_used(plan, chain.path))
 
 
 def _reversed(plan: Plan, found: dict[tuple[int, str], Chain]) -> Iterator[Action]:
@@ -145,25 +253,27 @@ def _check_originals(plan: Plan, found: dict[tuple[int, str], Chain], actions: t
             raise StaleError(f"{place}: gone, {chain.path} cannot be brought back")
 
 
-def stage_undo(plan: Plan, back: Plan, disk: Disk) -> None:
+def stage_undo(plan: Plan, back: Plan, disk: Disk, announce: Callable[[], None] = lambda: None) -> Plan:
     """Make ready what *back*, which takes *plan* back, puts in place: the very originals, where they were kept whole.
 
-    Raises OSError; then nothing of it is left.
+    *announce* is called before.  Returns *back*, with the directories that were made for it.  Raises StaleError,
+    OSError; then nothing of it is left.
     """
-    from klog.journal import chains
-
-    found = chains(plan)
+    found, made = chains(plan), list[str]()
     is_done = False
+    announce()
     try:
         for action in back.actions:
             if action.source is not None and action.after is not None:
                 target = os.path.join(back.staged(action.log_dir), action.source)
-                make_directories(os.path.dirname(target), disk)
+                made += make_directories(os.path.dirname(target), disk)
                 _stage(plan, found, found[action.log_dir, action.file], action.after, target, disk)
         is_done = True
     finally:
+        back = back._replace(made_here=tuple(made))
         if not is_done:
-            discard_staged(back, disk)
+            drop_staged(back, disk)
+    return back
 
 
 def _stage(
@@ -182,19 +292,10 @@ def _stage(
     try:
         disk.copy(chain.path, 0, after.size, file)
         disk.copy(tail, 0, wanted.size - after.size, file)
+        disk.copy_attributes(chain.path, file)
         disk.set_metadata(file, wanted.mode, wanted.uid, wanted.gid, wanted.modified_ns)
     finally:
         disk.close(file)
     state = file_state(target)
     if state is None or state.content != wanted.content:
         raise StaleError(f"{tail}: not what was cut from {chain.path}; it cannot be brought back")
-
-
-def discard_staged(plan: Plan, disk: Disk) -> None:
-    """Remove what was made ready for a plan that will not be carried out, as far as the disk lets it."""
-    for number, backup in enumerate(plan.backups):
-        try:
-            remove_tree(plan.staged(number), disk)
-            remove_empty(backup, disk)
-        except OSError:
-            continue

@@ -26,7 +26,7 @@ from klog.log_dir import LogDir
 from klog.partition import Partition
 from klog.recover import checkpoints
 from klog.settings import Settings
-from klog.staging import Staging, remove_tree
+from klog.staging import ROUNDS, Staging, remove_tree
 from klog.threads import run_all
 
 _LARGE_BYTES = 1 << 20
@@ -211,7 +211,7 @@ class Cleaning:
         try:
             compaction = Compaction(outcome.sections, self._wishes.choices, self._advance, need)
             assert scratch.directory is not None
-            own = Staging(os.path.join(scratch.directory, str(outcome.number)), self._disk)
+            own = scratch.beside(os.path.join(scratch.directory, str(outcome.number)))
             outcome.compacted = compaction.plan(draft, own)
         except (DamagedError, UnreadableError) as error:
             draft.actions.clear()
@@ -250,12 +250,15 @@ class _Scratch:
     """A directory for what only the next round reads: beside new content, or a temporary one when that is nowhere."""
 
     def __init__(self, staging: Sequence[Staging], disk: Disk) -> None:
-        self._beside = next((one.directory for one in staging if one.directory is not None), None)
+        self._beside = next((one for one in staging if one.directory is not None), None)
         self._disk = disk
 
     def __enter__(self) -> Staging:
-        self._path = f"{self._beside}.rounds" if self._beside is not None else self._disk.private_directory()
-        return Staging(self._path, self._disk)
+        if self._beside is None:
+            self._path = self._disk.private_directory()
+            return Staging(self._path, self._disk)
+        self._path = f"{self._beside.directory}{ROUNDS}"
+        return self._beside.beside(self._path)
 
     def __exit__(self, *_: object) -> None:
         remove_tree(self._path, self._disk)

@@ -1,0 +1,99 @@
+"""What stands beside the files that a plan changes, and whether it is still as it was when the plan began.
+
+A plan names the files that it changes.  A broker that runs on the directory afterwards may change only others: it
+appends to a segment, begins a new one, writes its checkpoints.  Nothing may be taken back over that.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from klog.digests import status_of
+from klog.errors import UnreadableError
+from klog.formats.names import ROOT_KINDS, SEGMENT_KINDS, FileKind, Stage, parse_file
+from klog.plan import TEMPORARY, Guard, Plan
+
+_ROOT = sorted(kind.value for kind in ROOT_KINDS - {FileKind.LOCK})
+
+
+class Difference(NamedTuple):
+    """A file that is not as it was: *guard* says how it was, None where there was none; *status* how it is now."""
+
+    log_dir: int
+    file: str
+    guard: Guard | None
+    status: os.stat_result | None
+
+
+def files_beside(plan: Plan) -> tuple[Guard, ...]:
+    """Return the files that *plan* neither changes nor relies on, in the partitions and log dirs that it touches.
+
+    Raises UnreadableError.
+    """
+    named = {(action.log_dir, action.file) for action in plan.actions}
+    named.update((guard.log_dir, guard.file) for guard in plan.guards)
+    return tuple(
+        Guard(file, status.st_size, status.st_mtime_ns, log_dir)
+        for log_dir, file, status in _there(plan)
+        if (log_dir, file) not in named
+    )
+
+
+def differences(plan: Plan) -> Iterator[Difference]:
+    """Yield what is no longer as it was beside the files that *plan* changes; those it has been told of come first.
+
+    Files that have come are told only for a plan that has begun.  Raises StaleError for what is no regular file any
+    more, UnreadableError.
+    """
+    known = {(action.log_dir, action.file) for action in plan.actions}
+    for guard in (*plan.guards, *(plan.beside or ())):
+        known.add((guard.log_dir, guard.file))
+        status = status_of(plan.path(guard.log_dir, guard.file))
+        if status is None or (status.st_size, status.st_mtime_ns) != (guard.size, guard.modified_ns):
+            yield Difference(guard.log_dir, guard.file, guard, status)
+    if plan.beside is not None:
+        for log_dir, file, status in _there(plan):
+            if (log_dir, file) not in known:
+                yield Difference(log_dir, file, None, status)
+
+
+def _there(plan: Plan) -> Iterator[tuple[int, str, os.stat_result]]:
+    """Yield the regular files in the partitions that *plan* touches, and Kafka's own in their log dirs."""
+    touched = {(action.log_dir, os.path.dirname(action.file)) for action in plan.actions}
+    touched |= {(number, "") for number, _ in touched}
+    for number, directory in sorted(touched):
+        path = plan.path(number, directory)
+        try:
+            names = sorted(os.listdir(path)) if directory else _ROOT
+        except OSError as error:
+            raise UnreadableError(f"{path}: {error.strerror}") from error
+        for name in names:
+            try:
+                status = os.lstat(os.path.join(path, name))
+            except OSError:
+                continue  # gone since, or never there
+            if stat.S_ISREG(status.st_mode) and not name.endswith(TEMPORARY):
+                yield number, f"{directory}/{name}" if directory else name, status
+
+
+def is_above(plan: Plan, difference: Difference) -> bool:
+    """Whether a file has changed, or come, that has nothing in common with what *plan* changes in its partition.
+
+    So it is with files of segments behind all that the plan names, and with files that belong to no segment.
+    """
+    directory = os.path.dirname(difference.file)
+    name = parse_file(os.path.basename(difference.file))
+    if name.stage in (Stage.SWAP, Stage.CLEANED):
+        return False
+    if not directory or name.kind not in SEGMENT_KINDS:
+        return True
+    changed = [
+        parse_file(os.path.basename(action.file))
+        for action in plan.actions
+        if action.log_dir == difference.log_dir and os.path.dirname(action.file) == directory
+    ]
+    bases = [file.offset for file in changed if file.kind in SEGMENT_KINDS and file.offset is not None]
+    return name.offset is not None and name.offset > max(bases, default=-1)
