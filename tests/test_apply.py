@@ -301,12 +301,15 @@ def test_a_plan_is_stale_when_what_it_relies_on_has_changed(original: Path) -> N
     refused(plan, StaleError, "1900.timeindex: has changed since")
 
 
-def test_a_partition_behind_a_link_is_refused(original: Path) -> None:
-    """What the link leads to may be another log dir's."""
+@pytest.mark.parametrize("is_link", [True, False])
+def test_a_partition_that_is_no_directory_is_refused(original: Path, is_link: bool) -> None:
     plan = plan_repair(original, Disk())
     (original / "orders-3").rename(original.parent / "elsewhere")
-    (original / "orders-3").symlink_to(original.parent / "elsewhere")
-    refused(plan, StaleError, "orders-3: not a directory, or only a link")
+    if is_link:
+        (original / "orders-3").symlink_to(original.parent / "elsewhere" / os.path.basename(name(1841, "log")))
+    else:
+        (original / "orders-3").touch()
+    refused(plan, StaleError, "orders-3: not a directory")
 
 
 def test_a_log_dir_may_be_a_link(original: Path, tmp_path: Path) -> None:

@@ -167,18 +167,18 @@ def _unfinished(log_dirs: Sequence[str], disk: Disk, locks: Locks | None, now_ms
 
     Returns the partitions, by their real paths, in which it cannot be finished, with what is to be done about each.
     """
-    from klog.backups import sweep, unfinished
-    from klog.guards import differences
+    from klog.backups import obstacle, sweep, unfinished
 
     blocked: dict[str, str] = {}
     if locks is not None:
         for plan in sweep(log_dirs, disk):
             output.note(f"{plan.id} was interrupted while it was being made; what it left is removed")
     for kept in {kept.plan.id: kept for log_dir in log_dirs for kept in unfinished(log_dir)}.values():
-        if next(differences(kept.plan), None) is not None:
+        path = obstacle(kept.plan)
+        if path is not None:
             from klog.undo import way_out
 
-            why = way_out(kept.plan, now_ms)
+            why = way_out(kept.plan, path, now_ms)
             if why is not None:
                 blocked.update((os.path.realpath(path), why) for path in kept.plan.partitions())
             else:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import threading
 from collections.abc import Iterable, Iterator, Sequence
@@ -287,9 +288,12 @@ def state_of(plan: Plan) -> State:
 
 
 def _state(plan: Plan, found: list[Chain]) -> State:
+    is_unfinished = has_begun(plan)
+    for chain in found:
+        if is_unfinished and may_stay(chain):
+            chain.at = 0
     if any(chain.at is None for chain in found):
         return State.USED_SINCE
-    is_unfinished = has_begun(plan)
     if all(not chain.to_do for chain in found):
         # What is as another plan has made it was not made by one whose new files still wait.
         is_used = _waits(plan) if is_unfinished else used_since(plan, found) is not None
@@ -298,6 +302,27 @@ def _state(plan: Plan, found: list[Chain]) -> State:
         is_kept = any(os.path.lexists(os.path.join(backup, PLAN)) for backup in plan.backups)
         return State.TAKEN_BACK if is_kept and not is_unfinished else State.NOT_BEGUN
     return State.HALF_DONE if is_unfinished else State.USED_SINCE
+
+
+def may_stay(chain: Chain) -> bool:
+    """Whether a file that is in no state of a plan is a log dir's checkpoint.
+
+    It goes on changing for other partitions while the plan is half done, and what it says of the plan's own may stay.
+    """
+    return chain.at is None and "/" not in chain.file
+
+
+def obstacle(plan: Plan) -> str | None:
+    """Return the path of what keeps *plan*, which is half done, from being finished; None where nothing does.
+
+    Raises StaleError, UnreadableError.
+    """
+    found = locate(plan, quick=True)
+    if all(chain.at is not None and not chain.to_do for chain in found):
+        return None
+    strange = (chain.path for chain in found if chain.at is None)
+    used = (plan.path(other.log_dir, other.file) for other in differences(plan))
+    return next(itertools.chain(used, strange), None)
 
 
 def has_begun(plan: Plan) -> bool:
@@ -354,5 +379,5 @@ def _waits(plan: Plan) -> bool:
 
 def unfinished(log_dir: str) -> list[Kept]:
     """Return the plans that were begun in *log_dir* and not finished; they come before anything else is planned."""
-    # Only for those that have not come to their end a look at their files is needed.
-    return [kept for kept in plans_of(log_dir) if has_begun(kept.plan) and state_of(kept.plan) is State.HALF_DONE]
+    states = State.HALF_DONE, State.APPLIED  # the latter has only not been cleared away
+    return [kept for kept in plans_of(log_dir) if has_begun(kept.plan) and state_of(kept.plan) in states]

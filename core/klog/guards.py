@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from klog.digests import status_of
 from klog.errors import UnreadableError
 from klog.formats.names import ROOT_KINDS, SEGMENT_KINDS, FileKind, Stage, parse_file
-from klog.plan import TEMPORARY, Guard, Plan
+from klog.plan import TEMPORARY, Action, Guard, Plan
 
 _ROOT = sorted(kind.value for kind in ROOT_KINDS - {FileKind.LOCK})
 
@@ -82,18 +82,20 @@ def _there(plan: Plan) -> Iterator[tuple[int, str, os.stat_result]]:
 def is_above(plan: Plan, difference: Difference) -> bool:
     """Whether a file has changed, or come, that has nothing in common with what *plan* changes in its partition.
 
-    So it is with files of segments behind all that the plan names, and with files that belong to no segment.
+    So it is with files of a segment that was there behind all that the plan names, with those behind it, and with files
+    that belong to no segment.
     """
-    directory = os.path.dirname(difference.file)
-    name = parse_file(os.path.basename(difference.file))
+    directory, name = os.path.dirname(difference.file), parse_file(os.path.basename(difference.file))
     if name.stage in (Stage.SWAP, Stage.CLEANED):
         return False
     if not directory or name.kind not in SEGMENT_KINDS:
         return True
-    changed = [
-        parse_file(os.path.basename(action.file))
-        for action in plan.actions
-        if action.log_dir == difference.log_dir and os.path.dirname(action.file) == directory
-    ]
-    bases = [file.offset for file in changed if file.kind in SEGMENT_KINDS and file.offset is not None]
-    return name.offset is not None and name.offset > max(bases, default=-1)
+
+    def bases(places: Iterable[Action | Guard]) -> list[int]:
+        here = [one.file for one in places if one.log_dir == difference.log_dir]
+        files = [parse_file(os.path.basename(file)) for file in here if os.path.dirname(file) == directory]
+        return [file.offset for file in files if file.kind in SEGMENT_KINDS and file.offset is not None]
+
+    highest = max(bases(plan.actions), default=-1)
+    behind = [base for base in bases((*plan.guards, *(plan.beside or ()))) if base > highest]
+    return name.offset is not None and bool(behind) and name.offset >= min(behind)

@@ -189,9 +189,13 @@ class Keeper:
         if self._plan.undoes is not None:
             return None
         path = self._plan.path(action.log_dir, action.file)
+        if os.path.isfile(path):
+            return path
         directory, name = os.path.split(path)
-        log = os.path.join(directory, f"{name.partition('.')[0]}.{FileKind.LOG.value}")
-        return next((like for like in (path, log) if os.path.isfile(like)), None)
+        log = f"{name.partition('.')[0]}.{FileKind.LOG.value}"
+        if not os.path.isfile(os.path.join(directory, log)):
+            log = max((one for one in os.listdir(directory) if one.endswith(f".{FileKind.LOG.value}")), default="")
+        return os.path.join(directory, log) if log else None
 
     def _state(self, path: str) -> FileState | None:
         """Return what a file is; what has two names is read once."""

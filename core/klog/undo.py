@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from shlex import quote
 
 from klog.apply import drop_staged
-from klog.backups import has_begun, plans_of, used_since
+from klog.backups import has_begun, may_stay, plans_of, used_since
 from klog.digests import file_state, status_of
 from klog.disk import Disk
 from klog.draft import backup_places, iso_seconds, plan_id
@@ -55,18 +55,16 @@ def undo_plan(plan: Plan, now_ms: int, backup: str | None = None, disk: Disk | N
     return _with_room(plan, back, found, disk or Disk(), is_free=backup is None)
 
 
-def way_out(plan: Plan, now_ms: int) -> str | None:
-    """Return what leads out of a plan that is half done while its directories have been used: an error, with a command.
+def way_out(plan: Plan, path: str, now_ms: int) -> str | None:
+    """Return what leads out of a plan that is half done and cannot be finished because of *path*: a line, for people.
 
-    None where it can neither be finished nor taken back.  Raises UnreadableError.
+    None where it cannot be taken back either.  Raises UnreadableError.
     """
-    other = next(differences(plan), None)
-    assert other is not None, "it can be finished"
     try:
         undo_plan(plan, now_ms)
     except StaleError:
         return None
-    path, undo = plan.path(other.log_dir, other.file), f"klog undo {quote(plan.backups[0])} --apply"
+    undo = f"klog undo {quote(plan.backups[0])} --apply"
     return (
         f"{path}: has changed since {plan.id} was half done, so it cannot be finished: '{undo}' takes back what it had"
         " done, and keeps what has come since"
@@ -79,11 +77,7 @@ def _located(plan: Plan) -> dict[tuple[int, str], Chain]:
     found = {(chain.log_dir, chain.file): chain for chain in locate(plan)}
     is_unfinished = has_begun(plan)
     for chain in found.values():
-        if is_unfinished and chain.at is None and "/" not in chain.file:
-            # Checkpoints of a log dir go on changing for other partitions; what they say of this one may stay.
-            chain.at = 0
-        else:
-            chain.at = _reached(plan, chain)
+        chain.at = 0 if is_unfinished and may_stay(chain) else _reached(plan, chain)
     return found
 
 
