@@ -103,8 +103,8 @@ class _Run:
             self._plan = self._plan._replace(beside=kept.beside)
         keeper = Keeper(self._plan, self._disk, is_new)
         try:
-            check_closed(self._plan.partitions())
             found = self._look(is_new)
+            check_closed(self._plan.partitions())
             if self._done_before == len(self._plan.actions):
                 self._end(locks)
                 return Result(self._plan, 0, self._done_before)
