@@ -121,7 +121,7 @@ def change(
 
             check_closed(partition.path for one in left for partition in one.partitions)
         announce = _announce(name, log_dirs, backups, now_ms, disk, stack) if ways.apply else lambda: None
-        waiting = [Staging(directory, disk, announce) for directory in staging]
+        waiting = [Staging(directory, disk, announce, is_urgent=ways.apply) for directory in staging]
         is_wanted = False
         try:
             drafted = draft(left, waiting)
@@ -133,6 +133,8 @@ def change(
             if ways.plan_file is not None:
                 _save(plan, ways.plan_file, disk)
             is_wanted = bool(plan.actions)
+            if is_wanted and locks is None:
+                _warn_of_refusals(plan, disk)
         finally:
             if not is_wanted:
                 for one in waiting:
@@ -219,6 +221,13 @@ def _warn_of_brokers(chosen: Sequence[Chosen]) -> None:
         lock, path = one.log_dir.lock, output.printable(one.log_dir.path)
         if lock.held:
             output.note(f"{lock.of(path, with_pid=False)}: what is planned now may be stale")
+
+
+def _warn_of_refusals(plan: Plan, disk: Disk) -> None:
+    from klog.preflight import refusals
+
+    for why in refusals(plan, disk):
+        output.note(f"{output.printable(why)}: as things are now, --apply would not do it")
 
 
 def _save(plan: Plan, path: str, disk: Disk) -> None:

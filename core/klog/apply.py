@@ -12,7 +12,6 @@ anywhere, the same plan applied once more finishes.  What fails before the first
 from __future__ import annotations
 
 import errno
-import functools
 import os
 import shlex
 from collections import deque
@@ -22,16 +21,16 @@ from typing import NamedTuple
 from klog.backups import check_places
 from klog.disk import Disk
 from klog.errors import KlogError
-from klog.formats.names import FileKind, Stage, parse_file
+from klog.formats.names import FileKind, parse_file
 from klog.guards import differences, is_above
 from klog.journal import Chain, check_directories, check_leftovers, locate
 from klog.lanes import Silence, Sink
 from klog.locks import Locks, check_closed
-from klog.originals import PLAN, Keeper, begun, inode_of, keeps_tail, may_be_linked
-from klog.passing import is_passing
+from klog.originals import PLAN, Keeper, begun
 from klog.plan import PUT, REMOVE, STAGED, TEMPORARY, TRUNCATE, UNFINISHED, Action, FileState, Plan, StaleError
 from klog.plan_rules import check_plan
-from klog.staging import device_of, lack_of_room, link, remove_emptied, remove_made, remove_tree
+from klog.preflight import copies, twins
+from klog.staging import lack_of_room, link, remove_emptied, remove_made, remove_tree
 
 _INDEXES = (FileKind.INDEX, FileKind.TIME_INDEX, FileKind.TXN_INDEX)
 
@@ -85,7 +84,7 @@ class _Run:
         self._progress = progress
         self._done_before = self._done = 0
         self._is_acting = False
-        self._passing: dict[tuple[int, str], Chain] = {}
+        self._twins: dict[tuple[int, str], str] = {}
 
     def standing(self) -> str:
         """Say how far it has come, and what to do next."""
@@ -134,7 +133,7 @@ class _Run:
         """
         self._progress.expect(sum(chain_size(action) for action in self._plan.actions))
         found = locate(self._plan, self._progress.advance)
-        self._passing = {(chain.log_dir, chain.file): chain for chain in found if is_passing(chain.states)}
+        self._twins = twins(self._plan, found)
         self._done_before = len(self._plan.actions) - sum(len(chain.to_do) for chain in found)
         strange = next((one for one in found if one.at is None or (is_new and not one.is_untouched)), None)
         if strange is not None:
@@ -172,38 +171,10 @@ class _Run:
 
     def _check_room(self, found: list[Chain]) -> None:
         """Raise ApplyError when a file system has less room than the copies need."""
-        lack = lack_of_room((), self._copies(found), self._disk)
+        lack = lack_of_room((), copies(self._plan, found), self._disk)
         if lack is not None:
             advice = "" if self._done_before else "; another directory may be named with --backup"
             raise ApplyError(f"{lack}; {self.standing()}{advice}")
-
-    def _copies(self, found: list[Chain]) -> Iterator[tuple[str, int]]:
-        """Yield where files are going to be written, and how large."""
-        plan = self._plan
-        brought: set[tuple[int, int]] = set()
-        # A partition may be a link to a directory on another file system than its log dir.
-        device = functools.cache(device_of)
-        for chain in found:
-            backup = plan.backups[chain.log_dir]
-            is_far = device(backup) != device(os.path.dirname(chain.path))
-            if chain.before is not None and chain.is_untouched:
-                after = plan.actions[chain.actions[0]].after
-                if keeps_tail(plan, chain) and after is not None:
-                    yield backup, chain.before.size - after.size
-                    if os.stat(chain.path).st_nlink > 1:
-                        yield chain.path, after.size
-                elif is_far or not may_be_linked(plan, chain):
-                    yield backup, chain.before.size
-            for place in chain.to_do:
-                action = plan.actions[place]
-                if action.do == PUT and action.source is not None and action.after is not None:
-                    origin = os.path.join(plan.staged(chain.log_dir), action.source)
-                    if device(plan.staged(chain.log_dir)) != device(backup) and _is_first_name(origin, brought):
-                        yield backup, action.after.size
-                    if is_far and self._twin(action) is None:
-                        yield chain.path, action.after.size
-        for cut in plan.cuts:
-            yield plan.backups[cut.log_dir], cut.end - cut.start
 
     # acting
 
@@ -237,7 +208,7 @@ class _Run:
 
     def _put_from_afar(self, action: Action, staged: str, path: str) -> None:
         """Bring a file in from another file system, first under a name that is nobody's."""
-        after, temporary, twin = action.after, f"{path}{TEMPORARY}", self._twin(action)
+        after, temporary, twin = action.after, f"{path}{TEMPORARY}", self._twins.get((action.log_dir, action.file))
         assert after is not None
         if os.path.lexists(temporary):
             self._disk.unlink(temporary)
@@ -264,12 +235,6 @@ class _Run:
                 self._disk.unlink(temporary)
         self._disk.sync([temporary])
         self._disk.rename(temporary, path)
-
-    def _twin(self, action: Action) -> str | None:
-        """Return the file that stands for what *action* puts and has all of it; None where there is none."""
-        twin = f"{action.file}{Stage.SWAP.value}"
-        chain = self._passing.get((action.log_dir, twin))
-        return chain.path if chain is not None and chain.states[1] == action.after else None
 
     def _truncate(self, action: Action, path: str) -> None:
         after = action.after
@@ -334,15 +299,6 @@ def drop_staged(plan: Plan, disk: Disk) -> None:
 def chain_size(action: Action) -> int:
     """Return how many bytes an action has read before it: its file, about."""
     return action.before.size if action.before is not None else 0
-
-
-def _is_first_name(path: str, known: set[tuple[int, int]]) -> bool:
-    """Whether the file is none of the *known*, of which it then is one."""
-    inode = inode_of(path) if os.path.lexists(path) else None
-    if inode is None or inode in known:
-        return inode is None
-    known.add(inode)
-    return True
 
 
 def _rounds(actions: tuple[Action, ...], to_do: set[int]) -> Iterator[list[int]]:

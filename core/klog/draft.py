@@ -36,6 +36,7 @@ from klog.plan import (
     StaleError,
     same_content,
 )
+from klog.preflight import lack_of_rights
 from klog.staging import Staging
 
 if TYPE_CHECKING:
@@ -196,6 +197,10 @@ class Draft:
         self._add(Action(REMOVE, file, self.state(file), None, None, self.number))
 
     def _add(self, action: Action) -> None:
+        if self.staging.is_urgent:
+            lack = lack_of_rights(self._path(action.file), action)
+            if lack is not None:
+                raise UnreadableError(lack)
         self.actions.append(action)
         self._states[action.file].append(action.after)
 

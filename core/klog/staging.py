@@ -27,13 +27,16 @@ class RoomError(KlogError):
 class Staging:
     """Where new content waits: *directory*, made when it is needed; None when only digests are asked for.
 
-    *announce* is called before anything is stored: so that somebody can tell what a killed process has left.  *made*:
-    the directories down to it that were not there before.  Threads may share one as long as they store under different
-    names.
+    *announce* is called before anything is stored: so that somebody can tell what a killed process has left.
+    *is_urgent*: it is going to be put in place at once.  *made*: the directories down to it that were not there before.
+    Threads may share one as long as they store under different names.
     """
 
-    def __init__(self, directory: str | None, disk: Disk, announce: Callable[[], None] = lambda: None) -> None:
+    def __init__(
+        self, directory: str | None, disk: Disk, announce: Callable[[], None] = lambda: None, is_urgent: bool = False
+    ) -> None:
         self.directory = directory
+        self.is_urgent = is_urgent
         self._disk = disk
         self._announce = announce
         self.made: list[str] = []

@@ -19,7 +19,8 @@ from klog.partition import Partition
 
 from tests.conftest import FIXTURES, Ran, writable_copy
 from tests.plain.encode import Record, batch
-from tests.power import DeadlyDisk, KilledError, tree
+from tests.power import DeadlyDisk, KilledError, only_root, tree
+from tests.recover.test_places import NOBODY, as_nobody
 from tests.test_apply import end, other_process, said
 
 Klog = Callable[..., Ran]
@@ -429,6 +430,38 @@ def test_no_file_with_another_name_is_written_in_place(
     assert (content(data), content(snap)) == (before, kept)
     undone(klog, back)
     assert (content(data), content(snap)) == (after, kept)
+
+
+# what apply would refuse
+
+
+@only_root
+def test_a_partition_that_may_not_be_written_to_does_not_stop_the_others(klog: Klog, dirty: Path) -> None:
+    """A volume that was remounted read-only after an error: told while planning, and the rest is done."""
+    for path in dirty.rglob("*.index"):
+        path.unlink()
+    shut = dirty / "keys-none-0"
+    for path in (dirty, *dirty.rglob("*")):
+        os.chown(path, NOBODY, NOBODY)
+    os.chown(dirty.parent, NOBODY, NOBODY)
+    os.chown(shut, 0, 0)
+    shut.chmod(0o755)
+    before = content(shut)
+    planned = as_nobody(lambda: klog("recover", dirty))
+    assert planned.exit_code == 4
+    assert f"{shut}: may not be written to: as things are now, --apply would not do it" in planned.stderr.decode()
+    done = as_nobody(lambda: klog("recover", dirty, "--apply"))
+    assert done.exit_code == 1 + 8
+    assert f"nothing is changed here: {shut}: may not be written to" in done.stdout.decode()
+    assert content(shut) == before
+    assert klog("verify", *(path for path in dirty.glob("*-0") if path != shut)).exit_code == 0
+
+
+def test_room_that_is_lacking_is_said_while_planning(klog: Klog, data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Disk, "free_bytes", lambda self, path: 100)
+    done = klog("recover", data)
+    assert done.exit_code == 4
+    assert b"bytes of room are needed, 100 are free: as things are now, --apply would not do it" in done.stderr
 
 
 # attributes, locks

@@ -1,0 +1,105 @@
+"""What a plan needs before it can be carried out: rights, room, and files that no other process has open."""
+
+from __future__ import annotations
+
+import functools
+import os
+from collections.abc import Iterable, Iterator, Sequence
+
+from klog.disk import Disk
+from klog.formats.names import Stage
+from klog.journal import Chain, chains
+from klog.locks import LockedError, check_closed
+from klog.originals import inode_of, keeps_tail, may_be_linked
+from klog.passing import is_passing
+from klog.plan import PUT, TRUNCATE, Action, Plan
+from klog.staging import device_of, lack_of_room
+
+
+def lack_of_rights(path: str, action: Action) -> str | None:
+    """Return what keeps this user from doing *action* to the file at *path*, in words; None when nothing does."""
+    directory = os.path.dirname(path)
+    if not os.access(directory, os.W_OK | os.X_OK):
+        return f"{directory}: may not be written to"
+    if action.do == TRUNCATE and action.before is not None and os.path.exists(path) and not os.access(path, os.W_OK):
+        return f"{path}: may not be written to"
+    return None
+
+
+def refusals(plan: Plan, disk: Disk) -> list[str]:
+    """Return what would keep *plan*, which has just been made, from being carried out now, in words.
+
+    Locks and what is half done are not among it.  Raises OSError.
+    """
+    found = {lack_of_rights(plan.path(one.log_dir, one.file), one): None for one in plan.actions}
+    untouched = list(chains(plan).values())
+    for chain in untouched:
+        chain.at, chain.current = 0, chain.before
+    needed = list(copies(plan, untouched))
+    if plan.staging:  # what waits nowhere yet
+        needed += [
+            (plan.backups[one.log_dir], one.after.size)
+            for one in plan.actions
+            if one.do == PUT and one.after is not None and not plan.staging[one.log_dir]
+        ]
+    found[lack_of_room(plan.backups, needed, disk)] = None
+    try:
+        check_closed(plan.partitions())
+    except LockedError as error:
+        found[str(error)] = None
+    return [why for why in found if why is not None]
+
+
+def twins(plan: Plan, found: Iterable[Chain]) -> dict[tuple[int, str], str]:
+    """Return, for files that *plan* puts, the path of the one that stands for each meanwhile and has all of it."""
+    passing = {(chain.log_dir, chain.file): chain for chain in found if is_passing(chain.states)}
+    standing = {}
+    for action in plan.actions:
+        chain = passing.get((action.log_dir, f"{action.file}{Stage.SWAP.value}"))
+        if chain is not None and chain.states[1] == action.after:
+            standing[action.log_dir, action.file] = chain.path
+    return standing
+
+
+def copies(plan: Plan, found: Sequence[Chain]) -> Iterator[tuple[str, int]]:
+    """Yield where files are going to be written when *plan* is carried out, or the rest of it, and how large."""
+    brought: set[tuple[int, int]] = set()
+    standing = twins(plan, found)
+    # A partition may be a link to a directory on another file system than its log dir.
+    device = functools.cache(device_of)
+    for chain in found:
+        backup = plan.backups[chain.log_dir]
+        is_far = device(backup) != device(os.path.dirname(chain.path))
+        yield from _kept(plan, chain, backup, is_far)
+        for place in chain.to_do:
+            action = plan.actions[place]
+            if action.do == PUT and action.source is not None and action.after is not None:
+                origin = os.path.join(plan.staged(chain.log_dir), action.source)
+                if device(plan.staged(chain.log_dir)) != device(backup) and _is_first_name(origin, brought):
+                    yield backup, action.after.size
+                if is_far and (action.log_dir, action.file) not in standing:
+                    yield chain.path, action.after.size
+    for cut in plan.cuts:
+        yield plan.backups[cut.log_dir], cut.end - cut.start
+
+
+def _kept(plan: Plan, chain: Chain, backup: str, is_far: bool) -> Iterator[tuple[str, int]]:
+    """Yield what keeping a file's original takes."""
+    if chain.before is None or not chain.is_untouched:
+        return
+    after = plan.actions[chain.actions[0]].after
+    if keeps_tail(plan, chain) and after is not None:
+        yield backup, chain.before.size - after.size
+        if os.stat(chain.path).st_nlink > 1:
+            yield chain.path, after.size
+    elif is_far or not may_be_linked(plan, chain):
+        yield backup, chain.before.size
+
+
+def _is_first_name(path: str, known: set[tuple[int, int]]) -> bool:
+    """Whether the file is none of the *known*, of which it then is one."""
+    inode = inode_of(path) if os.path.lexists(path) else None
+    if inode is None or inode in known:
+        return inode is None
+    known.add(inode)
+    return True
