@@ -334,6 +334,15 @@ def test_single_bits_are_put_right_only_when_that_is_asked_for(tmp_path: Path, n
         assert not found.cuts
 
 
+@pytest.mark.parametrize("bit", range(32))
+def test_every_bit_of_the_size_is_put_right_in_a_small_log(tmp_path: Path, bit: int) -> None:
+    """Where the damaged size leads into the middle of a batch, what stands there may claim to be larger than the log."""
+    broken = flipped(LOG[1], 11 - bit // 8, bit % 8)
+    data = b"".join([LOG[0], broken, LOG[2]])
+    partition = partition_of(tmp_path, _0=data)
+    assert result(partition, only(partition, repair_bits=True)) == b"".join(LOG[:3])
+
+
 def test_bits_in_batch_after_batch_are_put_right(tmp_path: Path) -> None:
     """The search behind the first finds nothing intact up to the end: its stretch is all of them."""
     chance = Random(5)

@@ -57,7 +57,8 @@ class Broken:
             if len(head) < BATCH.size:
                 return None
             base, size, *_ = BATCH.read(head)
-            if not BATCH.size <= size + OVERHEAD <= self._request.max_batch_bytes:
+            most = min(self._request.max_batch_bytes, self._source.size - position)
+            if not BATCH.size <= size + OVERHEAD <= most:
                 return None
             self._bytes_left -= size
             if self._bytes_left <= 0:
