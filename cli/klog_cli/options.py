@@ -225,7 +225,11 @@ FromRecoveryPoint = Annotated[
     typer.Option("--from-recovery-point", help="Look only at what may not have reached the disk, as a broker does."),
 ]
 RepairBits = Annotated[
-    bool, typer.Option("--repair-bits", help="Put right a batch of which exactly one bit is flipped.")
+    bool,
+    typer.Option(
+        "--repair-bits",
+        help="Put right a batch in which one bit is flipped, if it is small enough to tell that from other damage.",
+    ),
 ]
 RescueRecords = Annotated[
     str | None,

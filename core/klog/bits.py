@@ -1,7 +1,8 @@
-"""One wrong bit: which it is, and the proof that with it put right the batch is whole.
+"""One wrong bit: which it is, whether the batch is whole with it put right, and how often chance would say the same.
 
-A checksum tells where a single flipped bit is (`kernel.flipped_bit`); chance can tell so, too.  What is a guess becomes
-a repair when all records decode afterwards and fill their batch exactly.
+A checksum tells where a single flipped bit is (`kernel.flipped_bit`).  Of other damage it names a bit by chance, once
+in 2^32 for each bit that there is, and records decode whatever is in their values: the larger the batch, the less that
+is worth.  So what it names is put right only where chance has few bits to name.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from typing import NamedTuple
 
 from klog.decode import Run, decode_run, message_damages, stray_records
 from klog.errors import UnreadableError
-from klog.formats.batch import BATCH, CRC_START, ENTRY, MIN_SIZE, OVERHEAD, BatchFacts
+from klog.formats.batch import BATCH, CRC_START, ENTRY, MIN_SIZE, OVERHEAD, Attributes, BatchFacts, Codec
 from klog.formats.codec import Decompressor
 from klog.formats.damage import Damage, DamageKind
 from klog.formats.legacy import CRC_START as MESSAGE_CRC_START
@@ -32,13 +33,55 @@ _TELLING = (
 )
 
 
+_MOST_LONE_BYTES = 100 << 10
+"""Where a checksum covers more bytes than these, and nothing else vouches for them, the bit that it names stays."""
+_OTHER_BITS = 64
+"""Bits that may be wrong beside those that a checksum covers: its own and those of the size."""
+
+
 class Patch(NamedTuple):
-    """Bytes of a file to be put right: from *position* on stand *old*, *new* is to stand there.  *what*: in words."""
+    """Bytes of a file to be put right: from *position* on stand *old*, *new* is to stand there.  *what*: in words.
+
+    *lone_bytes*: the batch's checksum, which tells what is wrong, covers so many bytes that nothing else vouches for;
+    None where no checksum is behind it.
+    """
 
     position: int
     old: bytes
     new: bytes
     what: str
+    lone_bytes: int | None = None
+
+    @property
+    def odds(self) -> int | None:
+        """Other damage looks like this one time in so many; None where it is not a checksum that tells."""
+        return None if self.lone_bytes is None else _odds(self.lone_bytes)
+
+    @property
+    def is_sure(self) -> bool:
+        """Whether it is to be made: chance would hardly say the same."""
+        return self.lone_bytes is None or self.lone_bytes <= _MOST_LONE_BYTES
+
+    @property
+    def told(self) -> str:
+        """What it is, with its odds, and where these are too bad, the bound."""
+        if self.odds is None:
+            return self.what
+        told = f"{self.what}; other damage would look like this once in {_rounded(self.odds)}"
+        if self.is_sure:
+            return told
+        bound = f"at the bound, {_MOST_LONE_BYTES >> 10} KiB, once in {_rounded(_odds(_MOST_LONE_BYTES))}"
+        return f"not put right, for its batch is too large: {told}, {bound}"
+
+
+def _odds(lone_bytes: int) -> int:
+    return (1 << 32) // (8 * lone_bytes + _OTHER_BITS)
+
+
+def _rounded(count: int) -> str:
+    """Return the first two digits of a number and zeros, in groups of three."""
+    unit = 10 ** max(len(str(count)) - 2, 0)
+    return f"{count // unit * unit:,}".replace(",", " ")
 
 
 class Repaired(NamedTuple):
@@ -78,7 +121,8 @@ def repair_bit(source: Source, start: int, end: int, max_batch_bytes: int) -> Re
     """Return the batch at byte *start* with the single bit put right that is wrong in it; None if there is no such bit.
 
     Looked for in all that the checksum covers, in the checksum, and in the size.  The batch may not go on beyond *end*,
-    nor be larger than *max_batch_bytes*.  Takes time in proportion to the bytes from *start* to *end*.
+    nor be larger than *max_batch_bytes*.  Takes time in proportion to the bytes from *start* to *end*.  The patch is a
+    guess, and not to be made, unless it `is_sure`.
     """
     try:
         for at, bit in _suspects(source, start, min(end, start + max_batch_bytes)):
@@ -131,7 +175,22 @@ def _with_bit(source: Source, start: int, end: int, at: int, bit: int, max_bytes
     if facts is None:
         return None
     what = f"one flipped bit: bit {bit} of byte {start + at} ({_field(at, facts.magic)})"
-    return Repaired(facts, Patch(start + at, bytes((old,)), bytes((old ^ 1 << bit,)), what))
+    return Repaired(facts, Patch(start + at, bytes((old,)), bytes((old ^ 1 << bit,)), what, _lone_bytes(facts, at)))
+
+
+def _lone_bytes(facts: BatchFacts, at: int) -> int:
+    """Return how many bytes nothing but the batch's checksum vouches for, when it is byte *at* that is put right.
+
+    With another size the checksum holds as it stands.  gzip has a checksum of its own, of another polynomial, so that
+    chance would have to deceive both.  In the old formats both have the same one, and so have the messages inside: what
+    deceives one deceives all.  Kafka's writers of the other codecs leave theirs out.
+    """
+    if _SIZE_AT <= at < _SIZE_AT + 4:
+        return 0
+    if facts.magic < 2:
+        return facts.size - MESSAGE_CRC_START
+    is_gzip = int(facts.attributes & Attributes.CODEC) == Codec.GZIP
+    return (BATCH.size if is_gzip else facts.size) - CRC_START
 
 
 def _field(at: int, magic: int) -> str:
@@ -143,7 +202,7 @@ def _field(at: int, magic: int) -> str:
 
 
 def offer(damage: Damage, max_batch_bytes: int) -> str | None:
-    """Return which single bit is all that is wrong where *damage* begins, in words; None if it is more than that.
+    """Return which single bit is all that is wrong where *damage* begins, in words; None if that is not sure.
 
     Opens the file that *damage* names.  Takes time in proportion to the damage's size.
     """
@@ -155,4 +214,4 @@ def offer(damage: Damage, max_batch_bytes: int) -> str | None:
             found = repair_bit(source, position, position + size, max_batch_bytes)
     except (UnreadableError, struct.error):
         return None
-    return found.patch.what if found else None
+    return found.patch.told if found and found.patch.is_sure else None

@@ -217,8 +217,30 @@ def test_a_single_flipped_bit_is_put_right_when_that_is_asked_for(klog: Klog, tm
     assert "klog recover --repair-bits puts it right" in klog("recover", damageable.path).stdout.decode()
     done = klog("recover", damageable.path, "--repair-bits", "--apply")
     assert done.exit_code == 1
+    told = "  one flipped bit: bit 0 of byte 100 (the records); other damage would look like this once in 830 000"
+    assert told in done.stdout.decode().splitlines()
     assert (damageable.path / FLIPPED).read_bytes() == before[FLIPPED][0]
     assert klog("verify", damageable.path).exit_code == 0
+
+
+@pytest.mark.parametrize("way", [(), ("--salvage",)])
+def test_a_bit_of_a_large_batch_is_told_and_stays(klog: Klog, tmp_path: Path, way: tuple[str, ...]) -> None:
+    """Other damage looks like that once in 500: certified, it could never be seen again."""
+    records = [encode.Record(0, 1_700_000_000_000, b"photo", bytes(1 << 20))]
+    log = encode.batch(records) + encode.batch(some_records(1))
+    path = tmp_path / "data" / "photos-0" / f"{0:020}.log"
+    path.parent.mkdir(parents=True)
+    path.write_bytes(flipped(5000, 3)(bytearray(log)))
+    assert "--repair-bits" not in klog("verify", tmp_path / "data").stdout.decode()
+    told = (
+        "not put right, for its batch is too large: one flipped bit: bit 3 of byte 5000 (the records); other damage"
+        " would look like this once in 510, at the bound, 100 KiB, once in 5 200"
+    )
+    planned = repaired(klog, tmp_path / "data", "--repair-bits", *way)
+    assert planned["partitions"][0]["notes"] == [told]  # type: ignore[index]
+    done = klog("recover", tmp_path / "data", "--repair-bits", "--apply", *way)
+    assert f"  {told}" in done.stdout.decode().splitlines()
+    assert path.read_bytes() == (encode.batch(some_records(1)) if way else flipped(5000, 3)(bytearray(log)))
 
 
 def test_a_partition_that_cannot_be_read_does_not_stop_the_others(klog: Klog, torn: Path) -> None:

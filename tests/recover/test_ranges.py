@@ -336,7 +336,7 @@ def test_single_bits_are_put_right_only_when_that_is_asked_for(tmp_path: Path, n
 
 @pytest.mark.parametrize("bit", range(32))
 def test_every_bit_of_the_size_is_put_right_in_a_small_log(tmp_path: Path, bit: int) -> None:
-    """Where the damaged size leads into the middle of a batch, what stands there may claim to be larger than the log."""
+    """A damaged size leads into the middle of a batch, and what stands there may claim to be larger than the log."""
     broken = flipped(LOG[1], 11 - bit // 8, bit % 8)
     data = b"".join([LOG[0], broken, LOG[2]])
     partition = partition_of(tmp_path, _0=data)

@@ -149,14 +149,15 @@ def test_a_bit_is_told_by_the_field_that_it_is_in(tmp_path: Path, at: int, name:
     assert found.patch.what == f"one flipped bit: bit 4 of byte {at} ({name})"
 
 
-def test_a_bit_of_a_large_batch_is_put_right(tmp_path: Path) -> None:
-    """Its checksum is computed in steps, and sizes beyond its own are tried."""
+def test_a_bit_of_a_large_batch_is_found(tmp_path: Path) -> None:
+    """Its checksum is computed in steps, and sizes beyond its own are tried.  Whether it is sure is another matter."""
     large = batch([Record(1000, MS, None, Random(1).randbytes(3 << 20))])
     for at in (9, 18, 61, 2 << 20, len(large) - 1):
         with source_of(tmp_path, A + flipped(large, at, 6) + C) as source:
             found = repair_bit(source, len(A), len(A) + len(large), LARGEST)
         assert found is not None, at
         assert found.patch.position == len(A) + at
+        assert found.patch.is_sure == (at == 9)
 
 
 def test_two_bits_are_nothing_that_can_be_put_right(tmp_path: Path) -> None:

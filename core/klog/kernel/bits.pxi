@@ -71,8 +71,8 @@ def flipped_bit(unsigned int difference, long long size, bint zlib=False):
     plus the bit, 0 being the lowest.  From -32 to -1 it is one of the stored checksum itself: four bytes, big-endian, in
     front of those it covers.  None: more than one bit is wrong, or none.  *zlib*: of a CRC-32, not a CRC-32C.
 
-    Two wrong bits under a CRC-32C are never taken for one (its polynomial is divisible by x + 1).  More of them are with a
-    probability of one in 2^31 for each bit that there is, so what comes out is a guess until the records decode.
+    Two wrong bits under a CRC-32C are never taken for one (its polynomial is divisible by x + 1).  Of other damage,
+    one in 2^32 is for each bit that there is: what comes out is a guess, and `klog.bits` says what it is worth.
     """
     cdef const Powers *powers = &zlib_powers if zlib else &castagnoli_powers
     cdef long long e, byte

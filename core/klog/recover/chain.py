@@ -91,7 +91,10 @@ class Chain:
     # damage
 
     def _take(self, repaired: Repaired) -> bool:
-        """Keep a batch that was put right, if it continues the log."""
+        """Keep a batch that was put right, if that is sure and it continues the log."""
+        if not repaired.patch.is_sure:
+            self.log.unsure.append(repaired.patch)
+            return False
         if self._odd is not None:
             self._settle(repaired.facts)
         if not self.log.fits(repaired.facts):

@@ -64,7 +64,8 @@ class SegmentRanges(NamedTuple):
     """What is kept of a segment: the stretches of *kept* with *patches* made, one behind the other.
 
     *size*: bytes of the log.  *batches*, *records*: those that are kept; a message set counts as one record.
-    *unreadable*: why the log cannot be opened; then nothing is known of it, and it is to be left alone.
+    *unreadable*: why the log cannot be opened; then nothing is known of it, and it is to be left alone.  *unsure*: bits
+    that could be all that is wrong, but are not put right.
     """
 
     files: SegmentFiles
@@ -75,6 +76,7 @@ class SegmentRanges(NamedTuple):
     batches: int = 0
     records: int = 0
     unreadable: KlogError | None = None
+    unsure: tuple[Patch, ...] = ()
 
     @property
     def is_whole(self) -> bool:
@@ -229,7 +231,8 @@ def _ranges(walked: _Walked) -> SegmentRanges:
         return SegmentRanges(walked.files, walked.size, Kept(), unreadable=walked.unreadable)
     patches = tuple(log.patches[at] for at in sorted(log.patches))
     cuts = tuple(_cuts(walked, log))
-    return SegmentRanges(walked.files, walked.size, log.kept, patches, cuts, log.batches, log.records)
+    unsure = tuple(log.unsure)
+    return SegmentRanges(walked.files, walked.size, log.kept, patches, cuts, log.batches, log.records, unsure=unsure)
 
 
 def _cuts(walked: _Walked, log: Salvaged) -> Iterator[Cut]:

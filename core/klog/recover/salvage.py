@@ -53,11 +53,11 @@ def plan(examined: Examined, settings: Settings, draft: Draft, sink: Sink) -> Re
         return rebuild.plan(examined, settings, draft)
     found = salvage_ranges(examined.partition, Request(settings.repair_bits), sink)
     if settings.mode is Mode.DEFAULT and not _costs_nothing(found):
-        return rebuild.plan(examined, settings, draft)
+        return _unsure_told(rebuild.plan(examined, settings, draft), found)
     gone = {segment.files.base_offset for segment in found.in_the_way}
     segments = [segment for segment in found.segments if segment.files.base_offset not in gone]
     if all(segment.is_whole for segment in segments) and not gone:
-        return rebuild.plan(examined, settings, draft)
+        return _unsure_told(rebuild.plan(examined, settings, draft), found)
     salvage = _Salvage(examined, settings, segments)
     write(draft, examined.original, salvage.target())
     for segment in found.segments:
@@ -67,7 +67,13 @@ def plan(examined: Examined, settings: Settings, draft: Draft, sink: Sink) -> Re
     result.losses = [loss for segment in found.segments for loss in losses(examined, segment)]
     result.kept = kept(found)
     result.offsets = salvage.offsets()
-    result.notes = [patch.what for segment in segments for patch in segment.patches]
+    result.notes = [patch.told for segment in segments for patch in segment.patches]
+    return _unsure_told(result, found)
+
+
+def _unsure_told(result: Result, found: Salvage) -> Result:
+    """Add which bits are not put right though they could be all that is wrong."""
+    result.notes += [patch.told for segment in found.segments for patch in segment.unsure]
     return result
 
 

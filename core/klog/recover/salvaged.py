@@ -22,13 +22,14 @@ class Salvaged:
     """Batches that are kept, each with offsets above those of the one before and up to *ceiling*.
 
     *base_offset*: the segment's.  *size*: bytes of its log.  *tail*: the last batches that are kept.  *patches*: by
-    position, which ascends.
+    position, which ascends.  *unsure*: those that are not made, for chance would say the same too often.
     """
 
     def __init__(self, base_offset: int, ceiling: int, size: int) -> None:
         self.kept, self.dropped = Kept(), Dropped()
         self.batches = self.records = 0
         self.patches: dict[int, Patch] = {}
+        self.unsure: list[Patch] = []
         self.left: list[Left] = []
         self.tail: deque[BatchFacts] = deque(maxlen=NEIGHBOURS)
         self.ceiling = ceiling
