@@ -224,3 +224,29 @@ def test_beside_a_running_broker_a_problem_counts_when_it_is_there_again(
     log.write_bytes(whole[:100] + bytes((whole[100] ^ 1,)) + whole[101:])
     monkeypatch.setattr(verify.time, "sleep", lambda seconds: log.write_bytes(whole) if is_healed else None)
     assert ids(plain / "plain-1", live=True) == ([] if is_healed else ["bad-crc"])
+
+
+# more than is told one by one
+
+
+def ids_of_log(folder: Path, *batches: bytes) -> list[str]:
+    """Return what is found in a log of these batches, each kind once."""
+    folder.mkdir(parents=True)
+    (folder / f"{0:020}.log").write_bytes(b"".join(batches))
+    return sorted(set(ids(folder)) - {"index-missing", "time-index-missing", "epochs-missing"})
+
+
+def test_thousands_of_gaps_are_no_damage_and_hide_none(tmp_path: Path) -> None:
+    """Compaction leaves them: with none told of a batch that stands in the wrong place, salvage had nothing to do."""
+    gappy = [batch(some_records(3 * at, 1)) for at in range(2500)]
+    assert ids_of_log(tmp_path / "one/orders-0", *gappy) == ["offset-gap"]
+    assert ids_of_log(tmp_path / "two/orders-0", *gappy, batch(some_records(5, 1))) == [
+        "offset-gap",
+        "offsets-backwards",
+    ]
+
+
+def test_more_oddities_than_are_told_one_by_one_are_counted(tmp_path: Path) -> None:
+    twice = [batch(some_records(0))] * 1002
+    assert "more-damage" not in ids_of_log(tmp_path / "one/orders-0", *twice[:1001])
+    assert "more-damage" in ids_of_log(tmp_path / "two/orders-0", *twice)

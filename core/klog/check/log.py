@@ -138,7 +138,7 @@ def batches(facts: PartitionFacts) -> Findings:
             yield facts.finding(kind, message, segment.files.log, position, first if has_offset else None)
         if segment.survey.dropped:
             yield facts.finding(
-                "offsets-backwards", f"and {segment.survey.dropped} more oddities in this segment", segment.files.log
+                "more-damage", f"{segment.survey.dropped} more batches that cannot be as they are", segment.files.log
             )
         if segment.size > MAX_SEGMENT_BYTES:
             yield facts.finding("oversized-log", f"{segment.size} bytes", segment.files.log)

@@ -15,7 +15,7 @@ cdef enum:
     TIME_UNREACHED = 12          # … above all timestamps up to its offset: (slot, the largest of them)
 
 cdef enum:
-    MOST_EVENTS = 1000           # kept; more are only counted
+    MOST_EVENTS = 1000           # kept of what batches say, and of gaps and indexes; more of the former are counted
     MOST_EPOCHS = 4096           # more leaders than a segment ever had
 
 SURVEY_KINDS = (None, "odd offset", "backwards", "overflow", "beyond next", "odd epoch", "gap", "bad counts", "unknown codec",
@@ -55,9 +55,9 @@ cdef class Survey:
     cdef readonly long long min_timestamp                # smallest of the batches' largest; -1: none
     cdef readonly long long producer_batches             # those with a producer id
     cdef readonly long long end                          # where the last one ends: bytes from the start of the file
-    cdef readonly long long dropped                      # events beyond MOST_EVENTS
+    cdef readonly long long dropped                      # oddities of batches beyond MOST_EVENTS
     cdef Event *events_start
-    cdef Py_ssize_t events_count, events_room
+    cdef Py_ssize_t events_count, events_room, others_count
     cdef Epoch *epochs_start
     cdef Py_ssize_t epochs_count, epochs_room
     cdef Neighbour before, previous
@@ -125,10 +125,13 @@ cdef class Survey:
 
     cdef void _event(self, int kind, long long position, long long first, long long second) noexcept nogil:
         cdef Event *event
-        if self.events_count == MOST_EVENTS or (
-                self.events_count == self.events_room and not self._more_events()):
-            self.dropped += 1
+        # Gaps are legal after compaction, and of an index one wrong entry is enough: they crowd out nothing else.
+        cdef bint is_other = kind == GAP or kind >= INDEX_NO_BATCH
+        cdef Py_ssize_t of_its_kind = self.others_count if is_other else self.events_count - self.others_count
+        if of_its_kind == MOST_EVENTS or (self.events_count == self.events_room and not self._more_events()):
+            self.dropped += not is_other
             return
+        self.others_count += is_other
         event = self.events_start + self.events_count
         event.kind, event.position, event.first, event.second = kind, position, first, second
         self.events_count += 1
@@ -137,7 +140,7 @@ cdef class Survey:
 
     cdef bint _more_events(self) noexcept nogil:
         """Make room for events; False when there is no memory."""
-        cdef Py_ssize_t room = min(2 * self.events_room + 8, MOST_EVENTS)
+        cdef Py_ssize_t room = min(2 * self.events_room + 8, 2 * MOST_EVENTS)
         cdef Event *larger = <Event *>realloc(self.events_start, room * sizeof(Event))
         if larger == NULL:
             return False
