@@ -65,6 +65,8 @@ class Reading:
         """
         segment.is_open = True
         start = index_floor(self.folder, segment.offset_index, segment.base, offset)[1]
+        if start < 0:  # IllegalArgumentException, which ends the broker.  Java: FileChannel.read
+            raise FailsError(f"{segment.base:020}.index leads to position {start}")
         before, before_last = None, -1
         for window in self._walk(segment, start, segment.size):
             first = 0 if _has_wrappers(window) else max(window.first_reaching(offset) - 1, 0)
