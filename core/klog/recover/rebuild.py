@@ -17,6 +17,7 @@ from klog.recover.broker_files import Content, Piece, Stored
 from klog.recover.examined import Examined
 from klog.recover.result import Result, Settings
 from klog.recover.target import Target, write
+from klog.segment import MAX_SEGMENT_BYTES
 
 ENDS = frozenset(
     [
@@ -111,6 +112,7 @@ class _Repair:
         self._examined, self._settings = examined, settings
         self._cuts: dict[int, Stretch] = {}
         self._left: set[int] = set()
+        self._is_disordered = False
         for segment in self.facts.segments:
             self._judge(segment)
         segments = self.facts.segments
@@ -124,7 +126,9 @@ class _Repair:
     def _judge(self, segment: SegmentFacts) -> None:
         """Decide whether a segment is cut, or left alone with what is wrong in it."""
         base, breaks = segment.files.base_offset, [part for part in segment.damages if part.expected is not None]
-        if segment.unreadable is not None or any(event[0] in _OFFSETS for event in segment.survey.events):
+        is_disordered = any(event[0] in _OFFSETS for event in segment.survey.events)
+        self._is_disordered |= is_disordered
+        if segment.unreadable is not None or is_disordered:
             self._left.add(base)
         elif breaks:
             intact_after, _ = self.facts.batches_after(segment, breaks[0].batches, breaks[0].records)
@@ -154,6 +158,10 @@ class _Repair:
             return base in self._cuts
         if finding.id.startswith(OF_INDEXES):
             return base not in self._left
+        if finding.id == "oversized-log":
+            return base in self._cuts and self.cuts[base] <= MAX_SEGMENT_BYTES
+        if finding.id.startswith("epochs-") and self._is_disordered:
+            return False  # where offsets cannot be, epochs begin that never did
         return finding.id in MENDED and not self._settings.indexes_only
 
     # what the directory will hold
@@ -228,7 +236,8 @@ class _Repair:
     def _epochs(self) -> bytes | None:
         found = self.facts.partition.epochs
         beyond = found is not None and any(entry.start_offset >= self._end for entry in found.entries)
-        if not self._found("epochs-") and not (self._loses and beyond):
+        wrong = any(self.mends(finding) for finding in self._found("epochs-"))
+        if not wrong and not (self._loses and beyond):
             return None
         from klog.recover.epochs import rebuilt
 

@@ -37,7 +37,7 @@ from klog.recover.result import Mode, Result, Settings
 from klog.recover.splice import Spliced
 from klog.recover.target import Target, write
 from klog.replay import apply_window
-from klog.segment import Segment
+from klog.segment import MAX_SEGMENT_BYTES, Segment
 from klog.transactions import CompletedTxn
 
 _NEVER_FULL = 2**31 - 1
@@ -227,6 +227,8 @@ class _Salvage:
     def left(self) -> list[Finding]:
         """Return the problems that will still be there."""
         gone = ENDS | MENDED | _DROPPED
+        if all(segment.kept.bytes <= MAX_SEGMENT_BYTES for segment in self._segments):
+            gone |= {"oversized-log"}
         broken = {segment.files.base_offset for segment in self._segments if segment.unreadable is not None}
         return problems(
             [
