@@ -117,6 +117,8 @@ class Build(NamedTuple):
 class Request(NamedTuple):
     """How a pass is made: *deep*: every record too; *jobs*: threads for a large segment; *build*: make indexes anew.
 
+    *producers*: each batch of theirs is followed, as by *deep*: microseconds for one.
+
     Small ones are read one after the other: beside the interpreter's lock, threads over many of them only get in each
     other's way.
     """
@@ -125,6 +127,7 @@ class Request(NamedTuple):
     jobs: int = 1
     max_batch_bytes: int = MAX_BATCH_BYTES
     build: Build | None = None
+    producers: bool = False
 
 
 def survey_segment(

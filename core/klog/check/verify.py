@@ -144,7 +144,7 @@ def survey_partition(
     """Make the pass over a partition's segments, or the *chosen* ones."""
     facts = PartitionFacts(partition, around)
     if chosen is None and partition.segments:
-        facts.replay = Replay(partition.segments[0].base_offset, facts.snapshots, request.deep)
+        facts.replay = Replay(partition.segments[0].base_offset, facts.snapshots, request.deep or request.producers)
     bases = [*(files.base_offset for files in partition.segments), NO_NEXT]
     for at, (files, next_base) in enumerate(zip(partition.segments, bases[1:], strict=True)):
         if chosen is None or chosen(at, os.path.join(partition.path, files.log)):

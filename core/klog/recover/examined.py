@@ -16,7 +16,7 @@ from klog.lanes import Sink
 from klog.partition import Partition
 from klog.recover.broker_files import Content, FailsError
 from klog.recover.broker_leftovers import belongs, settle
-from klog.recover.result import Settings
+from klog.recover.result import Mode, Settings
 
 _NEVER_FULL = 2**31 - 1
 _NAMES = frozenset({"orphan-index", "leftover", "duplicate-segment", "foreign-log-name", "odd-name"})
@@ -48,7 +48,9 @@ class Examined:
                 self.partition = Settled(partition, self.files)
             except FailsError as failure:
                 self.fails = str(failure)
-        request = Request(jobs=settings.jobs, build=Build(settings.interval, _NEVER_FULL))
+        # Salvage looks at all that it can mend; it reads a log several times anyway.
+        build, follow = Build(settings.interval, _NEVER_FULL), settings.mode is Mode.SALVAGE
+        request = Request(jobs=settings.jobs, build=build, producers=follow)
         chosen = _from_recovery_point(self.partition) if settings.from_recovery_point else None
         self.facts, found = examine(self.partition, around, request, sink, chosen, self._after)
         self.findings = found
