@@ -60,7 +60,14 @@ def recover(
     found: list[Recovery] = []
 
     def draft(chosen: list[Chosen], staging: Sequence[Staging]) -> Drafted:
-        targets = [Target(one.log_dir, one.partitions, one.whole) for one in chosen]
+        named = {os.path.realpath(path) for path in paths}
+        targets = [
+            Target(
+                one.log_dir, one.partitions, one.whole,
+                [part.directory for part in one.partitions if os.path.realpath(part.path) in named],
+            )
+            for one in chosen
+        ]  # fmt: skip
         make: type[Recovery] = Recovery
         if settings.mark_clean:
             from klog.recover.marked import Marking

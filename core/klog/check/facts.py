@@ -32,6 +32,11 @@ class LogDirFacts(NamedTuple):
     settings: Settings = Settings()
 
 
+def is_left_alone(partition: Partition) -> bool:
+    """Whether no repair touches a partition: the metadata log, what is set aside, what is on its way out."""
+    return partition.topic == CLUSTER_METADATA or partition.state in (PartitionState.DELETE, PartitionState.STRAY)
+
+
 class PartitionFacts:
     """A partition after a pass over its segments, ascending by base offset.
 
@@ -43,7 +48,7 @@ class PartitionFacts:
         self.log_dir = log_dir
         self.segments: list[SegmentFacts] = []
         self.replay: Replay | None = None
-        self._fixes: dict[str, str] = {}
+        self._fixes = {"": ""}
 
     @cached_property
     def snapshots(self) -> list[tuple[str, int, Snapshot]]:
@@ -112,17 +117,18 @@ class PartitionFacts:
         position: int | None = None,
         offset: int | None = None,
         broker: str | None = None,
+        fix: str | None = None,
     ) -> Finding:
-        """Return a finding about *file* of this partition (its directory when empty)."""
+        """Return a finding about *file* of this partition (its directory when empty); *fix*: not that of its kind."""
         directory = self.partition.directory
         known = KINDS[kind]
-        if known.fix not in self._fixes:
+        fix = "" if is_left_alone(self.partition) else known.fix if fix is None else fix
+        if fix not in self._fixes:
             log_dir = self.log_dir.path or os.path.dirname(self.partition.path) or "."
-            self._fixes[known.fix] = known.fix.format(partition=quoted(self.partition.path), log_dir=quoted(log_dir))
-        fix = self._fixes[known.fix]
+            self._fixes[fix] = fix.format(partition=quoted(self.partition.path), log_dir=quoted(log_dir))
         name = f"{directory}/{file}" if file else directory
         topic, number = self.partition.topic, self.partition.number
-        return Finding(known, topic, number, name, position, offset, message, broker or known.broker, fix)
+        return Finding(known, topic, number, name, position, offset, message, broker or known.broker, self._fixes[fix])
 
     def batches_after(self, segment: SegmentFacts, batches: int, records: int) -> tuple[int, int]:
         """Return how many intact batches and records follow the first *batches* of *segment* in the partition."""

@@ -7,16 +7,16 @@ recovery.drafts             # what is to be done about them, for klog.draft.make
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from klog.check.facts import LogDirFacts
+from klog.check.facts import LogDirFacts, is_left_alone
 from klog.check.findings import Finding, Severity
 from klog.check.root import root
 from klog.check.verify import log_dir_facts
 from klog.draft import Draft
 from klog.errors import KlogError, UnreadableError
-from klog.formats.names import CLUSTER_METADATA, FileKind, PartitionState
+from klog.formats.names import FileKind, PartitionState
 from klog.lanes import Silence, Sink
 from klog.log_dir import LogDir
 from klog.partition import Partition
@@ -28,6 +28,9 @@ from klog.recover.result import Choice, Mode, Result, Settings
 from klog.settings import Settings as TopicSettings
 from klog.staging import Staging
 
+_ASIDE = (
+    "a broker has set it aside or is about to delete it; what is still wanted is repaired once it has its name back"
+)
 _MENDED = "checkpoint-malformed"
 _STOPS = frozenset({"bad-marker", "txn-conflict"})
 """Batches of producers at which a broker's recovery stops, or fails."""
@@ -35,11 +38,15 @@ _INTERVAL, _INDEX_BYTES = "index.interval.bytes", "segment.index.bytes"
 
 
 class Target(NamedTuple):
-    """A log dir, and which of its partitions are to be looked at; *whole*: all of them, and its own files too."""
+    """A log dir, and which of its partitions are to be looked at; *whole*: all of them, and its own files too.
+
+    *named*: directories of partitions that somebody has asked for by name.
+    """
 
     log_dir: LogDir
     partitions: Sequence[Partition]
     whole: bool = True
+    named: Collection[str] = ()
 
 
 class Recovery:
@@ -91,7 +98,11 @@ class Recovery:
         changes: dict[FileKind, dict[tuple[str, int], int | None]] = {}
         for partition in target.partitions:
             if self._skips(partition):
-                self.skipped.append(partition)
+                if partition.directory in target.named and partition.state is not PartitionState.CURRENT:
+                    self.results.append(Result(partition, fails=_ASIDE))
+                    self.results[-1].broker_would_keep = NOTHING
+                else:
+                    self.skipped.append(partition)
                 continue
             draft = Draft(log_dir.path, number, staging)
             found = {name: self._topics.value(partition.topic, name) for name in (_INTERVAL, _INDEX_BYTES)}
@@ -108,7 +119,7 @@ class Recovery:
         self._own_files(log_dir, target.whole, changes, Draft(log_dir.path, number, staging))
 
     def _skips(self, partition: Partition) -> bool:
-        return partition.topic == CLUSTER_METADATA or partition.state in (PartitionState.DELETE, PartitionState.STRAY)
+        return is_left_alone(partition)
 
     def _own_files(
         self, log_dir: LogDir, whole: bool, changes: Mapping[FileKind, checkpoints.Changes], draft: Draft
