@@ -7,14 +7,12 @@ import os
 from klog.check.facts import LogDirFacts
 from klog.check.findings import Finding
 from klog.draft import Draft
-from klog.formats.checkpoint import epochs_in_force, read_epochs
 from klog.formats.names import FileKind, PartitionState
 from klog.lanes import Sink
 from klog.partition import Partition
 from klog.recover import like_broker
 from klog.recover.broker_files import Stored
 from klog.recover.broker_load import Outcome
-from klog.recover.epochs import rebuilt
 from klog.recover.examined import Examined
 from klog.recover.rebuild import ENDS, OF_INDEXES, Judged, base_of, judge, problems
 from klog.recover.result import Result, Settings
@@ -74,17 +72,7 @@ def _is_righted(finding: Finding, examined: Examined, outcome: Outcome) -> bool:
         return base_of(finding) in outcome.recovered
     if finding.id == "snapshot-corrupt":
         return not isinstance(outcome.files.get(os.path.basename(finding.file)), Stored)
-    return finding.id.startswith("epochs-") and _epochs_hold(examined, outcome)
-
-
-def _epochs_hold(examined: Examined, outcome: Outcome) -> bool:
-    """Whether the broker's epochs are those that the batches show; one at the log end does not count."""
-    found = examined.facts.partition.epochs
-    seen = [(epoch, offset) for segment in examined.facts.segments for epoch, offset, _ in segment.survey.epochs]
-    after = read_epochs(outcome.epochs) if outcome.epochs is not None else found
-    entries = epochs_in_force(after.entries) if after is not None else []
-    kept = [one for one in entries if one.start_offset < outcome.log_end]
-    return kept == rebuilt(found, seen, outcome.log_end)
+    return finding.id.startswith("epochs-") and like_broker.epochs_hold(examined, outcome)
 
 
 def _cuts_otherwise(examined: Examined, judged: Judged, outcome: Outcome) -> str | None:

@@ -9,18 +9,23 @@ from collections.abc import Sequence
 from klog.check.facts import LogDirFacts
 from klog.check.findings import Finding
 from klog.draft import Draft
-from klog.formats.names import FileKind
+from klog.formats.checkpoint import epochs_in_force, read_epochs
+from klog.formats.names import FileKind, parse_file
 from klog.lanes import Silence, Sink
 from klog.partition import Partition
 from klog.plan import Amount, Loss
 from klog.recover import amounts, broker_load
-from klog.recover.broker_files import Piece
+from klog.recover.broker_files import Piece, Stored
 from klog.recover.broker_load import Cut, Outcome, Start
 from klog.recover.broker_producers import Clock
+from klog.recover.epochs import rebuilt
 from klog.recover.examined import Examined
-from klog.recover.rebuild import ENDS, OFFSET_KINDS, base_of
+from klog.recover.rebuild import ENDS, OF_INDEXES, OFFSET_KINDS, base_of, problems
 from klog.recover.result import Result, Settings
 from klog.recover.target import Target, write
+
+_RIGHTED = frozenset({"recovery-point-beyond-end", "high-watermark-beyond-end", "log-start-beyond-end"})
+"""What every start puts right."""
 
 
 def play(partition: Partition, clean: bool, settings: Settings, sink: Sink | None = None) -> Outcome:
@@ -45,9 +50,47 @@ def plan(
     outcome = play(partition, around.clean, settings, sink)
     if outcome.fails is not None or outcome.cuts or outcome.dropped:
         close = settings._replace(from_recovery_point=_is_above_recovery_point(partition, outcome))
-        result.findings = Examined(partition, around, close, Silence()).findings
+        examined = Examined(partition, around, close, Silence())
+        result.findings = examined.findings
+        result.left = [one for one in problems(examined.findings) if not _is_gone(one, examined, outcome)]
     follow(outcome, result, draft)
     return result
+
+
+def _is_gone(finding: Finding, examined: Examined, outcome: Outcome) -> bool:
+    """Whether something that was found is no longer there after the start and the stop."""
+    if outcome.fails is not None:
+        return False
+    base, name = base_of(finding), os.path.basename(finding.file)
+    if base in outcome.dropped or finding.id in _RIGHTED:
+        return True
+    if finding.id.startswith("epochs-"):
+        return epochs_hold(examined, outcome)
+    if finding.id == "snapshots-missing":
+        return any(parse_file(one).kind is FileKind.SNAPSHOT for one in outcome.files)
+    if finding.id.startswith(OF_INDEXES) or parse_file(name).kind is FileKind.SNAPSHOT:
+        size = os.path.getsize(os.path.join(examined.original.path, name))
+        return base in outcome.recovered or outcome.files.get(name) not in (Stored(name, size), None)
+    if finding.position is None or parse_file(name).kind is not FileKind.LOG:
+        return False
+    holds = (log for log, pieces in outcome.logs.items() if any(_is_in(finding.position, name, one) for one in pieces))
+    log = next(holds, None)
+    # What a segment cannot hold has one of its own.
+    return log is None or (finding.id == "offset-overflow" and parse_file(log).offset != base)
+
+
+def _is_in(position: int, name: str, piece: Piece) -> bool:
+    return piece.name == name and piece.start <= position < piece.end
+
+
+def epochs_hold(examined: Examined, outcome: Outcome) -> bool:
+    """Whether the broker's epochs are those that the batches show; one at the log end does not count."""
+    found = examined.facts.partition.epochs
+    seen = [(epoch, offset) for segment in examined.facts.segments for epoch, offset, _ in segment.survey.epochs]
+    after = read_epochs(outcome.epochs) if outcome.epochs is not None else found
+    entries = epochs_in_force(after.entries) if after is not None else []
+    kept = [one for one in entries if one.start_offset < outcome.log_end]
+    return kept == rebuilt(found, seen, outcome.log_end)
 
 
 def _is_above_recovery_point(partition: Partition, outcome: Outcome) -> bool:
