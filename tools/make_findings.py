@@ -20,6 +20,11 @@ Missing offsets are legal in a compacted topic. The cleaner's checkpoint tells w
 the metadata log of the same log dir (`__cluster_metadata-0`), as long as that log is whole. Where nobody has set a
 policy, the broker's own `server.properties` decides, which klog does not see: then they are a warning (`offset-gap`).
 
+`klog verify` names the command for the case at hand (`fix`): `--salvage` for a torn tail with intact batches behind
+it, none for directories that no repair touches, words in front of the command where it may cost something intact. Each
+command mends what it is named for, or leaves with 4 and says that it is left (an index of a segment whose log is
+damaged). Without a command klog can do nothing about it, or nothing that is better than what brokers do (`recover.md`).
+
 | id | severity | what it is | a broker of 4.x at its next start | repaired by |
 |---|---|---|---|---|
 """
@@ -36,7 +41,8 @@ def text() -> str:
 
 def _command(fix: str) -> str:
     command = fix.format(partition="PARTITION", log_dir="LOG_DIR", path="it")
-    return f"`{command}`" if command.startswith("klog") else command
+    words, klog, rest = command.partition("klog ")
+    return f"{words}`{klog}{rest}`" if klog else command
 
 
 def main() -> None:

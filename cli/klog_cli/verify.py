@@ -39,7 +39,8 @@ class _Found:
         for finding in findings:
             self.counts[finding.severity] += 1
             self.could_not |= finding.id == "unreadable"
-            self.kinds.setdefault(finding.id, finding)
+            if not (finding.id in self.kinds and self.kinds[finding.id].fix):
+                self.kinds[finding.id] = finding if finding.fix else self.kinds.get(finding.id, finding)
             if self._form in ("json", "table"):
                 self.all.append(finding)
             elif self._form == "jsonl":

@@ -21,8 +21,8 @@ class Kind(NamedTuple):
     """A kind of finding.
 
     *meaning*: what it is.  *broker*: what a broker of 4.x does about it at its next start, where that does not depend
-    on the rest of the partition.  *fix*: the command that repairs it, with `{partition}` and `{log_dir}`; empty where
-    there is nothing to repair.
+    on the rest of the partition.  *fix*: the command that repairs it, with `{partition}` and `{log_dir}`, behind words
+    where it may cost something intact; empty where no command does.
     """
 
     id: str
@@ -83,36 +83,38 @@ def quoted(path: str) -> str:
 
 
 _RECOVER = "klog recover {partition}"
-_SALVAGE = "klog recover {partition} --salvage"
+SALVAGE = "klog recover {partition} --salvage"
+CUTS_OUT = "may cut out intact batches, its plan says which: klog recover {partition} --salvage"
 _INDEXES = "klog recover {partition} --indexes-only"
 _ROOT = "klog recover {log_dir}"
 _LOOKED = "recovery cuts the segment here and drops all later ones; without recovery (clean stop, or below the recovery point) it is not looked at"
 _NOT_LOOKED = "is not looked at"
+_SERVED = "is not looked at: it is kept and served as it is"
 _N, _W, _D = Severity.NOTE, Severity.WARNING, Severity.DAMAGE
 
 _TABLE: Final = (
     # the log
     Kind("torn-tail", _D, "the log ends inside a batch: a crash while it was written", _LOOKED, _RECOVER),
     Kind("zero-tail", _N, "zeros after the last batch of the last segment: preallocated, or never written", _LOOKED, _RECOVER),
-    Kind("zeroed", _D, "zeros where batches stood: blocks that never reached the disk, or were lost on it", _LOOKED, _SALVAGE),
+    Kind("zeroed", _D, "zeros where batches stood: blocks that never reached the disk, or were lost on it", _LOOKED, SALVAGE),
     Kind("garbage-tail", _D, "bytes after the last batch that were never part of one", _LOOKED, _RECOVER),
     Kind("unfinished-append", _N, "the broker that runs here is writing a batch", "goes on writing"),
-    Kind("bad-crc", _D, "a batch whose checksum does not hold", _LOOKED, _SALVAGE),
-    Kind("bad-length", _D, "a size that no batch can have", _LOOKED, _SALVAGE),
-    Kind("more-damage", _D, "more damaged places in a log than are told one by one", _LOOKED, _SALVAGE),
-    Kind("bad-magic", _D, "a format version that there is not", _LOOKED, _SALVAGE),
-    Kind("short-header", _D, "a size too small for the batch's own header", _LOOKED, _SALVAGE),
-    Kind("bad-compression", _D, "a batch whose checksum holds, but that cannot be decompressed", _NOT_LOOKED, _SALVAGE),
-    Kind("bad-record", _D, "a batch whose checksum holds, but whose records are broken", _NOT_LOOKED, _SALVAGE),
-    Kind("bad-counts", _D, "a batch whose number of records contradicts its offsets", _NOT_LOOKED, _SALVAGE),
-    Kind("unknown-codec", _D, "a batch compressed in a way that no version knows", _NOT_LOOKED, _SALVAGE),
-    Kind("odd-offset", _D, "a base offset, which no checksum covers, that fits neither neighbour", "passes as good data; may empty the segment when it meets an index entry", _SALVAGE),
-    Kind("odd-epoch", _D, "a leader epoch, which no checksum covers, that fits neither neighbour", "passes as good data; enters the epoch checkpoint if it is higher", _SALVAGE),
-    Kind("offsets-backwards", _D, "a batch with offsets that one before it has, or lower ones", "passes, or empties the segment when it meets an index entry", _SALVAGE),
-    Kind("offset-overflow", _D, "a batch whose offsets its segment cannot hold", "splits the segment, or does not start", _SALVAGE),
-    Kind("segments-overlap", _D, "offsets that the next segment has too", "is not looked at; consumers see records twice", _SALVAGE),
+    Kind("bad-crc", _D, "a batch whose checksum does not hold", _LOOKED, SALVAGE),
+    Kind("bad-length", _D, "a size that no batch can have", _LOOKED, SALVAGE),
+    Kind("more-damage", _D, "more damaged places in a log than are told one by one", _LOOKED, SALVAGE),
+    Kind("bad-magic", _D, "a format version that there is not", _LOOKED, SALVAGE),
+    Kind("short-header", _D, "a size too small for the batch's own header", _LOOKED, SALVAGE),
+    Kind("bad-compression", _D, "a batch whose checksum holds, but that cannot be decompressed", _SERVED),
+    Kind("bad-record", _D, "a batch whose checksum holds, but whose records are broken", _SERVED),
+    Kind("bad-counts", _D, "a batch whose number of records contradicts its offsets", _SERVED),
+    Kind("unknown-codec", _D, "a batch compressed in a way that no version knows", _SERVED),
+    Kind("odd-offset", _D, "a base offset, which no checksum covers, that fits neither neighbour", "passes as good data; may empty the segment when it meets an index entry", CUTS_OUT),
+    Kind("odd-epoch", _D, "a leader epoch, which no checksum covers, that fits neither neighbour", "passes as good data; enters the epoch checkpoint if it is higher", SALVAGE),
+    Kind("offsets-backwards", _D, "a batch with offsets that one before it has, or lower ones", "passes, or empties the segment when it meets an index entry", CUTS_OUT),
+    Kind("offset-overflow", _D, "a batch whose offsets its segment cannot hold", "splits the segment, or does not start", SALVAGE),
+    Kind("segments-overlap", _D, "offsets that the next segment has too", "is not looked at; consumers see records twice", CUTS_OUT),
     Kind("offset-gap", _W, "offsets that no batch has; legal where the topic was compacted", _NOT_LOOKED),
-    Kind("offsets-missing", _D, "offsets that no batch has, in a topic that is not compacted", _NOT_LOOKED, _SALVAGE),
+    Kind("offsets-missing", _D, "offsets that no batch has, in a topic that is not compacted", _NOT_LOOKED),
     Kind("oversized-log", _D, "a log of more than 2 GiB", "does not start", ""),
     Kind("unreadable", _D, "the system cannot read it", "the log dir goes offline", ""),
     Kind("vanished", _N, "gone since it was listed: the broker that runs here deleted it", "nothing"),
@@ -144,8 +146,8 @@ _TABLE: Final = (
     Kind("snapshots-missing", _W, "batches with producers, and no producer snapshot", "forgets its producers after a clean stop, else reads the whole log", _RECOVER),
     Kind("hanging-transaction", _N, "a transaction without a marker, though its producer has not written for long", "keeps it open: the last stable offset stays, the cleaner too"),
     Kind("sequence-gap", _W, "a producer's sequence numbers leave some out", _NOT_LOOKED),
-    Kind("txn-conflict", _D, "a batch outside a transaction while its producer has one open", "does not start when it replays this", _SALVAGE),
-    Kind("bad-marker", _D, "a transaction marker that cannot be one", "does not start, or cuts the log here", _SALVAGE),
+    Kind("txn-conflict", _D, "a batch outside a transaction while its producer has one open", "does not start when it replays this"),
+    Kind("bad-marker", _D, "a transaction marker that cannot be one", "does not start, or cuts the log here"),
     Kind("epochs-missing", _W, "no leader-epoch-checkpoint, though batches have epochs", "writes what it learns from the segments that it recovers", _RECOVER),
     Kind("epochs-malformed", _D, "a leader-epoch-checkpoint that a broker refuses", "the log dir goes offline, or it does not start", _RECOVER),
     Kind("epochs-disagree", _W, "leader epochs that contradict the batches", "takes them as they are: followers may truncate wrongly", _RECOVER),

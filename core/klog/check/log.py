@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from klog.broker import next_start, reaction
 from klog.check.facts import Findings, PartitionFacts
+from klog.check.findings import CUTS_OUT, KINDS, SALVAGE
 from klog.check.segment import NO_NEXT, SegmentFacts, Stretch
 from klog.errors import KlogError
 from klog.formats.batch import BATCH, ENTRY
@@ -44,12 +45,21 @@ def damages(facts: PartitionFacts) -> Findings:
             offset = damage.place.offset if stretch.expected is None else stretch.expected
             position = damage.place.position or 0
             broker = reaction(start, segment, position) if start and kind != "unfinished-append" else None
-            yield facts.finding(kind, damage.detail + follows + _bit(segment, stretch), log, position, offset, broker)
+            message = damage.detail + follows + _bit(segment, stretch)
+            yield facts.finding(kind, message, log, position, offset, broker, _fix(facts, kind, segment, stretch))
         if segment.more_damages:
             position = segment.damages[-1].end
             yield facts.finding(
                 "more-damage", f"{segment.more_damages} more damaged places from here on", log, position
             )
+
+
+def _fix(facts: PartitionFacts, kind: str, segment: SegmentFacts, stretch: Stretch) -> str:
+    """Return what repairs it: nothing cuts a message out of a batch, nor a tail off with intact batches behind it."""
+    if stretch.expected is None:
+        return ""
+    after, _ = facts.batches_after(segment, stretch.batches, stretch.records)
+    return SALVAGE if after and KINDS[kind].fix else KINDS[kind].fix
 
 
 def _bit(segment: SegmentFacts, stretch: Stretch) -> str:
@@ -135,7 +145,10 @@ def batches(facts: PartitionFacts) -> Findings:
                 continue
             kind, text, has_offset = found
             message = text.format(first, second)
-            yield facts.finding(kind, message, segment.files.log, position, first if has_offset else None)
+            # What lies below its segment stands among offsets that others have; what lies above gets a segment.
+            fix = CUTS_OUT if event == "overflow" and first < segment.files.base_offset else None
+            offset = first if has_offset else None
+            yield facts.finding(kind, message, segment.files.log, position, offset, fix=fix)
         if segment.survey.dropped:
             yield facts.finding(
                 "more-damage", f"{segment.survey.dropped} more batches that cannot be as they are", segment.files.log

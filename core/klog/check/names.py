@@ -32,7 +32,8 @@ def _file(facts: PartitionFacts, file: FileName) -> Findings:
     if numbered and file.offset is None and file.stage is not Stage.DELETED:
         yield facts.finding("foreign-log-name", "what stands before the first dot is no offset", file.name)
     elif file.stage is not Stage.IN_USE:
-        yield facts.finding("leftover", _LEFT[file.stage], file.name)
+        fix = "" if file.stage in (Stage.TMP, Stage.PART) else None  # no start takes notice of these
+        yield facts.finding("leftover", _LEFT[file.stage], file.name, fix=fix)
     elif numbered and not file.canonical:
         yield facts.finding("odd-name", f"read as offset {file.offset}", file.name, offset=file.offset)
 

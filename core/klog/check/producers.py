@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from klog.check.facts import Findings, PartitionFacts
+from klog.check.findings import SALVAGE
 from klog.check.segment import SegmentFacts
 from klog.check.txn_index import AbortedTxn, read_txn_index
 from klog.errors import KlogError
@@ -132,7 +133,8 @@ def snapshots_by_replay(facts: PartitionFacts) -> Findings:
         if wrong and not facts.is_compacted:
             found, there = wrong[0]
             message = f"{found} (by the log: {there})" + (f", and {len(wrong) - 1} more" * (len(wrong) > 1))
-            yield facts.finding("snapshot-disagrees", message, name, offset=offset)
+            # No other mode follows the producers through the log, which takes as long as all the rest.
+            yield facts.finding("snapshot-disagrees", message, name, offset=offset, fix=SALVAGE)
 
 
 def sequences(facts: PartitionFacts) -> Findings:

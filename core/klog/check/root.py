@@ -29,7 +29,7 @@ def root(log_dir: LogDir) -> Iterator[Finding]:
     elif meta is None and log_dir.partitions:
         yield _finding(log_dir, "meta-properties-missing", FileKind.META_PROPERTIES.value, "the log dir has partitions")
     for file in log_dir.leftovers:
-        yield _finding(log_dir, "leftover", file.name, "of a write that was not finished")
+        yield _finding(log_dir, "leftover", file.name, "of a write that was not finished", fix="")
 
 
 def _twice(log_dir: LogDir) -> Iterator[Finding]:
