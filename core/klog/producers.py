@@ -127,11 +127,15 @@ class ProducerState:
         A broker takes none with a *problem*, and at once expires the idle: that is left to the caller.
         """
         state = cls(at_offset)
-        for producer in snapshot.producers:
-            entry = state.producers[producer.producer_id] = ProducerEntry.load(producer)
-            if entry.current_txn_first_offset != _NONE:
-                state.ongoing.begin(entry.current_txn_first_offset, producer.producer_id)
+        state.take(snapshot.producers)
         return state
+
+    def take(self, producers: Iterable[Producer]) -> None:
+        """Take in what a snapshot says of *producers*."""
+        for producer in producers:
+            entry = self.producers[producer.producer_id] = ProducerEntry.load(producer)
+            if entry.current_txn_first_offset != _NONE:
+                self.ongoing.begin(entry.current_txn_first_offset, producer.producer_id)
 
     def snapshot(self) -> tuple[Producer, ...]:
         """Return what a broker would write in a snapshot at `end`, by producer id."""

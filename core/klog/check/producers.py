@@ -122,17 +122,20 @@ def snapshots_by_replay(facts: PartitionFacts) -> Findings:
         return
     if any(event[0] in _DISORDER for segment in facts.segments for event in segment.survey.events):
         return  # of batches whose offsets cannot be, nobody can say which producer's state they are
-    from klog.producers import differences
+    from klog.check.forgotten import Forgotten
 
+    forgotten = Forgotten(facts)
     for name, offset, snapshot in facts.snapshots:
         replayed, is_guess = facts.replay.states.get(offset, ((), True))
         if is_guess or snapshot.problem is not None or facts.has_gap(0, offset - 1):
             continue  # what is missing may have been a producer's
-        # Of producers that only the log has, the broker knew that they were idle for a day.
-        wrong = [(found, there) for found, there in differences(snapshot.producers, replayed) if found is not None]
-        if wrong and not facts.is_compacted:
+        if snapshot.producers == replayed or facts.is_compacted:
+            continue
+        wrong = forgotten.unexplained(name, offset, snapshot.producers, replayed)
+        if wrong:
             found, there = wrong[0]
-            message = f"{found} (by the log: {there})" + (f", and {len(wrong) - 1} more" * (len(wrong) > 1))
+            said = "nothing of a producer that was not idle" if found is None else str(found)
+            message = f"{said} (by the log: {there})" + (f", and {len(wrong) - 1} more" * (len(wrong) > 1))
             # No other mode follows the producers through the log, which takes as long as all the rest.
             yield facts.finding("snapshot-disagrees", message, name, offset=offset, fix=SALVAGE)
 

@@ -19,15 +19,17 @@ class Replay:
     """The producers' state along a pass over a partition.
 
     With *deep* every batch of a producer is applied, and the state is kept at the offsets of *snapshots*, else only
-    transactions are followed.  `is_guess`: damage or a start in the middle has left the state uncertain.  `state` is
-    None as long as there was no producer: most logs have none, and what follows them is slow to load.
+    transactions are followed.  `is_guess`: damage or a start in the middle has left the state uncertain.  `loaded`: the
+    producers at `start`, from the snapshot there.  `state` is None as long as there was no producer: most logs have
+    none, and what follows them is slow to load.
     """
 
     def __init__(self, start: int, snapshots: list[tuple[str, int, Snapshot]], deep: bool) -> None:
         good = [(offset, snapshot) for _, offset, snapshot in snapshots if snapshot.problem is None]
         loaded = next((snapshot for offset, snapshot in good if offset == start), None)
         self.is_guess = loaded is None and start > 0
-        self.end = start
+        self.start = self.end = start
+        self.loaded: tuple[Producer, ...] = () if loaded is None else loaded.producers
         self.state: ProducerState | None = None
         self.events: dict[str, list[Event]] = {}
         self.states: dict[int, tuple[tuple[Producer, ...], bool]] = {}
