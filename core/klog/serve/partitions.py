@@ -21,6 +21,7 @@ from klog.wanted import HIGHEST
 
 if TYPE_CHECKING:
     from klog.lookup import Trail
+    from klog.serve.decisions import Decision
     from klog.serve.transactions import Txns
     from klog.visible import Isolation
 
@@ -34,7 +35,7 @@ NONE: Final = (-1, -1, -1)
 class Shared:
     """What all partitions of a view have in common.
 
-    *was_committed*: topic, number, producer id → whether the coordinator had decided so.
+    *decisions*: topic, number, producer id → what the coordinator had decided to commit that may be about it.
     *is_live*: a broker writes here, so that an unfinished last batch is no damage.
     """
 
@@ -42,7 +43,7 @@ class Shared:
     files: Files
     slices: Slices
     news: News
-    was_committed: Callable[[str, int, int], bool]
+    decisions: Callable[[str, int, int], Sequence[Decision]]
     is_live: Callable[[str], bool]
 
 
@@ -169,7 +170,7 @@ class PartitionView:
             opened.partition,
             bounds.high_watermark,
             opened.log.end,
-            lambda producer: self._shared.was_committed(self.topic, self.number, producer),
+            lambda producer: self._shared.decisions(self.topic, self.number, producer),
             as_of=shown.until_ms is not None,
         )
         for one in txns.committed:

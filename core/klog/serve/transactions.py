@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 from klog.errors import UnreadableError
 from klog.partition import Partition
 from klog.replay import nearest_state, replay
+from klog.serve.decisions import Decision, was_decided
 from klog.transactions import CompletedTxn
 from klog.visible import Aborted, Learnt, open_at, visible
 
@@ -22,12 +23,17 @@ class OpenTxn(NamedTuple):
 class Txns:
     """What a partition's transactions come to for those that read up to *end*; *log_end*: where its log ends.
 
-    *was_committed* tells of a producer id whether the coordinator had decided so before it died.  *as_of*: *end* is a
+    *decisions* tells of a producer id what the coordinator had decided to commit before it died.  *as_of*: *end* is a
     moment of the past, and what was open then counts as open, whatever became of it.  Used by one thread at a time.
     """
 
     def __init__(
-        self, partition: Partition, end: int, log_end: int, was_committed: Callable[[int], bool], as_of: bool
+        self,
+        partition: Partition,
+        end: int,
+        log_end: int,
+        decisions: Callable[[int], Sequence[Decision]],
+        as_of: bool,
     ) -> None:
         learnt = Learnt()
         seen = visible(partition, "read_committed", learnt)
@@ -37,7 +43,11 @@ class Txns:
         if as_of and end < log_end:
             found = tuple((first, producer) for producer, first in open_at(partition, end).items())
         self.open = tuple(OpenTxn(*one) for one in sorted(found) if one[0] < end)
-        self.committed = tuple(one for one in self.open if was_committed(one.producer_id))
+        self.committed = tuple(
+            one
+            for one in self.open
+            if was_decided(partition, one.producer_id, one.first_offset, end, decisions(one.producer_id))
+        )
         self._rebuilt: set[int] = set()
 
     @property

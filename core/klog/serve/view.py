@@ -28,7 +28,8 @@ from klog.source import Source
 
 if TYPE_CHECKING:
     from klog.metadata import ClusterMetadata
-    from klog.serve.coordinators import Committed, Decided
+    from klog.serve.coordinators import Committed
+    from klog.serve.decisions import Decision
 
 __all__ = ["PartitionView", "Shown", "Topic", "View"]
 
@@ -101,7 +102,7 @@ class View:
         self._dirs = tuple(LogDir(path) for path in self.log_dirs)
         self._news, self._files = News(), Files()
         self._shared = Shared(
-            shown, self._files, Slices(Windows()), self._news, self._was_committed, lambda path: path in self._live
+            shown, self._files, Slices(Windows()), self._news, self._decisions_about, lambda path: path in self._live
         )
         self._copies = _by_topic(partitions)
         names = [name for name in self._copies if self._shows(name)]
@@ -199,7 +200,7 @@ class View:
     def _committed(self) -> Mapping[str, Committed]:
         from klog.serve.coordinators import committed_offsets
 
-        return committed_offsets(self._of(_CONSUMER_OFFSETS))
+        return committed_offsets(self._of(_CONSUMER_OFFSETS), self.shown.until_ms)
 
     @property
     def groups(self) -> tuple[str, ...]:
@@ -211,17 +212,16 @@ class View:
         return dict(self._committed.get(group, {}))
 
     @cached_property
-    def _decided(self) -> Mapping[int, Sequence[Decided]]:
-        from klog.serve.coordinators import decided_commits
+    def _decisions(self) -> Mapping[int, Sequence[Decision]]:
+        from klog.serve.decisions import decisions
 
-        found: dict[int, list[Decided]] = {}
-        for one in decided_commits(self._of(_TRANSACTION_STATE)):
+        found: dict[int, list[Decision]] = {}
+        for one in decisions(self._of(_TRANSACTION_STATE), self.shown.until_ms):
             found.setdefault(one.producer_id, []).append(one)
         return found
 
-    def _was_committed(self, topic: str, number: int, producer_id: int) -> bool:
-        decided = self._decided.get(producer_id, ())
-        return any(one.partitions is None or (topic, number) in one.partitions for one in decided)
+    def _decisions_about(self, topic: str, number: int, producer_id: int) -> Sequence[Decision]:
+        return [one for one in self._decisions.get(producer_id, ()) if one.is_about(topic, number)]
 
     # ------------------------------------------------------------ what people are told
 

@@ -1,0 +1,192 @@
+"""What the transaction coordinator had decided to commit, and whether that was about data that is still open.
+
+The marker of a decision may be missing in a partition: the broker died in between, or the end of the log is lost.  A
+decision is told by the log of `__transaction_state`; what else is open of the same producer came later, or hangs from
+before, and nobody decided about it.  In doubt it is left undecided: who reads what was never committed cannot take it
+back.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Final, NamedTuple
+
+from klog.errors import UnreadableError
+from klog.formats.batch import Attributes, BatchFacts
+from klog.formats.schema import Data
+from klog.formats.transaction_state import VALUE_HEAD, TransactionStatus
+from klog.internal_topics import TRANSACTION_STATE, CoordinatorRecord, coordinator_record
+from klog.partition import Partition
+from klog.producers import Event, ProducerState
+from klog.replay import nearest_state, replay
+from klog.serve.coordinators import taken
+from klog.transactions import FlawedMarker, Marker
+
+_NONE: Final = -1
+_EPOCH_BUMPS: Final = 2
+"""From this transaction version on each transaction has an epoch of its own.  Kafka: TransactionVersion.TV_2."""
+_LAST_EPOCH: Final = 2**15 - 2
+"""The last one that a producer writes with: its end brings a new producer id.  Kafka: isEpochExhausted."""
+_LEAD_MS: Final = 500
+"""A record is made before the coordinator hears of its partition, but hardly longer before."""
+_KEPT: Final = 8
+"""Records of each transactional id that are remembered: its last transactions, of which any may be open somewhere."""
+
+_UNDECIDED: Final = frozenset(
+    [TransactionStatus.EMPTY, TransactionStatus.COMPLETE_COMMIT, TransactionStatus.COMPLETE_ABORT]
+)
+"""No transaction is on: the next begins behind."""
+_KEPT_STATUSES: Final = _UNDECIDED | {TransactionStatus.PREPARE_COMMIT, TransactionStatus.PREPARE_ABORT}
+
+
+class Decision(NamedTuple):
+    """To commit what a producer had written with an epoch, in some partitions (None: nobody knows in which).
+
+    *begins_ms*: when the first record of it can have been made; *starts_ms*: when the coordinator heard of the first
+    partition; *ends_ms*: when it decided.  *is_exact*: no other transaction of the producer has this epoch.
+    """
+
+    producer_id: int
+    producer_epoch: int
+    partitions: frozenset[tuple[str, int]] | None
+    begins_ms: int
+    starts_ms: int
+    ends_ms: int
+    is_exact: bool = False
+
+    def is_about(self, topic: str, number: int) -> bool:
+        """Whether it names a partition, or none."""
+        return self.partitions is None or (topic, number) in self.partitions
+
+    def covers(self, batch: BatchFacts, ended_ms: int) -> bool:
+        """Whether an open batch belongs to it; *ended_ms*: the time of the marker before it, -1 for none.
+
+        A marker from behind the start is that of this transaction: what follows it came too late.
+        """
+        if batch.producer_epoch != self.producer_epoch:
+            return False
+        if self.is_exact:
+            return True
+        return ended_ms <= self.starts_ms and self.begins_ms <= _made_ms(batch) <= self.ends_ms
+
+
+def _made_ms(batch: BatchFacts) -> int:
+    """Return the time of a batch's first record; of a whole batch it tells where it belongs, for none is of two."""
+    if batch.attributes & (Attributes.LOG_APPEND_TIME | Attributes.DELETE_HORIZON):
+        return batch.max_timestamp
+    return batch.base_timestamp
+
+
+# ---------------------------------------------------------------- what was decided
+
+
+def decisions(partitions: Iterable[Partition], until_ms: int | None = None) -> Iterator[Decision]:
+    """Yield what the coordinator had decided to commit, by what is here of `__transaction_state`.
+
+    *until_ms*: before then.  Kafka: TransactionCoordinator.endTransaction, TransactionMetadata.
+    """
+    for partition in partitions:
+        kept: dict[bytes, deque[bytes]] = {}
+        for key, value in taken(partition, until_ms):
+            if value is not None and len(value) >= VALUE_HEAD.size and VALUE_HEAD.read(value)[-1] in _KEPT_STATUSES:
+                kept.setdefault(key, deque(maxlen=_KEPT)).append(value)
+        for key, values in kept.items():
+            for one in _of_one_id(key, values):
+                if until_ms is None or one.ends_ms < until_ms:
+                    yield one
+
+
+def _of_one_id(key: bytes, values: Iterable[bytes]) -> Iterator[Decision]:
+    """Yield the decisions among the records of a transactional id, in their order."""
+    before: Data | None = None
+    for value in values:
+        record = coordinator_record(TRANSACTION_STATE, key, value)
+        if not isinstance(record, CoordinatorRecord) or record.value is None:
+            before = None
+            continue
+        told = record.value
+        if told["transactionStatus"] == TransactionStatus.PREPARE_COMMIT:
+            yield _prepared(told, before)
+        elif told["transactionStatus"] == TransactionStatus.COMPLETE_COMMIT and not _completes(told, before):
+            yield _completed(told)
+        before = told
+
+
+def _prepared(told: Data, before: Data | None) -> Decision:
+    topics = told["transactionPartitions"] or ()
+    pairs = ((topic["topic"], number) for topic in topics for number in topic["partitionIds"])
+    bumped = told.get("clientTransactionVersion", 0) >= _EPOCH_BUMPS
+    starts, ends = told["transactionStartTimestampMs"], told["transactionLastUpdateTimestampMs"]
+    begins = starts
+    if before is not None and before["transactionStatus"] in _UNDECIDED:
+        begins = min(starts, max(before["transactionLastUpdateTimestampMs"], starts - _LEAD_MS))
+    epoch = told["producerEpoch"] - bumped
+    return Decision(told["producerId"], epoch, frozenset(pairs), begins, starts, ends, bumped)
+
+
+def _completes(told: Data, before: Data | None) -> bool:
+    """Whether the decision itself stands before: it names the partitions."""
+    return (
+        before is not None
+        and before["transactionStatus"] == TransactionStatus.PREPARE_COMMIT
+        and before["transactionStartTimestampMs"] == told["transactionStartTimestampMs"]
+    )
+
+
+def _completed(told: Data) -> Decision:
+    bumped = told.get("clientTransactionVersion", 0) >= _EPOCH_BUMPS
+    producer, epoch = told["producerId"], told["producerEpoch"] - bumped
+    if bumped and epoch < 0:  # it ended the last epoch of the producer id before
+        producer, epoch = told["previousProducerId"], _LAST_EPOCH
+    starts, ends = told["transactionStartTimestampMs"], told["transactionLastUpdateTimestampMs"]
+    return Decision(producer, epoch, None, starts, starts, ends)
+
+
+# ---------------------------------------------------------------- what it was about
+
+
+def was_decided(partition: Partition, producer_id: int, first: int, end: int, found: Sequence[Decision]) -> bool:
+    """Whether one of the decisions *found* was about all that is open of a producer, from offset *first* up to *end*.
+
+    They are of that producer, and about the partition.
+    """
+    if not found:
+        return False
+    state = _OpenData(nearest_state(partition, first), producer_id, first, found)
+    bases = [segment.base_offset for segment in partition.segments]
+    try:
+        for segment, following in zip(partition.segments, [*bases[1:], None], strict=True):
+            if (following is not None and following <= state.end) or segment.base_offset >= end:
+                continue
+            for _ in replay(state, partition.path, (segment,), end if following is None or end < following else None):
+                pass
+            if not state.left:
+                return False
+    except UnreadableError:
+        return False
+    return state.was_met
+
+
+class _OpenData(ProducerState):
+    """The state along what is open of a producer; *left*: the decisions that cover all of it so far."""
+
+    def __init__(self, state: ProducerState, producer_id: int, first: int, found: Sequence[Decision]) -> None:
+        super().__init__(state.end)
+        self.producers, self.ongoing = state.producers, state.ongoing
+        self.left = list(found)
+        self.was_met = False
+        self._producer_id, self._first = producer_id, first
+        self._ended_ms = _NONE
+
+    def apply(
+        self, batch: BatchFacts, marker: Marker | FlawedMarker | None = None, file: str = ""
+    ) -> tuple[Event, ...]:
+        is_data = batch.records_count > 0 and not batch.attributes & Attributes.CONTROL
+        if is_data and batch.producer_id == self._producer_id and batch.base_offset >= self._first:
+            if not self.was_met:
+                entry = self.producers.get(batch.producer_id)
+                self._ended_ms = _NONE if entry is None else entry.last_timestamp
+            self.was_met = True
+            self.left = [one for one in self.left if one.covers(batch, self._ended_ms)]
+        return super().apply(batch, marker, file)
