@@ -74,14 +74,14 @@ def _committed_before(until_ms: int, key: bytes, value: bytes) -> bool:
 def taken(partition: Partition, until_ms: int | None = None) -> Iterator[tuple[bytes, bytes | None]]:
     """Yield key and value of the records that count, in their order; those of a transaction once it is committed.
 
-    *until_ms*: nothing from the first record on that is as late, as whoever read the partition then.
+    *until_ms*: none that was written then or later, and a transaction only if its marker was not.
     """
     waiting: dict[int, list[tuple[bytes, bytes | None]]] = {}
     for segment in partition.segments:
         with suppress(KlogError):  # what is in other segments is known all the same
             for entry in _entries(os.path.join(partition.path, segment.log)):
                 if until_ms is not None and entry.timestamp >= until_ms:
-                    return
+                    continue
                 if entry.commits is not None:
                     ended = waiting.pop(entry.producer_id, [])
                     yield from ended if entry.commits else ()

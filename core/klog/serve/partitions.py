@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
-from contextlib import closing
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -14,13 +13,13 @@ from klog.errors import KlogError
 from klog.fetch import Asked, Bounds, Error, Fetched, FetchLog, Files, Loss, fetch
 from klog.fetch.slices import Slices
 from klog.formats.checkpoint import EpochEntry, epochs_in_force
-from klog.partition import Partition, SegmentFiles
+from klog.partition import Partition
 from klog.room import is_room
 from klog.serve.shown import News, Shown
+from klog.serve.times import as_late, begins_at, largest_below
 from klog.wanted import HIGHEST
 
 if TYPE_CHECKING:
-    from klog.lookup import Trail
     from klog.serve.decisions import Decision
     from klog.serve.transactions import Txns
     from klog.visible import Isolation
@@ -65,6 +64,7 @@ class PartitionView:
         self._lock = threading.RLock()
         self._opened: _Opened | None = None
         self._txns: Txns | None = None
+        self._largest_ms: int | None = None
 
     # ------------------------------------------------------------ what it is
 
@@ -86,8 +86,8 @@ class PartitionView:
     @property
     def leader_epoch(self) -> int:
         """The last leader epoch that is known; -1 for none."""
-        epoch = None if self._chosen is None else self._chosen.leader_epoch
-        return UNKNOWN if epoch is None else epoch
+        entries = self._epochs()
+        return entries[-1].epoch if entries else UNKNOWN
 
     @property
     def log_start_offset(self) -> int:
@@ -138,7 +138,7 @@ class PartitionView:
             shared.news.say(f"{self.name}: {partition.path}: {partition.unreadable}")
         start = partition.log_start_offset or 0
         log_end = max(start, log.end)
-        end = log_end if shown.until_ms is None else max(start, min(log_end, _begins_at(partition, shown.until_ms)))
+        end = log_end if shown.until_ms is None else max(start, min(log_end, begins_at(partition, shown.until_ms)))
         high = end
         if shown.end == "checkpoint":
             high = max(start, min(end, partition.high_watermark or 0))
@@ -247,7 +247,8 @@ class PartitionView:
         if opened is None or not opened.log.segments or timestamp < MAX_TIMESTAMP:
             return NONE
         try:
-            found = _latest(opened.partition) if timestamp == MAX_TIMESTAMP else _as_late(opened.partition, timestamp)
+            wanted = self._largest_timestamp(opened) if timestamp == MAX_TIMESTAMP else timestamp
+            found = None if wanted < 0 else as_late(opened.partition, wanted)
         except KlogError as error:
             self._shared.news.say(f"{self.name}: {error}")
             return NONE
@@ -255,12 +256,24 @@ class PartitionView:
             return NONE
         return found.record.offset, found.record.timestamp, epoch_at(opened.partition, found.record.offset)
 
+    def _largest_timestamp(self, opened: _Opened) -> int:
+        """Return the largest timestamp below the high watermark, in ms, -1 for none.  Raises KlogError."""
+        if self._largest_ms is None:
+            high = opened.bounds.high_watermark
+            self._largest_ms = largest_below(opened.partition, high if high < opened.log.end else HIGHEST)
+        return self._largest_ms
+
     def _epoch_of(self, offset: int) -> int:
         return next((entry.epoch for entry in reversed(self._epochs()) if entry.start_offset <= offset), UNKNOWN)
 
     def _epochs(self) -> list[EpochEntry]:
+        """Return the epochs of leaders; of a moment of the past those that had written by then."""
         found = None if self._chosen is None else self._chosen.epochs
-        return epochs_in_force(found.entries) if found is not None and not found.malformed else []
+        entries = epochs_in_force(found.entries) if found is not None and not found.malformed else []
+        opened = self._open() if entries and self._shared.shown.until_ms is not None else None
+        if opened is None or opened.bounds.log_end_offset >= opened.log.end:
+            return entries
+        return [entry for entry in entries if entry.start_offset < opened.bounds.log_end_offset]
 
     def epoch_end(self, epoch: int) -> tuple[int, int]:
         """Return the largest epoch up to *epoch* that is known, and where it ended; -1, -1 when that is not known.
@@ -275,37 +288,3 @@ class PartitionView:
         later = next(entry for entry in entries if entry.epoch > epoch)
         known = [entry.epoch for entry in entries if entry.epoch <= epoch]
         return known[-1] if known else epoch, min(later.start_offset, end)
-
-
-def _begins_at(partition: Partition, timestamp: int) -> int:
-    """Return where the first batch begins that has a record as late as *timestamp* (ms)."""
-    trail = _as_late(partition, timestamp)
-    return HIGHEST if trail is None or trail.batch is None else trail.batch.base_offset
-
-
-def _as_late(partition: Partition, timestamp: int) -> Trail | None:
-    """Return where the first record as late as *timestamp* (ms) is; in later segments too, unlike a broker."""
-    from klog.lookup import Lookup
-    from klog.lookup.trail import Wanted
-
-    segments: tuple[SegmentFiles, ...] | None = None
-    while partition.segments and segments != ():
-        with Lookup(partition, segments, Wanted(explains=False)) as lookup:
-            lookup.segments.log_start_offset = partition.log_start_offset or 0
-            trail = lookup.timestamp(timestamp)
-        if trail.found or trail.segment is None:
-            return trail if trail.found else None
-        base = trail.segment.base_offset
-        segments = tuple(each for each in partition.segments if each.base_offset > base)
-    return None
-
-
-def _latest(partition: Partition) -> Trail | None:
-    """Return where the first record with the largest timestamp is."""
-    from klog.lookup import Lookup
-    from klog.lookup.times import TimeSearch
-    from klog.lookup.trail import Wanted
-
-    with Lookup(partition) as lookup, closing(TimeSearch(lookup.segments, Wanted())) as times:
-        largest = max(times.largest(number).timestamp for number in range(len(partition.segments)))
-    return _as_late(partition, largest) if largest >= 0 else None

@@ -11,6 +11,7 @@ from klog.replay import nearest_state, replay
 from klog.serve.decisions import Decision, was_decided
 from klog.transactions import CompletedTxn
 from klog.visible import Aborted, Learnt, open_at, visible
+from klog.wanted import HIGHEST
 
 
 class OpenTxn(NamedTuple):
@@ -38,7 +39,8 @@ class Txns:
         learnt = Learnt()
         seen = visible(partition, "read_committed", learnt)
         self._partition = partition
-        self.aborted = seen.aborted or ()
+        self._end = end if as_of else HIGHEST
+        self.aborted = tuple(one for one in seen.aborted or () if one.first_offset < self._end)
         found = learnt.open_txns
         if as_of and end < log_end:
             found = tuple((first, producer) for producer, first in open_at(partition, end).items())
@@ -67,7 +69,8 @@ class Txns:
 
     def _add(self, found: Iterator[Aborted]) -> None:
         known = {(txn.producer_id, txn.last_offset) for txn in self.aborted}
-        more = [txn for txn in found if (txn.producer_id, txn.last_offset) not in known]
+        fresh = (txn for txn in found if txn.first_offset < self._end)
+        more = [txn for txn in fresh if (txn.producer_id, txn.last_offset) not in known]
         if more:
             self.aborted = tuple(sorted((*self.aborted, *more), key=lambda txn: txn.last_offset))
 

@@ -1,0 +1,73 @@
+"""Where times are in a partition: the first record as late, the largest timestamp, the end of what was there then."""
+
+from __future__ import annotations
+
+import os
+from contextlib import closing
+from typing import TYPE_CHECKING
+
+from klog.kernel import Window
+from klog.partition import Partition, SegmentFiles
+from klog.segment import Segment
+from klog.source import Source
+from klog.wanted import HIGHEST
+
+if TYPE_CHECKING:
+    from klog.lookup import Trail
+
+
+def begins_at(partition: Partition, timestamp: int) -> int:
+    """Return where the first batch begins that has a record as late as *timestamp* (ms).  Raises KlogError."""
+    trail = as_late(partition, timestamp)
+    return HIGHEST if trail is None or trail.batch is None else trail.batch.base_offset
+
+
+def as_late(partition: Partition, timestamp: int) -> Trail | None:
+    """Return where the first record as late as *timestamp* (ms) is; in later segments too, unlike a broker.
+
+    Raises KlogError.
+    """
+    from klog.lookup import Lookup
+    from klog.lookup.trail import Wanted
+
+    segments: tuple[SegmentFiles, ...] | None = None
+    while partition.segments and segments != ():
+        with Lookup(partition, segments, Wanted(explains=False)) as lookup:
+            lookup.segments.log_start_offset = partition.log_start_offset or 0
+            trail = lookup.timestamp(timestamp)
+        if trail.found or trail.segment is None:
+            return trail if trail.found else None
+        base = trail.segment.base_offset
+        segments = tuple(each for each in partition.segments if each.base_offset > base)
+    return None
+
+
+def largest_below(partition: Partition, end: int) -> int:
+    """Return the largest timestamp (ms) of the batches that end below offset *end*, -1 for none.  Raises KlogError."""
+    from klog.lookup import Lookup
+    from klog.lookup.times import TimeSearch
+    from klog.lookup.trail import Wanted
+
+    largest, segments = -1, partition.segments
+    with Lookup(partition) as lookup, closing(TimeSearch(lookup.segments, Wanted())) as times:
+        for number, files in enumerate(segments):
+            following = segments[number + 1].base_offset if number + 1 < len(segments) else HIGHEST
+            if following <= end or end == HIGHEST:
+                largest = max(largest, times.largest(number).timestamp)
+            elif files.base_offset < end:
+                largest = max(largest, _largest_in(os.path.join(partition.path, files.log), end))
+    return largest
+
+
+def _largest_in(path: str, end: int) -> int:
+    largest, segment, window = -1, Segment(path), Window(output=0)
+    with Source(path) as source:
+        reader = segment.reader(source)
+        while reader.next(window):
+            below = window.first_reaching(end)
+            is_last = below < window.count
+            window.drop(below)
+            largest = max(largest, window.latest(0))
+            if is_last:
+                break
+    return largest
