@@ -30,8 +30,9 @@ from klog.truncate import Settings, Truncation, plan
 
 from tests.broker_load import Loader, Outcome, differences
 from tests.check.partitions import Damageable, findings_in
-from tests.conftest import FIXTURES, writable_copy
+from tests.conftest import FIXTURES, run_klog, writable_copy
 from tests.plain import encode
+from tests.plain.encode import Record
 from tests.plain.shapes import some_records
 from tests.power import HastyDisk, Tree, copy_of, cut_everywhere, take_back, tree
 
@@ -376,6 +377,39 @@ def test_producers_that_were_idle_for_long_are_forgotten_as_by_a_broker(data: Ca
     theirs = path.read_bytes()
     cut(log_dir, "idempotent-0", 375, how=SETTINGS._replace(now_ms=NOW_MS + 1000 * DAY_MS))
     assert path.read_bytes() == theirs, "what a broker has written needs no other"
+
+
+@pytest.mark.parametrize("to_offset", [12, 14, 17])
+@pytest.mark.parametrize("days", [0, 2])
+def test_who_was_forgotten_before_a_cut_is_no_finding_behind_it(tmp_path: Path, to_offset: int, days: int) -> None:
+    """The marker of a producer that goes on after a day is not in what a cut writes, as in what a broker writes.
+
+    Nor in what a repair writes.
+    """
+    ms, of = 1_700_000_000_000, {"transactional": True}
+    data, partition = tmp_path / "data", tmp_path / "data" / "orders-0"
+    partition.mkdir(parents=True)
+    (partition / "partition.metadata").write_text("version: 0\ntopic_id: " + "B" * 22)
+    first = encode.batch([Record(i, ms) for i in range(6)], producer=(7, 0, 0), **of)  # type: ignore[arg-type]
+    ended = encode.marker(6, commit=True, timestamp=ms, producer_id=7, producer_epoch=0, coordinator_epoch=4)
+    later = [
+        encode.batch([Record(i + j, ms) for j in range(5)], producer=(7, 0, i - 1), **of)  # type: ignore[arg-type]
+        for i in (7, 12, 17)
+    ]
+    (partition / f"{0:020}.log").write_bytes(first + ended)
+    (partition / f"{7:020}.log").write_bytes(b"".join(later))
+    (partition / f"{7:020}.snapshot").write_bytes(encode.snapshot([encode.Producer(7, 0, 5, 5, 5, ms, 4)]))
+    done = cut(data, "orders-0", to_offset, how=Settings(ms + days * DAY_MS, DAY_MS))
+    written = read_snapshot((partition / f"{done.said.log_end:020}.snapshot").read_bytes(), crc32c).producers
+    assert [one.coordinator_epoch for one in written] == [-1 if days else 4]
+    assert not [one for one in findings_in(data) if one.id.startswith("snapshot")]
+    path = partition / f"{done.said.log_end:020}.snapshot"
+    path.write_bytes(path.read_bytes()[:-1] + b"\1")
+    assert [one.id for one in findings_in(data) if one.id.startswith("snapshot")] == ["snapshot-corrupt"]
+    run_klog("recover", data, "--apply")
+    assert [one.coordinator_epoch for one in read_snapshot(path.read_bytes(), crc32c).producers] == [-1]
+    assert not [one for one in findings_in(data) if one.id.startswith("snapshot")]
+    assert b".snapshot" not in run_klog("recover", data).stdout
 
 
 def test_indexes_follow_the_interval(data: Callable[..., Path]) -> None:
