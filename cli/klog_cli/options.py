@@ -211,6 +211,10 @@ PlanOutput = Annotated[str, typer.Option("--output", metavar="|".join(PLAN_OUTPU
 PlansOutput = Annotated[str, typer.Option("--output", metavar="|".join(PLANS_OUTPUTS), help="How to show it.")]
 Apply = Annotated[bool, typer.Option("--apply", help="Do it; without, it is only shown.")]
 BackupsIn = Annotated[str | None, typer.Option("--backup", metavar="DIR", help="Where the backup is to be looked for.")]
+UndoBackupTo = Annotated[
+    str | None,
+    typer.Option("--backup", metavar="DIR", help="Where its own originals go; an id is looked for there, too."),
+]
 
 # recover, truncate, compact
 PlanTo = Annotated[str | None, typer.Option("--plan", metavar="FILE", help="Save the plan, for 'klog apply'.")]

@@ -8,13 +8,13 @@ from klog_cli import options, output
 def undo(
     plan: options.PlanFile,
     apply: options.Apply = False,
-    backup: options.BackupsIn = None,
+    backup: options.UndoBackupTo = None,
     form: options.PlanOutput = "text",
     quiet: options.Quiet = False,
 ) -> int:
     """Take back what a plan has done: the exact bytes, modes, owners and modification times.
 
-    Only as long as nobody has used the files since. An undo has its own backup and can be undone.
+    Only as long as nobody has used the partitions since. An undo has its own backup and can be undone.
     """
     from klog_cli.apply import undo_plan
 
