@@ -19,8 +19,8 @@ ROOMS = (
     "source kernel",
     "batch decode resync reader lanes headers segment indexes cuts wanted partition log_dir transactions"
     " irregularities producers replay room",
-    "lookup fetch check settings metadata metadata_state passing plan plan_rules plan_file digests disk locks staging"
-    " draft journal guards originals preflight backups broker bits describe dump internal_topics arrow copies",
+    "lookup fetch check settings metadata metadata_state passing plan plan_rules plan_file digests outputs disk locks"
+    " staging draft journal guards originals preflight backups broker bits describe dump internal_topics arrow copies",
     "recover salvage truncate merge cleaner apply undo visible work records rows jobs",
     "spark serve",
     "klog_cli pyspark_klog",

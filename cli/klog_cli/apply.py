@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from klog.apply import Result, apply
 from klog.backups import State, find_plan, forget, plans_of, remember, state_of, sweep
 from klog.disk import Disk
-from klog.draft import staging_of
+from klog.draft import staged_beside, staging_of
 from klog.log_dir import LogDir, open_path
 from klog.originals import PLAN
 from klog.plan import Plan
@@ -45,7 +45,7 @@ def _backup(plan: Plan) -> str:
 def apply_plan(what: str, backup: str | None, form: str) -> int:
     """Carry out the plan that *what* names; return the exit code."""
     plan = find_plan(what, backup).plan
-    beside = f"{os.path.abspath(what)}.staged"
+    beside = staged_beside(what)
     if os.path.isfile(what) and os.path.isdir(beside):
         plan = plan._replace(staging=staging_of(beside, plan.log_dirs))
     if not plan.actions:

@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from klog.check.findings import quoted
 from klog.disk import Disk, NewFile, OpenFile
-from klog.draft import Draft, backup_places, make_plan, plan_id, staging_of
+from klog.draft import Draft, backup_places, make_plan, plan_id, staged_beside, staging_of
 from klog.errors import UsageError
 from klog.log_dir import KafkaFile, LogDir, open_path, select
+from klog.outputs import check_places, straight
 from klog.partition import Partition
 from klog.plan import STAGED, Amount, Loss, Plan, StaleError
 from klog.staging import Staging, in_pieces
@@ -68,7 +69,7 @@ class Changed(NamedTuple):
 def choose(paths: Sequence[str], topics: Sequence[str], numbers: Sequence[int]) -> list[Chosen]:
     """Return the log dirs that *paths* are about, each once.  Raises UsageError, UnreadableError."""
     chosen: dict[str, Chosen] = {}
-    for path in paths:
+    for path in map(straight, paths):
         opened = open_path(path)
         if isinstance(opened, KafkaFile):
             raise UsageError(f"{path}: a file; name its partition directory or its log dir")
@@ -104,12 +105,11 @@ def change(
     if ways.apply:
         staging = [os.path.join(backup, STAGED) for backup in backups]
     elif ways.plan_file is not None:
-        staging = staging_of(f"{os.path.abspath(ways.plan_file)}.staged", log_dirs)
+        staging = staging_of(staged_beside(ways.plan_file), log_dirs)
     if ways.backup is not None or any(staging):
-        from klog.backups import check_places
-
         # Before a directory is made there, not only when the plan is carried out.
-        check_places(log_dirs, (*backups, *filter(None, staging)))
+        files = filter(None, [ways.plan_file])
+        check_places(log_dirs, files=files, backups=backups, staging=filter(None, staging))
     with ExitStack() as stack:
         locks = stack.enter_context(_locks(log_dirs, disk)) if ways.apply else None
         blocked = _unfinished(log_dirs, disk, locks, now_ms)

@@ -10,6 +10,7 @@ from klog.cleaner.rules import Ground
 from klog.disk import Disk
 from klog.errors import UsageError
 from klog.log_dir import LogDir, open_path
+from klog.outputs import check_directory
 from klog.plan import NOTHING
 from klog.settings import Settings
 from klog.staging import Staging
@@ -74,6 +75,8 @@ def _run(asked: Asked, make: Make, ways: Ways) -> Changed:
 
     if not asked.estimate and asked.to is None:
         return change(chosen, ways, draft)
+    if asked.to is not None:
+        check_directory(asked.to, asked.paths)
     log_dirs = chosen()
     with output.Results() as results:
         if asked.to is not None:

@@ -94,7 +94,10 @@ def _dump(
     if not paths:
         raise UsageError("nothing to dump: name files, partition directories or log dirs")
     if to is not None:
+        from klog.outputs import check_output
+
         _spare_inputs(to, paths)
+        check_output(to, paths)
     targets = expand(paths, topics, numbers, with_indexes, request.wanted)
     if request.output == PARQUET and to is None and output.is_terminal():
         raise UsageError("Parquet is nothing for a terminal: --to FILE")

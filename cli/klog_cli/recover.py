@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from klog.check.findings import Finding, Severity
 from klog.errors import UsageError
+from klog.outputs import check_output
 from klog.partition import Partition
 from klog.plan import Action, Amount, Loss
 from klog.recover.recover import Recovery, Target
@@ -58,6 +59,8 @@ def recover(
     *rescue_to*: a file for the records of damaged batches that decode all the same.
     """
     found: list[Recovery] = []
+    if rescue_to is not None:
+        check_output(rescue_to, paths)
 
     def draft(chosen: list[Chosen], staging: Sequence[Staging]) -> Drafted:
         named = {os.path.realpath(path) for path in paths}

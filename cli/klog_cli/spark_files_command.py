@@ -181,4 +181,7 @@ def _target(paths: list[str] | None, to: str | None) -> str:
         raise UsageError("nothing to read: name log dirs or partition directories")
     if to is None:
         raise UsageError("--output-path DIR says where to write")
+    from klog.jobs.output import check_target
+
+    check_target(to, paths)
     return to

@@ -18,7 +18,6 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from klog.backups import check_places
 from klog.disk import Disk
 from klog.errors import KlogError
 from klog.formats.names import FileKind, parse_file
@@ -27,6 +26,7 @@ from klog.journal import Chain, check_directories, check_leftovers, locate
 from klog.lanes import Silence, Sink
 from klog.locks import Locks, check_closed
 from klog.originals import PLAN, Keeper, begun
+from klog.outputs import check_places
 from klog.plan import PUT, REMOVE, STAGED, TEMPORARY, TRUNCATE, UNFINISHED, Action, FileState, Plan, StaleError
 from klog.plan_rules import check_plan
 from klog.preflight import copies, twins
@@ -56,7 +56,7 @@ def apply(plan: Plan, disk: Disk, progress: Sink | None = None, locks: Locks | N
     check_plan(plan)
     run = _Run(plan, disk, progress or Silence())
     try:
-        check_places(plan.log_dirs, (*plan.backups, *filter(None, plan.staging)))
+        check_places(plan.log_dirs, backups=plan.backups, staging=filter(None, plan.staging))
         if locks is not None:
             assert locks.hold(plan.log_dirs), "locks of other log dirs"
             return run.all(locks)

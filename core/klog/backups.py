@@ -15,7 +15,6 @@ from klog.errors import KlogError, UsageError
 from klog.formats.names import ROOT_CHECKPOINTS, parse_file
 from klog.guards import Difference, differences
 from klog.journal import Chain, locate
-from klog.log_dir import is_log_dir
 from klog.originals import PLAN, begun, kept_plan
 from klog.plan import BACKUPS, STAGED, UNFINISHED, FileState, Plan, PlanError, StaleError
 from klog.plan_file import MAX_BYTES, plan_pieces, read_plan
@@ -41,32 +40,6 @@ class Kept(NamedTuple):
 
     backup: str
     plan: Plan
-
-
-def check_places(log_dirs: Sequence[str], places: Iterable[str]) -> None:
-    """Raise PlanError when a backup or a staging directory lies in a log dir: brokers stop over what they do not know.
-
-    By what the directories are, not only by their names: one may be mounted twice.
-    """
-    inside = {_inode(log_dir): log_dir for log_dir in log_dirs if os.path.isdir(log_dir)}
-    for place in places:
-        directory = os.path.realpath(place)
-        while True:
-            if os.path.isdir(directory):
-                log_dir = inside.get(_inode(directory))
-                # New checkpoints wait in a staging directory itself, so that looks like a log dir.
-                if log_dir is None and directory != os.path.realpath(place) and is_log_dir(directory):
-                    log_dir = directory
-                if log_dir is not None:
-                    raise PlanError(f"{place}: lies in the log dir {log_dir}, where a broker would stop over it")
-            if directory == os.path.dirname(directory):
-                break
-            directory = os.path.dirname(directory)
-
-
-def _inode(path: str) -> tuple[int, int]:
-    status = os.stat(path)
-    return status.st_dev, status.st_ino
 
 
 def load_plan(path: str) -> Plan:
@@ -156,14 +129,16 @@ def pointers() -> str:
 def remember(plan: Plan) -> None:
     """Leave a note where the backup of *plan* is, if that can be: it may be anywhere."""
     from klog.disk import NewFile
+    from klog.outputs import check_output
 
     disk = Disk()
     try:
+        check_output(os.path.join(pointers(), plan.id))
         make_directories(pointers(), disk)
         with NewFile(os.path.join(pointers(), plan.id)) as file:
             os.write(file.descriptor, os.fsencode(plan.backups[0]))
             file.commit()
-    except OSError:
+    except (OSError, UsageError):
         pass  # a nicety: the backup beside the log dir is found without
 
 

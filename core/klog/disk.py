@@ -10,6 +10,8 @@ from contextlib import contextmanager
 from types import TracebackType
 from typing import BinaryIO, NamedTuple
 
+from klog.outputs import check_directory, check_output
+
 _CREATE = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _OPEN = os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 _LOCK = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
@@ -146,9 +148,15 @@ class Disk:
         os.utime(path, ns=(modified_ns, modified_ns))
 
     def private_directory(self) -> str:
-        """Make a directory for temporary files that nobody else can look into; return its path."""
+        """Make a directory for temporary files that nobody else can look into; return its path.
+
+        Raises UsageError where that would be in a log dir.
+        """
         import tempfile
 
+        for name in ("TMPDIR", "TEMP", "TMP"):
+            if os.environ.get(name):
+                check_directory(os.environ[name])  # tempfile tries by itself whether it may write there
         return tempfile.mkdtemp(prefix="klog-")
 
     def free_bytes(self, path: str) -> int:
@@ -257,9 +265,11 @@ class NewFile:
     """A file that appears under its name whole or not at all.
 
     Written under a temporary name beside it; `commit` syncs and renames it.  Left without a commit, it is gone.
+    Raises UsageError, before anything is made, where no output may be (`klog.outputs`).
     """
 
     def __init__(self, path: str) -> None:
+        check_output(path)
         self.path = path
         self._temporary = f"{path}.{os.getpid()}.tmp"
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC

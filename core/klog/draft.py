@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from klog.digests import Digest, file_state, state_read, states_around, status_of
 from klog.errors import UnreadableError
+from klog.outputs import straight
 from klog.plan import (
     BACKUPS,
     NOTHING,
@@ -276,10 +277,15 @@ def backup_places(name: str, log_dirs: Sequence[str], backup: str | None = None)
         beside = [os.path.join(os.path.dirname(os.path.realpath(log_dir)), BACKUPS, name) for log_dir in log_dirs]
         # Log dirs beside each other must not share one.
         return tuple(f"{place}-{number}" if number else place for number, place in enumerate(beside))
-    place = os.path.abspath(backup)
+    place = os.path.abspath(straight(backup))
     if os.path.isdir(place) and os.listdir(place):
         place = os.path.join(place, name)
     return (place,) if len(log_dirs) == 1 else tuple(os.path.join(place, str(n)) for n in range(len(log_dirs)))
+
+
+def staged_beside(plan_file: str) -> str:
+    """Return the directory in which the new files of a plan wait that is saved as *plan_file*."""
+    return f"{os.path.abspath(straight(plan_file))}.staged"
 
 
 def staging_of(directory: str, log_dirs: Sequence[str]) -> tuple[str, ...]:

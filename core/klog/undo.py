@@ -20,6 +20,7 @@ from klog.formats.names import FileKind
 from klog.guards import differences, is_above
 from klog.journal import Chain, chains, locate
 from klog.originals import begun, keeps_tail, original_place, tail_place
+from klog.outputs import check_places
 from klog.passing import is_passing, stood_for
 from klog.plan import PUT, REMOVE, Action, FileState, Plan, StaleError, same_content
 from klog.staging import RoomError, device_of, lack_of_room, link_or_copy, make_directories
@@ -30,7 +31,7 @@ def undo_plan(plan: Plan, now_ms: int, backup: str | None = None, disk: Disk | N
 
     *backup*: where its own backup goes, as for any plan; None: beside the log dir, or beside the backup of *plan* where
     that cannot be.  Raises StaleError when its partitions or log dirs have been used since, when an original is gone,
-    or when a later plan has marked a log dir as clean; UnreadableError; RoomError.
+    or when a later plan has marked a log dir as clean; PlanError where that may not be; UnreadableError; RoomError.
     """
     plan = begun(plan) or plan
     found = _located(plan)
@@ -52,6 +53,7 @@ def undo_plan(plan: Plan, now_ms: int, backup: str | None = None, disk: Disk | N
         leaves_times={key: plan.directory_times[key] for key in touched if key not in used},
         undoes=plan.id,
     )
+    check_places(back.log_dirs, backups=back.backups)
     return _with_room(plan, back, found, disk or Disk(), is_free=backup is None)
 
 
@@ -250,9 +252,10 @@ def _check_originals(plan: Plan, found: dict[tuple[int, str], Chain], actions: t
 def stage_undo(plan: Plan, back: Plan, disk: Disk, announce: Callable[[], None] = lambda: None) -> Plan:
     """Make ready what *back*, which takes *plan* back, puts in place: the very originals, where they were kept whole.
 
-    *announce* is called before.  Returns *back*, with the directories that were made for it.  Raises StaleError,
-    OSError; then nothing of it is left.
+    *announce* is called before.  Returns *back*, with the directories that were made for it.  Raises PlanError where
+    its backup may not be, StaleError, OSError; then nothing of it is left.
     """
+    check_places(back.log_dirs, backups=back.backups)
     found, made = chains(plan), list[str]()
     is_done = False
     announce()

@@ -14,6 +14,7 @@ from klog.errors import UsageError
 from klog.formats.checkpoint import OffsetEntry, write_offsets
 from klog.formats.names import FileKind, Stage
 from klog.log_dir import LogDir
+from klog.outputs import check_directory, straight
 from klog.plan import PUT, Action, FileState
 from klog.staging import Staging, make_directories, remove_tree
 
@@ -25,7 +26,8 @@ def copy(to: str, make: Callable[[Sequence[Staging]], Cleaning], log_dirs: int, 
 
     Raises UsageError, KlogError, OSError; then nothing is left of it.
     """
-    to = os.path.abspath(to)
+    check_directory(to)
+    to = os.path.abspath(straight(to))
     if os.path.lexists(to) and (not os.path.isdir(to) or os.listdir(to)):
         raise UsageError(f"--to {to}: is there already, and not an empty directory")
     made = make_directories(to, disk)

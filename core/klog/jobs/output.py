@@ -26,6 +26,7 @@ from klog.disk import Disk, FencedDisk
 from klog.errors import KlogError, UsageError
 from klog.formats.names import FileKind
 from klog.locks import LockedError, Locks
+from klog.outputs import check_directory, straight
 from klog.staging import make_directories, remove_tree
 
 RUN = ".klog-unfinished"
@@ -37,13 +38,24 @@ Facts = dict[str, Any]
 _NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP)
 
 
+def check_target(to: str, paths: Iterable[str] = ()) -> None:
+    """Raise UsageError when no job may write into the directory *to*.  *paths*: what is read."""
+    run = os.path.join(to, RUN)
+    # A log dir that is nearly done looks like one.
+    check_directory(to, paths, is_ours=os.path.lexists(os.path.join(run, _FINISHING)))
+    if os.path.islink(run):
+        check_directory(run, paths)
+
+
 @contextmanager
 def alone(to: str, disk: Disk) -> Iterator[None]:
     """See to it that nobody else drives a job into the directory *to* until the block ends; it is made if need be.
 
     By a POSIX lock on a file `.lock` in it, as on a log dir, which ends with the process.  A file system that knows no
-    locks does not keep two apart.  Raises LockedError, OSError.
+    locks does not keep two apart.  Raises UsageError where nobody may write, LockedError, OSError.
     """
+    check_target(to)
+    to = straight(to)
     with ExitStack() as held:
         if not os.path.lexists(to):
             make_directories(os.path.abspath(to), disk)
@@ -107,7 +119,8 @@ class Output:
     """
 
     def __init__(self, to: str, job: Mapping[str, object], disk: Disk) -> None:
-        self.to = os.path.abspath(to)
+        check_target(to)
+        self.to = os.path.abspath(straight(to))
         self.run = os.path.join(self.to, RUN)
         self._disk = disk
         text = json.dumps(job, sort_keys=True).encode()

@@ -1,0 +1,217 @@
+"""The gate before whatever klog writes for its users: not in a log dir or a partition, nor over one of Kafka's files.
+
+    check_output("out.jsonl", ["data/orders-3"])        a file
+    check_directory("copy")                             a directory that will be made, or filled
+    check_places(plan.log_dirs, backups=plan.backups)   those of a plan
+
+Judged is where a path really ends, not its text: links are followed, `..` is what the system takes it for, a directory
+is known by its inode wherever it is mounted.  Log dirs and partitions are known by what is in them, for outputs go
+astray into others than those that a command names.  `klog.disk.NewFile` and all that fills directories ask here
+themselves, so that no command can forget it.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Final
+
+from klog.errors import KlogError, UsageError
+from klog.formats.names import ROOT_KINDS, FileKind, parse_file, parse_partition
+from klog.plan import PlanError
+
+_OF_LOG_DIRS: Final = sorted(kind.value for kind in ROOT_KINDS - {FileKind.LOCK})
+"""Others too call their files .lock."""
+_OF_PARTITIONS: Final = (FileKind.LEADER_EPOCHS.value, FileKind.PARTITION_METADATA.value)
+_NEVER_STAGED: Final = (FileKind.META_PROPERTIES.value, FileKind.BOOTSTRAP.value)
+_Known = dict[tuple[int, int] | None, str]
+_ADVICE: Final = "name a place outside of log dirs and partitions"
+
+
+def check_output(path: str, paths: Iterable[str] = ()) -> None:
+    """Raise UsageError when no file may be written at *path*.  *paths*: what the same command reads."""
+    _raise(UsageError, _refusal(path, _known(_read_as_kafkas(paths))))
+
+
+def check_directory(path: str, paths: Iterable[str] = (), *, is_ours: bool = False) -> None:
+    """Raise UsageError when no directory may be made or filled at *path*.  *paths*: what the same command reads.
+
+    *is_ours*: klog itself has begun to make a log dir of it.
+    """
+    _raise(UsageError, _refusal(path, _known(_read_as_kafkas(paths)), is_directory=True, is_ours=is_ours))
+
+
+def check_places(
+    log_dirs: Sequence[str], *, backups: Iterable[str] = (), staging: Iterable[str] = (), files: Iterable[str] = ()
+) -> None:
+    """Raise PlanError when something that belongs to a plan for *log_dirs* may not be where it is to be.
+
+    *files*: such as the plan's own.
+    """
+    known = _known(log_dirs)
+    for file in files:
+        _raise(PlanError, _refusal(file, known))
+    for backup in backups:
+        _raise(PlanError, _refusal(backup, known, is_directory=True))
+        staging = [*staging, *(path for path in _paths(backup) if os.path.islink(path))]
+    for place in staging:
+        # Checkpoints are in it, so that it looks like a log dir.
+        is_ours = not any(os.path.lexists(os.path.join(place, name)) for name in _NEVER_STAGED)
+        _raise(PlanError, _refusal(place, known, is_directory=True, is_ours=is_ours))
+
+
+def straight(path: str) -> str:
+    """Return *path*, or another that leads there where `..` stands behind a link: taken out of the text it misleads."""
+    if os.pardir not in path.split(os.sep):
+        return path
+    real = os.path.realpath(path)
+    return path if os.path.realpath(os.path.abspath(path)) == real else real
+
+
+def _raise(kind: type[KlogError], refusal: str | None) -> None:
+    if refusal is not None:
+        raise kind(refusal)
+
+
+def _read_as_kafkas(paths: Iterable[str]) -> list[str]:
+    """Return those of *paths* that klog reads as log dirs or partition directories."""
+    found = [path for path in paths if os.path.isdir(path)]
+    if not found:
+        return []
+    from klog.log_dir import open_path
+
+    def is_kafkas(path: str) -> bool:
+        try:
+            open_path(path)
+        except KlogError:
+            return False
+        return True
+
+    return [path for path in found if is_kafkas(path)]
+
+
+def _refusal(path: str, known: _Known, *, is_directory: bool = False, is_ours: bool = False) -> str | None:
+    """Return why nothing may be written at *path*, None where it may.  *known*: what is Kafka's.
+
+    *is_directory*: it will be one.  *is_ours*: and it may look like a log dir itself.
+    """
+    ends = [os.path.realpath(path)]
+    if not is_directory:
+        # Where a file's name is a link the new file takes the link's place: so neither end may be Kafka's.
+        folder, name = os.path.split(path)
+        ends.append(os.path.join(os.path.realpath(folder or os.curdir), name))
+    for end in ends:
+        why = _why_not(end, known, is_directory, is_ours)
+        if why is not None:
+            return f"{path}: {'' if end == os.path.abspath(path) else f'leads to {end}, which '}{why}; {_ADVICE}"
+    return None
+
+
+def _why_not(end: str, known: _Known, is_directory: bool, is_ours: bool) -> str | None:
+    around = list(_upwards(end))
+    found = next((known[inode] for inode in map(_inode, reversed(around)) if inode in known), None)
+    for directory in around:
+        if found is None and not (is_ours and directory == end):
+            found = _sign(directory, _log_dir_sign(directory), "log dir")
+    for directory in around:
+        if found is None and not (is_ours and directory == end):
+            found = _sign(directory, _partition_sign(directory), "partition directory")
+    if found is not None:
+        why = "where a broker would stop over it" if is_directory else "which is for Kafka's files alone"
+        return f"lies in the {found}, {why}"
+    if os.path.lexists(end) and not os.path.isdir(end) and _is_kafkas(os.path.basename(end)):
+        return "is one of Kafka's files"
+    return None
+
+
+def _sign(directory: str, sign: str | None, what: str) -> str | None:
+    """Return what a directory is, and by what that is known; None where nothing tells."""
+    return None if sign is None else f"{what} {directory} (it has {sign})"
+
+
+def _upwards(path: str) -> Iterator[str]:
+    """Yield *path* and the directories above it, as far as they are there."""
+    while True:
+        if os.path.isdir(path):
+            yield path
+        above = os.path.dirname(path)
+        if above == path:
+            return
+        path = above
+
+
+def _inode(path: str) -> tuple[int, int] | None:
+    """Return device and inode of a directory; None where there is none."""
+    try:
+        status = os.stat(path)
+    except OSError:
+        return None
+    return (status.st_dev, status.st_ino) if stat.S_ISDIR(status.st_mode) else None
+
+
+def _known(directories: Iterable[str]) -> _Known:
+    """Return what *directories*, which are Kafka's, and the partitions in them are, by inode."""
+    known: _Known = {}
+    for directory in directories:
+        is_partition = _partition_sign(directory) is not None and _log_dir_sign(directory) is None
+        for path in (directory, *_partitions(directory)):
+            inode = _inode(path)
+            if inode is not None:
+                what = "log dir" if path == directory and not is_partition else "partition directory"
+                known.setdefault(inode, f"{what} {path}")
+    return known
+
+
+def _partitions(directory: str) -> Iterator[str]:
+    """Yield what is named like a partition in a directory."""
+    return (path for path in _paths(directory) if parse_partition(os.path.basename(path)) is not None)
+
+
+def _paths(directory: str) -> Iterator[str]:
+    """Yield the paths of what is in a directory, nothing where that cannot be seen."""
+    return (os.path.join(directory, name) for name in _names(directory) or ())
+
+
+def _names(directory: str) -> list[str] | None:
+    """Return the names in a directory, none where there is no directory; None where they cannot be seen."""
+    from klog.partition import scan_directory
+
+    try:
+        with scan_directory(directory) as entries:
+            return [entry.name for entry in entries]
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    except OSError:
+        return None
+
+
+def _log_dir_sign(directory: str) -> str | None:
+    """Return the name of what makes a directory a log dir; None where it is none."""
+    for name in _OF_LOG_DIRS:
+        if os.path.lexists(os.path.join(directory, name)):
+            return name
+    if not os.path.lexists(os.path.join(directory, FileKind.LOCK.value)):
+        return None
+    return next((os.path.basename(path) for path in _partitions(directory) if _partition_sign(path)), None)
+
+
+def _partition_sign(directory: str) -> str | None:
+    """Return the name of what makes a directory a partition's; None where it is none.
+
+    People copy single segments and checkpoints anywhere, so these tell only beside a name, or both together.
+    """
+    is_named = parse_partition(os.path.basename(os.path.abspath(directory))) is not None
+    if not is_named and not any(os.path.lexists(os.path.join(directory, name)) for name in _OF_PARTITIONS):
+        return None
+    names = _names(directory)
+    if names is None:
+        return "what cannot be listed" if is_named else None
+    found = (name for name in names if name != FileKind.LOCK.value and _is_kafkas(name))
+    return next((name for name in found if is_named or name not in _OF_PARTITIONS), None)
+
+
+def _is_kafkas(name: str) -> bool:
+    """Whether a broker would have called a file so."""
+    found = parse_file(name)
+    return found.kind is not FileKind.OTHER and found.canonical
