@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from klog import disk
 from klog.disk import NewFile, Room
+from klog.errors import UsageError
 from klog_cli.output import Results
 
 
@@ -112,6 +113,15 @@ def test_somebody_else_s_temporary_file_is_not_overwritten(tmp_path: Path) -> No
     with pytest.raises(FileExistsError):
         NewFile(str(tmp_path / "out"))
     assert other.read_bytes() == b"theirs"
+
+
+def test_no_new_file_is_begun_among_kafkas_files(tmp_path: Path) -> None:
+    """Whatever command forgets to ask, it cannot write there."""
+    (tmp_path / "meta.properties").touch()
+    for name in ("out", "meta.properties", "new-0/out"):
+        with pytest.raises(UsageError, match="lies in the log dir"):
+            NewFile(str(tmp_path / name))
+    assert listing(tmp_path) == ["meta.properties"]
 
 
 def test_a_directory_that_is_not_there_is_an_error(tmp_path: Path) -> None:

@@ -1,0 +1,579 @@
+"""Nothing that klog writes goes into a log dir or a partition directory, nor over one of Kafka's files."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+import typer
+from klog import outputs
+from klog.errors import UsageError
+from klog.jobs.output import RUN, Output, alone, check_target
+from klog.plan import PlanError
+from klog_cli.app import build
+
+from tests.conftest import FIXTURES, Ran, run_klog, writable_copy
+from tests.power import HastyDisk, only_root
+
+Klog = Callable[..., Ran]
+SEGMENT = "00000000000000000364.log"
+
+
+# what writes: every option that names a place, found by walking the commands
+
+
+class Writer(NamedTuple):
+    """A command line that writes what *option* of *command* names; `{}` in *words* is where the log dirs are."""
+
+    command: str
+    option: str
+    words: str
+    is_file: bool = True
+    is_spark: bool = False
+
+    def run(self, root: Path, place: str | Path) -> Ran:
+        return run_klog(*self.command.split(), *self.words.format(root).split(), self.option, place)
+
+    def __str__(self) -> str:
+        return f"{self.command} {self.option}"
+
+
+CUT = "{}/data/calm-0 --to-offset 5"
+KEYS = "{}/data/keys-none-0 --policy compact"
+WRITERS = (
+    Writer("dump", "--to", "{}/data/torn-0 --output jsonl"),
+    Writer("recover", "--rescue-records", "{}/data"),
+    Writer("recover", "--plan", "{}/data"),
+    Writer("recover", "--backup", "{}/data", is_file=False),
+    Writer("recover", "--backup", "{}/data --apply", is_file=False),
+    Writer("truncate", "--plan", CUT),
+    Writer("truncate", "--backup", f"{CUT} --apply", is_file=False),
+    Writer("compact", "--plan", KEYS),
+    Writer("compact", "--backup", f"{KEYS} --apply", is_file=False),
+    Writer("compact", "--to", KEYS, is_file=False),
+    Writer("undo", "--backup", "{}/kept --apply", is_file=False),
+    Writer("spark export", "--output-path", "{}/data/calm-0", is_file=False, is_spark=True),
+    Writer("spark compact", "--output-path", "{}/data/calm-0", is_file=False, is_spark=True),
+    Writer("spark compact", "--output-path", "{}/data/calm-0 --format log", is_file=False, is_spark=True),
+)
+READ = {
+    ("apply", "--backup"),  # where a backup is to be looked for
+    ("dump", "--files"),
+    ("dump", "--keys-from"),
+    ("lookup", "--batch"),
+    ("compact", "--metadata"),
+    ("spark search", "--keys-from"),
+    ("spark compact", "--metadata"),
+    *((f"spark {verb}", "--ship") for verb in ("verify", "stats", "search", "export", "compact")),
+}
+ARGUMENTS_READ = {"DIR", "PARTITION", "PATH...", "PLAN"}
+"""What commands are given without an option is read, or changed by a plan."""
+NO_PLACE = (
+    *("BYTES", "DURATION", "HOST:PORT", "HOST[:PORT]", "K=V", "NAME[=VALUE]", "RATIO", "REGEX", "SIZE", "TIME", "URL"),
+    *("1/N", "4.3|3.9|2.8", "compact"),
+)
+NAMES = {"--topic"}
+
+
+def commands(found: Any, words: tuple[str, ...] = ()) -> Iterator[tuple[str, Any]]:
+    """Yield the commands below *found*, the hidden ones too, by their words."""
+    for name, child in getattr(found, "commands", {}).items():
+        yield from commands(child, (*words, name))
+    if not getattr(found, "commands", None):
+        yield " ".join(words), found
+
+
+def may_be_a_place(param: Any) -> bool:
+    """Whether an option takes text that no other meaning is known of."""
+    if param.is_flag or not param.type.name.startswith("str") or param.opts[0] in NAMES:
+        return param.type.name not in ("str", "bool", "boolean", "int", "float", "int range", "float range")
+    metavar = param.metavar or ""
+    is_choice = re.fullmatch(r"[a-z0-9_-]+(\|[a-z0-9_-]+)+", metavar)
+    return not is_choice and metavar not in NO_PLACE
+
+
+def test_every_option_that_names_a_place_is_known_here() -> None:
+    """A new one fails until somebody has said whether it writes, and then all of the places below are tried on it."""
+    found: set[tuple[str, str]] = set()
+    arguments: set[str] = set()
+    for name, command in commands(typer.main.get_command(build())):
+        options = [param for param in command.params if param.param_type_name == "option"]
+        found |= {(name, param.opts[0]) for param in options if may_be_a_place(param)}
+        arguments |= {param.metavar for param in command.params if param.param_type_name == "argument"}
+    assert found == READ | {(writer.command, writer.option) for writer in WRITERS}
+    assert arguments == ARGUMENTS_READ
+
+
+# where nothing is written
+
+
+def copy_into(source: Path, target: Path) -> None:
+    writable_copy(FIXTURES / source, target)
+
+
+UNIQUE = "0f8fad5bd9cb469fa16570867728950e"
+PLACES = {
+    "log dir": "data/new",
+    "deep in a log dir": "data/new/deeper",
+    "log dir itself": "data",
+    "partition": "data/torn-0/new",
+    "partition itself": "data/torn-0",
+    "log that stops brokers": "data/torn-0/saved.log",
+    "segment": f"data/torn-0/{SEGMENT}",
+    "index": "data/torn-0/00000000000000000364.index",
+    "time index": "data/torn-0/00000000000000000364.timeindex",
+    "transaction index": "data/torn-0/00000000000000000090.txnindex",
+    "snapshot": "data/torn-0/00000000000000000364.snapshot",
+    "epochs": "data/torn-0/leader-epoch-checkpoint",
+    "topic id": "data/torn-0/partition.metadata",
+    "checkpoint": "data/recovery-point-offset-checkpoint",
+    "identity": "data/meta.properties",
+    "lock": "data/.lock",
+    "marker": "data/.kafka_cleanshutdown",
+    "other log dir": "other/new",
+    "partition of another": "other/plain-1/new",
+    "empty partition of another": "other/empty-0/new",
+    "segment of another": "other/plain-1/00000000000000000000.log",
+    "checkpoint of another": "other/replication-offset-checkpoint",
+    "identity of another": "other/meta.properties",
+    "log dir that tells by its lock": "locked/new",
+    "lock of another": "locked/.lock",
+    "partition alone": "alone/torn-0/new",
+    "deep in a partition alone": "alone/torn-0/new/deeper",
+    "segment alone": f"alone/torn-0/{SEGMENT}",
+    "partition to come": f"alone/torn-0.{UNIQUE}-future/new",
+    "partition to go": f"alone/torn-0.{UNIQUE}-delete/new",
+    "stray partition": f"alone/torn-0.{UNIQUE}-stray/new",
+    "partition by another name": "alone/blob/new",
+    "segment in no partition": f"loose/{SEGMENT}",
+    "swap file in no partition": f"loose/{SEGMENT}.swap",
+    "checkpoint in no partition": "lone/leader-epoch-checkpoint",
+    "link to a segment": "links/segment",
+    "link to an index": "links/index",
+    "link to a checkpoint": "links/checkpoint",
+    "link to an identity": "links/identity",
+    "link to a log dir": "links/data",
+    "link to nothing yet": "links/dangling",
+    "link to a link": "links/twice",
+    "link to a segment alone": "links/alone",
+    "linked log dir": "links/data/new",
+    "linked partition": "links/partition/new",
+    "linked twice": "links/again/torn-0/new",
+    "linked log dir and segment": f"links/data/torn-0/{SEGMENT}",
+    "up from a linked partition": "links/partition/../new",
+    "up into a partition": "links/inner/../new",
+    "up and down": "work/../data/torn-0/../new",
+}
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Log dirs and partitions of many kinds, and links to them.  What is tried here must not change it."""
+    root = tmp_path_factory.mktemp("root")
+    copy_into(Path("crash/torn-in-batch"), root / "data")
+    copy_into(Path("compaction/before/keys-none-0"), root / "data/keys-none-0")
+    for name in ("plain-1", "tx-0"):
+        copy_into(Path("modern") / name, root / "other" / name)
+    for file in ("meta.properties", "replication-offset-checkpoint"):
+        shutil.copyfile(FIXTURES / "modern" / file, root / "other" / file)
+    (root / "other/empty-0").mkdir()
+    for name in ("torn-0", *(f"torn-0.{UNIQUE}-{state}" for state in ("future", "delete", "stray")), "blob"):
+        copy_into(Path("crash/torn-in-batch/torn-0"), root / "alone" / name)
+    copy_into(Path("modern/plain-1"), root / "locked/plain-1")
+    (root / "locked/.lock").touch()
+    for name in ("loose", "lone", "links", "work"):
+        (root / name).mkdir()
+    for name in (f"loose/{SEGMENT}", f"loose/{SEGMENT}.swap", "lone/leader-epoch-checkpoint"):
+        (root / name).write_bytes(b"the only copy")
+    link(root)
+    writable_copy(FIXTURES / "crash/torn-in-batch", root / "work/repaired")
+    assert run_klog("recover", root / "work/repaired", "--apply", "--backup", root / "kept").exit_code == 1
+    return root
+
+
+def link(root: Path) -> None:
+    (root / "data/torn-0/inner").mkdir()
+    for name, target in {
+        "segment": f"../data/torn-0/{SEGMENT}",
+        "index": "../data/torn-0/00000000000000000364.index",
+        "checkpoint": "../other/replication-offset-checkpoint",
+        "identity": "../other/meta.properties",
+        "data": root / "data",
+        "dangling": "../other/tx-0/not-yet",
+        "twice": "dangling",
+        "alone": f"../alone/torn-0/{SEGMENT}",
+        "partition": "../data/torn-0",
+        "again": "data",
+        "inner": "../data/torn-0/inner",
+    }.items():
+        (root / "links" / name).symlink_to(target)
+
+
+def whole(root: Path) -> dict[str, object]:
+    """Return all names below *root*, with what they lead to or have, and all times, modes and owners."""
+    found: dict[str, object] = {}
+    for folder, directories, files in os.walk(root):
+        for path in (folder, *(os.path.join(folder, name) for name in (*directories, *files))):
+            status = os.lstat(path)
+            facts = status.st_ino, status.st_nlink, status.st_mode, status.st_uid, status.st_mtime_ns
+            is_file = not os.path.islink(path) and not os.path.isdir(path)
+            content = Path(path).read_bytes() if is_file else os.path.islink(path) and os.readlink(path)
+            found[path] = facts, content
+    return found
+
+
+@pytest.fixture
+def no_spark(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever starts a session has not asked early enough."""
+
+    def start(*_: object, **__: object) -> None:
+        pytest.fail("Spark was started", pytrace=False)
+
+    monkeypatch.setattr("klog_cli.spark_files.session", start)
+
+
+def refused(done: Ran, place: str | Path) -> bool:
+    """Whether one line said that nothing is written at *place*, or in it, and what to do."""
+    said = done.stderr.decode()
+    assert (done.exit_code in (8, 16), done.stdout, said.count("\n")) == (True, b"", 1), done
+    # A backup is told by its own path: with the plan's id behind, and where `..` led.
+    is_named = any(said.startswith(f"klog: {one}") for one in (place, os.path.abspath(place), os.path.realpath(place)))
+    return is_named and said.endswith("; name a place outside of log dirs and partitions\n")
+
+
+@pytest.mark.usefixtures("no_spark")
+@pytest.mark.parametrize("place", PLACES)
+def test_nothing_is_written_where_kafkas_files_are(root: Path, place: str) -> None:
+    """Not one that a command names, nor any other; by whatever name it is reached, by whatever command."""
+    before, path = whole(root), f"{root}/{PLACES[place]}"
+    for writer in WRITERS:
+        done, after = writer.run(root, path), whole(root)
+        changed = {name for name in before.keys() | after.keys() if before.get(name) != after.get(name)}
+        assert (str(writer), changed) == (str(writer), set())
+        is_read = writer.command == "dump" and b"that is a file to be read" in done.stderr
+        assert refused(done, path) or is_read, (str(writer), done)
+
+
+@pytest.mark.usefixtures("no_spark")
+@pytest.mark.parametrize("writer", WRITERS, ids=str)
+def test_nothing_is_written_where_the_operator_stands(
+    root: Path, writer: Writer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A bare name is in the working directory, and that is where operators look at partitions."""
+    before = whole(root)
+    for folder in ("data", "data/torn-0", "other", "alone/torn-0"):
+        monkeypatch.chdir(root / folder)
+        for name in ("new", SEGMENT, "./new", "../torn-0/new" if "torn-0" in folder else "plain-1/../new"):
+            if name == "plain-1/../new" and folder != "other":
+                continue
+            done = writer.run(root, name)
+            assert refused(done, name) or b"to be read" in done.stderr, (folder, name, done)
+    assert whole(root) == before
+
+
+def test_a_place_that_is_refused_is_told_with_its_reason(root: Path) -> None:
+    """The line says what is there, and where a link ends that is not what its name says."""
+    said = {place: run_klog("dump", root / "loose" / SEGMENT, "--to", root / place).stderr.decode() for place in SAYS}
+    for place, says in SAYS.items():
+        assert f"klog: {root / place}: {says.format(root)}" in said[place]
+
+
+SAYS = {
+    "other/new": "lies in the log dir {0}/other (it has meta.properties), which is for Kafka's files alone; name a",
+    "links/segment": "leads to {0}/data/torn-0/00000000000000000364.log, which lies in the log dir {0}/data",
+    "alone/torn-0/new": "lies in the partition directory {0}/alone/torn-0 (it has ",
+    "lone/leader-epoch-checkpoint": "is one of Kafka's files; name a place",
+}
+
+
+# log dirs that only tell by being named
+
+
+def test_a_log_dir_without_files_of_its_own_is_one_when_it_is_named(klog: Klog, tmp_path: Path) -> None:
+    """Nothing but partitions: a log dir, or a folder for work, in which dumps of one partition may well be put."""
+    bare = tmp_path / "bare"
+    copy_into(Path("modern/plain-1"), bare / "plain-1")
+    before = whole(tmp_path)
+    assert refused(klog("dump", bare, "--to", bare / "out"), bare / "out")
+    assert refused(klog("recover", bare, "--rescue-records", bare / "out"), bare / "out")
+    assert refused(klog("compact", bare, "--policy", "compact", "--to", bare / "out"), bare / "out")
+    assert refused(klog("recover", bare, "--plan", bare / "out"), bare / "out")
+    assert whole(tmp_path) == before
+    assert klog("dump", bare / "plain-1", "--output", "jsonl", "--to", bare / "out").exit_code == 0
+    assert klog("recover", bare / "plain-1", "--rescue-records", bare / "rescued").exit_code == 0
+
+
+def test_a_partition_that_the_log_dir_links_to_is_one_wherever_it_lies(klog: Klog, tmp_path: Path) -> None:
+    """Nothing in it, and no name that tells: the log dir says what it is."""
+    copy_into(Path("modern/plain-1"), tmp_path / "data/plain-1")
+    (tmp_path / "fast").mkdir()
+    (tmp_path / "data/new-0").symlink_to("../fast")
+    done = klog("dump", tmp_path / "data", "--to", tmp_path / "fast/out")
+    assert refused(done, tmp_path / "fast/out")
+    assert f"lies in the partition directory {tmp_path}/data/new-0" in done.stderr.decode()
+    assert os.listdir(tmp_path / "fast") == []
+
+
+def test_a_link_in_a_log_dir_is_not_replaced_by_a_file(klog: Klog, tmp_path: Path) -> None:
+    """A partition may be a link: a file that takes its name away takes the partition away."""
+    copy_into(Path("modern"), tmp_path / "data")
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "data/new-0").symlink_to("../elsewhere")
+    before = whole(tmp_path)
+    done = klog("dump", tmp_path / "data/plain-1", "--to", tmp_path / "data/new-0")
+    assert refused(done, tmp_path / "data/new-0")
+    assert whole(tmp_path) == before
+
+
+# mounts
+
+
+def mounted(tmp_path: Path, *words: str) -> Ran | None:
+    """Run klog where `mount` is `data/empty-0` once more; None where this user may not mount."""
+    (tmp_path / "mount").mkdir()
+    shell = 'mount --bind "$1" "$2" || exit 99; shift 2; exec "$@"'
+    where = (str(tmp_path / "data/empty-0"), str(tmp_path / "mount"))
+    klog = (sys.executable, "-m", "klog_cli.app", *words)
+    command = ("unshare", "-m", "sh", "-c", shell, "sh", *where, *klog)
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
+    done = subprocess.run(command, capture_output=True, env=environment, check=False, timeout=60)
+    return Ran(done.stdout, done.stderr, done.returncode) if b"klog: " in done.stderr else None
+
+
+@only_root
+def test_a_partition_that_is_mounted_elsewhere_is_one_there(tmp_path: Path) -> None:
+    """Empty, and by another name: only the inode tells."""
+    copy_into(Path("modern"), tmp_path / "data")
+    (tmp_path / "data/empty-0").mkdir(exist_ok=True)
+    for path in (tmp_path / "data/empty-0").iterdir():
+        path.unlink()
+    done = mounted(tmp_path, "dump", str(tmp_path / "data"), "--to", str(tmp_path / "mount/out"))
+    if done is None:
+        return  # not allowed to mount: the next test says that it has the same inode
+    assert refused(done, tmp_path / "mount/out")
+    assert os.listdir(tmp_path / "data/empty-0") == []
+
+
+def test_a_directory_is_known_by_its_inode(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same without a mount."""
+    for name in ("data", "data/empty-0", "mount", "mount-of-all"):
+        (tmp_path / name).mkdir()
+    inode = outputs._inode
+    same = {
+        str(tmp_path / "mount"): str(tmp_path / "data/empty-0"),
+        str(tmp_path / "mount-of-all"): str(tmp_path / "data"),
+    }
+    monkeypatch.setattr(outputs, "_inode", lambda path: inode(same.get(str(path), path)))
+    for place in ("mount/out", "mount-of-all/out"):
+        with pytest.raises(PlanError, match=f"{place}: lies in the "):
+            outputs.check_places([str(tmp_path / "data")], backups=[str(tmp_path / place)])
+
+
+# what plans say
+
+
+def saved(klog: Klog, tmp_path: Path) -> tuple[Path, dict[str, Any]]:
+    copy_into(Path("crash/torn-in-batch"), tmp_path / "data")
+    copy_into(Path("modern"), tmp_path / "other")
+    file = tmp_path / "plan.json"
+    assert klog("recover", tmp_path / "data", "--plan", file).exit_code == 4
+    return file, json.loads(file.read_text())
+
+
+@pytest.mark.parametrize("place", ["other/new", "other", "other/plain-1/new", "data/new", "link/new", "moved/kept"])
+def test_a_plan_from_a_file_has_its_backup_outside(klog: Klog, tmp_path: Path, place: str) -> None:
+    """Whoever edits a plan, or lets a program write it, gets no further than the command line does."""
+    file, plan = saved(klog, tmp_path)
+    (tmp_path / "link").symlink_to("other/plain-1")
+    (tmp_path / "moved/kept").mkdir(parents=True)
+    (tmp_path / "moved/kept/originals").symlink_to(tmp_path / "other")
+    plan["backup"], plan["backups"] = str(tmp_path / place), [str(tmp_path / place)]
+    file.write_text(json.dumps(plan))
+    before = whole(tmp_path)
+    done = klog("apply", file)
+    assert (done.exit_code, done.stdout, done.stderr.count(b"\n")) == (8, b"", 1)
+    assert b"the log dir" in done.stderr
+    assert whole(tmp_path) == before
+
+
+def test_a_backup_whose_originals_were_moved_to_another_disk_is_still_one(klog: Klog, tmp_path: Path) -> None:
+    """Originals have checkpoints among them, and look like a log dir; klog knows them by where they are named."""
+    copy_into(Path("crash/torn-in-batch"), tmp_path / "data")
+    kept = tmp_path / "kept"
+    before = whole(tmp_path / "data")
+    assert klog("recover", tmp_path / "data", "--apply", "--backup", kept).exit_code == 1
+    (kept / "originals").rename(tmp_path / "moved")
+    (tmp_path / "moved/replication-offset-checkpoint").touch()
+    (kept / "originals").symlink_to("../moved")
+    assert klog("undo", kept, "--apply").exit_code == 0
+    assert {name: one[1] for name, one in whole(tmp_path / "data").items()} == {  # type: ignore[index]
+        name: one[1]
+        for name, one in before.items()  # type: ignore[index]
+    }
+
+
+def test_notes_about_plans_stay_out_of_log_dirs(klog: Klog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A home that is a log dir is no reason not to repair: the note is left out."""
+    copy_into(Path("crash/torn-in-batch"), tmp_path / "data")
+    copy_into(Path("modern"), tmp_path / "other")
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "other/state"))
+    before = whole(tmp_path / "other")
+    assert klog("recover", tmp_path / "data", "--apply").exit_code == 1
+    assert whole(tmp_path / "other") == before
+
+
+def test_temporary_files_stay_out_of_log_dirs(klog: Klog, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Several rounds of a compaction wait in the directory for temporary files."""
+    before = whole(root)
+    monkeypatch.setenv("TMPDIR", str(root / "other"))
+    done = klog("compact", root / "data/keys-none-0", "--policy", "compact")
+    assert refused(done, root / "other")
+    assert whole(root) == before
+
+
+# what a job writes
+
+
+@pytest.mark.parametrize("place", ["data", "data/out", "data/torn-0/out", "link/out"])
+def test_a_job_asks_before_it_makes_its_lock(root: Path, tmp_path: Path, place: str) -> None:
+    """Its lock file in a log dir would be the broker's."""
+    (tmp_path / "link").symlink_to(root / "other")
+    to = str(tmp_path / place if place.startswith("link") else root / place)
+    before = whole(root)
+    for start in (lambda: alone(to, HastyDisk()).__enter__(), lambda: Output(to, {}, HastyDisk())):
+        with pytest.raises(UsageError, match="lies in the log dir"):
+            start()
+    assert whole(root) == before
+
+
+def test_what_a_job_has_begun_is_not_taken_for_somebody_elses(root: Path, tmp_path: Path) -> None:
+    """A log dir that is nearly done looks like one, and its run goes on; what is below it is none of that run's."""
+    to = tmp_path / "out"
+    output = Output(str(to), {}, HastyDisk())
+    shutil.copyfile(root / "other/meta.properties", to / "meta.properties")
+    with pytest.raises(UsageError, match="lies in the log dir"):
+        check_target(str(to))
+    Path(output.run, "finishing").touch()
+    assert Output(str(to), {}, HastyDisk()).run == output.run
+    with pytest.raises(UsageError, match="lies in the log dir"):
+        check_target(str(to / "below"))
+    shutil.rmtree(to)
+    to.mkdir()
+    (to / RUN).symlink_to(root / "other")
+    with pytest.raises(UsageError, match="which lies in the log dir"):
+        check_target(str(to))
+
+
+# ordinary places
+
+
+FILES = [writer for writer in WRITERS if writer.is_file]
+DIRECTORIES = [writer for writer in WRITERS if not writer.is_file and not writer.is_spark]
+
+
+@pytest.fixture
+def own(tmp_path: Path) -> Path:
+    """A log dir that may change, beside what looks a little like Kafka's and is not."""
+    copy_into(Path("crash/torn-in-batch"), tmp_path / "data")
+    copy_into(Path("compaction/before/keys-none-0"), tmp_path / "data/keys-none-0")
+    copy_into(Path("crash/torn-in-batch"), tmp_path / "repaired")
+    done = run_klog("recover", tmp_path / "repaired", "--apply", "--backup", tmp_path / "kept")
+    assert done.exit_code == 1
+    for folder, names in {
+        "exports/orders-3": ["old.jsonl", "1.log", "part-0.index.json"],
+        "app/my-data-1": ["app.log", ".lock", "config.checkpoint"],
+        "tool": [".lock", "orders-3/old.jsonl"],
+        "copied": [SEGMENT, "00000000000000000364.index"],
+        "read": ["leader-epoch-checkpoint"],
+        "plain": [],
+    }.items():
+        for name in names:
+            (tmp_path / folder / name).parent.mkdir(parents=True, exist_ok=True)
+            (tmp_path / folder / name).write_bytes(b"old")
+        (tmp_path / folder).mkdir(exist_ok=True)
+    (tmp_path / "link").symlink_to("plain")
+    return tmp_path
+
+
+ORDINARY = (
+    *("new", "plain/new", "exports/orders-3/new", "app/my-data-1/new", "tool/new", "tool/orders-3/new", "copied/new"),
+    *("read/new", "link/new", "data/../new", "link/../new", "data/torn-0/../../new"),
+)
+
+
+@pytest.mark.parametrize("place", ORDINARY)
+@pytest.mark.parametrize("writer", FILES, ids=str)
+def test_files_go_to_ordinary_places(own: Path, writer: Writer, place: str) -> None:
+    """Beside a log dir as well, and where names only look like Kafka's."""
+    path = f"{own}/{place}"
+    done = writer.run(own, path)
+    assert done.exit_code in (0, 4), done
+    assert os.path.getsize(path) > 0 or writer.option == "--rescue-records"
+
+
+@pytest.mark.parametrize("place", [place for place in ORDINARY if "/" not in place or "-" in place or ".." in place])
+@pytest.mark.parametrize("writer", DIRECTORIES, ids=str)
+def test_directories_are_made_in_ordinary_places(own: Path, writer: Writer, place: str) -> None:
+    path = f"{own}/{place}"
+    done = writer.run(own, path)
+    assert done.exit_code in (0, 1, 4), done
+    assert os.path.isdir(path) or "--apply" not in writer.words or writer.command == "undo"
+
+
+@pytest.mark.parametrize("writer", FILES, ids=str)
+def test_ordinary_files_are_written_over_as_ever(own: Path, writer: Writer) -> None:
+    """Also one whose name is a link, or a second name of a segment: the new file takes the name, and only the name."""
+    segment = own / "data/torn-0" / SEGMENT
+    content = segment.read_bytes()
+    os.link(segment, own / "plain/second")
+    (own / "plain/old").write_bytes(b"old")
+    (own / "plain/link").symlink_to("old")
+    (own / "app/my-data-1/app.log").write_bytes(b"old")
+    for place in ("exports/orders-3/old.jsonl", "app/my-data-1/app.log", "plain/link", "plain/second", "plain/old"):
+        done = writer.run(own, own / place)
+        assert done.exit_code in (0, 4), done
+        assert (own / place).read_bytes() != b"old"
+    assert segment.read_bytes() == content
+
+
+def test_what_stands_behind_a_link_and_dots_is_where_the_system_says(klog: Klog, own: Path) -> None:
+    """`data/hop/../new` is beside what hop leads to, not in the log dir: the text would have it there."""
+    (own / "far/away").mkdir(parents=True)
+    (own / "data/hop").symlink_to("../far/away")
+    names = set(os.listdir(own / "data"))
+    assert klog("dump", own / "data/torn-0", "--to", own / "data/hop/../dumped").exit_code == 4
+    keys = own / "data/keys-none-0"
+    assert klog("compact", keys, "--policy", "compact", "--to", f"{own}/data/hop/../copied").exit_code == 0
+    assert klog("compact", keys, "--policy", "compact", "--plan", f"{own}/data/hop/../plan.json").exit_code == 0
+    assert klog("apply", f"{own}/data/hop/../plan.json").exit_code == 0
+    with alone(f"{own}/data/hop/../job", HastyDisk()):
+        assert Output(f"{own}/data/hop/../job", {}, HastyDisk()).to == str(own / "far/job")
+    assert klog("truncate", keys, "--to-offset", "5", "--apply", "--backup", f"{own}/data/hop/../kept").exit_code == 0
+    assert set(os.listdir(own / "data")) - names <= {"cleaner-offset-checkpoint"}
+    expected = {"away", "copied", "dumped", "job", "kept", "plan.json", "plan.json.staged"}
+    assert set(os.listdir(own / "far")) == expected
+    assert klog("undo", own / "far/kept", "--apply").exit_code == 0
+
+
+def test_a_log_dir_behind_a_link_and_dots_is_the_one_that_is_repaired(klog: Klog, own: Path) -> None:
+    """What is read and what is changed are the same: another log dir stands where the text leads."""
+    (own / "far/away").mkdir(parents=True)
+    copy_into(Path("crash/torn-in-batch"), own / "far/data")
+    (own / "hop").symlink_to("far/away")
+    before = whole(own / "data")
+    assert klog("recover", f"{own}/hop/../data", "--apply").exit_code == 1
+    assert whole(own / "data") == before
+    assert (own / "far/data/torn-0" / SEGMENT).stat().st_size == 8091
+
+
+@pytest.mark.parametrize("device", [os.devnull, "/dev/stdout"])
+def test_devices_are_no_files_of_kafkas(device: str) -> None:
+    outputs.check_output(device)
