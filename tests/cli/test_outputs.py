@@ -336,16 +336,20 @@ def test_a_link_in_a_log_dir_is_not_replaced_by_a_file(klog: Klog, tmp_path: Pat
 # mounts
 
 
+NOT_MOUNTED, UNSHARE_FAILED = 99, 1
+
+
 def mounted(tmp_path: Path, *words: str) -> Ran | None:
     """Run klog where `mount` is `data/empty-0` once more; None where this user may not mount."""
     (tmp_path / "mount").mkdir()
-    shell = 'mount --bind "$1" "$2" || exit 99; shift 2; exec "$@"'
+    shell = f'mount --bind "$1" "$2" || exit {NOT_MOUNTED}; shift 2; exec "$@"'
     where = (str(tmp_path / "data/empty-0"), str(tmp_path / "mount"))
     klog = (sys.executable, "-m", "klog_cli.app", *words)
     command = ("unshare", "-m", "sh", "-c", shell, "sh", *where, *klog)
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
     done = subprocess.run(command, capture_output=True, env=environment, check=False, timeout=60)
-    return Ran(done.stdout, done.stderr, done.returncode) if b"klog: " in done.stderr else None
+    is_mounted = done.returncode not in (NOT_MOUNTED, UNSHARE_FAILED)
+    return Ran(done.stdout, done.stderr, done.returncode) if is_mounted else None
 
 
 @only_root
