@@ -25,7 +25,8 @@ _OF_LOG_DIRS: Final = sorted(kind.value for kind in ROOT_KINDS - {FileKind.LOCK}
 """Others too call their files .lock."""
 _OF_PARTITIONS: Final = (FileKind.LEADER_EPOCHS.value, FileKind.PARTITION_METADATA.value)
 _NEVER_STAGED: Final = (FileKind.META_PROPERTIES.value, FileKind.BOOTSTRAP.value)
-_Known = dict[tuple[int, int] | None, str]
+_Known = dict[tuple[int, int] | None, tuple[str, str | None]]
+"""By inode, a directory that is Kafka's, and None; or one in such a directory, and that."""
 _ADVICE: Final = "name a place outside of log dirs and partitions"
 
 
@@ -110,7 +111,7 @@ def _refusal(path: str, known: _Known, *, is_directory: bool = False, is_ours: b
 
 def _why_not(end: str, known: _Known, is_directory: bool, is_ours: bool) -> str | None:
     around = list(_upwards(end))
-    found = next((known[inode] for inode in map(_inode, reversed(around)) if inode in known), None)
+    found = _met(around, known)
     for directory in around:
         if found is None and not (is_ours and directory == end):
             found = _sign(directory, _log_dir_sign(directory), "log dir")
@@ -151,16 +152,26 @@ def _inode(path: str) -> tuple[int, int] | None:
 
 
 def _known(directories: Iterable[str]) -> _Known:
-    """Return what *directories*, which are Kafka's, and the partitions in them are, by inode."""
+    """Return *directories*, which are Kafka's, and what is in them, by inode."""
     known: _Known = {}
     for directory in directories:
-        is_partition = _partition_sign(directory) is not None and _log_dir_sign(directory) is None
-        for path in (directory, *_partitions(directory)):
-            inode = _inode(path)
-            if inode is not None:
-                what = "log dir" if path == directory and not is_partition else "partition directory"
-                known.setdefault(inode, f"{what} {path}")
+        # There may be thousands: whether a name is a partition's is only asked of what is met.
+        for path in _paths(directory):
+            known.setdefault(_inode(path), (path, directory))
+        known[_inode(directory)] = directory, None
+    known.pop(None, None)
     return known
+
+
+def _met(around: Sequence[str], known: _Known) -> str | None:
+    """Say which of *known* is among *around*, the topmost; None for none."""
+    for path, inside in (known[inode] for inode in map(_inode, reversed(around)) if inode in known):
+        if inside is None:
+            is_partition = _partition_sign(path) is not None and _log_dir_sign(path) is None
+            return f"{'partition directory' if is_partition else 'log dir'} {path}"
+        if parse_partition(os.path.basename(path)) is not None:
+            return f"partition directory {path}"
+    return None
 
 
 def _partitions(directory: str) -> Iterator[str]:
