@@ -13,7 +13,8 @@ from types import TracebackType
 from klog.disk import Disk, OpenFile
 from klog.errors import KlogError
 from klog.formats.names import FileKind
-from klog.log_dir import HELD_HERE, is_log_dir, lock_holder, lock_state
+from klog.log_dir import HELD_HERE, lock_holder, lock_state
+from klog.outputs import log_dir_sign
 
 _ATTEMPTS = 10
 
@@ -136,7 +137,7 @@ def check_closed(directories: Iterable[str]) -> None:
     files: dict[tuple[int, int], str] = {}
     for directory in directories:
         log_dir = os.path.dirname(os.path.realpath(directory))
-        if not os.path.islink(directory) and is_log_dir(log_dir):
+        if not os.path.islink(directory) and log_dir_sign(log_dir):
             continue
         if os.path.islink(directory):
             lock = lock_state(os.path.join(log_dir, FileKind.LOCK.value))

@@ -263,11 +263,6 @@ def lock_holder(descriptor: int) -> Lock:
     return Lock(held, answer[order[1]] if held else None)
 
 
-def is_log_dir(directory: str) -> bool:
-    """Whether *directory* has files that only a log dir has.  Others too call their files .lock."""
-    return any(os.path.lexists(os.path.join(directory, kind.value)) for kind in ROOT_KINDS - {FileKind.LOCK})
-
-
 # what a path names
 
 
