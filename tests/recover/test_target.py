@@ -121,6 +121,25 @@ def test_a_log_with_other_bytes_comes_while_its_index_says_nothing(folder: Path,
     assert put.modified_ns == 7_000_000_001  # retention goes by it where a log has no timestamps
 
 
+def test_what_leaves_a_segment_is_there_before_it_is_cut_the_last_first(folder: Path) -> None:
+    """So the log ends where it did all the while; of one that keeps nothing, and goes, it is the same."""
+    log = short(10, "log")
+    logs, files = unchanged(20)
+    logs |= {short(0, "log"): (Piece(short(0, "log"), 0, 10),), short(7, "log"): (Piece(short(0, "log"), 10, 30),)}
+    logs |= {short(11, "log"): (Piece(log, 0, 10),), short(15, "log"): (Piece(log, 10, 20), Piece(log, 25, 30))}
+    files |= {short(base, "index"): b"new" for base in (0, 7, 11, 15)}
+    files |= {short(base, "snapshot"): Stored(short(base, "snapshot"), 30) for base in (20, 30)}
+    assert changes(draft_of(folder, Target(logs, files))) == [
+        *(f"put {base}.{kind}" for base in (15, 11, 7) for kind in ("log", "index")),
+        *(f"remove 10.{kind}" for kind in ("log", "index", "timeindex")),
+        "remove 0.timeindex",
+        "put 0.index",
+        "truncate 0.log 10",
+    ]
+    staged = folder.parent.parent / "staged" / "orders-3"
+    assert (staged / short(15, "log")).read_bytes() == CONTENT[10:20] + CONTENT[25:]
+
+
 def test_of_a_compaction_that_did_not_end_what_looks_finished_goes_first(folder: Path) -> None:
     """A broker takes a `.swap` for finished once no `.cleaned` is left that begins where it does, or before."""
     for name in ("log.swap", "log.cleaned", "index.cleaned", "log.deleted"):

@@ -2,6 +2,11 @@
 
 A broker that starts between two of them finds a log that is as long as it was, or shorter, in whole segments; an index
 never says more than its log has; a snapshot goes only when its successor is there.
+
+Where a segment is split, what leaves it is there under its new name before the old one is cut, the last segment first:
+so the log ends where it did all the while.  In between two files hold these batches.  A broker looks for their offsets
+in the segment that begins last at or below them, so nobody reads them twice; and where it recovers the old one, it
+splits it itself, and its own segments take the place of those that are there.
 """
 
 from __future__ import annotations
@@ -49,9 +54,12 @@ class _Writer:
 
     def write(self) -> None:
         self._remove_void()
+        moved = sorted(name for name, pieces in self._target.logs.items() if self._is_moved(name, pieces))
+        for name in reversed(moved):
+            self._segment(name)
         gone = [file for file in self._there.values() if file.name not in self._kept]
         self._remove_segments(gone)
-        for name in sorted(self._target.logs):
+        for name in sorted(self._target.logs.keys() - {*moved}):
             self._segment(name)
         for name in sorted(self._target.files):
             if parse_file(name).kind is FileKind.SNAPSHOT:
@@ -119,6 +127,10 @@ class _Writer:
                 self._put(name, like=log)
         if not grows:
             self._cut(log, pieces[0].end if pieces else 0)
+
+    def _is_moved(self, log: str, pieces: tuple[Piece, ...]) -> bool:
+        """Whether what the log will hold is now in another segment."""
+        return any(parse_file(piece.name).offset != parse_file(log).offset for piece in pieces)
 
     def _is_prefix(self, log: str, pieces: tuple[Piece, ...]) -> bool:
         """Whether the log is what stands under its name, or the beginning of that."""
