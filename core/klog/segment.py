@@ -20,6 +20,8 @@ MAX_SEGMENT_BYTES = 2**31 - 1
 MAX_RELATIVE_OFFSET = 2**31 - 1
 """Offsets in a segment lie at most this far above its base offset: an index holds the difference in an int32."""
 
+_BELIEVED = 1 << 48
+"""Behind damage a repair believes offsets up to so far above the base: a million a second for nine years."""
 _LIBRARY_ROWS = 64
 
 
@@ -35,15 +37,16 @@ class Totals(NamedTuple):
 class Segment:
     """A `.log`, by its path; nothing is opened before it is read.
 
-    *base_offset* is None when the file's name does not begin with a number.
+    *base_offset* is None when the file's name does not begin with a number.  *bounded*: behind damage only batches
+    count whose offsets the segment can hold; a repair has to know of others too.
     """
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, *, bounded: bool = True) -> None:
         self.path = path
         stem = os.path.basename(path).split(".", 1)[0]
         self.base_offset = int(stem) if stem.isascii() and stem.isdigit() and int(stem) < 2**63 else None
-        floor = self.base_offset or 0
-        self.span = Span() if self.base_offset is None else Span(floor, min(floor + MAX_RELATIVE_OFFSET, 2**63 - 1))
+        floor, reach = self.base_offset or 0, MAX_RELATIVE_OFFSET if bounded else _BELIEVED
+        self.span = Span() if self.base_offset is None else Span(floor, min(floor + reach, 2**63 - 1))
 
     def reader(
         self,

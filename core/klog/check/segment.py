@@ -150,7 +150,7 @@ def survey_segment(
             entries = [index.entries if index else b"" for index in (facts.offset_index, time_index)]
             facts.survey = Survey(files.base_offset, next_base, *entries)
             jobs = request.jobs if source.size >= _LARGE_BYTES else 1
-            reader = Segment(path).reader(source, max_batch_bytes=request.max_batch_bytes)
+            reader = Segment(path, bounded=False).reader(source, max_batch_bytes=request.max_batch_bytes)
             run(reader, lambda: _work(path, facts, request, replay), sink, jobs, _own_window())
             facts.survey.finish()
             if builder is not None:
@@ -171,7 +171,7 @@ def _own_window() -> Window:
 
 def _work(path: str, facts: SegmentFacts, request: Request, replay: Replay | None) -> Work:
     codecs = Decompressor(request.max_batch_bytes).functions
-    span = Segment(path).span
+    span = Segment(path, bounded=False).span
 
     def work(window: Window, piece: Piece, lane: Lane) -> bool:
         window.check(0, window.count)

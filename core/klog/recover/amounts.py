@@ -34,7 +34,7 @@ class Content(NamedTuple):
 
 def content(path: str, start: int = 0, end: int | None = None) -> Content:
     """Read bytes *start* to *end* of a log, where batches begin and end, or damage does.  Raises UnreadableError."""
-    segment, window, found = Segment(path), Window(output=0), Content()
+    segment, window, found = Segment(path, bounded=False), Window(output=0), Content()
     with Source(path) as source:
         reader = segment.reader(source, start, end)
         while reader.next(window):
