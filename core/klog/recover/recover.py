@@ -167,10 +167,13 @@ class Recovery:
             fails = outcome.fails
         except UnreadableError as error:  # the repair went around that
             fails = str(error)
+        choices: dict[Mode, Choice] = {}
         if fails is not None:
             result.notes.append(f"a broker would not start: {fails}")
-            return
-        result.broker_would_keep = like_broker.kept(examined.original, outcome)
+        else:
+            result.broker_would_keep = like_broker.kept(examined.original, outcome)
+            lost = like_broker.losses(examined.original, outcome, examined.findings)
+            choices[Mode.LIKE_BROKER] = Choice(lost, result.broker_would_keep)
         if settings.mode is Mode.DEFAULT and any(one.id in ENDS | OFFSET_KINDS for one in result.left):
             from klog.recover import salvage
             from klog.recover.left import Request
@@ -178,12 +181,7 @@ class Recovery:
 
             found = salvage_ranges(examined.partition, Request(settings.repair_bits))
             lost = [loss for segment in found.segments for loss in salvage.losses(examined, segment)]
-            result.choices = {
-                Mode.LIKE_BROKER: Choice(
-                    like_broker.losses(examined.original, outcome, examined.findings), result.broker_would_keep
-                ),
-                Mode.SALVAGE: Choice(lost, salvage.kept(found)),
-            }
+            result.choices = {**choices, Mode.SALVAGE: Choice(lost, salvage.kept(found))}
 
     # what it comes to
 
