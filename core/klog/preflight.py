@@ -35,14 +35,7 @@ def refusals(plan: Plan, disk: Disk) -> list[str]:
     untouched = list(chains(plan).values())
     for chain in untouched:
         chain.at, chain.current = 0, chain.before
-    needed = list(copies(plan, untouched))
-    if plan.staging:  # what waits nowhere yet
-        needed += [
-            (plan.backups[one.log_dir], one.after.size)
-            for one in plan.actions
-            if one.do == PUT and one.after is not None and not plan.staging[one.log_dir]
-        ]
-    found[lack_of_room(plan.backups, needed, disk)] = None
+    found[lack_of_room(plan.backups, copies(plan, untouched), disk)] = None
     try:
         check_closed(plan.partitions())
     except LockedError as error:
@@ -68,14 +61,15 @@ def copies(plan: Plan, found: Sequence[Chain]) -> Iterator[tuple[str, int]]:
     # A partition may be a link to a directory on another file system than its log dir.
     device = functools.cache(device_of)
     for chain in found:
-        backup = plan.backups[chain.log_dir]
+        backup, staged = plan.backups[chain.log_dir], plan.staged(chain.log_dir)
+        # What only was shown waits nowhere.
+        is_brought = not staged or device(staged) != device(backup)
         is_far = device(backup) != device(os.path.dirname(chain.path))
         yield from _kept(plan, chain, backup, is_far)
         for place in chain.to_do:
             action = plan.actions[place]
             if action.do == PUT and action.source is not None and action.after is not None:
-                origin = os.path.join(plan.staged(chain.log_dir), action.source)
-                if device(plan.staged(chain.log_dir)) != device(backup) and _is_first_name(origin, brought):
+                if is_brought and _is_first_name(os.path.join(staged, action.source), brought):
                     yield backup, action.after.size
                 if is_far and (action.log_dir, action.file) not in standing:
                     yield chain.path, action.after.size

@@ -213,7 +213,8 @@ def link_or_copy(source: str, target: str, disk: Disk) -> None:
 
 
 def nearest_directory(path: str) -> str:
-    """Return the directory *path*, or the nearest above it that is there."""
+    """Return the directory *path*, which is absolute, or the nearest above it that is there."""
+    assert os.path.isabs(path), path
     while not os.path.isdir(path):
         path = os.path.dirname(path)
     return path

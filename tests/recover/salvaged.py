@@ -9,6 +9,7 @@ from tempfile import TemporaryDirectory
 from klog.batch import Batch
 from klog.kernel import Survey
 from klog.partition import Partition
+from klog.recover.kept import Kept
 from klog.recover.left import Request
 from klog.recover.ranges import Salvage, SegmentRanges, salvage_ranges
 from klog.recover.splice import Patched
@@ -53,32 +54,43 @@ def tiles(segment: SegmentRanges) -> None:
     assert (parts[-1][1] if parts else 0) == segment.size
     assert all(start < end for start, end in parts)
     assert sum(cut.bytes for cut in segment.cuts) + segment.kept.bytes == segment.size
-    pairs = list(segment.kept.pairs())
-    assert all(before[1] < after[0] for before, after in pairwise(pairs))
+    assert segment.parts[0].base == segment.files.base_offset
+    pairs = [pair for part in segment.parts for pair in part.kept.pairs()]
+    assert pairs == list(segment.kept.pairs())
+    for part in segment.parts:
+        assert all(before[1] < after[0] for before, after in pairwise(part.kept.pairs()))
 
 
-def result(partition: Partition, segment: SegmentRanges) -> bytes:
-    """Return the log as it is going to be."""
+def result(partition: Partition, segment: SegmentRanges, kept: Kept | None = None) -> bytes:
+    """Return the log as it is going to be, or what of it is *kept* in one of the segments that it becomes."""
     with Source(str(Path(partition.path) / segment.files.log)) as source:
         log = Patched(source, segment.patches)
-        return b"".join(log.read(start, end - start) for start, end in segment.kept.pairs())
+        return b"".join(log.read(start, end - start) for start, end in (kept or segment.kept).pairs())
 
 
 def rereads(partition: Partition, segment: SegmentRanges) -> list[Batch]:
     """Return the batches of the result; nothing is wrong with them any more."""
-    data = result(partition, segment)
-    with TemporaryDirectory() as folder:
-        new = Path(folder) / segment.files.log
-        new.write_bytes(data)
-        found = [part for part in Segment(str(new)).batches() if isinstance(part, Batch)]
-    assert sum(batch.size for batch in found) == len(data), "damage is left"
-    survey = Survey(segment.files.base_offset, 2**63 - 1, b"", b"")
-    for batch in found:
-        survey.walk(batch.window, batch.row, batch.row + 1)
-    assert [event for event in survey.events if event[0] in ODD] == []
+    found = []
+    bases = [part.base for part in segment.parts]
+    for part, next_base in zip(segment.parts, [*bases[1:], 2**63 - 1], strict=True):
+        found += _batches(part.base, next_base, result(partition, segment, part.kept) if part.kept else b"")
     assert len(found) == segment.batches
     assert sum(max(batch.records_count, 0) if batch.magic >= 2 else 1 for batch in found) == segment.records
     assert (found[-1].last_offset if found else None) == segment.last_offset
+    return found
+
+
+def _batches(base: int, next_base: int, data: bytes) -> list[Batch]:
+    """Return the batches of a log, with which nothing is wrong."""
+    with TemporaryDirectory() as folder:
+        new = Path(folder) / f"{base:020}.log"
+        new.write_bytes(data)
+        found = [part for part in Segment(str(new)).batches() if isinstance(part, Batch)]
+    assert sum(batch.size for batch in found) == len(data), "damage is left"
+    survey = Survey(base, next_base, b"", b"")
+    for batch in found:
+        survey.walk(batch.window, batch.row, batch.row + 1)
+    assert [event for event in survey.events if event[0] in ODD] == []
     return found
 
 

@@ -11,6 +11,7 @@ from klog.formats.batch import BatchFacts
 from klog.formats.damage import Damage, DamageKind
 from klog.kernel import Window, orderly
 from klog.recover.broken import Broken, Claim
+from klog.recover.free import Free
 from klog.recover.left import HIGHEST, MOST_PATCHES, Request, key
 from klog.recover.repairs import (
     has_own_offset,
@@ -28,14 +29,14 @@ from klog.source import Source
 class Chain:
     """Takes what a walk over a segment brings, in its order; `finish` ends it.
 
-    *limit*: the offset at which the next segment begins, which has all that is not below it.
+    *free*: the offsets that no later segment has.  *splits*: whether batches that the segment cannot hold are kept, in
+    segments of their own.
     """
 
-    def __init__(self, source: Source, base_offset: int, limit: int, request: Request) -> None:
-        self._source, self._request = source, request
-        self._base, self._limit = base_offset, limit
-        self._ceiling = min(limit - 1, base_offset + MAX_RELATIVE_OFFSET)
-        self.log = Salvaged(base_offset, self._ceiling, source.size)
+    def __init__(self, source: Source, base_offset: int, free: Free, request: Request, splits: bool = True) -> None:
+        self._source, self._request, self._splits = source, request, splits
+        self._base, self._free = base_offset, free
+        self.log = Salvaged(base_offset, free, source)
         self._odd: BatchFacts | None = None
         self._shadow, self._behind = Claim(0, 0), 0
         self._broken = Broken(source, request)
@@ -48,7 +49,7 @@ class Chain:
         while first < end:
             if self._odd is not None:
                 self._settle(window.batch(first))
-            good, records = orderly(window, first, end, self.log.last_offset, self.log.epoch, self._ceiling)
+            good, records = orderly(window, first, end, self.log.last_offset, self.log.epoch, self.log.ceiling)
             if good > first:
                 self.log.keep_rows(window, first, good, records)
             if good < end:
@@ -97,7 +98,7 @@ class Chain:
             return False
         if self._odd is not None:
             self._settle(repaired.facts)
-        if not self.log.fits(repaired.facts):
+        if not self._has_place(repaired.facts, None):
             return False
         self.log.keep(repaired.facts, repaired.patch)
         return True
@@ -112,7 +113,7 @@ class Chain:
         claimed = self._broken.claim(start)
         if claimed is None or not end < claimed.end <= self._source.size:
             return end
-        behind: int | None = self._ceiling + 1
+        behind: int | None = self.log.ceiling + 1
         if claimed.end < self._source.size:
             behind = self._broken.intact_offset(claimed.end)
         if behind is None:
@@ -139,18 +140,47 @@ class Chain:
         if self._settle_previous(odd, following) and self.log.fits(odd):
             self.log.keep(odd)
             return
+        is_apart = self._goes_apart(odd, following)
+        if is_apart and (following is not None or odd.last_offset < self._limit):
+            self.log.keep(odd)
+            return
         repaired = self._put_right(odd, following)
-        if repaired is not None and self.log.fits(repaired.facts):
+        if repaired is not None and self._has_place(repaired.facts, following):
             self.log.keep(repaired.facts, repaired.patch)
-        elif self._is_newer(odd, following) and self.log.displace(self._source, odd):
+        elif is_apart or (self._is_newer(odd, following) and self.log.displace(self._source, odd)):
             self.log.keep(odd)
         elif self._only_epoch_is_odd(odd) and following is not None and following.leader_epoch == odd.leader_epoch:
             self.log.keep(odd)  # one bit does not turn over in batch after batch: that is what their leader wrote
         else:
             self.log.drop(odd, *self._why(odd, following))
 
+    def _has_place(self, facts: BatchFacts, following: BatchFacts | None) -> bool:
+        return self.log.fits(facts) or self._goes_apart(facts, following)
+
+    @property
+    def _limit(self) -> int:
+        """The offset up to which nothing behind what is kept is taken."""
+        return self._free.limit(self.log.last_offset)
+
+    def _goes_apart(self, odd: BatchFacts, following: BatchFacts | None) -> bool:
+        """Whether a batch begins a segment of its own, since its offsets are too far above the segment's, or behind
+        those of a later one.
+
+        Not when the batch behind it goes on below: then it is the odd one between its neighbours.
+        """
+        if not self._splits or not self.log.comes_behind(odd) or not self.log.agrees(odd):
+            return False
+        if odd.last_offset <= self.log.ceiling:
+            return False
+        return following is None or following.base_offset > odd.last_offset or not self.log.fits(following)
+
     def _only_epoch_is_odd(self, facts: BatchFacts) -> bool:
-        return self.log.last_offset < facts.base_offset <= facts.last_offset <= self._ceiling
+        is_near = facts.last_offset <= self.log.ceiling
+        return (is_near or self._splits) and self.log.comes_behind(facts) and not self.log.agrees(facts)
+
+    def _has_room(self, odd: BatchFacts) -> bool:
+        """Whether a batch that belongs in front of what is kept has offsets that no later segment has."""
+        return odd.base_offset <= odd.last_offset and self._free.holds(odd)
 
     def _why(self, odd: BatchFacts, following: BatchFacts | None) -> tuple[str, str]:
         first, last = odd.base_offset, odd.last_offset
@@ -158,11 +188,11 @@ class Chain:
             return "bad-counts", f"last offset delta {odd.last_offset_delta}"
         if self._only_epoch_is_odd(odd):
             return "odd-epoch", f"leader epoch {odd.leader_epoch} next to {self.log.epoch}"
-        if last > self._ceiling and following is not None and following.base_offset <= last:
+        if last > self.log.ceiling and following is not None and following.base_offset <= last:
             return "odd-offset", f"base offset {first}, where {self.log.last_offset + 1} was expected"
-        if first < self._base or last > self._base + MAX_RELATIVE_OFFSET:
+        if first < self._base or last > self.log.parts[-1].base + MAX_RELATIVE_OFFSET:
             return "offset-overflow", f"offsets {first} to {last} are outside of what the segment can hold"
-        if last > self._ceiling:
+        if last > self.log.ceiling:
             return "segments-overlap", f"its last offset is {last}, the next segment begins at {self._limit}"
         return "offsets-backwards", f"base offset {first}, though offset {self.log.last_offset} stands before it"
 
@@ -182,7 +212,7 @@ class Chain:
         while early < len(self.log.tail) and self.log.tail[-early - 1].last_offset >= odd.base_offset:
             early += 1
         before = self._before_last(early)
-        if not early or before is None or not before[0] < odd.base_offset <= odd.last_offset <= self._ceiling:
+        if not early or before is None or not (before[0] < odd.base_offset and self._has_room(odd)):
             return False
         if early == 1:
             return self._settle_offset(odd, following, before[0])
@@ -299,4 +329,4 @@ class Chain:
             return False
         if not self._base <= odd.base_offset <= self.log.last_offset:
             return False
-        return odd.base_offset <= odd.last_offset <= self._ceiling and following.base_offset == odd.last_offset + 1
+        return self._has_room(odd) and following.base_offset == odd.last_offset + 1

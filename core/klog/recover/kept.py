@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from array import array
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 from contextlib import suppress
 from typing import NamedTuple
@@ -39,9 +39,12 @@ class Kept:
         """Whether what begins at byte *start* goes on where the last stretch ends."""
         return bool(self.ends) and self.ends[-1] == start
 
-    def add(self, start: int, end: int, first_offset: int, last_offset: int) -> None:
-        """Take the bytes from *start* to *end*, with their first and last offset, behind all that is kept."""
-        if self.continues(start):
+    def add(self, start: int, end: int, first_offset: int, last_offset: int, *, apart: bool = False) -> None:
+        """Take the bytes from *start* to *end*, with their first and last offset, behind all that is kept.
+
+        *apart*: as a stretch of their own, even if they go on where the last one ends.
+        """
+        if self.continues(start) and not apart:
             self.ends[-1], self.lasts[-1] = end, last_offset
             return
         for numbers, value in zip(self._all, (start, end, first_offset, last_offset), strict=True):
@@ -58,6 +61,13 @@ class Kept:
     @property
     def _all(self) -> tuple[array[int], ...]:
         return self.starts, self.ends, self.firsts, self.lasts
+
+    def between(self, start: int, end: int) -> Kept:
+        """Return the stretches that begin from byte *start* on and before byte *end*."""
+        found, at, behind = Kept(), bisect_left(self.starts, start), bisect_left(self.starts, end)
+        for numbers, mine in zip(found._all, self._all, strict=True):
+            numbers.extend(mine[at:behind])
+        return found
 
     @property
     def bytes(self) -> int:

@@ -1,14 +1,15 @@
 """The repair of the last copy: every intact batch is kept, on either side of damage.
 
-What is cut out is saved beside the originals.  The indexes, the transactions and the producers are made of what is
-left; of the old ones counts what only they can know: that data was aborted whose marker is lost, and the state of the
-producers behind a hole.
+What is cut out is saved beside the originals.  Batches whose offsets their segment cannot hold go into segments of
+their own.  The indexes, the transactions and the producers are made of what is left; of the old ones counts what only
+they can know: that data was aborted whose marker is lost, and the state of the producers behind a hole.
 """
 
 from __future__ import annotations
 
 import os
-from bisect import bisect_right
+from collections.abc import Iterator
+from itertools import zip_longest
 
 from klog.bits import Patch
 from klog.check.findings import Finding
@@ -31,7 +32,7 @@ from klog.recover.broker_files import Content, Piece, txn_entries
 from klog.recover.epochs import rebuilt
 from klog.recover.examined import Examined
 from klog.recover.left import Request
-from klog.recover.ranges import Cut, Salvage, SegmentRanges, salvage_ranges
+from klog.recover.ranges import Cut, PartRanges, Salvage, SegmentRanges, salvage_ranges
 from klog.recover.rebuild import ENDS, MENDED, OF_INDEXES, OFFSET_KINDS, problems
 from klog.recover.result import Mode, Result, Settings
 from klog.recover.splice import Spliced
@@ -41,6 +42,7 @@ from klog.segment import MAX_SEGMENT_BYTES, Segment
 from klog.transactions import CompletedTxn
 
 _NEVER_FULL = 2**31 - 1
+_MOST_SPLITS = 10
 _DROPPED = OFFSET_KINDS | {"odd-epoch"}
 
 
@@ -54,11 +56,9 @@ def plan(examined: Examined, settings: Settings, draft: Draft, sink: Sink) -> Re
     found = salvage_ranges(examined.partition, Request(settings.repair_bits), sink)
     if settings.mode is Mode.DEFAULT and not _costs_nothing(found):
         return _unsure_told(rebuild.plan(examined, settings, draft), found)
-    gone = {segment.files.base_offset for segment in found.in_the_way}
-    segments = [segment for segment in found.segments if segment.files.base_offset not in gone]
-    if all(segment.is_whole for segment in segments) and not gone:
+    if all(segment.is_whole for segment in found.segments) and not found.in_the_way:
         return _unsure_told(rebuild.plan(examined, settings, draft), found)
-    salvage = _Salvage(examined, settings, segments)
+    salvage = _Salvage(examined, settings, found)
     write(draft, examined.original, salvage.target())
     for segment in found.segments:
         _save(draft, examined, segment)
@@ -67,7 +67,8 @@ def plan(examined: Examined, settings: Settings, draft: Draft, sink: Sink) -> Re
     result.losses = [loss for segment in found.segments for loss in losses(examined, segment)]
     result.kept = kept(found)
     result.offsets = salvage.offsets()
-    result.notes = [patch.told for segment in segments for patch in segment.patches]
+    result.notes = [patch.told for segment in found.segments for patch in segment.patches]
+    result.notes += [note for segment in found.segments if segment.is_split for note in _splits(segment)]
     return _unsure_told(result, found)
 
 
@@ -77,11 +78,20 @@ def _unsure_told(result: Result, found: Salvage) -> Result:
     return result
 
 
+def _splits(segment: SegmentRanges) -> Iterator[str]:
+    """Say into which segments one is split."""
+    bases = [part.base for part in segment.parts[1:]]
+    for base in bases[:_MOST_SPLITS]:
+        yield f"{segment.files.log} is split: what it has from offset {base} on becomes a segment of its own"
+    if len(bases) > _MOST_SPLITS:
+        yield f"{segment.files.log} is split into {len(bases) - _MOST_SPLITS} more, up to offset {bases[-1]}"
+
+
 def _costs_nothing(found: Salvage) -> bool:
-    """Whether something is put right, and nothing intact stands behind what is cut out."""
+    """Whether something is put right, nothing intact stands behind what is cut out, and no segment is split."""
     is_behind = False
     for segment in reversed(found.segments):
-        if any(cut.batches or cut.after is not None or is_behind for cut in segment.cuts):
+        if segment.is_split or any(cut.batches or cut.after is not None or is_behind for cut in segment.cuts):
             return False
         is_behind |= bool(segment.kept)
     return any(segment.patches for segment in found.segments)
@@ -127,13 +137,16 @@ Markers = tuple[dict[int, AbortedTxn], set[int]]
 
 
 class _Salvage:
-    def __init__(self, examined: Examined, settings: Settings, segments: list[SegmentRanges]) -> None:
-        self._examined, self._settings, self._segments = examined, settings, segments
+    def __init__(self, examined: Examined, settings: Settings, found: Salvage) -> None:
+        self._examined, self._settings, self._segments = examined, settings, found.segments
         self._folder = examined.partition.path
         self._patches: dict[str, tuple[Patch, ...]] = {
-            segment.files.log: segment.patches for segment in segments if segment.patches
+            segment.files.log: segment.patches for segment in found.segments if segment.patches
         }
-        self._bases = [segment.files.base_offset for segment in segments]
+        gone = {segment.files.base_offset for segment in found.in_the_way}
+        parts = [(part, segment) for segment in found.segments for part in segment.parts]
+        parts = [(part, segment) for part, segment in parts if part.kept or part.base not in gone]
+        self._parts = sorted(parts, key=lambda one: one[0].base)
         self._state = ProducerState(examined.partition.log_start_offset or 0)
         wrong = {os.path.basename(one.file) for one in examined.findings if one.id == "snapshot-disagrees"}
         self._snapshots = {
@@ -149,8 +162,9 @@ class _Salvage:
     def target(self) -> Target:
         """Return what the directory will hold."""
         there = self._examined.files
-        for segment in self._segments:
-            self._segment(segment, there)
+        limits = [part.base for part, _ in self._parts[1:]]
+        for (part, segment), limit in zip_longest(self._parts, limits):
+            self._segment(part, segment, limit, there)
         names = {offset: name for name, offset, _ in self._examined.facts.snapshots}
         self._files |= {names[offset]: there[names[offset]] for offset in self._snapshots if offset <= self._end}
         if self._end not in self._snapshots and self._end > self._state_start:
@@ -163,23 +177,24 @@ class _Salvage:
     def _state_start(self) -> int:
         return self._examined.partition.log_start_offset or 0
 
-    def _segment(self, segment: SegmentRanges, there: dict[str, Content]) -> None:
-        base = segment.files.base_offset
-        log, index, time_index, txns = (file_name(base, kind) for kind in SEGMENT_KINDS)
-        pieces = tuple(Piece(segment.files.log, start, end) for start, end in segment.kept.pairs())
+    def _segment(self, part: PartRanges, segment: SegmentRanges, limit: int | None, there: dict[str, Content]) -> None:
+        """Make a segment: *part* of what is now *segment*; the next one begins at *limit*."""
+        log, index, time_index, txns = (file_name(part.base, kind) for kind in SEGMENT_KINDS)
+        pieces = tuple(Piece(segment.files.log, start, end) for start, end in part.kept.pairs())
         if segment.unreadable is not None:
             self._logs[log] = (Piece(segment.files.log, 0, segment.size),)
             self._files |= {name: there[name] for name in (index, time_index, txns) if name in there}
             return
         self._logs[log] = pieces
-        builder = IndexBuilder(base, self._settings.interval, _NEVER_FULL)
+        builder = IndexBuilder(part.base, self._settings.interval, _NEVER_FULL)
         aborted = self._pass(log, pieces, builder)
-        self._end = max(builder.last_offset + 1, base)
+        self._end = max(builder.last_offset + 1, part.base)
         self._epochs += builder.epochs
-        keeps = segment.is_whole and not self._is_wrong(base)
+        keeps = segment.is_whole and not self._is_wrong(part.base)
         for name, content in ((index, builder.offset_entries), (time_index, builder.time_entries)):
             self._files[name] = there[name] if keeps and name in there else content
-        entries = self._with_witnesses(segment, aborted, there.get(txns))
+        old = there.get(file_name(segment.files.base_offset, FileKind.TXN_INDEX))
+        entries = self._with_witnesses(part, self._end if limit is None else limit, aborted, old)
         if entries or txns in there:
             self._files[txns] = b"".join(ABORTED_TXN.write(*entry) for entry in entries)
 
@@ -210,15 +225,13 @@ class _Salvage:
         builder.finish()
         return aborted, markers
 
-    def _with_witnesses(self, segment: SegmentRanges, found: Markers, old: Content | None) -> list[AbortedTxn]:
+    def _with_witnesses(self, part: PartRanges, limit: int, found: Markers, old: Content | None) -> list[AbortedTxn]:
         """Return the transaction index's entries: those of the log, and old ones whose markers are lost in a hole."""
         entries, markers = found
-        later = [base for base in self._bases if base > segment.files.base_offset]
-        limit = later[0] if later else self._end
         for values in txn_entries(self._folder, old):
             entry = AbortedTxn(*values)
             sane = entry.version == 0 and 0 <= entry.first_offset <= entry.last_offset < limit
-            if sane and entry.last_offset not in markers and _is_in_hole(segment, entry.last_offset):
+            if sane and entry.last_offset not in markers and _is_in_hole(part, entry.last_offset):
                 entries.setdefault(entry.last_offset, entry)
         return [entries[offset] for offset in sorted(entries)]
 
@@ -227,7 +240,7 @@ class _Salvage:
     def left(self) -> list[Finding]:
         """Return the problems that will still be there."""
         gone = ENDS | MENDED | _DROPPED
-        if all(segment.kept.bytes <= MAX_SEGMENT_BYTES for segment in self._segments):
+        if all(part.kept.bytes <= MAX_SEGMENT_BYTES for segment in self._segments for part in segment.parts):
             gone |= {"oversized-log"}
         broken = {segment.files.base_offset for segment in self._segments if segment.unreadable is not None}
         return problems(
@@ -256,8 +269,7 @@ def _expect_intact(damage: Damage | None) -> None:
         raise UnreadableError(f"{damage.place}: it has changed while it was read; run this again")
 
 
-def _is_in_hole(segment: SegmentRanges, offset: int) -> bool:
-    """Whether no stretch that is kept of the segment can have held *offset*."""
-    kept = segment.kept
-    at = bisect_right(kept.firsts, offset) - 1
-    return offset >= segment.files.base_offset and (at < 0 or kept.lasts[at] < offset)
+def _is_in_hole(part: PartRanges, offset: int) -> bool:
+    """Whether no stretch that is kept in a segment can have held *offset*."""
+    at = part.kept.stretch_of(offset)
+    return offset >= part.base and (at < 0 or part.kept.lasts[at] < offset)

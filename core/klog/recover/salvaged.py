@@ -7,33 +7,39 @@ from collections import deque
 from klog.bits import Patch
 from klog.formats.batch import BatchFacts
 from klog.kernel import Window
+from klog.recover.free import Free, Part, base_of
 from klog.recover.kept import Kept, batches
 from klog.recover.left import MOST_LEFT, MOST_STRETCHES, Dropped, Left, records_in
 from klog.recover.splice import Patched
+from klog.segment import MAX_RELATIVE_OFFSET
 from klog.source import Source
 
 NEIGHBOURS = 64
 """So many of the last batches are remembered: more than a block of a disk, written to the wrong place, can hold."""
+MOST_PARTS = 10_000
+"""A log that would have to become more segments than this is kept up to there: no broker wrote that."""
 _WALKS = 64
 """How often a stretch is searched from its start; a log that needs more is a hostile one."""
 
 
 class Salvaged:
-    """Batches that are kept, each with offsets above those of the one before and up to *ceiling*.
+    """Batches that are kept, each with offsets above those of the one before, all of them free.
 
-    *base_offset*: the segment's.  *size*: bytes of its log.  *tail*: the last batches that are kept.  *patches*: by
-    position, which ascends.  *unsure*: those that are not made, for chance would say the same too often.
+    *parts*: the segments that they go into, the log's own first, which may get none; each later one begins with a batch
+    whose offsets the one before cannot hold, or that belongs behind another log.  *tail*: the last batches that are
+    kept.  *patches*: by position, which ascends.  *unsure*: those that are not made, for chance would say the same too
+    often.
     """
 
-    def __init__(self, base_offset: int, ceiling: int, size: int) -> None:
+    def __init__(self, base_offset: int, free: Free, source: Source) -> None:
         self.kept, self.dropped = Kept(), Dropped()
         self.batches = self.records = 0
         self.patches: dict[int, Patch] = {}
         self.unsure: list[Patch] = []
         self.left: list[Left] = []
         self.tail: deque[BatchFacts] = deque(maxlen=NEIGHBOURS)
-        self.ceiling = ceiling
-        self._base, self._size = base_offset, size
+        self.parts = [Part(0, base_offset)]
+        self._base, self._free, self._source, self._size = base_offset, free, source, source.size
         self._walks = _WALKS
 
     @property
@@ -46,10 +52,23 @@ class Salvaged:
         """The leader epoch of the last batch that is kept; -1: none, or not known."""
         return self.tail[-1].leader_epoch if self.tail else -1
 
+    @property
+    def ceiling(self) -> int:
+        """The last offset that can follow in the same segment."""
+        return min(self._free.limit(self.last_offset) - 1, self.parts[-1].base + MAX_RELATIVE_OFFSET)
+
+    def comes_behind(self, facts: BatchFacts) -> bool:
+        """Whether a batch has its place behind all that is kept, if need be in a segment of its own."""
+        return self.last_offset < facts.base_offset <= facts.last_offset and self._free.holds(facts)
+
+    def agrees(self, facts: BatchFacts) -> bool:
+        """Whether a batch has a leader epoch that can follow."""
+        return facts.leader_epoch >= self.epoch or facts.leader_epoch == -1
+
     def fits(self, facts: BatchFacts) -> bool:
-        """Whether a batch can stand behind all that is kept."""
+        """Whether a batch can stand behind all that is kept, in the same segment."""
         follows = self.last_offset < facts.base_offset <= facts.last_offset <= self.ceiling
-        return follows and (facts.leader_epoch >= self.epoch or facts.leader_epoch == -1)
+        return follows and self.agrees(facts)
 
     def keep_rows(self, window: Window, first: int, end: int, records: int) -> None:
         """Keep batches *first* to *end* of a window, which fit and have so many *records*."""
@@ -62,18 +81,27 @@ class Salvaged:
         self.tail.extend(window.batch(i) for i in range(max(first, end - NEIGHBOURS), end))
 
     def keep(self, facts: BatchFacts, patch: Patch | None = None) -> None:
-        """Keep a batch that fits, once *patch* is made."""
-        if self._is_full(facts.position):
+        """Keep a batch that has its place behind all that is kept, once *patch* is made."""
+        is_apart = facts.last_offset > self.ceiling
+        if self._is_full(facts.position, is_apart):
             return
-        self.kept.add(facts.position, facts.position + facts.size, facts.base_offset, facts.last_offset)
+        if patch is not None:
+            self.patches[patch.position] = patch
+        if is_apart:
+            base = base_of(self._source, self.patches.values(), facts, self.last_offset)
+            self.parts.append(Part(facts.position, base, self.epoch))
+        self.kept.add(
+            facts.position, facts.position + facts.size, facts.base_offset, facts.last_offset, apart=is_apart
+        )  # fmt: skip
         self.batches += 1
         self.records += records_in(facts)
         self.tail.append(facts)
-        if patch is not None:
-            self.patches[patch.position] = patch
 
-    def _is_full(self, start: int) -> bool:
-        if len(self.kept) < MOST_STRETCHES or self.kept.continues(start):
+    def _is_full(self, start: int, is_apart: bool = False) -> bool:
+        if len(self.parts) >= MOST_PARTS and is_apart:
+            self.leave(start, self._size, "more-damage", f"behind offsets for {MOST_PARTS} segments")
+            return True
+        if len(self.kept) < MOST_STRETCHES or (self.kept.continues(start) and not is_apart):
             return False
         self.leave(start, self._size, "more-damage", f"behind {MOST_STRETCHES} damaged places")
         return True
@@ -84,12 +112,15 @@ class Salvaged:
         self.kept.cut_back(last.position, self.tail[-1].last_offset if self.tail else self._base - 1)
         self.batches -= 1
         self.records -= records_in(last)
-        self._forget_patches(last.position)
+        self._forget(last.position)
         return last
 
-    def _forget_patches(self, position: int) -> None:
+    def _forget(self, position: int) -> None:
+        """Take back what was put right from byte *position* on, and the segments that began there."""
         while self.is_patched_from(position):
             self.patches.popitem()
+        while len(self.parts) > 1 and self.parts[-1].position >= position:
+            self.parts.pop()
 
     def is_patched_from(self, position: int) -> bool:
         """Whether there are patches from byte *position* on; they come in the order of their positions."""
@@ -143,7 +174,7 @@ class Salvaged:
         if found < 0:
             return False
         self.kept.cut_back(found, tail[-1].last_offset if tail else newer.base_offset - 1)
-        self._forget_patches(found)
+        self._forget(found)
         self.tail.clear()
         self.tail.extend(tail)
         return True
