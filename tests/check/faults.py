@@ -264,9 +264,3 @@ UNMADE: Final = {
     "unreadable": "takes a disk that refuses to read; no command mends that (see tests/bad_sectors.py)",
 }
 """What is not made here, and why."""
-
-PENDING: Final = {
-    ("offset-overflow", "jump"): "salvage splits no segment yet",
-    ("offset-overflow", "jump, segments behind"): "salvage splits no segment yet",
-}
-"""What falls as long as something is not done, and what that is."""

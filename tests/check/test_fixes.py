@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from klog.check.findings import KINDS
 
-from tests.check.faults import FAULTS, PENDING, UNMADE
+from tests.check.faults import FAULTS, UNMADE
 from tests.conftest import FIXTURES, run_klog, writable_copy
 from tests.power import tree
 from tests.recover.kept import INSIDE, UNMENDABLE
@@ -27,9 +27,7 @@ Found = dict[str, Any]
 
 def cases() -> Iterator[object]:
     for kind, name in CASES:
-        pending = PENDING.get((kind, name))
-        marks = [pytest.mark.xfail(strict=True, reason=pending)] if pending else []
-        yield pytest.param(kind, name, id=f"{kind}: {name}", marks=marks)
+        yield pytest.param(kind, name, id=f"{kind}: {name}")
 
 
 def sample() -> Iterator[object]:
