@@ -6,6 +6,7 @@ file that this process closes, so there is one alone, and `klog.log_dir` does no
 
 from __future__ import annotations
 
+import functools
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from types import TracebackType
@@ -135,11 +136,13 @@ def check_closed(directories: Iterable[str]) -> None:
     does not show (other users' processes, systems without /proc) is not found.
     """
     files: dict[tuple[int, int], str] = {}
+    sign = functools.cache(log_dir_sign)
     for directory in directories:
-        log_dir = os.path.dirname(os.path.realpath(directory))
-        if not os.path.islink(directory) and log_dir_sign(log_dir):
+        is_link = os.path.islink(directory)
+        log_dir = os.path.dirname(os.path.realpath(directory) if is_link else os.path.abspath(directory))
+        if not is_link and sign(log_dir):
             continue
-        if os.path.islink(directory):
+        if is_link:
             lock = lock_state(os.path.join(log_dir, FileKind.LOCK.value))
             if lock.held:
                 raise LockedError(f"{lock.of(log_dir)}, where {directory} leads; nothing was changed")

@@ -19,11 +19,10 @@ from klog.staging import device_of, lack_of_room
 def lack_of_rights(path: str, action: Action) -> str | None:
     """Return what keeps this user from doing *action* to the file at *path*, in words; None when nothing does."""
     directory = os.path.dirname(path)
-    if not os.access(directory, os.W_OK | os.X_OK):
-        return f"{directory}: may not be written to"
+    shut = [directory] if not os.access(directory, os.W_OK | os.X_OK) else []
     if action.do == TRUNCATE and action.before is not None and os.path.exists(path) and not os.access(path, os.W_OK):
-        return f"{path}: may not be written to"
-    return None
+        shut.append(path)
+    return f"{shut[0]}: may not be written to" if shut else None
 
 
 def refusals(plan: Plan, disk: Disk) -> list[str]:
@@ -31,7 +30,11 @@ def refusals(plan: Plan, disk: Disk) -> list[str]:
 
     Locks and what is half done are not among it.  Raises OSError.
     """
-    found = {lack_of_rights(plan.path(one.log_dir, one.file), one): None for one in plan.actions}
+    # One file of a directory tells of all that are put there; whoever cuts asks for each.
+    telling = {
+        (one.log_dir, os.path.dirname(one.file), one.file if one.do == TRUNCATE else ""): one for one in plan.actions
+    }
+    found = {lack_of_rights(plan.path(one.log_dir, one.file), one): None for one in telling.values()}
     untouched = list(chains(plan).values())
     for chain in untouched:
         chain.at, chain.current = 0, chain.before

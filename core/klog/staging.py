@@ -238,9 +238,11 @@ def lack_of_room(places: Iterable[str], copies: Iterable[tuple[str, int]], disk:
         if not os.access(above, os.W_OK | os.X_OK):
             return f"{place}: {above} may not be written to"
     needed: dict[int, tuple[str, int]] = {}
+    known: dict[str, tuple[str, int]] = {}
     for path, size in copies:
-        place = nearest_directory(path)
-        device = os.stat(place).st_dev
+        if path not in known:
+            known[path] = nearest_directory(path), device_of(path)
+        place, device = known[path]
         needed[device] = place, needed.get(device, (place, 0))[1] + size + _SLACK
     for place, size in needed.values():
         free = disk.free_bytes(place)
