@@ -12,7 +12,7 @@ def plans(
 ) -> int:
     """List the plans that were made for a log dir, and how far each has come.
 
-    States: not begun, half done, applied, taken back, used since (a file has changed after it).
+    States: being planned, not begun, half done, applied, taken back, used since (somebody has changed its directories).
     """
     from klog_cli.apply import list_plans
 
