@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from klog.check.findings import quoted
 from klog.disk import Disk, NewFile, OpenFile
 from klog.draft import Draft, backup_places, make_plan, plan_id, staged_beside, staging_of
-from klog.errors import UsageError
+from klog.errors import KlogError, UsageError
 from klog.log_dir import KafkaFile, LogDir, open_path, select
 from klog.outputs import check_places, straight
 from klog.partition import Partition
@@ -22,6 +22,7 @@ from klog.staging import Staging, in_pieces
 from klog_cli import output
 
 if TYPE_CHECKING:
+    from klog.backups import Kept
     from klog.locks import Locks
     from klog.settings import Setting, Value
 
@@ -181,19 +182,31 @@ def _unfinished(log_dirs: Sequence[str], disk: Disk, locks: Locks | None, now_ms
             from klog.undo import way_out
 
             why = way_out(kept.plan, path, now_ms)
-            if why is not None:
-                blocked.update((os.path.realpath(path), why) for path in kept.plan.partitions())
-            else:
+            if why is None:
                 place = output.printable(kept.backup)
                 output.note(f"{kept.plan.id} was half done when its directories were used: what it kept is in {place}")
-        elif locks is None:
-            output.note(f"{kept.plan.id} is half done: with --apply it is finished first")
-        elif locks.hold(kept.plan.log_dirs):
-            from klog_cli.apply import carry_out
-
-            output.note(f"finishing {kept.plan.id}, which was interrupted")
-            carry_out(kept.plan, disk, locks)
+        else:
+            why = _finish(kept, disk, locks)
+        if why is not None:
+            blocked.update((os.path.realpath(path), why) for path in kept.plan.partitions())
     return blocked
+
+
+def _finish(kept: Kept, disk: Disk, locks: Locks | None) -> str | None:
+    """Finish a plan that was interrupted, once its log dirs are locked; return what keeps it from that, in words."""
+    if locks is None:
+        output.note(f"{kept.plan.id} is half done: with --apply it is finished first")
+        return None
+    if not locks.hold(kept.plan.log_dirs):
+        return f"{kept.plan.id} is half done, in other log dirs too; first: klog apply {quoted(kept.backup)}"
+    from klog_cli.apply import carry_out
+
+    output.note(f"finishing {kept.plan.id}, which was interrupted")
+    try:
+        carry_out(kept.plan, disk, locks)
+    except KlogError as error:
+        return str(error)
+    return None
 
 
 def _without(chosen: Sequence[Chosen], blocked: Mapping[str, str]) -> tuple[list[Chosen], bool]:

@@ -15,7 +15,7 @@ from klog.disk import Disk, OpenFile
 from klog.errors import KlogError
 from klog.formats.names import FileKind
 from klog.log_dir import HELD_HERE, lock_holder, lock_state
-from klog.outputs import log_dir_sign
+from klog.outputs import own_file
 
 _ATTEMPTS = 10
 
@@ -136,7 +136,7 @@ def check_closed(directories: Iterable[str]) -> None:
     does not show (other users' processes, systems without /proc) is not found.
     """
     files: dict[tuple[int, int], str] = {}
-    sign = functools.cache(log_dir_sign)
+    sign = functools.cache(own_file)
     for directory in directories:
         is_link = os.path.islink(directory)
         log_dir = os.path.dirname(os.path.realpath(directory) if is_link else os.path.abspath(directory))

@@ -114,7 +114,7 @@ def _why_not(end: str, known: _Known, is_directory: bool, is_ours: bool) -> str 
     found = _met(around, known)
     for directory in around:
         if found is None and not (is_ours and directory == end):
-            found = _sign(directory, log_dir_sign(directory), "log dir")
+            found = _sign(directory, _log_dir_sign(directory), "log dir")
     for directory in around:
         if found is None and not (is_ours and directory == end):
             found = _sign(directory, _partition_sign(directory), "partition directory")
@@ -167,7 +167,7 @@ def _met(around: Sequence[str], known: _Known) -> str | None:
     """Say which of *known* is among *around*, the topmost; None for none."""
     for path, inside in (known[inode] for inode in map(_inode, reversed(around)) if inode in known):
         if inside is None:
-            is_partition = _partition_sign(path) is not None and log_dir_sign(path) is None
+            is_partition = _partition_sign(path) is not None and _log_dir_sign(path) is None
             return f"{'partition directory' if is_partition else 'log dir'} {path}"
         if parse_partition(os.path.basename(path)) is not None:
             return f"partition directory {path}"
@@ -197,11 +197,16 @@ def _names(directory: str) -> list[str] | None:
         return None
 
 
-def log_dir_sign(directory: str) -> str | None:
+def own_file(directory: str) -> str | None:
+    """Return the name of a file that only log dirs have; None where there is none."""
+    return next((name for name in _OF_LOG_DIRS if os.path.lexists(os.path.join(directory, name))), None)
+
+
+def _log_dir_sign(directory: str) -> str | None:
     """Return the name of what makes a directory a log dir; None where it is none."""
-    for name in _OF_LOG_DIRS:
-        if os.path.lexists(os.path.join(directory, name)):
-            return name
+    name = own_file(directory)
+    if name is not None:
+        return name
     if not os.path.lexists(os.path.join(directory, FileKind.LOCK.value)):
         return None
     return next((os.path.basename(path) for path in _partitions(directory) if _partition_sign(path)), None)

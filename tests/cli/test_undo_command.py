@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from klog import apply
 from klog.disk import Disk
 from klog.partition import Partition
 
@@ -225,8 +226,6 @@ def test_an_undo_goes_where_there_is_room(
 
 def half_compacted(data: Path, klog: Klog, monkeypatch: pytest.MonkeyPatch, calls: int) -> str:
     """Compact a topic, and be killed behind so many calls that act; return the backup."""
-    from klog import apply
-
     acting: list[DeadlyDisk] = []
     monkeypatch.setattr("klog_cli.changing.Disk", lambda: acting.append(DeadlyDisk(data.parent, 10**9)) or acting[0])
     real = apply._Run._act
@@ -292,6 +291,43 @@ def test_what_nothing_can_be_done_about_stops_nothing(klog: Klog, dirty: Path, m
     done = klog("recover", partition, NOW)
     assert b"was half done when its directories were used" in done.stderr
     assert done.stdout
+
+
+def test_a_log_dir_with_a_half_done_plan_is_not_marked_as_clean(
+    klog: Klog, dirty: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The partition is left out; a marker would be about it all the same."""
+    (dirty / MARKER).unlink()
+    half_compacted(dirty, klog, monkeypatch, 9)
+    append(dirty / "keys-none-0", new="value")
+    done = klog("recover", dirty, "--mark-clean", NOW, "--apply")
+    assert done.exit_code & 8
+    assert b"an earlier plan is half done in one of its partitions" in done.stdout
+    assert not (dirty / MARKER).exists()
+
+
+def test_a_plan_that_is_half_done_in_other_log_dirs_too_comes_first(
+    klog: Klog, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One of its log dirs alone is not enough to finish it, and its partitions are in between."""
+    other = writable_copy(FIXTURES / "crash/torn-in-batch", tmp_path / "other" / "data")
+    real = apply._Run._act
+
+    def act(run: apply._Run, places: list[int]) -> None:
+        real(run, places)
+        raise KilledError
+
+    monkeypatch.setattr(apply._Run, "_act", act)
+    with pytest.raises(KilledError):
+        klog("recover", data, other, "--apply")
+    monkeypatch.setattr(apply._Run, "_act", real)
+    for words in (("recover", data / "torn-0"), ("recover", data / "torn-0", "--apply")):
+        done = klog(*words)
+        assert b"is half done" in done.stderr
+    assert done.exit_code == 8
+    command = done.stderr.decode().partition("first: klog ")[2].split()
+    assert klog(*command).exit_code == 0
+    assert klog("verify", data, other).exit_code == 0
 
 
 # what others have made
@@ -436,8 +472,10 @@ def test_no_file_with_another_name_is_written_in_place(
 
 
 @only_root
-def test_a_partition_that_may_not_be_written_to_does_not_stop_the_others(klog: Klog, dirty: Path) -> None:
+def test_a_partition_that_may_not_be_written_to_does_not_stop_the_others(klog: Klog, memory: Path) -> None:
     """A volume that was remounted read-only after an error: told while planning, and the rest is done."""
+    memory.chmod(0o755)
+    dirty = writable_copy(FIXTURES / "compaction/before", memory / "w" / "data")
     for path in dirty.rglob("*.index"):
         path.unlink()
     shut = dirty / "keys-none-0"
@@ -451,7 +489,7 @@ def test_a_partition_that_may_not_be_written_to_does_not_stop_the_others(klog: K
     assert planned.exit_code == 4
     assert f"{shut}: may not be written to: as things are now, --apply would not do it" in planned.stderr.decode()
     done = as_nobody(lambda: klog("recover", dirty, "--apply"))
-    assert done.exit_code == 1 + 8
+    assert done.exit_code == 1 + 4 + 8
     assert f"nothing is changed here: {shut}: may not be written to" in done.stdout.decode()
     assert content(shut) == before
     assert klog("verify", *(path for path in dirty.glob("*-0") if path != shut)).exit_code == 0

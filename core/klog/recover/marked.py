@@ -80,7 +80,7 @@ class Marking(Recovery):
         if _is_only_metadata(log_dir) and len(self.log_dirs) > 1:
             self.skipped += log_dir.partitions
             return
-        why = self._unfit(log_dir)
+        why = self._unfit(log_dir) if target.whole else "an earlier plan is half done in one of its partitions"
         if why is not None:
             self.refusals.append(Refusal(log_dir.path, why))
             return
