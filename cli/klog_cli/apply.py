@@ -99,7 +99,7 @@ def _undo(plan: Plan, backup: str | None, form: str) -> int:
 
     disk = Disk()
     with Locks(plan.log_dirs, disk) as locks:
-        sweep(plan.log_dirs, disk)
+        sweep((kept for log_dir in plan.log_dirs for kept in plans_of(log_dir)), disk)
         back = plan_undo(plan, int(time.time() * 1000), backup)
         result = None
         if back.actions:

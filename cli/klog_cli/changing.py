@@ -170,13 +170,14 @@ def _unfinished(log_dirs: Sequence[str], disk: Disk, locks: Locks | None, now_ms
 
     Returns the partitions, by their real paths, in which it cannot be finished, with what is to be done about each.
     """
-    from klog.backups import obstacle, sweep, unfinished
+    from klog.backups import is_unfinished, obstacle, plans_of, sweep
 
     blocked: dict[str, str] = {}
+    plans = {kept.plan.id: kept for log_dir in log_dirs for kept in plans_of(log_dir)}
     if locks is not None:
-        for plan in sweep(log_dirs, disk):
+        for plan in sweep(plans.values(), disk):
             output.note(f"{plan.id} was interrupted while it was being made; what it left is removed")
-    for kept in {kept.plan.id: kept for log_dir in log_dirs for kept in unfinished(log_dir)}.values():
+    for kept in filter(lambda kept: is_unfinished(kept.plan), plans.values()):
         path = obstacle(kept.plan)
         if path is not None:
             from klog.undo import way_out

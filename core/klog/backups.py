@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import os
 import threading
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from enum import Enum
 from typing import NamedTuple
@@ -15,7 +15,7 @@ from klog.errors import KlogError, UsageError
 from klog.formats.names import ROOT_CHECKPOINTS, parse_file
 from klog.guards import Difference, differences
 from klog.journal import Chain, locate
-from klog.originals import PLAN, begun, kept_plan
+from klog.originals import PLAN, begun, inode_of, kept_plan
 from klog.plan import BACKUPS, STAGED, UNFINISHED, FileState, Plan, PlanError, StaleError
 from klog.plan_file import MAX_BYTES, plan_pieces, read_plan
 from klog.source import Source
@@ -161,6 +161,7 @@ class Announcement:
         self._lock = threading.Lock()
         self._is_made = False
         self._made: list[str] = []
+        self._files: list[tuple[str, tuple[int, int]]] = []
 
     def make(self) -> None:
         """Put it into all backups, once, and leave a note where they are.  Raises OSError."""
@@ -171,6 +172,7 @@ class Announcement:
             for backup in self._plan.backups:
                 self._made += make_directories(backup, self._disk)
                 file = self._disk.create(os.path.join(backup, PLAN))
+                self._files.append((file.path, inode_of(file.path)))
                 try:
                     for piece in plan_pieces(self._plan):
                         self._disk.write(file, piece)
@@ -179,38 +181,41 @@ class Announcement:
             remember(self._plan)
 
     def withdraw(self) -> None:
-        """Remove it, with all that was made ready, unless the plan has begun; as far as the disk lets it."""
+        """Remove it, with all that was made ready, unless the plan itself has taken its place; if the disk lets it."""
         with suppress(OSError):
-            if self._is_made:
-                _remove(self._plan, self._disk)
-                remove_made(self._made, self._disk)
+            for path, inode in self._files:
+                if os.path.lexists(path) and inode_of(path) == inode:
+                    _remove(os.path.dirname(path), self._disk)
+            remove_made(self._made, self._disk)
+            if self._is_made and not any(os.path.lexists(path) for path, _ in self._files):
+                forget(self._plan)
 
 
-def sweep(log_dirs: Sequence[str], disk: Disk) -> list[Plan]:
-    """Remove what is left of plans that were still being made when their process was killed; return those.
+def sweep(plans: Iterable[Kept], disk: Disk) -> list[Plan]:
+    """Remove what is left of those *plans* that were still being made when their process was killed; return them.
 
-    Only for whoever holds the locks of *log_dirs*: nobody can be making one then.  Raises OSError.
+    Only for whoever holds the locks of their log dirs: nobody can be making one then.  Raises OSError.
     """
-    left = {kept.plan.id: kept.plan for log_dir in log_dirs for kept in plans_of(log_dir) if not kept.plan.actions}
+    left = {kept.plan.id: kept.plan for kept in plans if not kept.plan.actions}
     for plan in left.values():
-        _remove(plan, disk)
+        for backup in plan.backups:
+            path = os.path.join(backup, PLAN)
+            kept = kept_plan(path) if os.path.lexists(path) else None
+            if kept is not None and not kept.actions and kept.id == plan.id:
+                _remove(backup, disk)
+                # A directory that a user has named may have been there before.
+                above = [
+                    one for one in (backup, os.path.dirname(backup)) if os.path.basename(one) in (plan.id, BACKUPS)
+                ]
+                remove_made(above, disk)
+        forget(plan)
     return list(left.values())
 
 
-def _remove(plan: Plan, disk: Disk) -> None:
-    for backup in plan.backups:
-        path = os.path.join(backup, PLAN)
-        kept = kept_plan(path) if os.path.lexists(path) else None
-        if kept is None or kept.actions or kept.id != plan.id:
-            continue
-        for name in (STAGED, f"{STAGED}{ROUNDS}"):
-            remove_tree(os.path.join(backup, name), disk)
-        disk.unlink(path)
-        # A directory that a user has named may have been there before.
-        named = [place for place in (backup, os.path.dirname(backup)) if os.path.basename(place) in (plan.id, BACKUPS)]
-        remove_made(named, disk)
-    if not any(os.path.lexists(os.path.join(backup, PLAN)) for backup in plan.backups):
-        forget(plan)
+def _remove(backup: str, disk: Disk) -> None:
+    for name in (STAGED, f"{STAGED}{ROUNDS}"):
+        remove_tree(os.path.join(backup, name), disk)
+    disk.unlink(os.path.join(backup, PLAN))
 
 
 def pointed_to(plan: str) -> str | None:
@@ -354,5 +359,10 @@ def _waits(plan: Plan) -> bool:
 
 def unfinished(log_dir: str) -> list[Kept]:
     """Return the plans that were begun in *log_dir* and not finished; they come before anything else is planned."""
-    states = State.HALF_DONE, State.APPLIED  # the latter has only not been cleared away
-    return [kept for kept in plans_of(log_dir) if has_begun(kept.plan) and state_of(kept.plan) in states]
+    return [kept for kept in plans_of(log_dir) if is_unfinished(kept.plan)]
+
+
+def is_unfinished(plan: Plan) -> bool:
+    """Whether *plan* was begun and not finished, or only not cleared away.  Raises UnreadableError."""
+    # Only for one that has not come to its end a look at its files is needed.
+    return has_begun(plan) and state_of(plan) in (State.HALF_DONE, State.APPLIED)
