@@ -13,7 +13,6 @@ All of it is on the disk before anything acts, with the modes, owners and times 
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Iterable, Iterator
 
@@ -145,6 +144,8 @@ class Keeper:
             "plan": self._plan.id,
             **cut.facts,
         }
+        import json
+
         self._write(f"{place}.json", [json.dumps(facts, indent=1).encode("ascii"), b"\n"])
 
     def stage(self, found: list[Chain]) -> None:

@@ -6,7 +6,6 @@ depths that no plan has: such a file is refused as a whole, as is a plan that `k
 
 from __future__ import annotations
 
-import json
 import os
 import re
 from collections.abc import Callable, Iterator, Mapping
@@ -39,6 +38,8 @@ def plan_json(plan: Plan) -> dict[str, object]:
 
 def plan_pieces(plan: Plan) -> Iterator[bytes]:
     """Yield the content of a plan's file, an action a line: in one piece it is several times as large as the plan."""
+    import json  # late: nearly every run looks for plans, and few find one
+
     encode = json.JSONEncoder(ensure_ascii=True, separators=(",", ":")).encode
     before = "{"
     for name, value in _plan_members(plan):
@@ -137,6 +138,8 @@ def read_plan(data: bytes) -> Plan:
     """Return the plan that a file of JSON says.  Raises PlanError for anything that is odd about it."""
     if len(data) > MAX_BYTES:
         refuse(f"larger than {MAX_BYTES} bytes")
+    import json
+
     try:
         members = json.loads(data.decode("utf-8"), parse_int=_integer, parse_constant=refuse, object_pairs_hook=_object)
     except (ValueError, RecursionError) as error:
