@@ -77,8 +77,8 @@ def load_backup(directory: str) -> Kept:
 def find_plan(what: str, backup: str | None = None) -> Kept:
     """Return the plan that *what* names: its file, its backup directory, or its id.
 
-    An id is looked for in the directory *backup*, if one is given, else in `klog-backup` of the working directory and
-    of those above it, and among the notes of what was applied.  Raises UsageError, PlanError, UnreadableError.
+    An id is looked for in the directory *backup*, if one is given, in `klog-backup` of the working directory and of
+    those above it, and among the notes of what was applied.  Raises UsageError, PlanError, UnreadableError.
     """
     if os.path.isfile(what):
         plan = load_plan(what)
@@ -91,7 +91,7 @@ def find_plan(what: str, backup: str | None = None) -> Kept:
                 kept = load_backup(place)
                 if kept.plan.id == what:
                     return kept
-    where = backup or f"{BACKUPS} here or above"
+    where = f"{backup}, or {BACKUPS} here or above" if backup else f"{BACKUPS} here or above"
     raise UsageError(
         f"{what}: expected a plan's file, a backup directory or an id that is in {where}; 'klog plans DIR' lists them"
     )
@@ -101,7 +101,6 @@ def _places_of(plan: str, backup: str | None) -> Iterator[str]:
     """Yield where the backup of the plan of that id may be."""
     if backup is not None:
         yield from (backup, os.path.join(backup, plan))
-        return
     directory = os.getcwd()
     while True:
         yield os.path.join(directory, BACKUPS, plan)

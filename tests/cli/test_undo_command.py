@@ -186,9 +186,13 @@ def test_an_id_is_looked_for_where_the_backup_goes(
     (backups / "other").touch()
     backup = applied(klog, "recover", data, "--backup", backups)
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "nowhere"))
-    undone(klog, os.path.basename(backup), "--backup", backups)
+    again = undone(klog, os.path.basename(backup), "--backup", backups)
     assert content(data) == before
     assert len(list(backups.iterdir())) == 3
+    # Not only there: it may be a new place.
+    monkeypatch.chdir(data)
+    shutil.move(again, data.parent / "klog-backup" / os.path.basename(again))
+    undone(klog, os.path.basename(again), "--backup", tmp_path / "new")
 
 
 def test_room_for_an_undo_is_asked_for_before_the_first_byte(
