@@ -13,6 +13,14 @@ from klog.formats.names import Stage
 from klog.passing import is_passing, stage_of, teller
 from klog.plan import TRUNCATE, FileState, Plan, StaleError, same_content
 
+_GRAINS_NS = (1, 100, 1000, 10**9, 2 * 10**9)
+"""The finest steps of a modification time, on file systems of several kinds."""
+
+
+def _is_time(stored_ns: int, given_ns: int) -> bool:
+    """Whether a file that was given a modification time can have the other: many file systems keep it less exactly."""
+    return any(stored_ns % grain == 0 and stored_ns // grain == given_ns // grain for grain in _GRAINS_NS)
+
 
 @dataclass(slots=True)
 class Chain:
@@ -49,7 +57,7 @@ class Chain:
         state, status = self.states[self.at or 0], status_of(self.path)
         if state is None or status is None:
             return (state is None) != (status is None)
-        return (status.st_size, status.st_mtime_ns) != (state.size, state.modified_ns)
+        return status.st_size != state.size or not _is_time(status.st_mtime_ns, state.modified_ns)
 
     @property
     def is_untouched(self) -> bool:
