@@ -82,13 +82,13 @@ def _there(plan: Plan) -> Iterator[tuple[int, str, os.stat_result]]:
 def is_above(plan: Plan, difference: Difference) -> bool:
     """Whether a file has changed, or come, that has nothing in common with what *plan* changes in its partition.
 
-    So it is with files of a segment that was there behind all that the plan names, with those behind it, and with files
-    that belong to no segment.
+    So it is with files of a segment that was there behind all that the plan names, with those behind it, with files
+    that belong to no segment, and with those that a broker was about to delete.
     """
     directory, name = os.path.dirname(difference.file), parse_file(os.path.basename(difference.file))
     if name.stage in (Stage.SWAP, Stage.CLEANED):
         return False
-    if not directory or name.kind not in SEGMENT_KINDS:
+    if not directory or name.kind not in SEGMENT_KINDS or name.stage is Stage.DELETED:
         return True
 
     def bases(places: Iterable[Action | Guard]) -> list[int]:
