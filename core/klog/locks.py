@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import os
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from types import TracebackType
 
 from klog.disk import Disk, OpenFile
@@ -146,9 +147,10 @@ def check_closed(directories: Iterable[str]) -> None:
             lock = lock_state(os.path.join(log_dir, FileKind.LOCK.value))
             if lock.held:
                 raise LockedError(f"{lock.of(log_dir)}, where {directory} leads; nothing was changed")
-        for name in os.listdir(directory):
+        for name in _names(directory):
             path = os.path.join(directory, name)
-            files[_inode(os.stat(path))] = path
+            with suppress(OSError):  # a link to nothing is open nowhere
+                files[_inode(os.stat(path))] = path
     for pid, inode in _open_files() if files else ():
         if inode in files and pid != os.getpid():
             raise LockedError(f"{files[inode]}: process {pid} has it open; stop it first, nothing was changed")
