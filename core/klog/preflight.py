@@ -65,16 +65,21 @@ def copies(plan: Plan, found: Sequence[Chain]) -> Iterator[tuple[str, int]]:
     device = functools.cache(device_of)
     for chain in found:
         backup, staged = plan.backups[chain.log_dir], plan.staged(chain.log_dir)
-        # What only was shown waits nowhere.
-        is_brought = not staged or device(staged) != device(backup)
+        is_near = staged and device(staged) == device(backup)
         is_far = device(backup) != device(os.path.dirname(chain.path))
         yield from _kept(plan, chain, backup, is_far)
         for place in chain.to_do:
             action = plan.actions[place]
             if action.do == PUT and action.source is not None and action.after is not None:
-                if is_brought and _is_first_name(os.path.join(staged, action.source), brought):
+                is_twin = (action.log_dir, action.file) in standing
+                # What was only shown waits nowhere: there two names of one file are known by the plan alone.
+                if not staged:
+                    is_brought = not is_twin
+                else:
+                    is_brought = not is_near and _is_first_name(os.path.join(staged, action.source), brought)
+                if is_brought:
                     yield backup, action.after.size
-                if is_far and (action.log_dir, action.file) not in standing:
+                if is_far and not is_twin:
                     yield chain.path, action.after.size
     for cut in plan.cuts:
         yield plan.backups[cut.log_dir], cut.end - cut.start

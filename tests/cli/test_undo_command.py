@@ -516,6 +516,18 @@ def test_room_that_is_lacking_is_said_while_planning(klog: Klog, data: Path, mon
     assert b"bytes of room are needed, 100 are free: as things are now, --apply would not do it" in done.stderr
 
 
+def test_what_stands_under_two_names_is_reckoned_once(klog: Klog, dirty: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A compaction puts each new log as `.swap` and under its own name: room for one is enough."""
+    plan = json.loads(klog(*COMPACT, dirty / "keys-none-0", "--output", "json").stdout)
+    files = {one["file"]: one["after"]["size"] for one in plan["actions"] if one["do"] == "put"}
+    needed = sum(size + 4096 for file, size in files.items() if not file.endswith(".swap"))
+    assert sum(size + 4096 for size in files.values()) > needed + 4096
+    monkeypatch.setattr(Disk, "free_bytes", lambda self, path: needed + 4096)
+    assert b"as things are now" not in klog(*COMPACT, dirty / "keys-none-0").stderr
+    monkeypatch.setattr(Disk, "free_bytes", lambda self, path: needed - 1)
+    assert b"as things are now" in klog(*COMPACT, dirty / "keys-none-0").stderr
+
+
 # attributes, locks
 
 
