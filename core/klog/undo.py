@@ -96,7 +96,9 @@ def _check_unused(plan: Plan, found: dict[tuple[int, str], Chain]) -> set[tuple[
         return set()
     used = set()
     for other in differences(plan):
-        if not is_above(plan, other):
+        # Below a marker a broker takes all for sound: what was found damaged does not come back there.
+        is_marked = other.file == FileKind.CLEAN_SHUTDOWN.value and bool(plan.findings)
+        if is_marked or not is_above(plan, other):
             raise StaleError(_used(plan, plan.path(other.log_dir, other.file)))
         used.add((other.log_dir, os.path.dirname(other.file)))
     return used

@@ -344,6 +344,39 @@ def test_a_plan_that_is_half_done_in_other_log_dirs_too_comes_first(
     assert klog("verify", data, other).exit_code == 0
 
 
+def test_a_swap_of_somebody_else_is_not_taken_for_a_newer_segment(
+    klog: Klog, dirty: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A broker's start would take it for finished, and remove what it covers of the originals."""
+    partition = dirty / "keys-none-0"
+    backup = half_compacted(dirty, klog, monkeypatch, 9)
+    (partition / "00000000000000000300.log.swap").write_bytes(b"")
+    before = tree(partition)
+    assert klog("undo", backup, "--apply").exit_code == 8
+    assert tree(partition) == before
+
+
+def test_damage_does_not_come_back_below_a_marker(klog: Klog, data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Half done as well: a broker that was stopped cleanly does not look at what klog had only begun to mend."""
+    real = apply._Run._act
+
+    def act(run: apply._Run, places: list[int]) -> None:
+        real(run, places)
+        raise KilledError
+
+    monkeypatch.setattr(apply._Run, "_act", act)
+    with pytest.raises(KilledError):
+        klog("recover", data, "--apply")
+    monkeypatch.setattr(apply._Run, "_act", real)
+    (backup,) = (data.parent / "klog-backup").iterdir()
+    used(data, "stop")
+    before = tree(data)
+    assert klog("undo", backup, "--apply").exit_code == 8
+    assert tree(data) == before
+    (data / MARKER).unlink()
+    assert klog("undo", backup, "--apply").exit_code == 0
+
+
 # what others have made
 
 
