@@ -75,7 +75,6 @@ def way_out(plan: Plan, path: str, now_ms: int) -> str | None:
 
 def _located(plan: Plan) -> dict[tuple[int, str], Chain]:
     """Return how far the files of *plan* have come.  Raises StaleError where one is in none of its states."""
-    _check_not_marked(plan)
     found = {(chain.log_dir, chain.file): chain for chain in locate(plan)}
     is_unfinished = has_begun(plan)
     for chain in found.values():
@@ -155,24 +154,6 @@ def _copies(plan: Plan, back: Plan, found: Mapping[tuple[int, str], Chain]) -> I
             yield chain.path, wanted.size
         if keeps_tail(plan, chain) or device_of(_origin(plan, found, chain, wanted)) != device_of(backup):
             yield backup, wanted.size
-
-
-def _check_not_marked(plan: Plan) -> None:
-    """Raise StaleError when another plan's marker stands: below it a broker takes whatever comes back for sound."""
-    for log_dir in plan.log_dirs:
-        marker = file_state(os.path.join(log_dir, FileKind.CLEAN_SHUTDOWN.value))
-        if marker is None or any(_markers(plan, log_dir)):
-            continue
-        for _, other in plans_of(log_dir):
-            if any(action.after == marker for action in _markers(other, log_dir)):
-                raise StaleError(f"{log_dir}: marked as clean since, by {other.id}; take that back first")
-
-
-def _markers(plan: Plan, log_dir: str) -> Iterator[Action]:
-    """Yield what a plan does to the marker of a clean stop in a log dir."""
-    for action in plan.actions:
-        if action.file == FileKind.CLEAN_SHUTDOWN.value and plan.log_dirs[action.log_dir] == log_dir:
-            yield action
 
 
 def _reached(plan: Plan, chain: Chain) -> int:
