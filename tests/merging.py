@@ -9,13 +9,13 @@ from itertools import combinations
 from pathlib import Path
 from typing import NamedTuple
 
-from klog.apply import apply
-from klog.disk import Disk
-from klog.draft import Draft, backup_places, make_plan, plan_id
+from klog.disk.disk import Disk
 from klog.formats.names import SEGMENT_KINDS, FileKind, parse_file
-from klog.merge import replace_segments
-from klog.plan import PUT, STAGED, TRUNCATE, Plan
-from klog.staging import Staging
+from klog.plan.draft import Draft, backup_places, make_plan, plan_id
+from klog.plan.executor import apply
+from klog.plan.model import PUT, STAGED, TRUNCATE, Plan
+from klog.plan.replace_segments import replace_segments
+from klog.plan.staging import Staging
 
 from tests.conftest import FIXTURES, writable_copy
 from tests.plain.decode import Batch, Record, scan

@@ -19,13 +19,13 @@ from pathlib import Path
 from random import Random
 
 import pytest
-from klog.apply import apply
-from klog.backups import plans_of, unfinished
-from klog.disk import Disk, OpenFile
+from klog.disk.disk import Disk, OpenFile
 from klog.formats.names import FileKind, parse_file
-from klog.journal import locate
-from klog.plan import BACKUPS, PUT, Plan
-from klog.undo import stage_undo, undo_plan
+from klog.plan.backups import plans_of, unfinished
+from klog.plan.executor import apply
+from klog.plan.model import BACKUPS, PUT, Plan
+from klog.plan.status import locate
+from klog.plan.undo import stage_undo, undo_plan
 
 only_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root may give files away")
 

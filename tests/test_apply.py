@@ -17,18 +17,18 @@ from pathlib import Path
 from random import Random
 
 import pytest
-from klog.apply import ApplyError, apply
-from klog.backups import plans_of, unfinished
-from klog.disk import Disk, OpenFile
-from klog.draft import Draft, backup_places, make_plan, plan_id
+from klog.disk.disk import Disk, OpenFile
 from klog.errors import KlogError, UnreadableError
-from klog.locks import LockedError, Locks
+from klog.files.read_only import Source
 from klog.log_dir import LogDir
-from klog.originals import PLAN
-from klog.plan import STAGED, Guard, Plan, PlanError, StaleError
-from klog.plan_file import plan_pieces
-from klog.source import Source
-from klog.staging import Staging
+from klog.plan.backup_writer import PLAN
+from klog.plan.backups import plans_of, unfinished
+from klog.plan.draft import Draft, backup_places, make_plan, plan_id
+from klog.plan.executor import ApplyError, apply
+from klog.plan.json_file import plan_pieces
+from klog.plan.locks import LockedError, Locks
+from klog.plan.model import STAGED, Guard, Plan, PlanError, StaleError
+from klog.plan.staging import Staging
 
 from tests.power import MODELS, DeadlyDisk, HastyDisk, SteppedDisk, copy_of, cut_everywhere, only_root, take_back, tree
 
@@ -631,7 +631,7 @@ def test_indexes_in_a_row_wait_for_the_disk_once(tmp_path: Path) -> None:
 def test_ten_thousand_segments_are_synced_in_bulk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """One call for the file system instead of waiting for each file."""
     whole: list[str] = []
-    monkeypatch.setattr("klog.disk._sync_file_system", whole.append)
+    monkeypatch.setattr("klog.disk.disk._sync_file_system", whole.append)
     paths = [tmp_path / str(at) for at in range(100)]
     for path in paths:
         path.touch()
@@ -689,7 +689,7 @@ KILLED = """
 import sys
 sys.path[:0] = sys.argv[2:]
 from pathlib import Path
-from klog.disk import Disk
+from klog.disk.disk import Disk
 from tests.test_apply import repair
 repair(Path(sys.argv[1]), Disk())
 """

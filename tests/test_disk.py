@@ -8,8 +8,8 @@ import stat
 from pathlib import Path
 
 import pytest
-from klog import disk
-from klog.disk import NewFile, Room
+from klog.disk import disk
+from klog.disk.disk import NewFile, Room
 from klog.errors import UsageError
 from klog_cli.output import Results
 

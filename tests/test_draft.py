@@ -13,13 +13,13 @@ from pathlib import Path
 
 import crc32c
 import pytest
-from klog.digests import SHA256_BELOW, file_state, states_around
-from klog.disk import Disk
-from klog.draft import Draft, backup_places, make_plan, plan_id, staging_of
+from klog.disk.disk import Disk
 from klog.errors import UnreadableError
-from klog.locks import Locks
-from klog.plan import PUT, REMOVE, TRUNCATE, StaleError
-from klog.staging import Staging
+from klog.plan.draft import Draft, backup_places, make_plan, plan_id, staging_of
+from klog.plan.file_state import SHA256_BELOW, file_state, states_around
+from klog.plan.locks import Locks
+from klog.plan.model import PUT, REMOVE, TRUNCATE, StaleError
+from klog.plan.staging import Staging
 
 from tests.power import only_root, tree
 

@@ -12,10 +12,10 @@ from pathlib import Path
 from random import Random
 
 import pytest
+from klog.files.read_only import Source
 from klog.kernel import Window
 from klog.lanes import Lane, Sink, Work, run
 from klog.reader import LogReader, Piece
-from klog.source import Source
 from klog.threads import start
 
 from tests.dump.sinks import Kept

@@ -16,12 +16,12 @@ import pytest
 ROOMS = (
     "place errors threads",
     "formats",
-    "source kernel",
+    "files kernel",
     "batch decode resync reader lanes headers segment indexes cuts wanted partition log_dir transactions"
     " irregularities producers replay room",
-    "lookup fetch check settings metadata metadata_state passing plan plan_rules plan_file digests outputs disk locks"
-    " staging draft journal guards originals preflight backups broker bits describe dump internal_topics arrow copies",
-    "recover salvage truncate merge cleaner apply undo visible work records rows jobs",
+    "lookup fetch check settings metadata metadata_state plan disk broker bits describe dump internal_topics arrow"
+    " copies",
+    "recover salvage truncate cleaner visible work records rows jobs",
     "spark serve",
     "klog_cli pyspark_klog",
 )
@@ -31,9 +31,9 @@ ONLY_IN = {
     "klog_cli/": "typer click rich",
     "klog/spark/": "pyspark",
     "klog/serve/": "socket socketserver ssl select selectors asyncio http",
-    "klog/disk.py": "writing-open shutil tempfile os.O_WRONLY os.O_RDWR os.O_CREAT os.O_TRUNC os.O_APPEND os.truncate"
-    " os.ftruncate os.rename os.renames os.replace os.unlink os.remove os.rmdir os.removedirs os.link os.symlink"
-    " os.mkdir os.makedirs",
+    "klog/disk/disk.py": "writing-open shutil tempfile os.O_WRONLY os.O_RDWR os.O_CREAT os.O_TRUNC os.O_APPEND"
+    " os.truncate os.ftruncate os.rename os.renames os.replace os.unlink os.remove os.rmdir os.removedirs os.link"
+    " os.symlink os.mkdir os.makedirs",
 }
 HOME = {name: place for place, names in ONLY_IN.items() for name in names.split()}
 
@@ -130,22 +130,22 @@ PLANTED = (
     ("cli/klog_cli/spark.py", "import pyspark.sql", "klog_cli/spark.py uses pyspark, which belongs in klog/spark/"),
     ("core/klog/work.py", "def f():\n import socket", "klog/work.py uses socket, which belongs in klog/serve/"),
     ("core/klog/describe.py", "from rich.table import T", "klog/describe.py uses rich, which belongs in klog_cli/"),
-    ("core/klog/check.py", "import os\nos.replace('a', 'b')", "uses os.replace, which belongs in klog/disk.py"),
-    ("core/klog/check.py", "from os import unlink", "uses os.unlink, which belongs in klog/disk.py"),
-    ("core/klog/check.py", "import os\nos.open('a', os.O_RDWR)", "uses os.O_RDWR, which belongs in klog/disk.py"),
-    ("core/klog/check.py", "open('a', 'r+b')", "uses writing-open, which belongs in klog/disk.py"),
-    ("core/klog/check.py", "m = 'w'\nopen('a', m)", "uses writing-open, which belongs in klog/disk.py"),
+    ("core/klog/check.py", "import os\nos.replace('a', 'b')", "uses os.replace, which belongs in klog/disk/disk.py"),
+    ("core/klog/check.py", "from os import unlink", "uses os.unlink, which belongs in klog/disk/disk.py"),
+    ("core/klog/check.py", "import os\nos.open('a', os.O_RDWR)", "uses os.O_RDWR, which belongs in klog/disk/disk.py"),
+    ("core/klog/check.py", "open('a', 'r+b')", "uses writing-open, which belongs in klog/disk/disk.py"),
+    ("core/klog/check.py", "m = 'w'\nopen('a', m)", "uses writing-open, which belongs in klog/disk/disk.py"),
     (
         "cli/klog_cli/dump.py",
         "import gzip\ngzip.open('a', mode='wb')",
-        "uses writing-open, which belongs in klog/disk.py",
+        "uses writing-open, which belongs in klog/disk/disk.py",
     ),
 )
 ALLOWED = {
     "core/klog/__init__.py": "from klog.segment import Segment",
     "core/klog/indexes.py": "import klog.errors\nfrom klog.segment import S\nopen('a', 'rb')\n'a'.replace('a', 'b')",
     "core/klog/segment.py": "from klog import __version__\nimport os\nos.open(os.devnull, os.O_WRONLY)",
-    "core/klog/disk.py": "import os, shutil\nos.replace('a', 'b')\nopen('a', 'wb')",
+    "core/klog/disk/disk.py": "import os, shutil\nos.replace('a', 'b')\nopen('a', 'wb')",
     "cli/klog_cli/output.py": "import rich, typer, klog.spark\nprint(1)",
 }
 

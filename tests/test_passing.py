@@ -8,18 +8,18 @@ import shutil
 from collections.abc import Callable
 from pathlib import Path
 
-import klog.originals
+import klog.plan.backup_writer
 import pytest
-from klog.apply import ApplyError, apply
-from klog.draft import Draft, make_plan
 from klog.formats.names import FileKind
-from klog.journal import locate
-from klog.merge import replace_segments
-from klog.plan import PUT, REMOVE, STAGED, TRUNCATE, Action, FileState, Plan, PlanError, StaleError
-from klog.plan_file import plan_pieces, read_plan
-from klog.plan_rules import check_plan
-from klog.staging import Staging
-from klog.undo import stage_undo, undo_plan
+from klog.plan.draft import Draft, make_plan
+from klog.plan.executor import ApplyError, apply
+from klog.plan.json_file import plan_pieces, read_plan
+from klog.plan.model import PUT, REMOVE, STAGED, TRUNCATE, Action, FileState, Plan, PlanError, StaleError
+from klog.plan.replace_segments import replace_segments
+from klog.plan.staging import Staging
+from klog.plan.status import locate
+from klog.plan.undo import stage_undo, undo_plan
+from klog.plan.validation import check_plan
 
 from tests.merging import MERGES, NOW, Merge, files_of, killed, only, states, write
 from tests.power import HastyDisk, SteppedDisk, take_back, tree
@@ -139,8 +139,8 @@ def test_the_new_log_is_read_once_and_never_copied(data: Path, monkeypatch: pyte
     """A segment has a gigabyte, and disks are compacted because they are full."""
     plan = MERGE.plan(data, HastyDisk())
     read: list[str] = []
-    original = klog.originals.file_state
-    monkeypatch.setattr(klog.originals, "file_state", lambda path: read.append(path) or original(path))
+    original = klog.plan.backup_writer.file_state
+    monkeypatch.setattr(klog.plan.backup_writer, "file_state", lambda path: read.append(path) or original(path))
     disk = SteppedDisk(data.parent)
     apply(plan, disk)
     assert sum(path.endswith((".log", ".log.swap")) for path in read) == 1

@@ -14,10 +14,10 @@ import pyarrow as pa
 import pytest
 from klog import cuts
 from klog.errors import DamagedError, UsageError
+from klog.files.read_only import Source
 from klog.log_dir import LogDir
 from klog.partition import Partition
 from klog.rows import COLUMNS, KAFKA_COLUMNS, Query, read, schema
-from klog.source import Source
 from klog.wanted import Wanted
 from klog.work import Slice, slices
 

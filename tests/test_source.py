@@ -13,7 +13,7 @@ from random import Random
 
 import pytest
 from klog.errors import KlogError, NotKafkaError, UnreadableError
-from klog.source import Source
+from klog.files.read_only import Source
 
 CONTENT = Random(1).randbytes(100_000)
 

@@ -11,9 +11,9 @@ from random import Random
 import pyarrow as pa
 import pytest
 from klog import cuts, reader
+from klog.files.read_only import Source
 from klog.partition import Partition
 from klog.rows import Query, read, schema
-from klog.source import Source
 from klog.visible import Isolation
 from klog.work import slices
 

@@ -13,19 +13,19 @@ from typing import NamedTuple
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from klog.apply import apply
 from klog.check.findings import Severity
-from klog.disk import Disk
-from klog.draft import Draft, backup_places, make_plan, plan_id
+from klog.disk.disk import Disk
 from klog.errors import DamagedError, KlogError, UsageError
 from klog.formats.damage import Damage
 from klog.formats.snapshot import read_snapshot
 from klog.kernel import crc32c
 from klog.log_dir import LogDir
-from klog.plan import STAGED, Plan
+from klog.plan.draft import Draft, backup_places, make_plan, plan_id
+from klog.plan.executor import apply
+from klog.plan.model import STAGED, Plan
+from klog.plan.staging import Staging
 from klog.recover import checkpoints
 from klog.segment import Segment
-from klog.staging import Staging
 from klog.truncate import Settings, Truncation, plan
 
 from tests.broker_load import Loader, Outcome, differences

@@ -7,15 +7,15 @@ import shutil
 from pathlib import Path
 
 import pytest
-from klog.apply import apply
-from klog.backups import State, find_plan, load_backup, load_plan, plans_of, remember, state_of, unfinished
-from klog.disk import Disk
-from klog.draft import Draft, make_plan
+from klog.disk.disk import Disk
 from klog.errors import UsageError
-from klog.plan import PUT, REMOVE, Plan, PlanError, StaleError
-from klog.plan_file import plan_pieces
-from klog.staging import Staging
-from klog.undo import stage_undo, undo_plan
+from klog.plan.backups import State, find_plan, load_backup, load_plan, plans_of, remember, state_of, unfinished
+from klog.plan.draft import Draft, make_plan
+from klog.plan.executor import apply
+from klog.plan.json_file import plan_pieces
+from klog.plan.model import PUT, REMOVE, Plan, PlanError, StaleError
+from klog.plan.staging import Staging
+from klog.plan.undo import stage_undo, undo_plan
 
 from tests.power import HastyDisk, PowerCutDisk, PowerCutError, SteppedDisk, copy_of, take_back, tree
 from tests.test_apply import NOW, name, original, plan_repair, repair

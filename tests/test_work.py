@@ -12,12 +12,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from klog import cuts
+from klog.files.read_only import Source
 from klog.kernel import KeySet
 from klog.log_dir import LogDir
 from klog.partition import Partition
 from klog.reader import LogReader
 from klog.segment import Segment
-from klog.source import Source
 from klog.wanted import Wanted
 from klog.work import OPENING_BYTES, TASK_BYTES, Slice, pack, slices
 

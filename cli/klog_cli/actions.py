@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Sequence
 
-from klog.plan import PUT, REMOVE, TRUNCATE, Action, FileState, Plan
+from klog.plan.model import PUT, REMOVE, TRUNCATE, Action, FileState, Plan
 
 from klog_cli import output
 

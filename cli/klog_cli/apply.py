@@ -7,20 +7,20 @@ import time
 from shlex import quote
 from typing import TYPE_CHECKING
 
-from klog.apply import Result, apply
-from klog.backups import State, find_plan, forget, plans_of, remember, state_of, sweep
-from klog.disk import Disk
-from klog.draft import staged_beside, staging_of
+from klog.disk.disk import Disk
 from klog.log_dir import LogDir, open_path
-from klog.originals import PLAN
-from klog.plan import Plan
-from klog.plan_file import plan_json
+from klog.plan.backup_writer import PLAN
+from klog.plan.backups import State, find_plan, forget, plans_of, remember, state_of, sweep
+from klog.plan.draft import staged_beside, staging_of
+from klog.plan.executor import Result, apply
+from klog.plan.json_file import plan_json
+from klog.plan.model import Plan
 
 from klog_cli import output
 from klog_cli.actions import action_lines, changes
 
 if TYPE_CHECKING:
-    from klog.locks import Locks
+    from klog.plan.locks import Locks
 
 
 def carry_out(plan: Plan, disk: Disk, locks: Locks | None = None) -> Result:
@@ -71,7 +71,7 @@ def _show_done(plan: Plan, result: Result | None, form: str) -> None:
 
 def undo_plan(what: str, backup: str | None, form: str, *, carry_out: bool) -> int:
     """Take back, or show how to take back, the plan that *what* names; return the exit code."""
-    from klog.undo import undo_plan as plan_undo
+    from klog.plan.undo import undo_plan as plan_undo
 
     plan = find_plan(what, backup).plan
     if carry_out:
@@ -91,11 +91,11 @@ def undo_plan(what: str, backup: str | None, form: str, *, carry_out: bool) -> i
 
 
 def _undo(plan: Plan, backup: str | None, form: str) -> int:
-    from klog.apply import end_plan
-    from klog.backups import Announcement
-    from klog.locks import Locks
-    from klog.undo import stage_undo
-    from klog.undo import undo_plan as plan_undo
+    from klog.plan.backups import Announcement
+    from klog.plan.executor import end_plan
+    from klog.plan.locks import Locks
+    from klog.plan.undo import stage_undo
+    from klog.plan.undo import undo_plan as plan_undo
 
     disk = Disk()
     with Locks(plan.log_dirs, disk) as locks:

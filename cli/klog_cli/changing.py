@@ -10,20 +10,20 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING, NamedTuple
 
 from klog.check.findings import quoted
-from klog.disk import Disk, NewFile, OpenFile
-from klog.draft import Draft, backup_places, make_plan, plan_id, staged_beside, staging_of
+from klog.disk.disk import Disk, NewFile, OpenFile
+from klog.disk.output_gate import check_places, straight
 from klog.errors import KlogError, UsageError
 from klog.log_dir import KafkaFile, LogDir, open_path, select
-from klog.outputs import check_places, straight
 from klog.partition import Partition
-from klog.plan import STAGED, Amount, Loss, Plan, StaleError
-from klog.staging import Staging, in_pieces
+from klog.plan.draft import Draft, backup_places, make_plan, plan_id, staged_beside, staging_of
+from klog.plan.model import STAGED, Amount, Loss, Plan, StaleError
+from klog.plan.staging import Staging, in_pieces
 
 from klog_cli import output
 
 if TYPE_CHECKING:
-    from klog.backups import Kept
-    from klog.locks import Locks
+    from klog.plan.backups import Kept
+    from klog.plan.locks import Locks
     from klog.settings import Setting, Value
 
 Findings = Sequence[dict[str, object]]
@@ -118,7 +118,7 @@ def change(
             _warn_of_brokers(chosen())
         left, refused = _without(chosen(), blocked)
         if locks is not None:
-            from klog.locks import check_closed
+            from klog.plan.locks import check_closed
 
             check_closed(partition.path for one in left for partition in one.partitions)
         announce = _announce(name, log_dirs, backups, now_ms, disk, stack) if ways.apply else lambda: None
@@ -151,7 +151,7 @@ def _announce(
     name: str, log_dirs: Sequence[str], backups: Sequence[str], now_ms: int, disk: Disk, stack: ExitStack
 ) -> Callable[[], None]:
     """Return what tells of a plan that is being made, before its first new file waits in a backup."""
-    from klog.backups import Announcement
+    from klog.plan.backups import Announcement
 
     announcement = Announcement(make_plan(name, command_line(), log_dirs, backups, (), now_ms), disk)
     stack.callback(announcement.withdraw)
@@ -160,7 +160,7 @@ def _announce(
 
 def _locks(log_dirs: Sequence[str], disk: Disk) -> Locks:
     """Return the locks; what only a change needs is loaded when there is one, for most runs only look."""
-    from klog.locks import Locks
+    from klog.plan.locks import Locks
 
     return Locks(log_dirs, disk)
 
@@ -170,7 +170,7 @@ def _unfinished(log_dirs: Sequence[str], disk: Disk, locks: Locks | None, now_ms
 
     Returns the partitions, by their real paths, in which it cannot be finished, with what is to be done about each.
     """
-    from klog.backups import is_unfinished, obstacle, plans_of, sweep
+    from klog.plan.backups import is_unfinished, obstacle, plans_of, sweep
 
     blocked: dict[str, str] = {}
     plans = {kept.plan.id: kept for log_dir in log_dirs for kept in plans_of(log_dir)}
@@ -180,7 +180,7 @@ def _unfinished(log_dirs: Sequence[str], disk: Disk, locks: Locks | None, now_ms
     for kept in filter(lambda kept: is_unfinished(kept.plan), plans.values()):
         path = obstacle(kept.plan)
         if path is not None:
-            from klog.undo import way_out
+            from klog.plan.undo import way_out
 
             why = way_out(kept.plan, path, now_ms)
             if why is None:
@@ -238,15 +238,15 @@ def _warn_of_brokers(chosen: Sequence[Chosen]) -> None:
 
 
 def _warn_of_refusals(plan: Plan, disk: Disk) -> None:
-    from klog.preflight import refusals
+    from klog.plan.preflight import refusals
 
     for why in refusals(plan, disk):
         output.note(f"{output.printable(why)}: as things are now, --apply would not do it")
 
 
 def _save(plan: Plan, path: str, disk: Disk) -> None:
-    from klog.apply import bring_to_disk
-    from klog.plan_file import plan_pieces
+    from klog.plan.executor import bring_to_disk
+    from klog.plan.json_file import plan_pieces
 
     bring_to_disk(plan, disk)
     with NewFile(path) as file:

@@ -189,7 +189,7 @@ def members(cleaning: Cleaning, changed: Changed, to: str | None) -> dict[str, o
 
     *to*: where copies are.
     """
-    from klog.plan_file import plan_json
+    from klog.plan.json_file import plan_json
 
     plan: dict[str, object] = plan_json(changed.plan) if changed.plan is not None else {"id": None, "actions": []}
     counts, before, after = _sums(cleaning.outcomes)

@@ -94,7 +94,7 @@ def _dump(
     if not paths:
         raise UsageError("nothing to dump: name files, partition directories or log dirs")
     if to is not None:
-        from klog.outputs import check_output
+        from klog.disk.output_gate import check_output
 
         _spare_inputs(to, paths)
         check_output(to, paths)

@@ -182,7 +182,7 @@ class Results:
     """
 
     def __init__(self, path: str | None = None) -> None:
-        from klog.disk import NewFile, Room
+        from klog.disk.disk import NewFile, Room
 
         from klog_cli.progress import Bar
 

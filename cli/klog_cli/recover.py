@@ -8,13 +8,13 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from klog.check.findings import Finding, Severity
+from klog.disk.output_gate import check_output
 from klog.errors import UsageError
-from klog.outputs import check_output
 from klog.partition import Partition
-from klog.plan import Action, Amount, Loss
+from klog.plan.model import Action, Amount, Loss
+from klog.plan.staging import Staging
 from klog.recover.recover import Recovery, Target
 from klog.recover.result import Choice, Mode, Result, Settings
-from klog.staging import Staging
 
 from klog_cli import output
 from klog_cli.actions import action_lines, changes, first_lines, make_indexes
@@ -157,7 +157,7 @@ class _Shown:
 
     def json(self) -> dict[str, object]:
         """Return everything as the members of a JSON object: the plan, and what came of each partition."""
-        from klog.plan_file import plan_json
+        from klog.plan.json_file import plan_json
 
         recovery = self._recovery
         members: dict[str, object] = plan_json(self._plan) if self._plan is not None else {"id": None, "actions": []}

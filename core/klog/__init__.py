@@ -17,16 +17,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from klog.batch import Batch as Batch
-    from klog.check.verify import verify_partition as verify_partition
-    from klog.errors import KlogError as KlogError
-    from klog.formats.damage import Damage as Damage
-    from klog.formats.record import Record as Record
-    from klog.log_dir import LogDir as LogDir
-    from klog.lookup import Lookup as Lookup
-    from klog.partition import Partition as Partition
-    from klog.place import Place as Place
-    from klog.segment import Segment as Segment
+    from klog.batch import Batch
+    from klog.check.verify import verify_partition
+    from klog.errors import KlogError
+    from klog.formats.damage import Damage
+    from klog.formats.record import Record
+    from klog.log_dir import LogDir
+    from klog.lookup import Lookup
+    from klog.partition import Partition
+    from klog.place import Place
+    from klog.segment import Segment
 
 __version__ = "0.1.0"
 

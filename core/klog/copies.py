@@ -15,6 +15,7 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from klog.errors import KlogError, UsageError
+from klog.files.read_only import Source
 from klog.formats.checkpoint import epochs_in_force
 from klog.formats.damage import Damage
 from klog.formats.header import Header
@@ -23,7 +24,6 @@ from klog.headers import walk_headers
 from klog.indexes import position_of_offset
 from klog.log_dir import EXPECTED, LogDir, open_path
 from klog.partition import Partition, SegmentFiles
-from klog.source import Source
 
 _NO_NAMES: Final = ("", os.curdir, os.pardir)
 UNKNOWN: Final = -1

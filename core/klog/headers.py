@@ -10,11 +10,11 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from klog.errors import KlogError
+from klog.files.read_only import Source
 from klog.formats.damage import Damage, DamageKind
 from klog.formats.header import HEADER_BYTES, Header, read_header
 from klog.formats.index import OFFSET_ENTRY
 from klog.place import Place
-from klog.source import Source
 
 _WINDOW_BYTES = 64 << 10
 _SMALL_WINDOW_BYTES = 4 << 10

@@ -6,11 +6,11 @@ An index is believed only as far as the log confirms it: a wrong one makes readi
 from __future__ import annotations
 
 from klog.errors import KlogError
+from klog.files.read_only import Source
 from klog.formats.batch import BATCH
 from klog.formats.header import Header, read_header
 from klog.formats.index import OFFSET_ENTRY, TIME_ENTRY
 from klog.formats.layout import Layout
-from klog.source import Source
 
 _MOST_STEPS = 2000
 

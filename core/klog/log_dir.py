@@ -218,7 +218,7 @@ def _list(path: str) -> _Listing:
 
 
 HELD_HERE: set[tuple[int, int]] = set()
-"""The lock files, by device and inode, that this process holds itself: `klog.locks` says so.
+"""The lock files, by device and inode, that this process holds itself: `klog.plan.locks` says so.
 
 To open one and close it again would drop the lock.
 """

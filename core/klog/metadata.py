@@ -19,6 +19,7 @@ from typing import Final, NamedTuple
 
 from klog.decode import decoded
 from klog.errors import KlogError
+from klog.files.read_only import Source
 from klog.formats.batch import Attributes
 from klog.formats.codec import Decompressor
 from klog.formats.control import control_record
@@ -37,7 +38,6 @@ from klog.metadata_state import (
 from klog.partition import Partition
 from klog.place import Place
 from klog.segment import Segment
-from klog.source import Source
 
 _LOWEST, _HIGHEST = -(2**63), 2**63 - 1
 _SNAPSHOT_HEADER, _SNAPSHOT_FOOTER = 3, 4

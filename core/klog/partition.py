@@ -16,6 +16,7 @@ from functools import cached_property
 from typing import Final, NamedTuple
 
 from klog.errors import KlogError
+from klog.files.read_only import Source
 from klog.formats.checkpoint import (
     Checkpoint,
     EpochEntry,
@@ -39,7 +40,6 @@ from klog.formats.names import (
     parse_partition,
 )
 from klog.headers import LogEnd, find_log_end
-from klog.source import Source
 
 SMALL_FILE_BYTES: Final = 64 << 20
 """No text file or snapshot of a broker comes near this; a larger one is not read."""

@@ -14,6 +14,7 @@ import os
 from collections.abc import Iterator, Sequence
 
 from klog.decode import runs
+from klog.files.read_only import Source
 from klog.formats.batch import Attributes
 from klog.formats.damage import Damage
 from klog.formats.snapshot import read_snapshot
@@ -22,7 +23,6 @@ from klog.kernel import Window, crc32c
 from klog.partition import Partition, SegmentFiles, read_small
 from klog.producers import Event, ProducerState
 from klog.segment import Segment
-from klog.source import Source
 from klog.transactions import read_marker
 
 _CONTROL = int(Attributes.CONTROL)

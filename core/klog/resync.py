@@ -9,6 +9,7 @@ import struct
 from collections.abc import Callable
 
 from klog.errors import UnreadableError
+from klog.files.read_only import Source
 from klog.formats.batch import BATCH, CRC_START, ENTRY, OVERHEAD
 from klog.formats.damage import Damage, DamageKind
 from klog.formats.legacy import CRC_START as MESSAGE_CRC_START
@@ -25,7 +26,6 @@ from klog.kernel import (
     crc32c_shift,
 )
 from klog.place import Place
-from klog.source import Source
 
 Checksum = Callable[[bytes, int], int]
 

@@ -8,11 +8,11 @@ from typing import NamedTuple
 
 from klog.batch import Batch
 from klog.decode import Span, decoded, runs
+from klog.files.read_only import Source
 from klog.formats.codec import Decompressor
 from klog.formats.damage import Damage, DamageKind
 from klog.kernel import Window
 from klog.reader import MAX_BATCH_BYTES, LogReader
-from klog.source import Source
 
 MAX_SEGMENT_BYTES = 2**31 - 1
 """A broker opens no larger `.log`: positions in a segment are int32."""

@@ -12,8 +12,8 @@ from shlex import quote
 from typing import NamedTuple
 
 from klog.decode import runs
-from klog.draft import Draft
 from klog.errors import DamagedError, UsageError
+from klog.files.read_only import Source
 from klog.formats.checkpoint import epochs_in_force, write_epochs
 from klog.formats.damage import Damage
 from klog.formats.index import ABORTED_TXN
@@ -21,13 +21,13 @@ from klog.formats.names import SEGMENT_KINDS, FileKind, Stage, file_name, parse_
 from klog.formats.snapshot import write_snapshot
 from klog.kernel import IndexBuilder, Window, crc32c, orderly
 from klog.partition import Partition, SegmentFiles
-from klog.plan import Amount, Loss
+from klog.plan.draft import Draft
+from klog.plan.model import Amount, Loss
 from klog.recover import amounts
 from klog.recover.broker_files import Content, Piece, Stored, txn_entries
 from klog.recover.broker_leftovers import belongs
 from klog.recover.target import Target, write
 from klog.segment import Segment
-from klog.source import Source
 
 
 class Settings(NamedTuple):

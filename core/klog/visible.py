@@ -12,6 +12,7 @@ from typing import Literal, NamedTuple
 
 from klog.check.txn_index import read_txn_index
 from klog.errors import KlogError, UnreadableError
+from klog.files.read_only import Source
 from klog.formats.batch import Attributes, BatchFacts
 from klog.formats.damage import Damage, DamageKind
 from klog.formats.index import ABORTED_TXN
@@ -21,7 +22,6 @@ from klog.partition import Partition, SegmentFiles
 from klog.place import Place
 from klog.producers import ProducerState
 from klog.replay import nearest_state, replay
-from klog.source import Source
 from klog.transactions import CompletedTxn, Marker, read_marker
 from klog.wanted import HIGHEST, LOWEST, Wanted, segments_in
 

@@ -19,6 +19,7 @@ from typing import NamedTuple
 from klog.cuts import LogCuts
 from klog.decode import Span
 from klog.errors import KlogError
+from klog.files.read_only import Source
 from klog.formats.batch import Attributes
 from klog.formats.damage import Damage
 from klog.formats.names import FileKind
@@ -27,7 +28,6 @@ from klog.indexes import position_of_offset
 from klog.log_dir import lock_state
 from klog.partition import Partition, SegmentFiles
 from klog.segment import Segment
-from klog.source import Source
 from klog.visible import Aborted, Isolation, Learnt, visible
 from klog.wanted import HIGHEST, LOWEST, Wanted, segments_in, start_position
 

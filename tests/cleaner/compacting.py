@@ -7,15 +7,15 @@ import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from klog.apply import apply
 from klog.cleaner.cleaning import Cleaning, Outcome, Target, Wishes
 from klog.cleaner.compact import Choices
-from klog.disk import Disk
-from klog.draft import backup_places, make_plan, plan_id
+from klog.disk.disk import Disk
 from klog.log_dir import LogDir
-from klog.plan import STAGED, Plan
+from klog.plan.draft import backup_places, make_plan, plan_id
+from klog.plan.executor import apply
+from klog.plan.model import STAGED, Plan
+from klog.plan.staging import Staging
 from klog.settings import Settings
-from klog.staging import Staging
 
 from tests.conftest import FIXTURES, writable_copy
 from tests.plain.decode import Batch, Record, scan

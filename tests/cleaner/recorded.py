@@ -14,14 +14,14 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import NamedTuple
 
-from klog.apply import apply
 from klog.cleaner.cleaning import Cleaning, Target, Wishes
 from klog.cleaner.compact import Choices, Compacted
-from klog.draft import backup_places, make_plan, plan_id
 from klog.log_dir import LogDir
-from klog.plan import STAGED
+from klog.plan.draft import backup_places, make_plan, plan_id
+from klog.plan.executor import apply
+from klog.plan.model import STAGED
+from klog.plan.staging import Staging
 from klog.settings import Settings
-from klog.staging import Staging
 
 from tests.conftest import CORPORA
 from tests.metadata_logs import MetadataLog, config, topic

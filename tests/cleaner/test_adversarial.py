@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from klog.cleaner.cleaning import Outcome
 from klog.cleaner.compact import Choices
-from klog.disk import Disk
+from klog.disk.disk import Disk
 from klog.kernel import OffsetMap
 
 from tests.cleaner.compacting import planned, records

@@ -11,7 +11,7 @@ from pathlib import Path
 import klog_cli.changing
 import klog_cli.compact
 import pytest
-from klog.disk import Disk, OpenFile
+from klog.disk.disk import Disk, OpenFile
 
 from tests.bad_sectors import spoil
 from tests.cleaner.compacting import NOW_MS, batches, table

@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 from klog.cleaner import cleaning
 from klog.cleaner.compact import Choices, Compacted, Compaction
-from klog.disk import Disk
-from klog.draft import Draft
+from klog.disk.disk import Disk
 from klog.errors import UnreadableError
-from klog.source import Source
-from klog.staging import Staging
+from klog.files.read_only import Source
+from klog.plan.draft import Draft
+from klog.plan.staging import Staging
 
 from tests.cleaner.compacting import planned, some
 

@@ -12,9 +12,9 @@ from pathlib import Path
 import klog_cli.changing
 import klog_cli.compact
 import pytest
-from klog.backups import unfinished
-from klog.disk import Disk
-from klog.plan import PUT, REMOVE
+from klog.disk.disk import Disk
+from klog.plan.backups import unfinished
+from klog.plan.model import PUT, REMOVE
 
 from tests.cleaner.compacting import NOW_MS, OPTIONS, compact, planned, some
 from tests.conftest import Ran

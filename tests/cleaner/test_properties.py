@@ -8,10 +8,10 @@ from pathlib import Path
 
 from hypothesis import HealthCheck, Phase, event, given, settings
 from hypothesis import strategies as st
-from klog.apply import apply
 from klog.check.findings import Severity
 from klog.cleaner.cleaning import Outcome
 from klog.cleaner.compact import Choices
+from klog.plan.executor import apply
 
 from tests.check.partitions import findings_in
 from tests.cleaner.compacting import NOW_MS, planned, table

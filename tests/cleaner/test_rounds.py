@@ -12,8 +12,8 @@ from pathlib import Path
 import klog_cli.changing
 import klog_cli.compact
 import pytest
-from klog.backups import plans_of
-from klog.disk import Disk
+from klog.disk.disk import Disk
+from klog.plan.backups import plans_of
 
 from tests.cleaner.compacting import OPTIONS, some
 from tests.conftest import Ran

@@ -7,9 +7,9 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
-from klog.apply import apply
-from klog.plan import PUT, TRUNCATE, Plan
-from klog.undo import stage_undo, undo_plan
+from klog.plan.executor import apply
+from klog.plan.model import PUT, TRUNCATE, Plan
+from klog.plan.undo import stage_undo, undo_plan
 
 from tests.broker_load import Loader, Outcome
 from tests.cleaner.compacting import NOW_MS, batches, planned, records, some, table

@@ -12,12 +12,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from klog.apply import apply
-from klog.disk import Disk
-from klog.draft import Draft, backup_places, make_plan, staging_of
-from klog.plan import Plan
-from klog.plan_file import plan_pieces
-from klog.staging import Staging
+from klog.disk.disk import Disk
+from klog.plan.draft import Draft, backup_places, make_plan, staging_of
+from klog.plan.executor import apply
+from klog.plan.json_file import plan_pieces
+from klog.plan.model import Plan
+from klog.plan.staging import Staging
 
 from tests.conftest import Ran
 from tests.power import tree
@@ -188,7 +188,7 @@ def test_unknown_forms_are_usage(klog: Klog, original: Path, command: str) -> No
 
 SLOW = """
 import sys, time
-from klog.disk import Disk
+from klog.disk.disk import Disk
 from klog_cli import app
 truncate = Disk.truncate
 def slowly(*arguments):

@@ -14,10 +14,10 @@ from typing import Any, NamedTuple
 
 import pytest
 import typer
-from klog import outputs
+from klog.disk import output_gate
 from klog.errors import UsageError
 from klog.jobs.output import RUN, Output, alone, check_target
-from klog.plan import PlanError
+from klog.plan.model import PlanError
 from klog_cli.app import build
 
 from tests.conftest import FIXTURES, Ran, run_klog, writable_copy
@@ -370,15 +370,15 @@ def test_a_directory_is_known_by_its_inode(tmp_path: Path, monkeypatch: pytest.M
     """The same without a mount."""
     for name in ("data", "data/empty-0", "mount", "mount-of-all"):
         (tmp_path / name).mkdir()
-    inode = outputs._inode
+    inode = output_gate._inode
     same = {
         str(tmp_path / "mount"): str(tmp_path / "data/empty-0"),
         str(tmp_path / "mount-of-all"): str(tmp_path / "data"),
     }
-    monkeypatch.setattr(outputs, "_inode", lambda path: inode(same.get(str(path), path)))
+    monkeypatch.setattr(output_gate, "_inode", lambda path: inode(same.get(str(path), path)))
     for place in ("mount/out", "mount-of-all/out"):
         with pytest.raises(PlanError, match=f"{place}: lies in the "):
-            outputs.check_places([str(tmp_path / "data")], backups=[str(tmp_path / place)])
+            output_gate.check_places([str(tmp_path / "data")], backups=[str(tmp_path / place)])
 
 
 # what plans say
@@ -580,4 +580,4 @@ def test_a_log_dir_behind_a_link_and_dots_is_the_one_that_is_repaired(klog: Klog
 
 @pytest.mark.parametrize("device", [os.devnull, "/dev/stdout"])
 def test_devices_are_no_files_of_kafkas(device: str) -> None:
-    outputs.check_output(device)
+    output_gate.check_output(device)

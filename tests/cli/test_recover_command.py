@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
-from klog.disk import OpenFile
+from klog.disk.disk import OpenFile
 from klog.recover import like_broker
 from klog_cli import changing
 

@@ -14,9 +14,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from klog import apply
-from klog.disk import Disk
+from klog.disk.disk import Disk
 from klog.partition import Partition
+from klog.plan import executor
 
 from tests.conftest import FIXTURES, Ran, writable_copy
 from tests.plain.encode import Record, batch
@@ -226,7 +226,7 @@ def test_an_undo_goes_where_there_is_room(
     here = os.stat(data).st_dev
     free = Disk.free_bytes
     monkeypatch.setattr(Disk, "free_bytes", lambda self, path: 0 if os.stat(path).st_dev == here else free(self, path))
-    monkeypatch.setattr("klog.undo.device_of", lambda path: 1 if str(data) in path else 2 + (str(memory) in path))
+    monkeypatch.setattr("klog.plan.undo.device_of", lambda path: 1 if str(data) in path else 2 + (str(memory) in path))
     done = klog("undo", backup)
     assert done.exit_code == 8  # copies into the log dir need room there
     monkeypatch.setattr(Disk, "free_bytes", lambda self, path: 0 if path == str(data.parent) else free(self, path))
@@ -242,13 +242,13 @@ def half_compacted(data: Path, klog: Klog, monkeypatch: pytest.MonkeyPatch, call
     """Compact a topic, and be killed behind so many calls that act; return the backup."""
     acting: list[DeadlyDisk] = []
     monkeypatch.setattr("klog_cli.changing.Disk", lambda: acting.append(DeadlyDisk(data.parent, 10**9)) or acting[0])
-    real = apply._Run._act
+    real = executor._Run._act
 
-    def act(run: apply._Run, places: list[int]) -> None:
+    def act(run: executor._Run, places: list[int]) -> None:
         acting[0]._at = min(acting[0]._at, len(acting[0].calls) + calls)
         real(run, places)
 
-    monkeypatch.setattr(apply._Run, "_act", act)
+    monkeypatch.setattr(executor._Run, "_act", act)
     with pytest.raises(KilledError):
         klog(*COMPACT, data / "keys-none-0", "--apply")
     monkeypatch.undo()
@@ -325,16 +325,16 @@ def test_a_plan_that_is_half_done_in_other_log_dirs_too_comes_first(
 ) -> None:
     """One of its log dirs alone is not enough to finish it, and its partitions are in between."""
     other = writable_copy(FIXTURES / "crash/torn-in-batch", tmp_path / "other" / "data")
-    real = apply._Run._act
+    real = executor._Run._act
 
-    def act(run: apply._Run, places: list[int]) -> None:
+    def act(run: executor._Run, places: list[int]) -> None:
         real(run, places)
         raise KilledError
 
-    monkeypatch.setattr(apply._Run, "_act", act)
+    monkeypatch.setattr(executor._Run, "_act", act)
     with pytest.raises(KilledError):
         klog("recover", data, other, "--apply")
-    monkeypatch.setattr(apply._Run, "_act", real)
+    monkeypatch.setattr(executor._Run, "_act", real)
     for words in (("recover", data / "torn-0"), ("recover", data / "torn-0", "--apply")):
         done = klog(*words)
         assert b"is half done" in done.stderr
@@ -358,16 +358,16 @@ def test_a_swap_of_somebody_else_is_not_taken_for_a_newer_segment(
 
 def test_damage_does_not_come_back_below_a_marker(klog: Klog, data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Half done as well: a broker that was stopped cleanly does not look at what klog had only begun to mend."""
-    real = apply._Run._act
+    real = executor._Run._act
 
-    def act(run: apply._Run, places: list[int]) -> None:
+    def act(run: executor._Run, places: list[int]) -> None:
         real(run, places)
         raise KilledError
 
-    monkeypatch.setattr(apply._Run, "_act", act)
+    monkeypatch.setattr(executor._Run, "_act", act)
     with pytest.raises(KilledError):
         klog("recover", data, "--apply")
-    monkeypatch.setattr(apply._Run, "_act", real)
+    monkeypatch.setattr(executor._Run, "_act", real)
     (backup,) = (data.parent / "klog-backup").iterdir()
     used(data, "stop")
     before = tree(data)
@@ -586,7 +586,7 @@ def test_extended_attributes_stay(klog: Klog, data: Path, memory: Path) -> None:
 
 def test_another_klog_is_not_called_a_broker(klog: Klog, data: Path) -> None:
     code = (
-        "import sys; from klog.disk import Disk; from klog.locks import Locks\n"
+        "import sys; from klog.disk.disk import Disk; from klog.plan.locks import Locks\n"
         "with Locks([sys.argv[1]], Disk()): print('held', flush=True); input()"
     )
     process = subprocess.Popen(

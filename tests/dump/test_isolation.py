@@ -11,10 +11,10 @@ import pytest
 from klog.dump.columns import dump_parquet
 from klog.dump.isolation import learn
 from klog.dump.request import CSV, JSON_LINES, PARQUET, TEXT, LineStyle, LogStyle, Request, Target, expand
+from klog.files.read_only import Source
 from klog.kernel import Window
 from klog.partition import Partition
 from klog.reader import LogReader
-from klog.source import Source
 from klog.wanted import Wanted
 
 from tests.dump.sinks import Kept, dump, dump_file

@@ -10,10 +10,10 @@ from klog.dump.files import dump_text
 from klog.dump.isolation import Committed
 from klog.dump.kafka_log import Gaps, LogDump
 from klog.dump.request import LogStyle, Request, Target
+from klog.files.read_only import Source
 from klog.kernel import Window
 from klog.lanes import run
 from klog.reader import LogReader
-from klog.source import Source
 from klog.wanted import HIGHEST, Count, Wanted
 
 from tests.dump.sinks import TEXT, Kept, dump, dump_file

@@ -9,8 +9,8 @@ import pytest
 from klog.dump.files import kind_of
 from klog.dump.request import LogStyle, Request, Target, expand, with_surroundings
 from klog.errors import KlogError, UsageError
+from klog.files.read_only import Source
 from klog.kernel import TEXT_BARE, TEXT_CONTENT, TEXT_RECORDS
-from klog.source import Source
 from klog.wanted import Wanted
 
 from tests.plain import encode

@@ -11,7 +11,7 @@ import pytest
 from klog.fetch import slices
 from klog.fetch.slices import Slices
 from klog.fetch.windows import Windows
-from klog.source import Source
+from klog.files.read_only import Source
 
 from tests.kernel.windows import loaded, scanned
 from tests.lookup_logs import MS, batches_of, write_segment

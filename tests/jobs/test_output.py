@@ -10,10 +10,10 @@ import sys
 from pathlib import Path
 
 import pytest
-from klog.disk import Disk
+from klog.disk.disk import Disk
 from klog.errors import KlogError, UsageError
 from klog.jobs.output import Attempt, Output, alone
-from klog.locks import LockedError
+from klog.plan.locks import LockedError
 
 from tests.power import HastyDisk
 
@@ -176,7 +176,7 @@ def test_a_discarded_run_leaves_what_was_there(tmp_path: Path) -> None:
 
 HOLDER = """
 import sys, time
-from klog.disk import Disk
+from klog.disk.disk import Disk
 from klog.jobs.output import Output, alone
 with alone(sys.argv[1], Disk()):
     Output(sys.argv[1], {"job": "first"}, Disk())

@@ -7,6 +7,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from klog.batch import Batch
+from klog.files.read_only import Source
 from klog.kernel import Survey
 from klog.partition import Partition
 from klog.recover.kept import Kept
@@ -14,7 +15,6 @@ from klog.recover.left import Request
 from klog.recover.ranges import Salvage, SegmentRanges, salvage_ranges
 from klog.recover.splice import Patched
 from klog.segment import Segment
-from klog.source import Source
 
 ODD = ("odd offset", "backwards", "overflow", "beyond next")
 

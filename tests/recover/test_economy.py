@@ -11,8 +11,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from klog.plan import Plan
-from klog.plan_file import plan_pieces, read_plan
+from klog.plan.json_file import plan_pieces, read_plan
+from klog.plan.model import Plan
 from klog.recover import like_broker
 
 from tests.conftest import Ran
@@ -50,7 +50,7 @@ def test_a_plan_for_an_intact_log_loads_nothing_that_changes_or_salvages(data: P
     """Loading it all took a fifth of what reading a gigabyte does."""
     assert klog("recover", data, "--apply", "--quiet").exit_code == 1
     shutil.rmtree(data.parent / "klog-backup")
-    unwanted = ("klog.apply", "klog.recover.salvage", "klog.recover.like_broker", "klog.recover.marked", "json")
+    unwanted = ("klog.plan.executor", "klog.recover.salvage", "klog.recover.like_broker", "klog.recover.marked", "json")
     code = f"""
 import sys
 from klog_cli.app import main

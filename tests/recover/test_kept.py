@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 from klog.bits import Patch
+from klog.files.read_only import Source
 from klog.recover.kept import Gap, Kept, batches
 from klog.recover.splice import Patched
-from klog.source import Source
 
 from tests.bad_sectors import spoil
 from tests.plain.encode import Record, batch

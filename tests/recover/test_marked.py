@@ -10,21 +10,21 @@ from pathlib import Path
 from random import Random
 
 import pytest
-from klog.apply import apply
-from klog.backups import plans_of
-from klog.digests import file_state
-from klog.disk import Disk
-from klog.draft import Draft, backup_places, make_plan
+from klog.disk.disk import Disk
 from klog.formats.checkpoint import read_offsets
 from klog.formats.snapshot import read_snapshot, write_snapshot
 from klog.kernel import crc32c
 from klog.log_dir import LogDir
-from klog.plan import PUT, REMOVE, STAGED, TRUNCATE, Action, Plan, PlanError
-from klog.plan_rules import check_plan
+from klog.plan.backups import plans_of
+from klog.plan.draft import Draft, backup_places, make_plan
+from klog.plan.executor import apply
+from klog.plan.file_state import file_state
+from klog.plan.model import PUT, REMOVE, STAGED, TRUNCATE, Action, Plan, PlanError
+from klog.plan.staging import Staging
+from klog.plan.validation import check_plan
 from klog.recover.marked import Marking
 from klog.recover.recover import Target
 from klog.recover.result import Mode, Settings
-from klog.staging import Staging
 
 from tests.bad_sectors import spoil
 from tests.broker_load import MARKER, differences

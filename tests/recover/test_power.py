@@ -12,15 +12,15 @@ from pathlib import Path
 
 import klog_cli.changing
 import pytest
-from klog.apply import apply
-from klog.backups import unfinished
-from klog.disk import Disk
-from klog.draft import backup_places, make_plan, plan_id
+from klog.disk.disk import Disk
 from klog.log_dir import LogDir
-from klog.plan import STAGED
+from klog.plan.backups import unfinished
+from klog.plan.draft import backup_places, make_plan, plan_id
+from klog.plan.executor import apply
+from klog.plan.model import STAGED
+from klog.plan.staging import Staging
 from klog.recover.recover import Recovery, Target
 from klog.recover.result import Mode, Settings
-from klog.staging import Staging
 
 from tests.check.images import CRASHES, unpacked
 from tests.conftest import FIXTURES, Ran, writable_copy

@@ -8,11 +8,11 @@ from random import Random
 
 import pytest
 from klog.bits import Patch, offer, repair_bit, whole
+from klog.files.read_only import Source
 from klog.formats.damage import Damage, DamageKind
 from klog.place import Place
 from klog.recover.repairs import proven_epoch, proven_offset, with_epoch, with_magic, with_offset
 from klog.segment import Segment
-from klog.source import Source
 
 from tests.bad_sectors import spoil
 from tests.conftest import FIXTURES

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from klog import source
+from klog.files import read_only
 
 from tests.check.partitions import Damageable, flipped
 from tests.conftest import FIXTURES, Ran
@@ -103,14 +103,14 @@ def test_a_log_that_cannot_be_opened_keeps_its_indexes(
     damageable = Damageable(tmp_path / "data", "idempotent-0")
     (damageable.path / "idempotent-0" / INDEX).unlink()
     before = tree(damageable.path / "idempotent-0")
-    real = source._open
+    real = read_only._open
 
     def refuse(path: str) -> int:
         if path.endswith(f"{375:020}.log"):
             raise OSError(errno.EIO, os.strerror(errno.EIO))
         return real(path)
 
-    monkeypatch.setattr(source, "_open", refuse)
+    monkeypatch.setattr(read_only, "_open", refuse)
     done = klog("recover", damageable.path, *mode, NOW, "--output=json")
     stem = f"idempotent-0/{375:020}."
     planned = json.loads(done.stdout)

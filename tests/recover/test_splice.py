@@ -12,12 +12,12 @@ from typing import Any
 import pytest
 from klog.bits import Patch
 from klog.errors import UnreadableError
+from klog.files.read_only import Source
 from klog.kernel import Window
 from klog.reader import LogReader
 from klog.recover import salvage
 from klog.recover.broker_files import Piece
 from klog.recover.splice import Patched, Spliced
-from klog.source import Source
 
 from tests.bad_sectors import spoil
 from tests.check.partitions import Damageable, flipped

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 from klog.bits import Patch
-from klog.disk import Disk
-from klog.draft import Draft
+from klog.disk.disk import Disk
 from klog.partition import Partition
+from klog.plan.draft import Draft
+from klog.plan.staging import Staging
 from klog.recover.broker_files import Content, Piece, Stored
 from klog.recover.target import Target, write
-from klog.staging import Staging
 
 CONTENT = b"a log of thirty bytes, no less"
 FILES = [

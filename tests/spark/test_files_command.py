@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from klog.disk import Disk
+from klog.disk.disk import Disk
 from klog.jobs.output import alone
 from pyspark.sql import SparkSession
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from klog.disk import Scratch
+from klog.disk.disk import Scratch
 from klog.errors import SparkError, UnsupportedError
 from klog.spark.java import Gateway, find_java, java_home, java_version
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from klog.disk import Scratch
+from klog.disk.disk import Scratch
 from klog.errors import UnsupportedError, UsageError
 from klog.spark import session as module
 from klog.spark.session import Session, environment_conf, session

@@ -9,12 +9,12 @@ from klog.check.facts import Findings, PartitionFacts
 from klog.check.findings import CUTS_OUT, KINDS, SALVAGE
 from klog.check.segment import NO_NEXT, SegmentFacts, Stretch
 from klog.errors import KlogError
+from klog.files.read_only import Source
 from klog.formats.batch import BATCH, ENTRY
 from klog.formats.damage import Damage, DamageKind
 from klog.formats.index import OFFSET_ENTRY
 from klog.reader import MAX_BATCH_BYTES
 from klog.segment import MAX_SEGMENT_BYTES
-from klog.source import Source
 
 IDS = {
     DamageKind.BAD_CRC: "bad-crc",

@@ -9,6 +9,7 @@ from typing import NamedTuple
 from klog.check.replay import Replay
 from klog.decode import Codecs, Run, decode_run, message_damages, runs, stray_records
 from klog.errors import KlogError
+from klog.files.read_only import Source
 from klog.formats.codec import Decompressor
 from klog.formats.damage import Damage
 from klog.formats.index import OFFSET_ENTRY, TIME_ENTRY
@@ -18,7 +19,6 @@ from klog.partition import Partition, SegmentFiles
 from klog.reader import MAX_BATCH_BYTES, Piece
 from klog.resync import is_zero
 from klog.segment import Segment
-from klog.source import Source
 
 NO_NEXT = 2**63 - 1
 _STEP_BYTES = 1 << 16

@@ -7,9 +7,9 @@ from typing import NamedTuple
 
 from klog.check.facts import Findings, PartitionFacts
 from klog.errors import KlogError
+from klog.files.read_only import Source
 from klog.formats.index import ABORTED_TXN
 from klog.formats.layout import Layout
-from klog.source import Source
 
 _MOST_BYTES = 64 << 20
 

@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from klog.cleaner.rules import Refusal, damaged
 from klog.errors import UnreadableError
+from klog.files.read_only import Source
 from klog.formats.damage import Damage
 from klog.formats.header import Header
 from klog.headers import LogEnd, walk_headers
@@ -20,7 +21,6 @@ from klog.indexes import header_at, last_timestamp
 from klog.partition import Partition, SegmentFiles
 from klog.producers import ProducerState
 from klog.replay import nearest_state, replay
-from klog.source import Source
 
 
 class Limit(str, Enum):

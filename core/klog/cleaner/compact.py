@@ -17,16 +17,16 @@ from klog.cleaner.mapping import Mapped, Mapping
 from klog.cleaner.rewriting import Counts, Group, Release, Rewriting, Terms
 from klog.cleaner.segments import Source, between, grouped, sources
 from klog.cleaner.selection import Sections
-from klog.digests import Digest
-from klog.draft import Draft
 from klog.errors import UnreadableError
 from klog.formats.codec import Decompressor
 from klog.formats.index import ABORTED_TXN
 from klog.formats.names import FileKind, file_name
 from klog.kernel import OffsetMap
-from klog.merge import replace_segments
-from klog.plan import same_content
-from klog.staging import Staging
+from klog.plan.draft import Draft
+from klog.plan.file_state import Digest
+from klog.plan.model import same_content
+from klog.plan.replace_segments import replace_segments
+from klog.plan.staging import Staging
 
 
 class Choices(NamedTuple):

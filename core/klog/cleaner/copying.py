@@ -8,15 +8,15 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from klog.cleaner.cleaning import Cleaning, Outcome
-from klog.disk import Disk
-from klog.draft import Draft
+from klog.disk.disk import Disk
+from klog.disk.output_gate import check_directory, straight
 from klog.errors import UsageError
 from klog.formats.checkpoint import OffsetEntry, write_offsets
 from klog.formats.names import FileKind, Stage
 from klog.log_dir import LogDir
-from klog.outputs import check_directory, straight
-from klog.plan import PUT, Action, FileState
-from klog.staging import Staging, make_directories, remove_tree
+from klog.plan.draft import Draft
+from klog.plan.model import PUT, Action, FileState
+from klog.plan.staging import Staging, make_directories, remove_tree
 
 _STAGED = ".klog-staged"
 

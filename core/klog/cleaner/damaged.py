@@ -8,14 +8,14 @@ from shlex import quote
 from typing import NoReturn
 
 from klog.cleaner.segments import Source
-from klog.digests import Digest
 from klog.errors import DamagedError
+from klog.files.read_only import Source as File
 from klog.formats.damage import Damage, DamageKind
 from klog.kernel import Window, orderly
 from klog.place import Place
+from klog.plan.file_state import Digest
 from klog.reader import LogReader
 from klog.segment import Segment
-from klog.source import Source as File
 
 Advance = Callable[[int], None]
 

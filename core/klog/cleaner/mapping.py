@@ -12,10 +12,10 @@ from klog.cleaner.damaged import Advance, Walk, nobody
 from klog.cleaner.segments import Source, aborted_between, between
 from klog.cleaner.transactions import CleanedTransactions
 from klog.decode import Codecs, Run, decode_run
+from klog.files.read_only import Source as File
 from klog.formats.batch import Attributes
 from klog.indexes import position_of_offset
 from klog.kernel import OffsetMap, Window
-from klog.source import Source as File
 from klog.transactions import read_marker
 
 _CONTROL = int(Attributes.CONTROL)

@@ -15,8 +15,8 @@ from klog.cleaner.legacy import remade
 from klog.cleaner.segments import Source, aborted_between, end_of
 from klog.cleaner.transactions import CleanedTransactions, Entry
 from klog.decode import batch_damage, broken_record
-from klog.digests import Digest
 from klog.errors import UsageError
+from klog.files.read_only import Source as File
 from klog.formats.batch import Attributes, BatchFacts
 from klog.formats.codec import Compressor, Decompressor
 from klog.formats.damage import DamageKind
@@ -32,7 +32,7 @@ from klog.kernel import (
     Rewriter,
     Window,
 )
-from klog.source import Source as File
+from klog.plan.file_state import Digest
 from klog.transactions import read_marker
 
 _CODEC, _CONTROL, _HORIZON = int(Attributes.CODEC), int(Attributes.CONTROL), int(Attributes.DELETE_HORIZON)

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from klog.describe.indexes import summarize_index
 from klog.describe.logs import LogSummary, first_offset, summarize
 from klog.errors import NotKafkaError, UnreadableError, UnsupportedError
+from klog.files.read_only import Source
 from klog.formats.checkpoint import (
     Checkpoint,
     EpochEntry,
@@ -27,7 +28,6 @@ from klog.formats.properties import read_clean_shutdown, read_meta_properties, r
 from klog.formats.snapshot import Producer, read_snapshot
 from klog.log_dir import KafkaFile, lock_state
 from klog.partition import SMALL_FILE_BYTES
-from klog.source import Source
 
 Value = str | int | bool | None | tuple[str, ...]
 

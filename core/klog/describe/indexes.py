@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from klog.errors import UnsupportedError
+from klog.files.read_only import Source
 from klog.formats.layout import Layout
-from klog.source import Source
 
 _CHUNK_BYTES = 1 << 20
 _MAX_BYTES = 2**31 - 1

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from klog.files.read_only import Source
 from klog.formats.batch import CODEC_NAMES, Attributes
 from klog.formats.damage import Damage
 from klog.formats.header import Header
 from klog.headers import walk_headers
 from klog.segment import Segment
-from klog.source import Source
 
 
 @dataclass(frozen=True)

@@ -10,11 +10,11 @@ from klog.dump.files import DAMAGED, OK, bounded, committed_in, is_unfinished, k
 from klog.dump.request import ALL_BYTES, Request, Target
 from klog.dump.table import Table
 from klog.errors import KlogError, UnsupportedError
+from klog.files.read_only import Source
 from klog.formats.codec import Decompressor
 from klog.kernel import Window
 from klog.lanes import Sink
 from klog.segment import Segment
-from klog.source import Source
 from klog.wanted import Count
 
 _BATCH_ROWS = 16 << 10

@@ -9,11 +9,11 @@ from klog.dump.isolation import Committed, learn
 from klog.dump.reports import Reports, absolute
 from klog.dump.request import ALL_BYTES, Request, Target, with_surroundings
 from klog.errors import KlogError, UsageError
+from klog.files.read_only import Source
 from klog.formats.batch import BATCH
 from klog.lanes import Sink, run
 from klog.reader import LogReader
 from klog.segment import MAX_SEGMENT_BYTES, Segment
-from klog.source import Source
 from klog.wanted import HIGHEST, LOWEST, Count, Wanted, start_position
 
 OK, DAMAGED, FAILED = 0, 4, 8

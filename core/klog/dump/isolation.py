@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from klog.files.read_only import Source
 from klog.formats.batch import Attributes
 from klog.kernel import Window
 from klog.reader import MAX_BATCH_BYTES
 from klog.segment import Segment
-from klog.source import Source
 
 _ABORT = 0
 

@@ -14,6 +14,7 @@ from klog.decode import broken_record
 from klog.dump.reports import Reports, absolute
 from klog.dump.request import IndexStyle
 from klog.errors import KlogError
+from klog.files.read_only import Source
 from klog.formats.batch import BATCH, ENTRY, MIN_SIZE, OVERHEAD
 from klog.formats.codec import MAX_OUTPUT, Decompressor
 from klog.formats.index import ABORTED_TXN, OFFSET_ENTRY, TIME_ENTRY
@@ -21,7 +22,6 @@ from klog.formats.layout import Layout
 from klog.formats.snapshot import read_snapshot
 from klog.kernel import DONE, MORE, Window, crc32c
 from klog.segment import MAX_SEGMENT_BYTES
-from klog.source import Source
 
 _WARM_BYTES = 8192
 _LARGEST_SNAPSHOT = 64 << 20

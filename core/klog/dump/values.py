@@ -9,6 +9,7 @@ from typing import Any
 
 from klog.dump.request import CSV, Request, Target
 from klog.errors import NotKafkaError, UnsupportedError
+from klog.files.read_only import Source
 from klog.formats import checkpoint, properties
 from klog.formats.checkpoint import Checkpoint, Malformed
 from klog.formats.index import ABORTED_TXN, OFFSET_ENTRY, TIME_ENTRY
@@ -18,7 +19,6 @@ from klog.formats.snapshot import read_snapshot
 from klog.kernel import crc32c
 from klog.lanes import Sink
 from klog.log_dir import EXPECTED
-from klog.source import Source
 
 OK, DAMAGED = 0, 4
 _LAYOUTS = {"index": OFFSET_ENTRY, "timeindex": TIME_ENTRY, "txnindex": ABORTED_TXN}

@@ -8,7 +8,7 @@ from collections import OrderedDict
 from typing import Final
 
 from klog.errors import UnreadableError
-from klog.source import Source
+from klog.files.read_only import Source
 
 _MOST: Final = 4096
 

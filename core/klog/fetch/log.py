@@ -17,12 +17,12 @@ from klog.fetch.files import Files, is_lack
 from klog.fetch.slices import Key, Slice, Slices
 from klog.fetch.sound import Loss, Sound
 from klog.fetch.windows import Windows
+from klog.files.read_only import Source
 from klog.formats.damage import Damage
 from klog.headers import walk_headers
 from klog.indexes import header_at, position_of_offset
 from klog.partition import Partition, SegmentFiles
 from klog.segment import Segment
-from klog.source import Source
 
 Damaged = Literal["skip", "stop", "serve"]
 """What becomes of damage: left out, an error where it begins, or handed out as a broker does, which never looks."""

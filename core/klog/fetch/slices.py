@@ -8,8 +8,8 @@ from typing import Final, NamedTuple, TypeAlias
 
 from klog.errors import UnreadableError
 from klog.fetch.windows import Windows
+from klog.files.read_only import Source
 from klog.formats.header import HEADER_BYTES
-from klog.source import Source
 
 SLICE_BYTES: Final = 960 << 10
 """So that a window of a mebibyte holds it."""

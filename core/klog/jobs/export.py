@@ -16,7 +16,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from klog.disk import Disk
+from klog.disk.disk import Disk
 from klog.formats.damage import Damage
 from klog.jobs.answers import Answer, to_batch
 from klog.jobs.output import Attempt, Facts, Output

@@ -22,12 +22,12 @@ from contextlib import ExitStack, contextmanager
 from types import TracebackType
 from typing import Any
 
-from klog.disk import Disk, FencedDisk
+from klog.disk.disk import Disk, FencedDisk
+from klog.disk.output_gate import check_directory, straight
 from klog.errors import KlogError, UsageError
 from klog.formats.names import FileKind
-from klog.locks import LockedError, Locks
-from klog.outputs import check_directory, straight
-from klog.staging import make_directories, remove_tree
+from klog.plan.locks import LockedError, Locks
+from klog.plan.staging import make_directories, remove_tree
 
 RUN = ".klog-unfinished"
 _JOB, _RESULT, _FINISHING, _PIECE = "job.json", "result.json", "finishing", "piece-"

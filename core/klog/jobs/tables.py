@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable
 from typing import Literal, NamedTuple, Protocol
 
-from klog.disk import Disk, OpenFile
+from klog.disk.disk import Disk, OpenFile
 from klog.dump.lines import Origin, damage_json, record_lines
 from klog.dump.request import LineStyle
 from klog.dump.table import Table

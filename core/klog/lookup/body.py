@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from klog.errors import UnreadableError
+from klog.files.read_only import Source
 from klog.formats.batch import CODEC_NAMES, Attributes, BatchFacts
 from klog.formats.codec import MAX_OUTPUT
 from klog.formats.record import Record
 from klog.kernel import MORE, Window
 from klog.lookup.trail import BatchTrail
-from klog.source import Source
 
 if TYPE_CHECKING:
     from klog.decode import Codecs

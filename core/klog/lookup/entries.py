@@ -9,9 +9,9 @@ from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from klog.errors import KlogError
+from klog.files.read_only import Source
 from klog.formats.index import OFFSET_ENTRY, TIME_ENTRY
 from klog.formats.layout import Layout
-from klog.source import Source
 
 WARM_BYTES: Final = 8192
 """As much of an index's end as a broker keeps warm: searches begin there."""

@@ -7,12 +7,12 @@ from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from klog.errors import KlogError
+from klog.files.read_only import Source
 from klog.formats.batch import Attributes, BatchFacts
 from klog.formats.index import ABORTED_TXN
 from klog.lookup.body import Bodies, Body
 from klog.lookup.segments import Segments
 from klog.lookup.walk import HeaderWalk
-from klog.source import Source
 
 MOST_BYTES: Final = 256 << 20
 """As much of a log is walked for the end of a transaction."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
+from klog.files.read_only import Source
 from klog.formats.batch import BatchFacts
 from klog.formats.damage import Damage, DamageKind
 from klog.indexes import header_at
@@ -15,7 +16,6 @@ from klog.lookup.trail import IndexTrail, ScanTrail
 from klog.lookup.walk import HeaderWalk
 from klog.partition import SegmentFiles
 from klog.place import Place
-from klog.source import Source
 
 if TYPE_CHECKING:
     from klog.decode import Codecs

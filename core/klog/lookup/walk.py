@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from typing import Final
 
+from klog.files.read_only import Source
 from klog.formats.batch import BatchFacts
 from klog.kernel import Window
-from klog.source import Source
 
 SMALL_BYTES: Final = 8 << 10
 LARGE_BYTES: Final = 1 << 20

@@ -6,10 +6,10 @@ import os
 
 from klog.check.facts import LogDirFacts
 from klog.check.findings import Finding
-from klog.draft import Draft
 from klog.formats.names import FileKind, PartitionState
 from klog.lanes import Sink
 from klog.partition import Partition
+from klog.plan.draft import Draft
 from klog.recover import like_broker
 from klog.recover.broker_files import Stored
 from klog.recover.broker_load import Outcome

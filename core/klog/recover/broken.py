@@ -6,10 +6,10 @@ from typing import NamedTuple
 
 from klog.bits import Repaired, loaded, repair_bit
 from klog.errors import UnreadableError
+from klog.files.read_only import Source
 from klog.formats.batch import BATCH, OVERHEAD
 from klog.recover.left import Request
 from klog.recover.repairs import with_magic
-from klog.source import Source
 
 
 class Claim(NamedTuple):

@@ -9,8 +9,8 @@ from __future__ import annotations
 import os
 from typing import NamedTuple
 
+from klog.files.read_only import Source
 from klog.formats.index import ABORTED_TXN, OFFSET_ENTRY
-from klog.source import Source
 
 
 class ReadSettings(NamedTuple):

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 
+from klog.files.read_only import Source
 from klog.formats.batch import Attributes
 from klog.formats.codec import Decompressor
 from klog.formats.index import ABORTED_TXN
@@ -18,7 +19,6 @@ from klog.producers import Event, ProducerState
 from klog.reader import LogReader, Piece
 from klog.recover.broker_files import FailsError, ReadSettings, Segment, index_floor, index_last_offset
 from klog.recover.broker_producers import Producers
-from klog.source import Source
 from klog.transactions import CompletedTxn, FlawedMarker, MarkerFlaw, read_marker
 
 _CONTROL, _CODEC = int(Attributes.CONTROL), int(Attributes.CODEC)

@@ -7,6 +7,7 @@ for the batch behind it: which of the three is odd can be told only then.
 from __future__ import annotations
 
 from klog.bits import Repaired
+from klog.files.read_only import Source
 from klog.formats.batch import BatchFacts
 from klog.formats.damage import Damage, DamageKind
 from klog.kernel import Window, orderly
@@ -23,7 +24,6 @@ from klog.recover.repairs import (
 )
 from klog.recover.salvaged import NEIGHBOURS, Salvaged
 from klog.segment import MAX_RELATIVE_OFFSET
-from klog.source import Source
 
 
 class Chain:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 
-from klog.draft import Draft
 from klog.formats.checkpoint import OffsetEntry, offset_entries, write_offsets
 from klog.formats.names import ROOT_CHECKPOINTS, FileKind
 from klog.log_dir import LogDir
 from klog.partition import read_small
+from klog.plan.draft import Draft
 
 Changes = Mapping[tuple[str, int], int | None]
 """New offsets by topic and partition; None takes the line out."""

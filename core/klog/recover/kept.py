@@ -8,9 +8,9 @@ from collections.abc import Iterator
 from contextlib import suppress
 from typing import NamedTuple
 
+from klog.files.read_only import Source
 from klog.kernel import Window
 from klog.reader import LogReader
-from klog.source import Source
 
 
 class Gap(NamedTuple):

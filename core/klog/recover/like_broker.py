@@ -8,12 +8,12 @@ from collections.abc import Sequence
 
 from klog.check.facts import LogDirFacts
 from klog.check.findings import Finding
-from klog.draft import Draft
 from klog.formats.checkpoint import epochs_in_force, read_epochs
 from klog.formats.names import FileKind, parse_file
 from klog.lanes import Silence, Sink
 from klog.partition import Partition
-from klog.plan import Amount, Loss
+from klog.plan.draft import Draft
+from klog.plan.model import Amount, Loss
 from klog.recover import amounts, broker_load
 from klog.recover.broker_files import Piece, Stored
 from klog.recover.broker_load import Cut, Outcome, Start

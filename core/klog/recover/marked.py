@@ -14,7 +14,6 @@ from typing import NamedTuple
 from klog.check.facts import LogDirFacts
 from klog.check.findings import quoted
 from klog.check.root import root
-from klog.draft import Draft
 from klog.errors import KlogError
 from klog.formats.names import CLUSTER_METADATA, REMOTE_INDEX_CACHE, ROOT_CHECKPOINTS, FileKind, PartitionState
 from klog.formats.properties import MetaProperties, write_clean_shutdown
@@ -22,11 +21,12 @@ from klog.internal_topics import REMOTE_LOG_METADATA
 from klog.log_dir import LogDir
 from klog.metadata import ClusterMetadata, read_metadata
 from klog.partition import Partition
+from klog.plan.draft import Draft
+from klog.plan.staging import Staging
 from klog.recover import beforehand, checkpoints
 from klog.recover.rebuild import problems
 from klog.recover.recover import Recovery, Target
 from klog.recover.result import Result, Settings
-from klog.staging import Staging
 
 NOBODYS_EPOCH = -1
 """In a marker it claims nothing: controllers take the broker for one that has recovered its logs itself.

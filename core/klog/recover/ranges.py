@@ -20,6 +20,7 @@ from klog.bits import Patch
 from klog.check.log import IDS
 from klog.decode import runs
 from klog.errors import KlogError
+from klog.files.read_only import Source
 from klog.formats.damage import Damage, DamageKind
 from klog.kernel import Window
 from klog.lanes import Silence, Sink
@@ -31,7 +32,6 @@ from klog.recover.left import HIGHEST, MOST_LEFT, Left, Request, key
 from klog.recover.salvaged import Salvaged
 from klog.recover.splice import Patched
 from klog.segment import Segment
-from klog.source import Source
 
 
 class Cut(NamedTuple):

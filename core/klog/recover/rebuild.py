@@ -7,12 +7,12 @@ from typing import NamedTuple
 
 from klog.check.findings import Finding, Severity
 from klog.check.segment import SegmentFacts, Stretch
-from klog.draft import Draft
 from klog.formats.checkpoint import write_epochs
 from klog.formats.names import SEGMENT_KINDS, FileKind, file_name, parse_file
 from klog.formats.snapshot import write_snapshot
 from klog.kernel import crc32c
-from klog.plan import Amount, Loss
+from klog.plan.draft import Draft
+from klog.plan.model import Amount, Loss
 from klog.recover.broker_files import Content, Piece, Stored
 from klog.recover.examined import Examined
 from klog.recover.result import Result, Settings

@@ -2,7 +2,7 @@
 
 recovery = Recovery([Target(log_dir, log_dir.partitions)], settings, [staging], options)
 recovery.results            # what came of each partition
-recovery.drafts             # what is to be done about them, for klog.draft.make_plan
+recovery.drafts             # what is to be done about them, for klog.plan.draft.make_plan
 """
 
 from __future__ import annotations
@@ -14,19 +14,19 @@ from klog.check.facts import LogDirFacts, is_left_alone
 from klog.check.findings import Finding, Severity
 from klog.check.root import root
 from klog.check.verify import log_dir_facts
-from klog.draft import Draft
 from klog.errors import KlogError, UnreadableError
 from klog.formats.names import FileKind, PartitionState
 from klog.lanes import Silence, Sink
 from klog.log_dir import LogDir
 from klog.partition import Partition
-from klog.plan import NOTHING, Amount, Loss
+from klog.plan.draft import Draft
+from klog.plan.model import NOTHING, Amount, Loss
+from klog.plan.staging import Staging
 from klog.recover import checkpoints, rebuild
 from klog.recover.examined import Examined
 from klog.recover.rebuild import ENDS, OFFSET_KINDS
 from klog.recover.result import Choice, Mode, Result, Settings
 from klog.settings import Settings as TopicSettings
-from klog.staging import Staging
 
 _ASIDE = (
     "a broker has set it aside or is about to delete it; what is still wanted is repaired once it has its name back"

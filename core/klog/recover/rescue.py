@@ -14,6 +14,7 @@ from klog.decode import Run, decode_run
 from klog.dump.lines import Origin, huge_value
 from klog.dump.request import LineStyle
 from klog.errors import UnreadableError
+from klog.files.read_only import Source
 from klog.formats.batch import BATCH, OVERHEAD, BatchFacts
 from klog.formats.codec import Decompressor
 from klog.kernel import Window
@@ -22,7 +23,6 @@ from klog.partition import Partition
 from klog.reader import MAX_BATCH_BYTES
 from klog.recover.left import Request
 from klog.recover.ranges import Cut, SegmentRanges, salvage_ranges
-from klog.source import Source
 
 
 class Rescued(NamedTuple):

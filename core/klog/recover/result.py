@@ -10,7 +10,7 @@ from klog.check.findings import Finding
 from klog.formats.names import FileKind
 from klog.formats.snapshot import PRODUCER_ID_EXPIRATION_MS
 from klog.partition import Partition
-from klog.plan import NOTHING, Amount, Loss
+from klog.plan.model import NOTHING, Amount, Loss
 from klog.recover.broker_files import ReadSettings
 from klog.settings import Setting
 

@@ -15,7 +15,6 @@ from klog.bits import Patch
 from klog.check.findings import Finding
 from klog.check.txn_index import AbortedTxn
 from klog.decode import runs
-from klog.draft import Draft
 from klog.errors import UnreadableError
 from klog.formats.checkpoint import write_epochs
 from klog.formats.damage import Damage
@@ -24,7 +23,8 @@ from klog.formats.names import SEGMENT_KINDS, FileKind, file_name, parse_file
 from klog.formats.snapshot import write_snapshot
 from klog.kernel import IndexBuilder, Window, crc32c
 from klog.lanes import Sink
-from klog.plan import Amount, Loss
+from klog.plan.draft import Draft
+from klog.plan.model import Amount, Loss
 from klog.producers import ProducerState
 from klog.reader import LogReader
 from klog.recover import rebuild

@@ -8,8 +8,8 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from klog.bits import Patch
 from klog.errors import UnreadableError
+from klog.files.read_only import Source
 from klog.recover.broker_files import Piece
-from klog.source import Source
 
 _LONGEST_PATCH = 8
 

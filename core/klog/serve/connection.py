@@ -17,9 +17,9 @@ from collections.abc import Callable, Iterable
 from typing import Final, NamedTuple, TypeAlias
 
 from klog.fetch import Piece
+from klog.files.read_only import Source
 from klog.formats.struct_write import Hole, Pieces
 from klog.serve.wire import SHORTEST_REQUEST, SIZE_BYTES, body_size
-from klog.source import Source
 
 _RECEIVED_AT_ONCE: Final = 64 << 10
 _SENT_AT_ONCE: Final = 1 << 30

@@ -9,6 +9,7 @@ from typing import Final, NamedTuple
 
 from klog.decode import decoded
 from klog.errors import KlogError
+from klog.files.read_only import Source
 from klog.formats.batch import Attributes
 from klog.formats.codec import Decompressor
 from klog.formats.control import control_record
@@ -16,7 +17,6 @@ from klog.internal_topics import CONSUMER_OFFSETS, CoordinatorRecord, coordinato
 from klog.kernel import Window
 from klog.partition import Partition
 from klog.segment import Segment
-from klog.source import Source
 
 _OFFSET_KEYS: Final = (b"\0\0", b"\0\1")
 _COMMIT_MARKER: Final = 1

@@ -6,10 +6,10 @@ import os
 from contextlib import closing
 from typing import TYPE_CHECKING
 
+from klog.files.read_only import Source
 from klog.kernel import Window
 from klog.partition import Partition, SegmentFiles
 from klog.segment import Segment
-from klog.source import Source
 from klog.wanted import HIGHEST
 
 if TYPE_CHECKING:

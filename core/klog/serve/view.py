@@ -19,12 +19,12 @@ from klog.errors import UsageError
 from klog.fetch import Files
 from klog.fetch.slices import Slices
 from klog.fetch.windows import Windows
+from klog.files.read_only import Source
 from klog.formats.names import CLUSTER_METADATA
 from klog.log_dir import LogDir, near_misses
 from klog.partition import Partition
 from klog.serve.partitions import PartitionView, Shared
 from klog.serve.shown import Missing, News, Shown
-from klog.source import Source
 
 if TYPE_CHECKING:
     from klog.metadata import ClusterMetadata

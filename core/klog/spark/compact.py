@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from klog.cleaner.cleaning import Outcome, Target
-from klog.disk import Disk
+from klog.disk.disk import Disk
 from klog.jobs import compact as job
 from klog.jobs.compact import Options
 from klog.jobs.output import Facts, alone

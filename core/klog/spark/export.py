@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from klog.disk import Disk, FencedDisk
+from klog.disk.disk import Disk, FencedDisk
 from klog.jobs import export as job
 from klog.jobs.export import Options
 from klog.jobs.latest import latest as latest_job

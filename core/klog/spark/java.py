@@ -10,7 +10,7 @@ import subprocess
 import time
 from collections.abc import Mapping
 
-from klog.disk import Scratch
+from klog.disk.disk import Scratch
 from klog.errors import SparkError, UnsupportedError
 
 OLDEST = 17

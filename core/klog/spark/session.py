@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from types import TracebackType
 from typing import TYPE_CHECKING
 
-from klog.disk import Scratch
+from klog.disk.disk import Scratch
 from klog.errors import KlogError, SparkError, UnsupportedError, UsageError
 from klog.formats.checkpoint import Malformed
 from klog.formats.properties import read_properties

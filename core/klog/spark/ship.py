@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, BinaryIO
 
-from klog.disk import Scratch
+from klog.disk.disk import Scratch
 from klog.errors import UsageError
 
 if TYPE_CHECKING:

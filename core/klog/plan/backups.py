@@ -10,16 +10,16 @@ from contextlib import suppress
 from enum import Enum
 from typing import NamedTuple
 
-from klog.disk import Disk
+from klog.disk.disk import Disk
 from klog.errors import KlogError, UsageError
+from klog.files.read_only import Source
 from klog.formats.names import ROOT_CHECKPOINTS, parse_file
-from klog.guards import Difference, differences
-from klog.journal import Chain, locate
-from klog.originals import PLAN, begun, inode_of, kept_plan
-from klog.plan import BACKUPS, STAGED, UNFINISHED, FileState, Plan, PlanError, StaleError
-from klog.plan_file import MAX_BYTES, plan_pieces, read_plan
-from klog.source import Source
-from klog.staging import ROUNDS, make_directories, remove_made, remove_tree
+from klog.plan.backup_writer import PLAN, begun, inode_of, kept_plan
+from klog.plan.guards import Difference, differences
+from klog.plan.json_file import MAX_BYTES, plan_pieces, read_plan
+from klog.plan.model import BACKUPS, STAGED, UNFINISHED, FileState, Plan, PlanError, StaleError
+from klog.plan.staging import ROUNDS, make_directories, remove_made, remove_tree
+from klog.plan.status import Chain, locate
 
 
 class State(str, Enum):
@@ -127,8 +127,8 @@ def pointers() -> str:
 
 def remember(plan: Plan) -> None:
     """Leave a note where the backup of *plan* is, if that can be: it may be anywhere."""
-    from klog.disk import NewFile
-    from klog.outputs import check_output
+    from klog.disk.disk import NewFile
+    from klog.disk.output_gate import check_output
 
     disk = Disk()
     try:

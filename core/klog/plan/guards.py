@@ -11,10 +11,10 @@ import stat
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from klog.digests import status_of
 from klog.errors import UnreadableError
 from klog.formats.names import ROOT_KINDS, SEGMENT_KINDS, FileKind, Stage, parse_file
-from klog.plan import TEMPORARY, Action, Guard, Plan
+from klog.plan.file_state import status_of
+from klog.plan.model import TEMPORARY, Action, Guard, Plan
 
 _ROOT = sorted(kind.value for kind in ROOT_KINDS - {FileKind.LOCK})
 

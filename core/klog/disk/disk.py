@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from types import TracebackType
 from typing import BinaryIO, NamedTuple
 
-from klog.outputs import check_directory, check_output
+from klog.disk.output_gate import check_directory, check_output
 
 _CREATE = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _OPEN = os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
@@ -265,7 +265,7 @@ class NewFile:
     """A file that appears under its name whole or not at all.
 
     Written under a temporary name beside it; `commit` syncs and renames it.  Left without a commit, it is gone.
-    Raises UsageError, before anything is made, where no output may be (`klog.outputs`).
+    Raises UsageError, before anything is made, where no output may be (`klog.disk.output_gate`).
     """
 
     def __init__(self, path: str) -> None:

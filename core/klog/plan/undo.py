@@ -11,19 +11,19 @@ import os
 from collections.abc import Callable, Iterator, Mapping
 from shlex import quote
 
-from klog.apply import drop_staged
-from klog.backups import has_begun, may_stay, plans_of, used_since
-from klog.digests import file_state, status_of
-from klog.disk import Disk
-from klog.draft import backup_places, iso_seconds, plan_id
+from klog.disk.disk import Disk
+from klog.disk.output_gate import check_places
 from klog.formats.names import FileKind
-from klog.guards import differences, is_above
-from klog.journal import Chain, chains, locate
-from klog.originals import begun, keeps_tail, original_place, tail_place
-from klog.outputs import check_places
-from klog.passing import is_passing, stood_for
-from klog.plan import PUT, REMOVE, Action, FileState, Plan, StaleError, same_content
-from klog.staging import RoomError, device_of, lack_of_room, link_or_copy, make_directories
+from klog.plan.backup_writer import begun, keeps_tail, original_place, tail_place
+from klog.plan.backups import has_begun, may_stay, plans_of, used_since
+from klog.plan.draft import backup_places, iso_seconds, plan_id
+from klog.plan.executor import drop_staged
+from klog.plan.file_state import file_state, status_of
+from klog.plan.guards import differences, is_above
+from klog.plan.model import PUT, REMOVE, Action, FileState, Plan, StaleError, same_content
+from klog.plan.staging import RoomError, device_of, lack_of_room, link_or_copy, make_directories
+from klog.plan.status import Chain, chains, locate
+from klog.plan.swap_files import is_passing, stood_for
 
 
 def undo_plan(plan: Plan, now_ms: int, backup: str | None = None, disk: Disk | None = None) -> Plan:

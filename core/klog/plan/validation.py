@@ -12,8 +12,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import NoReturn
 
 from klog.formats.names import ROOT_KINDS, FileKind, Stage, parse_file, parse_partition
-from klog.passing import is_passing, log_of, stage_of, stood_for, teller
-from klog.plan import PUT, REMOVE, TRUNCATE, Action, FileState, Plan, PlanError, same_content
+from klog.plan.model import PUT, REMOVE, TRUNCATE, Action, FileState, Plan, PlanError, same_content
+from klog.plan.swap_files import is_passing, log_of, stage_of, stood_for, teller
 
 _States = Mapping[tuple[int, str], Sequence[FileState | None]]
 
@@ -92,7 +92,7 @@ def _check_markers(plan: Plan) -> None:
 
 
 def _check_passing(plan: Plan, states: _States) -> None:
-    """Refuse what comes and goes otherwise than `klog.passing` has it: nobody could tell how far it has come."""
+    """Refuse files that come and go against the rules of `swap_files`: nobody could tell how far they have come."""
     coming = {key for key, chain in states.items() if is_passing(chain)}
     if not coming:
         return

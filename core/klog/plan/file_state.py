@@ -8,8 +8,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from klog.errors import UnreadableError
-from klog.plan import FileState, StaleError
-from klog.source import Source
+from klog.files.read_only import Source
+from klog.plan.model import FileState, StaleError
 
 if TYPE_CHECKING:
     from hashlib import _Hash

@@ -7,9 +7,9 @@ import os
 import stat
 from collections.abc import Callable, Iterable, Sequence
 
-from klog.digests import Digest
-from klog.disk import Disk, OpenFile
+from klog.disk.disk import Disk, OpenFile
 from klog.errors import KlogError
+from klog.plan.file_state import Digest
 
 ROUNDS = ".rounds"
 """Behind the name of a staging directory: beside it lies what only the next round of a compaction reads."""

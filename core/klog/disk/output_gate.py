@@ -6,7 +6,7 @@
 
 Judged is where a path really ends, not its text: links are followed, `..` is what the system takes it for, a directory
 is known by its inode wherever it is mounted.  Log dirs and partitions are known by what is in them, for outputs go
-astray into others than those that a command names.  `klog.disk.NewFile` and all that fills directories ask here
+astray into others than those that a command names.  `klog.disk.disk.NewFile` and all that fills directories ask here
 themselves, so that no command can forget it.
 """
 
@@ -19,7 +19,7 @@ from typing import Final
 
 from klog.errors import KlogError, UsageError
 from klog.formats.names import ROOT_KINDS, FileKind, parse_file, parse_partition
-from klog.plan import PlanError
+from klog.plan.model import PlanError
 
 _OF_LOG_DIRS: Final = sorted(kind.value for kind in ROOT_KINDS - {FileKind.LOCK})
 """Others too call their files .lock."""

@@ -7,11 +7,11 @@ import stat
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from klog.digests import file_state, status_of
 from klog.errors import UnreadableError
 from klog.formats.names import Stage
-from klog.passing import is_passing, stage_of, teller
-from klog.plan import TRUNCATE, FileState, Plan, StaleError, same_content
+from klog.plan.file_state import file_state, status_of
+from klog.plan.model import TRUNCATE, FileState, Plan, StaleError, same_content
+from klog.plan.swap_files import is_passing, stage_of, teller
 
 _GRAINS_NS = (1, 100, 1000, 10**9, 2 * 10**9)
 """The finest steps of a modification time, on file systems of several kinds."""

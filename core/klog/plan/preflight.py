@@ -6,14 +6,14 @@ import functools
 import os
 from collections.abc import Iterable, Iterator, Sequence
 
-from klog.disk import Disk
+from klog.disk.disk import Disk
 from klog.formats.names import Stage
-from klog.journal import Chain, chains
-from klog.locks import LockedError, check_closed
-from klog.originals import inode_of, keeps_tail, may_be_linked
-from klog.passing import is_passing
-from klog.plan import PUT, TRUNCATE, Action, Plan
-from klog.staging import device_of, lack_of_room
+from klog.plan.backup_writer import inode_of, keeps_tail, may_be_linked
+from klog.plan.locks import LockedError, check_closed
+from klog.plan.model import PUT, TRUNCATE, Action, Plan
+from klog.plan.staging import device_of, lack_of_room
+from klog.plan.status import Chain, chains
+from klog.plan.swap_files import is_passing
 
 
 def lack_of_rights(path: str, action: Action) -> str | None:

@@ -12,11 +12,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from types import TracebackType
 
-from klog.disk import Disk, OpenFile
+from klog.disk.disk import Disk, OpenFile
+from klog.disk.output_gate import own_file
 from klog.errors import KlogError
 from klog.formats.names import FileKind
 from klog.log_dir import HELD_HERE, lock_holder, lock_state
-from klog.outputs import own_file
 
 _ATTEMPTS = 10
 

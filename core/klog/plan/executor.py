@@ -18,19 +18,19 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from klog.disk import Disk
+from klog.disk.disk import Disk
+from klog.disk.output_gate import check_places
 from klog.errors import KlogError
 from klog.formats.names import FileKind, parse_file
-from klog.guards import differences, is_above
-from klog.journal import Chain, check_directories, check_leftovers, locate
 from klog.lanes import Silence, Sink
-from klog.locks import Locks, check_closed
-from klog.originals import PLAN, Keeper, begun
-from klog.outputs import check_places
-from klog.plan import PUT, REMOVE, STAGED, TEMPORARY, TRUNCATE, UNFINISHED, Action, FileState, Plan, StaleError
-from klog.plan_rules import check_plan
-from klog.preflight import copies, twins
-from klog.staging import lack_of_room, link, remove_emptied, remove_made, remove_tree
+from klog.plan.backup_writer import PLAN, Keeper, begun
+from klog.plan.guards import differences, is_above
+from klog.plan.locks import Locks, check_closed
+from klog.plan.model import PUT, REMOVE, STAGED, TEMPORARY, TRUNCATE, UNFINISHED, Action, FileState, Plan, StaleError
+from klog.plan.preflight import copies, twins
+from klog.plan.staging import lack_of_room, link, remove_emptied, remove_made, remove_tree
+from klog.plan.status import Chain, check_directories, check_leftovers, locate
+from klog.plan.validation import check_plan
 
 _INDEXES = (FileKind.INDEX, FileKind.TIME_INDEX, FileKind.TXN_INDEX)
 

@@ -16,15 +16,15 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator
 
-from klog.digests import file_state, status_of
-from klog.disk import Disk, OpenFile
+from klog.disk.disk import Disk, OpenFile
+from klog.files.read_only import Source
 from klog.formats.names import FileKind
-from klog.guards import files_beside
-from klog.journal import Chain
-from klog.plan import PUT, STAGED, TRUNCATE, UNFINISHED, Action, CutOut, FileState, Plan, PlanError, StaleError
-from klog.plan_file import MAX_BYTES, plan_pieces, read_plan
-from klog.source import Source
-from klog.staging import in_pieces, link, make_directories
+from klog.plan.file_state import file_state, status_of
+from klog.plan.guards import files_beside
+from klog.plan.json_file import MAX_BYTES, plan_pieces, read_plan
+from klog.plan.model import PUT, STAGED, TRUNCATE, UNFINISHED, Action, CutOut, FileState, Plan, PlanError, StaleError
+from klog.plan.staging import in_pieces, link, make_directories
+from klog.plan.status import Chain
 
 PLAN = "plan.json"
 ORIGINALS = "originals"

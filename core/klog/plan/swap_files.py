@@ -18,7 +18,7 @@ then makes an index of ten megabytes of zeros, and an empty time index, by which
 way round, new indexes would come to the old log.
 
 In a plan such a file is neither there before nor after: by itself it does not tell how far the plan has come.  What is
-done between its coming and its going tells it, and `klog.plan_rules` sees to it that there is something.
+done between its coming and its going tells it, and `klog.plan.validation` sees to it that there is something.
 Kafka: LogLoader.removeTempFilesAndCollectSwapFiles, LogLoader.load.
 """
 
@@ -27,7 +27,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from klog.formats.names import SEGMENT_KINDS, FileKind, Stage, parse_file
-from klog.plan import FileState
+from klog.plan.model import FileState
 
 _LOG = f".{FileKind.LOG.value}"
 

@@ -17,10 +17,10 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from klog.digests import Digest, file_state, state_read, states_around, status_of
+from klog.disk.output_gate import straight
 from klog.errors import UnreadableError
-from klog.outputs import straight
-from klog.plan import (
+from klog.plan.file_state import Digest, file_state, state_read, states_around, status_of
+from klog.plan.model import (
     BACKUPS,
     NOTHING,
     PUT,
@@ -37,11 +37,11 @@ from klog.plan import (
     StaleError,
     same_content,
 )
-from klog.preflight import lack_of_rights
-from klog.staging import Staging
+from klog.plan.preflight import lack_of_rights
+from klog.plan.staging import Staging
 
 if TYPE_CHECKING:
-    from klog.locks import Locks
+    from klog.plan.locks import Locks
 
 
 class Prepared(NamedTuple):
@@ -179,7 +179,7 @@ class Draft:
     def put_passing(self, file: str, new: Prepared | None = None) -> None:
         """Let *file* come, and stay until `remove_passing`: with the content of *new*, or empty.
 
-        *file* is one of those of which `klog.passing` tells, and is not there.  It is a second name of what was
+        *file* is one of those of which `klog.plan.swap_files` tells, and is not there.  It is a second name of what was
         prepared, for which there need be no more room.  Raises StaleError when it is there, OSError.
         """
         if self.state(file) is not None:

@@ -1,7 +1,7 @@
 """Plans as JSON: written, and read with the distrust that a file deserves which may have files removed.
 
 Members of the wrong type, states without a digest that is known, actions with members that nobody knows, numbers and
-depths that no plan has: such a file is refused as a whole, as is a plan that `klog.plan_rules` does not let pass.
+depths that no plan has: such a file is refused as a whole, as is a plan that `klog.plan.validation` does not let pass.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Final, TypeVar
 
-from klog.plan import TRUNCATE, VERSION, Action, Amount, CutOut, FileState, Guard, Loss, Plan, PlanError
-from klog.plan_rules import check_plan, refuse, shown
+from klog.plan.model import TRUNCATE, VERSION, Action, Amount, CutOut, FileState, Guard, Loss, Plan, PlanError
+from klog.plan.validation import check_plan, refuse, shown
 
 MAX_BYTES: Final = 512 << 20
 """The largest plan file that is read: room for a million actions."""

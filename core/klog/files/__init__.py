@@ -1,0 +1,1 @@
+"""Reading: files and directories, without a trace."""
