@@ -7,7 +7,7 @@ import base64
 import struct
 from pathlib import Path
 
-from klog.formats.schema import Data, Field, Struct, load
+from klog.formats.structs.schema import Data, Field, Struct, load
 
 from tests.plain.encode import Record, batch, unsigned_varint
 

@@ -13,13 +13,13 @@ import os
 from collections import Counter, defaultdict
 from pathlib import Path
 
+from klog.data_dir.partition import Partition, read_small
 from klog.formats.damage import Damage
 from klog.formats.index import ABORTED_TXN
 from klog.formats.names import CLUSTER_METADATA
 from klog.formats.snapshot import Producer, read_snapshot
 from klog.irregularities import STOPS_BROKER, Irregularity
 from klog.kernel import crc32c
-from klog.partition import Partition, read_small
 from klog.producers import PRODUCER_ID_EXPIRATION_MS, ProducerState, differences
 from klog.replay import replay
 from klog.transactions import CompletedTxn

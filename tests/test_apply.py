@@ -17,10 +17,10 @@ from pathlib import Path
 from random import Random
 
 import pytest
+from klog.data_dir.log_dir import LogDir
 from klog.disk.disk import Disk, OpenFile
 from klog.errors import KlogError, UnreadableError
 from klog.files.read_only import Source
-from klog.log_dir import LogDir
 from klog.plan.backup_writer import PLAN
 from klog.plan.backups import plans_of, unfinished
 from klog.plan.draft import Draft, backup_places, make_plan, plan_id

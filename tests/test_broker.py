@@ -11,7 +11,7 @@ from klog.check.findings import Severity
 from klog.check.root import root
 from klog.check.segment import Request
 from klog.check.verify import log_dir_facts, survey_partition
-from klog.log_dir import LogDir
+from klog.data_dir.log_dir import LogDir
 
 from tests.check.images import CRASHES, unpacked
 from tests.check.partitions import Damageable, flipped

@@ -12,12 +12,12 @@ from random import Random
 
 import pytest
 from klog.check.segment import NO_NEXT, Request, survey_segment
+from klog.data_dir.partition import Partition
 from klog.errors import UnreadableError
 from klog.fetch import Asked, Bounds, Cut, Damaged, Error, Fetched, FetchLog, Files, Loss, fetch, listed
 from klog.fetch.files import _Kept
 from klog.formats.damage import Damage
 from klog.lanes import Silence
-from klog.partition import Partition
 from klog.segment import Segment
 
 from tests.conftest import CORPORA, FIXTURES, writable_copy

@@ -9,11 +9,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from klog import internal_topics
+from klog.formats import internal_topics
 from klog.formats.control import control_record
-from klog.formats.schema import Schema, load, names_by_key
-from klog.formats.struct_json import Embedded
-from klog.internal_topics import (
+from klog.formats.internal_topics import (
     CLUSTER_METADATA,
     CONSUMER_OFFSETS,
     DECODERS,
@@ -35,6 +33,8 @@ from klog.internal_topics import (
     transactions,
     unreadable_value,
 )
+from klog.formats.structs.json import Embedded
+from klog.formats.structs.schema import Schema, load, names_by_key
 
 from tests import goldens, kafka
 from tests.conftest import FIXTURES

@@ -17,10 +17,9 @@ ROOMS = (
     "place errors threads",
     "formats",
     "files kernel",
-    "batch decode resync reader lanes headers segment indexes cuts wanted partition log_dir transactions"
-    " irregularities producers replay room",
-    "lookup fetch check settings metadata metadata_state plan disk broker bits describe dump internal_topics arrow"
-    " copies",
+    "batch decode resync reader lanes headers segment indexes cuts wanted data_dir transactions"
+    " irregularities producers replay",
+    "lookup fetch check metadata plan disk broker bits describe dump arrow",
     "recover salvage truncate cleaner visible work records rows jobs",
     "spark serve",
     "klog_cli pyspark_klog",

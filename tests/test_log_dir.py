@@ -13,12 +13,12 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from klog.data_dir.log_dir import KafkaFile, Lock, LogDir, lock_state, open_path, select
+from klog.data_dir.partition import Partition
 from klog.errors import KlogError, UnreadableError, UsageError
 from klog.formats.checkpoint import Malformed
 from klog.formats.names import FileKind
 from klog.formats.properties import CleanShutdown
-from klog.log_dir import KafkaFile, Lock, LogDir, lock_state, open_path, select
-from klog.partition import Partition
 
 from tests.conftest import FIXTURES
 

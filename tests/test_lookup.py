@@ -8,10 +8,10 @@ from pathlib import Path
 from random import Random
 
 import pytest
+from klog.data_dir.partition import Partition
 from klog.errors import UnreadableError, UsageError
 from klog.files.read_only import Source
 from klog.lookup import Lookup, Outcome, Trail, Wanted
-from klog.partition import Partition
 
 from tests.lookup_logs import MS, batches_of, of_records, write_segment
 from tests.lookup_slow import SlowPartition

@@ -8,8 +8,8 @@ from pathlib import Path
 from random import Random
 
 import pytest
+from klog.data_dir.partition import Partition
 from klog.lookup import Lookup
-from klog.partition import Partition
 
 from tests import clients, kafka
 from tests.clients import Given, records

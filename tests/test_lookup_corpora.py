@@ -8,8 +8,8 @@ from pathlib import Path
 from random import Random
 
 import pytest
+from klog.data_dir.partition import Partition
 from klog.lookup import Lookup, Outcome, Trail
-from klog.partition import Partition
 
 from tests.conftest import CORPORA, extract
 from tests.lookup_slow import Answer, SlowPartition

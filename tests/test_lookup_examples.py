@@ -6,9 +6,9 @@ import struct
 from pathlib import Path
 
 import pytest
+from klog.data_dir.partition import Partition
 from klog.lookup import Lookup, Outcome, Trail
 from klog.lookup.entries import Entries, offset_entries
-from klog.partition import Partition
 
 from tests.lookup_logs import MS, batches_of, of_records, write_segment
 from tests.plain import decode, encode

@@ -9,13 +9,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from klog import metadata
+from klog.data_dir.log_dir import Lock, LogDir
+from klog.data_dir.partition import Partition
 from klog.formats.checkpoint import PartitionMetadata
-from klog.internal_topics import MetadataRecord, metadata_record
-from klog.log_dir import Lock, LogDir
-from klog.metadata import ClusterMetadata, read_metadata
-from klog.metadata_state import BROKER_RESOURCE, TOPIC_RESOURCE, BrokerRegistration, PartitionRegistration, State
-from klog.partition import Partition
+from klog.formats.internal_topics import MetadataRecord, metadata_record
+from klog.metadata import loader
+from klog.metadata.image import BROKER_RESOURCE, TOPIC_RESOURCE, BrokerRegistration, PartitionRegistration, State
+from klog.metadata.loader import ClusterMetadata, read_metadata
 
 from tests import kafka
 from tests.conftest import CORPORA, FIXTURES, writable_copy
@@ -447,7 +447,7 @@ def test_an_empty_directory_is_not_an_empty_cluster(log: MetadataLog) -> None:
     log.log.unlink()
     found = read(log.log_dir)
     assert (found.complete, found.problems) == (False, (f"{log.path}: neither a log nor a snapshot",))
-    gone = metadata._read(Partition(str(log.path / "gone")))
+    gone = loader._read(Partition(str(log.path / "gone")))
     assert (gone.complete, gone.problems) == (
         False,
         (f"{log.path}/gone: cannot be listed: No such file or directory",),
@@ -465,7 +465,7 @@ def test_files_that_cannot_be_opened_are_problems(log: MetadataLog) -> None:
     assert len(listed.segments) == 2
     first.unlink()
     newest.unlink()
-    found = metadata._read(listed)
+    found = loader._read(listed)
     assert (list(found.topic_ids), found.end_offset, found.complete) == (["b"], 2, False)
     assert [problem.partition(": ")[0] for problem in found.problems] == [str(newest), str(first), str(log.log)]
 
@@ -487,7 +487,7 @@ def test_beside_a_running_node_it_is_read_again(log: MetadataLog, monkeypatch: p
     kept = log.log.read_bytes()
     spoil(log.log)
     reads = []
-    once = metadata._read
+    once = loader._read
 
     def counted(partition: Partition) -> ClusterMetadata:
         reads.append(partition)
@@ -495,7 +495,7 @@ def test_beside_a_running_node_it_is_read_again(log: MetadataLog, monkeypatch: p
             log.log.write_bytes(kept)
         return once(partition)
 
-    monkeypatch.setattr(metadata, "_read", counted)
+    monkeypatch.setattr(loader, "_read", counted)
     log_dir = LogDir(str(log.log_dir))
     assert not read(log.log_dir).complete
     reads.clear()

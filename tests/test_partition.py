@@ -9,13 +9,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from klog.data_dir.log_dir import LogDir
+from klog.data_dir.partition import SMALL_FILE_BYTES, Partition, SegmentFiles
 from klog.errors import KlogError, UnreadableError
 from klog.files.read_only import Source
 from klog.formats.checkpoint import Malformed
 from klog.formats.damage import Damage, DamageKind
 from klog.headers import walk_headers
-from klog.log_dir import LogDir
-from klog.partition import SMALL_FILE_BYTES, Partition, SegmentFiles
 
 from tests.conftest import FIXTURES
 from tests.plain import encode

@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from klog.data_dir.partition import Partition
 from klog.formats.damage import Damage, DamageKind
 from klog.formats.index import ABORTED_TXN
 from klog.formats.snapshot import Producer, Snapshot, read_snapshot, write_snapshot
 from klog.irregularities import STOPS_BROKER, Irregularity, IrregularityKind
 from klog.kernel import crc32c
-from klog.partition import Partition
 from klog.producers import (
     PRODUCER_ID_EXPIRATION_MS,
     Event,

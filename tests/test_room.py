@@ -6,11 +6,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from klog.data_dir.partition import Partition
+from klog.data_dir.preallocation import is_room
 from klog.formats.checkpoint import OffsetEntry, write_offsets
 from klog.formats.damage import Damage, DamageKind
 from klog.formats.index import OFFSET_ENTRY
-from klog.partition import Partition
-from klog.room import is_room
 from klog.segment import Segment
 
 from tests.lookup_logs import batches_of, write_segment

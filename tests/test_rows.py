@@ -13,10 +13,10 @@ from random import Random
 import pyarrow as pa
 import pytest
 from klog import cuts
+from klog.data_dir.log_dir import LogDir
+from klog.data_dir.partition import Partition
 from klog.errors import DamagedError, UsageError
 from klog.files.read_only import Source
-from klog.log_dir import LogDir
-from klog.partition import Partition
 from klog.rows import COLUMNS, KAFKA_COLUMNS, Query, read, schema
 from klog.wanted import Wanted
 from klog.work import Slice, slices

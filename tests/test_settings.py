@@ -6,11 +6,11 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from klog import metadata
+from klog.data_dir.log_dir import LogDir
 from klog.errors import UsageError
-from klog.log_dir import LogDir
-from klog.metadata_state import BROKER_RESOURCE, TOPIC_RESOURCE
-from klog.settings import _INTERNAL, _KNOWN, Origin, Setting, Settings
+from klog.metadata import loader
+from klog.metadata.image import BROKER_RESOURCE, TOPIC_RESOURCE
+from klog.metadata.topic_config import _INTERNAL, _KNOWN, Origin, Setting, Settings
 
 from tests import kafka
 from tests.conftest import FIXTURES
@@ -194,8 +194,8 @@ def test_the_metadata_log_is_read_once_and_only_when_asked_for(
 ) -> None:
     """A large cluster's takes seconds, a log dir has thousands of partitions."""
     reads = []
-    once = metadata.read_metadata
-    monkeypatch.setattr(metadata, "read_metadata", lambda log_dir: reads.append(1) or once(log_dir))  # type: ignore[func-returns-value]
+    once = loader.read_metadata
+    monkeypatch.setattr(loader, "read_metadata", lambda log_dir: reads.append(1) or once(log_dir))  # type: ignore[func-returns-value]
     known = settings(log, **{"segment.bytes": "99"})
     assert known.value("t", "segment.bytes").number == 99
     assert not reads

@@ -11,8 +11,8 @@ from random import Random
 import pyarrow as pa
 import pytest
 from klog import cuts, reader
+from klog.data_dir.partition import Partition
 from klog.files.read_only import Source
-from klog.partition import Partition
 from klog.rows import Query, read, schema
 from klog.visible import Isolation
 from klog.work import slices

@@ -14,12 +14,12 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from klog.check.findings import Severity
+from klog.data_dir.log_dir import LogDir
 from klog.disk.disk import Disk
 from klog.errors import DamagedError, KlogError, UsageError
 from klog.formats.damage import Damage
 from klog.formats.snapshot import read_snapshot
 from klog.kernel import crc32c
-from klog.log_dir import LogDir
 from klog.plan.draft import Draft, backup_places, make_plan, plan_id
 from klog.plan.executor import apply
 from klog.plan.model import STAGED, Plan

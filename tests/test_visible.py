@@ -7,10 +7,10 @@ from pathlib import Path
 from random import Random
 
 import pytest
+from klog.data_dir.partition import Partition
 from klog.dump.isolation import learn
 from klog.files.read_only import Source
 from klog.kernel import Window
-from klog.partition import Partition
 from klog.rows import Query, read
 from klog.visible import Aborted, Isolation, Learnt, visible
 from klog.work import Slice, slices

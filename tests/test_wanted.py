@@ -7,9 +7,9 @@ from pathlib import Path
 from random import Random
 
 import pytest
+from klog.data_dir.partition import SegmentFiles
 from klog.dump.request import JSON_LINES, TEXT, LineStyle, LogStyle, Request
 from klog.kernel import KeySet, Window
-from klog.partition import SegmentFiles
 from klog.wanted import HIGHEST, LOWEST, Count, Wanted, segments_in
 
 from tests.dump.sinks import Kept, bytes_read, dump, dump_file

@@ -12,10 +12,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from klog import cuts
+from klog.data_dir.log_dir import LogDir
+from klog.data_dir.partition import Partition
 from klog.files.read_only import Source
 from klog.kernel import KeySet
-from klog.log_dir import LogDir
-from klog.partition import Partition
 from klog.reader import LogReader
 from klog.segment import Segment
 from klog.wanted import Wanted

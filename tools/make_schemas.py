@@ -1,9 +1,9 @@
 """Write klog's schemas of internal records and of requests from the message definitions inside Kafka's jars.
 
-    python tools/make_schemas.py FOLDER_OF_JARS [core/klog/formats/schemas]
+    python tools/make_schemas.py FOLDER_OF_JARS [core/klog/formats/structs/schemas]
 
 The jars carry their definitions as JSON with comments (`common/**/*.json`, and `message/*.json` in the storage jar).
-Each becomes one line in the notation that `klog.formats.schema` reads.  The same jars always give the same files.
+Each becomes one line in the notation of `klog.formats.structs.schema`.  The same jars always give the same files.
 A definition that uses something the notation cannot say stops the run: nothing is left out silently.
 """
 
@@ -36,7 +36,7 @@ FILES = {
 }
 HEADER = """\
 # Written by tools/make_schemas.py from the message definitions of Apache Kafka {version}, Apache License 2.0.
-# Do not edit.  The notation is explained in klog/formats/schema.py.
+# Do not edit.  The notation is explained in klog/formats/structs/schema.py.
 """
 # What a definition may say.  The second row has no bearing on bytes or on the printed form.
 KNOWN_MESSAGE = {"apiKey", "type", "name", "validVersions", "flexibleVersions", "fields", "commonStructs"} | {
@@ -184,7 +184,7 @@ def definitions(folder: str, jar: str) -> tuple[str, list[Definition]]:
 
 
 def main(jars: str, target: str = "") -> None:
-    target = target or os.path.join(os.path.dirname(__file__), "..", "core", "klog", "formats", "schemas")
+    target = target or os.path.join(os.path.dirname(__file__), "..", "core", "klog", "formats", "structs", "schemas")
     for file, (jar, kinds, pattern) in FILES.items():
         version, found = definitions(jars, jar)
         wanted = [one for one in found if one.spec["type"] in kinds and re.match(pattern, one.spec["name"])]

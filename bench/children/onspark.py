@@ -170,7 +170,7 @@ def rows(spark: Any, path: str, topic: str, broker: str = "", process: str = "")
 
 def _slices_and_rows(path: str, topic: str) -> tuple[list[Any], int]:
     """Return the slices of the topic's logs, and how many rows they come to."""
-    from klog.log_dir import LogDir
+    from klog.data_dir.log_dir import LogDir
     from klog.rows import Query, read
     from klog.work import slices
 
@@ -180,7 +180,7 @@ def _slices_and_rows(path: str, topic: str) -> tuple[list[Any], int]:
 
 def partitions_of(*paths: str) -> list[Any]:
     from klog.check.verify import log_dir_facts
-    from klog.log_dir import LogDir
+    from klog.data_dir.log_dir import LogDir
 
     log_dirs = [LogDir(path) for path in paths]
     return [(partition, log_dir_facts(log_dir)) for log_dir in log_dirs for partition in log_dir.partitions]

@@ -7,8 +7,8 @@ import time
 from shlex import quote
 from typing import TYPE_CHECKING
 
+from klog.data_dir.log_dir import LogDir, open_path
 from klog.disk.disk import Disk
-from klog.log_dir import LogDir, open_path
 from klog.plan.backup_writer import PLAN
 from klog.plan.backups import State, find_plan, forget, plans_of, remember, state_of, sweep
 from klog.plan.draft import staged_beside, staging_of

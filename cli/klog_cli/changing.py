@@ -10,11 +10,11 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING, NamedTuple
 
 from klog.check.findings import quoted
+from klog.data_dir.log_dir import KafkaFile, LogDir, open_path, select
+from klog.data_dir.partition import Partition
 from klog.disk.disk import Disk, NewFile, OpenFile
 from klog.disk.output_gate import check_places, straight
 from klog.errors import KlogError, UsageError
-from klog.log_dir import KafkaFile, LogDir, open_path, select
-from klog.partition import Partition
 from klog.plan.draft import Draft, backup_places, make_plan, plan_id, staged_beside, staging_of
 from klog.plan.model import STAGED, Amount, Loss, Plan, StaleError
 from klog.plan.staging import Staging, in_pieces
@@ -22,9 +22,9 @@ from klog.plan.staging import Staging, in_pieces
 from klog_cli import output
 
 if TYPE_CHECKING:
+    from klog.metadata.topic_config import Setting, Value
     from klog.plan.backups import Kept
     from klog.plan.locks import Locks
-    from klog.settings import Setting, Value
 
 Findings = Sequence[dict[str, object]]
 

@@ -7,13 +7,13 @@ from typing import NamedTuple
 
 from klog.cleaner.cleaning import Cleaning, Outcome, Target, Wishes
 from klog.cleaner.rules import Ground
+from klog.data_dir.log_dir import LogDir, open_path
 from klog.disk.disk import Disk
 from klog.disk.output_gate import check_directory
 from klog.errors import UsageError
-from klog.log_dir import LogDir, open_path
+from klog.metadata.topic_config import Settings
 from klog.plan.model import NOTHING
 from klog.plan.staging import Staging
-from klog.settings import Settings
 
 from klog_cli import output
 from klog_cli.changing import Changed, Chosen, Drafted, Ways, change, choose, next_step

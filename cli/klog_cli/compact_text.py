@@ -14,7 +14,7 @@ from klog_cli.changing import Changed, settings_json, settings_text
 from klog_cli.output import human_size
 
 if TYPE_CHECKING:
-    from klog.settings import Setting
+    from klog.metadata.topic_config import Setting
 
 _WIDTH = 64
 _MARKS = {"clean": "=", "dirty": "#", "uncleanable": "~", "active": "."}

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import fields
 
+from klog.data_dir.log_dir import KafkaFile, LogDir, open_path, select
+from klog.data_dir.partition import Partition
 from klog.describe import (
     FileFacts,
     LogDirFacts,
@@ -16,8 +18,6 @@ from klog.describe import (
     describe_partition,
 )
 from klog.formats.names import ROOT_CHECKPOINTS, FileKind
-from klog.log_dir import KafkaFile, LogDir, open_path, select
-from klog.partition import Partition
 
 from klog_cli import output
 

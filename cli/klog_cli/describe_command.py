@@ -23,7 +23,7 @@ def describe(
     quiet: options.Quiet = False,
 ) -> int:
     """Show what is there: a log dir's partitions, a partition's segments, a file's header facts."""
-    from klog.log_dir import near_misses
+    from klog.data_dir.log_dir import near_misses
 
     from klog_cli.describe import describe as run
 

@@ -170,7 +170,7 @@ def _check_choices(
         ("--values", values, VALUES),
     ):
         if given is not None and given not in known:
-            from klog.log_dir import near_misses
+            from klog.data_dir.log_dir import near_misses
 
             raise UsageError(f"{option} {given}: expected one of {', '.join(known)}{near_misses(given, known)}")
     if form in ("text", "parquet") and values != "text":
@@ -184,7 +184,7 @@ def _check_choices(
 def _decoder(*chosen: bool) -> Decoder | None:
     if not any(chosen):
         return None
-    from klog import internal_topics
+    from klog.formats import internal_topics
 
     decoder: Decoder = getattr(internal_topics, DECODERS[chosen.index(True)])
     return decoder

@@ -6,11 +6,11 @@ import os
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from klog.data_dir.log_dir import KafkaFile, LogDir, open_path, select
+from klog.data_dir.partition import Partition
 from klog.errors import UsageError
 from klog.fetch import Error, Fetched, Files, Listed, listed
 from klog.formats.damage import Damage
-from klog.log_dir import KafkaFile, LogDir, open_path, select
-from klog.partition import Partition
 from klog.segment import Segment
 from klog.serve.partitions import PartitionView
 from klog.serve.shown import End, Shown

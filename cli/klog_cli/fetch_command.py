@@ -25,7 +25,7 @@ def fetch(
 
     As a broker on this log would: damage is handed out too, and said.
     """
-    from klog.log_dir import open_path
+    from klog.data_dir.log_dir import open_path
 
     from klog_cli.fetch import Wanted
     from klog_cli.fetch import fetch as run

@@ -7,14 +7,14 @@ import sys
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
+from klog.data_dir.partition import Partition, SegmentFiles
 from klog.errors import UsageError
 from klog.lookup import Lookup, Trail, Wanted
-from klog.partition import Partition, SegmentFiles
 
 from klog_cli import output
 
 if TYPE_CHECKING:
-    from klog.log_dir import KafkaFile
+    from klog.data_dir.log_dir import KafkaFile
 
 FOUND, MISSED = 0, 4
 _CHUNK = 100_000
@@ -130,7 +130,7 @@ def _resolve(asked: Asked) -> tuple[Partition, Sequence[SegmentFiles] | None]:
 
     Raises UsageError when the path names none, or more than one.
     """
-    from klog.log_dir import KafkaFile, LogDir, open_path, select
+    from klog.data_dir.log_dir import KafkaFile, LogDir, open_path, select
 
     found = open_path(asked.path)
     if isinstance(found, KafkaFile):

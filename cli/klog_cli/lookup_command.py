@@ -27,7 +27,7 @@ def lookup(
 
     output.Quiet.on = quiet
     if form not in options.LOOKUP_OUTPUTS:
-        from klog.log_dir import near_misses
+        from klog.data_dir.log_dir import near_misses
 
         known = options.LOOKUP_OUTPUTS
         raise UsageError(f"--output {form}: expected one of {', '.join(known)}{near_misses(form, known)}")
@@ -39,7 +39,7 @@ def lookup(
             raise UsageError("--batch FILE holds what is asked for: leave out --offset and the value of --timestamp")
         return look_up_many(asked, batch, by_time=timestamp is not None)
     if (offset is None) == (timestamp is None):
-        from klog.log_dir import open_path
+        from klog.data_dir.log_dir import open_path
 
         open_path(path)  # a path that is not there is the first thing to say
         raise UsageError("what is asked for? --offset N, --timestamp TIME or --batch FILE")

@@ -25,7 +25,7 @@ LOOKUP_OUTPUTS = ("text", "json", "jsonl")
 def known_form(form: str, known: Sequence[str]) -> None:
     """Raise UsageError for an `--output` that is none of *known*, with near misses."""
     if form not in known:
-        from klog.log_dir import near_misses
+        from klog.data_dir.log_dir import near_misses
 
         raise UsageError(f"--output {form}: expected one of {', '.join(known)}{near_misses(form, known)}")
 
@@ -35,7 +35,7 @@ def known(option: str, given: str, choices: Sequence[T]) -> T:
     for one in choices:
         if one == given:
             return one
-    from klog.log_dir import near_misses
+    from klog.data_dir.log_dir import near_misses
 
     names = [str(one) for one in choices]
     raise UsageError(f"{option} {given}: expected one of {', '.join(names)}{near_misses(given, names)}")

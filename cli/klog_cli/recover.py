@@ -8,9 +8,9 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from klog.check.findings import Finding, Severity
+from klog.data_dir.partition import Partition
 from klog.disk.output_gate import check_output
 from klog.errors import UsageError
-from klog.partition import Partition
 from klog.plan.model import Action, Amount, Loss
 from klog.plan.staging import Staging
 from klog.recover.recover import Recovery, Target

@@ -13,7 +13,7 @@ from klog.errors import UsageError
 from klog_cli import output
 
 if TYPE_CHECKING:
-    from klog.formats.schema import Data
+    from klog.formats.structs.schema import Data
     from klog.serve.view import Shown, View
 
 _CANCELLED = 32

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from klog.copies import choose_copies, find_partitions
+from klog.data_dir.log_dir import select
+from klog.data_dir.partition import Partition
+from klog.data_dir.replicas import choose_copies, find_partitions
 from klog.jobs.compact import Options as Wishes
 from klog.jobs.export import Options
 from klog.jobs.output import Facts
 from klog.jobs.search import Query
-from klog.log_dir import select
-from klog.partition import Partition
 from klog.spark.session import session
 from klog.visible import Isolation
 

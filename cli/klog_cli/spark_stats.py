@@ -5,10 +5,10 @@ from __future__ import annotations
 from base64 import b64encode
 from collections.abc import Sequence
 
+from klog.data_dir.log_dir import LogDir, open_path, select
+from klog.data_dir.partition import Partition
 from klog.jobs.stats import FrequentKey, LargeRecord, Stats
 from klog.kernel import is_utf8
-from klog.log_dir import LogDir, open_path, select
-from klog.partition import Partition
 from klog.spark.session import session
 
 from klog_cli import output

@@ -6,17 +6,17 @@ from collections.abc import Mapping, Sequence
 from shlex import quote
 from typing import NamedTuple
 
+from klog.data_dir.log_dir import LogDir
+from klog.data_dir.partition import Partition
 from klog.errors import DamagedError, KlogError, UsageError
 from klog.formats.names import CLUSTER_METADATA
-from klog.log_dir import LogDir
 from klog.lookup import Lookup, Wanted
-from klog.partition import Partition
+from klog.metadata.topic_config import Setting
+from klog.metadata.topic_config import Settings as TopicSettings
 from klog.plan.draft import Draft
 from klog.plan.json_file import plan_json
 from klog.plan.staging import Staging
 from klog.recover import checkpoints
-from klog.settings import Setting
-from klog.settings import Settings as TopicSettings
 from klog.truncate import Settings, Truncation, plan
 
 from klog_cli import output

@@ -30,7 +30,7 @@ def truncate(
 
     Log, indexes, snapshots, epochs and checkpoints agree afterwards. A cut inside a batch drops the whole batch.
     """
-    from klog.log_dir import open_path
+    from klog.data_dir.log_dir import open_path
     from klog.truncate import Settings
 
     from klog_cli.changing import Ways, one_way

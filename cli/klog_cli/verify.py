@@ -10,10 +10,10 @@ from klog.check.findings import Finding, Kind, Severity
 from klog.check.root import root
 from klog.check.segment import Request
 from klog.check.verify import Checked, Chosen, Totals, facts_around, log_dir_facts, verify_partition
+from klog.data_dir.log_dir import KafkaFile, LogDir, open_path, select
+from klog.data_dir.partition import Partition
 from klog.errors import UsageError
 from klog.lanes import Sink
-from klog.log_dir import KafkaFile, LogDir, open_path, select
-from klog.partition import Partition
 
 from klog_cli import output
 from klog_cli.findings import finding_line

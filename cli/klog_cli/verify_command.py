@@ -32,7 +32,7 @@ def verify(
     Each finding says what it means, what a broker would do about it at its next start, and what repairs it.
     """
     from klog.check.segment import Request
-    from klog.log_dir import near_misses
+    from klog.data_dir.log_dir import near_misses
 
     from klog_cli.verify import verify as run
 

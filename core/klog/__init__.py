@@ -19,12 +19,12 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from klog.batch import Batch
     from klog.check.verify import verify_partition
+    from klog.data_dir.log_dir import LogDir
+    from klog.data_dir.partition import Partition
     from klog.errors import KlogError
     from klog.formats.damage import Damage
     from klog.formats.record import Record
-    from klog.log_dir import LogDir
     from klog.lookup import Lookup
-    from klog.partition import Partition
     from klog.place import Place
     from klog.segment import Segment
 
@@ -34,9 +34,9 @@ _HOME = {
     "Batch": "klog.batch",
     "Damage": "klog.formats.damage",
     "KlogError": "klog.errors",
-    "LogDir": "klog.log_dir",
+    "LogDir": "klog.data_dir.log_dir",
     "Lookup": "klog.lookup",
-    "Partition": "klog.partition",
+    "Partition": "klog.data_dir.partition",
     "Place": "klog.place",
     "Record": "klog.formats.record",
     "Segment": "klog.segment",

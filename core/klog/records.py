@@ -9,15 +9,15 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 
+from klog.data_dir.partition import Partition
+from klog.data_dir.preallocation import is_room
 from klog.decode import Codecs, Run, Span, decode_run, message_damages, runs
 from klog.errors import KlogError
 from klog.files.read_only import Source
 from klog.formats.damage import Damage, DamageKind
 from klog.kernel import Window
-from klog.partition import Partition
 from klog.place import Place
 from klog.reader import MAX_BATCH_BYTES, LogReader
-from klog.room import is_room
 from klog.visible import Hiding
 from klog.wanted import Wanted
 from klog.work import Slice

@@ -13,6 +13,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Sequence
 
+from klog.data_dir.partition import Partition, SegmentFiles, read_small
 from klog.decode import runs
 from klog.files.read_only import Source
 from klog.formats.batch import Attributes
@@ -20,7 +21,6 @@ from klog.formats.damage import Damage
 from klog.formats.snapshot import read_snapshot
 from klog.indexes import position_of_offset
 from klog.kernel import Window, crc32c
-from klog.partition import Partition, SegmentFiles, read_small
 from klog.producers import Event, ProducerState
 from klog.segment import Segment
 from klog.transactions import read_marker

@@ -13,11 +13,11 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from klog.arrow import Arrays, Sizes, import_pyarrow
+from klog.data_dir.log_dir import near_misses
 from klog.errors import DamagedError, UsageError
 from klog.formats.codec import Decompressor
 from klog.formats.damage import Damage
 from klog.kernel import Window
-from klog.log_dir import near_misses
 from klog.reader import MAX_BATCH_BYTES
 from klog.records import records
 from klog.visible import Isolation

@@ -11,6 +11,7 @@ from bisect import bisect_right
 from shlex import quote
 from typing import NamedTuple
 
+from klog.data_dir.partition import Partition, SegmentFiles
 from klog.decode import runs
 from klog.errors import DamagedError, UsageError
 from klog.files.read_only import Source
@@ -20,7 +21,6 @@ from klog.formats.index import ABORTED_TXN
 from klog.formats.names import SEGMENT_KINDS, FileKind, Stage, file_name, parse_file
 from klog.formats.snapshot import write_snapshot
 from klog.kernel import IndexBuilder, Window, crc32c, orderly
-from klog.partition import Partition, SegmentFiles
 from klog.plan.draft import Draft
 from klog.plan.model import Amount, Loss
 from klog.recover import amounts

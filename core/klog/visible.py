@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator
 from typing import Literal, NamedTuple
 
 from klog.check.txn_index import read_txn_index
+from klog.data_dir.partition import Partition, SegmentFiles
 from klog.errors import KlogError, UnreadableError
 from klog.files.read_only import Source
 from klog.formats.batch import Attributes, BatchFacts
@@ -18,7 +19,6 @@ from klog.formats.damage import Damage, DamageKind
 from klog.formats.index import ABORTED_TXN
 from klog.headers import walk_headers
 from klog.kernel import Window
-from klog.partition import Partition, SegmentFiles
 from klog.place import Place
 from klog.producers import ProducerState
 from klog.replay import nearest_state, replay

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from klog.kernel import KeySet, Window
 
 if TYPE_CHECKING:
+    from klog.data_dir.partition import SegmentFiles
     from klog.files.read_only import Source
-    from klog.partition import SegmentFiles
 
 LOWEST, HIGHEST = -(2**63), 2**63 - 1
 

@@ -17,6 +17,8 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from klog.cuts import LogCuts
+from klog.data_dir.log_dir import lock_state
+from klog.data_dir.partition import Partition, SegmentFiles
 from klog.decode import Span
 from klog.errors import KlogError
 from klog.files.read_only import Source
@@ -25,8 +27,6 @@ from klog.formats.damage import Damage
 from klog.formats.names import FileKind
 from klog.headers import walk_headers
 from klog.indexes import position_of_offset
-from klog.log_dir import lock_state
-from klog.partition import Partition, SegmentFiles
 from klog.segment import Segment
 from klog.visible import Aborted, Isolation, Learnt, visible
 from klog.wanted import HIGHEST, LOWEST, Wanted, segments_in, start_position

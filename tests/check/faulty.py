@@ -11,7 +11,7 @@ from pathlib import Path
 from klog.batch import Batch
 from klog.formats.snapshot import read_snapshot, write_snapshot
 from klog.kernel import crc32c
-from klog.metadata_state import TOPIC_RESOURCE
+from klog.metadata.image import TOPIC_RESOURCE
 from klog.segment import MAX_SEGMENT_BYTES, Segment
 
 from tests.check import strange
@@ -58,8 +58,8 @@ def made(path: Path, *, partition: str = "orders-0", compacted: bool = False, **
 def indexed(path: Path) -> None:
     """Give the partitions of a log dir indexes of what stands in their logs, so that these are not found missing."""
     from klog.check.segment import NO_NEXT, Build, Request, survey_segment
+    from klog.data_dir.partition import Partition
     from klog.lanes import Silence
-    from klog.partition import Partition
 
     for folder in sorted(one for one in path.iterdir() if one.is_dir()):
         partition = Partition(str(folder))

@@ -10,7 +10,7 @@ from klog.check.findings import Finding, Severity
 from klog.check.root import root
 from klog.check.segment import Request
 from klog.check.verify import log_dir_facts, verify_partition
-from klog.log_dir import LogDir
+from klog.data_dir.log_dir import LogDir
 
 from tests.conftest import FIXTURES
 

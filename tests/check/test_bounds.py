@@ -10,7 +10,7 @@ from klog.check import verify
 from klog.check.facts import LogDirFacts
 from klog.check.segment import Request
 from klog.check.verify import facts_around, survey_partition, verify_partition
-from klog.partition import Partition
+from klog.data_dir.partition import Partition
 
 from tests.check.partitions import Damageable
 from tests.plain.encode import batch

@@ -7,10 +7,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from klog import metadata
 from klog.check.verify import facts_around, log_dir_facts, verify_partition
-from klog.log_dir import LogDir
-from klog.metadata_state import BROKER_RESOURCE, TOPIC_RESOURCE
+from klog.data_dir.log_dir import LogDir
+from klog.metadata import loader
+from klog.metadata.image import BROKER_RESOURCE, TOPIC_RESOURCE
 
 from tests.conftest import FIXTURES, Ran
 from tests.metadata_logs import MetadataLog, config, topic
@@ -116,7 +116,7 @@ def test_a_clean_log_dir_is_checked_without_reading_the_metadata_log(
     klog: Callable[..., Ran], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whoever finds nothing need not know what it would have meant."""
-    monkeypatch.setattr(metadata, "read_metadata", None)
+    monkeypatch.setattr(loader, "read_metadata", None)
     ran = klog("verify", FIXTURES / "modern", "--output", "jsonl")
     assert (ran.exit_code, ran.stderr) == (0, b"")
 
@@ -127,13 +127,13 @@ def test_each_log_dir_has_its_metadata_read_once(
     for number in range(1, 4):
         shutil.copytree(log.log_dir / "gappy-0", log.log_dir / f"gappy-{number}")
     reads = []
-    once = metadata.read_metadata
+    once = loader.read_metadata
 
-    def counted(log_dir: LogDir) -> metadata.ClusterMetadata | None:
+    def counted(log_dir: LogDir) -> loader.ClusterMetadata | None:
         reads.append(log_dir.path)
         return once(log_dir)
 
-    monkeypatch.setattr(metadata, "read_metadata", counted)
+    monkeypatch.setattr(loader, "read_metadata", counted)
     assert klog("verify", log.log_dir).exit_code == 4
     assert reads == [str(log.log_dir)]
     reads.clear()

@@ -9,13 +9,13 @@ from pathlib import Path
 
 from klog.cleaner.cleaning import Cleaning, Outcome, Target, Wishes
 from klog.cleaner.compact import Choices
+from klog.data_dir.log_dir import LogDir
 from klog.disk.disk import Disk
-from klog.log_dir import LogDir
+from klog.metadata.topic_config import Settings
 from klog.plan.draft import backup_places, make_plan, plan_id
 from klog.plan.executor import apply
 from klog.plan.model import STAGED, Plan
 from klog.plan.staging import Staging
-from klog.settings import Settings
 
 from tests.conftest import FIXTURES, writable_copy
 from tests.plain.decode import Batch, Record, scan

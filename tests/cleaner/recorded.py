@@ -16,12 +16,12 @@ from typing import NamedTuple
 
 from klog.cleaner.cleaning import Cleaning, Target, Wishes
 from klog.cleaner.compact import Choices, Compacted
-from klog.log_dir import LogDir
+from klog.data_dir.log_dir import LogDir
+from klog.metadata.topic_config import Settings
 from klog.plan.draft import backup_places, make_plan, plan_id
 from klog.plan.executor import apply
 from klog.plan.model import STAGED
 from klog.plan.staging import Staging
-from klog.settings import Settings
 
 from tests.conftest import CORPORA
 from tests.metadata_logs import MetadataLog, config, topic

@@ -9,7 +9,7 @@ from random import Random
 from typing import TYPE_CHECKING
 
 import pytest
-from klog.log_dir import LogDir
+from klog.data_dir.log_dir import LogDir
 
 from tests import clients, kafka
 from tests.conftest import Ran

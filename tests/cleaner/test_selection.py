@@ -10,11 +10,11 @@ import pytest
 from klog.cleaner.bounds import Bound, LastRecord, Limit
 from klog.cleaner.rules import Ground, Refusal, Rules
 from klog.cleaner.selection import Because, Sections, Verdict, examine, filthiest, segments_in
+from klog.data_dir.log_dir import LogDir
+from klog.data_dir.partition import Partition
 from klog.errors import UnreadableError
-from klog.log_dir import LogDir
-from klog.metadata_state import TOPIC_RESOURCE
-from klog.partition import Partition
-from klog.settings import Origin, Settings
+from klog.metadata.image import TOPIC_RESOURCE
+from klog.metadata.topic_config import Origin, Settings
 
 from tests.metadata_logs import MetadataLog, config, topic
 from tests.plain import encode

@@ -14,13 +14,13 @@ import pytest
 from klog.cleaner.bounds import LastRecord, Limit
 from klog.cleaner.rules import Rules
 from klog.cleaner.selection import Because, Sections, examine, filthiest
+from klog.data_dir.log_dir import LogDir
+from klog.data_dir.partition import Partition
 from klog.files.read_only import Source
 from klog.formats.checkpoint import write_partition_metadata
 from klog.formats.header import Header
 from klog.headers import walk_headers
-from klog.log_dir import LogDir
-from klog.partition import Partition
-from klog.settings import Settings
+from klog.metadata.topic_config import Settings
 
 from tests.cleaner.oracle import (
     Candidate,

@@ -14,9 +14,9 @@ from klog.cleaner.mapping import Mapping
 from klog.cleaner.rewriting import Rewriting, Terms
 from klog.cleaner.segments import Source, grouped, sources
 from klog.cleaner.selection import Because, Sections
+from klog.data_dir.log_dir import LogDir
 from klog.formats.codec import Decompressor
 from klog.kernel import OffsetMap
-from klog.log_dir import LogDir
 from klog.segment import Segment
 
 from tests.cleaner.recorded import Compactor

@@ -14,8 +14,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from klog.data_dir.partition import Partition
 from klog.disk.disk import Disk
-from klog.partition import Partition
 from klog.plan import executor
 
 from tests.conftest import FIXTURES, Ran, writable_copy

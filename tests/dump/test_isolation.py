@@ -8,12 +8,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from klog.data_dir.partition import Partition
 from klog.dump.columns import dump_parquet
 from klog.dump.isolation import learn
 from klog.dump.request import CSV, JSON_LINES, PARQUET, TEXT, LineStyle, LogStyle, Request, Target, expand
 from klog.files.read_only import Source
 from klog.kernel import Window
-from klog.partition import Partition
 from klog.reader import LogReader
 from klog.wanted import Wanted
 

@@ -6,7 +6,7 @@ import base64
 import random
 import struct
 
-from klog.formats.schema import Data, Field, Schema, Struct
+from klog.formats.structs.schema import Data, Field, Schema, Struct
 
 from tests.plain.encode import unsigned_varint
 

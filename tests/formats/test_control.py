@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from klog.formats.control import END_TXN_MARKER, KEY, Control, control_record
-from klog.formats.schema import load
+from klog.formats.structs.schema import load
 
 from tests import kafka
 from tests.formats.struct_writer import damaged, made_up_struct, write

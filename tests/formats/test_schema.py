@@ -11,17 +11,17 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from klog.formats.schema import UNKNOWN_TAGS, Data, Schema, Struct, Versions, load, names_by_key, parse
-from klog.formats.struct_bytes import StructError, decode
-from klog.formats.struct_json import Embedded, to_json
-from klog.formats.struct_write import Hole, Writer, encode
-from klog.formats.struct_write import write as write_pieces
+from klog.formats.structs.json import Embedded, to_json
+from klog.formats.structs.read import StructError, decode
+from klog.formats.structs.schema import UNKNOWN_TAGS, Data, Schema, Struct, Versions, load, names_by_key, parse
+from klog.formats.structs.write import Hole, Writer, encode
+from klog.formats.structs.write import write as write_pieces
 
 from tests import kafka
 from tests.conftest import ROOT
 from tests.formats.struct_writer import damaged, made_up_struct, write
 
-SCHEMAS = ROOT / "core" / "klog" / "formats" / "schemas"
+SCHEMAS = ROOT / "core" / "klog" / "formats" / "structs" / "schemas"
 FILES = ("consumer_protocol", "control", "coordinator", "metadata", "remote_log", "share", "transaction", "wire")
 
 

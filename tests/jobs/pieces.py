@@ -9,14 +9,14 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from klog.data_dir.log_dir import LogDir
+from klog.data_dir.partition import Partition
 from klog.dump.request import JSON_LINES, Request
 from klog.formats.names import PartitionState
 from klog.jobs import export as job
 from klog.jobs.export import MANIFEST, Options, Piece
 from klog.jobs.latest import latest
 from klog.jobs.output import Output
-from klog.log_dir import LogDir
-from klog.partition import Partition
 from klog.wanted import Wanted
 from klog.work import SPLIT_BYTES, Isolation, Slice, slices
 

@@ -10,12 +10,12 @@ import pytest
 from klog.cleaner.cleaning import Cleaning, Target, Wishes
 from klog.cleaner.compact import Choices
 from klog.cleaner.copying import copy
+from klog.data_dir.log_dir import LogDir
 from klog.errors import DamagedError, KlogError, UnreadableError, UsageError
 from klog.jobs import compact as job
 from klog.jobs.answers import from_batch
 from klog.jobs.output import Attempt, Facts, Output
-from klog.log_dir import LogDir
-from klog.settings import Settings
+from klog.metadata.topic_config import Settings
 
 from tests.cleaner.compacting import NOW_MS, ORIGINAL, SETTINGS, SEVERAL_ROUNDS
 from tests.conftest import writable_copy

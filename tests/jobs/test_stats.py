@@ -8,10 +8,10 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
+from klog.data_dir.log_dir import LogDir
+from klog.data_dir.partition import Partition
 from klog.jobs import stats as module
 from klog.jobs.stats import Options, Stats, results, stats
-from klog.log_dir import LogDir
-from klog.partition import Partition
 from klog.work import Slice, slices
 
 from tests.check.partitions import Damageable, flipped

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 from klog.check.segment import Request
 from klog.check.verify import log_dir_facts, verify_partition
+from klog.data_dir.log_dir import LogDir
 from klog.errors import UnreadableError
 from klog.jobs import verify as module
 from klog.jobs.verify import Options, Part, results, verify
-from klog.log_dir import LogDir
 
 from tests.check.partitions import Damageable, flipped
 

@@ -13,8 +13,8 @@ import pytest
 from crc32c import crc32c
 from klog.check.segment import Request
 from klog.check.verify import log_dir_facts, verify_partition
+from klog.data_dir.log_dir import LogDir
 from klog.jobs.verify import Options, Part, results, verify
-from klog.log_dir import LogDir
 from klog.rows import Query, read
 from klog.work import slices
 
@@ -110,7 +110,7 @@ def test_what_vanishes_or_shrinks_costs_its_partition_a_finding(tmp_path: Path) 
 ASIDE = """
 import json, sys
 from klog.jobs.verify import Options, Part, results, verify
-from klog.log_dir import LogDir
+from klog.data_dir.log_dir import LogDir
 from klog.rows import Query, read
 from klog.work import slices
 log_dir = LogDir(sys.argv[1])

@@ -7,9 +7,9 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from klog.batch import Batch
+from klog.data_dir.partition import Partition
 from klog.files.read_only import Source
 from klog.kernel import Survey
-from klog.partition import Partition
 from klog.recover.kept import Kept
 from klog.recover.left import Request
 from klog.recover.ranges import Salvage, SegmentRanges, salvage_ranges

@@ -10,11 +10,11 @@ from pathlib import Path
 from random import Random
 
 import pytest
+from klog.data_dir.log_dir import LogDir
 from klog.disk.disk import Disk
 from klog.formats.checkpoint import read_offsets
 from klog.formats.snapshot import read_snapshot, write_snapshot
 from klog.kernel import crc32c
-from klog.log_dir import LogDir
 from klog.plan.backups import plans_of
 from klog.plan.draft import Draft, backup_places, make_plan
 from klog.plan.executor import apply

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import klog_cli.changing
 import pytest
+from klog.data_dir.log_dir import LogDir
 from klog.disk.disk import Disk
-from klog.log_dir import LogDir
 from klog.plan.backups import unfinished
 from klog.plan.draft import backup_places, make_plan, plan_id
 from klog.plan.executor import apply

@@ -16,7 +16,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from klog.batch import Batch
-from klog.partition import Partition
+from klog.data_dir.partition import Partition
 from klog.recover import left, salvaged
 from klog.recover.left import Request
 from klog.recover.ranges import Cut, SegmentRanges, salvage_ranges
@@ -799,7 +799,7 @@ def test_a_log_full_of_headers_takes_time_in_proportion(tmp_path: Path, claim: i
 
 SALVAGED = """
 import sys
-from klog.partition import Partition
+from klog.data_dir.partition import Partition
 from klog.recover.left import Request
 from klog.recover.ranges import salvage_ranges
 salvage_ranges(Partition(sys.argv[1]), Request(False))

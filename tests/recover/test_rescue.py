@@ -7,12 +7,12 @@ import struct
 from pathlib import Path
 
 import pytest
+from klog.data_dir.partition import Partition
 from klog.dump.files import dump_lines
 from klog.dump.lines import Origin
 from klog.dump.request import JSON_LINES, Target
 from klog.dump.request import Request as DumpRequest
 from klog.errors import UnreadableError
-from klog.partition import Partition
 from klog.recover.left import Request
 from klog.recover.ranges import salvage_ranges
 from klog.recover.rescue import Rescued, rescue

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 from klog.bits import Patch
+from klog.data_dir.partition import Partition
 from klog.disk.disk import Disk
-from klog.partition import Partition
 from klog.plan.draft import Draft
 from klog.plan.staging import Staging
 from klog.recover.broker_files import Content, Piece, Stored

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from klog.formats.schema import load, names_by_key
+from klog.formats.structs.schema import load, names_by_key
 
 from tests.formats.struct_writer import made_up_struct, write
 from tests.serve.readers import READERS

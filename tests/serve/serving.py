@@ -16,9 +16,9 @@ from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
 
-from klog.formats.schema import Data, load
-from klog.formats.struct_bytes import decode
-from klog.formats.struct_write import encode
+from klog.formats.structs.read import decode
+from klog.formats.structs.schema import Data, load
+from klog.formats.structs.write import encode
 
 PATIENCE_S = 30.0
 

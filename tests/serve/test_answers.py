@@ -6,8 +6,8 @@ import random
 from collections.abc import Iterator
 
 import pytest
-from klog.formats.schema import Data, Struct, load, names_by_key
-from klog.formats.struct_write import Hole
+from klog.formats.structs.schema import Data, Struct, load, names_by_key
+from klog.formats.structs.write import Hole
 from klog.serve.answers import REFUSED, UNTOLD, Asked, HangUpError, Here, answer
 from klog.serve.answers.logs import fetch_wait_ms
 from klog.serve.codes import READ_ONLY, Code

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from klog.formats.schema import Data
+from klog.formats.structs.schema import Data
 
 from tests import clients, kafka
 from tests.clients import START_MS, records

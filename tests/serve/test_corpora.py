@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from klog.formats.schema import Data
+from klog.formats.structs.schema import Data
 
 from tests.clients import SILENT, WAIT_S
 from tests.serve.corpus import LEGACY, MODERN, Corpus

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 from klog.check.log import IDS
+from klog.data_dir.partition import Partition
 from klog.formats.damage import Damage
-from klog.partition import Partition
 from klog.place import Place
 from klog.segment import Segment
 

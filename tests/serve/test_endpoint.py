@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from klog.formats.schema import load, names_by_key
+from klog.formats.structs.schema import load, names_by_key
 
 from tests.conftest import FIXTURES
 from tests.formats.struct_writer import damaged, made_up_struct, write

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Mapping
 
 import pytest
-from klog.formats.schema import Data, load
+from klog.formats.structs.schema import Data, load
 from klog.serve import group as group_module
 from klog.serve import groups as groups_module
 from klog.serve.codes import Code

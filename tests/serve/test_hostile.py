@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from klog.formats.schema import Data
+from klog.formats.structs.schema import Data
 
 from tests.conftest import FIXTURES, writable_copy
 from tests.serve.hostile import attacked, made_up, recorded

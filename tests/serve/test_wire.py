@@ -7,9 +7,9 @@ import struct
 from typing import Any
 
 import pytest
-from klog.formats.schema import Data, Schema
-from klog.formats.struct_bytes import decode
-from klog.formats.struct_write import Hole, encode
+from klog.formats.structs.read import decode
+from klog.formats.structs.schema import Data, Schema
+from klog.formats.structs.write import Hole, encode
 from klog.serve.codes import Code
 from klog.serve.wire import (
     Api,

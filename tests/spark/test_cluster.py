@@ -13,8 +13,8 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
+from klog.data_dir.log_dir import LogDir
 from klog.jobs.export import MANIFEST, pieces
-from klog.log_dir import LogDir
 from klog.wanted import Wanted
 
 from tests.check.partitions import Damageable, flipped
@@ -30,7 +30,7 @@ import sys
 from pathlib import Path
 from klog.check.verify import log_dir_facts
 from klog.jobs.verify import Options, Part, results
-from klog.log_dir import LogDir
+from klog.data_dir.log_dir import LogDir
 from klog.wanted import Wanted
 from klog.spark.run import run
 from klog.spark.session import session

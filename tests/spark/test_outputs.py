@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 from klog.cleaner.cleaning import Target
+from klog.data_dir.log_dir import LogDir
 from klog.errors import SparkError
 from klog.jobs import compact as compact_job
 from klog.jobs.export import MANIFEST, Options
 from klog.jobs.search import Query
 from klog.lanes import Silence
-from klog.log_dir import LogDir
-from klog.settings import Settings
+from klog.metadata.topic_config import Settings
 from klog.spark.compact import compact
 from klog.spark.export import export, latest
 from klog.spark.search import search

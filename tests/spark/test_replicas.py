@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from klog.copies import choose_copies, epoch_at, find_partitions, last_leader_epoch, log_end
+from klog.data_dir.partition import Partition
+from klog.data_dir.replicas import choose_copies, epoch_at, find_partitions, last_leader_epoch, log_end
 from klog.errors import UsageError
-from klog.partition import Partition
 
 from tests.lookup_logs import MS, of_records, write_segment
 from tests.plain.encode import Record

@@ -130,7 +130,7 @@ def test_the_archive_is_all_that_a_bare_python_needs_to_verify(tmp_path: Path) -
         "import sys; sys.path.insert(0, sys.argv[1])\n"
         "from klog.check.segment import Request\n"
         "from klog.check.verify import verify_partition\n"
-        "from klog.partition import Partition\n"
+        "from klog.data_dir.partition import Partition\n"
         "import klog.kernel._kernel as kernel\n"
         "assert kernel.__file__.startswith(sys.argv[1])\n"
         "for path in sys.argv[2:]:\n"

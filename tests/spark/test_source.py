@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from klog.log_dir import LogDir
+from klog.data_dir.log_dir import LogDir
 from klog.rows import COLUMNS, Query, read
 from klog.spark.options import read_options
 from klog.spark.source import FilteringReader, KafkaLog, Reader, columns_of, spark_schema

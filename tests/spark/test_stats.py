@@ -7,9 +7,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from klog.data_dir.log_dir import LogDir
 from klog.jobs.stats import Options, results
 from klog.jobs.stats import stats as job
-from klog.log_dir import LogDir
 from klog.spark.stats import stats
 from klog.work import slices
 from pyspark.sql import SparkSession

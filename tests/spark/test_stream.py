@@ -242,7 +242,7 @@ def test_a_log_that_cannot_be_read_stops_or_waits(tmp_path: Path, monkeypatch: p
     def refuse(path: str, *_: object) -> LogEnd:
         raise UnreadableError(f"{path}: cannot read: Input/output error")
 
-    monkeypatch.setattr("klog.partition.find_log_end", refuse)
+    monkeypatch.setattr("klog.data_dir.partition.find_log_end", refuse)
     with pytest.raises(UnreadableError):
         reader(tmp_path / "d").latestOffset({}, ALL)
     assert reader(tmp_path / "d", failOnDataLoss="false").latestOffset({}, ALL) == {}

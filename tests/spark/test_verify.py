@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from klog.check.verify import log_dir_facts
-from klog.log_dir import LogDir
+from klog.data_dir.log_dir import LogDir
 from klog.spark.verify import verify
 from pyspark.sql import SparkSession
 

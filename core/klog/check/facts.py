@@ -10,11 +10,11 @@ from typing import NamedTuple
 from klog.check.findings import KINDS, Finding, quoted
 from klog.check.replay import Replay
 from klog.check.segment import NO_NEXT, SegmentFacts
+from klog.data_dir.partition import Partition, read_small
 from klog.formats.names import CLUSTER_METADATA, PartitionState
 from klog.formats.snapshot import Snapshot, read_snapshot
 from klog.kernel import crc32c
-from klog.partition import Partition, read_small
-from klog.settings import Origin, Settings
+from klog.metadata.topic_config import Origin, Settings
 
 
 class LogDirFacts(NamedTuple):

@@ -6,9 +6,9 @@ from collections import defaultdict
 from collections.abc import Iterator
 
 from klog.check.findings import KINDS, Finding, quoted
+from klog.data_dir.log_dir import LogDir
 from klog.formats.checkpoint import Malformed
 from klog.formats.names import ROOT_CHECKPOINTS, FileKind, PartitionState
-from klog.log_dir import LogDir
 
 
 def root(log_dir: LogDir) -> Iterator[Finding]:

@@ -7,6 +7,7 @@ import threading
 from typing import NamedTuple
 
 from klog.check.replay import Replay
+from klog.data_dir.partition import Partition, SegmentFiles
 from klog.decode import Codecs, Run, decode_run, message_damages, runs, stray_records
 from klog.errors import KlogError
 from klog.files.read_only import Source
@@ -15,7 +16,6 @@ from klog.formats.damage import Damage
 from klog.formats.index import OFFSET_ENTRY, TIME_ENTRY
 from klog.kernel import IndexBuilder, Survey, Window, offset_index_used, time_index_used
 from klog.lanes import Lane, Sink, Work, run
-from klog.partition import Partition, SegmentFiles
 from klog.reader import MAX_BATCH_BYTES, Piece
 from klog.resync import is_zero
 from klog.segment import Segment

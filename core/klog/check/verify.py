@@ -12,12 +12,12 @@ from klog.check.facts import Findings, LogDirFacts, PartitionFacts
 from klog.check.findings import Finding, Severity
 from klog.check.replay import Replay
 from klog.check.segment import NO_NEXT, Request, SegmentFacts, survey_segment
+from klog.data_dir.log_dir import LogDir
+from klog.data_dir.partition import Partition
 from klog.errors import UnreadableError
 from klog.formats.names import ROOT_KINDS
 from klog.lanes import Silence, Sink
-from klog.log_dir import LogDir
-from klog.partition import Partition
-from klog.settings import Settings
+from klog.metadata.topic_config import Settings
 
 CHECKS: tuple[Callable[[PartitionFacts], Findings], ...] = (
     names.names,

@@ -12,13 +12,13 @@ from enum import Enum
 from typing import NamedTuple
 
 from klog.cleaner.rules import Refusal, damaged
+from klog.data_dir.partition import Partition, SegmentFiles
 from klog.errors import UnreadableError
 from klog.files.read_only import Source
 from klog.formats.damage import Damage
 from klog.formats.header import Header
 from klog.headers import LogEnd, walk_headers
 from klog.indexes import header_at, last_timestamp
-from klog.partition import Partition, SegmentFiles
 from klog.producers import ProducerState
 from klog.replay import nearest_state, replay
 

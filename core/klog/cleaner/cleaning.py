@@ -17,16 +17,16 @@ from typing import NamedTuple
 from klog.cleaner.compact import Choices, Compacted, Compaction, Estimate
 from klog.cleaner.rules import Refusal, Rules
 from klog.cleaner.selection import Because, Sections, examine, filthiest
+from klog.data_dir.log_dir import LogDir
+from klog.data_dir.partition import Partition
 from klog.disk.disk import Disk
 from klog.errors import DamagedError, KlogError, UnreadableError
 from klog.formats.names import FileKind
 from klog.lanes import Silence, Sink
-from klog.log_dir import LogDir
-from klog.partition import Partition
+from klog.metadata.topic_config import Settings
 from klog.plan.draft import Draft
 from klog.plan.staging import ROUNDS, Staging, remove_tree
 from klog.recover import checkpoints
-from klog.settings import Settings
 from klog.threads import run_all
 
 _LARGE_BYTES = 1 << 20

@@ -8,12 +8,12 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from klog.cleaner.cleaning import Cleaning, Outcome
+from klog.data_dir.log_dir import LogDir
 from klog.disk.disk import Disk
 from klog.disk.output_gate import check_directory, straight
 from klog.errors import UsageError
 from klog.formats.checkpoint import OffsetEntry, write_offsets
 from klog.formats.names import FileKind, Stage
-from klog.log_dir import LogDir
 from klog.plan.draft import Draft
 from klog.plan.model import PUT, Action, FileState
 from klog.plan.staging import Staging, make_directories, remove_tree

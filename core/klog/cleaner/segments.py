@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from klog.cleaner.transactions import Entry
+from klog.data_dir.partition import Partition, SegmentFiles
 from klog.errors import UnreadableError
 from klog.formats.index import ABORTED_TXN
-from klog.partition import Partition, SegmentFiles
 from klog.recover.broker_files import Stored, txn_entries
 
 

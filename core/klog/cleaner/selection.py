@@ -20,7 +20,7 @@ from typing import Final, NamedTuple
 
 from klog.cleaner.bounds import Bound, LastRecord, Limit, find_producers, overdue_ms, too_young
 from klog.cleaner.rules import Refusal, Rules, refusal
-from klog.partition import Partition, SegmentFiles
+from klog.data_dir.partition import Partition, SegmentFiles
 
 
 class Because(str, Enum):

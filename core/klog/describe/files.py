@@ -6,6 +6,8 @@ import os
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from klog.data_dir.log_dir import KafkaFile, lock_state
+from klog.data_dir.partition import SMALL_FILE_BYTES
 from klog.describe.indexes import summarize_index
 from klog.describe.logs import LogSummary, first_offset, summarize
 from klog.errors import NotKafkaError, UnreadableError, UnsupportedError
@@ -26,8 +28,6 @@ from klog.formats.layout import Layout
 from klog.formats.names import ROOT_CHECKPOINTS, FileKind, FileName
 from klog.formats.properties import read_clean_shutdown, read_meta_properties, read_quorum_state
 from klog.formats.snapshot import Producer, read_snapshot
-from klog.log_dir import KafkaFile, lock_state
-from klog.partition import SMALL_FILE_BYTES
 
 Value = str | int | bool | None | tuple[str, ...]
 

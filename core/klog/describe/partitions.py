@@ -7,6 +7,8 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from klog.data_dir.log_dir import LogDir
+from klog.data_dir.partition import Partition, SegmentFiles
 from klog.describe.indexes import entries_in_use
 from klog.describe.logs import summarize
 from klog.errors import KlogError
@@ -15,8 +17,6 @@ from klog.formats.damage import DamageKind
 from klog.formats.index import ABORTED_TXN, OFFSET_ENTRY, TIME_ENTRY
 from klog.formats.layout import Layout
 from klog.formats.names import ROOT_CHECKPOINTS, ROOT_KINDS, FileKind, FileName, PartitionState, Stage
-from klog.log_dir import LogDir
-from klog.partition import Partition, SegmentFiles
 
 
 @dataclass(frozen=True)

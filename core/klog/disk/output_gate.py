@@ -80,7 +80,7 @@ def _read_as_kafkas(paths: Iterable[str]) -> list[str]:
     found = [path for path in paths if os.path.isdir(path)]
     if not found:
         return []
-    from klog.log_dir import open_path
+    from klog.data_dir.log_dir import open_path
 
     def is_kafkas(path: str) -> bool:
         try:
@@ -186,7 +186,7 @@ def _paths(directory: str) -> Iterator[str]:
 
 def _names(directory: str) -> list[str] | None:
     """Return the names in a directory, none where there is no directory; None where they cannot be seen."""
-    from klog.partition import scan_directory
+    from klog.data_dir.partition import scan_directory
 
     try:
         with scan_directory(directory) as entries:

@@ -81,7 +81,7 @@ def _left_over(target: Target) -> str | None:
 
 def _must_exist(target: Target) -> None:
     if not os.path.lexists(target.path):
-        from klog.log_dir import EXPECTED
+        from klog.data_dir.log_dir import EXPECTED
 
         raise UsageError(f"{target.shown}: no such file; {EXPECTED}")
 

@@ -251,7 +251,7 @@ class _Worker:
         self, window: Window, decoder: Decoder, contents: list[bytes | None], liars: list[tuple[int, int, int]]
     ) -> list[tuple[int, str]]:
         """Fill in what the decoder makes of each row; return the row that kills Kafka's tool, if one does."""
-        from klog.internal_topics import unreadable_value
+        from klog.formats.internal_topics import unreadable_value
 
         problems = {row: f"newLimit > capacity: ({claimed} > {left})" for row, claimed, left in liars}
         for row in range(window.records):

@@ -12,7 +12,7 @@ from klog.reader import MAX_BATCH_BYTES
 from klog.wanted import Wanted, segments_in
 
 if TYPE_CHECKING:
-    from klog.partition import Partition, SegmentFiles
+    from klog.data_dir.partition import Partition, SegmentFiles
 
 TEXT, JSON_LINES, CSV, PARQUET = "text", "jsonl", "csv", "parquet"
 ALL_BYTES = 2**31 - 1
@@ -109,7 +109,7 @@ def with_surroundings(target: Target) -> Target:
     """Return *target* with its segment and the other segments of its partition, where it is a log among such."""
     if target.segments:
         return target
-    from klog.partition import Partition
+    from klog.data_dir.partition import Partition
 
     partition = Partition(target.directory)
     own = next((segment for segment in partition.segments if segment.log == os.path.basename(target.path)), None)
@@ -129,7 +129,7 @@ def expand(
         if not os.path.isdir(path):
             yield Target(path)
             continue
-        from klog.log_dir import KafkaFile, LogDir, open_path, select
+        from klog.data_dir.log_dir import KafkaFile, LogDir, open_path, select
 
         found = open_path(path)
         assert not isinstance(found, KafkaFile)
@@ -139,8 +139,8 @@ def expand(
 
 
 def _files(partition: Partition, with_indexes: bool, wanted: Wanted) -> Iterator[Target]:
+    from klog.data_dir.log_dir import LogDir
     from klog.formats.names import FileKind, file_name
-    from klog.log_dir import LogDir
 
     live = bool(LogDir(os.path.dirname(os.path.abspath(partition.path))).lock.held)
     segments = segments_in(partition.segments, wanted)

@@ -7,6 +7,7 @@ import os
 from collections.abc import Iterator
 from typing import Any
 
+from klog.data_dir.log_dir import EXPECTED
 from klog.dump.request import CSV, Request, Target
 from klog.errors import NotKafkaError, UnsupportedError
 from klog.files.read_only import Source
@@ -18,7 +19,6 @@ from klog.formats.names import ROOT_CHECKPOINTS, FileKind, parse_file
 from klog.formats.snapshot import read_snapshot
 from klog.kernel import crc32c
 from klog.lanes import Sink
-from klog.log_dir import EXPECTED
 
 OK, DAMAGED = 0, 4
 _LAYOUTS = {"index": OFFSET_ENTRY, "timeindex": TIME_ENTRY, "txnindex": ABORTED_TXN}

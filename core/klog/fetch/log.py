@@ -11,6 +11,7 @@ from contextlib import closing
 from functools import cached_property
 from typing import Final, Literal, NamedTuple
 
+from klog.data_dir.partition import Partition, SegmentFiles
 from klog.decode import Span
 from klog.errors import KlogError
 from klog.fetch.files import Files, is_lack
@@ -21,7 +22,6 @@ from klog.files.read_only import Source
 from klog.formats.damage import Damage
 from klog.headers import walk_headers
 from klog.indexes import header_at, position_of_offset
-from klog.partition import Partition, SegmentFiles
 from klog.segment import Segment
 
 Damaged = Literal["skip", "stop", "serve"]

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from klog.formats.layout import Layout
-from klog.formats.schema import Data
+from klog.formats.structs.schema import Data
 
 KEY = Layout(
     "control record key",
@@ -113,9 +113,9 @@ def _end_of_transaction(type_id: int, value: bytes | None) -> Control:
 
 def _kraft(type_id: int, value: bytes | None) -> Control:
     """Kafka: ControlRecordUtils."""
-    from klog.formats.schema import load
-    from klog.formats.struct_bytes import StructError, decode
-    from klog.formats.struct_json import to_json
+    from klog.formats.structs.json import to_json
+    from klog.formats.structs.read import StructError, decode
+    from klog.formats.structs.schema import load
 
     schema_name, title = _KRAFT[type_id]
     name = TYPES[type_id]

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from klog.formats.schema import Data
-from klog.formats.struct_bytes import StructError
+from klog.formats.structs.read import StructError
+from klog.formats.structs.schema import Data
 
 _SEGMENT, _SEGMENT_UPDATE, _PARTITION_DELETE = 0, 1, 2
 

@@ -20,16 +20,16 @@ from klog.cleaner.compact import Choices, Compaction
 from klog.cleaner.copying import Checkpointed, Copier, checkpointed
 from klog.cleaner.rules import Ground, Refusal, Rules
 from klog.cleaner.selection import examine
+from klog.data_dir.log_dir import LogDir
+from klog.data_dir.partition import Partition
 from klog.disk.disk import Disk
 from klog.errors import DamagedError, UnreadableError, UsageError
 from klog.formats.names import PartitionState
 from klog.jobs.answers import Answer, to_batch
 from klog.jobs.output import Attempt, Facts, Output
-from klog.log_dir import LogDir
-from klog.partition import Partition
+from klog.metadata.topic_config import Settings
 from klog.plan.draft import Draft
 from klog.plan.staging import Staging, remove_tree
-from klog.settings import Settings
 
 if TYPE_CHECKING:
     import pyarrow as pa

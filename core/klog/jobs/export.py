@@ -16,13 +16,13 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
+from klog.data_dir.partition import Partition
 from klog.disk.disk import Disk
 from klog.formats.damage import Damage
 from klog.jobs.answers import Answer, to_batch
 from klog.jobs.output import Attempt, Facts, Output
 from klog.jobs.scanning import Scan
 from klog.jobs.tables import FILE_BYTES, Format, Tables
-from klog.partition import Partition
 from klog.reader import MAX_BATCH_BYTES
 from klog.visible import Isolation
 from klog.wanted import Wanted

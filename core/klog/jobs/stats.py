@@ -11,11 +11,11 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Any, NamedTuple
 from zlib import compress, decompress
 
+from klog.data_dir.partition import Partition
 from klog.formats.codec import Decompressor
 from klog.formats.damage import Damage
 from klog.jobs.answers import Answer, from_batch, say, to_batch
 from klog.kernel import Profile, Window
-from klog.partition import Partition
 from klog.reader import MAX_BATCH_BYTES
 from klog.records import records
 from klog.wanted import Wanted

@@ -9,10 +9,10 @@ from klog.check.facts import LogDirFacts
 from klog.check.findings import KINDS, Finding
 from klog.check.segment import Request
 from klog.check.verify import Checked, Chosen, Totals, log_dir_facts, verify_partition
+from klog.data_dir.log_dir import LogDir
+from klog.data_dir.partition import Partition
 from klog.errors import KlogError
 from klog.jobs.answers import Answer, from_batch, say, to_batch
-from klog.log_dir import LogDir
-from klog.partition import Partition
 
 if TYPE_CHECKING:
     import pyarrow as pa

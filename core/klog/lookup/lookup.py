@@ -6,10 +6,10 @@ from collections.abc import Iterator, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING
 
+from klog.data_dir.partition import Partition, SegmentFiles
 from klog.lookup.offsets import OffsetSearch
 from klog.lookup.segments import Segments
 from klog.lookup.trail import Trail, Wanted
-from klog.partition import Partition, SegmentFiles
 
 if TYPE_CHECKING:
     from klog.lookup.times import TimeSearch

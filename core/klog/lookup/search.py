@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
+from klog.data_dir.partition import SegmentFiles
 from klog.files.read_only import Source
 from klog.formats.batch import BatchFacts
 from klog.formats.damage import Damage, DamageKind
@@ -14,7 +15,6 @@ from klog.lookup.body import Bodies, Body
 from klog.lookup.entries import Entries, offset_entries
 from klog.lookup.trail import IndexTrail, ScanTrail
 from klog.lookup.walk import HeaderWalk
-from klog.partition import SegmentFiles
 from klog.place import Place
 
 if TYPE_CHECKING:

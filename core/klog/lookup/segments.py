@@ -6,13 +6,13 @@ import os
 from bisect import bisect_right
 from collections.abc import Sequence
 
+from klog.data_dir.partition import Partition, SegmentFiles
 from klog.errors import UsageError
 from klog.formats.codec import Decompressor
 from klog.formats.damage import DamageKind
 from klog.formats.names import FileKind
 from klog.lookup.search import Found, SegmentSearch
 from klog.lookup.trail import SegmentTrail
-from klog.partition import Partition, SegmentFiles
 
 
 class Segments:

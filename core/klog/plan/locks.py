@@ -1,7 +1,8 @@
 """The locks of log dirs: as long as klog holds them, no broker starts there; when a broker holds one, klog stops.
 
 Kafka: LogManager.lockLogDirs, FileLock: a POSIX lock on all of `.lock`.  Such a lock goes with any descriptor of the
-file that this process closes, so there is one alone, and `klog.log_dir` does not ask about locks that are held here.
+file that this process closes, so there is one alone, and `klog.data_dir.log_dir` does not ask about locks that are held
+here.
 """
 
 from __future__ import annotations
@@ -12,11 +13,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from types import TracebackType
 
+from klog.data_dir.log_dir import HELD_HERE, lock_holder, lock_state
 from klog.disk.disk import Disk, OpenFile
 from klog.disk.output_gate import own_file
 from klog.errors import KlogError
 from klog.formats.names import FileKind
-from klog.log_dir import HELD_HERE, lock_holder, lock_state
 
 _ATTEMPTS = 10
 

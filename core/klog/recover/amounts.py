@@ -6,11 +6,11 @@ import os
 from collections.abc import Iterable
 from typing import NamedTuple
 
+from klog.data_dir.partition import Partition
 from klog.decode import runs
 from klog.files.read_only import Source
 from klog.formats.header import HEADER_BYTES, Header, read_header
 from klog.kernel import Window
-from klog.partition import Partition
 from klog.plan.model import Loss
 from klog.segment import Segment
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from klog.data_dir.partition import Partition
 from klog.formats.checkpoint import EpochEntry, epochs_in_force, write_epochs
-from klog.partition import Partition
 from klog.recover.broker_files import FailsError
 
 

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import os
 
+from klog.data_dir.partition import Partition
 from klog.errors import UnreadableError
 from klog.formats.index import OFFSET_ENTRY
 from klog.formats.names import SEGMENT_KINDS, FileKind, FileName, Stage, file_name, parse_file
-from klog.partition import Partition
 from klog.recover.broker_files import Content, FailsError, Piece, ReadSettings, Segment, Stored
 
 NUMBERED = (*SEGMENT_KINDS, FileKind.SNAPSHOT)

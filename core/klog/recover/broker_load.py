@@ -15,13 +15,13 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from klog.check.txn_index import newer_version
+from klog.data_dir.partition import Partition
 from klog.formats.checkpoint import Malformed
 from klog.formats.index import OFFSET_ENTRY, TIME_ENTRY
 from klog.formats.names import SEGMENT_KINDS, FileKind, file_name, parse_file
 from klog.formats.snapshot import write_snapshot
 from klog.kernel import crc32c
 from klog.lanes import Sink
-from klog.partition import Partition
 from klog.recover.broker_epochs import Epochs
 from klog.recover.broker_files import (
     Content,

@@ -9,9 +9,9 @@ import os
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
+from klog.data_dir.partition import read_small
 from klog.formats.snapshot import Producer, Snapshot, read_snapshot
 from klog.kernel import crc32c
-from klog.partition import read_small
 from klog.producers import ProducerState
 
 

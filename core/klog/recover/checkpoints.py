@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 
+from klog.data_dir.log_dir import LogDir
+from klog.data_dir.partition import read_small
 from klog.formats.checkpoint import OffsetEntry, offset_entries, write_offsets
 from klog.formats.names import ROOT_CHECKPOINTS, FileKind
-from klog.log_dir import LogDir
-from klog.partition import read_small
 from klog.plan.draft import Draft
 
 Changes = Mapping[tuple[str, int], int | None]

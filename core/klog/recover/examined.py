@@ -11,9 +11,9 @@ from klog.check.indexes import offset_index_of, time_index_of
 from klog.check.names import names
 from klog.check.segment import Build, Request, SegmentFacts
 from klog.check.verify import Chosen, examine
+from klog.data_dir.partition import Partition
 from klog.formats.names import FileKind, Stage, parse_file
 from klog.lanes import Sink
-from klog.partition import Partition
 from klog.recover.broker_files import Content, FailsError
 from klog.recover.broker_leftovers import belongs, settle
 from klog.recover.result import Mode, Settings

@@ -8,10 +8,10 @@ from collections.abc import Sequence
 
 from klog.check.facts import LogDirFacts
 from klog.check.findings import Finding
+from klog.data_dir.partition import Partition
 from klog.formats.checkpoint import epochs_in_force, read_epochs
 from klog.formats.names import FileKind, parse_file
 from klog.lanes import Silence, Sink
-from klog.partition import Partition
 from klog.plan.draft import Draft
 from klog.plan.model import Amount, Loss
 from klog.recover import amounts, broker_load

@@ -14,13 +14,13 @@ from typing import NamedTuple
 from klog.check.facts import LogDirFacts
 from klog.check.findings import quoted
 from klog.check.root import root
+from klog.data_dir.log_dir import LogDir
+from klog.data_dir.partition import Partition
 from klog.errors import KlogError
+from klog.formats.internal_topics import REMOTE_LOG_METADATA
 from klog.formats.names import CLUSTER_METADATA, REMOTE_INDEX_CACHE, ROOT_CHECKPOINTS, FileKind, PartitionState
 from klog.formats.properties import MetaProperties, write_clean_shutdown
-from klog.internal_topics import REMOTE_LOG_METADATA
-from klog.log_dir import LogDir
-from klog.metadata import ClusterMetadata, read_metadata
-from klog.partition import Partition
+from klog.metadata.loader import ClusterMetadata, read_metadata
 from klog.plan.draft import Draft
 from klog.plan.staging import Staging
 from klog.recover import beforehand, checkpoints

@@ -18,13 +18,13 @@ from typing import NamedTuple
 
 from klog.bits import Patch
 from klog.check.log import IDS
+from klog.data_dir.partition import Partition, SegmentFiles
 from klog.decode import runs
 from klog.errors import KlogError
 from klog.files.read_only import Source
 from klog.formats.damage import Damage, DamageKind
 from klog.kernel import Window
 from klog.lanes import Silence, Sink
-from klog.partition import Partition, SegmentFiles
 from klog.recover.chain import Chain
 from klog.recover.free import Free, Part
 from klog.recover.kept import Gap, Kept, batches

@@ -14,11 +14,12 @@ from klog.check.facts import LogDirFacts, is_left_alone
 from klog.check.findings import Finding, Severity
 from klog.check.root import root
 from klog.check.verify import log_dir_facts
+from klog.data_dir.log_dir import LogDir
+from klog.data_dir.partition import Partition
 from klog.errors import KlogError, UnreadableError
 from klog.formats.names import FileKind, PartitionState
 from klog.lanes import Silence, Sink
-from klog.log_dir import LogDir
-from klog.partition import Partition
+from klog.metadata.topic_config import Settings as TopicSettings
 from klog.plan.draft import Draft
 from klog.plan.model import NOTHING, Amount, Loss
 from klog.plan.staging import Staging
@@ -26,7 +27,6 @@ from klog.recover import checkpoints, rebuild
 from klog.recover.examined import Examined
 from klog.recover.rebuild import ENDS, OFFSET_KINDS
 from klog.recover.result import Choice, Mode, Result, Settings
-from klog.settings import Settings as TopicSettings
 
 _ASIDE = (
     "a broker has set it aside or is about to delete it; what is still wanted is repaired once it has its name back"

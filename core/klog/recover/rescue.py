@@ -10,6 +10,7 @@ import os
 from typing import NamedTuple
 
 from klog.bits import loaded, whole
+from klog.data_dir.partition import Partition
 from klog.decode import Run, decode_run
 from klog.dump.lines import Origin, huge_value
 from klog.dump.request import LineStyle
@@ -19,7 +20,6 @@ from klog.formats.batch import BATCH, OVERHEAD, BatchFacts
 from klog.formats.codec import Decompressor
 from klog.kernel import Window
 from klog.lanes import Sink
-from klog.partition import Partition
 from klog.reader import MAX_BATCH_BYTES
 from klog.recover.left import Request
 from klog.recover.ranges import Cut, SegmentRanges, salvage_ranges

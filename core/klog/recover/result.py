@@ -7,12 +7,12 @@ from enum import Enum
 from typing import NamedTuple
 
 from klog.check.findings import Finding
+from klog.data_dir.partition import Partition
 from klog.formats.names import FileKind
 from klog.formats.snapshot import PRODUCER_ID_EXPIRATION_MS
-from klog.partition import Partition
+from klog.metadata.topic_config import Setting
 from klog.plan.model import NOTHING, Amount, Loss
 from klog.recover.broker_files import ReadSettings
-from klog.settings import Setting
 
 
 class Mode(str, Enum):

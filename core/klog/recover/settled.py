@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import cached_property
 
+from klog.data_dir.partition import Partition, SegmentFiles
 from klog.formats.names import SEGMENT_KINDS, FileKind, FileName, file_name, parse_file
-from klog.partition import Partition, SegmentFiles
 from klog.recover.broker_files import Content, Stored
 
 

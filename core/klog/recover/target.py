@@ -16,8 +16,8 @@ from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
+from klog.data_dir.partition import Partition
 from klog.formats.names import SEGMENT_KINDS, FileKind, FileName, Stage, parse_file
-from klog.partition import Partition
 from klog.plan.draft import Draft
 from klog.recover.broker_files import Content, Piece
 from klog.recover.broker_leftovers import belongs

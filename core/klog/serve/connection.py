@@ -18,7 +18,7 @@ from typing import Final, NamedTuple, TypeAlias
 
 from klog.fetch import Piece
 from klog.files.read_only import Source
-from klog.formats.struct_write import Hole, Pieces
+from klog.formats.structs.write import Hole, Pieces
 from klog.serve.wire import SHORTEST_REQUEST, SIZE_BYTES, body_size
 
 _RECEIVED_AT_ONCE: Final = 64 << 10

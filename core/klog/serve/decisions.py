@@ -12,12 +12,12 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
 
+from klog.data_dir.partition import Partition
 from klog.errors import UnreadableError
 from klog.formats.batch import Attributes, BatchFacts
-from klog.formats.schema import Data
+from klog.formats.internal_topics import TRANSACTION_STATE, CoordinatorRecord, coordinator_record
+from klog.formats.structs.schema import Data
 from klog.formats.transaction_state import VALUE_HEAD, TransactionStatus
-from klog.internal_topics import TRANSACTION_STATE, CoordinatorRecord, coordinator_record
-from klog.partition import Partition
 from klog.producers import Event, ProducerState
 from klog.replay import nearest_state, replay
 from klog.serve.coordinators import taken

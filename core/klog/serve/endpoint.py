@@ -15,7 +15,7 @@ from functools import cached_property, partial
 from typing import Final, NamedTuple, TypeAlias
 
 from klog.errors import KlogError, UsageError
-from klog.formats.schema import Data
+from klog.formats.structs.schema import Data
 from klog.serve.answers import REFUSED, Asked, HangUpError, Here, answer
 from klog.serve.answers.logs import fetch_wait_ms
 from klog.serve.codes import Code

@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from sys import getsizeof
 from typing import Final, NamedTuple, TypeAlias
 
-from klog.formats.schema import Data
+from klog.formats.structs.schema import Data
 from klog.serve.codes import Code
 from klog.serve.group import LONGEST_REBALANCE_S, MEMBER_BYTES, Group, Member, State
 

@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from klog.copies import UNKNOWN, choose_copies, epoch_at
+from klog.data_dir.partition import Partition
+from klog.data_dir.preallocation import is_room
+from klog.data_dir.replicas import UNKNOWN, choose_copies, epoch_at
 from klog.errors import KlogError
 from klog.fetch import Asked, Bounds, Error, Fetched, FetchLog, Files, Loss, fetch
 from klog.fetch.slices import Slices
 from klog.formats.checkpoint import EpochEntry, epochs_in_force
-from klog.partition import Partition
-from klog.room import is_room
 from klog.serve.shown import News, Shown
 from klog.serve.times import as_late, begins_at, largest_below
 from klog.wanted import HIGHEST

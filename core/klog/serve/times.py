@@ -6,9 +6,9 @@ import os
 from contextlib import closing
 from typing import TYPE_CHECKING
 
+from klog.data_dir.partition import Partition, SegmentFiles
 from klog.files.read_only import Source
 from klog.kernel import Window
-from klog.partition import Partition, SegmentFiles
 from klog.segment import Segment
 from klog.wanted import HIGHEST
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
+from klog.data_dir.partition import Partition
 from klog.errors import UnreadableError
-from klog.partition import Partition
 from klog.replay import nearest_state, replay
 from klog.serve.decisions import Decision, was_decided
 from klog.transactions import CompletedTxn

@@ -14,20 +14,20 @@ from functools import cached_property
 from types import TracebackType
 from typing import TYPE_CHECKING, Final
 
-from klog.copies import find_partitions
+from klog.data_dir.log_dir import LogDir, near_misses
+from klog.data_dir.partition import Partition
+from klog.data_dir.replicas import find_partitions
 from klog.errors import UsageError
 from klog.fetch import Files
 from klog.fetch.slices import Slices
 from klog.fetch.windows import Windows
 from klog.files.read_only import Source
 from klog.formats.names import CLUSTER_METADATA
-from klog.log_dir import LogDir, near_misses
-from klog.partition import Partition
 from klog.serve.partitions import PartitionView, Shared
 from klog.serve.shown import Missing, News, Shown
 
 if TYPE_CHECKING:
-    from klog.metadata import ClusterMetadata
+    from klog.metadata.loader import ClusterMetadata
     from klog.serve.coordinators import Committed
     from klog.serve.decisions import Decision
 
@@ -147,7 +147,7 @@ class View:
 
     @cached_property
     def _known(self) -> ClusterMetadata | None:
-        from klog.metadata import read_metadata
+        from klog.metadata.loader import read_metadata
 
         found = (read_metadata(one) for one in self._dirs)
         return max((one for one in found if one is not None), key=lambda one: one.end_offset, default=None)
@@ -191,7 +191,7 @@ class View:
 
     def _of(self, topic: str) -> Iterator[Partition]:
         """Yield the best copy of each partition of a topic."""
-        from klog.copies import choose_copies
+        from klog.data_dir.replicas import choose_copies
 
         for copies in self._copies.get(topic, {}).values():
             yield from choose_copies(copies, "leader-epoch")

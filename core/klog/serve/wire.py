@@ -12,9 +12,9 @@ from collections.abc import Callable
 from functools import cache
 from typing import Any, Final, NamedTuple, cast
 
-from klog.formats.schema import Data, Schema, load, names_by_key
-from klog.formats.struct_bytes import Reader, StructError, struct_reader
-from klog.formats.struct_write import Hole, Pieces, Writer, struct_writer
+from klog.formats.structs.read import Reader, StructError, struct_reader
+from klog.formats.structs.schema import Data, Schema, load, names_by_key
+from klog.formats.structs.write import Hole, Pieces, Writer, struct_writer
 from klog.serve.codes import Code
 
 _FILE: Final = "wire"

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+from klog.data_dir.partition import Partition
 from klog.disk.disk import Disk, FencedDisk
 from klog.jobs import export as job
 from klog.jobs.export import Options
 from klog.jobs.latest import latest as latest_job
 from klog.jobs.output import Facts, alone
 from klog.lanes import Silence, Sink
-from klog.partition import Partition
 from klog.spark.run import run
 from klog.visible import Isolation
 

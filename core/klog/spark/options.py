@@ -16,8 +16,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final, Literal
 
+from klog.data_dir.log_dir import near_misses
 from klog.errors import UsageError
-from klog.log_dir import near_misses
 from klog.reader import MAX_BATCH_BYTES
 from klog.rows import COLUMNS, KAFKA_COLUMNS
 from klog.spark.bounds import EARLIEST, LATEST, Bound, read_time, read_times, read_words

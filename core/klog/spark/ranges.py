@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from klog.copies import log_end
+from klog.data_dir.partition import Partition
+from klog.data_dir.replicas import log_end
 from klog.errors import UsageError
 from klog.lookup import Lookup
-from klog.partition import Partition
 from klog.spark.bounds import EARLIEST, LATEST, Bound, TopicPartition
 from klog.spark.options import Options
 from klog.wanted import HIGHEST, LOWEST

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from klog.copies import choose_copies, find_partitions
-from klog.partition import Partition
+from klog.data_dir.partition import Partition
+from klog.data_dir.replicas import choose_copies, find_partitions
 from klog.spark.options import Options
 
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
+from klog.data_dir.partition import Partition
 from klog.jobs.answers import Answer, from_batch
 from klog.jobs.export import Piece, pieces
 from klog.jobs.search import Query, merged
 from klog.jobs.search import search as job
 from klog.lanes import Silence, Sink
-from klog.partition import Partition
 from klog.spark.run import parallelism, run
 from klog.visible import Isolation
 from klog.work import TASK_BYTES, pack

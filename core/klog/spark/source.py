@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, Filter, InputPartition
 from pyspark.sql.types import StructType
 
+from klog.data_dir.log_dir import near_misses
 from klog.errors import UsageError
-from klog.log_dir import near_misses
 from klog.spark.filters import Pushed, push
 from klog.spark.options import Options, read_columns, read_options
 from klog.spark.ranges import batch_ranges, hold_names_against

@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, TypedDict
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 
-from klog.copies import UNKNOWN, epoch_at, log_end
+from klog.data_dir.partition import Partition
+from klog.data_dir.replicas import UNKNOWN, epoch_at, log_end
 from klog.errors import DamagedError, KlogError, UsageError
-from klog.partition import Partition
 from klog.spark.options import Options
 from klog.spark.ranges import Range, hold_names_against, start_offset
 from klog.spark.replicas import chosen

@@ -7,10 +7,10 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
 
+from klog.data_dir.log_dir import near_misses
+from klog.data_dir.partition import Partition
 from klog.errors import UsageError
 from klog.formats.names import CLUSTER_METADATA
-from klog.log_dir import near_misses
-from klog.partition import Partition
 
 INTERNAL: Final = frozenset(("__consumer_offsets", "__transaction_state", "__share_group_state", CLUSTER_METADATA))
 """What no pattern finds: consumers have to name them.  Kafka: Topic.isInternal; the last is no topic to a client."""

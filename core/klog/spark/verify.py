@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 from klog.check.facts import LogDirFacts
 from klog.check.segment import Request
 from klog.check.verify import Checked, Chosen
+from klog.data_dir.partition import Partition
 from klog.jobs.verify import Options, Part, results
 from klog.jobs.verify import verify as job
 from klog.lanes import Silence, Sink
-from klog.partition import Partition
 from klog.spark.run import parallelism, run
 from klog.work import pack
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple, TypeAlias
 
-from klog.formats.schema import Data
+from klog.formats.structs.schema import Data
 from klog.serve.groups import Groups
 from klog.serve.view import Topic, View
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from klog.formats.schema import Data
+from klog.formats.structs.schema import Data
 from klog.serve.answers.asked import Answer, Asked, Here
 from klog.serve.codes import NO_TRANSACTIONS, Code
 from klog.serve.groups import Offsets

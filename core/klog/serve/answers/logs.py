@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from klog.formats.schema import Data
-from klog.formats.struct_write import Hole
+from klog.formats.structs.schema import Data
+from klog.formats.structs.write import Hole
 from klog.serve.answers.asked import ZERO_ID, Answer, Asked, Here
 from klog.serve.codes import Code
 from klog.serve.view import PartitionView

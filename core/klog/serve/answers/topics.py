@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from klog.formats.schema import Data
+from klog.formats.structs.schema import Data
 from klog.serve.answers.asked import ZERO_ID, Answer, Asked, Here
 from klog.serve.codes import Code
 from klog.serve.view import Topic

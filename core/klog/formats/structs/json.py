@@ -13,7 +13,7 @@ from functools import lru_cache
 from typing import Any, TypeAlias
 
 from klog.formats.java_print import json_double, json_string
-from klog.formats.schema import Data, Field, Schema, Struct
+from klog.formats.structs.schema import Data, Field, Schema, Struct
 
 _Write: TypeAlias = Callable[[Any], str]
 

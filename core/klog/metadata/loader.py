@@ -17,6 +17,8 @@ from itertools import zip_longest
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
+from klog.data_dir.log_dir import LogDir
+from klog.data_dir.partition import Partition
 from klog.decode import decoded
 from klog.errors import KlogError
 from klog.files.read_only import Source
@@ -24,18 +26,10 @@ from klog.formats.batch import Attributes
 from klog.formats.codec import Decompressor
 from klog.formats.control import control_record
 from klog.formats.damage import Damage
+from klog.formats.internal_topics import Undecodable, metadata_record
 from klog.formats.names import CLUSTER_METADATA, FileKind, FileName, Stage
-from klog.internal_topics import Undecodable, metadata_record
 from klog.kernel import Window
-from klog.log_dir import LogDir
-from klog.metadata_state import (
-    BROKER_RESOURCE,
-    TOPIC_RESOURCE,
-    BrokerRegistration,
-    PartitionRegistration,
-    State,
-)
-from klog.partition import Partition
+from klog.metadata.image import BROKER_RESOURCE, TOPIC_RESOURCE, BrokerRegistration, PartitionRegistration, State
 from klog.place import Place
 from klog.segment import Segment
 

@@ -18,8 +18,8 @@ from typing import Any, Final, TypeAlias
 
 from klog.formats.java_print import utf8_text
 from klog.formats.java_text import uuid_text
-from klog.formats.schema import UNKNOWN_TAGS, Data, Field, Schema, Struct
-from klog.formats.struct_code import Code
+from klog.formats.structs.code import Code
+from klog.formats.structs.schema import UNKNOWN_TAGS, Data, Field, Schema, Struct
 
 FIXED: Final = {
     "bool": struct.Struct(">?"),

@@ -14,6 +14,8 @@ import os
 from collections.abc import Iterable, Sequence
 from typing import Final
 
+from klog.data_dir.log_dir import EXPECTED, LogDir, open_path
+from klog.data_dir.partition import Partition, SegmentFiles
 from klog.errors import KlogError, UsageError
 from klog.files.read_only import Source
 from klog.formats.checkpoint import epochs_in_force
@@ -22,8 +24,6 @@ from klog.formats.header import Header
 from klog.formats.names import PartitionState
 from klog.headers import walk_headers
 from klog.indexes import position_of_offset
-from klog.log_dir import EXPECTED, LogDir, open_path
-from klog.partition import Partition, SegmentFiles
 
 _NO_NAMES: Final = ("", os.curdir, os.pardir)
 UNKNOWN: Final = -1

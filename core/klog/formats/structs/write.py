@@ -12,9 +12,9 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import Any, Final, NamedTuple, TypeAlias
 
-from klog.formats.schema import Data, Field, Schema, Struct
-from klog.formats.struct_bytes import FIXED, LONGEST_STRING, is_number, numbers_layout
-from klog.formats.struct_code import Code
+from klog.formats.structs.code import Code
+from klog.formats.structs.read import FIXED, LONGEST_STRING, is_number, numbers_layout
+from klog.formats.structs.schema import Data, Field, Schema, Struct
 
 _INT16, _INT32 = FIXED["int16"], FIXED["int32"]
 

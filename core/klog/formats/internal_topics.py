@@ -18,9 +18,9 @@ from functools import cache
 from typing import Final, TypeAlias
 
 from klog.errors import KlogError
-from klog.formats.schema import Data, Schema, load, names_by_key
-from klog.formats.struct_bytes import Reader, StructError, decode
-from klog.formats.struct_json import Embedded, to_json
+from klog.formats.structs.json import Embedded, to_json
+from klog.formats.structs.read import Reader, StructError, decode
+from klog.formats.structs.schema import Data, Schema, load, names_by_key
 
 CONSUMER_OFFSETS: Final = "__consumer_offsets"
 TRANSACTION_STATE: Final = "__transaction_state"

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 
+from klog.data_dir.partition import Partition, SegmentFiles
 from klog.errors import KlogError
 from klog.files.read_only import Source
 from klog.formats.batch import ENTRY
 from klog.formats.damage import Damage, DamageKind
 from klog.formats.index import OFFSET_ENTRY
 from klog.indexes import Entries
-from klog.partition import Partition, SegmentFiles
 
 
 def is_room(partition: Partition, damage: Damage) -> bool:

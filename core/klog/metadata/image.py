@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple, TypeAlias
 
-from klog.formats.schema import Data
-from klog.internal_topics import MetadataRecord
+from klog.formats.internal_topics import MetadataRecord
+from klog.formats.structs.schema import Data
 
 TOPIC_RESOURCE: Final = 2
 BROKER_RESOURCE: Final = 4

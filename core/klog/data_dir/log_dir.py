@@ -14,6 +14,7 @@ from collections.abc import Iterable, Sequence
 from functools import cached_property
 from typing import NamedTuple
 
+from klog.data_dir.partition import Partition, RootCheckpoints, read_small, scan_directory
 from klog.errors import UnreadableError, UsageError
 from klog.formats.checkpoint import Malformed
 from klog.formats.names import (
@@ -29,7 +30,6 @@ from klog.formats.names import (
     parse_partition,
 )
 from klog.formats.properties import CleanShutdown, MetaProperties, read_clean_shutdown, read_meta_properties
-from klog.partition import Partition, RootCheckpoints, read_small, scan_directory
 
 
 class Lock(NamedTuple):

@@ -15,13 +15,13 @@ from enum import Enum
 from functools import cached_property
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
+from klog.data_dir.log_dir import LogDir, near_misses
 from klog.errors import UsageError
 from klog.formats.batch import OVERHEAD
 from klog.formats.names import CLUSTER_METADATA
-from klog.log_dir import LogDir, near_misses
 
 if TYPE_CHECKING:
-    from klog.metadata import ClusterMetadata
+    from klog.metadata.loader import ClusterMetadata
 
 Value: TypeAlias = "int | float | bool | str | tuple[str, ...]"
 
@@ -205,7 +205,7 @@ class Settings:
         """What the metadata log says; None where there is none."""
         if self._metadata_dir is None or self._metadata_dir.metadata_log is None:
             return None
-        from klog.metadata import read_metadata
+        from klog.metadata.loader import read_metadata
 
         return read_metadata(self._metadata_dir)
 

@@ -239,7 +239,7 @@ def _lines(file: str) -> dict[str, str]:
     # Package data, not a Kafka file; through the loader, so that klog works from a zip, too.
     from pkgutil import get_data
 
-    text = (get_data("klog.formats", f"schemas/{file}.txt") or b"").decode("utf-8")
+    text = (get_data("klog.formats.structs", f"schemas/{file}.txt") or b"").decode("utf-8")
     lines = [line for line in text.splitlines() if not line.startswith("#")]
     return {line.partition(" ")[0].partition("[")[0]: line for line in lines}
 

@@ -1,0 +1,1 @@
+"""What lies in a broker's data directory: log dirs, partitions, their replicas."""

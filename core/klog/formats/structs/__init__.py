@@ -1,0 +1,1 @@
+"""Structs that Kafka declares by schemas: the schemas themselves, and what reads, writes and prints by them."""
