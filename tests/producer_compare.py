@@ -18,11 +18,11 @@ from klog.formats.damage import Damage
 from klog.formats.index import ABORTED_TXN
 from klog.formats.names import CLUSTER_METADATA
 from klog.formats.snapshot import Producer, read_snapshot
-from klog.irregularities import STOPS_BROKER, Irregularity
 from klog.kernel import crc32c
-from klog.producers import PRODUCER_ID_EXPIRATION_MS, ProducerState, differences
-from klog.replay import replay
-from klog.transactions import CompletedTxn
+from klog.transactions.anomalies import STOPS_BROKER, Irregularity
+from klog.transactions.markers import CompletedTxn
+from klog.transactions.producer_state import PRODUCER_ID_EXPIRATION_MS, ProducerState, differences
+from klog.transactions.replay import replay
 
 Entry = tuple[int, ...]
 

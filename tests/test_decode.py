@@ -5,8 +5,8 @@ from __future__ import annotations
 import struct
 
 import pytest
-from klog.decode import Span, decoded
 from klog.formats.damage import Damage, DamageKind
+from klog.log.records import Span, decoded
 
 from tests.kernel.windows import CODECS, loaded
 from tests.plain import compress

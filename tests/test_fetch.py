@@ -17,8 +17,8 @@ from klog.errors import UnreadableError
 from klog.fetch import Asked, Bounds, Cut, Damaged, Error, Fetched, FetchLog, Files, Loss, fetch, listed
 from klog.fetch.files import _Kept
 from klog.formats.damage import Damage
-from klog.lanes import Silence
-from klog.segment import Segment
+from klog.log.pipeline import Silence
+from klog.log.segment import Segment
 
 from tests.conftest import CORPORA, FIXTURES, writable_copy
 from tests.lookup_logs import MS, batches_of, of_records, write_segment

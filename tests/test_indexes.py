@@ -10,7 +10,7 @@ from random import Random
 import pytest
 from klog.files.read_only import Source
 from klog.formats.header import Header
-from klog.indexes import header_at, position_by_time, position_of_offset
+from klog.log.index import header_at, position_by_time, position_of_offset
 
 from tests.plain import encode
 from tests.plain.encode import Record, batch

@@ -14,8 +14,8 @@ from random import Random
 import pytest
 from klog.files.read_only import Source
 from klog.kernel import Window
-from klog.lanes import Lane, Sink, Work, run
-from klog.reader import LogReader, Piece
+from klog.log.pipeline import Lane, Sink, Work, run
+from klog.log.reader import LogReader, Piece
 from klog.threads import start
 
 from tests.dump.sinks import Kept

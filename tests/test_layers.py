@@ -116,14 +116,22 @@ PLANTED = (
     (
         "core/klog/formats/batch.py",
         "import klog.segment",
-        "klog/formats/batch.py imports klog.segment, which is above it",
+        "klog/formats/batch.py imports klog.log.segment, which is above it",
     ),
-    ("core/klog/kernel/__init__.py", "def f():\n from klog import segment", "imports klog.segment, which is above it"),
+    (
+        "core/klog/kernel/__init__.py",
+        "def f():\n from klog import segment",
+        "imports klog.log.segment, which is above it",
+    ),
     ("core/klog/check.py", "from klog import Segment", "klog/check.py imports klog.Segment, which is above it"),
     ("core/klog/spark/job.py", "from klog_cli.app import app", "imports klog_cli.app.app, which is above it"),
-    ("core/klog/segment.py", "from .source import Source", "klog/segment.py imports .source.Source, a relative name"),
+    (
+        "core/klog/log/segment.py",
+        "from .source import Source",
+        "klog/log/segment.py imports .source.Source, a relative name",
+    ),
     ("core/klog/extra.py", "", "klog/extra.py has no room in the table"),
-    ("core/klog/segment.py", "from klog.indexes import X", "import cycle: klog."),
+    ("core/klog/log/segment.py", "from klog.log.index import X", "import cycle: klog."),
     ("cli/klog_cli/dump.py", "print(1)", "klog_cli/dump.py uses print, which belongs in klog_cli/output.py"),
     ("cli/klog_cli/dump.py", "import typer\ntyper.echo(1)", "uses typer.echo, which belongs in klog_cli/output.py"),
     ("cli/klog_cli/spark.py", "import pyspark.sql", "klog_cli/spark.py uses pyspark, which belongs in klog/spark/"),
@@ -141,9 +149,9 @@ PLANTED = (
     ),
 )
 ALLOWED = {
-    "core/klog/__init__.py": "from klog.segment import Segment",
-    "core/klog/indexes.py": "import klog.errors\nfrom klog.segment import S\nopen('a', 'rb')\n'a'.replace('a', 'b')",
-    "core/klog/segment.py": "from klog import __version__\nimport os\nos.open(os.devnull, os.O_WRONLY)",
+    "core/klog/__init__.py": "from klog.log.segment import Segment",
+    "core/klog/log/index.py": "import klog.errors\nfrom klog.log.segment import S\nopen('a', 'rb')\n'a'.replace('a', 'b')",
+    "core/klog/log/segment.py": "from klog import __version__\nimport os\nos.open(os.devnull, os.O_WRONLY)",
     "core/klog/disk/disk.py": "import os, shutil\nos.replace('a', 'b')\nopen('a', 'wb')",
     "cli/klog_cli/output.py": "import rich, typer, klog.spark\nprint(1)",
 }

@@ -15,7 +15,7 @@ from klog.errors import KlogError, UnreadableError
 from klog.files.read_only import Source
 from klog.formats.checkpoint import Malformed
 from klog.formats.damage import Damage, DamageKind
-from klog.headers import walk_headers
+from klog.log.header_scan import walk_headers
 
 from tests.conftest import FIXTURES
 from tests.plain import encode

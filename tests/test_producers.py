@@ -14,16 +14,11 @@ from klog.data_dir.partition import Partition
 from klog.formats.damage import Damage, DamageKind
 from klog.formats.index import ABORTED_TXN
 from klog.formats.snapshot import Producer, Snapshot, read_snapshot, write_snapshot
-from klog.irregularities import STOPS_BROKER, Irregularity, IrregularityKind
 from klog.kernel import crc32c
-from klog.producers import (
-    PRODUCER_ID_EXPIRATION_MS,
-    Event,
-    ProducerState,
-    differences,
-)
-from klog.replay import apply_window, replay
-from klog.transactions import CompletedTxn, OngoingTxns
+from klog.transactions.anomalies import STOPS_BROKER, Irregularity, IrregularityKind
+from klog.transactions.markers import CompletedTxn, OngoingTxns
+from klog.transactions.producer_state import PRODUCER_ID_EXPIRATION_MS, Event, ProducerState, differences
+from klog.transactions.replay import apply_window, replay
 
 from tests.conftest import FIXTURES
 from tests.kernel.windows import scanned

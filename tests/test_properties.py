@@ -18,10 +18,10 @@ import pytest
 from crc32c import crc32c
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from klog.batch import Batch
 from klog.formats.codec import CodecError, Decompressor
 from klog.formats.damage import Damage
-from klog.segment import Segment
+from klog.log.batch import Batch
+from klog.log.segment import Segment
 
 from tests.conftest import Ran
 from tests.kafka import DumpTool

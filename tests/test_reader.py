@@ -14,7 +14,7 @@ import pytest
 from klog.files.read_only import Source
 from klog.formats.damage import Damage, DamageKind
 from klog.kernel import BAD_LENGTH, BAD_MAGIC, DONE, MORE, Window
-from klog.reader import FIRST_WINDOW_BYTES, WINDOW_BYTES, LogReader, Piece
+from klog.log.reader import FIRST_WINDOW_BYTES, WINDOW_BYTES, LogReader, Piece
 
 from tests.bad_sectors import spoil
 from tests.plain import shapes

@@ -8,13 +8,13 @@ from pathlib import Path
 from random import Random
 
 import pytest
-from klog.batch import Batch
 from klog.files.read_only import Source
 from klog.formats.damage import Damage, DamageKind
 from klog.kernel import Window
-from klog.reader import LogReader
-from klog.resync import FIRST_STEP_BYTES, STEP_BYTES, is_zero, next_entry, readable
-from klog.segment import Segment
+from klog.log.batch import Batch
+from klog.log.reader import LogReader
+from klog.log.resync import FIRST_STEP_BYTES, STEP_BYTES, is_zero, next_entry, readable
+from klog.log.segment import Segment
 
 from tests.bad_sectors import spoil
 from tests.plain import decode

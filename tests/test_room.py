@@ -11,7 +11,7 @@ from klog.data_dir.preallocation import is_room
 from klog.formats.checkpoint import OffsetEntry, write_offsets
 from klog.formats.damage import Damage, DamageKind
 from klog.formats.index import OFFSET_ENTRY
-from klog.segment import Segment
+from klog.log.segment import Segment
 
 from tests.lookup_logs import batches_of, write_segment
 

@@ -12,13 +12,13 @@ from random import Random
 
 import pyarrow as pa
 import pytest
-from klog import cuts
 from klog.data_dir.log_dir import LogDir
 from klog.data_dir.partition import Partition
 from klog.errors import DamagedError, UsageError
 from klog.files.read_only import Source
+from klog.log import split_points
+from klog.log.record_filter import Wanted
 from klog.rows import COLUMNS, KAFKA_COLUMNS, Query, read, schema
-from klog.wanted import Wanted
 from klog.work import Slice, slices
 
 from tests import bad_sectors, lookup_logs
@@ -185,8 +185,8 @@ def test_damage_costs_the_same_records_whatever_the_split(
 ) -> None:
     """What a task finds broken, and what it finds around it, must not depend on who read what."""
     if by_index:
-        monkeypatch.setattr(cuts, "CONFIRM_BYTES", 4096)
-        monkeypatch.setattr(cuts, "_INDEX_PAYS", 1)
+        monkeypatch.setattr(split_points, "CONFIRM_BYTES", 4096)
+        monkeypatch.setattr(split_points, "_INDEX_PAYS", 1)
     chance = Random(seed)
     groups = [some_records(100 + 6 * i, 5, words=chance.choice((1, 9, 90))) for i in range(60)]
     log = lookup_logs.write_segment(folder, 100, lookup_logs.of_records(groups, codec=chance.choice(("none", "lz4"))))
@@ -219,8 +219,8 @@ def test_batches_that_a_damaged_length_swallowed_come_once(
     folder: Path, monkeypatch: pytest.MonkeyPatch, confirm_bytes: int
 ) -> None:
     """The length may lead to where another batch begins: behind where the log was cut, even, by its index."""
-    monkeypatch.setattr(cuts, "CONFIRM_BYTES", confirm_bytes)
-    monkeypatch.setattr(cuts, "_INDEX_PAYS", 1)
+    monkeypatch.setattr(split_points, "CONFIRM_BYTES", confirm_bytes)
+    monkeypatch.setattr(split_points, "_INDEX_PAYS", 1)
     made = some_batches(0, 40)
     log = lookup_logs.write_segment(folder, 0, made)
     data = bytearray(log.read_bytes())
@@ -521,7 +521,7 @@ def test_planning_needs_no_arrow() -> None:
 def test_a_real_index_is_confirmed_in_little_of_the_log(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Planning must not read what the tasks are going to read."""
     log = lookup_logs.write_segment(folder, 0, some_batches(0, 3000, 5000))
-    monkeypatch.setattr(cuts, "CONFIRM_BYTES", 256 << 10)
+    monkeypatch.setattr(split_points, "CONFIRM_BYTES", 256 << 10)
     counted: list[int] = []
     original = Source.read_into
 

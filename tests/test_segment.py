@@ -13,12 +13,12 @@ from pathlib import Path
 
 import klog
 import pytest
-from klog.batch import Batch
 from klog.errors import KlogError, NotKafkaError, UnreadableError
 from klog.formats.codec import Decompressor
 from klog.formats.damage import Damage, DamageKind
 from klog.formats.record import Record
-from klog.segment import MAX_RELATIVE_OFFSET, Segment, Totals
+from klog.log.batch import Batch
+from klog.log.segment import MAX_RELATIVE_OFFSET, Segment, Totals
 
 from tests.kernel.windows import plain_batches
 from tests.plain import shapes

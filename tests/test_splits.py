@@ -10,11 +10,11 @@ from random import Random
 
 import pyarrow as pa
 import pytest
-from klog import cuts, reader
 from klog.data_dir.partition import Partition
 from klog.files.read_only import Source
+from klog.log import reader, split_points
 from klog.rows import Query, read, schema
-from klog.visible import Isolation
+from klog.transactions.isolation import Isolation
 from klog.work import slices
 
 from tests.conftest import FIXTURES
@@ -192,8 +192,8 @@ def windows(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
 def small_windows(monkeypatch: pytest.MonkeyPatch) -> None:
     for name, size in (("FIRST_WINDOW", 1), ("WINDOW", 4), ("LARGE_WINDOW", 16), ("REACH", 16)):
         monkeypatch.setattr(reader, f"{name}_BYTES", size << 10)
-    monkeypatch.setattr(cuts, "CONFIRM_BYTES", 16 << 10)
-    monkeypatch.setattr(cuts, "_INDEX_PAYS", 0)
+    monkeypatch.setattr(split_points, "CONFIRM_BYTES", 16 << 10)
+    monkeypatch.setattr(split_points, "_INDEX_PAYS", 0)
 
 
 @pytest.mark.usefixtures("windows")

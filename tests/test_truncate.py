@@ -20,12 +20,12 @@ from klog.errors import DamagedError, KlogError, UsageError
 from klog.formats.damage import Damage
 from klog.formats.snapshot import read_snapshot
 from klog.kernel import crc32c
+from klog.log.segment import Segment
 from klog.plan.draft import Draft, backup_places, make_plan, plan_id
 from klog.plan.executor import apply
 from klog.plan.model import STAGED, Plan
 from klog.plan.staging import Staging
 from klog.recover import checkpoints
-from klog.segment import Segment
 from klog.truncate import Settings, Truncation, plan
 
 from tests.broker_load import Loader, Outcome, differences

@@ -12,7 +12,7 @@ from klog.dump.isolation import learn
 from klog.files.read_only import Source
 from klog.kernel import Window
 from klog.rows import Query, read
-from klog.visible import Aborted, Isolation, Learnt, visible
+from klog.transactions.isolation import Aborted, Isolation, Learnt, visible
 from klog.work import Slice, slices
 
 from tests.dump.test_isolation import abort, commit, data

@@ -10,7 +10,7 @@ import pytest
 from klog.data_dir.partition import SegmentFiles
 from klog.dump.request import JSON_LINES, TEXT, LineStyle, LogStyle, Request
 from klog.kernel import KeySet, Window
-from klog.wanted import HIGHEST, LOWEST, Count, Wanted, segments_in
+from klog.log.record_filter import HIGHEST, LOWEST, Count, Wanted, segments_in
 
 from tests.dump.sinks import Kept, bytes_read, dump, dump_file
 from tests.kernel.windows import filled

@@ -11,14 +11,14 @@ from random import Random
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from klog import cuts
 from klog.data_dir.log_dir import LogDir
 from klog.data_dir.partition import Partition
 from klog.files.read_only import Source
 from klog.kernel import KeySet
-from klog.reader import LogReader
-from klog.segment import Segment
-from klog.wanted import Wanted
+from klog.log import split_points
+from klog.log.reader import LogReader
+from klog.log.record_filter import Wanted
+from klog.log.segment import Segment
 from klog.work import OPENING_BYTES, TASK_BYTES, Slice, pack, slices
 
 from tests import lookup_logs
@@ -47,7 +47,7 @@ def folder(tmp_path: Path) -> Path:
 @pytest.fixture
 def confirmed_by_little(monkeypatch: pytest.MonkeyPatch) -> None:
     """Indexes propose cuts of small logs too."""
-    monkeypatch.setattr(cuts, "CONFIRM_BYTES", 4096)
+    monkeypatch.setattr(split_points, "CONFIRM_BYTES", 4096)
 
 
 def batches_read(part: Slice) -> list[int]:
@@ -55,7 +55,7 @@ def batches_read(part: Slice) -> list[int]:
     found: list[int] = []
     with Source(part.path) as source:
         reader = LogReader(source, part.start, part.log_bytes, stop=part.end)
-        window = cuts.Window()
+        window = split_points.Window()
         while piece := reader.next(window):
             assert piece.damage is None
             found += [window.batch(i).position for i in range(window.count)]
@@ -114,8 +114,8 @@ def test_an_index_that_lies_costs_nothing_but_time(folder: Path, index: str) -> 
 
 def test_a_batch_inside_a_value_is_no_place_to_cut(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever writes values may write what looks like a log; an index that leads there must not make records of it."""
-    monkeypatch.setattr(cuts, "CONFIRM_BYTES", 32_768)
-    monkeypatch.setattr(cuts, "_INDEX_PAYS", 0)
+    monkeypatch.setattr(split_points, "CONFIRM_BYTES", 32_768)
+    monkeypatch.setattr(split_points, "_INDEX_PAYS", 0)
     image = b"".join(content for _, _, content in some_batches(104, 30, 200))
     starts, at = [], 0
     for _, _, content in some_batches(104, 30, 200):
@@ -210,7 +210,7 @@ def test_slices_and_what_is_wanted_can_be_sent_elsewhere(folder: Path) -> None:
     parts = slices(Partition(str(folder)), 8192, isolation="read_committed")
     assert pickle.loads(pickle.dumps(parts)) == parts
     wanted = pickle.loads(pickle.dumps(Wanted(keys=KeySet([b"k"]))))
-    window = cuts.Window()
+    window = split_points.Window()
     content = batch([Record(0, MS, b"k"), Record(1, MS, b"other")])
     window.room(len(content))[: len(content)] = content
     window.load(0, len(content))

@@ -14,7 +14,7 @@ from klog_cli.units import parse_key, parse_size, parse_time
 if TYPE_CHECKING:
     from klog.dump.request import Decoder, Request
     from klog.kernel import KeySet
-    from klog.wanted import Wanted
+    from klog.log.record_filter import Wanted
 
 DECODERS = ("offsets", "transactions", "cluster_metadata", "remote_log_metadata", "share_group_state")
 
@@ -127,7 +127,7 @@ def wanted_of(
 
     Raises UsageError.
     """
-    from klog.wanted import HIGHEST, LOWEST, Wanted
+    from klog.log.record_filter import HIGHEST, LOWEST, Wanted
 
     from_offset, to_offset = offsets
     from_time, to_time = (None if time is None else parse_time(time, output.note) for time in times)

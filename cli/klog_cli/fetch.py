@@ -11,7 +11,7 @@ from klog.data_dir.partition import Partition
 from klog.errors import UsageError
 from klog.fetch import Error, Fetched, Files, Listed, listed
 from klog.formats.damage import Damage
-from klog.segment import Segment
+from klog.log.segment import Segment
 from klog.serve.partitions import PartitionView
 from klog.serve.shown import End, Shown
 from klog.serve.view import View

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from klog.serve.shown import End
     from klog.serve.shown import Missing as Absent
     from klog.serve.shown import OpenTransactions as OpenTxns
-    from klog.visible import Isolation as Level
+    from klog.transactions.isolation import Isolation as Level
 
 T = TypeVar("T")
 

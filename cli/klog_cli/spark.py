@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from klog.check.segment import Request
 from klog.check.verify import Checked, Chosen
-from klog.lanes import Sink
+from klog.log.pipeline import Sink
 from klog.spark.session import session
 
 from klog_cli.verify import Wanted

@@ -13,7 +13,7 @@ from klog.jobs.export import Options
 from klog.jobs.output import Facts
 from klog.jobs.search import Query
 from klog.spark.session import session
-from klog.visible import Isolation
+from klog.transactions.isolation import Isolation
 
 from klog_cli import output
 from klog_cli.spark import Where

@@ -146,7 +146,7 @@ def compact(
     from klog.cleaner.compact import Choices
     from klog.jobs.compact import Options as Wishes
     from klog.jobs.export import Options
-    from klog.wanted import Wanted
+    from klog.log.record_filter import Wanted
 
     from klog_cli import spark_files
     from klog_cli.compact_command import settings

@@ -13,7 +13,7 @@ from klog.check.verify import Checked, Chosen, Totals, facts_around, log_dir_fac
 from klog.data_dir.log_dir import KafkaFile, LogDir, open_path, select
 from klog.data_dir.partition import Partition
 from klog.errors import UsageError
-from klog.lanes import Sink
+from klog.log.pipeline import Sink
 
 from klog_cli import output
 from klog_cli.findings import finding_line

@@ -17,29 +17,29 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from klog.batch import Batch
     from klog.check.verify import verify_partition
     from klog.data_dir.log_dir import LogDir
     from klog.data_dir.partition import Partition
     from klog.errors import KlogError
     from klog.formats.damage import Damage
     from klog.formats.record import Record
+    from klog.location import Place
+    from klog.log.batch import Batch
+    from klog.log.segment import Segment
     from klog.lookup import Lookup
-    from klog.place import Place
-    from klog.segment import Segment
 
 __version__ = "0.1.0"
 
 _HOME = {
-    "Batch": "klog.batch",
+    "Batch": "klog.log.batch",
     "Damage": "klog.formats.damage",
     "KlogError": "klog.errors",
     "LogDir": "klog.data_dir.log_dir",
     "Lookup": "klog.lookup",
     "Partition": "klog.data_dir.partition",
-    "Place": "klog.place",
+    "Place": "klog.location",
     "Record": "klog.formats.record",
-    "Segment": "klog.segment",
+    "Segment": "klog.log.segment",
     "verify_partition": "klog.check.verify",
 }
 __all__ = [

@@ -11,15 +11,15 @@ from collections.abc import Iterator
 
 from klog.data_dir.partition import Partition
 from klog.data_dir.preallocation import is_room
-from klog.decode import Codecs, Run, Span, decode_run, message_damages, runs
 from klog.errors import KlogError
 from klog.files.read_only import Source
 from klog.formats.damage import Damage, DamageKind
 from klog.kernel import Window
-from klog.place import Place
-from klog.reader import MAX_BATCH_BYTES, LogReader
-from klog.visible import Hiding
-from klog.wanted import Wanted
+from klog.location import Place
+from klog.log.reader import MAX_BATCH_BYTES, LogReader
+from klog.log.record_filter import Wanted
+from klog.log.records import Codecs, Run, Span, decode_run, message_damages, runs
+from klog.transactions.isolation import Hiding
 from klog.work import Slice
 
 _HIGHEST = 2**63 - 1

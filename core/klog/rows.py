@@ -18,10 +18,10 @@ from klog.errors import DamagedError, UsageError
 from klog.formats.codec import Decompressor
 from klog.formats.damage import Damage
 from klog.kernel import Window
-from klog.reader import MAX_BATCH_BYTES
+from klog.log.reader import MAX_BATCH_BYTES
+from klog.log.record_filter import Wanted
 from klog.records import records
-from klog.visible import Isolation
-from klog.wanted import Wanted
+from klog.transactions.isolation import Isolation
 from klog.work import Slice
 
 if TYPE_CHECKING:

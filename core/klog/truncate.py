@@ -12,7 +12,6 @@ from shlex import quote
 from typing import NamedTuple
 
 from klog.data_dir.partition import Partition, SegmentFiles
-from klog.decode import runs
 from klog.errors import DamagedError, UsageError
 from klog.files.read_only import Source
 from klog.formats.checkpoint import epochs_in_force, write_epochs
@@ -21,13 +20,14 @@ from klog.formats.index import ABORTED_TXN
 from klog.formats.names import SEGMENT_KINDS, FileKind, Stage, file_name, parse_file
 from klog.formats.snapshot import write_snapshot
 from klog.kernel import IndexBuilder, Window, crc32c, orderly
+from klog.log.records import runs
+from klog.log.segment import Segment
 from klog.plan.draft import Draft
 from klog.plan.model import Amount, Loss
 from klog.recover import amounts
 from klog.recover.broker_files import Content, Piece, Stored, txn_entries
 from klog.recover.broker_leftovers import belongs
 from klog.recover.target import Target, write
-from klog.segment import Segment
 
 
 class Settings(NamedTuple):
@@ -183,7 +183,7 @@ class _Cut:
         name = file_name(end, FileKind.SNAPSHOT)
         if end <= (self._partition.log_start_offset or 0):
             return
-        from klog.replay import nearest_state, replay
+        from klog.transactions.replay import nearest_state, replay
 
         state = nearest_state(self._partition, end)
         if state.end == end:

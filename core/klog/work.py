@@ -16,20 +16,20 @@ from contextlib import ExitStack
 from itertools import pairwise
 from typing import NamedTuple
 
-from klog.cuts import LogCuts
 from klog.data_dir.log_dir import lock_state
 from klog.data_dir.partition import Partition, SegmentFiles
-from klog.decode import Span
 from klog.errors import KlogError
 from klog.files.read_only import Source
 from klog.formats.batch import Attributes
 from klog.formats.damage import Damage
 from klog.formats.names import FileKind
-from klog.headers import walk_headers
-from klog.indexes import position_of_offset
-from klog.segment import Segment
-from klog.visible import Aborted, Isolation, Learnt, visible
-from klog.wanted import HIGHEST, LOWEST, Wanted, segments_in, start_position
+from klog.log.header_scan import walk_headers
+from klog.log.index import position_of_offset
+from klog.log.record_filter import HIGHEST, LOWEST, Wanted, segments_in, start_position
+from klog.log.records import Span
+from klog.log.segment import Segment
+from klog.log.split_points import LogCuts
+from klog.transactions.isolation import Aborted, Isolation, Learnt, visible
 
 SPLIT_BYTES = 64 << 20
 TASK_BYTES = 128 << 20

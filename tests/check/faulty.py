@@ -8,11 +8,11 @@ import struct
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from klog.batch import Batch
 from klog.formats.snapshot import read_snapshot, write_snapshot
 from klog.kernel import crc32c
+from klog.log.batch import Batch
+from klog.log.segment import MAX_SEGMENT_BYTES, Segment
 from klog.metadata.image import TOPIC_RESOURCE
-from klog.segment import MAX_SEGMENT_BYTES, Segment
 
 from tests.check import strange
 from tests.check.partitions import Damageable, flipped
@@ -59,7 +59,7 @@ def indexed(path: Path) -> None:
     """Give the partitions of a log dir indexes of what stands in their logs, so that these are not found missing."""
     from klog.check.segment import NO_NEXT, Build, Request, survey_segment
     from klog.data_dir.partition import Partition
-    from klog.lanes import Silence
+    from klog.log.pipeline import Silence
 
     for folder in sorted(one for one in path.iterdir() if one.is_dir()):
         partition = Partition(str(folder))

@@ -10,7 +10,7 @@ import pytest
 from klog.check.findings import Severity
 from klog.formats.batch import BATCH
 from klog.formats.index import OFFSET_ENTRY, TIME_ENTRY
-from klog.segment import Segment
+from klog.log.segment import Segment
 
 from tests.check.partitions import Damageable, flipped
 

@@ -7,10 +7,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from klog.batch import Batch
 from klog.formats.batch import BATCH
 from klog.kernel import crc32c
-from klog.segment import Segment
+from klog.log.batch import Batch
+from klog.log.segment import Segment
 
 from tests.check.partitions import Damageable, flipped
 from tests.plain import compress, encode, shapes

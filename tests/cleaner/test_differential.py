@@ -8,18 +8,18 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from klog.batch import Batch
 from klog.cleaner.cleaning import Cleaning, Outcome, Target, Wishes
 from klog.cleaner.compact import Choices
 from klog.data_dir.log_dir import LogDir
 from klog.disk.disk import Disk
 from klog.formats.batch import BatchFacts, Codec
 from klog.formats.damage import Damage
+from klog.log.batch import Batch
+from klog.log.segment import Segment
 from klog.metadata.topic_config import Settings
 from klog.plan.draft import make_plan
 from klog.plan.executor import apply
 from klog.plan.staging import Staging
-from klog.segment import Segment
 
 from tests.broker_load import differences
 from tests.cleaner.oracle import CleanerOracle, Round

@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
-from klog.batch import Batch
 from klog.cleaner.compact import Choices
 from klog.cleaner.rewriting import Release
 from klog.formats.batch import Attributes
-from klog.segment import Segment
+from klog.log.batch import Batch
+from klog.log.segment import Segment
 
 from tests.broker_load import differences
 from tests.cleaner.recorded import Compactor, Recorded

@@ -19,7 +19,7 @@ from klog.data_dir.partition import Partition
 from klog.files.read_only import Source
 from klog.formats.checkpoint import write_partition_metadata
 from klog.formats.header import Header
-from klog.headers import walk_headers
+from klog.log.header_scan import walk_headers
 from klog.metadata.topic_config import Settings
 
 from tests.cleaner.oracle import (

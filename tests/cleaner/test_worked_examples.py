@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
-from klog.batch import Batch
 from klog.cleaner.compact import Choices, Compacted
 from klog.cleaner.mapping import Mapping
 from klog.cleaner.rewriting import Rewriting, Terms
@@ -17,7 +16,8 @@ from klog.cleaner.selection import Because, Sections
 from klog.data_dir.log_dir import LogDir
 from klog.formats.codec import Decompressor
 from klog.kernel import OffsetMap
-from klog.segment import Segment
+from klog.log.batch import Batch
+from klog.log.segment import Segment
 
 from tests.cleaner.recorded import Compactor
 from tests.cleaner.test_selection import Log

@@ -14,7 +14,7 @@ from klog.dump.arrays import RowGroup, schema
 from klog.dump.columns import dump_parquet
 from klog.dump.request import PARQUET, Request, Target, expand
 from klog.kernel import KeySet
-from klog.wanted import Wanted
+from klog.log.record_filter import Wanted
 
 from tests.dump.sinks import Kept, bytes_read
 from tests.kernel.windows import filled, plain_batches

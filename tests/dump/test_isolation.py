@@ -14,8 +14,8 @@ from klog.dump.isolation import learn
 from klog.dump.request import CSV, JSON_LINES, PARQUET, TEXT, LineStyle, LogStyle, Request, Target, expand
 from klog.files.read_only import Source
 from klog.kernel import Window
-from klog.reader import LogReader
-from klog.wanted import Wanted
+from klog.log.reader import LogReader
+from klog.log.record_filter import Wanted
 
 from tests.dump.sinks import Kept, dump, dump_file
 from tests.plain import encode

@@ -12,9 +12,9 @@ from klog.dump.kafka_log import Gaps, LogDump
 from klog.dump.request import LogStyle, Request, Target
 from klog.files.read_only import Source
 from klog.kernel import Window
-from klog.lanes import run
-from klog.reader import LogReader
-from klog.wanted import HIGHEST, Count, Wanted
+from klog.log.pipeline import run
+from klog.log.reader import LogReader
+from klog.log.record_filter import HIGHEST, Count, Wanted
 
 from tests.dump.sinks import TEXT, Kept, dump, dump_file
 from tests.plain.encode import Record, batch, message

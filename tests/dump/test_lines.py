@@ -16,7 +16,7 @@ from klog.dump.lines import CSV_BATCH_COLUMNS, CSV_COLUMNS, Origin, damage_csv, 
 from klog.dump.request import CSV, JSON_LINES, LineStyle, Request, Target
 from klog.formats.damage import Damage, DamageKind
 from klog.kernel import VALUES
-from klog.place import Place
+from klog.location import Place
 
 from tests.dump.sinks import Kept, Object, dump
 from tests.plain import decode, json_lines, shapes

@@ -11,7 +11,7 @@ from klog.dump.request import LogStyle, Request, Target, expand, with_surroundin
 from klog.errors import KlogError, UsageError
 from klog.files.read_only import Source
 from klog.kernel import TEXT_BARE, TEXT_CONTENT, TEXT_RECORDS
-from klog.wanted import Wanted
+from klog.log.record_filter import Wanted
 
 from tests.plain import encode
 from tests.plain.encode import batch

@@ -9,7 +9,7 @@ import pytest
 from klog.formats.batch import CODEC_NAMES, Attributes, Codec, decrement_sequence, increment_sequence
 from klog.formats.damage import Damage, DamageKind
 from klog.formats.header import HEADER_BYTES, Header, read_header
-from klog.place import Place
+from klog.location import Place
 
 from tests.kernel.windows import plain_batches, scanned
 from tests.plain import compress, decode, encode, shapes

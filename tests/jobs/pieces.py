@@ -17,7 +17,7 @@ from klog.jobs import export as job
 from klog.jobs.export import MANIFEST, Options, Piece
 from klog.jobs.latest import latest
 from klog.jobs.output import Output
-from klog.wanted import Wanted
+from klog.log.record_filter import Wanted
 from klog.work import SPLIT_BYTES, Isolation, Slice, slices
 
 from tests.dump.sinks import dump

@@ -12,7 +12,7 @@ from klog.errors import UsageError
 from klog.jobs.export import MANIFEST
 from klog.jobs.output import RUN, Attempt
 from klog.jobs.tables import folder
-from klog.wanted import Wanted
+from klog.log.record_filter import Wanted
 
 from tests.conftest import FIXTURES, writable_copy
 from tests.jobs.pieces import Export, bytes_of, dumped, folder_of, lines, names, partitions, parts_of, pieces_of, rows

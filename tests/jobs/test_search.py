@@ -17,7 +17,7 @@ from klog.jobs.answers import Answer, from_batch
 from klog.jobs.export import Piece
 from klog.jobs.search import Query, compiled, merged, search
 from klog.kernel import VALUES, KeySet
-from klog.wanted import Wanted
+from klog.log.record_filter import Wanted
 
 from tests.conftest import FIXTURES, writable_copy
 from tests.jobs.pieces import bytes_of, dumped, partitions, parts_of, pieces_of

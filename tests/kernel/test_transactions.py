@@ -9,7 +9,7 @@ import pytest
 from klog.cleaner.transactions import CleanedTransactions, Entry
 from klog.formats.batch import Attributes
 from klog.kernel import WITHOUT_DATA, OpenTransactions, Window
-from klog.transactions import read_marker
+from klog.transactions.markers import read_marker
 
 from tests.kernel.windows import scanned
 from tests.plain.encode import Record, batch, empty_batch, marker

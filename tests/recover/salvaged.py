@@ -6,15 +6,15 @@ from itertools import pairwise
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from klog.batch import Batch
 from klog.data_dir.partition import Partition
 from klog.files.read_only import Source
 from klog.kernel import Survey
+from klog.log.batch import Batch
+from klog.log.segment import Segment
 from klog.recover.kept import Kept
 from klog.recover.left import Request
 from klog.recover.ranges import Salvage, SegmentRanges, salvage_ranges
 from klog.recover.splice import Patched
-from klog.segment import Segment
 
 ODD = ("odd offset", "backwards", "overflow", "beyond next")
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from klog.bits import Patch
 from klog.files.read_only import Source
+from klog.log.bit_flips import Patch
 from klog.recover.kept import Gap, Kept, batches
 from klog.recover.splice import Patched
 

@@ -15,12 +15,12 @@ from random import Random
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from klog.batch import Batch
 from klog.data_dir.partition import Partition
+from klog.log.batch import Batch
+from klog.log.segment import Segment
 from klog.recover import left, salvaged
 from klog.recover.left import Request
 from klog.recover.ranges import Cut, SegmentRanges, salvage_ranges
-from klog.segment import Segment
 
 from tests.bad_sectors import spoil
 from tests.conftest import CORPORA, FIXTURES, extract

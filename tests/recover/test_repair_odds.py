@@ -14,12 +14,12 @@ from random import Random
 
 import crc32c
 import pytest
-from klog.bits import offer, whole
 from klog.formats.batch import BATCH, CRC_START
 from klog.formats.damage import Damage
 from klog.kernel import crc32_shift, crc32c_shift, flipped_bit
-from klog.reader import MAX_BATCH_BYTES
-from klog.segment import Segment
+from klog.log.bit_flips import offer, whole
+from klog.log.reader import MAX_BATCH_BYTES
+from klog.log.segment import Segment
 
 from tests.plain.compress import gzip_stream
 from tests.plain.encode import Record, batch, message, records_payload, wrapper

@@ -7,12 +7,12 @@ from pathlib import Path
 from random import Random
 
 import pytest
-from klog.bits import Patch, offer, repair_bit, whole
 from klog.files.read_only import Source
 from klog.formats.damage import Damage, DamageKind
-from klog.place import Place
+from klog.location import Place
+from klog.log.bit_flips import Patch, offer, repair_bit, whole
+from klog.log.segment import Segment
 from klog.recover.repairs import proven_epoch, proven_offset, with_epoch, with_magic, with_offset
-from klog.segment import Segment
 
 from tests.bad_sectors import spoil
 from tests.conftest import FIXTURES

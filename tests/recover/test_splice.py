@@ -10,11 +10,11 @@ from random import Random
 from typing import Any
 
 import pytest
-from klog.bits import Patch
 from klog.errors import UnreadableError
 from klog.files.read_only import Source
 from klog.kernel import Window
-from klog.reader import LogReader
+from klog.log.bit_flips import Patch
+from klog.log.reader import LogReader
 from klog.recover import salvage
 from klog.recover.broker_files import Piece
 from klog.recover.splice import Patched, Spliced

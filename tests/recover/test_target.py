@@ -6,9 +6,9 @@ import os
 from pathlib import Path
 
 import pytest
-from klog.bits import Patch
 from klog.data_dir.partition import Partition
 from klog.disk.disk import Disk
+from klog.log.bit_flips import Patch
 from klog.plan.draft import Draft
 from klog.plan.staging import Staging
 from klog.recover.broker_files import Content, Piece, Stored

@@ -14,8 +14,8 @@ import pytest
 from klog.check.log import IDS
 from klog.data_dir.partition import Partition
 from klog.formats.damage import Damage
-from klog.place import Place
-from klog.segment import Segment
+from klog.location import Place
+from klog.log.segment import Segment
 
 from tests import kafka
 from tests.conftest import CORPORA, run_klog

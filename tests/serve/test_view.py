@@ -13,7 +13,7 @@ import pytest
 from klog.errors import UsageError
 from klog.fetch import Error, Fetched
 from klog.serve.view import NO_ID, Shown, Topic, View
-from klog.visible import Isolation
+from klog.transactions.isolation import Isolation
 
 from tests.conftest import FIXTURES, run_klog, writable_copy
 from tests.dump.test_isolation import abort, commit, data

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from klog.data_dir.log_dir import LogDir
 from klog.jobs.export import MANIFEST, pieces
-from klog.wanted import Wanted
+from klog.log.record_filter import Wanted
 
 from tests.check.partitions import Damageable, flipped
 from tests.cleaner.compacting import NOW_MS, ORIGINAL
@@ -31,7 +31,7 @@ from pathlib import Path
 from klog.check.verify import log_dir_facts
 from klog.jobs.verify import Options, Part, results
 from klog.data_dir.log_dir import LogDir
-from klog.wanted import Wanted
+from klog.log.record_filter import Wanted
 from klog.spark.run import run
 from klog.spark.session import session
 from klog.spark.stats import stats

@@ -5,8 +5,8 @@ from __future__ import annotations
 from datetime import datetime, timedelta, timezone
 
 import pytest
+from klog.log.record_filter import HIGHEST, LOWEST
 from klog.spark.filters import Pushed, push
-from klog.wanted import HIGHEST, LOWEST
 from pyspark.sql.datasource import (
     EqualNullSafe,
     EqualTo,

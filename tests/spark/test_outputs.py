@@ -14,12 +14,12 @@ from klog.errors import SparkError
 from klog.jobs import compact as compact_job
 from klog.jobs.export import MANIFEST, Options
 from klog.jobs.search import Query
-from klog.lanes import Silence
+from klog.log.pipeline import Silence
+from klog.log.record_filter import Wanted
 from klog.metadata.topic_config import Settings
 from klog.spark.compact import compact
 from klog.spark.export import export, latest
 from klog.spark.search import search
-from klog.wanted import Wanted
 from pyspark.sql import SparkSession
 
 from tests.cleaner.compacting import NOW_MS, ORIGINAL, SETTINGS, SEVERAL_ROUNDS

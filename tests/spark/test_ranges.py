@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from klog.data_dir.partition import Partition
 from klog.errors import UsageError
+from klog.log.record_filter import HIGHEST
 from klog.spark.options import read_options
 from klog.spark.ranges import batch_ranges, hold_names_against
-from klog.wanted import HIGHEST
 
 from tests.lookup_logs import MS, of_records, write_segment
 from tests.plain.encode import Record

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from klog.errors import DamagedError, UnreadableError, UsageError
-from klog.headers import LogEnd
+from klog.log.header_scan import LogEnd
 from klog.rows import KAFKA_COLUMNS
 from klog.spark.options import read_options
 from klog.spark.stream import Offsets, StreamReader, shares

@@ -18,9 +18,9 @@ from klog.check.facts import PartitionFacts
 from klog.errors import KlogError
 from klog.formats.batch import BatchFacts
 from klog.formats.snapshot import Producer
-from klog.producers import Event, ProducerState, differences
-from klog.replay import replay
-from klog.transactions import FlawedMarker, Marker
+from klog.transactions.markers import FlawedMarker, Marker
+from klog.transactions.producer_state import Event, ProducerState, differences
+from klog.transactions.replay import replay
 
 _NONE: Final = -1
 ACTIVE_MS: Final = 10 * 60 * 1000

@@ -13,8 +13,8 @@ from klog.files.read_only import Source
 from klog.formats.batch import BATCH, ENTRY
 from klog.formats.damage import Damage, DamageKind
 from klog.formats.index import OFFSET_ENTRY
-from klog.reader import MAX_BATCH_BYTES
-from klog.segment import MAX_SEGMENT_BYTES
+from klog.log.reader import MAX_BATCH_BYTES
+from klog.log.segment import MAX_SEGMENT_BYTES
 
 IDS = {
     DamageKind.BAD_CRC: "bad-crc",
@@ -64,7 +64,7 @@ def _fix(facts: PartitionFacts, kind: str, segment: SegmentFacts, stretch: Stret
 
 def _bit(segment: SegmentFacts, stretch: Stretch) -> str:
     """Say which single bit is all that is wrong, where that is so."""
-    from klog.bits import offer
+    from klog.log.bit_flips import offer
 
     at = segment.damages.index(stretch)
     found = offer(stretch.damage, MAX_BATCH_BYTES) if at < _MOST_OFFERS and stretch.expected is not None else None

@@ -12,8 +12,8 @@ from klog.errors import KlogError
 from klog.formats.index import ABORTED_TXN
 
 if TYPE_CHECKING:
-    from klog.irregularities import Irregularity
-    from klog.transactions import CompletedTxn
+    from klog.transactions.anomalies import Irregularity
+    from klog.transactions.markers import CompletedTxn
 
 MAX_TXN_MS = 15 * 60 * 1000
 """A coordinator ends a transaction after at most so long.  Kafka: transaction.max.timeout.ms."""
@@ -35,7 +35,7 @@ def _events(facts: PartitionFacts, segment: SegmentFacts) -> tuple[list[Complete
     events = facts.replay.events.get(segment.files.log, []) if facts.replay else []
     if not events:
         return [], []
-    from klog.transactions import CompletedTxn
+    from klog.transactions.markers import CompletedTxn
 
     ended = [event for event in events if isinstance(event, CompletedTxn)]
     return ended, [event for event in events if not isinstance(event, CompletedTxn)]

@@ -9,7 +9,7 @@ from klog.formats.snapshot import Producer, Snapshot
 from klog.kernel import Window
 
 if TYPE_CHECKING:
-    from klog.producers import Event, ProducerState
+    from klog.transactions.producer_state import Event, ProducerState
 
 _MOST_EVENTS = 100_000
 _CONTROL = int(Attributes.CONTROL)
@@ -37,7 +37,7 @@ class Replay:
         self._deep = deep
         self._count = 0
         if loaded is not None and loaded.producers:
-            from klog.producers import ProducerState
+            from klog.transactions.producer_state import ProducerState
 
             self.state = ProducerState.load(loaded, start)
 
@@ -68,7 +68,7 @@ class Replay:
         if first == end:
             return
         if self.state is None and window.produced(first, end):
-            from klog.producers import ProducerState
+            from klog.transactions.producer_state import ProducerState
 
             self.state = ProducerState(self.end)
         self.end = window.batch(end - 1).last_offset + 1
@@ -78,8 +78,8 @@ class Replay:
             self.events.setdefault(log, []).extend(found)
 
     def _events(self, state: ProducerState, log: str, window: Window, first: int, end: int) -> list[Event]:
-        from klog.replay import apply_window
-        from klog.transactions import read_marker
+        from klog.transactions.markers import read_marker
+        from klog.transactions.replay import apply_window
 
         if self._deep:
             return apply_window(state, window, log, first, end)

@@ -8,17 +8,17 @@ from typing import NamedTuple
 
 from klog.check.replay import Replay
 from klog.data_dir.partition import Partition, SegmentFiles
-from klog.decode import Codecs, Run, decode_run, message_damages, runs, stray_records
 from klog.errors import KlogError
 from klog.files.read_only import Source
 from klog.formats.codec import Decompressor
 from klog.formats.damage import Damage
 from klog.formats.index import OFFSET_ENTRY, TIME_ENTRY
 from klog.kernel import IndexBuilder, Survey, Window, offset_index_used, time_index_used
-from klog.lanes import Lane, Sink, Work, run
-from klog.reader import MAX_BATCH_BYTES, Piece
-from klog.resync import is_zero
-from klog.segment import Segment
+from klog.log.pipeline import Lane, Sink, Work, run
+from klog.log.reader import MAX_BATCH_BYTES, Piece
+from klog.log.records import Codecs, Run, decode_run, message_damages, runs, stray_records
+from klog.log.resync import is_zero
+from klog.log.segment import Segment
 
 NO_NEXT = 2**63 - 1
 _STEP_BYTES = 1 << 16

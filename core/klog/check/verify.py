@@ -16,7 +16,7 @@ from klog.data_dir.log_dir import LogDir
 from klog.data_dir.partition import Partition
 from klog.errors import UnreadableError
 from klog.formats.names import ROOT_KINDS
-from klog.lanes import Silence, Sink
+from klog.log.pipeline import Silence, Sink
 from klog.metadata.topic_config import Settings
 
 CHECKS: tuple[Callable[[PartitionFacts], Findings], ...] = (

@@ -17,10 +17,10 @@ from klog.errors import UnreadableError
 from klog.files.read_only import Source
 from klog.formats.damage import Damage
 from klog.formats.header import Header
-from klog.headers import LogEnd, walk_headers
-from klog.indexes import header_at, last_timestamp
-from klog.producers import ProducerState
-from klog.replay import nearest_state, replay
+from klog.log.header_scan import LogEnd, walk_headers
+from klog.log.index import header_at, last_timestamp
+from klog.transactions.producer_state import ProducerState
+from klog.transactions.replay import nearest_state, replay
 
 
 class Limit(str, Enum):

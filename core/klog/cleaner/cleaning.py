@@ -22,7 +22,7 @@ from klog.data_dir.partition import Partition
 from klog.disk.disk import Disk
 from klog.errors import DamagedError, KlogError, UnreadableError
 from klog.formats.names import FileKind
-from klog.lanes import Silence, Sink
+from klog.log.pipeline import Silence, Sink
 from klog.metadata.topic_config import Settings
 from klog.plan.draft import Draft
 from klog.plan.staging import ROUNDS, Staging, remove_tree

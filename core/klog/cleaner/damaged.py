@@ -12,10 +12,10 @@ from klog.errors import DamagedError
 from klog.files.read_only import Source as File
 from klog.formats.damage import Damage, DamageKind
 from klog.kernel import Window, orderly
-from klog.place import Place
+from klog.location import Place
+from klog.log.reader import LogReader
+from klog.log.segment import Segment
 from klog.plan.file_state import Digest
-from klog.reader import LogReader
-from klog.segment import Segment
 
 Advance = Callable[[int], None]
 

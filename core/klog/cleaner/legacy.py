@@ -10,12 +10,12 @@ from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from klog.cleaner.damaged import Walk
-from klog.decode import batch_damage, broken_record, message_damages
 from klog.formats.batch import BATCH, CRC_START, OVERHEAD, Attributes, BatchFacts
 from klog.formats.damage import DamageKind
 from klog.formats.legacy import CRC_START as MESSAGE_CRC_START
 from klog.formats.legacy import MESSAGE_V0, MESSAGE_V1
 from klog.kernel import DONE, MORE, Rewriter, Window, crc32, crc32c
+from klog.log.records import batch_damage, broken_record, message_damages
 
 _CODEC, _APPEND_TIME = int(Attributes.CODEC), int(Attributes.LOG_APPEND_TIME)
 _HORIZON = int(Attributes.DELETE_HORIZON)

@@ -11,12 +11,12 @@ from typing import NamedTuple
 from klog.cleaner.damaged import Advance, Walk, nobody
 from klog.cleaner.segments import Source, aborted_between, between
 from klog.cleaner.transactions import CleanedTransactions
-from klog.decode import Codecs, Run, decode_run
 from klog.files.read_only import Source as File
 from klog.formats.batch import Attributes
-from klog.indexes import position_of_offset
 from klog.kernel import OffsetMap, Window
-from klog.transactions import read_marker
+from klog.log.index import position_of_offset
+from klog.log.records import Codecs, Run, decode_run
+from klog.transactions.markers import read_marker
 
 _CONTROL = int(Attributes.CONTROL)
 

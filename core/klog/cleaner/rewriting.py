@@ -14,7 +14,6 @@ from klog.cleaner.damaged import Advance, Walk, nobody
 from klog.cleaner.legacy import remade
 from klog.cleaner.segments import Source, aborted_between, end_of
 from klog.cleaner.transactions import CleanedTransactions, Entry
-from klog.decode import batch_damage, broken_record
 from klog.errors import UsageError
 from klog.files.read_only import Source as File
 from klog.formats.batch import Attributes, BatchFacts
@@ -32,8 +31,9 @@ from klog.kernel import (
     Rewriter,
     Window,
 )
+from klog.log.records import batch_damage, broken_record
 from klog.plan.file_state import Digest
-from klog.transactions import read_marker
+from klog.transactions.markers import read_marker
 
 _CODEC, _CONTROL, _HORIZON = int(Attributes.CODEC), int(Attributes.CONTROL), int(Attributes.DELETE_HORIZON)
 _OUTPUT_BYTES = 2 << 20

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from klog.data_dir.partition import Partition
 from klog.errors import UnreadableError
 from klog.formats.names import CLUSTER_METADATA, FileName, PartitionState, Stage, parse_file
-from klog.headers import find_log_end
+from klog.log.header_scan import find_log_end
 from klog.metadata.topic_config import Origin, Setting, Settings
 from klog.recover.broker_leftovers import belongs
 

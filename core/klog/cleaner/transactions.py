@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from klog.kernel import OpenTransactions, Window
-from klog.transactions import FlawedMarker, Marker
+from klog.transactions.markers import FlawedMarker, Marker
 
 Entry = tuple[int, int, int, int, int]
 """The values of an `ABORTED_TXN`: version, producer id, first, last and last stable offset."""

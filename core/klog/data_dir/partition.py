@@ -39,7 +39,7 @@ from klog.formats.names import (
     parse_file,
     parse_partition,
 )
-from klog.headers import LogEnd, find_log_end
+from klog.log.header_scan import LogEnd, find_log_end
 
 SMALL_FILE_BYTES: Final = 64 << 20
 """No text file or snapshot of a broker comes near this; a larger one is not read."""

@@ -10,7 +10,7 @@ from klog.files.read_only import Source
 from klog.formats.batch import ENTRY
 from klog.formats.damage import Damage, DamageKind
 from klog.formats.index import OFFSET_ENTRY
-from klog.indexes import Entries
+from klog.log.index import Entries
 
 
 def is_room(partition: Partition, damage: Damage) -> bool:

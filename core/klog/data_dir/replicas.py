@@ -22,8 +22,8 @@ from klog.formats.checkpoint import epochs_in_force
 from klog.formats.damage import Damage
 from klog.formats.header import Header
 from klog.formats.names import PartitionState
-from klog.headers import walk_headers
-from klog.indexes import position_of_offset
+from klog.log.header_scan import walk_headers
+from klog.log.index import position_of_offset
 
 _NO_NAMES: Final = ("", os.curdir, os.pardir)
 UNKNOWN: Final = -1

@@ -8,8 +8,8 @@ from klog.files.read_only import Source
 from klog.formats.batch import CODEC_NAMES, Attributes
 from klog.formats.damage import Damage
 from klog.formats.header import Header
-from klog.headers import walk_headers
-from klog.segment import Segment
+from klog.log.header_scan import walk_headers
+from klog.log.segment import Segment
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from klog.arrow import import_pyarrow
-from klog.decode import decoded, message_damages
 from klog.dump.files import DAMAGED, OK, bounded, committed_in, is_unfinished, kind_of, narrowed, start_of
 from klog.dump.request import ALL_BYTES, Request, Target
 from klog.dump.table import Table
@@ -13,9 +12,10 @@ from klog.errors import KlogError, UnsupportedError
 from klog.files.read_only import Source
 from klog.formats.codec import Decompressor
 from klog.kernel import Window
-from klog.lanes import Sink
-from klog.segment import Segment
-from klog.wanted import Count
+from klog.log.pipeline import Sink
+from klog.log.record_filter import Count
+from klog.log.records import decoded, message_damages
+from klog.log.segment import Segment
 
 _BATCH_ROWS = 16 << 10
 

@@ -11,10 +11,10 @@ from klog.dump.request import ALL_BYTES, Request, Target, with_surroundings
 from klog.errors import KlogError, UsageError
 from klog.files.read_only import Source
 from klog.formats.batch import BATCH
-from klog.lanes import Sink, run
-from klog.reader import LogReader
-from klog.segment import MAX_SEGMENT_BYTES, Segment
-from klog.wanted import HIGHEST, LOWEST, Count, Wanted, start_position
+from klog.log.pipeline import Sink, run
+from klog.log.reader import LogReader
+from klog.log.record_filter import HIGHEST, LOWEST, Count, Wanted, start_position
+from klog.log.segment import MAX_SEGMENT_BYTES, Segment
 
 OK, DAMAGED, FAILED = 0, 4, 8
 
@@ -200,7 +200,7 @@ def narrowed(target: Target, wanted: Wanted) -> Wanted:
     """Return *wanted* for one file: of the newest records, those of the last so many offsets."""
     if not wanted.tail or wanted.limit is None:
         return wanted
-    from klog.headers import find_log_end
+    from klog.log.header_scan import find_log_end
 
     base_offset = Segment(target.path).base_offset or 0
     end = find_log_end(target.path, _beside(target, "index"), base_offset).offset

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from klog.files.read_only import Source
 from klog.formats.batch import Attributes
 from klog.kernel import Window
-from klog.reader import MAX_BATCH_BYTES
-from klog.segment import Segment
+from klog.log.reader import MAX_BATCH_BYTES
+from klog.log.segment import Segment
 
 _ABORT = 0
 

@@ -10,7 +10,6 @@ import os
 from collections.abc import Iterator
 from types import TracebackType
 
-from klog.decode import broken_record
 from klog.dump.reports import Reports, absolute
 from klog.dump.request import IndexStyle
 from klog.errors import KlogError
@@ -21,7 +20,8 @@ from klog.formats.index import ABORTED_TXN, OFFSET_ENTRY, TIME_ENTRY
 from klog.formats.layout import Layout
 from klog.formats.snapshot import read_snapshot
 from klog.kernel import DONE, MORE, Window, crc32c
-from klog.segment import MAX_SEGMENT_BYTES
+from klog.log.records import broken_record
+from klog.log.segment import MAX_SEGMENT_BYTES
 
 _WARM_BYTES = 8192
 _LARGEST_SNAPSHOT = 64 << 20

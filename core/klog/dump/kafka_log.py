@@ -9,17 +9,17 @@ from __future__ import annotations
 from array import array
 from dataclasses import dataclass, field
 
-from klog.decode import broken_record
 from klog.dump.isolation import Committed
 from klog.dump.request import Decoder, LogStyle
 from klog.errors import KlogError
 from klog.formats.batch import ENTRY, OVERHEAD, Attributes
 from klog.formats.codec import MAX_OUTPUT, Decompressor
 from klog.kernel import BAD_LENGTH, BAD_MAGIC, DONE, MORE, TEXT_LAZY, Window
-from klog.lanes import Lane, Work
-from klog.place import Place
-from klog.reader import Piece
-from klog.wanted import HIGHEST, LOWEST, Count, Wanted
+from klog.location import Place
+from klog.log.pipeline import Lane, Work
+from klog.log.reader import Piece
+from klog.log.record_filter import HIGHEST, LOWEST, Count, Wanted
+from klog.log.records import broken_record
 
 
 @dataclass

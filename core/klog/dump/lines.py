@@ -6,15 +6,15 @@ import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from klog.decode import Run, Span, decoded, message_damages, runs
 from klog.dump.isolation import Committed
 from klog.dump.request import LineStyle
 from klog.formats.codec import MAX_OUTPUT, Decompressor
 from klog.formats.damage import Damage
 from klog.kernel import VALUES, Window, is_utf8, json_text
-from klog.lanes import Lane, Work
-from klog.reader import Piece
-from klog.wanted import Count, Wanted
+from klog.log.pipeline import Lane, Work
+from klog.log.reader import Piece
+from klog.log.record_filter import Count, Wanted
+from klog.log.records import Run, Span, decoded, message_damages, runs
 
 _PIECE_BYTES = 3 << 18  # a multiple of three, so that pieces of base64 fit together
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from klog.dump.reports import shown
 from klog.kernel import TEXT_BARE, TEXT_CONTENT, TEXT_RECORDS
-from klog.reader import MAX_BATCH_BYTES
-from klog.wanted import Wanted, segments_in
+from klog.log.reader import MAX_BATCH_BYTES
+from klog.log.record_filter import Wanted, segments_in
 
 if TYPE_CHECKING:
     from klog.data_dir.partition import Partition, SegmentFiles

@@ -18,9 +18,9 @@ from klog.files.read_only import Source
 from klog.formats.batch import ENTRY
 from klog.formats.damage import Damage
 from klog.formats.index import OFFSET_ENTRY
-from klog.headers import walk_headers
-from klog.indexes import Entries, header_at
 from klog.kernel import Window
+from klog.log.header_scan import walk_headers
+from klog.log.index import Entries, header_at
 
 _MOST_LEGACY_BYTES: Final = 4 << 20
 """Of a log with old formats not more is handed out at once: all of it is looked at for a change of format."""

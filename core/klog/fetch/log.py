@@ -12,7 +12,6 @@ from functools import cached_property
 from typing import Final, Literal, NamedTuple
 
 from klog.data_dir.partition import Partition, SegmentFiles
-from klog.decode import Span
 from klog.errors import KlogError
 from klog.fetch.files import Files, is_lack
 from klog.fetch.slices import Key, Slice, Slices
@@ -20,9 +19,10 @@ from klog.fetch.sound import Loss, Sound
 from klog.fetch.windows import Windows
 from klog.files.read_only import Source
 from klog.formats.damage import Damage
-from klog.headers import walk_headers
-from klog.indexes import header_at, position_of_offset
-from klog.segment import Segment
+from klog.log.header_scan import walk_headers
+from klog.log.index import header_at, position_of_offset
+from klog.log.records import Span
+from klog.log.segment import Segment
 
 Damaged = Literal["skip", "stop", "serve"]
 """What becomes of damage: left out, an error where it begins, or handed out as a broker does, which never looks."""

@@ -12,13 +12,13 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
-from klog.decode import Run, Span, runs
 from klog.fetch.slices import SLICE_BYTES, Slice, Slices
 from klog.files.read_only import Source
 from klog.formats.damage import Damage, DamageKind
 from klog.kernel import Window
-from klog.place import Place
-from klog.reader import LogReader
+from klog.location import Place
+from klog.log.reader import LogReader
+from klog.log.records import Run, Span, runs
 
 AHEAD_BYTES: Final = 1 << 20
 """So much is read at once, also for those that ask for less."""

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from typing import Final
 
 from klog.kernel import Window
-from klog.reader import LARGE_WINDOW_BYTES
+from klog.log.reader import LARGE_WINDOW_BYTES
 
 _ROWS: Final = 64
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from enum import Enum
 from typing import NamedTuple
 
-from klog.place import Place
+from klog.location import Place
 
 
 class DamageKind(str, Enum):

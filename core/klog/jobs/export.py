@@ -23,9 +23,9 @@ from klog.jobs.answers import Answer, to_batch
 from klog.jobs.output import Attempt, Facts, Output
 from klog.jobs.scanning import Scan
 from klog.jobs.tables import FILE_BYTES, Format, Tables
-from klog.reader import MAX_BATCH_BYTES
-from klog.visible import Isolation
-from klog.wanted import Wanted
+from klog.log.reader import MAX_BATCH_BYTES
+from klog.log.record_filter import Wanted
+from klog.transactions.isolation import Isolation
 from klog.work import OPENING_BYTES, SPLIT_BYTES, TASK_BYTES, Slice, slices
 
 if TYPE_CHECKING:

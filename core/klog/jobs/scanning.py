@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from klog.formats.codec import Decompressor
 from klog.formats.damage import Damage
 from klog.kernel import Window
-from klog.reader import MAX_BATCH_BYTES
+from klog.log.reader import MAX_BATCH_BYTES
+from klog.log.record_filter import Wanted
 from klog.records import records
-from klog.wanted import Wanted
 from klog.work import Slice
 
 _ROWS = 16 << 10

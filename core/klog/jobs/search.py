@@ -18,8 +18,8 @@ from klog.jobs.answers import Answer, say, to_batch
 from klog.jobs.export import Piece, damage_facts
 from klog.jobs.scanning import Scan
 from klog.kernel import Window
-from klog.reader import MAX_BATCH_BYTES
-from klog.wanted import Count, Wanted
+from klog.log.reader import MAX_BATCH_BYTES
+from klog.log.record_filter import Count, Wanted
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -16,9 +16,9 @@ from klog.formats.codec import Decompressor
 from klog.formats.damage import Damage
 from klog.jobs.answers import Answer, from_batch, say, to_batch
 from klog.kernel import Profile, Window
-from klog.reader import MAX_BATCH_BYTES
+from klog.log.reader import MAX_BATCH_BYTES
+from klog.log.record_filter import Wanted
 from klog.records import records
-from klog.wanted import Wanted
 from klog.work import Slice, slices
 
 if TYPE_CHECKING:

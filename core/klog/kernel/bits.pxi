@@ -72,7 +72,7 @@ def flipped_bit(unsigned int difference, long long size, bint zlib=False):
     front of those it covers.  None: more than one bit is wrong, or none.  *zlib*: of a CRC-32, not a CRC-32C.
 
     Two wrong bits under a CRC-32C are never taken for one (its polynomial is divisible by x + 1).  Of other damage,
-    one in 2^32 is for each bit that there is: what comes out is a guess, and `klog.bits` says what it is worth.
+    one in 2^32 is for each bit that there is: what comes out is a guess, and `klog.log.bit_flips` says what it is worth.
     """
     cdef const Powers *powers = &zlib_powers if zlib else &castagnoli_powers
     cdef long long e, byte

@@ -13,7 +13,7 @@ from klog.kernel import MORE, Window
 from klog.lookup.trail import BatchTrail
 
 if TYPE_CHECKING:
-    from klog.decode import Codecs
+    from klog.log.records import Codecs
 
 LOWEST: Final = -(2**63)
 HIGHEST: Final = 2**63 - 1
@@ -78,7 +78,7 @@ class Body:
                 window.cut_records(1)
                 return Record(*window.record(0)[:6])
         if status:
-            from klog.decode import broken_record
+            from klog.log.records import broken_record
 
             self.broken = broken_record(window, status)
         return None

@@ -10,9 +10,9 @@ from klog.errors import KlogError
 from klog.files.read_only import Source
 from klog.formats.batch import Attributes, BatchFacts
 from klog.formats.index import ABORTED_TXN
+from klog.log.header_walk import HeaderWalk
 from klog.lookup.body import Bodies, Body
 from klog.lookup.segments import Segments
-from klog.lookup.walk import HeaderWalk
 
 MOST_BYTES: Final = 256 << 20
 """As much of a log is walked for the end of a transaction."""

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from klog.formats.batch import CODEC_NAMES
 from klog.formats.damage import Damage
-from klog.indexes import header_at
+from klog.log.index import header_at
 from klog.lookup.body import Body
 from klog.lookup.notes import about_record
 from klog.lookup.search import Found

@@ -9,16 +9,16 @@ from klog.data_dir.partition import SegmentFiles
 from klog.files.read_only import Source
 from klog.formats.batch import BatchFacts
 from klog.formats.damage import Damage, DamageKind
-from klog.indexes import header_at
 from klog.kernel import Window
+from klog.location import Place
+from klog.log.header_walk import HeaderWalk
+from klog.log.index import header_at
 from klog.lookup.body import Bodies, Body
 from klog.lookup.entries import Entries, offset_entries
 from klog.lookup.trail import IndexTrail, ScanTrail
-from klog.lookup.walk import HeaderWalk
-from klog.place import Place
 
 if TYPE_CHECKING:
-    from klog.decode import Codecs
+    from klog.log.records import Codecs
 
 INDEX_INTERVAL_BYTES = 4096
 """Kafka's default of index.interval.bytes."""
@@ -236,7 +236,7 @@ class SegmentSearch:
 
     def _careful(self, trail: IndexTrail, query: Query) -> Found:
         """Walk again, every batch checked, past damage to where the log goes on."""
-        from klog.segment import Segment
+        from klog.log.segment import Segment
 
         self.walk.forget()
         damages: list[Damage] = []

@@ -115,8 +115,8 @@ class SegmentTimes:
             row = 0
         if walk.at_end:
             return largest
-        from klog.batch import Batch
-        from klog.segment import Segment
+        from klog.log.batch import Batch
+        from klog.log.segment import Segment
 
         walk.forget()
         batches = (batch for batch in Segment(search.path).batches(trail.position) if isinstance(batch, Batch))

@@ -19,7 +19,6 @@ from typing import Final, NamedTuple
 
 from klog.data_dir.log_dir import LogDir
 from klog.data_dir.partition import Partition
-from klog.decode import decoded
 from klog.errors import KlogError
 from klog.files.read_only import Source
 from klog.formats.batch import Attributes
@@ -29,9 +28,10 @@ from klog.formats.damage import Damage
 from klog.formats.internal_topics import Undecodable, metadata_record
 from klog.formats.names import CLUSTER_METADATA, FileKind, FileName, Stage
 from klog.kernel import Window
+from klog.location import Place
+from klog.log.records import decoded
+from klog.log.segment import Segment
 from klog.metadata.image import BROKER_RESOURCE, TOPIC_RESOURCE, BrokerRegistration, PartitionRegistration, State
-from klog.place import Place
-from klog.segment import Segment
 
 _LOWEST, _HIGHEST = -(2**63), 2**63 - 1
 _SNAPSHOT_HEADER, _SNAPSHOT_FOOTER = 3, 4

@@ -22,7 +22,7 @@ from klog.disk.disk import Disk
 from klog.disk.output_gate import check_places
 from klog.errors import KlogError
 from klog.formats.names import FileKind, parse_file
-from klog.lanes import Silence, Sink
+from klog.log.pipeline import Silence, Sink
 from klog.plan.backup_writer import PLAN, Keeper, begun
 from klog.plan.guards import differences, is_above
 from klog.plan.locks import Locks, check_closed

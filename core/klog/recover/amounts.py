@@ -7,12 +7,12 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from klog.data_dir.partition import Partition
-from klog.decode import runs
 from klog.files.read_only import Source
 from klog.formats.header import HEADER_BYTES, Header, read_header
 from klog.kernel import Window
+from klog.log.records import runs
+from klog.log.segment import Segment
 from klog.plan.model import Loss
-from klog.segment import Segment
 
 _MOST_OFFSETS = 1 << 20
 """A damaged batch that says it holds more offsets than this is not believed."""

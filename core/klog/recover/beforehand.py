@@ -8,7 +8,7 @@ from klog.check.facts import LogDirFacts
 from klog.check.findings import Finding
 from klog.data_dir.partition import Partition
 from klog.formats.names import FileKind, PartitionState
-from klog.lanes import Sink
+from klog.log.pipeline import Sink
 from klog.plan.draft import Draft
 from klog.recover import like_broker
 from klog.recover.broker_files import Stored

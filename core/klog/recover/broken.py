@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from klog.bits import Repaired, loaded, repair_bit
 from klog.errors import UnreadableError
 from klog.files.read_only import Source
 from klog.formats.batch import BATCH, OVERHEAD
+from klog.log.bit_flips import Repaired, loaded, repair_bit
 from klog.recover.left import Request
 from klog.recover.repairs import with_magic
 

@@ -21,7 +21,8 @@ from klog.formats.index import OFFSET_ENTRY, TIME_ENTRY
 from klog.formats.names import SEGMENT_KINDS, FileKind, file_name, parse_file
 from klog.formats.snapshot import write_snapshot
 from klog.kernel import crc32c
-from klog.lanes import Sink
+from klog.log.pipeline import Sink
+from klog.log.segment import MAX_SEGMENT_BYTES
 from klog.recover.broker_epochs import Epochs
 from klog.recover.broker_files import (
     Content,
@@ -37,7 +38,6 @@ from klog.recover.broker_leftovers import offset_of, settle
 from klog.recover.broker_producers import Clock, Producers, Snapshots
 from klog.recover.broker_segments import Reading, Recovery
 from klog.recover.broker_split import split
-from klog.segment import MAX_SEGMENT_BYTES
 
 _NOTHING: Mapping[str, Any] = MappingProxyType({})
 

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from klog.data_dir.partition import read_small
 from klog.formats.snapshot import Producer, Snapshot, read_snapshot
 from klog.kernel import crc32c
-from klog.producers import ProducerState
+from klog.transactions.producer_state import ProducerState
 
 
 class SnapshotFile(NamedTuple):

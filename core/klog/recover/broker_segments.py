@@ -12,14 +12,14 @@ from klog.files.read_only import Source
 from klog.formats.batch import Attributes
 from klog.formats.codec import Decompressor
 from klog.formats.index import ABORTED_TXN
-from klog.irregularities import IrregularityKind
 from klog.kernel import BAD_LENGTH, IndexBuilder, Window
-from klog.lanes import Lane, Silence, Sink, Work, run
-from klog.producers import Event, ProducerState
-from klog.reader import LogReader, Piece
+from klog.log.pipeline import Lane, Silence, Sink, Work, run
+from klog.log.reader import LogReader, Piece
 from klog.recover.broker_files import FailsError, ReadSettings, Segment, index_floor, index_last_offset
 from klog.recover.broker_producers import Producers
-from klog.transactions import CompletedTxn, FlawedMarker, MarkerFlaw, read_marker
+from klog.transactions.anomalies import IrregularityKind
+from klog.transactions.markers import CompletedTxn, FlawedMarker, MarkerFlaw, read_marker
+from klog.transactions.producer_state import Event, ProducerState
 
 _CONTROL, _CODEC = int(Attributes.CONTROL), int(Attributes.CODEC)
 _LARGE_BYTES = 8 << 20

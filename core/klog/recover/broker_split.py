@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 from klog.formats.batch import BatchFacts
 from klog.formats.index import OFFSET_ENTRY, TIME_ENTRY
+from klog.log.segment import MAX_RELATIVE_OFFSET
 from klog.recover.broker_files import FailsError, Piece, Segment
 from klog.recover.broker_segments import Reading, first_offset
-from klog.segment import MAX_RELATIVE_OFFSET
 
 _CHUNK_BYTES = 1 << 20
 

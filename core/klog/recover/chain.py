@@ -6,11 +6,12 @@ for the batch behind it: which of the three is odd can be told only then.
 
 from __future__ import annotations
 
-from klog.bits import Repaired
 from klog.files.read_only import Source
 from klog.formats.batch import BatchFacts
 from klog.formats.damage import Damage, DamageKind
 from klog.kernel import Window, orderly
+from klog.log.bit_flips import Repaired
+from klog.log.segment import MAX_RELATIVE_OFFSET
 from klog.recover.broken import Broken, Claim
 from klog.recover.free import Free
 from klog.recover.left import HIGHEST, MOST_PATCHES, Request, key
@@ -23,7 +24,6 @@ from klog.recover.repairs import (
     with_offset,
 )
 from klog.recover.salvaged import NEIGHBOURS, Salvaged
-from klog.segment import MAX_RELATIVE_OFFSET
 
 
 class Chain:

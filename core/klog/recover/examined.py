@@ -13,7 +13,7 @@ from klog.check.segment import Build, Request, SegmentFacts
 from klog.check.verify import Chosen, examine
 from klog.data_dir.partition import Partition
 from klog.formats.names import FileKind, Stage, parse_file
-from klog.lanes import Sink
+from klog.log.pipeline import Sink
 from klog.recover.broker_files import Content, FailsError
 from klog.recover.broker_leftovers import belongs, settle
 from klog.recover.result import Mode, Settings

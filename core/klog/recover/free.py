@@ -7,15 +7,15 @@ from collections.abc import Iterable
 from itertools import pairwise
 from typing import NamedTuple
 
-from klog.bits import Patch, loaded
 from klog.errors import UnreadableError
 from klog.files.read_only import Source
 from klog.formats.batch import Attributes, BatchFacts
+from klog.log.bit_flips import Patch, loaded
+from klog.log.segment import MAX_RELATIVE_OFFSET
 from klog.recover.broker_files import FailsError
 from klog.recover.broker_segments import first_offset
 from klog.recover.left import HIGHEST
 from klog.recover.splice import Patched
-from klog.segment import MAX_RELATIVE_OFFSET
 
 
 class Part(NamedTuple):

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from klog.files.read_only import Source
 from klog.kernel import Window
-from klog.reader import LogReader
+from klog.log.reader import LogReader
 
 
 class Gap(NamedTuple):

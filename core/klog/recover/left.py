@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from klog.formats.batch import BatchFacts
-from klog.reader import MAX_BATCH_BYTES
+from klog.log.reader import MAX_BATCH_BYTES
 
 HIGHEST = 2**63 - 1
 MOST_STRETCHES = 1 << 20

@@ -11,7 +11,7 @@ from klog.check.findings import Finding
 from klog.data_dir.partition import Partition
 from klog.formats.checkpoint import epochs_in_force, read_epochs
 from klog.formats.names import FileKind, parse_file
-from klog.lanes import Silence, Sink
+from klog.log.pipeline import Silence, Sink
 from klog.plan.draft import Draft
 from klog.plan.model import Amount, Loss
 from klog.recover import amounts, broker_load

@@ -20,7 +20,7 @@ def txn_index(facts: PartitionFacts, segment: SegmentFacts, end: int | None) -> 
     Where damage, or cleaning, has taken markers out of the log, an old entry is the only witness that their data was
     aborted: it is kept, unless the log says otherwise.
     """
-    from klog.transactions import CompletedTxn
+    from klog.transactions.markers import CompletedTxn
 
     events = facts.replay.events.get(segment.files.log, []) if facts.replay is not None else []
     ended = [event for event in events if isinstance(event, CompletedTxn)]
@@ -62,8 +62,8 @@ class Snapshots:
 
         Raises UnreadableError.
         """
-        from klog.producers import ProducerState
-        from klog.replay import replay
+        from klog.transactions.producer_state import ProducerState
+        from klog.transactions.replay import replay
 
         wanted = sorted(offsets)
         there = self._facts.snapshots

@@ -16,22 +16,22 @@ from collections.abc import Iterator
 from contextlib import suppress
 from typing import NamedTuple
 
-from klog.bits import Patch
 from klog.check.log import IDS
 from klog.data_dir.partition import Partition, SegmentFiles
-from klog.decode import runs
 from klog.errors import KlogError
 from klog.files.read_only import Source
 from klog.formats.damage import Damage, DamageKind
 from klog.kernel import Window
-from klog.lanes import Silence, Sink
+from klog.log.bit_flips import Patch
+from klog.log.pipeline import Silence, Sink
+from klog.log.records import runs
+from klog.log.segment import Segment
 from klog.recover.chain import Chain
 from klog.recover.free import Free, Part
 from klog.recover.kept import Gap, Kept, batches
 from klog.recover.left import HIGHEST, MOST_LEFT, Left, Request, key
 from klog.recover.salvaged import Salvaged
 from klog.recover.splice import Patched
-from klog.segment import Segment
 
 
 class Cut(NamedTuple):

@@ -11,13 +11,13 @@ from klog.formats.checkpoint import write_epochs
 from klog.formats.names import SEGMENT_KINDS, FileKind, file_name, parse_file
 from klog.formats.snapshot import write_snapshot
 from klog.kernel import crc32c
+from klog.log.segment import MAX_SEGMENT_BYTES
 from klog.plan.draft import Draft
 from klog.plan.model import Amount, Loss
 from klog.recover.broker_files import Content, Piece, Stored
 from klog.recover.examined import Examined
 from klog.recover.result import Result, Settings
 from klog.recover.target import Target, write
-from klog.segment import MAX_SEGMENT_BYTES
 
 ENDS = frozenset(
     [

@@ -18,7 +18,7 @@ from klog.data_dir.log_dir import LogDir
 from klog.data_dir.partition import Partition
 from klog.errors import KlogError, UnreadableError
 from klog.formats.names import FileKind, PartitionState
-from klog.lanes import Silence, Sink
+from klog.log.pipeline import Silence, Sink
 from klog.metadata.topic_config import Settings as TopicSettings
 from klog.plan.draft import Draft
 from klog.plan.model import NOTHING, Amount, Loss

@@ -5,10 +5,10 @@ A value is proven, never guessed: by the neighbours, which leave room for one va
 
 from __future__ import annotations
 
-from klog.bits import Patch, Repaired, whole
 from klog.errors import UnreadableError
 from klog.files.read_only import Source
 from klog.formats.batch import BATCH, ENTRY, OVERHEAD, Attributes, BatchFacts
+from klog.log.bit_flips import Patch, Repaired, whole
 
 _OFFSET_AT, _OFFSET_BYTES = BATCH.offsets["base_offset"], 8
 _EPOCH_AT, _EPOCH_BYTES = BATCH.offsets["leader_epoch"], 4

@@ -9,9 +9,7 @@ import json
 import os
 from typing import NamedTuple
 
-from klog.bits import loaded, whole
 from klog.data_dir.partition import Partition
-from klog.decode import Run, decode_run
 from klog.dump.lines import Origin, huge_value
 from klog.dump.request import LineStyle
 from klog.errors import UnreadableError
@@ -19,8 +17,10 @@ from klog.files.read_only import Source
 from klog.formats.batch import BATCH, OVERHEAD, BatchFacts
 from klog.formats.codec import Decompressor
 from klog.kernel import Window
-from klog.lanes import Sink
-from klog.reader import MAX_BATCH_BYTES
+from klog.log.bit_flips import loaded, whole
+from klog.log.pipeline import Sink
+from klog.log.reader import MAX_BATCH_BYTES
+from klog.log.records import Run, decode_run
 from klog.recover.left import Request
 from klog.recover.ranges import Cut, SegmentRanges, salvage_ranges
 

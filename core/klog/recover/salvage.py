@@ -11,10 +11,8 @@ import os
 from collections.abc import Iterator
 from itertools import zip_longest
 
-from klog.bits import Patch
 from klog.check.findings import Finding
 from klog.check.txn_index import AbortedTxn
-from klog.decode import runs
 from klog.errors import UnreadableError
 from klog.formats.checkpoint import write_epochs
 from klog.formats.damage import Damage
@@ -22,11 +20,13 @@ from klog.formats.index import ABORTED_TXN
 from klog.formats.names import SEGMENT_KINDS, FileKind, file_name, parse_file
 from klog.formats.snapshot import write_snapshot
 from klog.kernel import IndexBuilder, Window, crc32c
-from klog.lanes import Sink
+from klog.log.bit_flips import Patch
+from klog.log.pipeline import Sink
+from klog.log.reader import LogReader
+from klog.log.records import runs
+from klog.log.segment import MAX_SEGMENT_BYTES, Segment
 from klog.plan.draft import Draft
 from klog.plan.model import Amount, Loss
-from klog.producers import ProducerState
-from klog.reader import LogReader
 from klog.recover import rebuild
 from klog.recover.broker_files import Content, Piece, txn_entries
 from klog.recover.epochs import rebuilt
@@ -37,9 +37,9 @@ from klog.recover.rebuild import ENDS, MENDED, OF_INDEXES, OFFSET_KINDS, problem
 from klog.recover.result import Mode, Result, Settings
 from klog.recover.splice import Spliced
 from klog.recover.target import Target, write
-from klog.replay import apply_window
-from klog.segment import MAX_SEGMENT_BYTES, Segment
-from klog.transactions import CompletedTxn
+from klog.transactions.markers import CompletedTxn
+from klog.transactions.producer_state import ProducerState
+from klog.transactions.replay import apply_window
 
 _NEVER_FULL = 2**31 - 1
 _MOST_SPLITS = 10

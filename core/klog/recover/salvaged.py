@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections import deque
 
-from klog.bits import Patch
 from klog.files.read_only import Source
 from klog.formats.batch import BatchFacts
 from klog.kernel import Window
+from klog.log.bit_flips import Patch
+from klog.log.segment import MAX_RELATIVE_OFFSET
 from klog.recover.free import Free, Part, base_of
 from klog.recover.kept import Kept, batches
 from klog.recover.left import MOST_LEFT, MOST_STRETCHES, Dropped, Left, records_in
 from klog.recover.splice import Patched
-from klog.segment import MAX_RELATIVE_OFFSET
 
 NEIGHBOURS = 64
 """So many of the last batches are remembered: more than a block of a disk, written to the wrong place, can hold."""

@@ -6,9 +6,9 @@ import os
 from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 
-from klog.bits import Patch
 from klog.errors import UnreadableError
 from klog.files.read_only import Source
+from klog.log.bit_flips import Patch
 from klog.recover.broker_files import Piece
 
 _LONGEST_PATCH = 8

@@ -23,7 +23,7 @@ from klog.recover.broker_files import Content, Piece
 from klog.recover.broker_leftovers import belongs
 
 if TYPE_CHECKING:
-    from klog.bits import Patch
+    from klog.log.bit_flips import Patch
 
 _STEP_BYTES = 1 << 20
 

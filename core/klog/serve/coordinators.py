@@ -8,7 +8,6 @@ from contextlib import suppress
 from typing import Final, NamedTuple
 
 from klog.data_dir.partition import Partition
-from klog.decode import decoded
 from klog.errors import KlogError
 from klog.files.read_only import Source
 from klog.formats.batch import Attributes
@@ -16,7 +15,8 @@ from klog.formats.codec import Decompressor
 from klog.formats.control import control_record
 from klog.formats.internal_topics import CONSUMER_OFFSETS, CoordinatorRecord, coordinator_record
 from klog.kernel import Window
-from klog.segment import Segment
+from klog.log.records import decoded
+from klog.log.segment import Segment
 
 _OFFSET_KEYS: Final = (b"\0\0", b"\0\1")
 _COMMIT_MARKER: Final = 1

@@ -18,10 +18,10 @@ from klog.formats.batch import Attributes, BatchFacts
 from klog.formats.internal_topics import TRANSACTION_STATE, CoordinatorRecord, coordinator_record
 from klog.formats.structs.schema import Data
 from klog.formats.transaction_state import VALUE_HEAD, TransactionStatus
-from klog.producers import Event, ProducerState
-from klog.replay import nearest_state, replay
 from klog.serve.coordinators import taken
-from klog.transactions import FlawedMarker, Marker
+from klog.transactions.markers import FlawedMarker, Marker
+from klog.transactions.producer_state import Event, ProducerState
+from klog.transactions.replay import nearest_state, replay
 
 _NONE: Final = -1
 _EPOCH_BUMPS: Final = 2

@@ -15,14 +15,14 @@ from klog.errors import KlogError
 from klog.fetch import Asked, Bounds, Error, Fetched, FetchLog, Files, Loss, fetch
 from klog.fetch.slices import Slices
 from klog.formats.checkpoint import EpochEntry, epochs_in_force
+from klog.log.record_filter import HIGHEST
 from klog.serve.shown import News, Shown
 from klog.serve.times import as_late, begins_at, largest_below
-from klog.wanted import HIGHEST
 
 if TYPE_CHECKING:
     from klog.serve.decisions import Decision
     from klog.serve.transactions import Txns
-    from klog.visible import Isolation
+    from klog.transactions.isolation import Isolation
 
 LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED = -1, -2, -3, -4, -5
 """What ListOffsets asks for beside a time.  Kafka: ListOffsetsRequest."""

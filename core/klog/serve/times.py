@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 from klog.data_dir.partition import Partition, SegmentFiles
 from klog.files.read_only import Source
 from klog.kernel import Window
-from klog.segment import Segment
-from klog.wanted import HIGHEST
+from klog.log.record_filter import HIGHEST
+from klog.log.segment import Segment
 
 if TYPE_CHECKING:
     from klog.lookup import Trail

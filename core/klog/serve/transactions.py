@@ -7,11 +7,11 @@ from typing import NamedTuple
 
 from klog.data_dir.partition import Partition
 from klog.errors import UnreadableError
-from klog.replay import nearest_state, replay
+from klog.log.record_filter import HIGHEST
 from klog.serve.decisions import Decision, was_decided
-from klog.transactions import CompletedTxn
-from klog.visible import Aborted, Learnt, open_at, visible
-from klog.wanted import HIGHEST
+from klog.transactions.isolation import Aborted, Learnt, open_at, visible
+from klog.transactions.markers import CompletedTxn
+from klog.transactions.replay import nearest_state, replay
 
 
 class OpenTxn(NamedTuple):

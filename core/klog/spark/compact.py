@@ -10,7 +10,7 @@ from klog.disk.disk import Disk
 from klog.jobs import compact as job
 from klog.jobs.compact import Options
 from klog.jobs.output import Facts, alone
-from klog.lanes import Silence, Sink
+from klog.log.pipeline import Silence, Sink
 from klog.metadata.topic_config import Settings
 from klog.spark.run import parallelism, run
 from klog.work import pack

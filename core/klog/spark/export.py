@@ -11,9 +11,9 @@ from klog.jobs import export as job
 from klog.jobs.export import Options
 from klog.jobs.latest import latest as latest_job
 from klog.jobs.output import Facts, alone
-from klog.lanes import Silence, Sink
+from klog.log.pipeline import Silence, Sink
 from klog.spark.run import run
-from klog.visible import Isolation
+from klog.transactions.isolation import Isolation
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

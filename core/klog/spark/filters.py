@@ -22,7 +22,7 @@ from pyspark.sql.datasource import (
     LessThanOrEqual,
 )
 
-from klog.wanted import HIGHEST, LOWEST
+from klog.log.record_filter import HIGHEST, LOWEST
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=timezone.utc)
 

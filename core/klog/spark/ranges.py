@@ -8,10 +8,10 @@ from typing import NamedTuple
 from klog.data_dir.partition import Partition
 from klog.data_dir.replicas import log_end
 from klog.errors import UsageError
+from klog.log.record_filter import HIGHEST, LOWEST
 from klog.lookup import Lookup
 from klog.spark.bounds import EARLIEST, LATEST, Bound, TopicPartition
 from klog.spark.options import Options
-from klog.wanted import HIGHEST, LOWEST
 
 NAMELESS: TopicPartition = ("", -1)
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from klog import errors
 from klog.errors import KlogError, SparkError
-from klog.lanes import Silence, Sink
+from klog.log.pipeline import Silence, Sink
 from klog.spark import task
 from klog.spark.session import abandon_all
 from klog.spark.ship import SITE

@@ -10,9 +10,9 @@ from klog.jobs.answers import Answer, from_batch
 from klog.jobs.export import Piece, pieces
 from klog.jobs.search import Query, merged
 from klog.jobs.search import search as job
-from klog.lanes import Silence, Sink
+from klog.log.pipeline import Silence, Sink
 from klog.spark.run import parallelism, run
-from klog.visible import Isolation
+from klog.transactions.isolation import Isolation
 from klog.work import TASK_BYTES, pack
 
 if TYPE_CHECKING:

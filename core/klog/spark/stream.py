@@ -24,7 +24,7 @@ from klog.spark.ranges import Range, hold_names_against, start_offset
 from klog.spark.replicas import chosen
 from klog.spark.tasks import read_task, tasks
 from klog.spark.text import in_text
-from klog.visible import Learnt, visible
+from klog.transactions.isolation import Learnt, visible
 
 if TYPE_CHECKING:
     import pyarrow as pa

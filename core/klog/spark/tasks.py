@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import InputPartition
 
+from klog.log.record_filter import Wanted
 from klog.spark.filters import Pushed
 from klog.spark.options import Options
 from klog.spark.ranges import Range
 from klog.spark.text import in_text
-from klog.visible import Learnt
-from klog.wanted import Wanted
+from klog.transactions.isolation import Learnt
 from klog.work import Slice, pack, slices
 
 if TYPE_CHECKING:

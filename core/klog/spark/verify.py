@@ -11,7 +11,7 @@ from klog.check.verify import Checked, Chosen
 from klog.data_dir.partition import Partition
 from klog.jobs.verify import Options, Part, results
 from klog.jobs.verify import verify as job
-from klog.lanes import Silence, Sink
+from klog.log.pipeline import Silence, Sink
 from klog.spark.run import parallelism, run
 from klog.work import pack
 

@@ -16,7 +16,7 @@ from klog.serve.codes import Code
 from klog.serve.view import PartitionView
 
 if TYPE_CHECKING:
-    from klog.visible import Isolation
+    from klog.transactions.isolation import Isolation
 
 MOST_BYTES: Final = 55 << 20
 """fetch.max.bytes of a broker."""

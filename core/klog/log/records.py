@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 from klog.formats.damage import Damage, DamageKind
 from klog.kernel import BAD_COUNT, BAD_LENGTH, DONE, MORE, Window
-from klog.place import Place
-from klog.resync import bad_crc
+from klog.location import Place
+from klog.log.resync import bad_crc
 
 Codecs = tuple[Callable[[memoryview, int], "bytes | bytearray"], ...]
 

@@ -79,7 +79,7 @@ def start_position(log: Source, index: str | None, time_index: str | None, base_
 
     The indexes are only believed where the log confirms them.
     """
-    from klog.indexes import position_by_time, position_of_offset
+    from klog.log.index import position_by_time, position_of_offset
 
     start = 0
     if wanted.from_offset > base_offset and index:

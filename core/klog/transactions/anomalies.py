@@ -9,8 +9,8 @@ from __future__ import annotations
 from enum import Enum
 from typing import Final, NamedTuple
 
-from klog.place import Place
-from klog.transactions import MarkerFlaw
+from klog.location import Place
+from klog.transactions.markers import MarkerFlaw
 
 
 class IrregularityKind(str, Enum):

@@ -13,7 +13,7 @@ from functools import partial
 from typing import Protocol
 
 from klog.kernel import Window
-from klog.reader import LogReader, Piece
+from klog.log.reader import LogReader, Piece
 from klog.threads import run_all
 
 OUTPUT_BYTES = 1 << 20

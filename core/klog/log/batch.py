@@ -10,7 +10,7 @@ from klog.formats.codec import Decompressor
 from klog.formats.damage import Damage, DamageKind
 from klog.formats.record import Record
 from klog.kernel import BAD_COUNT, MORE, Window
-from klog.place import Place
+from klog.location import Place
 
 _ROWS = 1024
 

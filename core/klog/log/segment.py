@@ -6,13 +6,13 @@ import os
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from klog.batch import Batch
-from klog.decode import Span, decoded, runs
 from klog.files.read_only import Source
 from klog.formats.codec import Decompressor
 from klog.formats.damage import Damage, DamageKind
 from klog.kernel import Window
-from klog.reader import MAX_BATCH_BYTES, LogReader
+from klog.log.batch import Batch
+from klog.log.reader import MAX_BATCH_BYTES, LogReader
+from klog.log.records import Span, decoded, runs
 
 MAX_SEGMENT_BYTES = 2**31 - 1
 """A broker opens no larger `.log`: positions in a segment are int32."""

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from klog.formats.batch import Attributes
 from klog.formats.codec import Decompressor
 from klog.kernel import DONE, MORE, Window
-from klog.place import Place
+from klog.location import Place
 
 _MAX_OFFSET = 2**63 - 1
 _ABORT, _COMMIT = 0, 1

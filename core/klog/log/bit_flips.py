@@ -11,7 +11,6 @@ import struct
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from klog.decode import Run, decode_run, message_damages, stray_records
 from klog.errors import UnreadableError
 from klog.files.read_only import Source
 from klog.formats.batch import BATCH, CRC_START, ENTRY, MIN_SIZE, OVERHEAD, Attributes, BatchFacts, Codec
@@ -20,6 +19,7 @@ from klog.formats.damage import Damage, DamageKind
 from klog.formats.legacy import CRC_START as MESSAGE_CRC_START
 from klog.formats.legacy import MESSAGE_V0
 from klog.kernel import DONE, Window, crc32, crc32c, flipped_bit
+from klog.log.records import Run, decode_run, message_damages, stray_records
 
 _STEP_BYTES = 1 << 20
 _ROWS = 8192

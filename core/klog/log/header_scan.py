@@ -14,7 +14,7 @@ from klog.files.read_only import Source
 from klog.formats.damage import Damage, DamageKind
 from klog.formats.header import HEADER_BYTES, Header, read_header
 from klog.formats.index import OFFSET_ENTRY
-from klog.place import Place
+from klog.location import Place
 
 _WINDOW_BYTES = 64 << 10
 _SMALL_WINDOW_BYTES = 4 << 10

@@ -14,16 +14,16 @@ import os
 from collections.abc import Iterator, Sequence
 
 from klog.data_dir.partition import Partition, SegmentFiles, read_small
-from klog.decode import runs
 from klog.files.read_only import Source
 from klog.formats.batch import Attributes
 from klog.formats.damage import Damage
 from klog.formats.snapshot import read_snapshot
-from klog.indexes import position_of_offset
 from klog.kernel import Window, crc32c
-from klog.producers import Event, ProducerState
-from klog.segment import Segment
-from klog.transactions import read_marker
+from klog.log.index import position_of_offset
+from klog.log.records import runs
+from klog.log.segment import Segment
+from klog.transactions.markers import read_marker
+from klog.transactions.producer_state import Event, ProducerState
 
 _CONTROL = int(Attributes.CONTROL)
 

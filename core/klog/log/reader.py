@@ -15,8 +15,8 @@ from klog.files.read_only import Source
 from klog.formats.batch import BATCH, ENTRY, OVERHEAD
 from klog.formats.damage import Damage, DamageKind
 from klog.kernel import DONE, MORE, Window
-from klog.place import Place
-from klog.resync import BLOCK_BYTES, judge, next_entry, readable
+from klog.location import Place
+from klog.log.resync import BLOCK_BYTES, judge, next_entry, readable
 
 WINDOW_BYTES = 1 << 20
 LARGE_WINDOW_BYTES = 4 << 20

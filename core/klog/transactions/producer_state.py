@@ -17,9 +17,9 @@ from typing import Final, NamedTuple
 
 from klog.formats.batch import MAX_SEQUENCE, Attributes, BatchFacts, decrement_sequence, increment_sequence
 from klog.formats.snapshot import PRODUCER_ID_EXPIRATION_MS, Producer, Snapshot
-from klog.irregularities import Irregularity, IrregularityKind
-from klog.place import Place
-from klog.transactions import CompletedTxn, FlawedMarker, Marker, OngoingTxns, offset_after
+from klog.location import Place
+from klog.transactions.anomalies import Irregularity, IrregularityKind
+from klog.transactions.markers import CompletedTxn, FlawedMarker, Marker, OngoingTxns, offset_after
 
 BATCHES_KEPT: Final = 5
 """Batches of each producer that are remembered, to know a repeated one.  Kafka: ProducerStateEntry."""

@@ -17,13 +17,13 @@ from klog.files.read_only import Source
 from klog.formats.batch import Attributes, BatchFacts
 from klog.formats.damage import Damage, DamageKind
 from klog.formats.index import ABORTED_TXN
-from klog.headers import walk_headers
 from klog.kernel import Window
-from klog.place import Place
-from klog.producers import ProducerState
-from klog.replay import nearest_state, replay
-from klog.transactions import CompletedTxn, Marker, read_marker
-from klog.wanted import HIGHEST, LOWEST, Wanted, segments_in
+from klog.location import Place
+from klog.log.header_scan import walk_headers
+from klog.log.record_filter import HIGHEST, LOWEST, Wanted, segments_in
+from klog.transactions.markers import CompletedTxn, Marker, read_marker
+from klog.transactions.producer_state import ProducerState
+from klog.transactions.replay import nearest_state, replay
 
 Isolation = Literal["read_uncommitted", "read_committed"]
 

@@ -12,12 +12,12 @@ from collections.abc import Iterator
 from functools import cached_property
 from typing import NamedTuple
 
-from klog.decode import Span
 from klog.files.read_only import Source
 from klog.formats.index import OFFSET_ENTRY
-from klog.indexes import Entries, header_at
 from klog.kernel import Window
-from klog.reader import REACH_BYTES, LogReader
+from klog.log.index import Entries, header_at
+from klog.log.reader import REACH_BYTES, LogReader
+from klog.log.records import Span
 
 CONFIRM_BYTES = REACH_BYTES
 """So much of a log in front of a cut is walked: as far as a reader follows the size of a broken batch, which then ends

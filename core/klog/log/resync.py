@@ -25,7 +25,7 @@ from klog.kernel import (
     crc32c,
     crc32c_shift,
 )
-from klog.place import Place
+from klog.location import Place
 
 Checksum = Callable[[bytes, int], int]
 

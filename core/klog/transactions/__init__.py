@@ -1,0 +1,1 @@
+"""Transactions and idempotent producers: markers, producer state, and what each isolation level lets through."""
