@@ -6,12 +6,12 @@ import re
 from pathlib import Path
 
 import pytest
-from klog.broker import Start, next_start
-from klog.check.findings import Severity
-from klog.check.root import root
-from klog.check.segment import Request
-from klog.check.verify import log_dir_facts, survey_partition
 from klog.data_dir.log_dir import LogDir
+from klog.verify.findings import Severity
+from klog.verify.log_dir_checks import root
+from klog.verify.next_start import Start, next_start
+from klog.verify.segment import Request
+from klog.verify.verify import log_dir_facts, survey_partition
 
 from tests.check.images import CRASHES, unpacked
 from tests.check.partitions import Damageable, flipped

@@ -11,7 +11,6 @@ from pathlib import Path
 from random import Random
 
 import pytest
-from klog.check.segment import NO_NEXT, Request, survey_segment
 from klog.data_dir.partition import Partition
 from klog.errors import UnreadableError
 from klog.fetch import Asked, Bounds, Cut, Damaged, Error, Fetched, FetchLog, Files, Loss, fetch, listed
@@ -19,6 +18,7 @@ from klog.fetch.files import _Kept
 from klog.formats.damage import Damage
 from klog.log.pipeline import Silence
 from klog.log.segment import Segment
+from klog.verify.segment import NO_NEXT, Request, survey_segment
 
 from tests.conftest import CORPORA, FIXTURES, writable_copy
 from tests.lookup_logs import MS, batches_of, of_records, write_segment

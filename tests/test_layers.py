@@ -135,7 +135,11 @@ PLANTED = (
     ("cli/klog_cli/dump.py", "print(1)", "klog_cli/dump.py uses print, which belongs in klog_cli/output.py"),
     ("cli/klog_cli/dump.py", "import typer\ntyper.echo(1)", "uses typer.echo, which belongs in klog_cli/output.py"),
     ("cli/klog_cli/spark.py", "import pyspark.sql", "klog_cli/spark.py uses pyspark, which belongs in klog/spark/"),
-    ("core/klog/work.py", "def f():\n import socket", "klog/work.py uses socket, which belongs in klog/serve/"),
+    (
+        "core/klog/jobs/slices.py",
+        "def f():\n import socket",
+        "klog/jobs/slices.py uses socket, which belongs in klog/serve/",
+    ),
     ("core/klog/describe.py", "from rich.table import T", "klog/describe.py uses rich, which belongs in klog_cli/"),
     ("core/klog/check.py", "import os\nos.replace('a', 'b')", "uses os.replace, which belongs in klog/disk/disk.py"),
     ("core/klog/check.py", "from os import unlink", "uses os.unlink, which belongs in klog/disk/disk.py"),

@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
-from klog.check.findings import Severity
 from klog.disk.disk import Disk
 from klog.plan.executor import apply
 from klog.plan.model import Plan
 from klog.plan.undo import stage_undo, undo_plan
+from klog.verify.findings import Severity
 
 from tests.broker_load import Loader, Outcome
 from tests.check.partitions import findings_in

@@ -16,10 +16,10 @@ from klog.data_dir.log_dir import LogDir
 from klog.data_dir.partition import Partition
 from klog.errors import DamagedError, UsageError
 from klog.files.read_only import Source
+from klog.jobs.slices import Slice, slices
+from klog.jobs.spark_rows import COLUMNS, KAFKA_COLUMNS, Query, read, schema
 from klog.log import split_points
 from klog.log.record_filter import Wanted
-from klog.rows import COLUMNS, KAFKA_COLUMNS, Query, read, schema
-from klog.work import Slice, slices
 
 from tests import bad_sectors, lookup_logs
 from tests.conftest import CORPORA, FIXTURES
@@ -513,7 +513,9 @@ def test_a_query_can_be_sent_elsewhere() -> None:
 
 def test_planning_needs_no_arrow() -> None:
     """It happens in processes that have better things to load."""
-    code = "import sys, klog.work, klog.rows, klog.records; sys.exit('pyarrow' in sys.modules)"
+    code = (
+        "import sys, klog.jobs.slices, klog.jobs.spark_rows, klog.jobs.slice_reader; sys.exit('pyarrow' in sys.modules)"
+    )
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
     assert subprocess.run([sys.executable, "-c", code], env=environment, check=False).returncode == 0
 

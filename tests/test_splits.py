@@ -12,10 +12,10 @@ import pyarrow as pa
 import pytest
 from klog.data_dir.partition import Partition
 from klog.files.read_only import Source
+from klog.jobs.slices import slices
+from klog.jobs.spark_rows import Query, read, schema
 from klog.log import reader, split_points
-from klog.rows import Query, read, schema
 from klog.transactions.isolation import Isolation
-from klog.work import slices
 
 from tests.conftest import FIXTURES
 from tests.plain import encode

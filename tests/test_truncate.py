@@ -13,7 +13,6 @@ from typing import NamedTuple
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from klog.check.findings import Severity
 from klog.data_dir.log_dir import LogDir
 from klog.disk.disk import Disk
 from klog.errors import DamagedError, KlogError, UsageError
@@ -21,12 +20,13 @@ from klog.formats.damage import Damage
 from klog.formats.snapshot import read_snapshot
 from klog.kernel import crc32c
 from klog.log.segment import Segment
+from klog.partition_plan import checkpoints
 from klog.plan.draft import Draft, backup_places, make_plan, plan_id
 from klog.plan.executor import apply
 from klog.plan.model import STAGED, Plan
 from klog.plan.staging import Staging
-from klog.recover import checkpoints
 from klog.truncate import Settings, Truncation, plan
+from klog.verify.findings import Severity
 
 from tests.broker_load import Loader, Outcome, differences
 from tests.check.partitions import Damageable, findings_in

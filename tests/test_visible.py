@@ -10,10 +10,10 @@ import pytest
 from klog.data_dir.partition import Partition
 from klog.dump.isolation import learn
 from klog.files.read_only import Source
+from klog.jobs.slices import Slice, slices
+from klog.jobs.spark_rows import Query, read
 from klog.kernel import Window
-from klog.rows import Query, read
 from klog.transactions.isolation import Aborted, Isolation, Learnt, visible
-from klog.work import Slice, slices
 
 from tests.dump.test_isolation import abort, commit, data
 from tests.plain import encode

@@ -14,12 +14,12 @@ from hypothesis import strategies as st
 from klog.data_dir.log_dir import LogDir
 from klog.data_dir.partition import Partition
 from klog.files.read_only import Source
+from klog.jobs.slices import OPENING_BYTES, TASK_BYTES, Slice, pack, slices
 from klog.kernel import KeySet
 from klog.log import split_points
 from klog.log.reader import LogReader
 from klog.log.record_filter import Wanted
 from klog.log.segment import Segment
-from klog.work import OPENING_BYTES, TASK_BYTES, Slice, pack, slices
 
 from tests import lookup_logs
 from tests.conftest import CORPORA

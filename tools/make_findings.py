@@ -8,7 +8,7 @@ import sys
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 sys.path.insert(0, os.path.join(ROOT, "core"))
 
-from klog.check.findings import KINDS  # noqa: E402
+from klog.verify.findings import KINDS  # noqa: E402
 
 HEAD = """# Findings
 

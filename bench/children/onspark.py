@@ -138,8 +138,8 @@ def rows(spark: Any, path: str, topic: str, broker: str = "", process: str = "")
             return [InputPartition(number) for number in range(TASKS)]
 
         def read(self, partition: InputPartition) -> Iterator[Any]:
-            from klog.rows import Query
-            from klog.rows import read as read_rows
+            from klog.jobs.spark_rows import Query
+            from klog.jobs.spark_rows import read as read_rows
 
             batch = max(islice(read_rows(slices[:1], Query(columns=tuple(COLUMNS))), 20), key=len)
             for _ in range(-(-total // len(batch) // TASKS)):
@@ -171,16 +171,16 @@ def rows(spark: Any, path: str, topic: str, broker: str = "", process: str = "")
 def _slices_and_rows(path: str, topic: str) -> tuple[list[Any], int]:
     """Return the slices of the topic's logs, and how many rows they come to."""
     from klog.data_dir.log_dir import LogDir
-    from klog.rows import Query, read
-    from klog.work import slices
+    from klog.jobs.slices import slices
+    from klog.jobs.spark_rows import Query, read
 
     found = [part for partition in LogDir(path).partitions if partition.topic == topic for part in slices(partition)]
     return found, sum(len(batch) for batch in read(found, Query(columns=("offset",))))
 
 
 def partitions_of(*paths: str) -> list[Any]:
-    from klog.check.verify import log_dir_facts
     from klog.data_dir.log_dir import LogDir
+    from klog.verify.verify import log_dir_facts
 
     log_dirs = [LogDir(path) for path in paths]
     return [(partition, log_dir_facts(log_dir)) for log_dir in log_dirs for partition in log_dir.partitions]
@@ -193,8 +193,8 @@ def verify(spark: Any, *paths: str) -> dict[str, Contestant]:
 
 
 def deep(spark: Any, *paths: str) -> dict[str, Contestant]:
-    from klog.check.segment import Request
     from klog.spark.verify import verify as job
+    from klog.verify.segment import Request
 
     request = Request(deep=True)
     return {"klog": lambda: sum(checked.totals.records for checked in job(spark, partitions_of(*paths), request))}

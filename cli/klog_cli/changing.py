@@ -9,7 +9,6 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, NamedTuple
 
-from klog.check.findings import quoted
 from klog.data_dir.log_dir import KafkaFile, LogDir, open_path, select
 from klog.data_dir.partition import Partition
 from klog.disk.disk import Disk, NewFile, OpenFile
@@ -18,6 +17,7 @@ from klog.errors import KlogError, UsageError
 from klog.plan.draft import Draft, backup_places, make_plan, plan_id, staged_beside, staging_of
 from klog.plan.model import STAGED, Amount, Loss, Plan, StaleError
 from klog.plan.staging import Staging, in_pieces
+from klog.verify.findings import quoted
 
 from klog_cli import output
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
-from klog.cleaner.cleaning import Cleaning, Outcome, Target, Wishes
-from klog.cleaner.rules import Ground
+from klog.compact.rules import Ground
+from klog.compact.run import Cleaning, Outcome, Target, Wishes
 from klog.data_dir.log_dir import LogDir, open_path
 from klog.disk.disk import Disk
 from klog.disk.output_gate import check_directory
@@ -80,7 +80,7 @@ def _run(asked: Asked, make: Make, ways: Ways) -> Changed:
     log_dirs = chosen()
     with output.Results() as results:
         if asked.to is not None:
-            from klog.cleaner.copying import copy
+            from klog.compact.copying import copy
 
             copy(asked.to, lambda staging: make(log_dirs, staging, results), len(log_dirs), Disk())
         else:

@@ -44,9 +44,9 @@ def compact(
 
     Of each key the last value stays. Offsets, order, transactions and what producers need to go on stay as they are.
     """
-    from klog.cleaner.cleaning import Wishes
-    from klog.cleaner.compact import Choices
-    from klog.cleaner.rewriting import Release
+    from klog.compact.partition import Choices
+    from klog.compact.rewriting import Release
+    from klog.compact.run import Wishes
 
     from klog_cli.changing import Ways, one_way
     from klog_cli.compact import Asked

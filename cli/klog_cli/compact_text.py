@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from klog.cleaner.cleaning import Cleaning, Outcome
-from klog.cleaner.compact import GroupDone, Round
-from klog.cleaner.rewriting import Counts
-from klog.cleaner.selection import Section, Sections
+from klog.compact.partition import GroupDone, Round
+from klog.compact.rewriting import Counts
+from klog.compact.run import Cleaning, Outcome
+from klog.compact.selection import Section, Sections
 
 from klog_cli.changing import Changed, settings_json, settings_text
 from klog_cli.output import human_size

@@ -12,8 +12,8 @@ from klog.errors import UsageError
 from klog.fetch import Error, Fetched, Files, Listed, listed
 from klog.formats.damage import Damage
 from klog.log.segment import Segment
+from klog.serve.options import End, Shown
 from klog.serve.partitions import PartitionView
-from klog.serve.shown import End, Shown
 from klog.serve.view import View
 
 from klog_cli import output

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from klog.check.findings import Finding
+from klog.verify.findings import Finding
 
 from klog_cli import output
 

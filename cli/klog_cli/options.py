@@ -10,10 +10,10 @@ from klog.errors import UsageError
 
 if TYPE_CHECKING:
     from klog.fetch import Damaged
-    from klog.jobs.tables import Format
-    from klog.serve.shown import End
-    from klog.serve.shown import Missing as Absent
-    from klog.serve.shown import OpenTransactions as OpenTxns
+    from klog.jobs.output_files import Format
+    from klog.serve.options import End
+    from klog.serve.options import Missing as Absent
+    from klog.serve.options import OpenTransactions as OpenTxns
     from klog.transactions.isolation import Isolation as Level
 
 T = TypeVar("T")

@@ -7,14 +7,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from klog.check.findings import Finding, Severity
 from klog.data_dir.partition import Partition
 from klog.disk.output_gate import check_output
 from klog.errors import UsageError
 from klog.plan.model import Action, Amount, Loss
 from klog.plan.staging import Staging
-from klog.recover.recover import Recovery, Target
-from klog.recover.result import Choice, Mode, Result, Settings
+from klog.recover.outcome import Choice, Mode, Result, Settings
+from klog.recover.recovery import Recovery, Target
+from klog.verify.findings import Finding, Severity
 
 from klog_cli import output
 from klog_cli.actions import action_lines, changes, first_lines, make_indexes
@@ -33,7 +33,7 @@ from klog_cli.changing import (
 from klog_cli.findings import finding_line
 
 if TYPE_CHECKING:
-    from klog.recover.marked import Marking, Refusal
+    from klog.recover.mark_clean import Marking, Refusal
 
 CORRECTED, LEFT, COULD_NOT = 1, 4, 8
 _WORST = (Severity.DAMAGE, Severity.WARNING, Severity.NOTE)
@@ -73,7 +73,7 @@ def recover(
         ]  # fmt: skip
         make: type[Recovery] = Recovery
         if settings.mark_clean:
-            from klog.recover.marked import Marking
+            from klog.recover.mark_clean import Marking
 
             make = Marking
         with output.Results() as results:
@@ -137,7 +137,7 @@ class _Shown:
         """The recovery, when log dirs are to be marked; what that takes is loaded only then."""
         if not self._settings.mark_clean:
             return None
-        from klog.recover.marked import Marking
+        from klog.recover.mark_clean import Marking
 
         assert isinstance(self._recovery, Marking)
         return self._recovery

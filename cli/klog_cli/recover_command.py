@@ -38,7 +38,7 @@ def recover(
 
     Where damage has intact batches behind it, nothing is cut: --like-broker and --salvage say what each would cost.
     """
-    from klog.recover.result import Mode, Settings
+    from klog.recover.outcome import Mode, Settings
 
     from klog_cli.changing import Ways, one_way
     from klog_cli.recover import recover as run

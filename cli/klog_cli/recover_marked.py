@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from klog.recover.marked import NOBODYS_EPOCH, Marking, Refusal
+from klog.recover.mark_clean import NOBODYS_EPOCH, Marking, Refusal
 
 _NOTHING_CLAIMED = (
     "the marker claims nothing about lost records: in elections this broker counts as one that has recovered its logs"

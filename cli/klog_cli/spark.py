@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from klog.check.segment import Request
-from klog.check.verify import Checked, Chosen
 from klog.log.pipeline import Sink
 from klog.spark.session import session
+from klog.verify.segment import Request
+from klog.verify.verify import Checked, Chosen
 
 from klog_cli.verify import Wanted
 from klog_cli.verify import verify as show

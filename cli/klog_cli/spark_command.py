@@ -29,7 +29,7 @@ def verify(
     quiet: options.Quiet = False,
 ) -> int:
     """Check everything that can be wrong, as 'klog verify' does: the same findings, the same exit code."""
-    from klog.check.segment import Request
+    from klog.verify.segment import Request
 
     from klog_cli.spark import Where
     from klog_cli.spark import verify as run

@@ -87,7 +87,7 @@ def compact(
     chosen: Chosen, metadata: str | None, settings: Mapping[str, str], wishes: Wishes, to: str, where: Where
 ) -> int:
     """Write compacted partitions as a new log dir, and return the exit code."""
-    from klog.cleaner.cleaning import Target
+    from klog.compact.run import Target
     from klog.spark.compact import compact as run
 
     from klog_cli.changing import choose

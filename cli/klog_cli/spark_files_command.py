@@ -143,7 +143,7 @@ def compact(
     The table is a read_committed consumer's: no aborted data, no tombstones. --format log makes what
     'klog compact --to' makes, and takes its options.
     """
-    from klog.cleaner.compact import Choices
+    from klog.compact.partition import Choices
     from klog.jobs.compact import Options as Wishes
     from klog.jobs.export import Options
     from klog.log.record_filter import Wanted

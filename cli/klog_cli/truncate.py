@@ -13,10 +13,10 @@ from klog.formats.names import CLUSTER_METADATA
 from klog.lookup import Lookup, Wanted
 from klog.metadata.topic_config import Setting
 from klog.metadata.topic_config import Settings as TopicSettings
+from klog.partition_plan import checkpoints
 from klog.plan.draft import Draft
 from klog.plan.json_file import plan_json
 from klog.plan.staging import Staging
-from klog.recover import checkpoints
 from klog.truncate import Settings, Truncation, plan
 
 from klog_cli import output

@@ -5,15 +5,15 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
-from klog.check.facts import LogDirFacts
-from klog.check.findings import Finding, Kind, Severity
-from klog.check.root import root
-from klog.check.segment import Request
-from klog.check.verify import Checked, Chosen, Totals, facts_around, log_dir_facts, verify_partition
 from klog.data_dir.log_dir import KafkaFile, LogDir, open_path, select
 from klog.data_dir.partition import Partition
 from klog.errors import UsageError
 from klog.log.pipeline import Sink
+from klog.verify.facts import LogDirFacts
+from klog.verify.findings import Finding, Kind, Severity
+from klog.verify.log_dir_checks import root
+from klog.verify.segment import Request
+from klog.verify.verify import Checked, Chosen, Totals, facts_around, log_dir_facts, verify_partition
 
 from klog_cli import output
 from klog_cli.findings import finding_line

@@ -12,7 +12,7 @@ from klog_cli import options, output
 from klog_cli.units import parse_duration, parse_time
 
 if TYPE_CHECKING:
-    from klog.check.verify import Chosen
+    from klog.verify.verify import Chosen
 
 
 def verify(
@@ -31,8 +31,8 @@ def verify(
 
     Each finding says what it means, what a broker would do about it at its next start, and what repairs it.
     """
-    from klog.check.segment import Request
     from klog.data_dir.log_dir import near_misses
+    from klog.verify.segment import Request
 
     from klog_cli.verify import verify as run
 

@@ -17,7 +17,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from klog.check.verify import verify_partition
     from klog.data_dir.log_dir import LogDir
     from klog.data_dir.partition import Partition
     from klog.errors import KlogError
@@ -27,6 +26,7 @@ if TYPE_CHECKING:
     from klog.log.batch import Batch
     from klog.log.segment import Segment
     from klog.lookup import Lookup
+    from klog.verify.verify import verify_partition
 
 __version__ = "0.1.0"
 
@@ -40,7 +40,7 @@ _HOME = {
     "Place": "klog.location",
     "Record": "klog.formats.record",
     "Segment": "klog.log.segment",
-    "verify_partition": "klog.check.verify",
+    "verify_partition": "klog.verify.verify",
 }
 __all__ = [
     "Batch",

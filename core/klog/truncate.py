@@ -11,6 +11,8 @@ from bisect import bisect_right
 from shlex import quote
 from typing import NamedTuple
 
+from klog.broker_start.files import Content, Piece, Stored, txn_entries
+from klog.broker_start.unfinished import belongs
 from klog.data_dir.partition import Partition, SegmentFiles
 from klog.errors import DamagedError, UsageError
 from klog.files.read_only import Source
@@ -22,12 +24,10 @@ from klog.formats.snapshot import write_snapshot
 from klog.kernel import IndexBuilder, Window, crc32c, orderly
 from klog.log.records import runs
 from klog.log.segment import Segment
+from klog.partition_plan import losses as amounts
+from klog.partition_plan.desired_files import Target, write
 from klog.plan.draft import Draft
 from klog.plan.model import Amount, Loss
-from klog.recover import amounts
-from klog.recover.broker_files import Content, Piece, Stored, txn_entries
-from klog.recover.broker_leftovers import belongs
-from klog.recover.target import Target, write
 
 
 class Settings(NamedTuple):

@@ -6,11 +6,11 @@ import shutil
 from collections.abc import Callable
 from pathlib import Path
 
-from klog.check.findings import Finding, Severity
-from klog.check.root import root
-from klog.check.segment import Request
-from klog.check.verify import log_dir_facts, verify_partition
 from klog.data_dir.log_dir import LogDir
+from klog.verify.findings import Finding, Severity
+from klog.verify.log_dir_checks import root
+from klog.verify.segment import Request
+from klog.verify.verify import log_dir_facts, verify_partition
 
 from tests.conftest import FIXTURES
 

@@ -6,11 +6,11 @@ import struct
 from pathlib import Path
 
 import pytest
-from klog.check import verify
-from klog.check.facts import LogDirFacts
-from klog.check.segment import Request
-from klog.check.verify import facts_around, survey_partition, verify_partition
 from klog.data_dir.partition import Partition
+from klog.verify import verify
+from klog.verify.facts import LogDirFacts
+from klog.verify.segment import Request
+from klog.verify.verify import facts_around, survey_partition, verify_partition
 
 from tests.check.partitions import Damageable
 from tests.plain.encode import batch

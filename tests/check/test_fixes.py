@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from klog.check.findings import KINDS
+from klog.verify.findings import KINDS
 
 from tests.check.faults import FAULTS, UNMADE
 from tests.conftest import FIXTURES, run_klog, writable_copy

@@ -7,10 +7,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from klog.check.findings import Severity
 from klog.formats.batch import BATCH
 from klog.formats.index import OFFSET_ENTRY, TIME_ENTRY
 from klog.log.segment import Segment
+from klog.verify.findings import Severity
 
 from tests.check.partitions import Damageable, flipped
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from klog.check.findings import Finding, Severity
+from klog.verify.findings import Finding, Severity
 
 from tests.check.images import CRASHES
 from tests.check.partitions import findings_in

@@ -7,10 +7,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from klog.check.verify import facts_around, log_dir_facts, verify_partition
 from klog.data_dir.log_dir import LogDir
 from klog.metadata import loader
 from klog.metadata.image import BROKER_RESOURCE, TOPIC_RESOURCE
+from klog.verify.verify import facts_around, log_dir_facts, verify_partition
 
 from tests.conftest import FIXTURES, Ran
 from tests.metadata_logs import MetadataLog, config, topic

@@ -1,1 +1,1 @@
-"""Tests of `klog.cleaner`: what is cleaned, and that it is what a broker cleans."""
+"""Tests of `klog.compact`: what is cleaned, and that it is what a broker cleans."""

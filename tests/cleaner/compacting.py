@@ -7,8 +7,8 @@ import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from klog.cleaner.cleaning import Cleaning, Outcome, Target, Wishes
-from klog.cleaner.compact import Choices
+from klog.compact.partition import Choices
+from klog.compact.run import Cleaning, Outcome, Target, Wishes
 from klog.data_dir.log_dir import LogDir
 from klog.disk.disk import Disk
 from klog.metadata.topic_config import Settings

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from klog.cleaner import cleaning
+from klog.compact import run
 
 
 @pytest.fixture
@@ -23,4 +23,4 @@ def memory() -> Iterator[Path]:
 @pytest.fixture(autouse=True)
 def _every_partition_is_large(monkeypatch: pytest.MonkeyPatch) -> None:
     """Those of tests are small, and small ones share a thread: then --jobs would not be tried."""
-    monkeypatch.setattr(cleaning, "_LARGE_BYTES", 1)
+    monkeypatch.setattr(run, "_LARGE_BYTES", 1)

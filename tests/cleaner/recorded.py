@@ -14,8 +14,8 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import NamedTuple
 
-from klog.cleaner.cleaning import Cleaning, Target, Wishes
-from klog.cleaner.compact import Choices, Compacted
+from klog.compact.partition import Choices, Compacted
+from klog.compact.run import Cleaning, Target, Wishes
 from klog.data_dir.log_dir import LogDir
 from klog.metadata.topic_config import Settings
 from klog.plan.draft import backup_places, make_plan, plan_id

@@ -8,8 +8,8 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pytest
-from klog.cleaner.cleaning import Outcome
-from klog.cleaner.compact import Choices
+from klog.compact.partition import Choices
+from klog.compact.run import Outcome
 from klog.disk.disk import Disk
 from klog.kernel import OffsetMap
 

@@ -8,8 +8,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from klog.cleaner.cleaning import Cleaning, Outcome, Target, Wishes
-from klog.cleaner.compact import Choices
+from klog.compact.partition import Choices
+from klog.compact.run import Cleaning, Outcome, Target, Wishes
 from klog.data_dir.log_dir import LogDir
 from klog.disk.disk import Disk
 from klog.formats.batch import BatchFacts, Codec

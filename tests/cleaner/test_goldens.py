@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
-from klog.cleaner.compact import Choices
-from klog.cleaner.rewriting import Release
+from klog.compact.partition import Choices
+from klog.compact.rewriting import Release
 from klog.formats.batch import Attributes
 from klog.log.batch import Batch
 from klog.log.segment import Segment

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from klog.cleaner.segments import Source, aborted_between, between, grouped
-from klog.cleaner.transactions import CleanedTransactions, Entry
+from klog.compact.segments import Source, aborted_between, between, grouped
+from klog.compact.transactions import CleanedTransactions, Entry
 
 FAR = 2**31 - 1
 

@@ -10,8 +10,8 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from klog.cleaner import cleaning
-from klog.cleaner.compact import Choices, Compacted, Compaction
+from klog.compact import run
+from klog.compact.partition import Choices, Compacted, Compaction
 from klog.disk.disk import Disk
 from klog.errors import UnreadableError
 from klog.files.read_only import Source
@@ -68,7 +68,7 @@ def test_large_partitions_have_a_thread_each(
         together.wait(30)
         return real(self, draft, scratch)
 
-    monkeypatch.setattr(cleaning, "_LARGE_BYTES", large_bytes)
+    monkeypatch.setattr(run, "_LARGE_BYTES", large_bytes)
     monkeypatch.setattr(Compaction, "plan", plan)
     planned(data, Disk(), everything=True, jobs=4)
     assert len(seen) == threads

@@ -8,10 +8,10 @@ from pathlib import Path
 
 from hypothesis import HealthCheck, Phase, event, given, settings
 from hypothesis import strategies as st
-from klog.check.findings import Severity
-from klog.cleaner.cleaning import Outcome
-from klog.cleaner.compact import Choices
+from klog.compact.partition import Choices
+from klog.compact.run import Outcome
 from klog.plan.executor import apply
+from klog.verify.findings import Severity
 
 from tests.check.partitions import findings_in
 from tests.cleaner.compacting import NOW_MS, planned, table

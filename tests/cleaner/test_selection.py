@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from klog.cleaner.bounds import Bound, LastRecord, Limit
-from klog.cleaner.rules import Ground, Refusal, Rules
-from klog.cleaner.selection import Because, Sections, Verdict, examine, filthiest, segments_in
+from klog.compact.bounds import Bound, LastRecord, Limit
+from klog.compact.rules import Ground, Refusal, Rules
+from klog.compact.selection import Because, Sections, Verdict, examine, filthiest, segments_in
 from klog.data_dir.log_dir import LogDir
 from klog.data_dir.partition import Partition
 from klog.errors import UnreadableError

@@ -11,9 +11,9 @@ from pathlib import Path
 from random import Random
 
 import pytest
-from klog.cleaner.bounds import LastRecord, Limit
-from klog.cleaner.rules import Rules
-from klog.cleaner.selection import Because, Sections, examine, filthiest
+from klog.compact.bounds import LastRecord, Limit
+from klog.compact.rules import Rules
+from klog.compact.selection import Because, Sections, examine, filthiest
 from klog.data_dir.log_dir import LogDir
 from klog.data_dir.partition import Partition
 from klog.files.read_only import Source

@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
-from klog.cleaner.compact import Choices, Compacted
-from klog.cleaner.mapping import Mapping
-from klog.cleaner.rewriting import Rewriting, Terms
-from klog.cleaner.segments import Source, grouped, sources
-from klog.cleaner.selection import Because, Sections
+from klog.compact.mapping import Mapping
+from klog.compact.partition import Choices, Compacted
+from klog.compact.rewriting import Rewriting, Terms
+from klog.compact.segments import Source, grouped, sources
+from klog.compact.selection import Because, Sections
 from klog.data_dir.log_dir import LogDir
 from klog.formats.codec import Decompressor
 from klog.kernel import OffsetMap

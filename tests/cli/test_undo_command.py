@@ -423,7 +423,7 @@ def test_an_empty_directory_that_was_there_stays(klog: Klog, data: Path, tmp_pat
 def test_what_a_killed_planner_has_left_is_listed_and_removed(klog: Klog, dirty: Path) -> None:
     """Until then it took room, and nothing told that it was there."""
     code = (
-        "import os, signal; from klog.cleaner import compact; from klog_cli import app\n"
+        "import os, signal; from klog.compact import compact; from klog_cli import app\n"
         "compact.Compaction.plan = (lambda real: lambda *words: (real(*words), os.kill(os.getpid(), 9)))"
         "(compact.Compaction.plan)\napp.main()"
     )

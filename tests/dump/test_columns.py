@@ -9,8 +9,8 @@ import klog.dump.table
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from klog.arrow import Sizes
 from klog.dump.arrays import RowGroup, schema
+from klog.dump.arrow import Sizes
 from klog.dump.columns import dump_parquet
 from klog.dump.request import PARQUET, Request, Target, expand
 from klog.kernel import KeySet

@@ -15,10 +15,10 @@ from klog.dump.request import JSON_LINES, Request
 from klog.formats.names import PartitionState
 from klog.jobs import export as job
 from klog.jobs.export import MANIFEST, Options, Piece
-from klog.jobs.latest import latest
+from klog.jobs.latest_values import latest
 from klog.jobs.output import Output
+from klog.jobs.slices import SPLIT_BYTES, Isolation, Slice, slices
 from klog.log.record_filter import Wanted
-from klog.work import SPLIT_BYTES, Isolation, Slice, slices
 
 from tests.dump.sinks import dump
 from tests.power import HastyDisk

@@ -7,14 +7,14 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from klog.cleaner.cleaning import Cleaning, Target, Wishes
-from klog.cleaner.compact import Choices
-from klog.cleaner.copying import copy
+from klog.compact.copying import copy
+from klog.compact.partition import Choices
+from klog.compact.run import Cleaning, Target, Wishes
 from klog.data_dir.log_dir import LogDir
 from klog.errors import DamagedError, KlogError, UnreadableError, UsageError
 from klog.jobs import compact as job
-from klog.jobs.answers import from_batch
 from klog.jobs.output import Attempt, Facts, Output
+from klog.jobs.results import from_batch
 from klog.metadata.topic_config import Settings
 
 from tests.cleaner.compacting import NOW_MS, ORIGINAL, SETTINGS, SEVERAL_ROUNDS

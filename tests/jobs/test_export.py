@@ -11,7 +11,7 @@ import pytest
 from klog.errors import UsageError
 from klog.jobs.export import MANIFEST
 from klog.jobs.output import RUN, Attempt
-from klog.jobs.tables import folder
+from klog.jobs.output_files import folder
 from klog.log.record_filter import Wanted
 
 from tests.conftest import FIXTURES, writable_copy

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 from klog.dump.request import LineStyle
 from klog.errors import UsageError
-from klog.jobs.answers import Answer, from_batch
 from klog.jobs.export import Piece
+from klog.jobs.results import Answer, from_batch
 from klog.jobs.search import Query, compiled, merged, search
 from klog.kernel import VALUES, KeySet
 from klog.log.record_filter import Wanted

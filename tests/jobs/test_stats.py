@@ -11,8 +11,8 @@ import pytest
 from klog.data_dir.log_dir import LogDir
 from klog.data_dir.partition import Partition
 from klog.jobs import stats as module
+from klog.jobs.slices import Slice, slices
 from klog.jobs.stats import Options, Stats, results, stats
-from klog.work import Slice, slices
 
 from tests.check.partitions import Damageable, flipped
 from tests.conftest import FIXTURES

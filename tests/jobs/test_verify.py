@@ -7,12 +7,12 @@ import shutil
 from pathlib import Path
 
 import pytest
-from klog.check.segment import Request
-from klog.check.verify import log_dir_facts, verify_partition
 from klog.data_dir.log_dir import LogDir
 from klog.errors import UnreadableError
 from klog.jobs import verify as module
 from klog.jobs.verify import Options, Part, results, verify
+from klog.verify.segment import Request
+from klog.verify.verify import log_dir_facts, verify_partition
 
 from tests.check.partitions import Damageable, flipped
 

@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 from crc32c import crc32c
-from klog.check.segment import Request
-from klog.check.verify import log_dir_facts, verify_partition
 from klog.data_dir.log_dir import LogDir
+from klog.jobs.slices import slices
+from klog.jobs.spark_rows import Query, read
 from klog.jobs.verify import Options, Part, results, verify
-from klog.rows import Query, read
-from klog.work import slices
+from klog.verify.segment import Request
+from klog.verify.verify import log_dir_facts, verify_partition
 
 from tests.check.images import CRASHES
 from tests.conftest import FIXTURES, writable_copy
@@ -111,8 +111,8 @@ ASIDE = """
 import json, sys
 from klog.jobs.verify import Options, Part, results, verify
 from klog.data_dir.log_dir import LogDir
-from klog.rows import Query, read
-from klog.work import slices
+from klog.jobs.spark_rows import Query, read
+from klog.jobs.slices import slices
 log_dir = LogDir(sys.argv[1])
 found = log_dir.partitions
 parts = [Part(i, one.path, log_dir.path) for i, one in enumerate(found)]

@@ -6,7 +6,7 @@ import struct
 from random import Random
 
 import pytest
-from klog.cleaner.transactions import CleanedTransactions, Entry
+from klog.compact.transactions import CleanedTransactions, Entry
 from klog.formats.batch import Attributes
 from klog.kernel import WITHOUT_DATA, OpenTransactions, Window
 from klog.transactions.markers import read_marker

@@ -11,10 +11,10 @@ from klog.files.read_only import Source
 from klog.kernel import Survey
 from klog.log.batch import Batch
 from klog.log.segment import Segment
-from klog.recover.kept import Kept
-from klog.recover.left import Request
-from klog.recover.ranges import Salvage, SegmentRanges, salvage_ranges
-from klog.recover.splice import Patched
+from klog.partition_plan.spliced import Patched
+from klog.salvage.dropped import Request
+from klog.salvage.kept_ranges import Kept
+from klog.salvage.segment_ranges import Salvage, SegmentRanges, salvage_ranges
 
 ODD = ("odd offset", "backwards", "overflow", "beyond next")
 

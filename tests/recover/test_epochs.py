@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from klog.formats.checkpoint import Checkpoint, EpochEntry
-from klog.recover.epochs import rebuilt
+from klog.partition_plan.epochs import rebuilt
 
 SEEN = [(1, 10), (3, 50)]
 """Epoch 1 begins with the batch at offset 10, epoch 3 with the one at 50; the log ends at 90."""

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from klog.files.read_only import Source
 from klog.log.bit_flips import Patch
-from klog.recover.kept import Gap, Kept, batches
-from klog.recover.splice import Patched
+from klog.partition_plan.spliced import Patched
+from klog.salvage.kept_ranges import Gap, Kept, batches
 
 from tests.bad_sectors import spoil
 from tests.plain.encode import Record, batch

@@ -22,9 +22,9 @@ from klog.plan.file_state import file_state
 from klog.plan.model import PUT, REMOVE, STAGED, TRUNCATE, Action, Plan, PlanError
 from klog.plan.staging import Staging
 from klog.plan.validation import check_plan
-from klog.recover.marked import Marking
-from klog.recover.recover import Target
-from klog.recover.result import Mode, Settings
+from klog.recover.mark_clean import Marking
+from klog.recover.outcome import Mode, Settings
+from klog.recover.recovery import Target
 
 from tests.bad_sectors import spoil
 from tests.broker_load import MARKER, differences

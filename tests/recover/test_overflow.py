@@ -13,9 +13,9 @@ from random import Random
 from typing import NamedTuple
 
 import pytest
-from klog.recover import salvaged
-from klog.recover.free import Free
-from klog.recover.result import Mode
+from klog.recover.outcome import Mode
+from klog.salvage import kept_batches
+from klog.salvage.free_offsets import Free
 
 from tests.broker_load import Loader, differences
 from tests.conftest import Ran
@@ -377,7 +377,7 @@ def test_an_older_leader_s_log_does_not_come_back_behind_a_newer_one_s(tmp_path:
 def test_a_log_that_would_become_too_many_segments_is_kept_up_to_there(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(salvaged, "MOST_PARTS", 4)
+    monkeypatch.setattr(kept_batches, "MOST_PARTS", 4)
     found = only(partition_of(tmp_path, _0=b"".join(five(i * 2**33) for i in range(9))))
     assert len(found.parts) == 4
     assert found.batches == 4

@@ -19,8 +19,8 @@ from klog.plan.draft import backup_places, make_plan, plan_id
 from klog.plan.executor import apply
 from klog.plan.model import STAGED
 from klog.plan.staging import Staging
-from klog.recover.recover import Recovery, Target
-from klog.recover.result import Mode, Settings
+from klog.recover.outcome import Mode, Settings
+from klog.recover.recovery import Recovery, Target
 
 from tests.check.images import CRASHES, unpacked
 from tests.conftest import FIXTURES, Ran, writable_copy

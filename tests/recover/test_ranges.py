@@ -18,9 +18,9 @@ from hypothesis import strategies as st
 from klog.data_dir.partition import Partition
 from klog.log.batch import Batch
 from klog.log.segment import Segment
-from klog.recover import left, salvaged
-from klog.recover.left import Request
-from klog.recover.ranges import Cut, SegmentRanges, salvage_ranges
+from klog.salvage import dropped, kept_batches
+from klog.salvage.dropped import Request
+from klog.salvage.segment_ranges import Cut, SegmentRanges, salvage_ranges
 
 from tests.bad_sectors import spoil
 from tests.conftest import CORPORA, FIXTURES, extract
@@ -543,7 +543,7 @@ def test_one_flipped_bit_is_put_right_though_another_batch_has_that_offset(tmp_p
 def test_a_log_in_which_nothing_can_be_searched_any_more_still_has_its_single_bits_put_right(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(salvaged, "_WALKS", 0)
+    monkeypatch.setattr(kept_batches, "_WALKS", 0)
     for wrong, patches in ((50 ^ 32, 1), (3, 0)):
         found = only(partition_of(tmp_path, _0=b"".join([*LOG[:5], at_offset(LOG[5], wrong), *LOG[6:]])))
         assert len(found.patches) == patches
@@ -800,8 +800,8 @@ def test_a_log_full_of_headers_takes_time_in_proportion(tmp_path: Path, claim: i
 SALVAGED = """
 import sys
 from klog.data_dir.partition import Partition
-from klog.recover.left import Request
-from klog.recover.ranges import salvage_ranges
+from klog.salvage.dropped import Request
+from klog.salvage.segment_ranges import salvage_ranges
 salvage_ranges(Partition(sys.argv[1]), Request(False))
 """
 
@@ -815,14 +815,14 @@ def test_many_odd_batches_take_little_memory(tmp_path: Path) -> None:
     assert done.exit_code == 0, done
     assert done.rss < 60_000_000, f"{done.rss >> 20} MiB"
     found = only(partition)
-    assert len(found.cuts) <= left.MOST_LEFT + 1 + 2
+    assert len(found.cuts) <= dropped.MOST_LEFT + 1 + 2
     assert sum(cut.batches for cut in found.cuts) + found.batches == 60_000
 
 
 def test_more_damaged_places_than_are_told_are_summed_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(left, "MOST_LEFT", 3)
-    monkeypatch.setattr(salvaged, "MOST_LEFT", 3)
-    monkeypatch.setattr("klog.recover.ranges.MOST_LEFT", 3)
+    monkeypatch.setattr(dropped, "MOST_LEFT", 3)
+    monkeypatch.setattr(kept_batches, "MOST_LEFT", 3)
+    monkeypatch.setattr("klog.salvage.segment_ranges.MOST_LEFT", 3)
     (found,) = salvage_ranges(partition_of(tmp_path, _0=b"junk".join(LOG)), Request()).segments
     assert (found.batches, len(found.cuts)) == (COUNT, 4)
     assert found.cuts[-1].reason == "more-damage"
@@ -830,7 +830,7 @@ def test_more_damaged_places_than_are_told_are_summed_up(tmp_path: Path, monkeyp
 
 
 def test_a_log_with_too_many_stretches_is_kept_up_to_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(salvaged, "MOST_STRETCHES", 4)
+    monkeypatch.setattr(kept_batches, "MOST_STRETCHES", 4)
     found = only(partition_of(tmp_path, _0=b"junk".join(LOG)))
     assert (len(found.kept), found.batches, found.last_offset) == (4, 4, 39)
     assert found.cuts[-1].reason == "more-damage"

@@ -12,7 +12,7 @@ from klog.formats.damage import Damage, DamageKind
 from klog.location import Place
 from klog.log.bit_flips import Patch, offer, repair_bit, whole
 from klog.log.segment import Segment
-from klog.recover.repairs import proven_epoch, proven_offset, with_epoch, with_magic, with_offset
+from klog.salvage.header_repairs import proven_epoch, proven_offset, with_epoch, with_magic, with_offset
 
 from tests.bad_sectors import spoil
 from tests.conftest import FIXTURES

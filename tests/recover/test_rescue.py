@@ -13,9 +13,9 @@ from klog.dump.lines import Origin
 from klog.dump.request import JSON_LINES, Target
 from klog.dump.request import Request as DumpRequest
 from klog.errors import UnreadableError
-from klog.recover.left import Request
-from klog.recover.ranges import salvage_ranges
-from klog.recover.rescue import Rescued, rescue
+from klog.salvage.dropped import Request
+from klog.salvage.rescue import Rescued, rescue
+from klog.salvage.segment_ranges import salvage_ranges
 
 from tests.dump.sinks import Kept
 from tests.plain.encode import Record, batch, message
@@ -111,8 +111,8 @@ def test_each_of_several_damaged_batches_is_rescued(tmp_path: Path) -> None:
 def test_where_damage_is_only_summed_up_nothing_intact_is_taken_for_rescued(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("klog.recover.salvaged.MOST_LEFT", 2)
-    monkeypatch.setattr("klog.recover.ranges.MOST_LEFT", 2)
+    monkeypatch.setattr("klog.salvage.kept_batches.MOST_LEFT", 2)
+    monkeypatch.setattr("klog.salvage.segment_ranges.MOST_LEFT", 2)
     log = [batch(varied_records(10 * i)) for i in range(12)]
     log = [spoiled(one) if i % 2 else one for i, one in enumerate(log)]
     partition = partition_of(tmp_path, _0=b"".join(log))

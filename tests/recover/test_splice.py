@@ -10,14 +10,14 @@ from random import Random
 from typing import Any
 
 import pytest
+from klog.broker_start.files import Piece
 from klog.errors import UnreadableError
 from klog.files.read_only import Source
 from klog.kernel import Window
 from klog.log.bit_flips import Patch
 from klog.log.reader import LogReader
+from klog.partition_plan.spliced import Patched, Spliced
 from klog.recover import salvage
-from klog.recover.broker_files import Piece
-from klog.recover.splice import Patched, Spliced
 
 from tests.bad_sectors import spoil
 from tests.check.partitions import Damageable, flipped

@@ -8,10 +8,10 @@ from collections.abc import Iterator
 import pytest
 from klog.formats.structs.schema import Data, Struct, load, names_by_key
 from klog.formats.structs.write import Hole
-from klog.serve.answers import REFUSED, UNTOLD, Asked, HangUpError, Here, answer
-from klog.serve.answers.logs import fetch_wait_ms
 from klog.serve.codes import READ_ONLY, Code
 from klog.serve.groups import Groups
+from klog.serve.handlers import REFUSED, UNTOLD, Asked, HangUpError, Here, answer
+from klog.serve.handlers.logs import fetch_wait_ms
 from klog.serve.view import Shown, View
 from klog.serve.wire import Request, api, read_request, write_response
 

@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from klog.check.log import IDS
 from klog.data_dir.partition import Partition
 from klog.formats.damage import Damage
 from klog.location import Place
 from klog.log.segment import Segment
+from klog.verify.log import IDS
 
 from tests import kafka
 from tests.conftest import CORPORA, run_klog

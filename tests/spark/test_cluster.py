@@ -28,7 +28,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.slow]
 DRIVER = """
 import sys
 from pathlib import Path
-from klog.check.verify import log_dir_facts
+from klog.verify.verify import log_dir_facts
 from klog.jobs.verify import Options, Part, results
 from klog.data_dir.log_dir import LogDir
 from klog.log.record_filter import Wanted

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from klog.errors import UsageError
-from klog.rows import KAFKA_COLUMNS
+from klog.jobs.spark_rows import KAFKA_COLUMNS
 from klog.spark.bounds import EARLIEST, LATEST, Bound
 from klog.spark.options import Options, read_columns, read_options
 from klog.spark.ranges import NAMELESS

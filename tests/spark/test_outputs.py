@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from klog.cleaner.cleaning import Target
+from klog.compact.run import Target
 from klog.data_dir.log_dir import LogDir
 from klog.errors import SparkError
 from klog.jobs import compact as compact_job

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 from klog.data_dir.log_dir import LogDir
-from klog.rows import COLUMNS, Query, read
+from klog.jobs.slices import Slice, slices
+from klog.jobs.spark_rows import COLUMNS, Query, read
 from klog.spark.options import read_options
+from klog.spark.read_tasks import Task
 from klog.spark.source import FilteringReader, KafkaLog, Reader, columns_of, spark_schema
-from klog.spark.tasks import Task
-from klog.work import Slice, slices
 from pyspark.errors import AnalysisException
 from pyspark.sql.datasource import EqualTo, GreaterThanOrEqual, In, LessThan
 

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 from klog.data_dir.log_dir import LogDir
+from klog.jobs.slices import slices
 from klog.jobs.stats import Options, results
 from klog.jobs.stats import stats as job
 from klog.spark.stats import stats
-from klog.work import slices
 from pyspark.sql import SparkSession
 
 from tests.check.partitions import Damageable, flipped

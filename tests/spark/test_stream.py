@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 from klog.errors import DamagedError, UnreadableError, UsageError
+from klog.jobs.spark_rows import KAFKA_COLUMNS
 from klog.log.header_scan import LogEnd
-from klog.rows import KAFKA_COLUMNS
 from klog.spark.options import read_options
+from klog.spark.read_tasks import Task
 from klog.spark.stream import Offsets, StreamReader, shares
-from klog.spark.tasks import Task
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 
 from tests.lookup_logs import MS, of_records, write_segment

@@ -7,9 +7,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from klog.check.verify import log_dir_facts
 from klog.data_dir.log_dir import LogDir
 from klog.spark.verify import verify
+from klog.verify.verify import log_dir_facts
 from pyspark.sql import SparkSession
 
 from tests.check.partitions import Damageable, flipped

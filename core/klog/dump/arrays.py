@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from klog.arrow import Arrays, Sizes, import_pyarrow
+from klog.dump.arrow import Arrays, Sizes, import_pyarrow
 from klog.kernel import Window
 
 if TYPE_CHECKING:

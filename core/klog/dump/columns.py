@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from klog.arrow import import_pyarrow
+from klog.dump.arrow import import_pyarrow
 from klog.dump.files import DAMAGED, OK, bounded, committed_in, is_unfinished, kind_of, narrowed, start_of
 from klog.dump.request import ALL_BYTES, Request, Target
 from klog.dump.table import Table

@@ -11,7 +11,7 @@ from klog.fetch.answer import AbortedTxn, Asked, Bounds, Cut, Error, Fetched, Ha
 from klog.fetch.fetch import fetch, listed
 from klog.fetch.files import Files
 from klog.fetch.log import Damaged, FetchLog
-from klog.fetch.sound import Loss
+from klog.fetch.verified_ranges import Loss
 
 __all__ = [
     "AbortedTxn",

@@ -13,7 +13,7 @@ from klog.fetch.answer import AbortedTxn, Asked, Bounds, Cut, Error, Fetched, Ha
 from klog.fetch.files import Files
 from klog.fetch.log import CorruptError, FetchLog, First, SegmentLog
 from klog.fetch.slices import Slice
-from klog.fetch.sound import Sound
+from klog.fetch.verified_ranges import Sound
 from klog.files.read_only import Source
 from klog.formats.batch import ENTRY
 from klog.formats.damage import Damage

@@ -15,7 +15,7 @@ from klog.data_dir.partition import Partition, SegmentFiles
 from klog.errors import KlogError
 from klog.fetch.files import Files, is_lack
 from klog.fetch.slices import Key, Slice, Slices
-from klog.fetch.sound import Loss, Sound
+from klog.fetch.verified_ranges import Loss, Sound
 from klog.fetch.windows import Windows
 from klog.files.read_only import Source
 from klog.formats.damage import Damage

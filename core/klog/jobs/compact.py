@@ -15,18 +15,18 @@ import time
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from klog.cleaner.cleaning import Outcome, Target
-from klog.cleaner.compact import Choices, Compaction
-from klog.cleaner.copying import Checkpointed, Copier, checkpointed
-from klog.cleaner.rules import Ground, Refusal, Rules
-from klog.cleaner.selection import examine
+from klog.compact.copying import Checkpointed, Copier, checkpointed
+from klog.compact.partition import Choices, Compaction
+from klog.compact.rules import Ground, Refusal, Rules
+from klog.compact.run import Outcome, Target
+from klog.compact.selection import examine
 from klog.data_dir.log_dir import LogDir
 from klog.data_dir.partition import Partition
 from klog.disk.disk import Disk
 from klog.errors import DamagedError, UnreadableError, UsageError
 from klog.formats.names import PartitionState
-from klog.jobs.answers import Answer, to_batch
 from klog.jobs.output import Attempt, Facts, Output
+from klog.jobs.results import Answer, to_batch
 from klog.metadata.topic_config import Settings
 from klog.plan.draft import Draft
 from klog.plan.staging import Staging, remove_tree
@@ -50,7 +50,7 @@ class Piece(NamedTuple):
 class Options(NamedTuple):
     """*run*: the hidden directory of the output.  *now_ms*: when it is taken to happen, None: when it does.
 
-    The others as in `klog.cleaner.cleaning.Wishes`.
+    The others as in `klog.compact.run.Wishes`.
     """
 
     run: str

@@ -19,14 +19,14 @@ from typing import TYPE_CHECKING, NamedTuple
 from klog.data_dir.partition import Partition
 from klog.disk.disk import Disk
 from klog.formats.damage import Damage
-from klog.jobs.answers import Answer, to_batch
 from klog.jobs.output import Attempt, Facts, Output
+from klog.jobs.output_files import FILE_BYTES, Format, Tables
+from klog.jobs.results import Answer, to_batch
 from klog.jobs.scanning import Scan
-from klog.jobs.tables import FILE_BYTES, Format, Tables
+from klog.jobs.slices import OPENING_BYTES, SPLIT_BYTES, TASK_BYTES, Slice, slices
 from klog.log.reader import MAX_BATCH_BYTES
 from klog.log.record_filter import Wanted
 from klog.transactions.isolation import Isolation
-from klog.work import OPENING_BYTES, SPLIT_BYTES, TASK_BYTES, Slice, slices
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -6,11 +6,11 @@ from collections.abc import Iterator
 
 from klog.formats.codec import Decompressor
 from klog.formats.damage import Damage
+from klog.jobs.slice_reader import records
+from klog.jobs.slices import Slice
 from klog.kernel import Window
 from klog.log.reader import MAX_BATCH_BYTES
 from klog.log.record_filter import Wanted
-from klog.records import records
-from klog.work import Slice
 
 _ROWS = 16 << 10
 

@@ -14,8 +14,8 @@ from klog.dump.lines import Origin, record_lines
 from klog.dump.request import LineStyle
 from klog.errors import UsageError
 from klog.formats.damage import Damage
-from klog.jobs.answers import Answer, say, to_batch
 from klog.jobs.export import Piece, damage_facts
+from klog.jobs.results import Answer, say, to_batch
 from klog.jobs.scanning import Scan
 from klog.kernel import Window
 from klog.log.reader import MAX_BATCH_BYTES

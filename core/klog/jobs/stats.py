@@ -14,12 +14,12 @@ from zlib import compress, decompress
 from klog.data_dir.partition import Partition
 from klog.formats.codec import Decompressor
 from klog.formats.damage import Damage
-from klog.jobs.answers import Answer, from_batch, say, to_batch
+from klog.jobs.results import Answer, from_batch, say, to_batch
+from klog.jobs.slice_reader import records
+from klog.jobs.slices import Slice, slices
 from klog.kernel import Profile, Window
 from klog.log.reader import MAX_BATCH_BYTES
 from klog.log.record_filter import Wanted
-from klog.records import records
-from klog.work import Slice, slices
 
 if TYPE_CHECKING:
     import pyarrow as pa

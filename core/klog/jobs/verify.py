@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from klog.check.facts import LogDirFacts
-from klog.check.findings import KINDS, Finding
-from klog.check.segment import Request
-from klog.check.verify import Checked, Chosen, Totals, log_dir_facts, verify_partition
 from klog.data_dir.log_dir import LogDir
 from klog.data_dir.partition import Partition
 from klog.errors import KlogError
-from klog.jobs.answers import Answer, from_batch, say, to_batch
+from klog.jobs.results import Answer, from_batch, say, to_batch
+from klog.verify.facts import LogDirFacts
+from klog.verify.findings import KINDS, Finding
+from klog.verify.segment import Request
+from klog.verify.verify import Checked, Chosen, Totals, log_dir_facts, verify_partition
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -29,7 +29,7 @@ class Part(NamedTuple):
 
 
 class Options(NamedTuple):
-    """How partitions are checked: see `klog.check.verify.verify_partition`."""
+    """How partitions are checked: see `klog.verify.verify.verify_partition`."""
 
     request: Request = Request()
     chosen: Chosen | None = None

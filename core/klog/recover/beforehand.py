@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import os
 
-from klog.check.facts import LogDirFacts
-from klog.check.findings import Finding
+from klog.broker_start.files import Stored
+from klog.broker_start.load import Outcome
 from klog.data_dir.partition import Partition
 from klog.formats.names import FileKind, PartitionState
 from klog.log.pipeline import Sink
 from klog.plan.draft import Draft
 from klog.recover import like_broker
-from klog.recover.broker_files import Stored
-from klog.recover.broker_load import Outcome
-from klog.recover.examined import Examined
+from klog.recover.outcome import Result, Settings
 from klog.recover.rebuild import ENDS, OF_INDEXES, Judged, base_of, judge, problems
-from klog.recover.result import Result, Settings
+from klog.recover.survey import Examined
+from klog.verify.facts import LogDirFacts
+from klog.verify.findings import Finding
 
 _RIGHTED = frozenset({"recovery-point-beyond-end", "high-watermark-beyond-end", "snapshots-missing"})
 """What every unclean start puts right."""

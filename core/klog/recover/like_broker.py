@@ -6,23 +6,24 @@ import os
 from bisect import bisect_right
 from collections.abc import Sequence
 
-from klog.check.facts import LogDirFacts
-from klog.check.findings import Finding
+from klog.broker_start import load
+from klog.broker_start.files import Piece, Stored
+from klog.broker_start.load import Cut, Outcome, Start
+from klog.broker_start.producers import Clock
 from klog.data_dir.partition import Partition
 from klog.formats.checkpoint import epochs_in_force, read_epochs
 from klog.formats.names import FileKind, parse_file
 from klog.log.pipeline import Silence, Sink
+from klog.partition_plan import losses as amounts
+from klog.partition_plan.desired_files import Target, write
+from klog.partition_plan.epochs import rebuilt
 from klog.plan.draft import Draft
 from klog.plan.model import Amount, Loss
-from klog.recover import amounts, broker_load
-from klog.recover.broker_files import Piece, Stored
-from klog.recover.broker_load import Cut, Outcome, Start
-from klog.recover.broker_producers import Clock
-from klog.recover.epochs import rebuilt
-from klog.recover.examined import Examined
+from klog.recover.outcome import Result, Settings
 from klog.recover.rebuild import ENDS, OF_INDEXES, OFFSET_KINDS, base_of, problems
-from klog.recover.result import Result, Settings
-from klog.recover.target import Target, write
+from klog.recover.survey import Examined
+from klog.verify.facts import LogDirFacts
+from klog.verify.findings import Finding
 
 _RIGHTED = frozenset({"recovery-point-beyond-end", "high-watermark-beyond-end", "log-start-beyond-end"})
 """What every start puts right."""
@@ -36,7 +37,7 @@ def play(partition: Partition, clean: bool, settings: Settings, sink: Sink | Non
     recovery_point = offset(FileKind.RECOVERY_POINTS, name.topic, name.partition) or 0
     log_start = offset(FileKind.LOG_STARTS, name.topic, name.partition) or 0
     clock = Clock(settings.now_ms, settings.expiration_ms)
-    return broker_load.load(partition, Start(clean, recovery_point, log_start), settings.reading, clock, sink)
+    return load.load(partition, Start(clean, recovery_point, log_start), settings.reading, clock, sink)
 
 
 def plan(

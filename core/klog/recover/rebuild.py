@@ -5,19 +5,19 @@ from __future__ import annotations
 import os
 from typing import NamedTuple
 
-from klog.check.findings import Finding, Severity
-from klog.check.segment import SegmentFacts, Stretch
+from klog.broker_start.files import Content, Piece, Stored
 from klog.formats.checkpoint import write_epochs
 from klog.formats.names import SEGMENT_KINDS, FileKind, file_name, parse_file
 from klog.formats.snapshot import write_snapshot
 from klog.kernel import crc32c
 from klog.log.segment import MAX_SEGMENT_BYTES
+from klog.partition_plan.desired_files import Target, write
 from klog.plan.draft import Draft
 from klog.plan.model import Amount, Loss
-from klog.recover.broker_files import Content, Piece, Stored
-from klog.recover.examined import Examined
-from klog.recover.result import Result, Settings
-from klog.recover.target import Target, write
+from klog.recover.outcome import Result, Settings
+from klog.recover.survey import Examined
+from klog.verify.findings import Finding, Severity
+from klog.verify.segment import SegmentFacts, Stretch
 
 ENDS = frozenset(
     [
@@ -239,7 +239,7 @@ class _Repair:
         wrong = any(self.mends(finding) for finding in self._found("epochs-"))
         if not wrong and not (self._loses and beyond):
             return None
-        from klog.recover.epochs import rebuilt
+        from klog.partition_plan.epochs import rebuilt
 
         seen = [(epoch, offset) for segment in self.facts.segments for epoch, offset, _ in segment.survey.epochs]
         return write_epochs(rebuilt(found, seen, self._end))
@@ -253,7 +253,7 @@ class _Repair:
         """Return what goes.  Raises UnreadableError."""
         if not self._loses:
             return []
-        from klog.recover import amounts
+        from klog.partition_plan import losses as amounts
 
         found = []
         for segment in self.facts.segments:

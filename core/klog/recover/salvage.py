@@ -11,8 +11,7 @@ import os
 from collections.abc import Iterator
 from itertools import zip_longest
 
-from klog.check.findings import Finding
-from klog.check.txn_index import AbortedTxn
+from klog.broker_start.files import Content, Piece, txn_entries
 from klog.errors import UnreadableError
 from klog.formats.checkpoint import write_epochs
 from klog.formats.damage import Damage
@@ -25,21 +24,22 @@ from klog.log.pipeline import Sink
 from klog.log.reader import LogReader
 from klog.log.records import runs
 from klog.log.segment import MAX_SEGMENT_BYTES, Segment
+from klog.partition_plan.desired_files import Target, write
+from klog.partition_plan.epochs import rebuilt
+from klog.partition_plan.spliced import Spliced
 from klog.plan.draft import Draft
 from klog.plan.model import Amount, Loss
 from klog.recover import rebuild
-from klog.recover.broker_files import Content, Piece, txn_entries
-from klog.recover.epochs import rebuilt
-from klog.recover.examined import Examined
-from klog.recover.left import Request
-from klog.recover.ranges import Cut, PartRanges, Salvage, SegmentRanges, salvage_ranges
+from klog.recover.outcome import Mode, Result, Settings
 from klog.recover.rebuild import ENDS, MENDED, OF_INDEXES, OFFSET_KINDS, problems
-from klog.recover.result import Mode, Result, Settings
-from klog.recover.splice import Spliced
-from klog.recover.target import Target, write
+from klog.recover.survey import Examined
+from klog.salvage.dropped import Request
+from klog.salvage.segment_ranges import Cut, PartRanges, Salvage, SegmentRanges, salvage_ranges
 from klog.transactions.markers import CompletedTxn
 from klog.transactions.producer_state import ProducerState
 from klog.transactions.replay import apply_window
+from klog.verify.findings import Finding
+from klog.verify.txn_index import AbortedTxn
 
 _NEVER_FULL = 2**31 - 1
 _MOST_SPLITS = 10

@@ -16,11 +16,11 @@ from typing import Final, NamedTuple, TypeAlias
 
 from klog.errors import KlogError, UsageError
 from klog.formats.structs.schema import Data
-from klog.serve.answers import REFUSED, Asked, HangUpError, Here, answer
-from klog.serve.answers.logs import fetch_wait_ms
 from klog.serve.codes import Code
 from klog.serve.connection import Connection, GoneError, Limits, Room
 from klog.serve.groups import LONGEST_NAME, Groups
+from klog.serve.handlers import REFUSED, Asked, HangUpError, Here, answer
+from klog.serve.handlers.logs import fetch_wait_ms
 from klog.serve.view import View
 from klog.serve.wire import Request, WireError, read_request, versions_response, write_response
 from klog.threads import start

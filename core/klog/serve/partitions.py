@@ -16,7 +16,7 @@ from klog.fetch import Asked, Bounds, Error, Fetched, FetchLog, Files, Loss, fet
 from klog.fetch.slices import Slices
 from klog.formats.checkpoint import EpochEntry, epochs_in_force
 from klog.log.record_filter import HIGHEST
-from klog.serve.shown import News, Shown
+from klog.serve.options import News, Shown
 from klog.serve.times import as_late, begins_at, largest_below
 
 if TYPE_CHECKING:

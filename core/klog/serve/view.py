@@ -23,8 +23,8 @@ from klog.fetch.slices import Slices
 from klog.fetch.windows import Windows
 from klog.files.read_only import Source
 from klog.formats.names import CLUSTER_METADATA
+from klog.serve.options import Missing, News, Shown
 from klog.serve.partitions import PartitionView, Shared
-from klog.serve.shown import Missing, News, Shown
 
 if TYPE_CHECKING:
     from klog.metadata.loader import ClusterMetadata

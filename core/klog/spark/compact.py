@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from klog.cleaner.cleaning import Outcome, Target
+from klog.compact.run import Outcome, Target
 from klog.disk.disk import Disk
 from klog.jobs import compact as job
 from klog.jobs.compact import Options
 from klog.jobs.output import Facts, alone
+from klog.jobs.slices import pack
 from klog.log.pipeline import Silence, Sink
 from klog.metadata.topic_config import Settings
 from klog.spark.run import parallelism, run
-from klog.work import pack
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -31,7 +31,7 @@ def compact(
 ) -> tuple[list[Facts], list[Outcome]]:
     """Write the partitions of *targets*, compacted, into *to*, as `klog compact --to` does; *topics*: their settings.
 
-    Returns what came of each, and the same as `klog.cleaner` has it, as far as it went wrong.  After a failure the same
+    Returns what came of each, and the same as `klog.compact` has it, as far as it went wrong.  After a failure the same
     call goes on with what is missing.  Raises UsageError where *to* has something else, LockedError where another run
     writes there, KlogError, OSError.
     """

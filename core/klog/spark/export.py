@@ -9,7 +9,7 @@ from klog.data_dir.partition import Partition
 from klog.disk.disk import Disk, FencedDisk
 from klog.jobs import export as job
 from klog.jobs.export import Options
-from klog.jobs.latest import latest as latest_job
+from klog.jobs.latest_values import latest as latest_job
 from klog.jobs.output import Facts, alone
 from klog.log.pipeline import Silence, Sink
 from klog.spark.run import run

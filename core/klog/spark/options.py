@@ -18,12 +18,12 @@ from typing import Final, Literal
 
 from klog.data_dir.log_dir import near_misses
 from klog.errors import UsageError
+from klog.jobs.slices import SPLIT_BYTES
+from klog.jobs.spark_rows import COLUMNS, KAFKA_COLUMNS
 from klog.log.reader import MAX_BATCH_BYTES
-from klog.rows import COLUMNS, KAFKA_COLUMNS
 from klog.spark.bounds import EARLIEST, LATEST, Bound, read_time, read_times, read_words
 from klog.spark.topics import Topics, read_topics
 from klog.transactions.isolation import Isolation
-from klog.work import SPLIT_BYTES
 
 REPLICAS: Final = ("longest", "all", "leader-epoch")
 ISOLATIONS: Final = ("read_uncommitted", "read_committed")

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 from klog import errors
 from klog.errors import KlogError, SparkError
 from klog.log.pipeline import Silence, Sink
-from klog.spark import task
+from klog.spark import remote_call
+from klog.spark.packaging import SITE
 from klog.spark.session import abandon_all
-from klog.spark.ship import SITE
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -71,15 +71,15 @@ def run(
         return []
     from pyspark import cloudpickle
 
-    cloudpickle.register_pickle_by_value(task)  # type: ignore[no-untyped-call]  # it has no types
+    cloudpickle.register_pickle_by_value(remote_call)  # type: ignore[no-untyped-call]  # it has no types
     job: bytes = cloudpickle.dumps((function, options))  # type: ignore[no-untyped-call]  # as above
     way = _connect if is_connect(spark) else _classic
     streams = _watch(way(spark, job, [pickle.dumps(unit) for unit in units], sizes, name), sum(sizes), sink)
     return [batch for stream in streams for batch in _batches(stream)]
 
 
-def _home() -> task.Home:
-    return task.Home(SITE, os.getcwd())
+def _home() -> remote_call.Home:
+    return remote_call.Home(SITE, os.getcwd())
 
 
 def _batches(stream: bytes) -> list[pa.RecordBatch]:
@@ -98,7 +98,7 @@ def _classic(spark: SparkSession, job: bytes, units: list[bytes], sizes: Sequenc
     def start() -> list[bytes]:
         context.setJobGroup(group, name, True)
         rdd = context.parallelize(list(zip(units, sizes, strict=True)), len(units))
-        return rdd.mapPartitions(task.of_partition(job, home, done)).collect()
+        return rdd.mapPartitions(remote_call.of_partition(job, home, done)).collect()
 
     return _Way(start, lambda: done.value, lambda: context.cancelJobGroup(group))
 
@@ -131,7 +131,7 @@ def _connect(spark: SparkSession, job: bytes, units: list[bytes], sizes: Sequenc
 
 def arrow_frame(spark: SparkSession, job: bytes, units: list[bytes]) -> DataFrame:
     """Return the DataFrame, lazy as all are, whose rows are the streams of the results."""
-    work = task.of_batches(job, _home(), units)
+    work = remote_call.of_batches(job, _home(), units)
     return spark.range(0, len(units), 1, len(units)).mapInArrow(work, "stream binary")
 
 

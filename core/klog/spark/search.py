@@ -6,14 +6,14 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from klog.data_dir.partition import Partition
-from klog.jobs.answers import Answer, from_batch
 from klog.jobs.export import Piece, pieces
+from klog.jobs.results import Answer, from_batch
 from klog.jobs.search import Query, merged
 from klog.jobs.search import search as job
+from klog.jobs.slices import TASK_BYTES, pack
 from klog.log.pipeline import Silence, Sink
 from klog.spark.run import parallelism, run
 from klog.transactions.isolation import Isolation
-from klog.work import TASK_BYTES, pack
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -21,7 +21,7 @@ from klog.errors import KlogError, SparkError, UnsupportedError, UsageError
 from klog.formats.checkpoint import Malformed
 from klog.formats.properties import read_properties
 from klog.spark.java import Gateway, find_java, java_home
-from klog.spark.ship import ARCHIVE, shipping
+from klog.spark.packaging import ARCHIVE, shipping
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -116,7 +116,7 @@ def session(
     """Return the active session, or build one.
 
     *master*: where to compute; None: what the environment's configuration says, else this machine.  *conf*: further
-    settings.  *ship*: how klog comes to executors (`klog.spark.ship.shipping`).  *brief*: for one command, whose JVM
+    settings.  *ship*: how klog comes to executors (`klog.spark.packaging.shipping`).  *brief*: for one command, whose JVM
     computes next to nothing: then its second compiler costs more than it gains.
 
     Raises UnsupportedError where pyspark or Java is missing, UsageError for an unknown *ship*, SparkError when Spark
@@ -138,7 +138,7 @@ def session(
 
 def _connect(remote: str, conf: Mapping[str, str], ship: str) -> Session:
     """Return a session of Spark Connect."""
-    from klog.spark.ship import ship_to
+    from klog.spark.packaging import ship_to
 
     scratch = Scratch()
     try:

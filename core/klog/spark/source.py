@@ -20,9 +20,9 @@ from klog.errors import UsageError
 from klog.spark.filters import Pushed, push
 from klog.spark.options import Options, read_columns, read_options
 from klog.spark.ranges import batch_ranges, hold_names_against
+from klog.spark.read_tasks import read_task, tasks
 from klog.spark.replicas import chosen
-from klog.spark.tasks import read_task, tasks
-from klog.spark.text import in_text
+from klog.spark.utf8_errors import in_text
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -87,14 +87,14 @@ def spark_schema(columns: Sequence[str]) -> StructType:
     """Return *columns* as Spark's types."""
     from pyspark.sql.pandas.types import from_arrow_schema
 
-    from klog.rows import schema
+    from klog.jobs.spark_rows import schema
 
     return from_arrow_schema(schema(columns))
 
 
 def columns_of(given: StructType) -> tuple[str, ...]:
     """Return the columns of a schema, which may be the user's own.  Raises UsageError where it is not ours."""
-    from klog.rows import COLUMNS
+    from klog.jobs.spark_rows import COLUMNS
 
     for field in given:
         if field.name not in COLUMNS:

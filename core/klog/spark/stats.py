@@ -7,12 +7,12 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from klog.data_dir.partition import Partition
+from klog.jobs.slices import SPLIT_BYTES, Slice, pack, slices
 from klog.jobs.stats import Options, Stats, results
 from klog.jobs.stats import stats as job
 from klog.log.pipeline import Silence, Sink
 from klog.log.reader import MAX_BATCH_BYTES
 from klog.spark.run import parallelism, run
-from klog.work import SPLIT_BYTES, Slice, pack, slices
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

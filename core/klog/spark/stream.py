@@ -21,9 +21,9 @@ from klog.data_dir.replicas import UNKNOWN, epoch_at, log_end
 from klog.errors import DamagedError, KlogError, UsageError
 from klog.spark.options import Options
 from klog.spark.ranges import Range, hold_names_against, start_offset
+from klog.spark.read_tasks import read_task, tasks
 from klog.spark.replicas import chosen
-from klog.spark.tasks import read_task, tasks
-from klog.spark.text import in_text
+from klog.spark.utf8_errors import in_text
 from klog.transactions.isolation import Learnt, visible
 
 if TYPE_CHECKING:

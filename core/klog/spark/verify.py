@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from klog.check.facts import LogDirFacts
-from klog.check.segment import Request
-from klog.check.verify import Checked, Chosen
 from klog.data_dir.partition import Partition
+from klog.jobs.slices import pack
 from klog.jobs.verify import Options, Part, results
 from klog.jobs.verify import verify as job
 from klog.log.pipeline import Silence, Sink
 from klog.spark.run import parallelism, run
-from klog.work import pack
+from klog.verify.facts import LogDirFacts
+from klog.verify.segment import Request
+from klog.verify.verify import Checked, Chosen
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -10,7 +10,6 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator
 from typing import Literal, NamedTuple
 
-from klog.check.txn_index import read_txn_index
 from klog.data_dir.partition import Partition, SegmentFiles
 from klog.errors import KlogError, UnreadableError
 from klog.files.read_only import Source
@@ -24,6 +23,7 @@ from klog.log.record_filter import HIGHEST, LOWEST, Wanted, segments_in
 from klog.transactions.markers import CompletedTxn, Marker, read_marker
 from klog.transactions.producer_state import ProducerState
 from klog.transactions.replay import nearest_state, replay
+from klog.verify.txn_index import read_txn_index
 
 Isolation = Literal["read_uncommitted", "read_committed"]
 

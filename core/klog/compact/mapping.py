@@ -1,0 +1,104 @@
+"""The first pass of a round: the last offset of each key in the dirty section, as far as the map has room.
+
+Kafka: Cleaner.buildOffsetMap.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from klog.compact.segments import Source, aborted_between, between
+from klog.compact.strict_reader import Advance, Walk, nobody
+from klog.compact.transactions import CleanedTransactions
+from klog.files.read_only import Source as File
+from klog.formats.batch import Attributes
+from klog.kernel import OffsetMap, Window
+from klog.log.index import position_of_offset
+from klog.log.records import Codecs, Run, decode_run
+from klog.transactions.markers import read_marker
+
+_CONTROL = int(Attributes.CONTROL)
+
+
+class Mapped(NamedTuple):
+    """*next_dirty*: the first offset that the map does not cover.  *records*, *bytes*: that were looked at."""
+
+    next_dirty: int
+    is_full: bool
+    records: int
+    bytes: int
+
+
+class Mapping:
+    """Fills *offsets* from the log's *segments*, *start* up to *end*, *log_start* being the first offset that counts.
+
+    *by_index*: begin where the offset index says, as a broker does, and not with the segment: it then takes an aborted
+    transaction that has ended before for one that goes on, and leaves its producer's records out of the map.
+    """
+
+    def __init__(
+        self, offsets: OffsetMap, codecs: Codecs, advance: Advance = nobody, *, by_index: bool = False
+    ) -> None:
+        self._offsets, self._codecs, self._by_index = offsets, codecs, by_index
+        self._advance, self._transactions = advance, CleanedTransactions()
+        self._window = Window(output=0)
+        self._start = self._records = self._bytes = 0
+
+    def fill(self, segments: Sequence[Source], log_start: int, start: int, end: int) -> Mapped:
+        """Return how far that came.  Raises DamagedError, UnreadableError."""
+        self._offsets.clear(start)
+        self._start, self._transactions = start, CleanedTransactions()
+        self._records = self._bytes = 0
+        dirty = between(segments, start, end)
+        self._transactions.add(aborted_between(segments, log_start, start, end))
+        for segment, following in zip(dirty, [*(one.base for one in dirty[1:]), end], strict=True):
+            if self._fill_from(segment):
+                return Mapped(self._offsets.latest + 1, True, self._records, self._bytes)
+            self._offsets.latest = following - 1  # a gap at the end of a segment is behind the map as well
+        return Mapped(self._offsets.latest + 1, False, self._records, self._bytes)
+
+    def _fill_from(self, segment: Source) -> bool:
+        """Whether the map was full before the segment was at its end."""
+        with File(segment.path) as log:
+            position = 0
+            if self._by_index and self._start > segment.base:
+                index = f"{segment.path.removesuffix('.log')}.index"
+                position = position_of_offset(log, index, segment.base, self._start)
+            walk = Walk(log, segment, position, self._advance)
+            while walk.next(self._window):
+                if self._take(walk):
+                    return True
+            self._bytes += log.size - position
+        return False
+
+    def _take(self, walk: Walk) -> bool:
+        """Take a window's batches; True when the map was full before their end."""
+        window, count = self._window, self._window.count
+        first = window.first_reaching(self._start)
+        self._leave_out()
+        for damage in decode_run(Run(window, first, count), self._codecs, walk.path):
+            if damage is not None:
+                walk.refuse(damage)
+            row = self._offsets.fill(window, 0, self._start)
+            self._records += row
+            if row < window.records:
+                batch = window.record(row)[6]
+                if batch:
+                    self._offsets.latest = max(self._offsets.latest, window.batch(batch - 1).last_offset)
+                return True
+        if count and window.batch(count - 1).last_offset >= self._start:
+            self._offsets.latest = window.batch(count - 1).last_offset
+        return False
+
+    def _leave_out(self) -> None:
+        """Skip what has no part in the map: aborted data, and markers."""
+        window, at = self._window, 0
+        while (at := self._transactions.take(window, at)) < window.count:
+            facts = window.batch(at)
+            if facts.attributes & _CONTROL:
+                self._transactions.control(facts.producer_id, facts.last_offset, read_marker(window, at))
+                window.skip(at)
+            elif self._transactions.data(facts.producer_id, facts.last_offset).discardable:
+                window.skip(at)
+            at += 1

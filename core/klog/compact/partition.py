@@ -1,0 +1,250 @@
+"""The cleaner, offline: rounds of two passes over one partition, until nothing dirty is left that may be cleaned.
+
+    done = Compaction(sections, Choices(map_memory=128 << 20)).plan(draft, scratch)
+
+A round ends where the offset map is full, as a broker's does; the next one reads what it has written.  Only the last
+round's content goes into the draft.  Kafka: Cleaner.doClean.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from klog.compact.mapping import Mapped, Mapping
+from klog.compact.rewriting import Counts, Group, Release, Rewriting, Terms
+from klog.compact.segments import Source, between, grouped, sources
+from klog.compact.selection import Sections
+from klog.compact.strict_reader import Advance, nobody
+from klog.errors import UnreadableError
+from klog.formats.codec import Decompressor
+from klog.formats.index import ABORTED_TXN
+from klog.formats.names import FileKind, file_name
+from klog.kernel import OffsetMap
+from klog.plan.draft import Draft
+from klog.plan.file_state import Digest
+from klog.plan.model import same_content
+from klog.plan.replace_segments import replace_segments
+from klog.plan.staging import Staging
+
+
+class Choices(NamedTuple):
+    """*map_memory*: bytes for the offset map.  *like_broker*: its digests, its formats, its indexes, byte for byte.
+
+    *release*: whose rules.
+    """
+
+    map_memory: int = 128 << 20
+    like_broker: bool = False
+    release: Release = Release.V4_3
+
+
+class Round(NamedTuple):
+    """One round: which offsets were dirty, how full the map became, and what the groups came to."""
+
+    first_dirty: int
+    next_dirty: int
+    is_full: bool
+    keys: int
+    slots: int
+    probes: int
+    collisions: int
+    mapped_records: int
+    mapped_bytes: int
+    groups: tuple[GroupDone, ...]
+    counts: Counts
+
+    @property
+    def bytes_in(self) -> int:
+        """Bytes of the logs before."""
+        return sum(group.bytes_in for group in self.groups)
+
+    @property
+    def bytes_out(self) -> int:
+        """Bytes of the logs that were written."""
+        return sum(group.bytes_out for group in self.groups)
+
+
+class GroupDone(NamedTuple):
+    """*bases*: base offsets of the segments that became the first of them.  Sizes are those of the logs, in bytes."""
+
+    bases: tuple[int, ...]
+    bytes_in: int
+    bytes_out: int
+    counts: Counts
+    is_changed: bool
+
+
+class Estimate(NamedTuple):
+    """What a compaction would come to.
+
+    *keys*: different ones in the dirty section, of several rounds those of each; *records*: that were looked at there.
+    *bytes_in*: of the logs that would be rewritten.  *bytes_out*: about, as if all that was clean before stayed.
+    """
+
+    sections: Sections
+    rounds: int
+    keys: int
+    records: int
+    bytes_in: int
+    bytes_out: int
+
+
+class Compacted(NamedTuple):
+    """What a compaction came to.  *cleaner_offset*: the cleaner's new checkpoint."""
+
+    sections: Sections
+    rounds: tuple[Round, ...]
+    cleaner_offset: int
+
+
+class Compaction:
+    """Compacts the partition of *sections*, which is eligible.
+
+    *advance* hears of bytes read, *need* of the bytes that a round is going to write, about.
+    """
+
+    def __init__(self, sections: Sections, choices: Choices, advance: Advance = nobody, need: Advance = nobody) -> None:
+        self._sections, self._choices, self._advance, self._need = sections, choices, advance, need
+        rules = sections.rules
+        self._terms = Terms(
+            sections.now_ms,
+            rules.delete_retention_ms.number,
+            rules.index_interval_bytes.number,
+            {number: (last.data_offset, last.epoch) for number, last in sections.producers.items()},
+            sections.log_start,
+            sections.first_uncleanable,
+            choices.like_broker and choices.release is Release.V4_3,
+            choices.release,
+        )
+        self._offsets = OffsetMap(choices.map_memory, md5=choices.like_broker)
+        codecs = Decompressor().functions
+        self._mapping = Mapping(self._offsets, codecs, advance, by_index=choices.like_broker)
+        self._seen: dict[int, tuple[int, int]] = {}
+        self._digests: dict[str, Digest] = {}
+
+    def plan(self, draft: Draft, scratch: Staging) -> Compacted:
+        """Say to *draft* what changes; *scratch* is for what only the next round reads.
+
+        Raises DamagedError, UnreadableError, OSError.
+        """
+        sections = self._sections
+        segments = sources(sections.partition)
+        self._seen = {segment.base: (segment.size, segment.modified_ns) for segment in segments}
+        for segment in segments:
+            digest = self._digests[segment.path] = Digest(segment.size)
+            draft.read_through(f"{sections.partition.directory}/{os.path.basename(segment.path)}", digest)
+        first_dirty, rounds = sections.first_dirty, list[Round]()
+        while True:
+            mapped = self._map(segments, first_dirty)
+            done, segments = self._rewrite(segments, first_dirty, mapped, draft, scratch, len(rounds))
+            rounds.append(done)
+            if not mapped.is_full:
+                return Compacted(sections, tuple(rounds), mapped.next_dirty)
+            first_dirty = mapped.next_dirty
+
+    def estimate(self) -> Estimate:
+        """Return what a compaction would come to, from first passes alone.  Raises DamagedError, UnreadableError."""
+        sections = self._sections
+        segments = sources(sections.partition)
+        first_dirty, rounds, keys, records = sections.first_dirty, 0, 0, 0
+        while True:
+            mapped = self._map(segments, first_dirty)
+            rounds, keys, records = rounds + 1, keys + self._offsets.entries, records + mapped.records
+            if not mapped.is_full:
+                break
+            first_dirty = mapped.next_dirty
+        cleaned = between(segments, 0, mapped.next_dirty)
+        after = expected_bytes(cleaned, sections.first_dirty, mapped._replace(records=records), keys)
+        return Estimate(sections, rounds, keys, records, sum(segment.size for segment in cleaned), after)
+
+    def _map(self, segments: Sequence[Source], first_dirty: int) -> Mapped:
+        return self._mapping.fill(segments, self._terms.log_start, first_dirty, self._terms.first_uncleanable)
+
+    def _rewrite(
+        self,
+        segments: list[Source],
+        first_dirty: int,
+        mapped: Mapped,
+        draft: Draft,
+        scratch: Staging,
+        number: int,
+    ) -> tuple[Round, list[Source]]:
+        """Write the groups of a round; return what they came to, and the segments as the next round finds them."""
+        rules, offsets = self._sections.rules, self._offsets
+        rewriting = Rewriting(offsets, segments, first_dirty, self._terms, self._advance, self._digests)
+        cleaned = between(segments, 0, mapped.next_dirty)
+        self._need(expected_bytes(cleaned, first_dirty, mapped, offsets.entries))
+        groups = grouped(cleaned, rules.segment_bytes.number, rules.index_bytes.number, self._terms.first_uncleanable)
+        done, written = list[GroupDone](), list[Source]()
+        for sources_of in groups:
+            before, group = rewriting.counts, rewriting.group(sources_of)
+            is_changed = True
+            if mapped.is_full:
+                written.append(self._to_scratch(group, scratch, number))
+            else:
+                is_changed = self._to_draft(group, draft)
+            bases = tuple(base for source in sources_of for base in source.originals)
+            size = sum(source.size for source in sources_of)
+            done.append(GroupDone(bases, size, group.builder.size, rewriting.counts.minus(before), is_changed))
+        self._drop(segments, scratch, number)
+        made = Round(
+            first_dirty, mapped.next_dirty, mapped.is_full, offsets.entries, offsets.slots, offsets.probes,
+            offsets.collisions, mapped.records, mapped.bytes, tuple(done), rewriting.counts,
+        )  # fmt: skip
+        return made, [*written, *segments[len(cleaned) :]]
+
+    # where a group goes
+
+    def _to_scratch(self, group: Group, scratch: Staging, number: int) -> Source:
+        name = self._scratch_name(group.base, number)
+        scratch.store(name, group.pieces())
+        if self._choices.like_broker:
+            # The next round's map begins where this says.
+            scratch.store(self._scratch_name(group.base, number, FileKind.INDEX), [group.builder.offset_entries])
+        assert scratch.directory is not None
+        return group.source(os.path.join(scratch.directory, name))
+
+    def _scratch_name(self, base: int, number: int, kind: FileKind = FileKind.LOG) -> str:
+        return f"{self._sections.partition.directory}/{number}/{file_name(base, kind)}"
+
+    def _drop(self, segments: Sequence[Source], scratch: Staging, number: int) -> None:
+        """Remove what the round before has written."""
+        for segment in segments if number else ():
+            scratch.drop(self._scratch_name(segment.base, number - 1))
+            scratch.drop(self._scratch_name(segment.base, number - 1, FileKind.INDEX))
+
+    def _to_draft(self, group: Group, draft: Draft) -> bool:
+        """Let the group stand in place of its segments; False when that changes nothing."""
+        directory = self._sections.partition.directory
+        bases = [base for source in group.sources for base in source.originals]
+        file = f"{directory}/{file_name(group.base, FileKind.LOG)}"
+        log = draft.prepare(file, group.pieces(), modified_ns=group.modified_ns)
+        self._check_unchanged(draft, bases)
+        if len(bases) == 1 and not self._choices.like_broker and same_content(draft.state(file), log.after):
+            draft.put_prepared(log)
+            return False
+        indexes = {FileKind.INDEX: [group.builder.offset_entries], FileKind.TIME_INDEX: [group.builder.time_entries]}
+        if group.aborted:
+            indexes[FileKind.TXN_INDEX] = [b"".join(ABORTED_TXN.write(*entry) for entry in group.aborted)]
+        before = len(draft.actions)
+        replace_segments(draft, directory, bases, log, indexes)
+        return len(draft.actions) > before
+
+    def _check_unchanged(self, draft: Draft, bases: Sequence[int]) -> None:
+        """Raise UnreadableError when a log is not what it was when it was first looked at."""
+        partition = self._sections.partition
+        for base in bases:
+            name = file_name(base, FileKind.LOG)
+            state = draft.state(f"{partition.directory}/{name}")
+            if state is None or (state.size, state.modified_ns) != self._seen[base]:
+                path = os.path.join(partition.path, name)
+                raise UnreadableError(f"{path}: has changed while it was read; is a broker running?")
+
+
+def expected_bytes(segments: Sequence[Source], first_dirty: int, mapped: Mapped, keys: int) -> int:
+    """Return about how many bytes are left of *segments* when *keys* records stay of those that were mapped."""
+    dirty = sum(segment.size for segment in between(segments, first_dirty, mapped.next_dirty))
+    total = sum(segment.size for segment in segments)
+    return total - dirty + (dirty * min(keys, mapped.records) // mapped.records if mapped.records else 0)

@@ -1,0 +1,80 @@
+"""Reading a log that is going to be cleaned: nothing in it may be damaged, since what is written gets new checksums."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from shlex import quote
+from typing import NoReturn
+
+from klog.compact.segments import Source
+from klog.errors import DamagedError
+from klog.files.read_only import Source as File
+from klog.formats.damage import Damage, DamageKind
+from klog.kernel import Window, orderly
+from klog.location import Place
+from klog.log.reader import LogReader
+from klog.log.segment import Segment
+from klog.plan.file_state import Digest
+
+Advance = Callable[[int], None]
+
+
+def nobody(_size: int) -> None:
+    """Hear of bytes read, and do nothing."""
+
+
+class Walk:
+    """Hands out the batches of a segment, a window at a time, from byte *position* on; raises over the first damage.
+
+    A broker's cleaner compares no checksums: of a batch that is damaged and can still be read it makes a sound one.
+    *advance* hears of bytes read; they go through *digest*.
+    """
+
+    def __init__(
+        self, log: File, segment: Source, position: int = 0, advance: Advance = nobody, digest: Digest | None = None
+    ) -> None:
+        self.path, self._digest = segment.path, digest
+        self._base, self._advance = segment.base, advance
+        span = Segment(os.path.join(os.path.dirname(segment.path), f"{segment.base:020}.log")).span
+        self._reader = LogReader(log, position, floor=span.floor, ceiling=span.ceiling)
+        self._size, self._read = log.size, position
+        self._last_offset = segment.base - 1
+
+    def next(self, window: Window) -> bool:
+        """Fill *window* with the next whole batches; False at the end.  Raises DamagedError, UnreadableError."""
+        piece = self._reader.next(window)
+        if piece is None:
+            if self._read < self._size:
+                self.refuse(Damage(DamageKind.UNREADABLE, Place(self.path, self._read), "the file has become shorter"))
+            return False
+        self._read += piece.consumed
+        self._advance(piece.consumed)
+        if self._digest is not None:
+            self._digest.update(window.content()[: piece.consumed])
+        if window.check(0, window.count):
+            bad = window.first_bad(0, window.count)
+            facts = window.batch(bad)
+            detail = "the checksum does not hold"
+            self.refuse(Damage(DamageKind.BAD_CRC, Place(self.path, facts.position, facts.base_offset), detail))
+        if piece.damage is not None:
+            self.refuse(piece.damage)
+        self._check_order(window)
+        return True
+
+    def _check_order(self, window: Window) -> None:
+        if not window.count:
+            return
+        in_order, _ = orderly(window, 0, window.count, self._last_offset, -1, self._base + 2**31 - 1)
+        if in_order < window.count:
+            facts = window.batch(in_order)
+            place = Place(self.path, facts.position, facts.base_offset)
+            self.refuse(Damage(DamageKind.OFFSET_BACKWARDS, place, "the batch is not in order"))
+        self._last_offset = window.batch(window.count - 1).last_offset
+
+    def refuse(self, damage: Damage) -> NoReturn:
+        """Raise DamagedError over *damage*."""
+        partition = os.path.dirname(self.path)
+        raise DamagedError(
+            f"{damage.place}: {damage.detail}; nothing is compacted; first: klog recover {quote(partition)}"
+        )

@@ -1,0 +1,179 @@
+"""Files of records below a directory, by topic and partition, none much larger than asked for."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import Literal, NamedTuple, Protocol
+
+from klog.disk.disk import Disk, OpenFile
+from klog.dump.lines import Origin, damage_json, record_lines
+from klog.dump.request import LineStyle
+from klog.dump.table import Table
+from klog.formats.damage import Damage
+from klog.jobs.output import Facts
+from klog.jobs.slices import Slice
+from klog.kernel import Window
+
+FILE_BYTES = 256 << 20
+Format = Literal["parquet", "jsonl"]
+_NOWHERE = "__HIVE_DEFAULT_PARTITION__"  # what Hive and Spark read as null
+_STYLE = LineStyle()
+
+
+class _Writer(Protocol):
+    """What writes one file; `bytes` so far."""
+
+    @property
+    def bytes(self) -> int: ...
+
+    def add(self, rows: Window) -> None: ...
+    def damage(self, damage: Damage) -> None: ...
+    def close(self) -> None: ...
+    def abandon(self) -> None: ...
+
+
+class _Origin(NamedTuple):
+    topic: str | None
+    partition: int | None
+
+
+class _Parquet:
+    """Topic and partition are in the names of the directories, not in the file."""
+
+    def __init__(self, file: OpenFile, origin: _Origin, disk: Disk) -> None:
+        self._table, self._origin = Table(file.descriptor, ("topic", "partition")), origin
+
+    @property
+    def bytes(self) -> int:
+        return self._table.bytes
+
+    def add(self, rows: Window) -> None:
+        self._table.add(rows, *self._origin)
+
+    def damage(self, damage: Damage) -> None:
+        """It has no place among columns."""
+
+    def close(self) -> None:
+        self._table.close()
+
+    def abandon(self) -> None:
+        self._table.abandon()
+
+
+class _Lines:
+    """As `klog dump --output jsonl` has them, damage in its place."""
+
+    def __init__(self, file: OpenFile, origin: _Origin, disk: Disk) -> None:
+        self._file, self._disk, self.bytes = file, disk, 0
+        self._fields = Origin("", *origin).json()
+
+    def _write(self, content: bytes | memoryview) -> None:
+        self._disk.write(self._file, content)
+        self.bytes += len(content)
+
+    def add(self, rows: Window) -> None:
+        for piece in record_lines(rows, 0, rows.records, self._fields, _STYLE):
+            self._write(piece)
+        self._write(rows.output())
+        rows.flushed()
+
+    def damage(self, damage: Damage) -> None:
+        self._write(damage_json(damage))
+
+    def close(self) -> None:
+        """All is written."""
+
+    def abandon(self) -> None:
+        """All is written."""
+
+
+_WRITERS: dict[Format, Callable[[OpenFile, _Origin, Disk], _Writer]] = {"parquet": _Parquet, "jsonl": _Lines}
+
+
+class _Open(NamedTuple):
+    file: OpenFile
+    writer: _Writer
+    facts: Facts
+
+
+class Tables:
+    """Writes files into *directory*, of piece *number*; `files` says of each what it has and what it is to be called.
+
+    To be used as a context; after an exception what was written is good for nothing.
+    """
+
+    def __init__(self, directory: str, number: int, form: Format, file_bytes: int, disk: Disk) -> None:
+        self.files: list[Facts] = []
+        self._directory, self._number, self._form, self._file_bytes = directory, number, form, file_bytes
+        self._disk = disk
+        self._origin: _Origin | None = None
+        self._open: _Open | None = None
+
+    @property
+    def paths(self) -> list[str]:
+        """The files that were written."""
+        return [os.path.join(self._directory, facts["name"]) for facts in self.files]
+
+    def begin(self, part: Slice) -> None:
+        """Say that what comes is from *part*: a file has one topic-partition."""
+        origin = _Origin(part.topic, part.partition)
+        if origin != self._origin:
+            self._close()
+        self._origin = origin
+
+    def add(self, rows: Window) -> None:
+        """Write record rows."""
+        first, last = rows.ends()
+        opened = self._current(first)
+        opened.writer.add(rows)
+        facts = opened.facts
+        facts["records"] += rows.records
+        facts["last_offset"] = max(facts["last_offset"], last)
+        if opened.writer.bytes >= self._file_bytes:
+            self._close()
+
+    def damage(self, damage: Damage) -> None:
+        """Write *damage* where the format has a place for it."""
+        if self._form == "jsonl":
+            self._current(damage.place.offset or 0).writer.damage(damage)
+
+    def _current(self, offset: int) -> _Open:
+        if self._open is None:
+            assert self._origin is not None
+            name = f"{offset:020}-{self._number:06}-{len(self.files):04}.{self._form}"
+            topic, partition = self._origin
+            facts: Facts = {"name": name, "file": f"{folder(topic, partition)}/{name}"}
+            facts |= {"topic": topic, "partition": partition, "records": 0}
+            facts |= {"first_offset": offset, "last_offset": offset}
+            self.files.append(facts)
+            file = self._disk.create(os.path.join(self._directory, name))
+            self._open = _Open(file, _WRITERS[self._form](file, self._origin, self._disk), facts)
+        return self._open
+
+    def _close(self) -> None:
+        opened, self._open = self._open, None
+        if opened is not None:
+            try:
+                opened.writer.close()
+                opened.facts["bytes"] = os.fstat(opened.file.descriptor).st_size
+            finally:
+                self._disk.close(opened.file)
+
+    def __enter__(self) -> Tables:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is not None and self._open is not None:
+            self._open.writer.abandon()
+            self._disk.close(self._open.file)
+            return
+        self._close()
+
+
+def folder(topic: str | None, partition: int | None) -> str:
+    """Return the directory of a topic-partition, as Hive and Spark name it; bytes that are no letters are escaped."""
+    from urllib.parse import quote
+
+    shown = _NOWHERE if topic is None else quote(os.fsencode(topic), safe="")
+    return f"topic={shown}/partition={_NOWHERE if partition is None else partition}"

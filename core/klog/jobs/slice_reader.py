@@ -1,0 +1,144 @@
+"""The records of a slice, window after window, and what is damaged between them.
+
+for found in records(part, Wanted(), Window(), Decompressor().functions):
+    print(found if isinstance(found, Damage) else found.records)
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+
+from klog.data_dir.partition import Partition
+from klog.data_dir.preallocation import is_room
+from klog.errors import KlogError
+from klog.files.read_only import Source
+from klog.formats.damage import Damage, DamageKind
+from klog.jobs.slices import Slice
+from klog.kernel import Window
+from klog.location import Place
+from klog.log.reader import MAX_BATCH_BYTES, LogReader
+from klog.log.record_filter import Wanted
+from klog.log.records import Codecs, Run, Span, decode_run, message_damages, runs
+from klog.transactions.isolation import Hiding
+
+_HIGHEST = 2**63 - 1
+
+
+def records(
+    part: Slice,
+    wanted: Wanted,
+    window: Window,
+    codecs: Codecs,
+    max_batch_bytes: int = MAX_BATCH_BYTES,
+    controls: bool = False,
+) -> Iterator[Window | Damage]:
+    """Yield a window each time that rows of wanted records are filled in it, and a Damage for each damaged stretch.
+
+    A window is to be used before the next step, and need not be *window*.  Control records are left out unless there
+    are to be *controls*, and so is whatever the slice says is nobody's to see; *wanted*'s limit and tail do not count.
+    Raises nothing for content, nor for a log that cannot be read, has shrunk or was changed since the slice was made:
+    that is damage.
+    """
+    try:
+        with Source(part.path) as source:
+            yield from _Reading(part, wanted, max_batch_bytes, controls).all(source, window, codecs)
+    except KlogError as error:
+        yield Damage(DamageKind.UNREADABLE, Place(part.path), str(error).removeprefix(part.path).lstrip(" :"))
+
+
+class _Reading:
+    """One slice while it is read."""
+
+    def __init__(self, part: Slice, wanted: Wanted, max_batch_bytes: int, controls: bool) -> None:
+        self._part = part
+        self._span = part.span
+        self._wanted = wanted._replace(
+            from_offset=max(wanted.from_offset, part.from_offset),
+            to_offset=min(wanted.to_offset, part.to_offset),
+            controls=controls,
+        )
+        self._hiding = None
+        if part.aborted is not None:
+            self._hiding = Hiding(part.aborted, part.path, part.aborted_from, part.aborted_to)
+        self._max_batch_bytes = max_batch_bytes
+        self._end = part.start  # of what was read last and is intact, in bytes
+        self._next_offset = self._span.floor  # the one behind that
+
+    def all(self, source: Source, window: Window, codecs: Codecs) -> Iterator[Window | Damage]:
+        """Yield the rows and the damage of the slice."""
+        part = self._part
+        reader = LogReader(
+            source,
+            part.start,
+            part.log_bytes,
+            floor=self._span.floor,
+            ceiling=self._span.ceiling,
+            max_batch_bytes=self._max_batch_bytes,
+            stop=part.end,
+        )
+        while piece := reader.next(window):
+            window.check(0, window.count)
+            between = Span(self._next_offset, self._span.ceiling)
+            self._note_end(window)
+            yield from self._leave_out(window)
+            latest = window
+            for run in runs(window, part.path, between):
+                if run.window is not latest:
+                    latest = run.window
+                    self._leave_to_others(latest)
+                    yield from self._leave_out(latest)
+                yield from self._of_run(run, codecs)
+            if piece.damage and not self._is_room(piece.damage):
+                yield piece.damage
+        yield from self._changed(reader)
+
+    def _of_run(self, run: Run, codecs: Codecs) -> Iterator[Window | Damage]:
+        if run.damage:
+            yield run.damage
+            return
+        rows, path = run.window, self._part.path
+        for damage in decode_run(run, codecs, path):
+            if damage:
+                yield damage
+                continue
+            bad = message_damages(rows, path)
+            self._wanted.keep(rows)
+            if rows.records:
+                yield rows
+            yield from bad
+
+    def _leave_out(self, window: Window) -> list[Damage]:
+        """Leave out the batches that are not wanted or not to be seen; return what is wrong with markers."""
+        self._wanted.skip(window)
+        return self._hiding.hide(window) if self._hiding else []
+
+    def _leave_to_others(self, window: Window) -> None:
+        """Leave out the batches of another slice, where a damaged length swallowed them with the last of this one."""
+        for i in range(window.count):
+            if window.position + window.at(i) >= self._part.end:
+                window.skip(i)
+
+    def _note_end(self, window: Window) -> None:
+        if window.count:
+            last = window.batch(window.count - 1)
+            if last.crc_holds:
+                self._end = last.position + last.size
+                self._next_offset = min(last.last_offset, _HIGHEST - 1) + 1
+
+    def _is_room(self, damage: Damage) -> bool:
+        """Whether what is damaged is only room at the end of a log, for what is being or was to be written."""
+        part = self._part
+        if not damage.is_unfinished or part.next_base is not None:
+            return False
+        return part.live or is_room(Partition(os.path.dirname(part.path)), damage)
+
+    def _changed(self, reader: LogReader) -> Iterator[Damage]:
+        """Yield what is wrong if the log is no longer the one that was cut, or was cut where an index led astray."""
+        part = self._part
+        if reader.end < min(part.end, part.log_bytes):
+            detail = f"the log ends here; it had {part.log_bytes} bytes when it was looked at"
+            yield Damage(DamageKind.UNREADABLE, Place(part.path, reader.end), detail, part.end - reader.end)
+        elif self._end > part.end:
+            detail = f"a batch reaches beyond byte {part.end}, where its index has another one begin"
+            yield Damage(DamageKind.BAD_INDEX, Place(part.path, part.end), detail)

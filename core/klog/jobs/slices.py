@@ -1,0 +1,212 @@
+"""Units of work: slices of logs, and slices packed into tasks of about one size.
+
+    made = slices(partition)
+    for task in pack([part.bytes for part in made]):
+        process([made[i] for i in task])
+
+A slice is plain data, which can be sent to another process or machine; what reads it is `klog.jobs.spark_rows`.
+"""
+
+from __future__ import annotations
+
+import heapq
+import os
+from collections.abc import Sequence
+from contextlib import ExitStack
+from itertools import pairwise
+from typing import NamedTuple
+
+from klog.data_dir.log_dir import lock_state
+from klog.data_dir.partition import Partition, SegmentFiles
+from klog.errors import KlogError
+from klog.files.read_only import Source
+from klog.formats.batch import Attributes
+from klog.formats.damage import Damage
+from klog.formats.names import FileKind
+from klog.log.header_scan import walk_headers
+from klog.log.index import position_of_offset
+from klog.log.record_filter import HIGHEST, LOWEST, Wanted, segments_in, start_position
+from klog.log.records import Span
+from klog.log.segment import Segment
+from klog.log.split_points import LogCuts
+from klog.transactions.isolation import Aborted, Isolation, Learnt, visible
+
+SPLIT_BYTES = 64 << 20
+TASK_BYTES = 128 << 20
+OPENING_BYTES = 64 << 10
+"""What it costs to open another log, in bytes that could be read meanwhile."""
+
+_MOST_HEADERS = 2000
+
+
+class Slice(NamedTuple):
+    """The batches of a log that begin from byte *start* up to, not including, byte *end*, as they were at planning.
+
+    *path*: of the log; of a partition directory that could not be listed, so that its reader says why.  *topic* and
+    *partition*: None where the directory's name does not tell.  *base*: the segment's base offset; *next_base*: that of
+    the following one, which no offset of this one reaches, None in the last.  *log_bytes*: where the log ended.
+    *live*: a broker is writing this very file, so that an unfinished last batch is no damage.  Offsets below
+    *from_offset*, or from *to_offset* on, are nobody's to see; nor are those of *aborted*, transactions by their
+    markers' offsets, None where all data is wanted.  It has those with an offset from *aborted_from* up to, not
+    including, *aborted_to*; the slice has no others, unless offsets go backwards.
+    """
+
+    path: str
+    topic: str | None
+    partition: int | None
+    base: int
+    next_base: int | None
+    start: int
+    end: int
+    log_bytes: int
+    live: bool = False
+    from_offset: int = LOWEST
+    to_offset: int = HIGHEST
+    aborted: tuple[Aborted, ...] | None = None
+    aborted_from: int = LOWEST
+    aborted_to: int = HIGHEST
+
+    @property
+    def bytes(self) -> int:
+        """How much there is to read."""
+        return self.end - self.start
+
+    @property
+    def span(self) -> Span:
+        """Which offsets the log can hold."""
+        own = Segment(self.path).span
+        return Span(own.floor, own.ceiling if self.next_base is None else min(own.ceiling, self.next_base - 1))
+
+
+def slices(
+    partition: Partition,
+    split_bytes: int = SPLIT_BYTES,
+    wanted: Wanted = Wanted(),  # noqa: B008  # it is immutable
+    isolation: Isolation = "read_uncommitted",
+    learnt: Learnt | None = None,
+) -> list[Slice]:
+    """Return the slices of *partition*, offsets ascending, none much larger than *split_bytes*.
+
+    What cannot hold anything *wanted*, or that no consumer sees, is left out as far as names, indexes and headers tell.
+    A log that cannot be read is one slice, for its reader to say why.  *learnt*: from earlier calls for this partition,
+    kept up.  Raises nothing for content.
+    """
+    whole = Slice(partition.path, partition.topic, partition.number, 0, None, 0, 0, 0)
+    if partition.unreadable is not None:
+        return [whole]
+    seen = visible(partition, isolation, learnt)
+    wanted = seen.within(wanted)
+    segments = partition.segments
+    following = {one.base_offset: two.base_offset for one, two in pairwise(segments)}
+    held = bool(lock_state(os.path.join(partition.checkpoints.log_dir, FileKind.LOCK.value)).held)
+    found: list[Slice] = []
+    for files in segments_in(segments, wanted):
+        next_base = following.get(files.base_offset)
+        log = whole._replace(
+            path=os.path.join(partition.path, files.log),
+            base=files.base_offset,
+            next_base=next_base,
+            end=files.size,
+            log_bytes=files.size,
+            live=held and next_base is None,
+            from_offset=seen.from_offset,
+            to_offset=seen.to_offset,
+            aborted=seen.aborted,
+        )
+        found += _cut(log, files, os.path.dirname(log.path), split_bytes, wanted)
+    return found
+
+
+def _cut(log: Slice, files: SegmentFiles, directory: str, split_bytes: int, wanted: Wanted) -> list[Slice]:
+    """Return the slices of one log, which is given as a whole."""
+    index, time_index = (
+        os.path.join(directory, name) if name else None for name in (files.offset_index, files.time_index)
+    )
+    try:
+        with ExitStack() as opened:
+            source = opened.enter_context(Source(log.path))
+            log = log._replace(end=source.size, log_bytes=source.size)
+            cuts = LogCuts(source, _open(index, opened), log.span)
+            start, end = _range(source, cuts, index, time_index, log.base, wanted)
+            marks = [(start, log.base), *cuts.between(start, end, split_bytes)]
+    except KlogError:
+        return [log] if log.end else []
+    ends = [*marks[1:], (end, HIGHEST)]
+    return [
+        log._replace(
+            start=mark[0],
+            end=stop[0],
+            aborted=_overlapping(log.aborted, mark[1], stop[1]),
+            aborted_from=mark[1],
+            aborted_to=stop[1],
+        )
+        for mark, stop in zip(marks, ends, strict=True)
+        if mark[0] < stop[0]
+    ]
+
+
+def _open(path: str | None, opened: ExitStack) -> Source | None:
+    try:
+        return opened.enter_context(Source(path)) if path else None
+    except KlogError:
+        return None
+
+
+def _overlapping(aborted: tuple[Aborted, ...] | None, first: int, end: int) -> tuple[Aborted, ...] | None:
+    """Return those with an offset from *first* up to, not including, *end*."""
+    if aborted is None:
+        return None
+    return tuple(txn for txn in aborted if txn.first_offset < end and txn.last_offset >= first)
+
+
+def _range(
+    log: Source, cuts: LogCuts, index: str | None, time_index: str | None, base: int, wanted: Wanted
+) -> tuple[int, int]:
+    """Return from which byte to which one there may be something wanted: nothing when they are the same."""
+    start, end = start_position(log, index, time_index, base, wanted), log.size
+    if start and not cuts.is_boundary(start):
+        start = 0
+    if (wanted.from_offset > base or wanted.from_time > LOWEST) and not _any_wanted(log, start, wanted):
+        return start, start
+    if index and base < wanted.to_offset < HIGHEST:
+        end = _end(log, cuts, position_of_offset(log, index, base, wanted.to_offset), wanted.to_offset)
+    return start, max(start, end)
+
+
+def _any_wanted(log: Source, start: int, wanted: Wanted) -> bool:
+    """Whether the headers leave room for anything wanted; so they do where there are many, or damage."""
+    for number, header in enumerate(walk_headers(log, start)):
+        if isinstance(header, Damage) or number == _MOST_HEADERS:
+            return True
+        if header.last_offset >= wanted.from_offset and header.max_timestamp >= wanted.from_time:
+            return True
+    return False
+
+
+def _end(log: Source, cuts: LogCuts, start: int, to_offset: int) -> int:
+    """Return where the first batch begins that has nothing below *to_offset*; the log's end where that is far off."""
+    for number, header in enumerate(walk_headers(log, start)):
+        if isinstance(header, Damage) or number == _MOST_HEADERS:
+            break
+        # the offset of a wrapper is its last message's
+        is_wrapper = header.magic < 2 and header.attributes & Attributes.CODEC
+        if header.base_offset >= to_offset and not is_wrapper:
+            return header.position if cuts.is_boundary(header.position) else log.size
+    return log.size
+
+
+def pack(sizes: Sequence[int], target_bytes: int = TASK_BYTES, least: int = 1) -> list[list[int]]:
+    """Share out things of these *sizes* (bytes) among tasks of about *target_bytes*; return each task's indexes.
+
+    At least *least* tasks, as far as there are things; none is empty, each ascends.  Small things cost more than their
+    bytes, so there are never many in a task for their size alone.
+    """
+    weights = [size + OPENING_BYTES for size in sizes]
+    count = min(len(sizes), max(least, -(-sum(weights) // max(target_bytes, 1))))
+    tasks: list[list[int]] = [[] for _ in range(count)]
+    loads = [(0, number) for number in range(count)]  # a heap: whoever has least gets the largest that is left
+    for i in sorted(range(len(sizes)), key=lambda i: -weights[i]):
+        load, number = loads[0]
+        tasks[number].append(i)
+        heapq.heapreplace(loads, (load + weights[i], number))
+    return [sorted(task) for task in tasks]

@@ -1,0 +1,246 @@
+"""The recovery pass done beforehand, and the marker of a clean stop that spares a broker its own.
+
+With the marker a broker checks nothing, so each partition is left as the broker's own unclean start and clean stop
+would leave it, and anything in doubt keeps a whole log dir from being marked, and from being changed.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from klog.data_dir.log_dir import LogDir
+from klog.data_dir.partition import Partition
+from klog.errors import KlogError
+from klog.formats.internal_topics import REMOTE_LOG_METADATA
+from klog.formats.names import CLUSTER_METADATA, REMOTE_INDEX_CACHE, ROOT_CHECKPOINTS, FileKind, PartitionState
+from klog.formats.properties import MetaProperties, write_clean_shutdown
+from klog.metadata.loader import ClusterMetadata, read_metadata
+from klog.partition_plan import checkpoints
+from klog.plan.draft import Draft
+from klog.plan.staging import Staging
+from klog.recover import beforehand
+from klog.recover.outcome import Result, Settings
+from klog.recover.rebuild import problems
+from klog.recover.recovery import Recovery, Target
+from klog.verify.facts import LogDirFacts
+from klog.verify.findings import quoted
+from klog.verify.log_dir_checks import root
+
+NOBODYS_EPOCH = -1
+"""In a marker it claims nothing: controllers take the broker for one that has recovered its logs itself.
+
+A broker writes it as well, when it stops without an epoch.  Kafka: LogManager.shutdown.
+"""
+
+_GONE = frozenset({"recovery-point-beyond-end", "high-watermark-beyond-end"})
+"""Signs that records were lost."""
+
+
+class Refusal(NamedTuple):
+    """Why a log dir stays as it is.
+
+    *first*: the command to begin with instead; None where there is none.  *could_not*: its data are not what is wrong.
+    """
+
+    log_dir: str
+    why: str
+    first: str | None = None
+    could_not: bool = True
+
+
+class Marking(Recovery):
+    """A recovery of whole log dirs that ends with markers of a clean stop.
+
+    *marked*: the log dirs that get one; *marked_before*: those that have one.  *refusals*: why others do not.
+    *epoch*: what the markers say.  *log_dirs*: all of them.
+    """
+
+    def _run(self, targets: Sequence[Target]) -> None:
+        log_dirs = [target.log_dir for target in targets]
+        self.marked: list[str] = []
+        self.marked_before = [one.path for one in log_dirs if one.clean_shutdown is not None]
+        self.refusals: list[Refusal] = []
+        self.epoch = NOBODYS_EPOCH
+        self.log_dirs = log_dirs
+        self._twice = _twice(log_dirs)
+        self._metadata = _metadata(log_dirs)
+        super()._run(targets)
+        self._mark()
+
+    def _skips(self, partition: Partition) -> bool:
+        # A broker loads what it has set aside, too; what is being deleted it never recovers.  Kafka: LogLoader.load.
+        return partition.topic == CLUSTER_METADATA or partition.state is PartitionState.DELETE
+
+    def _log_dir(self, number: int, target: Target, staging: Staging) -> None:
+        log_dir, begun = target.log_dir, len(self.results)
+        if log_dir.clean_shutdown is not None:
+            return
+        if _is_only_metadata(log_dir) and len(self.log_dirs) > 1:
+            self.skipped += log_dir.partitions
+            return
+        why = self._unfit(log_dir) if target.whole else "an earlier plan is half done in one of its partitions"
+        if why is not None:
+            self.refusals.append(Refusal(log_dir.path, why))
+            return
+        super()._log_dir(number, target, staging)
+        refusal = self._doubt(log_dir, self.results[begun:])
+        if refusal is None:
+            self.marked.append(log_dir.path)
+        else:
+            self.refusals.append(refusal)
+            self._leave(number)
+
+    def _unfit(self, log_dir: LogDir) -> str | None:
+        """Return why nobody can say what a marker would do there."""
+        if not isinstance(log_dir.meta, MetaProperties):
+            return "without a sound meta.properties a broker does not start"
+        if _is_only_metadata(log_dir):
+            return "it has the metadata log alone, which a broker recovers at each start, marker or not"
+        twice = sorted(one.directory for one in log_dir.partitions if _key(log_dir, one) in self._twice)
+        if twice:
+            return f"{twice[0]} is there twice: a broker does not start"
+        metadata = self._metadata.get(_broker(log_dir))
+        if _is_tiered(log_dir, metadata):
+            return "tiered storage is in use, and what lies elsewhere is not looked at"
+        return None
+
+    def _partition(self, partition: Partition, around: LogDirFacts, settings: Settings, draft: Draft) -> Result:
+        try:
+            return beforehand.plan(partition, around, settings, draft, self._sink)
+        except KlogError as error:
+            draft.actions.clear()
+            return Result(partition, fails=str(error), could_not=True)
+
+    def _own_files(
+        self, log_dir: LogDir, whole: bool, changes: Mapping[FileKind, checkpoints.Changes], draft: Draft
+    ) -> None:
+        checkpoints.plan(log_dir, changes, draft, mend=False)
+        for file in log_dir.files:
+            if file.kind in ROOT_CHECKPOINTS and file.name == file.kind.value:
+                draft.rely_on(file.name, sync=True)
+        self.drafts.append(draft)
+        found = list(root(log_dir))
+        self.findings += found
+        self.left += problems(found)
+
+    def _doubt(self, log_dir: LogDir, results: Sequence[Result]) -> Refusal | None:
+        """Return what speaks against the marker; None when nothing does."""
+        first = f"klog recover {quoted(log_dir.path)}"
+        for result in results:
+            if result.fails is not None:
+                return Refusal(log_dir.path, f"{result.partition.path}: {result.fails}", first, result.could_not)
+        left = [*problems(list(root(log_dir))), *(one for result in results for one in result.left)]
+        if not left:
+            return None
+        more = f", and {len(left) - 1} more" if len(left) > 1 else ""
+        return Refusal(log_dir.path, f"{left[0].id} in {left[0].file}{more}", first, could_not=False)
+
+    def _leave(self, number: int) -> None:
+        """Let nothing come of what was drafted for a log dir."""
+        path = os.path.abspath(self.log_dirs[number].path)
+        self.drafts = [draft for draft in self.drafts if draft.number != number]
+        for result in self.results:
+            if os.path.dirname(os.path.abspath(result.partition.path)) == path:
+                result.losses = []
+        self._staging[number].discard()
+
+    # the markers
+
+    def _mark(self) -> None:
+        """Draft the markers, behind all other changes of all log dirs."""
+        if self._settings.registered and self.marked:
+            epoch = self._registered()
+            if isinstance(epoch, str):
+                self._refuse_all(epoch)
+            else:
+                self.epoch = epoch
+        brokers = {_broker(one) for one in self.log_dirs if one.path in self.marked}
+        # Those that are there go first, for a broker with different epochs in its markers may believe one of them.
+        before = [n for n, one in enumerate(self.log_dirs) if one.path in self.marked_before]
+        new = [n for n, one in enumerate(self.log_dirs) if one.path in self.marked]
+        for number in (*(n for n in before if _broker(self.log_dirs[n]) in brokers), *new):
+            log_dir = self.log_dirs[number]
+            # A ZooKeeper broker knows no epoch of its own, and writes an empty file.
+            content = write_clean_shutdown(self.epoch) if log_dir.is_kraft else b""
+            draft = Draft(log_dir.path, number, self._staging[number])
+            time_ns = self._settings.now_ms * 1_000_000
+            draft.put(FileKind.CLEAN_SHUTDOWN.value, [content], FileKind.META_PROPERTIES.value, time_ns)
+            self.drafts.append(draft)
+
+    def _refuse_all(self, why: str) -> None:
+        for number, log_dir in enumerate(self.log_dirs):
+            if log_dir.path in self.marked:
+                self.refusals.append(Refusal(log_dir.path, why))
+                self._leave(number)
+        self.marked = []
+
+    def _registered(self) -> int | str:
+        """Return the epoch of the broker's last registration, or why it must not be claimed."""
+        if self.refusals:
+            return "with its registered epoch all log dirs of a broker are marked, or none"
+        brokers = {_broker(one): one for one in self.log_dirs}
+        if len(brokers) != 1:
+            return "the log dirs are of several brokers, whose registered epochs are not the same"
+        ((broker, log_dir),) = brokers.items()
+        if not log_dir.is_kraft:
+            return "a broker with ZooKeeper registers no epoch in its log dirs"
+        gone = any(finding.id in _GONE for result in self.results for finding in result.findings)
+        if gone or any(result.losses for result in self.results):
+            return "records are gone: the registered epoch would say that all are there"
+        metadata = self._metadata.get(broker)
+        if metadata is None:
+            return "the metadata log, which has the registered epoch, is in none of the log dirs of this node"
+        if not metadata.complete:
+            return f"the metadata log is damaged: {metadata.problems[0]}"
+        registration = metadata.brokers.get(log_dir.node_id if log_dir.node_id is not None else -1)
+        if registration is None or registration.unregistered:
+            return f"the metadata log knows no registration of node {log_dir.node_id}"
+        for one in self.log_dirs:
+            if one.clean_shutdown is not None and one.clean_shutdown.broker_epoch != registration.epoch:
+                return f"{one.path} is marked already, with another epoch, and nobody knows what was lost there"
+        return registration.epoch
+
+
+def _broker(log_dir: LogDir) -> tuple[str | None, int | None]:
+    return log_dir.cluster_id, log_dir.node_id
+
+
+_Key = tuple[tuple[str | None, int | None], PartitionState, str | None, int | None]
+_ONCE = (PartitionState.CURRENT, PartitionState.FUTURE)
+
+
+def _key(log_dir: LogDir, partition: Partition) -> _Key:
+    return _broker(log_dir), partition.state, partition.topic, partition.number
+
+
+def _twice(log_dirs: Sequence[LogDir]) -> set[_Key]:
+    """Return the partitions that a broker has twice, in use or on their way.  Kafka: LogManager.loadLog."""
+    every = ((one, part) for one in log_dirs for part in one.partitions if part.topic != CLUSTER_METADATA)
+    found = Counter(_key(*pair) for pair in every if pair[1].state in _ONCE)
+    return {key for key, count in found.items() if count > 1}
+
+
+def _metadata(log_dirs: Sequence[LogDir]) -> dict[tuple[str | None, int | None], ClusterMetadata]:
+    """Return what the metadata logs in the log dirs say, for the nodes whose they are."""
+    found: dict[tuple[str | None, int | None], ClusterMetadata] = {}
+    for log_dir in log_dirs:
+        metadata = read_metadata(log_dir) if log_dir.metadata_log is not None else None
+        if metadata is not None:
+            found[_broker(log_dir)] = metadata
+    return found
+
+
+def _is_only_metadata(log_dir: LogDir) -> bool:
+    return bool(log_dir.partitions) and all(one.topic == CLUSTER_METADATA for one in log_dir.partitions)
+
+
+def _is_tiered(log_dir: LogDir, metadata: ClusterMetadata | None) -> bool:
+    """Whether some of a log's segments may lie elsewhere; a broker starts such a log by other rules."""
+    if os.path.isdir(os.path.join(log_dir.path, REMOTE_INDEX_CACHE)):
+        return True
+    topics = {one.topic for one in log_dir.partitions if one.topic is not None}
+    configs = (metadata.topic_config(topic) for topic in topics) if metadata is not None else ()
+    return REMOTE_LOG_METADATA in topics or any(one.get("remote.storage.enable") == "true" for one in configs)

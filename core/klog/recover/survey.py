@@ -1,0 +1,83 @@
+"""A partition after the pass of a repair: what is wrong with it, and the indexes made anew for whoever needs them."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from functools import cached_property
+
+from klog.broker_start.files import Content, FailsError
+from klog.broker_start.unfinished import belongs, settle
+from klog.data_dir.partition import Partition
+from klog.formats.names import FileKind, Stage, parse_file
+from klog.log.pipeline import Sink
+from klog.recover.outcome import Mode, Settings
+from klog.verify.facts import LogDirFacts, PartitionFacts
+from klog.verify.findings import Finding
+from klog.verify.indexes import offset_index_of, time_index_of
+from klog.verify.names import names
+from klog.verify.segment import Build, Request, SegmentFacts
+from klog.verify.verify import Chosen, examine
+
+_NEVER_FULL = 2**31 - 1
+_NAMES = frozenset({"orphan-index", "leftover", "duplicate-segment", "foreign-log-name", "odd-name"})
+
+
+class Examined:
+    """A partition after the pass.
+
+    *original*: as it is listed; `partition`, `facts`: as it is once what was interrupted has been finished or taken
+    back.  `fails`: names over which nobody can tell; then there is no more.
+    """
+
+    facts: PartitionFacts
+    findings: list[Finding]
+
+    def __init__(self, partition: Partition, around: LogDirFacts, settings: Settings, sink: Sink) -> None:
+        self.original = self.partition = partition
+        self.fails: str | None = None
+        self._settings = settings
+        self._wrong: set[int] = set()
+        away = [name for name in partition.others if parse_file(name).kind is FileKind.LOG]
+        if away:
+            # A disk that is not mounted looks like this; without its log an index would be an orphan.
+            self.fails = f"{away[0]}: neither a file nor a link to one"
+        elif any(belongs(file) and file.stage is not Stage.IN_USE for file in partition.files):
+            from klog.recover.resolved import Settled
+
+            try:
+                self.partition = Settled(partition, self.files)
+            except FailsError as failure:
+                self.fails = str(failure)
+        # Salvage looks at all that it can mend; it reads a log several times anyway.
+        build, follow = Build(settings.interval, _NEVER_FULL), settings.mode is Mode.SALVAGE
+        request = Request(jobs=settings.jobs, build=build, producers=follow)
+        chosen = _from_recovery_point(self.partition) if settings.from_recovery_point else None
+        self.facts, found = examine(self.partition, around, request, sink, chosen, self._after)
+        self.findings = found
+        if self.partition is not partition:
+            by_name = names(PartitionFacts(partition, around))
+            self.findings = [finding for finding in found if finding.id not in _NAMES]
+            self.findings += [finding for finding in by_name if finding.id in _NAMES]
+
+    @cached_property
+    def files(self) -> dict[str, Content]:
+        """What the log consists of once what was interrupted has been finished or taken back, by name."""
+        return settle(self.original, self._settings.reading)
+
+    def _after(self, facts: PartitionFacts, segment: SegmentFacts) -> None:
+        """Keep the indexes that were made anew only where the old ones are wrong, or the log will be cut."""
+        if any((*offset_index_of(facts, segment), *time_index_of(facts, segment))):
+            self._wrong.add(segment.files.base_offset)
+        elif not segment.is_broken:
+            segment.builder = None
+
+    def has_wrong_index(self, segment: SegmentFacts) -> bool:
+        """Whether the offset or the time index of a segment has to be made anew."""
+        return segment.files.base_offset in self._wrong
+
+
+def _from_recovery_point(partition: Partition) -> Chosen:
+    """Return which segments a broker's recovery would look at."""
+    bases = [files.base_offset for files in partition.segments]
+    first = max(bisect_right(bases, partition.recovery_point or 0) - 1, 0)
+    return lambda at, _: at >= first

@@ -1,0 +1,84 @@
+"""Which offsets the segments of a log leave to others, and where a segment begins that others are to go into."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterable
+from itertools import pairwise
+from typing import NamedTuple
+
+from klog.broker_start.files import FailsError
+from klog.broker_start.segments import first_offset
+from klog.errors import UnreadableError
+from klog.files.read_only import Source
+from klog.formats.batch import Attributes, BatchFacts
+from klog.log.bit_flips import Patch, loaded
+from klog.log.segment import MAX_RELATIVE_OFFSET
+from klog.partition_plan.spliced import Patched
+from klog.salvage.dropped import HIGHEST
+
+
+class Part(NamedTuple):
+    """A segment that what is kept of a log goes into from byte *position* on: its base offset.
+
+    *epoch*: the leader epoch of what is kept before it; -1: none, or not known.
+    """
+
+    position: int
+    base: int
+    epoch: int = -1
+
+
+class Free:
+    """The offsets that are not taken; what is taken does not overlap."""
+
+    def __init__(self) -> None:
+        self._firsts: list[int] = []
+        self._lasts: list[int] = []
+        self._epochs: list[int] = []
+
+    def take(self, first: int, last: int, epoch: int) -> None:
+        """Let a segment have the offsets from *first* to *last*, which are free, of which the last has *epoch*."""
+        at = bisect_right(self._firsts, first)
+        for numbers, value in ((self._firsts, first), (self._lasts, last), (self._epochs, epoch)):
+            numbers.insert(at, value)
+
+    def take_parts(self, parts: list[Part], lasts: list[int], epoch: int) -> None:
+        """Let all segments that a log becomes have theirs; *lasts*: what each ends with, *epoch*: of the very last."""
+        epochs = [*(after.epoch for _, after in pairwise(parts)), epoch]
+        for part, last, one in zip(parts, lasts, epochs, strict=True):
+            if last >= part.base:
+                self.take(part.base, last, one)
+
+    def limit(self, offset: int) -> int:
+        """Return the first offset above *offset*, which is free, that is taken; HIGHEST if there is none."""
+        at = bisect_right(self._firsts, offset)
+        return self._firsts[at] if at < len(self._firsts) else HIGHEST
+
+    def holds(self, facts: BatchFacts) -> bool:
+        """Whether a batch's offsets are free, and no later leader wrote what stands before them."""
+        at = bisect_right(self._firsts, facts.base_offset) - 1
+        if facts.last_offset >= self.limit(facts.base_offset):
+            return False
+        if at < 0:
+            return True
+        return self._lasts[at] < facts.base_offset and not 0 <= facts.leader_epoch < self._epochs[at]
+
+
+def base_of(source: Source, patches: Iterable[Patch], facts: BatchFacts, last_offset: int) -> int:
+    """Return the base offset of a segment that begins with a batch, behind *last_offset*: that of its first record.
+
+    *source*: the batch's log; *patches*: what is put right of it.
+
+    Wrappers of old have only their last offset in the header; where they cannot be decompressed, that is it.
+    Kafka: RecordBatch.baseOffset, LocalLog.splitOverflowedSegment.
+    """
+    if facts.magic >= 2 or not facts.attributes & Attributes.CODEC:
+        return facts.base_offset
+    try:
+        window = loaded(Patched(source, patches).read(facts.position, facts.size), facts.position)
+        window.scan(0)
+        first = first_offset(window, 0, source.path)
+    except (FailsError, UnreadableError):
+        return facts.base_offset
+    return min(max(first, last_offset + 1, facts.last_offset - MAX_RELATIVE_OFFSET), facts.base_offset)

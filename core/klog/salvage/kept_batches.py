@@ -1,0 +1,199 @@
+"""What a walk over a segment has kept so far, what it has left out, and how to take back the last of it."""
+
+from __future__ import annotations
+
+from collections import deque
+
+from klog.files.read_only import Source
+from klog.formats.batch import BatchFacts
+from klog.kernel import Window
+from klog.log.bit_flips import Patch
+from klog.log.segment import MAX_RELATIVE_OFFSET
+from klog.partition_plan.spliced import Patched
+from klog.salvage.dropped import MOST_LEFT, MOST_STRETCHES, Dropped, Left, records_in
+from klog.salvage.free_offsets import Free, Part, base_of
+from klog.salvage.kept_ranges import Kept, batches
+
+NEIGHBOURS = 64
+"""So many of the last batches are remembered: more than a block of a disk, written to the wrong place, can hold."""
+MOST_PARTS = 10_000
+"""A log that would have to become more segments than this is kept up to there: no broker wrote that."""
+_WALKS = 64
+"""How often a stretch is searched from its start; a log that needs more is a hostile one."""
+
+
+class Salvaged:
+    """Batches that are kept, each with offsets above those of the one before, all of them free.
+
+    *parts*: the segments that they go into, the log's own first, which may get none; each later one begins with a batch
+    whose offsets the one before cannot hold, or that belongs behind another log.  *tail*: the last batches that are
+    kept.  *patches*: by position, which ascends.  *unsure*: those that are not made, for chance would say the same too
+    often.
+    """
+
+    def __init__(self, base_offset: int, free: Free, source: Source) -> None:
+        self.kept, self.dropped = Kept(), Dropped()
+        self.batches = self.records = 0
+        self.patches: dict[int, Patch] = {}
+        self.unsure: list[Patch] = []
+        self.left: list[Left] = []
+        self.tail: deque[BatchFacts] = deque(maxlen=NEIGHBOURS)
+        self.parts = [Part(0, base_offset)]
+        self._base, self._free, self._source, self._size = base_offset, free, source, source.size
+        self._walks = _WALKS
+
+    @property
+    def last_offset(self) -> int:
+        """The last offset that is kept; one less than the segment's base if there is none."""
+        return self.kept.lasts[-1] if self.kept else self._base - 1
+
+    @property
+    def epoch(self) -> int:
+        """The leader epoch of the last batch that is kept; -1: none, or not known."""
+        return self.tail[-1].leader_epoch if self.tail else -1
+
+    @property
+    def ceiling(self) -> int:
+        """The last offset that can follow in the same segment."""
+        return min(self._free.limit(self.last_offset) - 1, self.parts[-1].base + MAX_RELATIVE_OFFSET)
+
+    def comes_behind(self, facts: BatchFacts) -> bool:
+        """Whether a batch has its place behind all that is kept, if need be in a segment of its own."""
+        return self.last_offset < facts.base_offset <= facts.last_offset and self._free.holds(facts)
+
+    def agrees(self, facts: BatchFacts) -> bool:
+        """Whether a batch has a leader epoch that can follow."""
+        return facts.leader_epoch >= self.epoch or facts.leader_epoch == -1
+
+    def fits(self, facts: BatchFacts) -> bool:
+        """Whether a batch can stand behind all that is kept, in the same segment."""
+        follows = self.last_offset < facts.base_offset <= facts.last_offset <= self.ceiling
+        return follows and self.agrees(facts)
+
+    def keep_rows(self, window: Window, first: int, end: int, records: int) -> None:
+        """Keep batches *first* to *end* of a window, which fit and have so many *records*."""
+        start, last = window.batch(first), window.batch(end - 1)
+        if self._is_full(start.position):
+            return
+        self.kept.add(start.position, last.position + last.size, start.base_offset, last.last_offset)
+        self.batches += end - first
+        self.records += records
+        self.tail.extend(window.batch(i) for i in range(max(first, end - NEIGHBOURS), end))
+
+    def keep(self, facts: BatchFacts, patch: Patch | None = None) -> None:
+        """Keep a batch that has its place behind all that is kept, once *patch* is made."""
+        is_apart = facts.last_offset > self.ceiling
+        if self._is_full(facts.position, is_apart):
+            return
+        if patch is not None:
+            self.patches[patch.position] = patch
+        if is_apart:
+            base = base_of(self._source, self.patches.values(), facts, self.last_offset)
+            self.parts.append(Part(facts.position, base, self.epoch))
+        self.kept.add(
+            facts.position, facts.position + facts.size, facts.base_offset, facts.last_offset, apart=is_apart
+        )  # fmt: skip
+        self.batches += 1
+        self.records += records_in(facts)
+        self.tail.append(facts)
+
+    def _is_full(self, start: int, is_apart: bool = False) -> bool:
+        if len(self.parts) >= MOST_PARTS and is_apart:
+            self.leave(start, self._size, "more-damage", f"behind offsets for {MOST_PARTS} segments")
+            return True
+        if len(self.kept) < MOST_STRETCHES or (self.kept.continues(start) and not is_apart):
+            return False
+        self.leave(start, self._size, "more-damage", f"behind {MOST_STRETCHES} damaged places")
+        return True
+
+    def unkeep(self) -> BatchFacts:
+        """Take back the last batch."""
+        last = self.tail.pop()
+        self.kept.cut_back(last.position, self.tail[-1].last_offset if self.tail else self._base - 1)
+        self.batches -= 1
+        self.records -= records_in(last)
+        self._forget(last.position)
+        return last
+
+    def _forget(self, position: int) -> None:
+        """Take back what was put right from byte *position* on, and the segments that began there."""
+        while self.is_patched_from(position):
+            self.patches.popitem()
+        while len(self.parts) > 1 and self.parts[-1].position >= position:
+            self.parts.pop()
+
+    def is_patched_from(self, position: int) -> bool:
+        """Whether there are patches from byte *position* on; they come in the order of their positions."""
+        return bool(self.patches) and next(reversed(self.patches)) >= position
+
+    # what is not
+
+    def leave(self, start: int, end: int, reason: str, detail: str, batch: BatchFacts | None = None) -> None:
+        """Leave bytes out; *batch*: the one with a checksum that holds that they are."""
+        joins = bool(self.left) and (
+            (batch is not None and self.left[-1].end == start and self.left[-1].reason == reason)
+            or len(self.left) > MOST_LEFT
+        )
+        if joins:
+            self.left[-1].end = max(end, self.left[-1].end)
+        elif len(self.left) == MOST_LEFT:
+            self.left.append(Left(start, end, "more-damage", "more damaged places from here on"))
+        else:
+            self.left.append(Left(start, end, reason, detail))
+        if batch is not None:
+            self.left[-1].batches += 1
+            self.left[-1].records += records_in(batch)
+            self.dropped.add(batch, len(self.left) - 1)
+
+    def drop(self, facts: BatchFacts, reason: str, detail: str) -> None:
+        """Leave a batch out whose checksum holds."""
+        self.leave(facts.position, facts.position + facts.size, reason, detail, facts)
+
+    # the same offsets twice
+
+    def displace(self, source: Source, newer: BatchFacts) -> bool:
+        """Take back all that is kept from the first offset of *newer* on; False when that was done too often."""
+        if self._walks <= 0:
+            return False
+        self._walks -= 1
+        stretch = max(self.kept.stretch_of(newer.base_offset), 0)
+        detail = f"replaced from offset {newer.base_offset} on by leader epoch {newer.leader_epoch}"
+        found, tail = -1, list[BatchFacts]()
+        log = Patched(source, self.patches.values())
+        for start, end in list(self.kept.pairs())[stretch:]:
+            for window in batches(log, start, end):
+                first = window.first_reaching(newer.base_offset)
+                if found < 0 and first:
+                    tail = [window.batch(first - 1)]
+                for i in range(first, window.count):
+                    facts = window.batch(i)
+                    found = facts.position if found < 0 else found
+                    self.batches -= 1
+                    self.records -= records_in(facts)
+                    self.drop(facts, "offsets-backwards", detail)
+        if found < 0:
+            return False
+        self.kept.cut_back(found, tail[-1].last_offset if tail else newer.base_offset - 1)
+        self._forget(found)
+        self.tail.clear()
+        self.tail.extend(tail)
+        return True
+
+    def beginning_at(self, source: Source, offset: int) -> BatchFacts | None:
+        """Return the kept batch with base offset *offset*; None: there is none, or that was asked too often."""
+        self._walks -= 1
+        stretch = self.kept.stretch_of(offset)
+        if stretch < 0 or self._walks < 0:
+            return None
+        log = Patched(source, self.patches.values())
+        for window in batches(log, self.kept.starts[stretch], self.kept.ends[stretch]):
+            i = window.first_reaching(offset)
+            if i < window.count:
+                found = window.batch(i)
+                return found if found.base_offset == offset else None
+        return None
+
+    @property
+    def is_searched_out(self) -> bool:
+        """Whether `beginning_at` has been asked too often to have answers."""
+        return self._walks <= 0

@@ -1,0 +1,61 @@
+"""Answers: one pure function an API, from what is here and what is asked to the body of a response."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from klog.serve.codes import Code
+from klog.serve.handlers import groups, logs, refusals, topics
+from klog.serve.handlers.context import Answer, Asked, HangUpError, Here
+from klog.serve.wire import versions_response
+
+
+def _api_versions(_here: Here, _asked: Asked) -> Answer:
+    return versions_response(Code.NONE)
+
+
+ANSWERS: Final[dict[str, Callable[[Here, Asked], Answer]]] = {
+    "ApiVersions": _api_versions,
+    "Metadata": topics.metadata,
+    "DescribeCluster": topics.describe_cluster,
+    "DescribeConfigs": topics.describe_configs,
+    "DescribeLogDirs": topics.describe_log_dirs,
+    "Fetch": logs.fetch,
+    "ListOffsets": logs.list_offsets,
+    "OffsetForLeaderEpoch": logs.offset_for_leader_epoch,
+    "FindCoordinator": groups.find_coordinator,
+    "JoinGroup": groups.join_group,
+    "SyncGroup": groups.sync_group,
+    "Heartbeat": groups.heartbeat,
+    "LeaveGroup": groups.leave_group,
+    "OffsetCommit": groups.offset_commit,
+    "OffsetFetch": groups.offset_fetch,
+    "ListGroups": groups.list_groups,
+    "DescribeGroups": groups.describe_groups,
+}
+REFUSED: Final[dict[str, Callable[[Here, Asked], Answer]]] = {
+    "Produce": refusals.produce,
+    "CreateTopics": refusals.create_topics,
+    "CreatePartitions": refusals.create_partitions,
+    "DeleteTopics": refusals.delete_topics,
+    "DeleteRecords": refusals.delete_records,
+    "IncrementalAlterConfigs": refusals.incremental_alter_configs,
+    "DeleteGroups": refusals.delete_groups,
+    "OffsetDelete": refusals.offset_delete,
+    "SaslHandshake": refusals.sasl_handshake,
+}
+"""Those that are told to people, too."""
+UNTOLD: Final[dict[str, Callable[[Here, Asked], Answer]]] = {
+    "InitProducerId": refusals.init_producer_id,
+    "DescribeAcls": refusals.describe_acls,
+}
+_ALL: Final = ANSWERS | REFUSED | UNTOLD
+
+
+def answer(here: Here, name: str, asked: Asked) -> Answer:
+    """Return the body of the response to the API *name*.  Raises HangUpError when there is none."""
+    return _ALL[name](here, asked)
+
+
+__all__ = ["ANSWERS", "REFUSED", "UNTOLD", "Answer", "Asked", "HangUpError", "Here", "answer"]

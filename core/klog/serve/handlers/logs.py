@@ -1,0 +1,167 @@
+"""Answers about what is in the logs: Fetch, ListOffsets, OffsetForLeaderEpoch.
+
+Fetch follows a broker's rules; `klog.fetch` has them.  What differs: there are no sessions, so a client that asks for
+one goes on with full requests; nobody may replicate from here; and a client's leader epoch is not held against the
+disk's, for it may come from the old cluster and know a later one.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from klog.formats.structs.schema import Data
+from klog.formats.structs.write import Hole
+from klog.serve.codes import Code
+from klog.serve.handlers.context import ZERO_ID, Answer, Asked, Here
+from klog.serve.view import PartitionView
+
+if TYPE_CHECKING:
+    from klog.transactions.isolation import Isolation
+
+MOST_BYTES: Final = 55 << 20
+"""fetch.max.bytes of a broker."""
+LONGEST_WAIT_MS: Final = 5000
+"""Nothing can arrive, so a client is not kept waiting for long."""
+_DEBUGGING_CONSUMER: Final = -2
+_BY_ID, _STATE = 13, 15
+"""From which versions of Fetch on topics are named by their ids, and a follower says who it is in a tagged field."""
+_READ_COMMITTED: Final = 1
+_GONE: Final = object()
+_NOT_FETCHED: Final[Data] = {"highWatermark": -1, "lastStableOffset": -1, "logStartOffset": -1, "records": b""}
+
+
+def fetch(here: Here, asked: Asked) -> Answer:
+    """Return batches of each partition, within the limits; the first there is comes whole, however large."""
+    body = asked.body
+    if body["sessionEpoch"] > 0:
+        return {"errorCode": Code.FETCH_SESSION_ID_NOT_FOUND}
+    replica = body["replicaState"]["replicaId"] if asked.version >= _STATE else body["replicaId"]
+    committed, to_log_end = body["isolationLevel"] == _READ_COMMITTED, replica == _DEBUGGING_CONSUMER
+    left, found_any, topics = min(body["maxBytes"], MOST_BYTES), False, []
+    for wanted in _each_once(body["topics"]):
+        rows = []
+        for one in wanted["partitions"]:
+            partition = _partition(here, wanted, one["partition"], asked.version)
+            limit = max(0, min(one["partitionMaxBytes"], left))
+            if isinstance(partition, Code):
+                row = {**_NOT_FETCHED, "errorCode": partition}
+            elif replica >= 0:
+                row = {**_NOT_FETCHED, "errorCode": Code.NOT_LEADER_OR_FOLLOWER}
+            else:
+                how = _How(committed, to_log_end, not found_any)
+                row, size = _fetched(partition, one["fetchOffset"], limit, how)
+                left, found_any = left - size, found_any or size > 0
+            row["partitionIndex"] = one["partition"]
+            rows.append(row)
+        topics.append({"topic": wanted["topic"], "topicId": wanted["topicId"], "partitions": rows})
+    return {"responses": topics}
+
+
+def _each_once(topics: list[Data]) -> list[Data]:
+    """Return *topics* without those partitions that come again: each answer could be as large as the limit."""
+    if len(topics) == 1 and len(topics[0]["partitions"]) == 1:
+        return topics
+    places = [(topic["topic"], topic["topicId"], one["partition"]) for topic in topics for one in topic["partitions"]]
+    if len(set(places)) == len(places):
+        return topics
+    left = dict.fromkeys(places)
+    return [
+        topic | {"partitions": [one for one in topic["partitions"] if _taken(left, topic, one)]} for topic in topics
+    ]
+
+
+def _taken(left: dict[tuple[str, str, int], None], topic: Data, one: Data) -> bool:
+    """Return whether this partition is still *left*, and take it out."""
+    return left.pop((topic["topic"], topic["topicId"], one["partition"]), _GONE) is not _GONE
+
+
+def _partition(here: Here, wanted: Data, index: int, version: int) -> PartitionView | Code:
+    by_id = version >= _BY_ID
+    topic = here.topic(None if by_id else wanted["topic"], wanted["topicId"] if by_id else ZERO_ID)
+    if topic is None and by_id:
+        return Code.UNKNOWN_TOPIC_ID
+    partition = None if topic is None else here.view.partition(topic.name, index)
+    return Code.UNKNOWN_TOPIC_OR_PARTITION if partition is None else partition
+
+
+class _How(NamedTuple):
+    committed: bool
+    to_log_end: bool
+    at_least_one: bool
+
+    @property
+    def isolation(self) -> Isolation:
+        return "read_committed" if self.committed else "read_uncommitted"
+
+
+def _fetched(partition: PartitionView, offset: int, limit: int, how: _How) -> tuple[Data, int]:
+    """Return the row of a partition and how many bytes of records it has."""
+    got = partition.fetch(
+        offset, limit, isolation=how.isolation, at_least_one=how.at_least_one, to_log_end=how.to_log_end
+    )
+    row: Data = {
+        "errorCode": got.error,
+        "highWatermark": got.high_watermark,
+        "lastStableOffset": got.last_stable_offset,
+        "logStartOffset": got.log_start_offset,
+        "abortedTransactions": None,
+        "records": b"",
+    }
+    if got.error:
+        return row, 0
+    if how.committed:
+        aborted = [{"producerId": one.producer_id, "firstOffset": one.first_offset} for one in got.aborted]
+        row["abortedTransactions"] = aborted
+    size = got.size
+    if size:
+        row["records"] = Hole(size, got.pieces)
+    return row, size
+
+
+def fetch_wait_ms(request: Data, answer: Answer) -> int:
+    """Return how long a broker would wait for more before it gives this answer."""
+    if answer.get("errorCode") or not request["topics"]:
+        return 0
+    rows = [row for topic in answer["responses"] for row in topic["partitions"]]
+    size: int = sum(row["records"].size for row in rows if isinstance(row["records"], Hole))
+    if size >= request["minBytes"] or any(row["errorCode"] for row in rows):
+        return 0
+    wanted_ms: int = request["maxWaitMs"]
+    return max(0, min(wanted_ms, LONGEST_WAIT_MS))
+
+
+def list_offsets(here: Here, asked: Asked) -> Answer:
+    """Return the first, the last, the one with the largest timestamp, or the first as late as a time."""
+    committed = asked.body["isolationLevel"] == _READ_COMMITTED
+    level: Isolation = "read_committed" if committed else "read_uncommitted"
+    topics = []
+    for wanted in asked.body["topics"]:
+        rows = []
+        for one in wanted["partitions"]:
+            row: Data = {"partitionIndex": one["partitionIndex"]}
+            partition = here.view.partition(wanted["name"], one["partitionIndex"])
+            if partition is None:
+                row["errorCode"] = Code.UNKNOWN_TOPIC_OR_PARTITION
+            else:
+                offset, timestamp_ms, epoch = partition.list_offset(one["timestamp"], level)
+                row |= {"offset": offset, "timestamp": timestamp_ms, "leaderEpoch": epoch}
+            rows.append(row)
+        topics.append({"name": wanted["name"], "partitions": rows})
+    return {"topics": topics}
+
+
+def offset_for_leader_epoch(here: Here, asked: Asked) -> Answer:
+    """Return where leaders' epochs end."""
+    topics = []
+    for wanted in asked.body["topics"]:
+        rows = []
+        for one in wanted["partitions"]:
+            row: Data = {"partition": one["partition"]}
+            partition = here.view.partition(wanted["topic"], one["partition"])
+            if partition is None:
+                row["errorCode"] = Code.UNKNOWN_TOPIC_OR_PARTITION
+            else:
+                row["leaderEpoch"], row["endOffset"] = partition.epoch_end(one["leaderEpoch"])
+            rows.append(row)
+        topics.append({"topic": wanted["topic"], "partitions": rows})
+    return {"topics": topics}

@@ -1,0 +1,100 @@
+"""Answers to whoever wants to write, or to log in: no, in words that its client shows and with a code that ends it.
+
+A code after which clients try again would make them loop; NOT_LEADER and storage errors are such codes.
+"""
+
+from __future__ import annotations
+
+import random
+from typing import Final
+
+from klog.serve.codes import NO_ACLS, READ_ONLY, Code
+from klog.serve.handlers.context import Answer, Asked, HangUpError, Here
+
+_REFUSED: Final[Answer] = {"errorCode": Code.POLICY_VIOLATION, "errorMessage": READ_ONLY}
+_TOPICS_WITH_IDS: Final = 6
+_UNTOLD: Final = 0
+"""acks=0: a producer that wants no response."""
+
+
+def produce(_here: Here, asked: Asked) -> Answer:
+    """Refuse records.  Raises HangUpError for a producer that would not hear it."""
+    if asked.body["acks"] == _UNTOLD:
+        raise HangUpError("a producer that wants no answer (acks=0)")
+    refused = _REFUSED | {"baseOffset": -1}
+    return {
+        "responses": [
+            {
+                "name": topic["name"],
+                "topicId": topic["topicId"],
+                "partitionResponses": [refused | {"index": one["index"]} for one in topic["partitionData"]],
+            }
+            for topic in asked.body["topicData"]
+        ]
+    }
+
+
+def init_producer_id(_here: Here, _asked: Asked) -> Answer:
+    """Give an id that is forgotten at once: an error here would keep clients from showing the text of the next."""
+    return {"producerId": random.getrandbits(62), "producerEpoch": 0}
+
+
+def create_topics(_here: Here, asked: Asked) -> Answer:
+    """Refuse."""
+    return {"topics": [_REFUSED | {"name": topic["name"]} for topic in asked.body["topics"]]}
+
+
+def create_partitions(_here: Here, asked: Asked) -> Answer:
+    """Refuse."""
+    return {"results": [_REFUSED | {"name": topic["name"]} for topic in asked.body["topics"]]}
+
+
+def delete_topics(_here: Here, asked: Asked) -> Answer:
+    """Refuse."""
+    if asked.version < _TOPICS_WITH_IDS:
+        return {"responses": [_REFUSED | {"name": name} for name in asked.body["topicNames"]]}
+    topics = [{"name": topic["name"], "topicId": topic["topicId"]} for topic in asked.body["topics"]]
+    return {"responses": [_REFUSED | topic for topic in topics]}
+
+
+def delete_records(_here: Here, asked: Asked) -> Answer:
+    """Refuse."""
+    refused = {"lowWatermark": -1, "errorCode": Code.POLICY_VIOLATION}
+    return {
+        "topics": [
+            {
+                "name": topic["name"],
+                "partitions": [refused | {"partitionIndex": one["partitionIndex"]} for one in topic["partitions"]],
+            }
+            for topic in asked.body["topics"]
+        ]
+    }
+
+
+def incremental_alter_configs(_here: Here, asked: Asked) -> Answer:
+    """Refuse."""
+    resources = [
+        {"resourceType": one["resourceType"], "resourceName": one["resourceName"]} for one in asked.body["resources"]
+    ]
+    return {"responses": [_REFUSED | resource for resource in resources]}
+
+
+def delete_groups(_here: Here, asked: Asked) -> Answer:
+    """Refuse."""
+    names = asked.body["groupsNames"]
+    return {"results": [{"groupId": name, "errorCode": Code.GROUP_AUTHORIZATION_FAILED} for name in names]}
+
+
+def offset_delete(_here: Here, _asked: Asked) -> Answer:
+    """Refuse."""
+    return {"errorCode": Code.GROUP_AUTHORIZATION_FAILED}
+
+
+def sasl_handshake(_here: Here, _asked: Asked) -> Answer:
+    """Refuse every mechanism: without an answer clients that carry SASL settings would try for ever."""
+    return {"errorCode": Code.UNSUPPORTED_SASL_MECHANISM}
+
+
+def describe_acls(_here: Here, _asked: Asked) -> Answer:
+    """Tell that there are none; MirrorMaker then leaves them alone."""
+    return {"errorCode": Code.SECURITY_DISABLED, "errorMessage": NO_ACLS}

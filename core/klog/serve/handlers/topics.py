@@ -1,0 +1,103 @@
+"""Answers about the cluster and its topics: Metadata, DescribeCluster, DescribeConfigs, DescribeLogDirs."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from klog.formats.structs.schema import Data
+from klog.serve.codes import Code
+from klog.serve.handlers.context import ZERO_ID, Answer, Asked, Here
+from klog.serve.view import Topic
+
+_NULL_IS_ALL: Final = 1
+"""Before this version of Metadata no topics at all asks for every one."""
+_UNNAMED: Final = 12
+"""From this version of Metadata on a topic that is asked for by its id may be without a name."""
+_TOPIC, _DYNAMIC_TOPIC_CONFIG = 2, 1
+
+
+def metadata(here: Here, asked: Asked) -> Answer:
+    """Return the one node and the topics."""
+    wanted = asked.body["topics"]
+    if wanted is None or (not wanted and asked.version < _NULL_IS_ALL):
+        topics = [_told(here, here.view.topics[name]) for name in sorted(here.view.topics)]
+    else:  # each once: else a request of a thousand times the same would be answered with a thousand large ones
+        names = dict.fromkeys((one["name"], one["topicId"]) for one in wanted)
+        topics = [_asked_for(here, name, topic_id, asked.version) for name, topic_id in names]
+    node = here.view.node_id
+    return {"brokers": [here.node()], "clusterId": here.view.cluster_id, "controllerId": node, "topics": topics}
+
+
+def _asked_for(here: Here, name: str | None, topic_id: str, version: int) -> Data:
+    topic = here.topic(name, topic_id)
+    if topic is not None:
+        return _told(here, topic)
+    error = Code.UNKNOWN_TOPIC_OR_PARTITION if topic_id == ZERO_ID else Code.UNKNOWN_TOPIC_ID
+    return {"errorCode": error, "name": name if version >= _UNNAMED else name or "", "topicId": topic_id}
+
+
+def _told(here: Here, topic: Topic) -> Data:
+    partitions = [_partition(here, topic, index) for index in topic.indexes]
+    return {"name": topic.name, "topicId": topic.id, "isInternal": topic.internal, "partitions": partitions}
+
+
+def _partition(here: Here, topic: Topic, index: int) -> Data:
+    partition = here.view.partition(topic.name, index)
+    if partition is None:
+        return {"errorCode": Code.LEADER_NOT_AVAILABLE, "partitionIndex": index, "leaderId": -1}
+    node = here.view.node_id
+    return {
+        "partitionIndex": index,
+        "leaderId": node,
+        "leaderEpoch": partition.leader_epoch,
+        "replicaNodes": [node],
+        "isrNodes": [node],
+    }
+
+
+def describe_cluster(here: Here, asked: Asked) -> Answer:
+    """Return the one node."""
+    view, kind = here.view, asked.body["endpointType"]
+    nodes = [here.node("brokerId")]
+    return {"endpointType": kind, "clusterId": view.cluster_id, "controllerId": view.node_id, "brokers": nodes}
+
+
+def describe_configs(here: Here, asked: Asked) -> Answer:
+    """Return the topics' own settings, as far as they are on the disk.
+
+    None of them is read-only: MirrorMaker does not carry over what is.
+    """
+    resources = {
+        (one["resourceType"], one["resourceName"]): one["configurationKeys"] for one in asked.body["resources"]
+    }
+    return {"results": [_configs(here, *resource, keys) for resource, keys in resources.items()]}
+
+
+def _configs(here: Here, kind: int, name: str, keys: list[str] | None) -> Data:
+    result: Data = {"errorMessage": None, "resourceType": kind, "resourceName": name}
+    if kind != _TOPIC:
+        return result
+    topic = here.view.topics.get(name)
+    if topic is None:
+        return result | {"errorCode": Code.UNKNOWN_TOPIC_OR_PARTITION}
+    told = [(key, value) for key, value in sorted(topic.configs.items()) if keys is None or key in keys]
+    source = _DYNAMIC_TOPIC_CONFIG
+    return result | {"configs": [{"name": key, "value": value, "configSource": source} for key, value in told]}
+
+
+def describe_log_dirs(here: Here, asked: Asked) -> Answer:
+    """Return the data dirs with the size of each partition."""
+    wanted = asked.body["topics"]
+    only = None if wanted is None else {one["topic"]: set(one["partitions"]) for one in wanted}
+    dirs: dict[str, list[Data]] = {path: [] for path in here.view.log_dirs}
+    for name in sorted(here.view.topics):
+        if only is not None and name not in only:
+            continue
+        rows: dict[str, list[Data]] = {}
+        for index, copies in sorted(here.view.topics[name].copies.items()):
+            for copy in copies if only is None or index in only[name] else ():
+                row = {"partitionIndex": index, "partitionSize": copy.size}
+                rows.setdefault(copy.checkpoints.log_dir, []).append(row)
+        for path, partitions in rows.items():
+            dirs.setdefault(path, []).append({"name": name, "partitions": partitions})
+    return {"results": [{"logDir": path, "topics": topics} for path, topics in dirs.items()]}

@@ -1,0 +1,143 @@
+"""What the checks are given: a partition with all that a pass over it showed."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from functools import cached_property
+from typing import NamedTuple
+
+from klog.data_dir.partition import Partition, read_small
+from klog.formats.names import CLUSTER_METADATA, PartitionState
+from klog.formats.snapshot import Snapshot, read_snapshot
+from klog.kernel import crc32c
+from klog.metadata.topic_config import Origin, Settings
+from klog.verify.findings import KINDS, Finding, quoted
+from klog.verify.replay import Replay
+from klog.verify.segment import NO_NEXT, SegmentFacts
+
+
+class LogDirFacts(NamedTuple):
+    """What a partition has to know of the log dir around it.
+
+    *path*: None when the partition stands alone.  *clean*: the marker of a clean stop is there.  *live*: a broker holds
+    the lock.  *kraft*: formatted by a KRaft node (None: not known).  *settings*: of its topics; the metadata log is
+    read only when a check asks, which is when something looks wrong.
+    """
+
+    path: str | None = None
+    clean: bool = False
+    live: bool = False
+    kraft: bool | None = None
+    settings: Settings = Settings()
+
+
+def is_left_alone(partition: Partition) -> bool:
+    """Whether no repair touches a partition: the metadata log, what is set aside, what is on its way out."""
+    return partition.topic == CLUSTER_METADATA or partition.state in (PartitionState.DELETE, PartitionState.STRAY)
+
+
+class PartitionFacts:
+    """A partition after a pass over its segments, ascending by base offset.
+
+    `replay` is None when the pass left segments out.
+    """
+
+    def __init__(self, partition: Partition, log_dir: LogDirFacts) -> None:
+        self.partition = partition
+        self.log_dir = log_dir
+        self.segments: list[SegmentFacts] = []
+        self.replay: Replay | None = None
+        self._fixes = {"": ""}
+
+    @cached_property
+    def snapshots(self) -> list[tuple[str, int, Snapshot]]:
+        """The name, the offset and the content of each producer snapshot, by offset."""
+        found = []
+        for file in self.partition.snapshots:
+            content = read_small(os.path.join(self.partition.path, file.name))
+            snapshot = read_snapshot(content, crc32c) if isinstance(content, bytes) else Snapshot((), str(content))
+            found.append((file.name, file.offset or 0, snapshot))
+        return found
+
+    @property
+    def end_offset(self) -> int | None:
+        """The offset after the last intact batch of the last segment; None when that was not looked at."""
+        return self.segments[-1].end_offset if self.segments and self.is_active(self.segments[-1]) else None
+
+    @cached_property
+    def is_current(self) -> bool:
+        """Whether the directory is in use: neither set aside nor on its way out."""
+        return self.partition.state in (PartitionState.CURRENT, PartitionState.FUTURE)
+
+    @cached_property
+    def is_compacted(self) -> bool | None:
+        """Whether the topic is compacted, or was; None where nothing is known.
+
+        Where nobody has set a policy, that is what a broker's own file says, which is not here.
+        """
+        topic = self.partition.topic
+        if topic == CLUSTER_METADATA:
+            return False
+        if self.partition.cleaner_offset is not None:
+            return True
+        metadata = self.log_dir.settings.metadata
+        id_there = metadata.topic_ids.get(topic or "") if metadata is not None else None
+        if id_there is not None and self.partition.topic_id not in (None, id_there):
+            return None  # the metadata log speaks of another topic, of the same name
+        policy = self.log_dir.settings.value(topic, "cleanup.policy")
+        if "compact" in policy.words:
+            return True
+        return False if policy.origin is not Origin.DEFAULT and metadata is not None and metadata.complete else None
+
+    @cached_property
+    def gaps(self) -> list[tuple[int, int]]:
+        """The offsets that no batch has, inside segments and between them: the first, and the one after the last."""
+        found = []
+        for segment in self.segments:
+            survey = segment.survey
+            found += [(first, end) for event, _, first, end in survey.events if event == "gap"]
+            if segment.end_offset < survey.next_base < NO_NEXT:
+                found.append((segment.end_offset, survey.next_base))
+        return found
+
+    def has_gap(self, first: int, last: int) -> bool:
+        """Whether an offset from *first* to *last* is in a gap."""
+        return any(start <= last and first < end for start, end in self.gaps)
+
+    def is_active(self, segment: SegmentFacts) -> bool:
+        """Whether *segment* is the last one, to which a broker appends."""
+        return segment.files.base_offset == self.partition.segments[-1].base_offset
+
+    def finding(
+        self,
+        kind: str,
+        message: str,
+        file: str = "",
+        position: int | None = None,
+        offset: int | None = None,
+        broker: str | None = None,
+        fix: str | None = None,
+    ) -> Finding:
+        """Return a finding about *file* of this partition (its directory when empty); *fix*: not that of its kind."""
+        directory = self.partition.directory
+        known = KINDS[kind]
+        fix = "" if is_left_alone(self.partition) else known.fix if fix is None else fix
+        if fix not in self._fixes:
+            log_dir = self.log_dir.path or os.path.dirname(self.partition.path) or "."
+            self._fixes[fix] = fix.format(partition=quoted(self.partition.path), log_dir=quoted(log_dir))
+        name = f"{directory}/{file}" if file else directory
+        topic, number = self.partition.topic, self.partition.number
+        return Finding(known, topic, number, name, position, offset, message, broker or known.broker, self._fixes[fix])
+
+    def batches_after(self, segment: SegmentFacts, batches: int, records: int) -> tuple[int, int]:
+        """Return how many intact batches and records follow the first *batches* of *segment* in the partition."""
+        at = self.segments.index(segment)
+        later = self.segments[at + 1 :]
+        return (
+            segment.survey.batches - batches + sum(other.survey.batches for other in later),
+            segment.survey.records - records + sum(other.survey.records for other in later),
+        )
+
+
+Findings = Iterator[Finding]

@@ -1,0 +1,257 @@
+"""One pass over a segment: its batches, and its indexes held against them."""
+
+from __future__ import annotations
+
+import os
+import threading
+from typing import NamedTuple
+
+from klog.data_dir.partition import Partition, SegmentFiles
+from klog.errors import KlogError
+from klog.files.read_only import Source
+from klog.formats.codec import Decompressor
+from klog.formats.damage import Damage
+from klog.formats.index import OFFSET_ENTRY, TIME_ENTRY
+from klog.kernel import IndexBuilder, Survey, Window, offset_index_used, time_index_used
+from klog.log.pipeline import Lane, Sink, Work, run
+from klog.log.reader import MAX_BATCH_BYTES, Piece
+from klog.log.records import Codecs, Run, decode_run, message_damages, runs, stray_records
+from klog.log.resync import is_zero
+from klog.log.segment import Segment
+from klog.verify.replay import Replay
+
+NO_NEXT = 2**63 - 1
+_STEP_BYTES = 1 << 16
+_LARGE_BYTES = 8 << 20
+_kept = threading.local()
+
+MOST_DAMAGES = 1000
+"""Told one by one for a segment; a file can be all damage, and nobody reads a million lines about it."""
+
+
+class IndexFile(NamedTuple):
+    """The used part of an offset or time index, and what follows it; of the *entries* in it the last, after a pass.
+
+    *why*: what ends the used part (see `kernel.offset_index_used`).  *hole*: position of the first bytes after zeros
+    that are none, None where all are.  *problem*: why it cannot be read.
+    """
+
+    name: str
+    size: int
+    used: int
+    entries: bytes
+    why: str
+    hole: int | None = None
+    problem: str | None = None
+
+
+class Stretch(NamedTuple):
+    """Damage, in its place among what is intact.
+
+    *end*: where it ends, in bytes.  *batches*, *records*: intact ones before it in the segment.  *expected*: the offset
+    that should have come there; None for damage inside a batch whose checksum holds.
+    """
+
+    damage: Damage
+    end: int
+    batches: int
+    records: int
+    expected: int | None
+
+
+class SegmentFacts:
+    """What a pass over a segment showed.
+
+    *damages* come in the order of their positions, the first MOST_DAMAGES of them; *more_damages* counts the others.
+    *size* is that of the log in bytes.  *builder* makes the indexes anew, when asked for, of the batches before the
+    first damaged stretch; *is_broken*: there is one.
+    """
+
+    def __init__(
+        self,
+        files: SegmentFiles,
+        survey: Survey,
+        indexes: tuple[IndexFile | None, IndexFile | None],
+        builder: IndexBuilder | None = None,
+    ) -> None:
+        self.files = files
+        self.survey = survey
+        self.offset_index, self.time_index = indexes
+        self.size = 0
+        self.damages: list[Stretch] = []
+        self.more_damages = 0
+        self.unreadable: KlogError | None = None
+        self.builder = builder
+        self.is_broken = False
+
+    def add(self, damage: Damage, is_inside: bool) -> None:
+        """Take damage that comes next; *is_inside*: in a batch whose checksum holds."""
+        self.is_broken |= not is_inside
+        if len(self.damages) == MOST_DAMAGES:
+            self.more_damages += 1
+            return
+        end = (damage.place.position or 0) + (damage.size or 0)
+        expected = None if is_inside else self.end_offset
+        self.damages.append(Stretch(damage, end, self.survey.batches, self.survey.records, expected))
+
+    def forget_entries(self) -> None:
+        """Keep of the indexes' entries only the last, which is all that is asked for once the pass is over."""
+        if self.offset_index is not None:
+            self.offset_index = self.offset_index._replace(entries=self.offset_index.entries[-OFFSET_ENTRY.size :])
+        if self.time_index is not None:
+            self.time_index = self.time_index._replace(entries=self.time_index.entries[-TIME_ENTRY.size :])
+
+    @property
+    def end_offset(self) -> int:
+        """The offset after the last intact batch; the base offset where there is none."""
+        return max(self.survey.last_offset + 1, self.files.base_offset)
+
+
+class Build(NamedTuple):
+    """How indexes are made anew: index.interval.bytes and segment.index.bytes."""
+
+    interval: int = 4096
+    index_bytes: int = 10 << 20
+
+
+class Request(NamedTuple):
+    """How a pass is made: *deep*: every record too; *jobs*: threads for a large segment; *build*: make indexes anew.
+
+    *producers*: each batch of theirs is followed, as by *deep*: microseconds for one.
+
+    Small ones are read one after the other: beside the interpreter's lock, threads over many of them only get in each
+    other's way.
+    """
+
+    deep: bool = False
+    jobs: int = 1
+    max_batch_bytes: int = MAX_BATCH_BYTES
+    build: Build | None = None
+    producers: bool = False
+
+
+def survey_segment(
+    partition: Partition, files: SegmentFiles, next_base: int, request: Request, sink: Sink, replay: Replay | None
+) -> SegmentFacts:
+    """Read a whole segment.  Nothing is raised: what cannot be read is a fact.
+
+    The indexes are read before the log is opened, so that beside a running broker they are never ahead of it.
+    """
+    path = os.path.join(partition.path, files.log)
+    raw = _read(partition.path, files.offset_index, OFFSET_ENTRY.size) if files.offset_index else None
+    time_index = read_time_index(partition.path, files)
+    builder = IndexBuilder(files.base_offset, *request.build) if request.build is not None else None
+    facts = SegmentFacts(files, Survey(files.base_offset, next_base, b"", b""), (raw, time_index), builder)
+    try:
+        with Source(path) as source:
+            facts.size = source.size
+            if raw is not None:
+                facts.offset_index = _used(raw, OFFSET_ENTRY.size, *offset_index_used(raw.entries, source.size))
+            entries = [index.entries if index else b"" for index in (facts.offset_index, time_index)]
+            facts.survey = Survey(files.base_offset, next_base, *entries)
+            jobs = request.jobs if source.size >= _LARGE_BYTES else 1
+            reader = Segment(path, bounded=False).reader(source, max_batch_bytes=request.max_batch_bytes)
+            run(reader, lambda: _work(path, facts, request, replay), sink, jobs, _own_window())
+            facts.survey.finish()
+            if builder is not None:
+                builder.finish()
+    except KlogError as error:
+        facts.unreadable = error
+    facts.forget_entries()
+    return facts
+
+
+def _own_window() -> Window:
+    """Return this thread's window: a new one for each of many small segments would cost more than reading them."""
+    if not hasattr(_kept, "window"):
+        _kept.window = Window(output=0)
+    window: Window = _kept.window
+    return window
+
+
+def _work(path: str, facts: SegmentFacts, request: Request, replay: Replay | None) -> Work:
+    codecs = Decompressor(request.max_batch_bytes).functions
+    span = Segment(path, bounded=False).span
+
+    def work(window: Window, piece: Piece, lane: Lane) -> bool:
+        window.check(0, window.count)
+        found: list[tuple[Run, list[Damage]]] = []
+        for part in runs(window, path, span):
+            deep = request.deep and part.damage is None
+            found.append((part, _broken_inside(part, codecs, path) if deep else []))
+        lane.wait()
+        for part, broken in found:
+            if part.damage:
+                _damaged(facts, part.damage, replay)
+                continue
+            facts.survey.walk(part.window, part.first, part.end)
+            if facts.builder is not None and not facts.is_broken:
+                facts.builder.walk(part.window, part.first, part.end)
+            if replay is not None:
+                replay.take(facts.files.log, part.window, part.first, part.end)
+            for damage in broken:
+                facts.add(damage, is_inside=True)
+        if piece.damage:
+            _damaged(facts, piece.damage, replay)
+        return False
+
+    return work
+
+
+def _broken_inside(part: Run, codecs: Codecs, path: str) -> list[Damage]:
+    """Decompress and decode batches whose checksums hold; return what is wrong with their records."""
+    broken: list[Damage] = []
+    for damage in decode_run(part, codecs, path):
+        broken += [damage] if damage else message_damages(part.window, path) + stray_records(part.window, path)
+    return broken
+
+
+def _damaged(facts: SegmentFacts, damage: Damage, replay: Replay | None) -> None:
+    start = damage.place.position or 0
+    facts.add(damage, is_inside=False)
+    facts.survey.damaged(start, start + (damage.size or 0))
+    if replay is not None:
+        replay.damaged()
+
+
+# the indexes
+
+
+def _read(folder: str, name: str, entry_bytes: int) -> IndexFile:
+    """Read an index up to where nothing but zeros follows."""
+    content = bytearray()
+    try:
+        with Source(os.path.join(folder, name)) as source:
+            whole = source.size - source.size % entry_bytes
+            step = _STEP_BYTES - _STEP_BYTES % entry_bytes
+            while len(content) < whole:
+                part = source.read(len(content), min(step, whole - len(content)))
+                if not part.strip(b"\0") and is_zero(source, len(content), source.size):
+                    return IndexFile(name, source.size, 0, bytes(content), "zeros")
+                content += part
+                if not part:
+                    break  # it has become shorter
+            return IndexFile(name, source.size, 0, bytes(content), "end")
+    except KlogError as error:
+        return IndexFile(name, 0, 0, b"", "unreadable", problem=str(error))
+
+
+def read_time_index(folder: str, files: SegmentFiles) -> IndexFile | None:
+    """Return the used part of a segment's time index; None when it has none."""
+    if files.time_index is None:
+        return None
+    found = _read(folder, files.time_index, TIME_ENTRY.size)
+    return _used(found, TIME_ENTRY.size, *time_index_used(found.entries))
+
+
+def _used(found: IndexFile, entry_bytes: int, used: int, why: str) -> IndexFile:
+    behind = found.entries[used * entry_bytes :]
+    content = behind.lstrip(b"\0")
+    hole = None
+    if why == "zeros" and content:
+        at = len(found.entries) - len(content)
+        hole = at - at % entry_bytes
+    return IndexFile(
+        found.name, found.size, used, found.entries[: used * entry_bytes],
+        found.why if why == "end" else why, hole, found.problem,
+    )  # fmt: skip

@@ -1,0 +1,85 @@
+"""Checks of `.txnindex`: the aborted transactions that a read_committed consumer is told to leave out."""
+
+from __future__ import annotations
+
+import os
+from typing import NamedTuple
+
+from klog.errors import KlogError
+from klog.files.read_only import Source
+from klog.formats.index import ABORTED_TXN
+from klog.formats.layout import Layout
+from klog.verify.facts import Findings, PartitionFacts
+
+_MOST_BYTES = 64 << 20
+
+
+class AbortedTxn(NamedTuple):
+    """An entry; fields as in `ABORTED_TXN`."""
+
+    version: int
+    producer_id: int
+    first_offset: int
+    last_offset: int
+    last_stable_offset: int
+
+
+def read_txn_index(folder: str, name: str) -> tuple[list[AbortedTxn], int]:
+    """Return the whole entries of a transaction index and the size of the file in bytes.  Raises UnreadableError."""
+    layout: Layout = ABORTED_TXN
+    with Source(os.path.join(folder, name)) as source:
+        content = source.read(0, min(source.size, _MOST_BYTES) // layout.size * layout.size)
+        return [AbortedTxn(*entry) for entry in layout.read_all(content)], source.size
+
+
+def txn_index(facts: PartitionFacts) -> Findings:
+    """What is wrong with transaction indexes by themselves, and with where their entries lie."""
+    for segment in facts.segments:
+        name = segment.files.txn_index
+        if name is None:
+            continue
+        try:
+            entries, size = read_txn_index(facts.partition.path, name)
+        except KlogError as error:
+            yield facts.finding("unreadable", str(error), name)
+            continue
+        if size % ABORTED_TXN.size:
+            message = f"{size} bytes, no multiple of {ABORTED_TXN.size}"
+            yield facts.finding("txn-index-ragged", message, name, size - size % ABORTED_TXN.size)
+        yield from _entries(facts, name, entries, segment.files.base_offset, segment.survey.next_base)
+
+
+def _entries(facts: PartitionFacts, name: str, entries: list[AbortedTxn], base: int, next_base: int) -> Findings:
+    last = base - 1
+    for slot, entry in enumerate(entries):
+        at = slot * ABORTED_TXN.size
+        if entry.version != 0:
+            yield facts.finding("txn-index-version", f"entry {slot} is of version {entry.version}", name, at)
+            return
+        inside = base <= entry.last_offset < next_base and 0 <= entry.first_offset <= entry.last_offset
+        if not inside or entry.last_offset <= last:
+            message = f"entry {slot} goes from offset {entry.first_offset} to {entry.last_offset}"
+            yield facts.finding("txn-index-order", message, name, at, entry.last_offset)
+        last = max(last, entry.last_offset)
+
+
+def version_fault(facts: PartitionFacts) -> str | None:
+    """Return the first entry over which a broker does not start: only the high byte of a version counts to it."""
+    for segment in facts.segments:
+        name = segment.files.txn_index
+        try:
+            entries = read_txn_index(facts.partition.path, name)[0] if name else []
+        except KlogError:
+            continue
+        for slot, entry in enumerate(entries):
+            if newer_version(entry.version):
+                return f"{name}, entry {slot}: version {newer_version(entry.version)}"
+    return None
+
+
+def newer_version(version: int) -> int:
+    """Return the version that a broker takes an entry for where it does not know it, else 0.
+
+    Only the first of its two bytes counts to it.  Kafka: AbortedTxn.version.
+    """
+    return max(version >> 8, 0)

@@ -1,0 +1,179 @@
+"""A partition, checked: a pass over its segments, then every check in its order."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from typing import NamedTuple
+
+from klog.data_dir.log_dir import LogDir
+from klog.data_dir.partition import Partition
+from klog.errors import UnreadableError
+from klog.formats.names import ROOT_KINDS
+from klog.log.pipeline import Silence, Sink
+from klog.metadata.topic_config import Settings
+from klog.verify import indexes, log, names, producers, state, txn_index
+from klog.verify.facts import Findings, LogDirFacts, PartitionFacts
+from klog.verify.findings import Finding, Severity
+from klog.verify.replay import Replay
+from klog.verify.segment import NO_NEXT, Request, SegmentFacts, survey_segment
+
+CHECKS: tuple[Callable[[PartitionFacts], Findings], ...] = (
+    names.names,
+    names.metadata,
+    log.unreadable,
+    log.damages,
+    log.batches,
+    log.gaps,
+    indexes.offset_index,
+    indexes.time_index,
+    txn_index.txn_index,
+    state.epochs,
+    producers.transactions,
+    state.snapshots,
+    producers.snapshots_by_replay,
+    producers.sequences,
+    state.checkpoints,
+)
+"""Everything that is checked of a partition, in the order in which it is told."""
+
+_USUAL, _SILENCE = Request(), Silence()
+_TRIES = 3
+_PAUSE_SECONDS = 0.1
+
+
+class Totals(NamedTuple):
+    """How much was looked at.  *records*: of intact v2 batches."""
+
+    partitions: int = 0
+    segments: int = 0
+    bytes: int = 0
+    batches: int = 0
+    records: int = 0
+
+    def plus(self, other: Totals) -> Totals:
+        """Return the sum."""
+        return Totals(*(a + b for a, b in zip(self, other, strict=True)))
+
+
+class Checked(NamedTuple):
+    """What came of a partition."""
+
+    partition: Partition
+    findings: list[Finding]
+    totals: Totals
+
+
+Chosen = Callable[[int, str], bool]
+"""Whether to look at a segment: given its place in the partition and the path of its log."""
+
+
+def log_dir_facts(log_dir: LogDir) -> LogDirFacts:
+    """Return what partitions have to know of *log_dir*."""
+    clean, live = log_dir.clean_shutdown is not None, bool(log_dir.lock.held)
+    return LogDirFacts(log_dir.path, clean, live, log_dir.is_kraft, Settings(log_dir))
+
+
+def facts_around(partition: Partition) -> LogDirFacts:
+    """Return the same for a partition that was named by itself: its parent is its log dir, if it looks like one."""
+    parent = LogDir(os.path.dirname(os.path.abspath(partition.path)))
+    try:
+        return log_dir_facts(parent) if any(file.kind in ROOT_KINDS for file in parent.files) else LogDirFacts()
+    except UnreadableError:
+        return LogDirFacts()
+
+
+def verify_partition(
+    partition: Partition,
+    around: LogDirFacts | None = None,
+    request: Request = _USUAL,
+    sink: Sink = _SILENCE,
+    chosen: Chosen | None = None,
+) -> Checked:
+    """Check a partition, or the *chosen* ones of its segments.
+
+    *around*: what its log dir says (`log_dir_facts`); None: look there.  *sink* hears of the progress in bytes.
+    Beside a running broker files change hands while they are read: a problem counts once it has been found twice, in
+    the same place, in passes over the files as they were then.
+    """
+    around = facts_around(partition) if around is None else around
+    checked = _check(partition, around, request, sink, chosen)
+    tries = _TRIES if around.live else 0
+    while tries and any(finding.severity is not Severity.NOTE for finding in checked.findings):
+        time.sleep(_PAUSE_SECONDS)
+        again = _check(Partition(partition.path), around, request, sink, chosen)
+        seen = {(finding.id, finding.file, finding.position) for finding in checked.findings}
+        kept = [
+            finding
+            for finding in again.findings
+            if finding.severity is Severity.NOTE or (finding.id, finding.file, finding.position) in seen
+        ]
+        checked = again._replace(findings=kept)
+        tries -= 1
+    return checked
+
+
+def _check(partition: Partition, around: LogDirFacts, request: Request, sink: Sink, chosen: Chosen | None) -> Checked:
+    facts, findings = examine(partition, around, request, sink, chosen)
+    return Checked(partition, findings, _totals(facts))
+
+
+def examine(
+    partition: Partition,
+    around: LogDirFacts,
+    request: Request = _USUAL,
+    sink: Sink = _SILENCE,
+    chosen: Chosen | None = None,
+    each: Callable[[PartitionFacts, SegmentFacts], None] | None = None,
+) -> tuple[PartitionFacts, list[Finding]]:
+    """Make the pass over a partition, and all checks.  *each* is told of a segment when its pass is over."""
+    facts = survey_partition(partition, around, request, sink, chosen, each)
+    findings = [finding for check in CHECKS for finding in check(facts)]
+    return facts, _settled(facts, findings)
+
+
+def survey_partition(
+    partition: Partition,
+    around: LogDirFacts,
+    request: Request,
+    sink: Sink = _SILENCE,
+    chosen: Chosen | None = None,
+    each: Callable[[PartitionFacts, SegmentFacts], None] | None = None,
+) -> PartitionFacts:
+    """Make the pass over a partition's segments, or the *chosen* ones."""
+    facts = PartitionFacts(partition, around)
+    if chosen is None and partition.segments:
+        facts.replay = Replay(partition.segments[0].base_offset, facts.snapshots, request.deep or request.producers)
+    bases = [*(files.base_offset for files in partition.segments), NO_NEXT]
+    for at, (files, next_base) in enumerate(zip(partition.segments, bases[1:], strict=True)):
+        if chosen is None or chosen(at, os.path.join(partition.path, files.log)):
+            facts.segments.append(survey_segment(partition, files, next_base, request, sink, facts.replay))
+            if each is not None:
+                each(facts, facts.segments[-1])
+    if facts.replay is not None:
+        facts.replay.finish()
+    return facts
+
+
+def _totals(facts: PartitionFacts) -> Totals:
+    surveys = [segment.survey for segment in facts.segments]
+    return Totals(
+        1,
+        len(facts.segments),
+        sum(segment.size for segment in facts.segments),
+        sum(survey.batches for survey in surveys),
+        sum(survey.records + survey.legacy for survey in surveys),
+    )
+
+
+def _settled(facts: PartitionFacts, findings: list[Finding]) -> list[Finding]:
+    """Replace what was found about a log that is gone by now: a broker has deleted it, and that is no damage."""
+    gone = {
+        segment.files.log[:20]
+        for segment in facts.segments
+        if not os.path.lexists(os.path.join(facts.partition.path, segment.files.log))
+    }
+    settled = [finding for finding in findings if os.path.basename(finding.file)[:20] not in gone]
+    settled += [facts.finding("vanished", "it was there when the directory was listed", f"{stem}.log") for stem in gone]
+    return settled
