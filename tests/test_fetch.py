@@ -16,8 +16,8 @@ from klog.errors import UnreadableError
 from klog.fetch import Asked, Bounds, Cut, Damaged, Error, Fetched, FetchLog, Files, Loss, fetch, listed
 from klog.fetch.files import _Kept
 from klog.formats.damage import Damage
-from klog.log.pipeline import Silence
 from klog.log.segment import Segment
+from klog.progress import Silence
 from klog.verify.segment import NO_NEXT, Request, survey_segment
 
 from tests.conftest import CORPORA, FIXTURES, writable_copy

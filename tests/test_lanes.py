@@ -14,8 +14,9 @@ from random import Random
 import pytest
 from klog.files.read_only import Source
 from klog.kernel import Window
-from klog.log.pipeline import Lane, Sink, Work, run
+from klog.log.pipeline import Lane, Work, run
 from klog.log.reader import LogReader, Piece
+from klog.progress import Sink
 from klog.threads import start
 
 from tests.dump.sinks import Kept

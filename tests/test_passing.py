@@ -10,11 +10,12 @@ from pathlib import Path
 
 import klog.plan.backup_writer
 import pytest
+from klog.errors import PlanError
 from klog.formats.names import FileKind
 from klog.plan.draft import Draft, make_plan
 from klog.plan.executor import ApplyError, apply
 from klog.plan.json_file import plan_pieces, read_plan
-from klog.plan.model import PUT, REMOVE, STAGED, TRUNCATE, Action, FileState, Plan, PlanError, StaleError
+from klog.plan.model import PUT, REMOVE, STAGED, TRUNCATE, Action, FileState, Plan, StaleError
 from klog.plan.replace_segments import replace_segments
 from klog.plan.staging import Staging
 from klog.plan.status import locate

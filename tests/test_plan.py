@@ -6,8 +6,9 @@ import json
 from collections.abc import Callable
 
 import pytest
+from klog.errors import PlanError
 from klog.plan.json_file import MAX_BYTES, plan_json, plan_pieces, read_plan
-from klog.plan.model import PUT, REMOVE, TRUNCATE, Action, Amount, CutOut, FileState, Guard, Loss, Plan, PlanError
+from klog.plan.model import PUT, REMOVE, TRUNCATE, Action, Amount, CutOut, FileState, Guard, Loss, Plan
 
 LOG = "orders-3/00000000000000001841.log"
 INDEX = "orders-3/00000000000000001841.index"

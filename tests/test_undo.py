@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 from klog.disk.disk import Disk
-from klog.errors import UsageError
+from klog.errors import PlanError, UsageError
 from klog.plan.backups import State, find_plan, load_backup, load_plan, plans_of, remember, state_of, unfinished
 from klog.plan.draft import Draft, make_plan
 from klog.plan.executor import apply
 from klog.plan.json_file import plan_pieces
-from klog.plan.model import PUT, REMOVE, Plan, PlanError, StaleError
+from klog.plan.model import PUT, REMOVE, Plan, StaleError
 from klog.plan.staging import Staging
 from klog.plan.undo import stage_undo, undo_plan
 

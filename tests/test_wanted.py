@@ -7,10 +7,10 @@ from pathlib import Path
 from random import Random
 
 import pytest
-from klog.data_dir.partition import SegmentFiles
+from klog.data_dir.partition import SegmentFiles, segments_between
 from klog.dump.request import JSON_LINES, TEXT, LineStyle, LogStyle, Request
 from klog.kernel import KeySet, Window
-from klog.log.record_filter import HIGHEST, LOWEST, Count, Wanted, segments_in
+from klog.log.record_filter import HIGHEST, LOWEST, Count, Wanted
 
 from tests.dump.sinks import Kept, bytes_read, dump, dump_file
 from tests.kernel.windows import filled
@@ -232,7 +232,7 @@ def test_which_segments_can_hold_an_offset() -> None:
     segments = [SegmentFiles(base, 1, f"{base}.log", None, None, None) for base in (5, 30, 60)]
 
     def bases(first: int, last: int) -> list[int]:
-        return [segment.base_offset for segment in segments_in(segments, Wanted(first, last))]
+        return [segment.base_offset for segment in segments_between(segments, first, last)]
 
     assert bases(LOWEST, HIGHEST) == [5, 30, 60]
     assert bases(0, 5) == []
@@ -241,7 +241,7 @@ def test_which_segments_can_hold_an_offset() -> None:
     assert bases(30, 31) == [30]
     assert bases(29, 61) == [5, 30, 60]
     assert bases(1000, HIGHEST) == [60]
-    assert segments_in([], Wanted()) == []
+    assert segments_between([], LOWEST, HIGHEST) == ()
 
 
 def test_a_limit_counts_over_all_files(partition: Path) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from klog.log.pipeline import Sink
+from klog.progress import Sink
 from klog.spark.session import session
 from klog.verify.segment import Request
 from klog.verify.verify import Checked, Chosen

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from klog.data_dir.log_dir import KafkaFile, LogDir, open_path, select
 from klog.data_dir.partition import Partition
 from klog.errors import UsageError
-from klog.log.pipeline import Sink
+from klog.progress import Sink
 from klog.verify.facts import LogDirFacts
 from klog.verify.findings import Finding, Kind, Severity
 from klog.verify.log_dir_checks import root

@@ -39,3 +39,7 @@ class DamagedError(KlogError):
     """What is to be kept is damaged, or an operation on the partition did not end: that comes first."""
 
     exit_code = 4
+
+
+class PlanError(KlogError):
+    """A plan that cannot be read, or that asks for what no plan may: paths outside of its log dirs, unknown actions."""

@@ -11,20 +11,19 @@ from bisect import bisect_right
 from shlex import quote
 from typing import NamedTuple
 
-from klog.broker_start.files import Content, Piece, Stored, txn_entries
-from klog.broker_start.unfinished import belongs
 from klog.data_dir.partition import Partition, SegmentFiles
 from klog.errors import DamagedError, UsageError
 from klog.files.read_only import Source
 from klog.formats.checkpoint import epochs_in_force, write_epochs
 from klog.formats.damage import Damage
 from klog.formats.index import ABORTED_TXN
-from klog.formats.names import SEGMENT_KINDS, FileKind, Stage, file_name, parse_file
+from klog.formats.names import SEGMENT_KINDS, FileKind, Stage, belongs, file_name, parse_file
 from klog.formats.snapshot import write_snapshot
 from klog.kernel import IndexBuilder, Window, crc32c, orderly
 from klog.log.records import runs
 from klog.log.segment import Segment
 from klog.partition_plan import losses as amounts
+from klog.partition_plan.contents import Content, Piece, Stored, txn_entries
 from klog.partition_plan.desired_files import Target, write
 from klog.plan.draft import Draft
 from klog.plan.model import Amount, Loss

@@ -58,7 +58,7 @@ def made(path: Path, *, partition: str = "orders-0", compacted: bool = False, **
 def indexed(path: Path) -> None:
     """Give the partitions of a log dir indexes of what stands in their logs, so that these are not found missing."""
     from klog.data_dir.partition import Partition
-    from klog.log.pipeline import Silence
+    from klog.progress import Silence
     from klog.verify.segment import NO_NEXT, Build, Request, survey_segment
 
     for folder in sorted(one for one in path.iterdir() if one.is_dir()):

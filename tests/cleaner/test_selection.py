@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from klog.compact.bounds import Bound, LastRecord, Limit
 from klog.compact.rules import Ground, Refusal, Rules
-from klog.compact.selection import Because, Sections, Verdict, examine, filthiest, segments_in
+from klog.compact.selection import Because, Sections, Verdict, examine, filthiest
 from klog.data_dir.log_dir import LogDir
-from klog.data_dir.partition import Partition
+from klog.data_dir.partition import Partition, segments_between
 from klog.errors import UnreadableError
 from klog.metadata.image import TOPIC_RESOURCE
 from klog.metadata.topic_config import Origin, Settings
@@ -407,7 +407,7 @@ def test_segments_are_chosen_as_kafkas_ranges_choose_them(four: Log) -> None:
     segments = LogDir(str(four.data)).partition("t-0").segments
 
     def chosen(first: int, end: int) -> list[int]:
-        return [files.base_offset for files in segments_in(segments, first, end)]
+        return [files.base_offset for files in segments_between(segments, first, end)]
 
     assert chosen(0, 30) == [0, 10, 20]
     assert chosen(15, 21) == [10, 20]

@@ -15,9 +15,8 @@ from typing import Any, NamedTuple
 import pytest
 import typer
 from klog.disk import output_gate
-from klog.errors import UsageError
+from klog.errors import PlanError, UsageError
 from klog.jobs.output import RUN, Output, alone, check_target
-from klog.plan.model import PlanError
 from klog_cli.app import build
 
 from tests.conftest import FIXTURES, Ran, run_klog, writable_copy

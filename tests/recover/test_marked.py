@@ -12,6 +12,7 @@ from random import Random
 import pytest
 from klog.data_dir.log_dir import LogDir
 from klog.disk.disk import Disk
+from klog.errors import PlanError
 from klog.formats.checkpoint import read_offsets
 from klog.formats.snapshot import read_snapshot, write_snapshot
 from klog.kernel import crc32c
@@ -19,7 +20,7 @@ from klog.plan.backups import plans_of
 from klog.plan.draft import Draft, backup_places, make_plan
 from klog.plan.executor import apply
 from klog.plan.file_state import file_state
-from klog.plan.model import PUT, REMOVE, STAGED, TRUNCATE, Action, Plan, PlanError
+from klog.plan.model import PUT, REMOVE, STAGED, TRUNCATE, Action, Plan
 from klog.plan.staging import Staging
 from klog.plan.validation import check_plan
 from klog.recover.mark_clean import Marking

@@ -10,12 +10,12 @@ from random import Random
 from typing import Any
 
 import pytest
-from klog.broker_start.files import Piece
 from klog.errors import UnreadableError
 from klog.files.read_only import Source
 from klog.kernel import Window
 from klog.log.bit_flips import Patch
 from klog.log.reader import LogReader
+from klog.partition_plan.contents import Piece
 from klog.partition_plan.spliced import Patched, Spliced
 from klog.recover import salvage
 

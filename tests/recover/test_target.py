@@ -6,10 +6,10 @@ import os
 from pathlib import Path
 
 import pytest
-from klog.broker_start.files import Content, Piece, Stored
 from klog.data_dir.partition import Partition
 from klog.disk.disk import Disk
 from klog.log.bit_flips import Patch
+from klog.partition_plan.contents import Content, Piece, Stored
 from klog.partition_plan.desired_files import Target, write
 from klog.plan.draft import Draft
 from klog.plan.staging import Staging

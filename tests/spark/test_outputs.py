@@ -14,9 +14,9 @@ from klog.errors import SparkError
 from klog.jobs import compact as compact_job
 from klog.jobs.export import MANIFEST, Options
 from klog.jobs.search import Query
-from klog.log.pipeline import Silence
 from klog.log.record_filter import Wanted
 from klog.metadata.topic_config import Settings
+from klog.progress import Silence
 from klog.spark.compact import compact
 from klog.spark.export import export, latest
 from klog.spark.search import search

@@ -13,7 +13,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 from klog.errors import DamagedError, SparkError
-from klog.log.pipeline import Silence
+from klog.progress import Silence
 from klog.spark.run import _batches, arrow_frame, is_connect, parallelism, run
 from pyspark.sql import SparkSession
 

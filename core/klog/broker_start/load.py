@@ -15,7 +15,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from klog.broker_start.epochs import Epochs
-from klog.broker_start.files import Content, FailsError, Piece, ReadSettings, Segment, Stored, content_size, txn_entries
+from klog.broker_start.files import FailsError, ReadSettings, Segment
 from klog.broker_start.producers import Clock, Producers, Snapshots
 from klog.broker_start.segments import Reading, Recovery
 from klog.broker_start.split import split
@@ -26,9 +26,10 @@ from klog.formats.index import OFFSET_ENTRY, TIME_ENTRY
 from klog.formats.names import SEGMENT_KINDS, FileKind, file_name, parse_file
 from klog.formats.snapshot import write_snapshot
 from klog.kernel import crc32c
-from klog.log.pipeline import Sink
 from klog.log.segment import MAX_SEGMENT_BYTES
-from klog.verify.txn_index import newer_version
+from klog.log.txn_index import newer_version
+from klog.partition_plan.contents import Content, Piece, Stored, content_size, txn_entries
+from klog.progress import Sink
 
 _NOTHING: Mapping[str, Any] = MappingProxyType({})
 

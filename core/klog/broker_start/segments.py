@@ -15,8 +15,9 @@ from klog.formats.batch import Attributes
 from klog.formats.codec import Decompressor
 from klog.formats.index import ABORTED_TXN
 from klog.kernel import BAD_LENGTH, IndexBuilder, Window
-from klog.log.pipeline import Lane, Silence, Sink, Work, run
+from klog.log.pipeline import Lane, Work, run
 from klog.log.reader import LogReader, Piece
+from klog.progress import Silence, Sink
 from klog.transactions.anomalies import IrregularityKind
 from klog.transactions.markers import CompletedTxn, FlawedMarker, MarkerFlaw, read_marker
 from klog.transactions.producer_state import Event, ProducerState

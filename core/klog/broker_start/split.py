@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from klog.broker_start.files import FailsError, Piece, Segment
+from klog.broker_start.files import FailsError, Segment
 from klog.broker_start.segments import Reading, first_offset
 from klog.formats.batch import BatchFacts
 from klog.formats.index import OFFSET_ENTRY, TIME_ENTRY
 from klog.log.segment import MAX_RELATIVE_OFFSET
+from klog.partition_plan.contents import Piece
 
 _CHUNK_BYTES = 1 << 20
 

@@ -7,19 +7,12 @@ from __future__ import annotations
 
 import os
 
-from klog.broker_start.files import Content, FailsError, Piece, ReadSettings, Segment, Stored
+from klog.broker_start.files import FailsError, ReadSettings, Segment
 from klog.data_dir.partition import Partition
 from klog.errors import UnreadableError
 from klog.formats.index import OFFSET_ENTRY
-from klog.formats.names import SEGMENT_KINDS, FileKind, FileName, Stage, file_name, parse_file
-
-NUMBERED = (*SEGMENT_KINDS, FileKind.SNAPSHOT)
-_UNFINISHED = (Stage.DELETED, Stage.CLEANED, Stage.SWAP)
-
-
-def belongs(file: FileName) -> bool:
-    """Whether a broker's start may remove the file: part of the log, or a leftover."""
-    return file.stage in _UNFINISHED or (file.kind in NUMBERED and file.stage is Stage.IN_USE)
+from klog.formats.names import FileKind, FileName, Stage, belongs, file_name, parse_file
+from klog.partition_plan.contents import Content, Piece, Stored
 
 
 def settle(partition: Partition, settings: ReadSettings) -> dict[str, Content]:

@@ -9,10 +9,9 @@ from itertools import pairwise
 from shlex import quote
 from typing import NamedTuple
 
-from klog.broker_start.unfinished import belongs
 from klog.data_dir.partition import Partition
 from klog.errors import UnreadableError
-from klog.formats.names import CLUSTER_METADATA, FileName, PartitionState, Stage, parse_file
+from klog.formats.names import CLUSTER_METADATA, FileName, PartitionState, Stage, belongs, parse_file
 from klog.log.header_scan import find_log_end
 from klog.metadata.topic_config import Origin, Setting, Settings
 

@@ -22,11 +22,11 @@ from klog.data_dir.partition import Partition
 from klog.disk.disk import Disk
 from klog.errors import DamagedError, KlogError, UnreadableError
 from klog.formats.names import FileKind
-from klog.log.pipeline import Silence, Sink
 from klog.metadata.topic_config import Settings
 from klog.partition_plan import checkpoints
 from klog.plan.draft import Draft
 from klog.plan.staging import ROUNDS, Staging, remove_tree
+from klog.progress import Silence, Sink
 from klog.threads import run_all
 
 _LARGE_BYTES = 1 << 20

@@ -7,11 +7,11 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from klog.broker_start.files import Stored, txn_entries
 from klog.compact.transactions import Entry
 from klog.data_dir.partition import Partition, SegmentFiles
 from klog.errors import UnreadableError
 from klog.formats.index import ABORTED_TXN
+from klog.partition_plan.contents import Stored, txn_entries
 
 
 class Source(NamedTuple):

@@ -12,15 +12,14 @@ log where that says nothing.  Kafka: LogCleanerManager.grabFilthiestCompactedLog
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Final, NamedTuple
 
 from klog.compact.bounds import Bound, LastRecord, Limit, find_producers, overdue_ms, too_young
 from klog.compact.rules import Refusal, Rules, refusal
-from klog.data_dir.partition import Partition, SegmentFiles
+from klog.data_dir.partition import Partition, SegmentFiles, segments_between
 
 
 class Because(str, Enum):
@@ -91,7 +90,7 @@ class Sections:
     def first_uncleanable(self) -> int:
         """The base offset of the segment that holds the lowest bound, or the first dirty offset where that is above."""
         limit = max(self.first_dirty, self.bounds[0].offset)
-        return (segments_in(self.partition.segments, limit, self._active_base) or self._active)[0].base_offset
+        return (segments_between(self.partition.segments, limit, self._active_base) or self._active)[0].base_offset
 
     @property
     def _active(self) -> tuple[SegmentFiles, ...]:
@@ -111,13 +110,13 @@ class Sections:
     def dirty(self) -> Section:
         """What can be cleaned."""
         first, end = self.first_dirty, self.first_uncleanable
-        return Section(first, max(first, end), segments_in(self.partition.segments, first, end))
+        return Section(first, max(first, end), segments_between(self.partition.segments, first, end))
 
     @property
     def uncleanable(self) -> Section:
         """What is held back by the lowest bound."""
         first = max(self.first_dirty, self.first_uncleanable)
-        held = segments_in(self.partition.segments, self.first_uncleanable, self._active_base)
+        held = segments_between(self.partition.segments, self.first_uncleanable, self._active_base)
         return Section(first, max(first, self._active_base), held)
 
     @property
@@ -160,17 +159,6 @@ class Sections:
         return f"dirty ratio {ratio:.4g}, {'' if verdict is Verdict.DIRTY else 'not '}above {least:.4g}"
 
 
-def segments_in(segments: Sequence[SegmentFiles], first: int, end: int) -> tuple[SegmentFiles, ...]:
-    """Return the segments, which ascend, from the one that holds offset *first* to the last that begins below *end*.
-
-    Kafka: LogSegments.values.
-    """
-    if first >= end:
-        return ()
-    bases = [files.base_offset for files in segments]
-    return tuple(segments[max(bisect_right(bases, first) - 1, 0) : bisect_left(bases, end)])
-
-
 def examine(partition: Partition, rules: Rules, now_ms: int, *, everything: bool = False) -> Sections | Refusal:
     """Return what of *partition* may be cleaned at *now_ms* (ms since the epoch).
 
@@ -193,7 +181,7 @@ def _without_producers(partition: Partition, rules: Rules, now_ms: int, everythi
     because = _because(checkpoint, start, end.offset, everything)
     first_dirty = checkpoint if because is Because.CHECKPOINT and checkpoint is not None else start
     known = partition.high_watermark
-    above = segments_in(partition.segments, first_dirty, active)
+    above = segments_between(partition.segments, first_dirty, active)
     bounds = _sorted(
         Bound(active, Limit.ACTIVE),
         None if known is None else Bound(min(max(known, start), end.offset), Limit.HIGH_WATERMARK),

@@ -10,7 +10,8 @@ files come and go in between: what has vanished or cannot be read is a value tha
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cached_property
 from typing import Final, NamedTuple
@@ -331,3 +332,14 @@ def read_small(path: str) -> bytes | Malformed:
             return source.read(0, source.size)
     except KlogError as error:
         return Malformed(0, str(error))
+
+
+def segments_between(segments: Sequence[SegmentFiles], first: int, end: int) -> tuple[SegmentFiles, ...]:
+    """Return the segments, which ascend, from the one that holds offset *first* to the last that begins below *end*.
+
+    Kafka: LogSegments.values.
+    """
+    if first >= end:
+        return ()
+    bases = [files.base_offset for files in segments]
+    return tuple(segments[max(bisect_right(bases, first) - 1, 0) : bisect_left(bases, end)])

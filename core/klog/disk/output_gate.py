@@ -17,9 +17,8 @@ import stat
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
-from klog.errors import KlogError, UsageError
+from klog.errors import KlogError, PlanError, UsageError
 from klog.formats.names import ROOT_KINDS, FileKind, parse_file, parse_partition
-from klog.plan.model import PlanError
 
 _OF_LOG_DIRS: Final = sorted(kind.value for kind in ROOT_KINDS - {FileKind.LOCK})
 """Others too call their files .lock."""

@@ -12,10 +12,10 @@ from klog.errors import KlogError, UnsupportedError
 from klog.files.read_only import Source
 from klog.formats.codec import Decompressor
 from klog.kernel import Window
-from klog.log.pipeline import Sink
 from klog.log.record_filter import Count
 from klog.log.records import decoded, message_damages
 from klog.log.segment import Segment
+from klog.progress import Sink
 
 _BATCH_ROWS = 16 << 10
 

@@ -11,10 +11,11 @@ from klog.dump.request import ALL_BYTES, Request, Target, with_surroundings
 from klog.errors import KlogError, UsageError
 from klog.files.read_only import Source
 from klog.formats.batch import BATCH
-from klog.log.pipeline import Sink, run
+from klog.log.pipeline import run
 from klog.log.reader import LogReader
 from klog.log.record_filter import HIGHEST, LOWEST, Count, Wanted, start_position
 from klog.log.segment import MAX_SEGMENT_BYTES, Segment
+from klog.progress import Sink
 
 OK, DAMAGED, FAILED = 0, 4, 8
 

@@ -6,10 +6,11 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
+from klog.data_dir.partition import segments_between
 from klog.dump.reports import shown
 from klog.kernel import TEXT_BARE, TEXT_CONTENT, TEXT_RECORDS
 from klog.log.reader import MAX_BATCH_BYTES
-from klog.log.record_filter import Wanted, segments_in
+from klog.log.record_filter import Wanted
 
 if TYPE_CHECKING:
     from klog.data_dir.partition import Partition, SegmentFiles
@@ -143,7 +144,7 @@ def _files(partition: Partition, with_indexes: bool, wanted: Wanted) -> Iterator
     from klog.formats.names import FileKind, file_name
 
     live = bool(LogDir(os.path.dirname(os.path.abspath(partition.path))).lock.held)
-    segments = segments_in(partition.segments, wanted)
+    segments = segments_between(partition.segments, wanted.from_offset, wanted.to_offset)
     for segment in segments[-1:] if wanted.tail else segments:
         last = segment is partition.segments[-1]
         yield Target(os.path.join(partition.path, segment.log), segment, partition.segments, live and last)

@@ -18,7 +18,7 @@ from klog.formats.layout import Layout
 from klog.formats.names import ROOT_CHECKPOINTS, FileKind, parse_file
 from klog.formats.snapshot import read_snapshot
 from klog.kernel import crc32c
-from klog.log.pipeline import Sink
+from klog.progress import Sink
 
 OK, DAMAGED = 0, 4
 _LAYOUTS = {"index": OFFSET_ENTRY, "timeindex": TIME_ENTRY, "txnindex": ABORTED_TXN}

@@ -219,3 +219,12 @@ def file_name(offset: int, kind: FileKind, stage: Stage = Stage.IN_USE) -> str:
 def kraft_snapshot_name(end_offset: int, epoch: int) -> str:
     """Return the name of a finished KRaft snapshot.  Kafka: Snapshots.filenameFromSnapshotId."""
     return f"{end_offset:020d}-{epoch:010d}.checkpoint"
+
+
+NUMBERED = (*SEGMENT_KINDS, FileKind.SNAPSHOT)
+_UNFINISHED = (Stage.DELETED, Stage.CLEANED, Stage.SWAP)
+
+
+def belongs(file: FileName) -> bool:
+    """Whether a broker's start may remove the file: part of the log, or a leftover."""
+    return file.stage in _UNFINISHED or (file.kind in NUMBERED and file.stage is Stage.IN_USE)

@@ -17,7 +17,7 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from klog.data_dir.log_dir import lock_state
-from klog.data_dir.partition import Partition, SegmentFiles
+from klog.data_dir.partition import Partition, SegmentFiles, segments_between
 from klog.errors import KlogError
 from klog.files.read_only import Source
 from klog.formats.batch import Attributes
@@ -25,7 +25,7 @@ from klog.formats.damage import Damage
 from klog.formats.names import FileKind
 from klog.log.header_scan import walk_headers
 from klog.log.index import position_of_offset
-from klog.log.record_filter import HIGHEST, LOWEST, Wanted, segments_in, start_position
+from klog.log.record_filter import HIGHEST, LOWEST, Wanted, start_position
 from klog.log.records import Span
 from klog.log.segment import Segment
 from klog.log.split_points import LogCuts
@@ -100,7 +100,7 @@ def slices(
     following = {one.base_offset: two.base_offset for one, two in pairwise(segments)}
     held = bool(lock_state(os.path.join(partition.checkpoints.log_dir, FileKind.LOCK.value)).held)
     found: list[Slice] = []
-    for files in segments_in(segments, wanted):
+    for files in segments_between(segments, wanted.from_offset, wanted.to_offset):
         next_base = following.get(files.base_offset)
         log = whole._replace(
             path=os.path.join(partition.path, files.log),

@@ -10,10 +10,10 @@ import threading
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
-from typing import Protocol
 
 from klog.kernel import Window
 from klog.log.reader import LogReader, Piece
+from klog.progress import Sink
 from klog.threads import run_all
 
 OUTPUT_BYTES = 1 << 20
@@ -25,38 +25,6 @@ PARALLEL_OUTPUT_BYTES = 4 << 20
 
 _PATIENCE_S = 1.0
 """How long a worker may go on writing after a ^C; what reads its output may be stuck."""
-
-
-class Sink(Protocol):
-    """Where a dump goes."""
-
-    def write(self, data: bytes | memoryview) -> None:
-        """Take a part of the result."""
-
-    def report(self, line: str) -> None:
-        """Take a line about damage, for people."""
-
-    def expect(self, size: int) -> None:
-        """Hear that *size* bytes more are going to be read."""
-
-    def advance(self, size: int) -> None:
-        """Hear that *size* bytes have been read."""
-
-
-class Silence:
-    """A sink for whoever wants neither output nor progress."""
-
-    def write(self, data: bytes | memoryview) -> None:
-        """Take a part of the result, and forget it."""
-
-    def report(self, line: str) -> None:
-        """Take a line, and forget it."""
-
-    def expect(self, size: int) -> None:
-        """Hear that there is work."""
-
-    def advance(self, size: int) -> None:
-        """Hear that work was done."""
 
 
 class _OverError(Exception):

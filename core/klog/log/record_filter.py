@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from klog.kernel import KeySet, Window
 
 if TYPE_CHECKING:
-    from klog.data_dir.partition import SegmentFiles
     from klog.files.read_only import Source
 
 LOWEST, HIGHEST = -(2**63), 2**63 - 1
@@ -62,16 +60,6 @@ class Count:
         window.cut_records(self.left)
         self.left -= window.records
         return self.left == 0
-
-
-def segments_in(segments: Sequence[SegmentFiles], wanted: Wanted) -> list[SegmentFiles]:
-    """Return the segments (ascending) that can hold a wanted offset, by their base offsets."""
-    kept = []
-    for i, segment in enumerate(segments):
-        following = segments[i + 1].base_offset if i + 1 < len(segments) else HIGHEST
-        if following > wanted.from_offset and segment.base_offset < wanted.to_offset:
-            kept.append(segment)
-    return kept
 
 
 def start_position(log: Source, index: str | None, time_index: str | None, base_offset: int, wanted: Wanted) -> int:

@@ -16,10 +16,9 @@ from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
-from klog.broker_start.files import Content, Piece
-from klog.broker_start.unfinished import belongs
 from klog.data_dir.partition import Partition
-from klog.formats.names import SEGMENT_KINDS, FileKind, FileName, Stage, parse_file
+from klog.formats.names import SEGMENT_KINDS, FileKind, FileName, Stage, belongs, parse_file
+from klog.partition_plan.contents import Content, Piece
 from klog.plan.draft import Draft
 
 if TYPE_CHECKING:

@@ -6,10 +6,10 @@ import os
 from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 
-from klog.broker_start.files import Piece
 from klog.errors import UnreadableError
 from klog.files.read_only import Source
 from klog.log.bit_flips import Patch
+from klog.partition_plan.contents import Piece
 
 _LONGEST_PATCH = 8
 

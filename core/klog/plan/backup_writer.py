@@ -17,12 +17,13 @@ import os
 from collections.abc import Iterable, Iterator
 
 from klog.disk.disk import Disk, OpenFile
+from klog.errors import PlanError
 from klog.files.read_only import Source
 from klog.formats.names import FileKind
 from klog.plan.file_state import file_state, status_of
 from klog.plan.guards import files_beside
 from klog.plan.json_file import MAX_BYTES, plan_pieces, read_plan
-from klog.plan.model import PUT, STAGED, TRUNCATE, UNFINISHED, Action, CutOut, FileState, Plan, PlanError, StaleError
+from klog.plan.model import PUT, STAGED, TRUNCATE, UNFINISHED, Action, CutOut, FileState, Plan, StaleError
 from klog.plan.staging import in_pieces, link, make_directories
 from klog.plan.status import Chain
 

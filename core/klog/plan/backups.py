@@ -11,13 +11,13 @@ from enum import Enum
 from typing import NamedTuple
 
 from klog.disk.disk import Disk
-from klog.errors import KlogError, UsageError
+from klog.errors import KlogError, PlanError, UsageError
 from klog.files.read_only import Source
 from klog.formats.names import ROOT_CHECKPOINTS, parse_file
 from klog.plan.backup_writer import PLAN, begun, inode_of, kept_plan
 from klog.plan.guards import Difference, differences
 from klog.plan.json_file import MAX_BYTES, plan_pieces, read_plan
-from klog.plan.model import BACKUPS, STAGED, UNFINISHED, FileState, Plan, PlanError, StaleError
+from klog.plan.model import BACKUPS, STAGED, UNFINISHED, FileState, Plan, StaleError
 from klog.plan.staging import ROUNDS, make_directories, remove_made, remove_tree
 from klog.plan.status import Chain, locate
 

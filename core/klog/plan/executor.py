@@ -22,7 +22,6 @@ from klog.disk.disk import Disk
 from klog.disk.output_gate import check_places
 from klog.errors import KlogError
 from klog.formats.names import FileKind, parse_file
-from klog.log.pipeline import Silence, Sink
 from klog.plan.backup_writer import PLAN, Keeper, begun
 from klog.plan.guards import differences, is_above
 from klog.plan.locks import Locks, check_closed
@@ -31,6 +30,7 @@ from klog.plan.preflight import copies, twins
 from klog.plan.staging import lack_of_room, link, remove_emptied, remove_made, remove_tree
 from klog.plan.status import Chain, check_directories, check_leftovers, locate
 from klog.plan.validation import check_plan
+from klog.progress import Silence, Sink
 
 _INDEXES = (FileKind.INDEX, FileKind.TIME_INDEX, FileKind.TXN_INDEX)
 

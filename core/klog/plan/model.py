@@ -33,10 +33,6 @@ REMOVE: Final = "remove"
 """A file goes."""
 
 
-class PlanError(KlogError):
-    """A plan that cannot be read, or that asks for what no plan may: paths outside of its log dirs, unknown actions."""
-
-
 class StaleError(KlogError):
     """Something has changed since the plan was made: nothing was started."""
 

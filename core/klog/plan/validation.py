@@ -11,8 +11,9 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NoReturn
 
+from klog.errors import PlanError
 from klog.formats.names import ROOT_KINDS, FileKind, Stage, parse_file, parse_partition
-from klog.plan.model import PUT, REMOVE, TRUNCATE, Action, FileState, Plan, PlanError, same_content
+from klog.plan.model import PUT, REMOVE, TRUNCATE, Action, FileState, Plan, same_content
 from klog.plan.swap_files import is_passing, log_of, stage_of, stood_for, teller
 
 _States = Mapping[tuple[int, str], Sequence[FileState | None]]

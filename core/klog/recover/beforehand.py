@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 
-from klog.broker_start.files import Stored
 from klog.broker_start.load import Outcome
 from klog.data_dir.partition import Partition
 from klog.formats.names import FileKind, PartitionState
-from klog.log.pipeline import Sink
+from klog.partition_plan.contents import Stored
 from klog.plan.draft import Draft
+from klog.progress import Sink
 from klog.recover import like_broker
 from klog.recover.outcome import Result, Settings
 from klog.recover.rebuild import ENDS, OF_INDEXES, Judged, base_of, judge, problems

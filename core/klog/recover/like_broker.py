@@ -7,18 +7,18 @@ from bisect import bisect_right
 from collections.abc import Sequence
 
 from klog.broker_start import load
-from klog.broker_start.files import Piece, Stored
 from klog.broker_start.load import Cut, Outcome, Start
 from klog.broker_start.producers import Clock
 from klog.data_dir.partition import Partition
 from klog.formats.checkpoint import epochs_in_force, read_epochs
 from klog.formats.names import FileKind, parse_file
-from klog.log.pipeline import Silence, Sink
 from klog.partition_plan import losses as amounts
+from klog.partition_plan.contents import Piece, Stored
 from klog.partition_plan.desired_files import Target, write
 from klog.partition_plan.epochs import rebuilt
 from klog.plan.draft import Draft
 from klog.plan.model import Amount, Loss
+from klog.progress import Silence, Sink
 from klog.recover.outcome import Result, Settings
 from klog.recover.rebuild import ENDS, OF_INDEXES, OFFSET_KINDS, base_of, problems
 from klog.recover.survey import Examined

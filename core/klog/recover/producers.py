@@ -8,10 +8,10 @@ from klog.errors import KlogError
 from klog.formats.damage import Damage
 from klog.formats.index import ABORTED_TXN
 from klog.formats.snapshot import Producer
+from klog.log.txn_index import AbortedTxn, read_txn_index
 from klog.recover.outcome import Settings
 from klog.verify.facts import PartitionFacts
 from klog.verify.segment import SegmentFacts
-from klog.verify.txn_index import AbortedTxn, read_txn_index
 
 
 def txn_index(facts: PartitionFacts, segment: SegmentFacts, end: int | None) -> bytes:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 from typing import NamedTuple
 
-from klog.broker_start.files import Content, Piece, Stored
 from klog.formats.checkpoint import write_epochs
 from klog.formats.names import SEGMENT_KINDS, FileKind, file_name, parse_file
 from klog.formats.snapshot import write_snapshot
 from klog.kernel import crc32c
 from klog.log.segment import MAX_SEGMENT_BYTES
+from klog.partition_plan.contents import Content, Piece, Stored
 from klog.partition_plan.desired_files import Target, write
 from klog.plan.draft import Draft
 from klog.plan.model import Amount, Loss

@@ -14,12 +14,12 @@ from klog.data_dir.log_dir import LogDir
 from klog.data_dir.partition import Partition
 from klog.errors import KlogError, UnreadableError
 from klog.formats.names import FileKind, PartitionState
-from klog.log.pipeline import Silence, Sink
 from klog.metadata.topic_config import Settings as TopicSettings
 from klog.partition_plan import checkpoints
 from klog.plan.draft import Draft
 from klog.plan.model import NOTHING, Amount, Loss
 from klog.plan.staging import Staging
+from klog.progress import Silence, Sink
 from klog.recover import rebuild
 from klog.recover.outcome import Choice, Mode, Result, Settings
 from klog.recover.rebuild import ENDS, OFFSET_KINDS

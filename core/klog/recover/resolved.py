@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import cached_property
 
-from klog.broker_start.files import Content, Stored
 from klog.data_dir.partition import Partition, SegmentFiles
 from klog.formats.names import SEGMENT_KINDS, FileKind, FileName, file_name, parse_file
+from klog.partition_plan.contents import Content, Stored
 
 
 class Settled(Partition):

@@ -11,7 +11,6 @@ import os
 from collections.abc import Iterator
 from itertools import zip_longest
 
-from klog.broker_start.files import Content, Piece, txn_entries
 from klog.errors import UnreadableError
 from klog.formats.checkpoint import write_epochs
 from klog.formats.damage import Damage
@@ -20,15 +19,17 @@ from klog.formats.names import SEGMENT_KINDS, FileKind, file_name, parse_file
 from klog.formats.snapshot import write_snapshot
 from klog.kernel import IndexBuilder, Window, crc32c
 from klog.log.bit_flips import Patch
-from klog.log.pipeline import Sink
 from klog.log.reader import LogReader
 from klog.log.records import runs
 from klog.log.segment import MAX_SEGMENT_BYTES, Segment
+from klog.log.txn_index import AbortedTxn
+from klog.partition_plan.contents import Content, Piece, txn_entries
 from klog.partition_plan.desired_files import Target, write
 from klog.partition_plan.epochs import rebuilt
 from klog.partition_plan.spliced import Spliced
 from klog.plan.draft import Draft
 from klog.plan.model import Amount, Loss
+from klog.progress import Sink
 from klog.recover import rebuild
 from klog.recover.outcome import Mode, Result, Settings
 from klog.recover.rebuild import ENDS, MENDED, OF_INDEXES, OFFSET_KINDS, problems
@@ -39,7 +40,6 @@ from klog.transactions.markers import CompletedTxn
 from klog.transactions.producer_state import ProducerState
 from klog.transactions.replay import apply_window
 from klog.verify.findings import Finding
-from klog.verify.txn_index import AbortedTxn
 
 _NEVER_FULL = 2**31 - 1
 _MOST_SPLITS = 10

@@ -5,11 +5,12 @@ from __future__ import annotations
 from bisect import bisect_right
 from functools import cached_property
 
-from klog.broker_start.files import Content, FailsError
-from klog.broker_start.unfinished import belongs, settle
+from klog.broker_start.files import FailsError
+from klog.broker_start.unfinished import settle
 from klog.data_dir.partition import Partition
-from klog.formats.names import FileKind, Stage, parse_file
-from klog.log.pipeline import Sink
+from klog.formats.names import FileKind, Stage, belongs, parse_file
+from klog.partition_plan.contents import Content
+from klog.progress import Sink
 from klog.recover.outcome import Mode, Settings
 from klog.verify.facts import LogDirFacts, PartitionFacts
 from klog.verify.findings import Finding

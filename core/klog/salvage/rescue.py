@@ -18,9 +18,9 @@ from klog.formats.batch import BATCH, OVERHEAD, BatchFacts
 from klog.formats.codec import Decompressor
 from klog.kernel import Window
 from klog.log.bit_flips import loaded, whole
-from klog.log.pipeline import Sink
 from klog.log.reader import MAX_BATCH_BYTES
 from klog.log.records import Run, decode_run
+from klog.progress import Sink
 from klog.salvage.dropped import Request
 from klog.salvage.segment_ranges import Cut, SegmentRanges, salvage_ranges
 

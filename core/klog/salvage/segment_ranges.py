@@ -22,10 +22,10 @@ from klog.files.read_only import Source
 from klog.formats.damage import Damage, DamageKind
 from klog.kernel import Window
 from klog.log.bit_flips import Patch
-from klog.log.pipeline import Silence, Sink
 from klog.log.records import runs
 from klog.log.segment import Segment
 from klog.partition_plan.spliced import Patched
+from klog.progress import Silence, Sink
 from klog.salvage.dropped import HIGHEST, MOST_LEFT, Left, Request, key
 from klog.salvage.free_offsets import Free, Part
 from klog.salvage.kept_batches import Salvaged

@@ -11,8 +11,8 @@ from klog.jobs import compact as job
 from klog.jobs.compact import Options
 from klog.jobs.output import Facts, alone
 from klog.jobs.slices import pack
-from klog.log.pipeline import Silence, Sink
 from klog.metadata.topic_config import Settings
+from klog.progress import Silence, Sink
 from klog.spark.run import parallelism, run
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from klog.jobs import export as job
 from klog.jobs.export import Options
 from klog.jobs.latest_values import latest as latest_job
 from klog.jobs.output import Facts, alone
-from klog.log.pipeline import Silence, Sink
+from klog.progress import Silence, Sink
 from klog.spark.run import run
 from klog.transactions.isolation import Isolation
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from klog import errors
 from klog.errors import KlogError, SparkError
-from klog.log.pipeline import Silence, Sink
+from klog.progress import Silence, Sink
 from klog.spark import remote_call
 from klog.spark.packaging import SITE
 from klog.spark.session import abandon_all

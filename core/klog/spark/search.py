@@ -11,7 +11,7 @@ from klog.jobs.results import Answer, from_batch
 from klog.jobs.search import Query, merged
 from klog.jobs.search import search as job
 from klog.jobs.slices import TASK_BYTES, pack
-from klog.log.pipeline import Silence, Sink
+from klog.progress import Silence, Sink
 from klog.spark.run import parallelism, run
 from klog.transactions.isolation import Isolation
 

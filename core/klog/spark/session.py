@@ -116,8 +116,8 @@ def session(
     """Return the active session, or build one.
 
     *master*: where to compute; None: what the environment's configuration says, else this machine.  *conf*: further
-    settings.  *ship*: how klog comes to executors (`klog.spark.packaging.shipping`).  *brief*: for one command, whose JVM
-    computes next to nothing: then its second compiler costs more than it gains.
+    settings.  *ship*: how klog comes to executors (`klog.spark.packaging.shipping`).  *brief*: for one command, whose
+    JVM computes next to nothing: then its second compiler costs more than it gains.
 
     Raises UnsupportedError where pyspark or Java is missing, UsageError for an unknown *ship*, SparkError when Spark
     does not start.

@@ -10,8 +10,8 @@ from klog.data_dir.partition import Partition
 from klog.jobs.slices import SPLIT_BYTES, Slice, pack, slices
 from klog.jobs.stats import Options, Stats, results
 from klog.jobs.stats import stats as job
-from klog.log.pipeline import Silence, Sink
 from klog.log.reader import MAX_BATCH_BYTES
+from klog.progress import Silence, Sink
 from klog.spark.run import parallelism, run
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from klog.data_dir.partition import Partition
 from klog.jobs.slices import pack
 from klog.jobs.verify import Options, Part, results
 from klog.jobs.verify import verify as job
-from klog.log.pipeline import Silence, Sink
+from klog.progress import Silence, Sink
 from klog.spark.run import parallelism, run
 from klog.verify.facts import LogDirFacts
 from klog.verify.segment import Request

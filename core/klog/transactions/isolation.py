@@ -10,7 +10,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator
 from typing import Literal, NamedTuple
 
-from klog.data_dir.partition import Partition, SegmentFiles
+from klog.data_dir.partition import Partition, SegmentFiles, segments_between
 from klog.errors import KlogError, UnreadableError
 from klog.files.read_only import Source
 from klog.formats.batch import Attributes, BatchFacts
@@ -19,11 +19,11 @@ from klog.formats.index import ABORTED_TXN
 from klog.kernel import Window
 from klog.location import Place
 from klog.log.header_scan import walk_headers
-from klog.log.record_filter import HIGHEST, LOWEST, Wanted, segments_in
+from klog.log.record_filter import HIGHEST, LOWEST, Wanted
+from klog.log.txn_index import read_txn_index
 from klog.transactions.markers import CompletedTxn, Marker, read_marker
 from klog.transactions.producer_state import ProducerState
 from klog.transactions.replay import nearest_state, replay
-from klog.verify.txn_index import read_txn_index
 
 Isolation = Literal["read_uncommitted", "read_committed"]
 
@@ -264,7 +264,7 @@ def open_at(partition: Partition, offset: int) -> dict[int, int]:
 
 def _has_records(partition: Partition, producer: int, first: int, end: int) -> bool:
     """Whether records of *producer* stand from offset *first* up to, not including, *end*."""
-    for files in segments_in(partition.segments, Wanted(first, end)):
+    for files in segments_between(partition.segments, first, end):
         try:
             with Source(os.path.join(partition.path, files.log)) as log:
                 for header in walk_headers(log):

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 from klog.errors import KlogError
 from klog.formats.index import ABORTED_TXN
+from klog.log.txn_index import AbortedTxn, read_txn_index
 from klog.verify.facts import Findings, PartitionFacts
 from klog.verify.findings import SALVAGE
 from klog.verify.segment import SegmentFacts
-from klog.verify.txn_index import AbortedTxn, read_txn_index
 
 if TYPE_CHECKING:
     from klog.transactions.anomalies import Irregularity

@@ -13,11 +13,12 @@ from klog.formats.codec import Decompressor
 from klog.formats.damage import Damage
 from klog.formats.index import OFFSET_ENTRY, TIME_ENTRY
 from klog.kernel import IndexBuilder, Survey, Window, offset_index_used, time_index_used
-from klog.log.pipeline import Lane, Sink, Work, run
+from klog.log.pipeline import Lane, Work, run
 from klog.log.reader import MAX_BATCH_BYTES, Piece
 from klog.log.records import Codecs, Run, decode_run, message_damages, runs, stray_records
 from klog.log.resync import is_zero
 from klog.log.segment import Segment
+from klog.progress import Sink
 from klog.verify.replay import Replay
 
 NO_NEXT = 2**63 - 1

@@ -2,34 +2,10 @@
 
 from __future__ import annotations
 
-import os
-from typing import NamedTuple
-
 from klog.errors import KlogError
-from klog.files.read_only import Source
 from klog.formats.index import ABORTED_TXN
-from klog.formats.layout import Layout
+from klog.log.txn_index import AbortedTxn, newer_version, read_txn_index
 from klog.verify.facts import Findings, PartitionFacts
-
-_MOST_BYTES = 64 << 20
-
-
-class AbortedTxn(NamedTuple):
-    """An entry; fields as in `ABORTED_TXN`."""
-
-    version: int
-    producer_id: int
-    first_offset: int
-    last_offset: int
-    last_stable_offset: int
-
-
-def read_txn_index(folder: str, name: str) -> tuple[list[AbortedTxn], int]:
-    """Return the whole entries of a transaction index and the size of the file in bytes.  Raises UnreadableError."""
-    layout: Layout = ABORTED_TXN
-    with Source(os.path.join(folder, name)) as source:
-        content = source.read(0, min(source.size, _MOST_BYTES) // layout.size * layout.size)
-        return [AbortedTxn(*entry) for entry in layout.read_all(content)], source.size
 
 
 def txn_index(facts: PartitionFacts) -> Findings:
@@ -75,11 +51,3 @@ def version_fault(facts: PartitionFacts) -> str | None:
             if newer_version(entry.version):
                 return f"{name}, entry {slot}: version {newer_version(entry.version)}"
     return None
-
-
-def newer_version(version: int) -> int:
-    """Return the version that a broker takes an entry for where it does not know it, else 0.
-
-    Only the first of its two bytes counts to it.  Kafka: AbortedTxn.version.
-    """
-    return max(version >> 8, 0)

@@ -11,8 +11,8 @@ from klog.data_dir.log_dir import LogDir
 from klog.data_dir.partition import Partition
 from klog.errors import UnreadableError
 from klog.formats.names import ROOT_KINDS
-from klog.log.pipeline import Silence, Sink
 from klog.metadata.topic_config import Settings
+from klog.progress import Silence, Sink
 from klog.verify import indexes, log, names, producers, state, txn_index
 from klog.verify.facts import Findings, LogDirFacts, PartitionFacts
 from klog.verify.findings import Finding, Severity

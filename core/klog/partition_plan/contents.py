@@ -1,0 +1,58 @@
+"""The content that a file of a partition is to have: new bytes, or what another file of the partition holds."""
+
+from __future__ import annotations
+
+import os
+from typing import NamedTuple
+
+from klog.files.read_only import Source
+from klog.formats.index import ABORTED_TXN
+
+
+class Piece(NamedTuple):
+    """Bytes *start* to *end* of a file of the partition's directory."""
+
+    name: str
+    start: int
+    end: int
+
+
+class Stored(NamedTuple):
+    """The first *size* bytes of a file of the partition's directory."""
+
+    name: str
+    size: int
+
+
+Content = Stored | bytes
+"""What a small file is going to be."""
+
+
+def tail(folder: str, content: Content | None, entry_bytes: int) -> bytes:
+    """Return the last whole entry of an index; nothing when it has none."""
+    size = content_size(content)
+    whole = size - size % entry_bytes
+    if not whole:
+        return b""
+    if isinstance(content, bytes):
+        return content[whole - entry_bytes : whole]
+    assert content is not None
+    with Source(os.path.join(folder, content.name)) as source:
+        return source.read(whole - entry_bytes, entry_bytes)
+
+
+def content_size(content: Content | None) -> int:
+    """Return how many bytes there are."""
+    if content is None:
+        return 0
+    return content.size if isinstance(content, Stored) else len(content)
+
+
+def txn_entries(folder: str, content: Content | None) -> list[tuple[int, ...]]:
+    """Return the whole entries of a transaction index."""
+    if content is None:
+        return []
+    if isinstance(content, Stored):
+        with Source(os.path.join(folder, content.name)) as source:
+            content = source.read(0, content.size - content.size % ABORTED_TXN.size)
+    return list(ABORTED_TXN.read_all(content))

@@ -1,0 +1,37 @@
+"""How a long task reports: progress, lines of damage, output."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+
+class Sink(Protocol):
+    """Where a dump goes."""
+
+    def write(self, data: bytes | memoryview) -> None:
+        """Take a part of the result."""
+
+    def report(self, line: str) -> None:
+        """Take a line about damage, for people."""
+
+    def expect(self, size: int) -> None:
+        """Hear that *size* bytes more are going to be read."""
+
+    def advance(self, size: int) -> None:
+        """Hear that *size* bytes have been read."""
+
+
+class Silence:
+    """A sink for whoever wants neither output nor progress."""
+
+    def write(self, data: bytes | memoryview) -> None:
+        """Take a part of the result, and forget it."""
+
+    def report(self, line: str) -> None:
+        """Take a line, and forget it."""
+
+    def expect(self, size: int) -> None:
+        """Hear that there is work."""
+
+    def advance(self, size: int) -> None:
+        """Hear that work was done."""
