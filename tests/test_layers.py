@@ -168,7 +168,7 @@ PLANTED = (
 )
 ALLOWED = {
     "core/klog/__init__.py": "from klog.log.segment import Segment",
-    "core/klog/log/index.py": "import klog.errors\nfrom klog.log.segment import S\nopen('a', 'rb')\n'a'.replace('', 'b')",
+    "core/klog/log/index.py": "import klog.errors\nfrom klog.log.segment import S\nopen('a', 'rb')\n'a'.strip('a')",
     "core/klog/log/segment.py": "from klog import __version__\nimport os\nos.open(os.devnull, os.O_WRONLY)",
     "core/klog/disk/disk.py": "import os, shutil\nos.replace('a', 'b')\nopen('a', 'wb')",
     "cli/klog_cli/output.py": "import rich, typer, klog.spark\nprint(1)",
