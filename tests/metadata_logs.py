@@ -7,7 +7,7 @@ import base64
 import struct
 from pathlib import Path
 
-from klog.formats.structs.schema import Data, Field, Struct, load
+from klog.formats.structs.schema import Data, Struct, StructField, load
 
 from tests.plain.encode import Record, batch, unsigned_varint
 
@@ -19,7 +19,7 @@ def uuid(number: int) -> str:
     return base64.urlsafe_b64encode(number.to_bytes(16, "big")).decode().rstrip("=")
 
 
-def _scalar(field: Field, value: object, version: int) -> bytes:
+def _scalar(field: StructField, value: object, version: int) -> bytes:
     if field.struct is not None:
         assert isinstance(value, dict)
         return _struct(field.struct, value, version)
@@ -31,7 +31,7 @@ def _scalar(field: Field, value: object, version: int) -> bytes:
     return struct.pack(">" + _FIXED[field.type], value)
 
 
-def _field(field: Field, value: object, version: int) -> bytes:
+def _field(field: StructField, value: object, version: int) -> bytes:
     if value is None:
         return b"\0"
     if field.array:

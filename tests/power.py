@@ -24,7 +24,7 @@ from klog.formats.names import FileKind, parse_file
 from klog.plan.backups import plans_of, unfinished
 from klog.plan.executor import apply
 from klog.plan.model import BACKUPS, PUT, Plan
-from klog.plan.status import locate
+from klog.plan.status import locate_histories
 from klog.plan.undo import stage_undo, undo_plan
 
 only_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root may give files away")
@@ -454,7 +454,7 @@ def _finish(data: Path, repair: Repair) -> None:
 
 def _is_done(data: Path) -> bool:
     plans = plans_of(str(data))
-    return bool(plans) and not any(chain.to_do for chain in locate(plans[0].plan))
+    return bool(plans) and not any(chain.to_do for chain in locate_histories(plans[0].plan))
 
 
 def _finish_undo(data: Path, plan: Plan) -> None:
@@ -464,7 +464,7 @@ def _finish_undo(data: Path, plan: Plan) -> None:
     else:
         done = [kept.plan for kept in plans_of(str(data)) if kept.plan.undoes == plan.id]
         for back in done:
-            if not any(chain.to_do for chain in locate(back)):
+            if not any(chain.to_do for chain in locate_histories(back)):
                 apply(back, HastyDisk())
                 return
         take_back(plan, HastyDisk())
@@ -479,7 +479,7 @@ def _check_survives(data: Path, before: Tree | None) -> None:
         return
     plan = plans[-1].plan
     done: dict[int, bool] = {}
-    for chain in locate(plan):
+    for chain in locate_histories(plan):
         assert chain.at is not None, f"{chain.path} is none of its states"
         for place in chain.actions:
             done[place] = place not in chain.to_do

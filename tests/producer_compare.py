@@ -19,7 +19,7 @@ from klog.formats.index import ABORTED_TXN
 from klog.formats.names import CLUSTER_METADATA
 from klog.formats.snapshot import Producer, read_snapshot
 from klog.kernel import crc32c
-from klog.transactions.anomalies import STOPS_BROKER, Irregularity
+from klog.transactions.anomalies import STOPS_BROKER, ProducerAnomaly
 from klog.transactions.markers import CompletedTxn
 from klog.transactions.producer_state import PRODUCER_ID_EXPIRATION_MS, ProducerState, differences
 from klog.transactions.replay import replay
@@ -80,7 +80,7 @@ class Comparison:
         for event in replay(state, partition.path, partition.segments, end):
             if isinstance(event, Damage):
                 self.damaged += 1
-            elif isinstance(event, Irregularity):
+            elif isinstance(event, ProducerAnomaly):
                 self.irregular[event.kind.name] += 1
                 if event.kind in STOPS_BROKER:
                     self.unexplained.append(str(event))

@@ -20,7 +20,7 @@ import pytest
 from klog.data_dir.log_dir import LogDir
 from klog.disk.disk import Disk, OpenFile
 from klog.errors import KlogError, PlanError, UnreadableError
-from klog.files.read_only import Source
+from klog.files.read_only import ReadOnlyFile
 from klog.plan.backup_writer import PLAN
 from klog.plan.backups import plans_of, unfinished
 from klog.plan.draft import Draft, backup_places, make_plan, plan_id
@@ -574,14 +574,14 @@ def test_whatever_the_system_refuses_is_one_line_and_can_be_mended(
 def test_a_file_that_cannot_be_read_stops_it(original: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     plan = plan_repair(original, Disk())
     before = tree(original)
-    read = Source.read_into
+    read = ReadOnlyFile.read_into
 
-    def fail(source: Source, position: int, view: memoryview) -> int:
+    def fail(source: ReadOnlyFile, position: int, view: memoryview) -> int:
         if source.path.endswith(name(1900, "snapshot", "orders-4")) and "staged" not in source.path:
             raise OSError(errno.EIO, os.strerror(errno.EIO))
         return read(source, position, view)
 
-    monkeypatch.setattr(Source, "read_into", fail)
+    monkeypatch.setattr(ReadOnlyFile, "read_into", fail)
     with pytest.raises(UnreadableError, match=r"orders-4/00000000000000001900\.snapshot @ 0: cannot read"):
         apply(plan, Disk())
     monkeypatch.undo()

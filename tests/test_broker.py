@@ -10,7 +10,7 @@ from klog.data_dir.log_dir import LogDir
 from klog.verify.findings import Severity
 from klog.verify.log_dir_checks import root
 from klog.verify.next_start import Start, next_start
-from klog.verify.segment import Request
+from klog.verify.segment import SurveyOptions
 from klog.verify.verify import log_dir_facts, survey_partition
 
 from tests.check.images import CRASHES, unpacked
@@ -36,7 +36,7 @@ def test_the_next_start_is_what_the_broker_then_did(image: Path, tmp_path: Path)
     compared = 0
     ends = {name: (int(start), int(end)) for name, start, end in END.findall(said)}
     for partition in log_dir.partitions:
-        facts = survey_partition(partition, around, Request())
+        facts = survey_partition(partition, around, SurveyOptions())
         start = next_start(facts)
         assert start is not None
         name = partition.directory
@@ -60,7 +60,7 @@ def test_the_next_start_is_what_the_broker_then_did(image: Path, tmp_path: Path)
 
 def start_of(log_dir: Path, directory: str) -> Start:
     found = LogDir(str(log_dir))
-    facts = survey_partition(found.partition(directory), log_dir_facts(found), Request())
+    facts = survey_partition(found.partition(directory), log_dir_facts(found), SurveyOptions())
     start = next_start(facts)
     assert start is not None
     return start

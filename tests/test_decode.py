@@ -6,7 +6,7 @@ import struct
 
 import pytest
 from klog.formats.damage import Damage, DamageKind
-from klog.log.records import Span, decoded
+from klog.log.records import OffsetRange, decode_window
 
 from tests.kernel.windows import CODECS, loaded
 from tests.plain import compress
@@ -18,7 +18,7 @@ LARGE = batch([Record(3, MS, None, b"v" * 20_000)])
 
 
 def steps(
-    data: bytes, span: Span | None = None, *, records: int = 8192, skip: tuple[int, ...] = ()
+    data: bytes, span: OffsetRange | None = None, *, records: int = 8192, skip: tuple[int, ...] = ()
 ) -> list[list[int] | Damage]:
     """Return what decoding *data* yields: offsets of records, and damage."""
     window = loaded(data, records=records)
@@ -26,7 +26,7 @@ def steps(
     for i in skip:
         window.skip(i)
     found: list[list[int] | Damage] = []
-    for rows, damage in decoded(window, CODECS, "f.log", span or Span()):
+    for rows, damage in decode_window(window, CODECS, "f.log", span or OffsetRange()):
         found.append(damage or [rows.record(i)[0] for i in range(rows.records)])
     return found
 
@@ -122,10 +122,10 @@ def test_swallowed_batches_lie_between_their_neighbours() -> None:
     inside = batch(some_records(7))
     carrier = batch([Record(3, MS, None, b"x" * 50 + inside + b"y" * 50)])
     assert flat(steps(A + flipped(carrier) + C)) == [0, 1, 2, ("bad CRC", len(A), len(carrier)), 6, 7, 8]
-    assert flat(steps(flipped(carrier), Span(0, 6))) == [("bad CRC", 0, len(carrier))]
-    assert flat(steps(flipped(carrier), Span(8, 99))) == [("bad CRC", 0, len(carrier))]
+    assert flat(steps(flipped(carrier), OffsetRange(0, 6))) == [("bad CRC", 0, len(carrier))]
+    assert flat(steps(flipped(carrier), OffsetRange(8, 99))) == [("bad CRC", 0, len(carrier))]
     at = carrier.index(inside)
-    assert flat(steps(flipped(carrier), Span(0, 99))) == [("bad CRC", 0, at), 7, 8, 9]
+    assert flat(steps(flipped(carrier), OffsetRange(0, 99))) == [("bad CRC", 0, at), 7, 8, 9]
 
 
 def test_neighbours_with_offsets_at_the_very_ends_of_what_there_is_are_no_obstacle() -> None:

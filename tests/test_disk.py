@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from klog.disk import disk
-from klog.disk.disk import NewFile, Room
+from klog.disk.disk import NewFile, Preallocation
 from klog.errors import UsageError
 from klog_cli.output import Results
 
@@ -154,11 +154,11 @@ def blocks(path: Path) -> int:
     return path.stat().st_blocks * 512
 
 
-def write_with_room(path: Path, flags: int, pieces: int) -> Room:
+def write_with_room(path: Path, flags: int, pieces: int) -> Preallocation:
     """Write *pieces* of 64 KiB as a dump does, up to but without the release."""
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | flags)
     os.lseek(descriptor, 0, os.SEEK_END)
-    room = Room(descriptor)
+    room = Preallocation(descriptor)
     for _ in range(pieces):
         room.make(64 << 10)
         os.write(descriptor, bytes(64 << 10))
@@ -167,7 +167,7 @@ def write_with_room(path: Path, flags: int, pieces: int) -> Room:
 
 @pytest.fixture
 def small_steps(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Room, "STEP_BYTES", 1 << 20)
+    monkeypatch.setattr(Preallocation, "STEP_BYTES", 1 << 20)
 
 
 @pytest.mark.usefixtures("small_steps")
@@ -217,10 +217,10 @@ def test_nothing_is_set_aside_where_the_end_is_not_ours(
         room = write_with_room(path, os.O_APPEND, 20)
     elif kind == "middle of a file":
         path.write_bytes(bytes(100))
-        room = Room(os.open(path, os.O_WRONLY))
+        room = Preallocation(os.open(path, os.O_WRONLY))
         room.make(5 << 20)
     else:
-        room = Room(os.pipe()[1])
+        room = Preallocation(os.pipe()[1])
         room.make(5 << 20)
     room.release()
 

@@ -13,12 +13,24 @@ from random import Random
 import pytest
 from klog.data_dir.partition import Partition
 from klog.errors import UnreadableError
-from klog.fetch import Asked, Bounds, Cut, Damaged, Error, Fetched, FetchLog, Files, Loss, fetch, listed
+from klog.fetch import (
+    Damaged,
+    Error,
+    FetchLog,
+    FetchRequest,
+    FetchResult,
+    OffsetBounds,
+    OpenFiles,
+    PartialBatch,
+    UnservedRange,
+    fetch,
+    listed,
+)
 from klog.fetch.files import _Kept
 from klog.formats.damage import Damage
 from klog.log.segment import Segment
 from klog.progress import Silence
-from klog.verify.segment import NO_NEXT, Request, survey_segment
+from klog.verify.segment import NO_NEXT, SurveyOptions, survey_segment
 
 from tests.conftest import CORPORA, FIXTURES, writable_copy
 from tests.lookup_logs import MS, batches_of, of_records, write_segment
@@ -29,9 +41,9 @@ class Fetches:
     """A partition, fetched from as a broker would with its high watermark at the log's end."""
 
     def __init__(self, folder: Path, damaged: Damaged = "serve") -> None:
-        self.losses: list[Loss] = []
+        self.losses: list[UnservedRange] = []
         self.problems: list[str] = []
-        self.files = Files()
+        self.files = OpenFiles()
         self.log = FetchLog(
             Partition(str(folder)),
             self.files,
@@ -40,16 +52,16 @@ class Fetches:
             problem=self.problems.append,
         )
         start, end = self.log.partition.log_start_offset or 0, self.log.end
-        self.bounds = Bounds(start, end, end, end)
+        self.bounds = OffsetBounds(start, end, end, end)
 
-    def get(self, offset: int, max_bytes: int, up_to: int | None = None, **how: bool) -> Fetched:
-        asked = Asked(offset, max_bytes, self.log.end if up_to is None else up_to, **how)  # type: ignore[arg-type]
+    def get(self, offset: int, max_bytes: int, up_to: int | None = None, **how: bool) -> FetchResult:
+        asked = FetchRequest(offset, max_bytes, self.log.end if up_to is None else up_to, **how)  # type: ignore[arg-type]
         return fetch(self.log, self.bounds, asked)
 
-    def offsets(self, fetched: Fetched) -> list[tuple[int, int]]:
+    def offsets(self, fetched: FetchResult) -> list[tuple[int, int]]:
         return [(one.base_offset, one.last_offset) for one in listed(self.files, fetched).batches]
 
-    def all(self, max_bytes: int, start: int = 0) -> Iterator[Fetched]:
+    def all(self, max_bytes: int, start: int = 0) -> Iterator[FetchResult]:
         """Read on as a consumer does: from behind the last whole batch."""
         offset = start
         while (fetched := self.get(offset, max_bytes)).size:
@@ -88,7 +100,7 @@ def test_a_limit_cuts_the_fourth_batch_and_the_next_fetch_brings_it_whole(five: 
     fetches = Fetches(five)
     first = fetches.get(0, 3500, partial=True)
     assert (first.size, fetches.offsets(first)) == (3500, [(0, 0), (1, 1), (2, 2)])
-    assert listed(fetches.files, first).partial == Cut(3, 218)
+    assert listed(fetches.files, first).partial == PartialBatch(3, 218)
     second = fetches.get(3, 3500, partial=True)
     assert (second.size, fetches.offsets(second)) == (2188, [(3, 3), (4, 4)])
     assert listed(fetches.files, second).partial is None
@@ -115,7 +127,7 @@ def test_the_first_batch_comes_whole_however_small_the_limit(tmp_path: Path, lim
 def test_of_further_partitions_a_first_batch_above_the_limit_does_not_come(five: Path) -> None:
     """From version 3 of the request on: only one batch of a response may exceed what was asked for."""
     fetches = Fetches(five)
-    assert fetches.get(0, 1093, at_least_one=False) == Fetched(Error.NONE, 5, 5, 0, next_offset=0)
+    assert fetches.get(0, 1093, at_least_one=False) == FetchResult(Error.NONE, 5, 5, 0, next_offset=0)
     assert fetches.get(0, 1094, at_least_one=False).size == 1094
 
 
@@ -240,7 +252,7 @@ def test_a_damaged_batch_can_be_where_reading_ends(five: Path) -> None:
     flip(five / "00000000000000000000.log", 2 * 1094 + 500)
     fetches = Fetches(five, "stop")
     assert fetches.offsets(fetches.get(0, 1 << 20)) == [(0, 0), (1, 1)]
-    assert fetches.get(2, 1 << 20) == Fetched(Error.CORRUPT_MESSAGE, -1, -1, -1)
+    assert fetches.get(2, 1 << 20) == FetchResult(Error.CORRUPT_MESSAGE, -1, -1, -1)
     assert fetches.offsets(fetches.get(3, 1 << 20)) == [(3, 3), (4, 4)]
     assert Fetches(five, "stop").get(2, 1 << 20).error is Error.CORRUPT_MESSAGE  # also for who begins there
 
@@ -323,7 +335,8 @@ def test_what_is_left_out_is_what_verify_finds(image: Callable[[str], Path]) -> 
             each for path in image(f"crash/{name}/before.tar.gz").iterdir() for each in _partitions(path)
         ):
             surveyed = [
-                survey_segment(partition, files, NO_NEXT, Request(), Silence(), None) for files in partition.segments
+                survey_segment(partition, files, NO_NEXT, SurveyOptions(), Silence(), None)
+                for files in partition.segments
             ]
             expected = sum(stretch.damage.size or 0 for facts in surveyed for stretch in facts.damages)
             fetches = Fetches(Path(partition.path), "skip")
@@ -343,7 +356,7 @@ def test_a_partition_without_a_log_is_empty(tmp_path: Path) -> None:
     """A broker makes an empty segment there when it starts."""
     (tmp_path / "t-0").mkdir()
     fetches = Fetches(tmp_path / "t-0", "skip")
-    assert fetches.get(0, 100) == Fetched(Error.NONE, 0, 0, 0, next_offset=0)
+    assert fetches.get(0, 100) == FetchResult(Error.NONE, 0, 0, 0, next_offset=0)
     assert fetches.get(1, 100).error is Error.OFFSET_OUT_OF_RANGE
 
 
@@ -401,7 +414,7 @@ def test_few_files_stay_open_and_those_in_use_do(tmp_path: Path) -> None:
     paths = [tmp_path / str(number) for number in range(10)]
     for path in paths:
         path.write_bytes(path.name.encode())
-    files = Files(most=3)
+    files = OpenFiles(most=3)
     first, used = files.opened(str(paths[0])), weakref.ref(files.opened(str(paths[1])))
     for path in paths[1:]:
         assert files.opened(str(path)).read(0, 9) == path.name.encode()
@@ -420,7 +433,7 @@ def test_logs_are_closed_when_connections_took_the_other_descriptors(
 ) -> None:
     for number in range(5):
         (tmp_path / str(number)).write_bytes(b"%d" % number)
-    files = Files(most=100)
+    files = OpenFiles(most=100)
 
     class Scarce(_Kept):
         def __init__(self, path: str) -> None:
@@ -445,7 +458,7 @@ def test_another_file_under_the_same_name_is_not_read(tmp_path: Path) -> None:
     """Compaction puts a new log in the place of an old one: positions of the old one mean nothing there."""
     path = tmp_path / "a.log"
     path.write_bytes(b"old")
-    files = Files(most=0)
+    files = OpenFiles(most=0)
     assert files.opened(str(path)).read(0, 9) == b"old"
     (tmp_path / "b.log").write_bytes(b"new")
     (tmp_path / "b.log").rename(path)

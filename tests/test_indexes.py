@@ -8,7 +8,7 @@ from pathlib import Path
 from random import Random
 
 import pytest
-from klog.files.read_only import Source
+from klog.files.read_only import ReadOnlyFile
 from klog.formats.header import Header
 from klog.log.index import header_at, position_by_time, position_of_offset
 
@@ -47,11 +47,11 @@ class Log:
         Path(self.time_index).write_bytes(self.time_bytes)
 
     def of_offset(self, offset: int) -> int:
-        with Source(self.path) as source:
+        with ReadOnlyFile(self.path) as source:
             return position_of_offset(source, self.index, BASE, offset)
 
     def by_time(self, timestamp: int) -> int:
-        with Source(self.path) as source:
+        with ReadOnlyFile(self.path) as source:
             return position_by_time(source, self.index, self.time_index, BASE, timestamp)
 
     def latest_for_offset(self, offset: int) -> int:
@@ -162,7 +162,7 @@ def test_flipped_bytes_in_an_index_never_lead_too_far(log: Log) -> None:
 
 def test_a_missing_or_unreadable_index_only_costs_reading(log: Log, tmp_path: Path) -> None:
     for other in ("nowhere", "."):
-        with Source(log.path) as source:
+        with ReadOnlyFile(log.path) as source:
             assert position_of_offset(source, str(tmp_path / other), BASE, BASE + 400) == 0
             walked = position_by_time(source, str(tmp_path / other), log.time_index, BASE, MS + 9999)
             assert walked <= log.latest_for_time(MS + 9999)
@@ -179,7 +179,7 @@ def test_a_log_inside_a_message_is_not_where_reading_begins(tmp_path: Path) -> N
     path.write_bytes(data)
     index = tmp_path / f"{BASE:020}.index"
     index.write_bytes(encode.offset_entries(BASE, [(BASE + 5, data.index(inside))]))
-    with Source(str(path)) as source:
+    with ReadOnlyFile(str(path)) as source:
         assert position_of_offset(source, str(index), BASE, BASE + 9) in (0, len(first))
 
 
@@ -188,13 +188,13 @@ def test_few_entries_are_looked_at(log: Log, monkeypatch: pytest.MonkeyPatch) ->
     with open(log.index, "ab") as file:
         file.truncate(10 << 20)
     reads: list[str] = []
-    read = Source.read
+    read = ReadOnlyFile.read
 
-    def count(self: Source, position: int, size: int) -> bytes:
+    def count(self: ReadOnlyFile, position: int, size: int) -> bytes:
         reads.append(self.path.rpartition(".")[2])
         return read(self, position, size)
 
-    monkeypatch.setattr(Source, "read", count)
+    monkeypatch.setattr(ReadOnlyFile, "read", count)
     log.of_offset(BASE + 600)
     assert reads.count("index") < 60
     assert reads.count("log") < 20  # the walk from the entry before, and the header itself
@@ -202,13 +202,13 @@ def test_few_entries_are_looked_at(log: Log, monkeypatch: pytest.MonkeyPatch) ->
 
 @pytest.mark.parametrize("position", [-1, -(2**31), 1 << 40])
 def test_no_header_is_outside_the_log(log: Log, position: int) -> None:
-    with Source(log.path) as source:
+    with ReadOnlyFile(log.path) as source:
         assert header_at(source, position) is None
         assert header_at(source, source.size) is None
 
 
 def test_a_header_is_read_at_its_place(log: Log) -> None:
-    with Source(log.path) as source:
+    with ReadOnlyFile(log.path) as source:
         for start, position in zip(log.starts, log.positions, strict=True):
             header = header_at(source, position)
             assert isinstance(header, Header)

@@ -33,7 +33,7 @@ from klog.formats.internal_topics import (
     transactions,
     unreadable_value,
 )
-from klog.formats.structs.json import Embedded
+from klog.formats.structs.json import EmbeddedStruct
 from klog.formats.structs.schema import Schema, load, names_by_key
 
 from tests import goldens, kafka
@@ -97,7 +97,7 @@ def test_a_consumer_group_shows_what_its_members_sent() -> None:
     assert isinstance(record, CoordinatorRecord)
     assert record.value is not None
     subscription = record.value["members"][0]["subscription"]
-    assert isinstance(subscription, Embedded)
+    assert isinstance(subscription, EmbeddedStruct)
     assert subscription.value["topics"] == ["orders"]
 
 

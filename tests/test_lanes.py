@@ -12,10 +12,10 @@ from pathlib import Path
 from random import Random
 
 import pytest
-from klog.files.read_only import Source
+from klog.files.read_only import ReadOnlyFile
 from klog.kernel import Window
-from klog.log.pipeline import Lane, Work, run
-from klog.log.reader import LogReader, Piece
+from klog.log.pipeline import OrderedOutput, Work, run
+from klog.log.reader import LogReader, WindowResult
 from klog.progress import Sink
 from klog.threads import start
 
@@ -39,7 +39,7 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def carry_out(path: Path, work: Work | Callable[[], Work], sink: Sink, jobs: int, *, made: bool = False) -> None:
     """Run *work* over the log, and see to it that no worker outlives it."""
     before = threading.enumerate()
-    with Source(str(path)) as source:
+    with ReadOnlyFile(str(path)) as source:
         try:
             run(LogReader(source), work if made else lambda: work, sink, jobs)  # type: ignore[arg-type, return-value]
         finally:
@@ -55,7 +55,7 @@ def test_output_comes_in_the_order_of_the_log(path: Path, jobs: int) -> None:
     """However long each window takes, and whether it is written at once or in pieces."""
     chance = Random(jobs)
 
-    def work(window: Window, piece: Piece, lane: Lane) -> bool:
+    def work(window: Window, piece: WindowResult, lane: OrderedOutput) -> bool:
         time.sleep(chance.random() / 200)
         text = offsets(window)
         half = len(text) // 2
@@ -73,7 +73,7 @@ def test_output_comes_in_the_order_of_the_log(path: Path, jobs: int) -> None:
 def test_progress_adds_up_to_the_whole_log(path: Path, jobs: int) -> None:
     """Else the bar is at its end long before the work is."""
 
-    def work(window: Window, piece: Piece, lane: Lane) -> bool:
+    def work(window: Window, piece: WindowResult, lane: OrderedOutput) -> bool:
         return False
 
     sink = Kept()
@@ -83,7 +83,7 @@ def test_progress_adds_up_to_the_whole_log(path: Path, jobs: int) -> None:
 
 @pytest.mark.parametrize("jobs", WORKERS)
 def test_what_waits_in_a_window_is_written_at_the_end_of_its_turn(path: Path, jobs: int) -> None:
-    def work(window: Window, piece: Piece, lane: Lane) -> bool:
+    def work(window: Window, piece: WindowResult, lane: OrderedOutput) -> bool:
         window.check(0, window.count)
         window.batch_lines(window.count)
         return False
@@ -97,7 +97,7 @@ def test_what_waits_in_a_window_is_written_at_the_end_of_its_turn(path: Path, jo
 
 @pytest.mark.parametrize("jobs", WORKERS)
 def test_reports_stand_between_the_lines_they_belong_to(path: Path, jobs: int) -> None:
-    def work(window: Window, piece: Piece, lane: Lane) -> bool:
+    def work(window: Window, piece: WindowResult, lane: OrderedOutput) -> bool:
         time.sleep((piece.number * 7 % 5) / 1000)
         lane.write(b"before %d" % piece.number)
         lane.report(f"report {piece.number}")
@@ -115,7 +115,7 @@ def test_reports_stand_between_the_lines_they_belong_to(path: Path, jobs: int) -
 def test_a_report_alone_waits_for_its_turn_too(path: Path, jobs: int) -> None:
     """A stretch may have nothing but damage; its place among the others is half of what it says."""
 
-    def work(window: Window, piece: Piece, lane: Lane) -> bool:
+    def work(window: Window, piece: WindowResult, lane: OrderedOutput) -> bool:
         time.sleep((piece.number * 7 % 5) / 1000)
         lane.report(f"report {piece.number}")
         return False
@@ -131,7 +131,7 @@ def test_nothing_follows_the_last_that_is_wanted(path: Path, jobs: int, last: in
     """A limit that is reached ends all workers, also those that are ahead; alone, none looks at what is not wanted."""
     seen = []
 
-    def work(window: Window, piece: Piece, lane: Lane) -> bool:
+    def work(window: Window, piece: WindowResult, lane: OrderedOutput) -> bool:
         seen.append(piece.number)
         lane.write(b"%d\n" % piece.number)
         return piece.number == last
@@ -150,7 +150,7 @@ def test_nothing_follows_the_last_that_is_wanted(path: Path, jobs: int, last: in
 def test_what_a_worker_raises_ends_all_and_comes_out(path: Path, jobs: int, error: BaseException) -> None:
     """In whichever thread it was; what came before it has been written, nothing after it."""
 
-    def work(window: Window, piece: Piece, lane: Lane) -> bool:
+    def work(window: Window, piece: WindowResult, lane: OrderedOutput) -> bool:
         lane.write(b"%d\n" % piece.number)
         if piece.number == 5:
             raise error
@@ -173,7 +173,7 @@ def test_a_closed_pipe_ends_all_and_comes_out(path: Path, jobs: int) -> None:
             if len(self.events) == 3:
                 raise BrokenPipeError(32, "Broken pipe")
 
-    def work(window: Window, piece: Piece, lane: Lane) -> bool:
+    def work(window: Window, piece: WindowResult, lane: OrderedOutput) -> bool:
         lane.write(b"%d\n" % piece.number)
         return False
 
@@ -199,7 +199,7 @@ def test_of_several_errors_the_first_comes_out(path: Path) -> None:
     """The others may be its consequences."""
     barrier = threading.Barrier(4, timeout=5)
 
-    def work(window: Window, piece: Piece, lane: Lane) -> bool:
+    def work(window: Window, piece: WindowResult, lane: OrderedOutput) -> bool:
         barrier.wait()
         time.sleep(piece.number / 20)
         raise ValueError(piece.number)
@@ -214,7 +214,7 @@ def test_progress_is_told_in_turn(path: Path, jobs: int) -> None:
     sink = Kept()
     ahead: list[int] = []
 
-    def work(window: Window, piece: Piece, lane: Lane) -> bool:
+    def work(window: Window, piece: WindowResult, lane: OrderedOutput) -> bool:
         if piece.number == 3:
             before = sink.advanced
             time.sleep(0.1)
@@ -235,7 +235,7 @@ def test_each_worker_has_a_work_of_its_own(path: Path, jobs: int) -> None:
         number = len(users)
         users[number] = set()
 
-        def work(window: Window, piece: Piece, lane: Lane) -> bool:
+        def work(window: Window, piece: WindowResult, lane: OrderedOutput) -> bool:
             users[number].add(threading.get_ident())
             return False
 
@@ -250,7 +250,7 @@ def test_one_worker_is_the_caller_s_own_thread(path: Path) -> None:
     """^C reaches the main thread."""
     seen = set()
 
-    def work(window: Window, piece: Piece, lane: Lane) -> bool:
+    def work(window: Window, piece: WindowResult, lane: OrderedOutput) -> bool:
         seen.add(threading.get_ident())
         return False
 
@@ -262,7 +262,7 @@ def test_of_several_workers_none_is_the_caller_s_own_thread(path: Path) -> None:
     """A handler that raises in the middle of a turn would leave the others waiting for ever."""
     seen = set()
 
-    def work(window: Window, piece: Piece, lane: Lane) -> bool:
+    def work(window: Window, piece: WindowResult, lane: OrderedOutput) -> bool:
         seen.add(threading.get_ident())
         lane.write(b"x")
         return False
@@ -279,7 +279,7 @@ def test_an_interrupt_at_any_moment_ends_all(path: Path, jobs: int) -> None:
         time.sleep(delay)
         os.kill(os.getpid(), signal.SIGINT)
 
-    def work(window: Window, piece: Piece, lane: Lane) -> bool:
+    def work(window: Window, piece: WindowResult, lane: OrderedOutput) -> bool:
         lane.write(b"x")
         return False
 
@@ -302,7 +302,7 @@ def test_an_interrupt_ends_it_though_nobody_reads_what_is_written(path: Path) ->
             stuck.set()
             nobody_will.wait(30)
 
-    def work(window: Window, piece: Piece, lane: Lane) -> bool:
+    def work(window: Window, piece: WindowResult, lane: OrderedOutput) -> bool:
         lane.write(b"x")
         return False
 
@@ -312,7 +312,7 @@ def test_an_interrupt_ends_it_though_nobody_reads_what_is_written(path: Path) ->
 
     began = time.monotonic()
     start(interrupt)
-    with Source(str(path)) as source, pytest.raises(KeyboardInterrupt):
+    with ReadOnlyFile(str(path)) as source, pytest.raises(KeyboardInterrupt):
         run(LogReader(source), lambda: work, Stuck(), 2)
     nobody_will.set()
     assert time.monotonic() - began < 10
@@ -322,7 +322,7 @@ def test_an_empty_log_is_done_at_once(tmp_path: Path) -> None:
     path = tmp_path / "0.log"
     path.touch()
 
-    def work(window: Window, piece: Piece, lane: Lane) -> bool:
+    def work(window: Window, piece: WindowResult, lane: OrderedOutput) -> bool:
         raise AssertionError("there is nothing to work on")
 
     sink = Kept()
@@ -334,7 +334,7 @@ def test_an_empty_log_is_done_at_once(tmp_path: Path) -> None:
 def test_nothing_is_written_for_nothing(path: Path) -> None:
     """An empty piece need not wait for its turn."""
 
-    def work(window: Window, piece: Piece, lane: Lane) -> bool:
+    def work(window: Window, piece: WindowResult, lane: OrderedOutput) -> bool:
         lane.write(b"")
         return False
 

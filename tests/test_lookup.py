@@ -10,8 +10,8 @@ from random import Random
 import pytest
 from klog.data_dir.partition import Partition
 from klog.errors import UnreadableError, UsageError
-from klog.files.read_only import Source
-from klog.lookup import Lookup, Outcome, Trail, Wanted
+from klog.files.read_only import ReadOnlyFile
+from klog.lookup import Lookup, LookupOutcome, Trail, TrailDetail
 
 from tests.lookup_logs import MS, batches_of, of_records, write_segment
 from tests.lookup_slow import SlowPartition
@@ -47,7 +47,7 @@ def said(trail: Trail) -> str:
 
 def test_the_trail_names_every_step(folder: Path) -> None:
     trail = look_up(folder, BASE + 100)
-    assert (trail.outcome, trail.offset, trail.position) == (Outcome.RECORD, BASE + 100, 100 * SIZE)
+    assert (trail.outcome, trail.offset, trail.position) == (LookupOutcome.RECORD, BASE + 100, 100 * SIZE)
     assert trail.segment == (f"{STEM}.log", BASE, None, 1)
     assert trail.offset_index == (f"{STEM}.index", 3, 19, BASE + 84, 84 * SIZE, 5, 0, None)
     assert trail.scan == (84 * SIZE, 17)
@@ -58,13 +58,13 @@ def test_the_trail_names_every_step(folder: Path) -> None:
 def test_the_ends_of_the_log_are_said_in_words(folder: Path) -> None:
     """At three in the morning `not found` is not enough: why, and what a broker would answer."""
     first, last, end, beyond, below = (look_up(folder, BASE + i) for i in (0, COUNT - 1, COUNT, COUNT + 1, -1))
-    assert (first.outcome, said(first)) == (Outcome.RECORD, f"the log start offset, {BASE}")
-    assert last.outcome is Outcome.RECORD
-    assert (end.outcome, end.found, end.position) == (Outcome.AT_END, False, None)
+    assert (first.outcome, said(first)) == (LookupOutcome.RECORD, f"the log start offset, {BASE}")
+    assert last.outcome is LookupOutcome.RECORD
+    assert (end.outcome, end.found, end.position) == (LookupOutcome.AT_END, False, None)
     assert said(end) == f"the log end offset {BASE + COUNT}: the next record to be written gets it"
-    assert beyond.outcome is Outcome.BEYOND_END
+    assert beyond.outcome is LookupOutcome.BEYOND_END
     assert "OffsetOutOfRange" in said(beyond)
-    assert below.outcome is Outcome.BELOW_START
+    assert below.outcome is LookupOutcome.BELOW_START
     assert "OffsetOutOfRange" in said(below)
     assert all(not trail.problems for trail in (first, last, end, beyond, below))
 
@@ -73,7 +73,7 @@ def test_below_the_checkpointed_log_start_nothing_is_found(folder: Path) -> None
     """Deleted records stay on disk until their segment goes, but no broker hands them out."""
     (folder.parent / "log-start-offset-checkpoint").write_text(f"0\n1\norders 3 {BASE + 50}\n")
     trail = look_up(folder, BASE + 49)
-    assert trail.outcome is Outcome.BELOW_START
+    assert trail.outcome is LookupOutcome.BELOW_START
     assert "may still be in" in said(trail)
     assert look_up(folder, BASE + 50).notes == (f"the log start offset, {BASE + 50}",)
 
@@ -82,7 +82,7 @@ def test_beyond_the_high_watermark_is_said(folder: Path) -> None:
     (folder.parent / "replication-offset-checkpoint").write_text(f"0\n1\norders 3 {BASE + 300}\n")
     assert said(look_up(folder, BASE + 299)) == ""
     trail = look_up(folder, BASE + 300)
-    assert trail.outcome is Outcome.RECORD
+    assert trail.outcome is LookupOutcome.RECORD
     assert "high watermark" in said(trail)
 
 
@@ -90,9 +90,9 @@ def test_an_empty_log_has_an_end(tmp_path: Path) -> None:
     folder = tmp_path / "orders-3"
     write_segment(folder, 7, [])
     assert [look_up(folder, offset).outcome for offset in (6, 7, 8)] == [
-        Outcome.BELOW_START,
-        Outcome.AT_END,
-        Outcome.BEYOND_END,
+        LookupOutcome.BELOW_START,
+        LookupOutcome.AT_END,
+        LookupOutcome.BEYOND_END,
     ]
     assert look_up(folder, 7).problems == ()
 
@@ -103,8 +103,8 @@ def test_a_directory_without_a_segment_is_refused(tmp_path: Path) -> None:
 
 
 def test_offsets_of_64_bits_are_no_trouble(folder: Path) -> None:
-    assert look_up(folder, 2**63 - 1).outcome is Outcome.BEYOND_END
-    assert look_up(folder, -(2**63)).outcome is Outcome.BELOW_START
+    assert look_up(folder, 2**63 - 1).outcome is LookupOutcome.BEYOND_END
+    assert look_up(folder, -(2**63)).outcome is LookupOutcome.BELOW_START
 
 
 # gaps
@@ -129,7 +129,7 @@ def compacted(tmp_path: Path) -> Path:
 def test_in_a_gap_the_next_record_is_shown(compacted: Path, offset: int, position: int | str, following: int) -> None:
     """Compaction leaves gaps; the answer is the batch a broker reads from, and the record that a consumer gets next."""
     trail = look_up(compacted, offset)
-    assert (trail.outcome, trail.found, trail.offset) == (Outcome.GAP, True, following)
+    assert (trail.outcome, trail.found, trail.offset) == (LookupOutcome.GAP, True, following)
     assert trail.record
     assert trail.record.offset == following
     assert trail.batch
@@ -142,16 +142,16 @@ def test_in_a_gap_the_next_record_is_shown(compacted: Path, offset: int, positio
 
 def test_a_record_beside_gaps_is_a_record(compacted: Path) -> None:
     found = {offset: look_up(compacted, offset).outcome for offset in (2, 5, 20, 60, 61, 62)}
-    assert found == {**dict.fromkeys((2, 5, 20, 60, 61), Outcome.RECORD), 62: Outcome.AT_END}
+    assert found == {**dict.fromkeys((2, 5, 20, 60, 61), LookupOutcome.RECORD), 62: LookupOutcome.AT_END}
 
 
 def test_a_gap_at_the_end_has_no_next_record(compacted: Path) -> None:
     """An empty last segment whose base offset is beyond what is left: the log end is its base offset."""
     write_segment(compacted, 90, [])
     trail = look_up(compacted, 70)
-    assert (trail.outcome, trail.found, trail.record) == (Outcome.GAP, False, None)
+    assert (trail.outcome, trail.found, trail.record) == (LookupOutcome.GAP, False, None)
     assert "below the log end offset 90, but no record follows" in said(trail)
-    assert look_up(compacted, 90).outcome is Outcome.AT_END
+    assert look_up(compacted, 90).outcome is LookupOutcome.AT_END
 
 
 # transactions
@@ -176,7 +176,7 @@ def test_the_fate_of_a_transaction_is_said(tmp_path: Path) -> None:
     assert "in a transaction of producer 8, committed at 5" in words[3]
     assert "producer 9 that has no end in the log" in words[7]
     assert "a marker that no consumer is handed" in words[2]
-    assert [look_up(folder, offset).outcome for offset in (1, 2)] == [Outcome.RECORD, Outcome.CONTROL]
+    assert [look_up(folder, offset).outcome for offset in (1, 2)] == [LookupOutcome.RECORD, LookupOutcome.CONTROL]
     (folder / f"{0:020}.txnindex").unlink()
     assert "aborted at 2, but no transaction index says so" in said(look_up(folder, 1))
 
@@ -208,7 +208,7 @@ def test_every_shape_of_batch_is_searched(name: str, tmp_path: Path) -> None:
             trail = lookup.offset(expected.offset)
             there = slow.record(expected.offset)
             assert there
-            assert trail.outcome in (Outcome.RECORD, Outcome.CONTROL)
+            assert trail.outcome in (LookupOutcome.RECORD, LookupOutcome.CONTROL)
             assert (trail.position, trail.record and trail.record.value) == (there.position, there.record.value)
 
 
@@ -224,7 +224,11 @@ def test_an_index_of_first_offsets_is_as_good(tmp_path: Path) -> None:
     with Lookup(Partition(str(folder))) as lookup:
         for offset in range(400):
             trail = lookup.offset(offset)
-            assert (trail.position, trail.outcome, trail.problems) == (positions[offset // 10], Outcome.RECORD, ())
+            assert (trail.position, trail.outcome, trail.problems) == (
+                positions[offset // 10],
+                LookupOutcome.RECORD,
+                (),
+            )
             assert trail.scan
             assert trail.scan.batches <= 5
             assert trail.batch
@@ -327,7 +331,7 @@ def test_an_entry_about_a_damaged_batch_is_not_believed(folder: Path) -> None:
     """What stands there may be anything; the entry before it leads as far."""
     flip(folder / f"{STEM}.log", 210 * SIZE + 150)
     trail = look_up(folder, BASE + 215)
-    assert (trail.outcome, trail.position) == (Outcome.RECORD, 215 * SIZE)
+    assert (trail.outcome, trail.position) == (LookupOutcome.RECORD, 215 * SIZE)
     assert trail.offset_index
     assert trail.offset_index.slot == 8
     assert "entry 9 (offset 1210, position 42000) points at a batch whose checksum does not hold" in trail.problems[0]
@@ -357,8 +361,8 @@ def flip(path: Path, at: int) -> None:
 def test_an_offset_in_a_damaged_batch_is_damaged_not_missing(folder: Path) -> None:
     flip(folder / f"{STEM}.log", 100 * SIZE + 150)
     before, hit, after = (look_up(folder, BASE + i) for i in (99, 100, 101))
-    assert (before.outcome, after.outcome) == (Outcome.RECORD, Outcome.RECORD)
-    assert (hit.outcome, hit.found) == (Outcome.DAMAGED, False)
+    assert (before.outcome, after.outcome) == (LookupOutcome.RECORD, LookupOutcome.RECORD)
+    assert (hit.outcome, hit.found) == (LookupOutcome.DAMAGED, False)
     assert hit.batch == (100 * SIZE, SIZE, BASE + 100, BASE + 100, False, "none")
     assert "bad CRC" in hit.problems[0]
     assert f"the next intact batch is at {101 * SIZE}" in said(hit)
@@ -384,7 +388,7 @@ def test_an_offset_out_of_order_hides_nothing(folder: Path) -> None:
     with Lookup(Partition(str(folder))) as lookup:
         for i in (99, 101, 102, 110, 299, 301):
             trail = lookup.offset(BASE + i)
-            assert (trail.outcome, trail.position) == (Outcome.RECORD, SIZE * i), i
+            assert (trail.outcome, trail.position) == (LookupOutcome.RECORD, SIZE * i), i
         assert "offset backwards" in lookup.offset(BASE + 102).problems[0]
 
 
@@ -396,7 +400,7 @@ def test_a_length_that_swallows_whole_batches_hides_nothing(folder: Path) -> Non
     with Lookup(Partition(str(folder))) as lookup:
         for i in (199, 201, 202, 203, 204, 205):
             assert lookup.offset(BASE + i).position == SIZE * i
-        assert lookup.offset(BASE + 200).outcome is Outcome.DAMAGED
+        assert lookup.offset(BASE + 200).outcome is LookupOutcome.DAMAGED
 
 
 def test_a_torn_tail_after_a_crash_is_a_note(folder: Path) -> None:
@@ -404,12 +408,12 @@ def test_a_torn_tail_after_a_crash_is_a_note(folder: Path) -> None:
     path = folder / f"{STEM}.log"
     path.write_bytes(path.read_bytes()[:-50])
     clean = look_up(folder, BASE + COUNT - 1)
-    assert clean.outcome is Outcome.AT_END
+    assert clean.outcome is LookupOutcome.AT_END
     assert "does not point at the beginning of a batch" in clean.problems[0]
     assert "torn tail" in clean.problems[1]
     (folder.parent / ".kafka_cleanshutdown").unlink()
     killed = look_up(folder, BASE + COUNT - 1)
-    assert (killed.outcome, killed.problems) == (Outcome.AT_END, ())
+    assert (killed.outcome, killed.problems) == (LookupOutcome.AT_END, ())
     assert f"torn tail from {SIZE * (COUNT - 1)} on" in said(killed)
 
 
@@ -440,9 +444,9 @@ def test_mutated_logs_and_indexes_never_lie(folder: Path) -> None:
             for i in chance.sample(range(COUNT), 40):
                 trail = lookup.offset(BASE + i)
                 if BASE + i in intact:
-                    assert (trail.outcome, trail.position) == (Outcome.RECORD, intact[BASE + i])
+                    assert (trail.outcome, trail.position) == (LookupOutcome.RECORD, intact[BASE + i])
                 else:
-                    assert trail.outcome is not Outcome.RECORD
+                    assert trail.outcome is not LookupOutcome.RECORD
 
 
 # what it costs
@@ -451,18 +455,18 @@ def test_mutated_logs_and_indexes_never_lie(folder: Path) -> None:
 def read_bytes(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Return a list that will hold the size of each read."""
     sizes: list[int] = []
-    read, read_into = Source.read, Source.read_into
+    read, read_into = ReadOnlyFile.read, ReadOnlyFile.read_into
 
-    def one(self: Source, position: int, size: int) -> bytes:
+    def one(self: ReadOnlyFile, position: int, size: int) -> bytes:
         sizes.append(size)
         return read(self, position, size)
 
-    def other(self: Source, position: int, view: memoryview) -> int:
+    def other(self: ReadOnlyFile, position: int, view: memoryview) -> int:
         sizes.append(len(view))
         return read_into(self, position, view)
 
-    monkeypatch.setattr(Source, "read", one)
-    monkeypatch.setattr(Source, "read_into", other)
+    monkeypatch.setattr(ReadOnlyFile, "read", one)
+    monkeypatch.setattr(ReadOnlyFile, "read_into", other)
     return sizes
 
 
@@ -490,7 +494,7 @@ def test_many_lookups_read_each_window_about_once(tmp_path: Path, monkeypatch: p
     path = write_segment(folder, 0, batches_of((i, i, 200) for i in range(20_000)))
     sizes = read_bytes(monkeypatch)
     offsets = [Random(3).randrange(20_000) for _ in range(3000)]
-    with Lookup(Partition(str(folder)), wanted=Wanted(records=False, explains=False)) as lookup:
+    with Lookup(Partition(str(folder)), wanted=TrailDetail(records=False, explains=False)) as lookup:
         found = dict(lookup.many(offsets))
     assert [found[place].position for place in range(3000)] == [200 * offset for offset in offsets]
     assert sum(sizes) < 2 * path.stat().st_size
@@ -508,6 +512,6 @@ def test_many_lookups_answer_as_single_ones_do(compacted: Path) -> None:
 def test_messages_without_compression_are_batches_of_one(tmp_path: Path) -> None:
     folder = tmp_path / "orders-3"
     write_segment(folder, 5, [(5 + i, -1, message(5 + i, 0, b"k", b"v" * i)) for i in range(9)])
-    with Lookup(Partition(str(folder)), wanted=Wanted(records=False)) as lookup:
+    with Lookup(Partition(str(folder)), wanted=TrailDetail(records=False)) as lookup:
         trail = lookup.offset(9)
-    assert (trail.outcome, trail.record and trail.record.value) == (Outcome.RECORD, b"vvvv")
+    assert (trail.outcome, trail.record and trail.record.value) == (LookupOutcome.RECORD, b"vvvv")

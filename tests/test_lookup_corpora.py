@@ -9,7 +9,7 @@ from random import Random
 
 import pytest
 from klog.data_dir.partition import Partition
-from klog.lookup import Lookup, Outcome, Trail
+from klog.lookup import Lookup, LookupOutcome, Trail
 
 from tests.conftest import CORPORA, extract
 from tests.lookup_slow import Answer, SlowPartition
@@ -36,13 +36,13 @@ def compare_offset(slow: SlowPartition, lookup: Lookup, offset: int) -> Trail:
     there = slow.record(offset)
     where = slow.batch_of(offset)
     if there is not None:
-        assert trail.outcome in (Outcome.RECORD, Outcome.CONTROL)
+        assert trail.outcome in (LookupOutcome.RECORD, LookupOutcome.CONTROL)
     if trail.found:
         assert trail.segment
         assert (trail.segment.base_offset, trail.position) == where
-        assert trail.outcome is not Outcome.GAP or there is None
+        assert trail.outcome is not LookupOutcome.GAP or there is None
         same_record(trail, slow.following(offset))
-    elif trail.outcome is Outcome.DAMAGED:
+    elif trail.outcome is LookupOutcome.DAMAGED:
         assert there is None
         assert slow.is_damaged or any(b.fault for s in slow.segments for b in s.batches)
     else:

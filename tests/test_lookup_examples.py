@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from klog.data_dir.partition import Partition
-from klog.lookup import Lookup, Outcome, Trail
+from klog.lookup import Lookup, LookupOutcome, Trail
 from klog.lookup.entries import Entries, offset_entries
 
 from tests.lookup_logs import MS, batches_of, of_records, write_segment
@@ -88,7 +88,7 @@ def test_4_a_real_segment(real: Path) -> None:
     assert (trail.offset_index.slot, trail.offset_index.offset, trail.offset_index.position) == (4, 270, 20790)
     assert (trail.scan, trail.position) == ((20790, 11), 21560)
     assert trail.record
-    assert (trail.outcome, trail.record.offset) == (Outcome.RECORD, 280)
+    assert (trail.outcome, trail.record.offset) == (LookupOutcome.RECORD, 280)
     assert look_up(real, 491).position == 37807
 
 

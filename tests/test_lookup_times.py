@@ -9,7 +9,7 @@ from random import Random
 
 import pytest
 from klog.data_dir.partition import Partition
-from klog.lookup import Lookup, Outcome, Trail
+from klog.lookup import Lookup, LookupOutcome, Trail
 
 from tests.lookup_logs import MS, of_records, write_segment
 from tests.lookup_slow import SlowPartition
@@ -67,7 +67,7 @@ def test_the_first_record_that_is_as_late(folder: Path) -> None:
 def test_the_trail_names_every_step(folder: Path) -> None:
     trail = look_up(folder, MS + 1510)
     assert trail.segment == (f"{300:020}.log", 300, 600, 3)
-    assert (trail.outcome, trail.offset) == (Outcome.RECORD, 453)
+    assert (trail.outcome, trail.offset) == (LookupOutcome.RECORD, 453)
     found = trail.time_index
     assert found
     assert found.slot is not None
@@ -81,7 +81,7 @@ def test_the_trail_names_every_step(folder: Path) -> None:
 
 def test_nothing_is_so_late(folder: Path) -> None:
     trail = look_up(folder, MS + 5000)
-    assert (trail.outcome, trail.found, trail.position) == (Outcome.NOTHING_SO_LATE, False, None)
+    assert (trail.outcome, trail.found, trail.position) == (LookupOutcome.NOTHING_SO_LATE, False, None)
     assert trail.notes == (f"nothing is so late: the largest timestamp is {MS + 2992}",)
 
 
@@ -121,7 +121,7 @@ def test_a_segment_without_timestamps_goes_by_its_modification(tmp_path: Path) -
     trails = compare(folder, [MS, MS + 55, MS + 56, MS + 90, MS + 91], truth=False)
     assert [trail.offset for trail in trails] == [None, None, 16, 19, None]
     assert not any(trail.problems for trail in trails)
-    assert trails[0].outcome is Outcome.NOTHING_SO_LATE
+    assert trails[0].outcome is LookupOutcome.NOTHING_SO_LATE
     assert "goes by its time of modification" in trails[0].notes[0]
     assert "has one, offset 10; a broker does not look there" in trails[0].notes[1]
 

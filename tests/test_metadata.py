@@ -14,7 +14,13 @@ from klog.data_dir.partition import Partition
 from klog.formats.checkpoint import PartitionMetadata
 from klog.formats.internal_topics import MetadataRecord, metadata_record
 from klog.metadata import loader
-from klog.metadata.image import BROKER_RESOURCE, TOPIC_RESOURCE, BrokerRegistration, PartitionRegistration, State
+from klog.metadata.image import (
+    BROKER_RESOURCE,
+    TOPIC_RESOURCE,
+    BrokerRegistration,
+    MetadataImage,
+    PartitionRegistration,
+)
 from klog.metadata.loader import ClusterMetadata, read_metadata
 
 from tests import kafka
@@ -611,7 +617,7 @@ class _Controller:
     """Writes random records that fit, as a controller does: one that does not makes Kafka drop its whole batch."""
 
     def __init__(self, folder: Path, seed: int) -> None:
-        self.random, self.log, self.state = random.Random(seed), MetadataLog(folder), State()
+        self.random, self.log, self.state = random.Random(seed), MetadataLog(folder), MetadataImage()
         self.write(value("FeatureLevel", name="metadata.version", featureLevel=30))
         for _ in range(150):
             if self.random.random() < 0.15:

@@ -12,7 +12,7 @@ import pytest
 from klog.data_dir.log_dir import LogDir
 from klog.data_dir.partition import SMALL_FILE_BYTES, Partition, SegmentFiles
 from klog.errors import KlogError, UnreadableError
-from klog.files.read_only import Source
+from klog.files.read_only import ReadOnlyFile
 from klog.formats.checkpoint import Malformed
 from klog.formats.damage import Damage, DamageKind
 from klog.log.header_scan import walk_headers
@@ -328,7 +328,7 @@ def test_a_log_that_is_cut_while_it_is_open_ends_where_it_was_cut(tmp_path: Path
     whole = b"".join(entries)
     for cut in (0, 1, 30, len(entries[0]), len(entries[0]) + 60, len(whole) - 1):
         (tmp_path / "log").write_bytes(whole)
-        with Source(str(tmp_path / "log")) as source:
+        with ReadOnlyFile(str(tmp_path / "log")) as source:
             os.truncate(tmp_path / "log", cut)
             found = list(walk_headers(source))
         kept = sum(cut >= sum(map(len, entries[: n + 1])) for n in range(5))

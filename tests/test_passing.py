@@ -18,7 +18,7 @@ from klog.plan.json_file import plan_pieces, read_plan
 from klog.plan.model import PUT, REMOVE, STAGED, TRUNCATE, Action, FileState, Plan, StaleError
 from klog.plan.replace_segments import replace_segments
 from klog.plan.staging import Staging
-from klog.plan.status import locate
+from klog.plan.status import locate_histories
 from klog.plan.undo import stage_undo, undo_plan
 from klog.plan.validation import check_plan
 
@@ -58,7 +58,7 @@ def test_what_is_done_and_what_is_not_is_known_at_any_moment(merge: Merge, quick
         for between in ways:
             shutil.rmtree(here, ignore_errors=True)
             write(between.files, here)
-            found = locate(one._replace(log_dirs=(str(here),)), quick=quick)
+            found = locate_histories(one._replace(log_dirs=(str(here),)), quick=quick)
             to_do = {place for chain in found for place in chain.to_do}
             assert to_do == set(range(len(one.actions))) - between.done
 

@@ -15,7 +15,7 @@ from klog.formats.damage import Damage, DamageKind
 from klog.formats.index import ABORTED_TXN
 from klog.formats.snapshot import Producer, Snapshot, read_snapshot, write_snapshot
 from klog.kernel import crc32c
-from klog.transactions.anomalies import STOPS_BROKER, Irregularity, IrregularityKind
+from klog.transactions.anomalies import STOPS_BROKER, ProducerAnomaly, ProducerAnomalyKind
 from klog.transactions.markers import CompletedTxn, OngoingTxns
 from klog.transactions.producer_state import PRODUCER_ID_EXPIRATION_MS, Event, ProducerState, differences
 from klog.transactions.replay import apply_window, replay
@@ -59,7 +59,7 @@ def applied(*batches: bytes, state: ProducerState | None = None) -> tuple[Produc
 
 def kinds(*batches: bytes, state: ProducerState | None = None) -> list[str]:
     """The names of the irregularities that the batches bring."""
-    return [event.kind.name for event in applied(*batches, state=state)[1] if isinstance(event, Irregularity)]
+    return [event.kind.name for event in applied(*batches, state=state)[1] if isinstance(event, ProducerAnomaly)]
 
 
 def only(state: ProducerState) -> Producer:
@@ -160,7 +160,7 @@ def test_a_batch_out_of_sequence_is_told_and_taken(batch: bytes, said: list[str]
 
 def test_a_gap_says_what_was_expected_and_how_long_the_producer_was_idle() -> None:
     _, (gap,) = applied(data(0, 0, 10), data(10, 40, ms=1100))
-    assert isinstance(gap, Irregularity)
+    assert isinstance(gap, ProducerAnomaly)
     assert (gap.expected, gap.found, gap.idle_ms, gap.producer_id, gap.producer_epoch) == (10, 40, 1000, 1, 0)
     assert str(gap).endswith("(offset 10): producer 1 epoch 0: sequence gap: 40, expected 10")
     assert gap.place == (FILE, len(data(0, 0, 10)), 10)
@@ -189,7 +189,9 @@ def test_five_batches_are_remembered_one_after_a_snapshot() -> None:
 
 def test_a_lower_epoch_is_taken_and_forgets_the_higher() -> None:
     state, events = applied(data(0, 0, epoch=3), data(1, 7, epoch=2))
-    assert [event.kind for event in events if isinstance(event, Irregularity)] == [IrregularityKind.EPOCH_BACKWARDS]
+    assert [event.kind for event in events if isinstance(event, ProducerAnomaly)] == [
+        ProducerAnomalyKind.EPOCH_BACKWARDS
+    ]
     assert only(state)[:4] == (1, 2, 7, 1)
     assert len(state.producers[1].batches) == 1
 
@@ -244,7 +246,7 @@ def test_what_came_before_a_first_marker_is_not_guessed() -> None:
 
 def test_an_empty_transaction_leaves_no_trace_but_epochs_and_time() -> None:
     state, events = applied(marker(0))
-    assert [event.kind.name for event in events if isinstance(event, Irregularity)] == ["MARKER_WITHOUT_TXN"]
+    assert [event.kind.name for event in events if isinstance(event, ProducerAnomaly)] == ["MARKER_WITHOUT_TXN"]
     assert only(state) == Producer(1, 0, -1, -1, 0, 200, 7, -1)
     assert state.last_stable_offset == state.end == 1
 
@@ -252,8 +254,8 @@ def test_an_empty_transaction_leaves_no_trace_but_epochs_and_time() -> None:
 def test_a_plain_batch_inside_a_transaction_is_what_a_broker_dies_of() -> None:
     state, events = applied(data(0, 0, txn=True), data(1, 1))
     (event,) = events
-    assert isinstance(event, Irregularity)
-    assert event.kind is IrregularityKind.NOT_TRANSACTIONAL
+    assert isinstance(event, ProducerAnomaly)
+    assert event.kind is ProducerAnomalyKind.NOT_TRANSACTIONAL
     assert event.kind in STOPS_BROKER
     assert event.expected == 0
     assert state.ongoing.all() == ((0, 1),)
@@ -315,7 +317,7 @@ def test_what_is_no_marker_ends_no_transaction(
         assert isinstance(event, CompletedTxn)
         assert state.ongoing.all() == ()
         return
-    assert isinstance(event, Irregularity)
+    assert isinstance(event, ProducerAnomaly)
     assert (event.kind.name, state.ongoing.all(), state.end) == (said, ((0, 1),), 10)
     assert event.kind in STOPS_BROKER
     assert event.detail
@@ -341,8 +343,8 @@ def test_of_an_uncompressed_control_batch_only_the_first_record_is_read(codec: s
 def test_a_control_batch_that_cannot_be_decompressed_is_unreadable() -> None:
     header = BatchHeader(count=1, control=True, codec=1, producer_id=1, producer_epoch=0)
     state, (event,) = applied(encode.raw_batch(header, b"no gzip"))
-    assert isinstance(event, Irregularity)
-    assert event.kind is IrregularityKind.UNREADABLE_MARKER
+    assert isinstance(event, ProducerAnomaly)
+    assert event.kind is ProducerAnomalyKind.UNREADABLE_MARKER
     assert state.snapshot() == ()
 
 
@@ -377,7 +379,7 @@ def test_offset_commits_of_transactions_have_no_sequence() -> None:
     """The group coordinator writes them: a last offset without a last sequence is legal."""
     state, events = applied(data(0, -1, 2, txn=True), data(2, -1, 1, txn=True), marker(3, commit=True))
     assert only(state) == Producer(1, 0, -1, 2, 0, 200, 7, -1)
-    assert [event.kind.name for event in events if isinstance(event, Irregularity)] == ["NO_SEQUENCE"] * 2
+    assert [event.kind.name for event in events if isinstance(event, ProducerAnomaly)] == ["NO_SEQUENCE"] * 2
 
 
 def test_batches_whose_checksum_does_not_hold_count_for_nothing() -> None:
@@ -464,8 +466,8 @@ def test_replay_tells_damage_and_goes_on_behind_it(tmp_path: Path) -> None:
     damage, gap = replay(state, found.path, found.segments)
     assert isinstance(damage, Damage)
     assert damage.kind is DamageKind.BAD_CRC
-    assert isinstance(gap, Irregularity)
-    assert gap.kind is IrregularityKind.SEQUENCE_GAP
+    assert isinstance(gap, ProducerAnomaly)
+    assert gap.kind is ProducerAnomalyKind.SEQUENCE_GAP
     assert state.end == 3
 
 
@@ -539,5 +541,5 @@ def test_a_snapshot_in_between_changes_nothing(batches: list[bytes], cut: st.Dat
     ended = [event[:5] for event in before + after if isinstance(event, CompletedTxn)]
     assert ended == [event[:5] for event in events if isinstance(event, CompletedTxn)]
     assert reloaded.last_stable_offset == at_once.last_stable_offset
-    told = [event.kind.name for event in events + before + after if isinstance(event, Irregularity)]
+    told = [event.kind.name for event in events + before + after if isinstance(event, ProducerAnomaly)]
     assert set(told) <= {"MARKER_WITHOUT_TXN"}  # healthy logs have nothing else to tell

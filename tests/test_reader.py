@@ -11,10 +11,10 @@ from pathlib import Path
 from random import Random
 
 import pytest
-from klog.files.read_only import Source
+from klog.files.read_only import ReadOnlyFile
 from klog.formats.damage import Damage, DamageKind
 from klog.kernel import BAD_LENGTH, BAD_MAGIC, DONE, MORE, Window
-from klog.log.reader import FIRST_WINDOW_BYTES, WINDOW_BYTES, LogReader, Piece
+from klog.log.reader import FIRST_WINDOW_BYTES, WINDOW_BYTES, LogReader, WindowResult
 
 from tests.bad_sectors import spoil
 from tests.plain import shapes
@@ -39,10 +39,10 @@ def log_of(count: int, size: int = 100, start: int = 0) -> tuple[bytes, list[Ent
 
 def walk(
     path: Path, start: int = 0, end: int | None = None, *, lenient: bool = False, max_batch_bytes: int = 128 << 20
-) -> tuple[list[Entry], list[Damage], list[Piece], list[int]]:
+) -> tuple[list[Entry], list[Damage], list[WindowResult], list[int]]:
     """Return the entries that a walk hands out, the damage between them, its pieces, and the windows' sizes."""
     entries, damages, pieces, sizes = [], [], [], []
-    with Source(str(path)) as source:
+    with ReadOnlyFile(str(path)) as source:
         reader = LogReader(source, start, end, lenient=lenient, max_batch_bytes=max_batch_bytes)
         window = Window()
         while piece := reader.next(window):
@@ -137,7 +137,7 @@ def test_a_part_of_a_log_is_read_from_batch_to_batch(path: Path) -> None:
 def test_a_file_that_grows_meanwhile_is_read_up_to_where_it_was(path: Path) -> None:
     data, expected = log_of(1000)
     path.write_bytes(data)
-    with Source(str(path)) as source:
+    with ReadOnlyFile(str(path)) as source:
         reader, window = LogReader(source), Window()
         with path.open("ab") as file:
             file.write(data[:5000])
@@ -153,7 +153,7 @@ def test_a_file_that_shrinks_meanwhile_ends_where_it_ends(path: Path, left: int)
     """No crash, no wait, and no batch that is no longer there."""
     data, expected = log_of(5000)
     path.write_bytes(data)
-    with Source(str(path)) as source:
+    with ReadOnlyFile(str(path)) as source:
         reader, window = LogReader(source), Window()
         reader.next(window)
         entries = [(window.batch(i).position, window.batch(i).size) for i in range(window.count)]
@@ -172,7 +172,7 @@ def test_many_threads_share_a_walk(path: Path) -> None:
     data, expected = log_of(30_000, 120)
     path.write_bytes(data)
     found: dict[int, list[Entry]] = {}
-    with Source(str(path)) as source:
+    with ReadOnlyFile(str(path)) as source:
         reader = LogReader(source)
 
         def work() -> None:
@@ -191,7 +191,7 @@ def test_many_threads_share_a_walk(path: Path) -> None:
 
 def test_a_walk_can_be_stopped(path: Path) -> None:
     path.write_bytes(log_of(5000)[0])
-    with Source(str(path)) as source:
+    with ReadOnlyFile(str(path)) as source:
         reader, window = LogReader(source), Window()
         assert reader.next(window)
         reader.stop()
@@ -331,7 +331,7 @@ def test_a_lenient_walk_gives_what_comes_before_a_bad_sector_and_then_fails(
     path.write_bytes(data)
     spoil(monkeypatch, range(98_304, 102_400))
     entries = []
-    with Source(str(path)) as source:
+    with ReadOnlyFile(str(path)) as source:
         reader, window = LogReader(source, lenient=True), Window()
 
         def read() -> None:
@@ -350,7 +350,7 @@ def test_a_reader_that_stops_hands_out_what_begins_before(tmp_path: Path, name: 
     path.write_bytes(LOGS[name])
     whole, *_ = walk(path)
     bounds = [position for position, _ in whole] + [len(LOGS[name])]
-    with Source(str(path)) as source:
+    with ReadOnlyFile(str(path)) as source:
         for first in range(len(whole)):
             for end in range(first + 1, len(whole) + 1):
                 reader, window, found = LogReader(source, bounds[first], stop=bounds[end]), Window(), []
@@ -370,7 +370,7 @@ def test_a_part_is_judged_as_the_whole_is(tmp_path: Path) -> None:
     path.write_bytes(spoiled)
     _, whole, *_ = walk(path)
     for end in range(7, 40):
-        with Source(str(path)) as source:
+        with ReadOnlyFile(str(path)) as source:
             reader, window, damages = LogReader(source, stop=entries[end][0]), Window(), []
             while piece := reader.next(window):
                 damages += [piece.damage] if piece.damage else []

@@ -8,7 +8,7 @@ from pathlib import Path
 from random import Random
 
 import pytest
-from klog.files.read_only import Source
+from klog.files.read_only import ReadOnlyFile
 from klog.formats.damage import Damage, DamageKind
 from klog.kernel import Window
 from klog.log.batch import Batch
@@ -288,7 +288,7 @@ def search(
     path: Path, data: bytes, start: int = 0, *, floor: int = 0, ceiling: int = HIGHEST, largest: int = 1 << 27
 ) -> int:
     path.write_bytes(data)
-    with Source(str(path)) as source:
+    with ReadOnlyFile(str(path)) as source:
         return next_entry(source, start, source.size, floor, ceiling, largest)
 
 
@@ -365,13 +365,13 @@ def test_damage_every_few_batches_costs_little_each(path: Path, monkeypatch: pyt
     many = [batch([Record(BASE + i, MS, None, b"v" * 1500)]) for i in range(2000)]
     for i in range(0, 2000, 2):
         many[i] = sized(many[i], 5)
-    read_into, counted = Source.read_into, [0]
+    read_into, counted = ReadOnlyFile.read_into, [0]
 
-    def count(self: Source, position: int, view: memoryview) -> int:
+    def count(self: ReadOnlyFile, position: int, view: memoryview) -> int:
         counted[0] += len(view)
         return read_into(self, position, view)
 
-    monkeypatch.setattr(Source, "read_into", count)
+    monkeypatch.setattr(ReadOnlyFile, "read_into", count)
     found = parts(path, b"".join(many))
     assert sum(isinstance(part, Batch) for part in found) == sum(isinstance(part, Damage) for part in found) == 1000
     assert counted[0] <= 1000 * (256 << 10)
@@ -379,22 +379,22 @@ def test_damage_every_few_batches_costs_little_each(path: Path, monkeypatch: pyt
 
 def test_a_file_that_shrinks_during_the_search_ends_there(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path.write_bytes(b"\xee" * (3 << 20) + B)
-    with Source(str(path)) as source:
+    with ReadOnlyFile(str(path)) as source:
         size = source.size
-        read_into = Source.read_into
+        read_into = ReadOnlyFile.read_into
 
-        def shrink(self: Source, position: int, view: memoryview) -> int:
+        def shrink(self: ReadOnlyFile, position: int, view: memoryview) -> int:
             with path.open("r+b") as file:
                 file.truncate(2 << 20)
             return read_into(self, position, view)
 
-        monkeypatch.setattr(Source, "read_into", shrink)
+        monkeypatch.setattr(ReadOnlyFile, "read_into", shrink)
         assert next_entry(source, 0, size, 0, HIGHEST, 1 << 27) == size
 
 
 def test_what_can_be_read_before_a_bad_sector_is_known_to_the_byte(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path.write_bytes(bytes(50_000))
-    with Source(str(path)) as source:
+    with ReadOnlyFile(str(path)) as source:
         spoil(monkeypatch, range(8192, 12_288))
         for position, size, count in (
             (0, 50_000, 8192),
@@ -409,7 +409,7 @@ def test_what_can_be_read_before_a_bad_sector_is_known_to_the_byte(path: Path, m
 
 def test_zeros_that_cannot_be_read_are_not_known_to_be_zeros(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path.write_bytes(bytes(3 << 20) + b"\1" + bytes(100))
-    with Source(str(path)) as source:
+    with ReadOnlyFile(str(path)) as source:
         assert is_zero(source, 0, 3 << 20)
         assert is_zero(source, 5, 5)
         assert not is_zero(source, 0, (3 << 20) + 1)
@@ -422,7 +422,7 @@ def test_zeros_that_cannot_be_read_are_not_known_to_be_zeros(path: Path, monkeyp
 def test_the_search_goes_on_behind_bad_sectors(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for wanted in (B, batch([Record(BASE, MS, None, Random(2).randbytes(9000))])):
         path.write_bytes(b"\xee" * 30_000 + wanted + b"\xee" * 100_000)
-        with Source(str(path)) as source:
+        with ReadOnlyFile(str(path)) as source:
             spoil(monkeypatch, range(4096, 8192), range(12_288, 20_480), range(90_112, 94_208))
             assert next_entry(source, 0, source.size, 0, HIGHEST, 1 << 27) == 30_000
 
@@ -430,7 +430,7 @@ def test_the_search_goes_on_behind_bad_sectors(path: Path, monkeypatch: pytest.M
 def test_the_reader_s_place_is_behind_the_damage(path: Path) -> None:
     """Nothing that was said to be damaged is read again."""
     path.write_bytes(A + sized(B, 5) + C)
-    with Source(str(path)) as source:
+    with ReadOnlyFile(str(path)) as source:
         reader, window = LogReader(source, floor=BASE), Window()
         piece = reader.next(window)
         assert piece

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from klog.data_dir.partition import Partition
-from klog.data_dir.preallocation import is_room
+from klog.data_dir.preallocation import is_preallocated_tail
 from klog.formats.checkpoint import OffsetEntry, write_offsets
 from klog.formats.damage import Damage, DamageKind
 from klog.formats.index import OFFSET_ENTRY
@@ -63,8 +63,8 @@ def test_zeros_are_room_as_long_as_nothing_proves_more(
         proof(log)
     partition, damage = Partition(str(tmp_path / "t-0")), damage_at_the_end(tmp_path / "t-0")
     assert (damage.place.position, damage.size) == (1500, zeros)
-    assert is_room(partition, damage) is room
-    assert not is_room(partition, damage._replace(kind=DamageKind.BAD_LENGTH))
+    assert is_preallocated_tail(partition, damage) is room
+    assert not is_preallocated_tail(partition, damage._replace(kind=DamageKind.BAD_LENGTH))
 
 
 def test_zeros_before_another_segment_are_none(tmp_path: Path) -> None:
@@ -73,4 +73,4 @@ def test_zeros_before_another_segment_are_none(tmp_path: Path) -> None:
     with log.open("ab") as file:
         file.write(bytes(4096))
     write_segment(tmp_path / "t-0", 10, batches_of([(10, 10, 300)]))
-    assert not is_room(Partition(str(tmp_path / "t-0")), damage_at_the_end(tmp_path / "t-0"))
+    assert not is_preallocated_tail(Partition(str(tmp_path / "t-0")), damage_at_the_end(tmp_path / "t-0"))

@@ -15,11 +15,11 @@ import pytest
 from klog.data_dir.log_dir import LogDir
 from klog.data_dir.partition import Partition
 from klog.errors import DamagedError, UsageError
-from klog.files.read_only import Source
-from klog.jobs.slices import Slice, slices
-from klog.jobs.spark_rows import COLUMNS, KAFKA_COLUMNS, Query, read, schema
+from klog.files.read_only import ReadOnlyFile
+from klog.jobs.slices import LogSlice, slices
+from klog.jobs.spark_rows import COLUMNS, KAFKA_COLUMNS, RowQuery, read, schema
 from klog.log import split_points
-from klog.log.record_filter import Wanted
+from klog.log.record_filter import RecordFilter
 
 from tests import bad_sectors, lookup_logs
 from tests.conftest import CORPORA, FIXTURES
@@ -30,7 +30,7 @@ from tests.plain.shapes import MS, some_records
 from tests.test_work import some_batches
 
 LOGS = shapes.all_logs()
-ALL = Query(COLUMNS, damage="column")
+ALL = RowQuery(COLUMNS, damage="column")
 WHOLE = 1 << 40
 SPLITS = (4096, 5000, 20_000, 100_000)
 
@@ -42,12 +42,12 @@ def folder(tmp_path: Path) -> Path:
     return path
 
 
-def table(unit: list[Slice], query: Query = ALL) -> pa.Table:
+def table(unit: list[LogSlice], query: RowQuery = ALL) -> pa.Table:
     """Return all rows; the record batches are kept until the last has come."""
     return pa.Table.from_batches(list(read(unit, query)), schema(query.columns))
 
 
-def rows_of(folder: Path, query: Query = ALL, split: int = WHOLE) -> pa.Table:
+def rows_of(folder: Path, query: RowQuery = ALL, split: int = WHOLE) -> pa.Table:
     return table(slices(Partition(str(folder)), split, query.wanted, query.isolation), query)
 
 
@@ -125,7 +125,7 @@ def test_rows_hold_what_an_independent_decoder_reads(folder: Path, name: str) ->
 def test_only_the_columns_that_are_asked_for_come(folder: Path, columns: tuple[str, ...]) -> None:
     """In their order: what nobody asked for costs nothing."""
     (folder / f"{100:020}.log").write_bytes(LOGS["varied"])
-    found = rows_of(folder, Query(columns))
+    found = rows_of(folder, RowQuery(columns))
     assert found.equals(rows_of(folder).select(columns))
     assert found.schema.equals(schema(columns))
 
@@ -263,12 +263,12 @@ def test_ranges_hold_for_every_row(folder: Path) -> None:
     everything = rows_of(folder)
     offsets, times = everything["offset"].to_pylist(), everything["timestamp"].cast(pa.int64()).to_pylist()
     for wanted in (
-        Wanted(from_offset=17),
-        Wanted(to_offset=402),
-        Wanted(9, 605),
-        Wanted(from_time=MS + 2501),
-        Wanted(to_time=MS + 51),
-        Wanted(5, 700, MS + 101, MS + 4002),
+        RecordFilter(from_offset=17),
+        RecordFilter(to_offset=402),
+        RecordFilter(9, 605),
+        RecordFilter(from_time=MS + 2501),
+        RecordFilter(to_time=MS + 51),
+        RecordFilter(5, 700, MS + 101, MS + 4002),
     ):
         expected = [
             offset
@@ -278,7 +278,7 @@ def test_ranges_hold_for_every_row(folder: Path) -> None:
         for split in (4096, WHOLE):
             found = rows_of(folder, ALL._replace(wanted=wanted), split)
             assert found["offset"].to_pylist() == expected
-    assert rows_of(folder, ALL._replace(wanted=Wanted(from_offset=10**6))).num_rows == 0
+    assert rows_of(folder, ALL._replace(wanted=RecordFilter(from_offset=10**6))).num_rows == 0
 
 
 # record batches
@@ -290,7 +290,7 @@ def test_record_batches_are_about_as_large_as_asked(folder: Path) -> None:
     for wanted in (1 << 16, 1 << 18, 1 << 20):
         sizes = [made.nbytes for made in read(slices(Partition(str(folder))), ALL._replace(batch_bytes=wanted))]
         assert all(wanted / 4 <= size <= 2 * wanted for size in sizes[:-1])
-    few = list(read(slices(Partition(str(folder)), 8192), Query(("offset",))))
+    few = list(read(slices(Partition(str(folder)), 8192), RowQuery(("offset",))))
     assert [made.num_rows for made in few] == [6000]
 
 
@@ -298,7 +298,7 @@ def test_one_batch_of_the_log_may_be_many_record_batches(folder: Path) -> None:
     """A compressed batch grows a thousandfold."""
     records = [Record(i, MS, None, bytes(1000)) for i in range(20_000)]
     (folder / f"{0:020}.log").write_bytes(batch(records, codec="zstd"))
-    made = list(read(slices(Partition(str(folder))), Query(("offset", "value"))))
+    made = list(read(slices(Partition(str(folder))), RowQuery(("offset", "value"))))
     assert sum(part.num_rows for part in made) == 20_000
     assert max(part.nbytes for part in made) <= 2 << 20
     huge = Record(20_000, MS, None, bytes(5 << 20))
@@ -312,7 +312,7 @@ def test_tiny_logs_share_a_record_batch(tmp_path: Path) -> None:
     for number in range(20):
         lookup_logs.write_segment(tmp_path / f"t{number}-7", 0, some_batches(0, 2))
         unit += slices(Partition(str(tmp_path / f"t{number}-7")))
-    made = list(read(unit, Query()))
+    made = list(read(unit, RowQuery()))
     assert len(made) == 1
     assert made[0]["topic"].to_pylist() == [f"t{number}" for number in range(20) for _ in range(6)]
 
@@ -333,7 +333,7 @@ def broken(folder: Path) -> Path:
 def test_damage_is_an_error_with_its_place(folder: Path) -> None:
     log = broken(folder)
     position = len(some_batches(0, 3)[0][2])
-    reading = read(slices(Partition(str(folder))), Query())
+    reading = read(slices(Partition(str(folder))), RowQuery())
     assert next(reading)["offset"].to_pylist() == [0, 1, 2]
     with pytest.raises(DamagedError) as raised:
         next(reading)
@@ -342,7 +342,7 @@ def test_damage_is_an_error_with_its_place(folder: Path) -> None:
 
 def test_damage_can_be_passed_over(folder: Path) -> None:
     broken(folder)
-    assert rows_of(folder, Query(damage="skip"))["offset"].to_pylist() == [0, 1, 2, 8, 9, 10]
+    assert rows_of(folder, RowQuery(damage="skip"))["offset"].to_pylist() == [0, 1, 2, 8, 9, 10]
 
 
 def test_damage_can_be_a_row_of_its_own(folder: Path) -> None:
@@ -405,7 +405,7 @@ def test_a_log_that_has_vanished_is_damage(folder: Path) -> None:
     assert damage_in(found) == [f"{folder}/{0:020}.log: unreadable: cannot open: No such file or directory"]
     assert found["partition"].to_pylist()[0] == 3
     with pytest.raises(DamagedError, match="cannot open"):
-        table(unit, Query())
+        table(unit, RowQuery())
     folder.rename(folder.with_name("gone"))
     assert len(damage_in(table(unit))) == 2
 
@@ -507,7 +507,7 @@ def test_zeros_behind_the_last_batch_are_room_unless_records_stood_there(folder:
 
 
 def test_a_query_can_be_sent_elsewhere() -> None:
-    query = ALL._replace(wanted=Wanted(5, 9))
+    query = ALL._replace(wanted=RecordFilter(5, 9))
     assert pickle.loads(pickle.dumps(query)) == query
 
 
@@ -525,13 +525,13 @@ def test_a_real_index_is_confirmed_in_little_of_the_log(folder: Path, monkeypatc
     log = lookup_logs.write_segment(folder, 0, some_batches(0, 3000, 5000))
     monkeypatch.setattr(split_points, "CONFIRM_BYTES", 256 << 10)
     counted: list[int] = []
-    original = Source.read_into
+    original = ReadOnlyFile.read_into
 
-    def counting(self: Source, position: int, view: memoryview) -> int:
+    def counting(self: ReadOnlyFile, position: int, view: memoryview) -> int:
         counted.append(read := original(self, position, view))
         return read
 
-    monkeypatch.setattr(Source, "read_into", counting)
+    monkeypatch.setattr(ReadOnlyFile, "read_into", counting)
     parts = slices(Partition(str(folder)), 8 << 20)
     assert len(parts) == -(-log.stat().st_size // (8 << 20))
     assert sum(counted) < 2 << 20

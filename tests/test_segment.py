@@ -18,7 +18,7 @@ from klog.formats.codec import Decompressor
 from klog.formats.damage import Damage, DamageKind
 from klog.formats.record import Record
 from klog.log.batch import Batch
-from klog.log.segment import MAX_RELATIVE_OFFSET, Segment, Totals
+from klog.log.segment import MAX_RELATIVE_OFFSET, BatchTotals, Segment
 
 from tests.kernel.windows import plain_batches
 from tests.plain import shapes
@@ -196,8 +196,8 @@ def test_totals_of_a_whole_segment(path: Path, name: str) -> None:
     plain = list(plain_batches(data))
     segment = Segment(str(path.with_name(f"{0:020}.log")))
     Path(segment.path).write_bytes(data)
-    assert segment.totals() == Totals(len(plain), None, len(data), 0)
-    assert segment.totals(deep=True) == Totals(len(plain), sum(len(b.records) for b in plain), len(data), 0)
+    assert segment.totals() == BatchTotals(len(plain), None, len(data), 0)
+    assert segment.totals(deep=True) == BatchTotals(len(plain), sum(len(b.records) for b in plain), len(data), 0)
 
 
 @pytest.mark.parametrize(
@@ -220,23 +220,23 @@ def test_totals_count_what_is_intact_and_what_is_not(
 ) -> None:
     """The same with and without a look at the records."""
     path.write_bytes(data)
-    assert Segment(str(path)).totals(deep=True) == Totals(intact, records, len(data), damaged)
-    assert Segment(str(path)).totals() == Totals(intact, None, len(data), damaged)
+    assert Segment(str(path)).totals(deep=True) == BatchTotals(intact, records, len(data), damaged)
+    assert Segment(str(path)).totals() == BatchTotals(intact, None, len(data), damaged)
 
 
 def test_totals_keep_to_the_limit_on_a_batch_s_size(path: Path) -> None:
     """Who counts with little memory must not be handed a batch of 128 MiB."""
     big = batch(some_records(BASE + 3, 20_000))
     path.write_bytes(A + big + C)
-    assert Segment(str(path)).totals(max_batch_bytes=len(big)) == Totals(3, None, len(A + big + C), 0)
-    assert Segment(str(path)).totals(max_batch_bytes=len(big) - 1) == Totals(2, None, len(A + big + C), 1)
+    assert Segment(str(path)).totals(max_batch_bytes=len(big)) == BatchTotals(3, None, len(A + big + C), 0)
+    assert Segment(str(path)).totals(max_batch_bytes=len(big) - 1) == BatchTotals(2, None, len(A + big + C), 1)
 
 
 def test_totals_count_batches_whose_records_are_broken_as_damage_only_when_they_are_read(path: Path) -> None:
     bad = batch(some_records(BASE + 3), codec="gzip", stream=b"no gzip, though the checksum holds")
     path.write_bytes(A + bad + C)
-    assert Segment(str(path)).totals() == Totals(3, None, len(A + bad + C), 0)
-    assert Segment(str(path)).totals(deep=True) == Totals(3, 6, len(A + bad + C), 1)
+    assert Segment(str(path)).totals() == BatchTotals(3, None, len(A + bad + C), 0)
+    assert Segment(str(path)).totals(deep=True) == BatchTotals(3, 6, len(A + bad + C), 1)
 
 
 # the front door

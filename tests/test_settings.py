@@ -10,7 +10,7 @@ from klog.data_dir.log_dir import LogDir
 from klog.errors import UsageError
 from klog.metadata import loader
 from klog.metadata.image import BROKER_RESOURCE, TOPIC_RESOURCE
-from klog.metadata.topic_config import _INTERNAL, _KNOWN, Origin, Setting, Settings
+from klog.metadata.topic_config import _INTERNAL, _KNOWN, Setting, SettingOrigin, TopicConfig
 
 from tests import kafka
 from tests.conftest import FIXTURES
@@ -27,31 +27,33 @@ def log(tmp_path: Path) -> MetadataLog:
     return log
 
 
-def settings(log: MetadataLog, **options: str) -> Settings:
-    return Settings(LogDir(str(log.log_dir)), options)
+def settings(log: MetadataLog, **options: str) -> TopicConfig:
+    return TopicConfig(LogDir(str(log.log_dir)), options)
 
 
 def test_each_source_counts_more_than_the_ones_after_it(log: MetadataLog) -> None:
     """The broker's order; and whoever gives an option knows better."""
     name, synonym = "index.interval.bytes", "log.index.interval.bytes"
-    assert settings(log).value("t", name) == Setting(4096, Origin.DEFAULT, name)
+    assert settings(log).value("t", name) == Setting(4096, SettingOrigin.DEFAULT, name)
     log.add(config(BROKER_RESOURCE, "", synonym, "1"), config(BROKER_RESOURCE, "2", synonym, "9"))
-    assert settings(log).value("t", name) == Setting(1, Origin.BROKER, synonym)
+    assert settings(log).value("t", name) == Setting(1, SettingOrigin.BROKER, synonym)
     log.add(config(BROKER_RESOURCE, "1", synonym, "2"))
-    assert settings(log).value("t", name) == Setting(2, Origin.BROKER, synonym)
+    assert settings(log).value("t", name) == Setting(2, SettingOrigin.BROKER, synonym)
     log.add(config(TOPIC_RESOURCE, "t", name, "3"))
-    assert settings(log).value("t", name) == Setting(3, Origin.TOPIC, name)
-    assert settings(log).value("u", name) == settings(log).value(None, name) == Setting(2, Origin.BROKER, synonym)
-    given = Settings(LogDir(str(log.log_dir)), {name: "4"})
-    assert given.value("t", name) == Setting(4, Origin.OPTION, name)
-    assert given.value("t", "segment.bytes") == Setting(1 << 30, Origin.DEFAULT, "segment.bytes")
+    assert settings(log).value("t", name) == Setting(3, SettingOrigin.TOPIC, name)
+    assert (
+        settings(log).value("u", name) == settings(log).value(None, name) == Setting(2, SettingOrigin.BROKER, synonym)
+    )
+    given = TopicConfig(LogDir(str(log.log_dir)), {name: "4"})
+    assert given.value("t", name) == Setting(4, SettingOrigin.OPTION, name)
+    assert given.value("t", "segment.bytes") == Setting(1 << 30, SettingOrigin.DEFAULT, "segment.bytes")
 
 
 def test_without_a_log_dir_or_a_metadata_log_there_are_defaults() -> None:
     for where in (None, LogDir(str(FIXTURES / "legacy"))):
-        known = Settings(where)
+        known = TopicConfig(where)
         assert known.metadata is None
-        assert known.value("t", "cleanup.policy") == Setting(("delete",), Origin.DEFAULT, "cleanup.policy")
+        assert known.value("t", "cleanup.policy") == Setting(("delete",), SettingOrigin.DEFAULT, "cleanup.policy")
 
 
 @pytest.mark.parametrize(
@@ -74,7 +76,7 @@ def test_without_a_log_dir_or_a_metadata_log_there_are_defaults() -> None:
 )
 def test_texts_have_the_values_that_they_have_to_kafka(log: MetadataLog, name: str, text: str, value: object) -> None:
     log.add(config(TOPIC_RESOURCE, "t", name, text))
-    assert settings(log).value("t", name) == Setting(value, Origin.TOPIC, name)  # type: ignore[arg-type]
+    assert settings(log).value("t", name) == Setting(value, SettingOrigin.TOPIC, name)  # type: ignore[arg-type]
     assert settings(log, **{name: text}).value("t", name).value == value
 
 
@@ -102,7 +104,7 @@ def test_a_text_that_is_no_value_counts_as_not_there(log: MetadataLog, name: str
     log.add(
         config(TOPIC_RESOURCE, "t", name, text), *(config(BROKER_RESOURCE, "", b, text) for b in _KNOWN[name].broker)
     )
-    assert settings(log).value("t", name) == Setting(_KNOWN[name].default, Origin.DEFAULT, name)
+    assert settings(log).value("t", name) == Setting(_KNOWN[name].default, SettingOrigin.DEFAULT, name)
     with pytest.raises(UsageError, match=f"^{name}=.*: expected {expected}"):
         settings(log, **{name: text})
 
@@ -112,9 +114,9 @@ def test_the_metadata_log_may_be_in_another_log_dir(log: MetadataLog, tmp_path_f
     log.add(config(TOPIC_RESOURCE, "t", "cleanup.policy", "compact"), config(BROKER_RESOURCE, "7", "log.roll.ms", "5"))
     data = tmp_path_factory.mktemp("data")
     (data / "meta.properties").write_text("version=1\nnode.id=7\ncluster.id=x\n")
-    elsewhere = Settings(LogDir(str(data)), metadata=LogDir(str(log.log_dir)))
+    elsewhere = TopicConfig(LogDir(str(data)), metadata=LogDir(str(log.log_dir)))
     assert elsewhere.value("t", "cleanup.policy").words == ("compact",)
-    assert elsewhere.value("t", "segment.ms") == Setting(5, Origin.BROKER, "log.roll.ms")
+    assert elsewhere.value("t", "segment.ms") == Setting(5, SettingOrigin.BROKER, "log.roll.ms")
 
 
 def test_another_log_dir_without_a_metadata_log_or_of_another_cluster_is_refused(
@@ -123,30 +125,34 @@ def test_another_log_dir_without_a_metadata_log_or_of_another_cluster_is_refused
     """Settings of a topic that only has the same name would be worse than none."""
     data, other = tmp_path_factory.mktemp("data"), LogDir(str(log.log_dir))
     with pytest.raises(UsageError, match="no __cluster_metadata here"):
-        Settings(other, metadata=LogDir(str(data)))
+        TopicConfig(other, metadata=LogDir(str(data)))
     (data / "meta.properties").write_text("version=1\nnode.id=1\ncluster.id=another\n")
     with pytest.raises(UsageError, match=r"of cluster x, but .* is of another"):
-        Settings(LogDir(str(data)), metadata=other)
+        TopicConfig(LogDir(str(data)), metadata=other)
 
 
 def test_an_unknown_option_is_refused_with_near_misses() -> None:
     with pytest.raises(UsageError, match=r"segment.byte is no setting that klog knows; did you mean segment.bytes"):
-        Settings(None, {"segment.byte": "1"})
+        TopicConfig(None, {"segment.byte": "1"})
     with pytest.raises(KeyError):
-        Settings().value("t", "segment.byte")
+        TopicConfig().value("t", "segment.byte")
 
 
 @pytest.mark.parametrize(
     ("texts", "name", "found"),
     [
-        ({"log.roll.hours": "2"}, "segment.ms", Setting(7_200_000, Origin.BROKER, "log.roll.hours")),
-        ({"log.roll.hours": "2", "log.roll.ms": "5"}, "segment.ms", Setting(5, Origin.BROKER, "log.roll.ms")),
-        ({"log.retention.minutes": "3"}, "retention.ms", Setting(180_000, Origin.BROKER, "log.retention.minutes")),
-        ({"log.retention.hours": "-1"}, "retention.ms", Setting(-1, Origin.BROKER, "log.retention.hours")),
-        ({"log.preallocate": "true"}, "preallocate", Setting(True, Origin.BROKER, "log.preallocate")),
-        ({"message.max.bytes": "7"}, "max.message.bytes", Setting(7, Origin.BROKER, "message.max.bytes")),
-        ({"log.roll.hours": "2147483648"}, "segment.ms", Setting(604_800_000, Origin.DEFAULT, "segment.ms")),
-        ({"retention.ms": "7"}, "retention.ms", Setting(604_800_000, Origin.DEFAULT, "retention.ms")),
+        ({"log.roll.hours": "2"}, "segment.ms", Setting(7_200_000, SettingOrigin.BROKER, "log.roll.hours")),
+        ({"log.roll.hours": "2", "log.roll.ms": "5"}, "segment.ms", Setting(5, SettingOrigin.BROKER, "log.roll.ms")),
+        (
+            {"log.retention.minutes": "3"},
+            "retention.ms",
+            Setting(180_000, SettingOrigin.BROKER, "log.retention.minutes"),
+        ),
+        ({"log.retention.hours": "-1"}, "retention.ms", Setting(-1, SettingOrigin.BROKER, "log.retention.hours")),
+        ({"log.preallocate": "true"}, "preallocate", Setting(True, SettingOrigin.BROKER, "log.preallocate")),
+        ({"message.max.bytes": "7"}, "max.message.bytes", Setting(7, SettingOrigin.BROKER, "message.max.bytes")),
+        ({"log.roll.hours": "2147483648"}, "segment.ms", Setting(604_800_000, SettingOrigin.DEFAULT, "segment.ms")),
+        ({"retention.ms": "7"}, "retention.ms", Setting(604_800_000, SettingOrigin.DEFAULT, "retention.ms")),
     ],
 )
 def test_brokers_have_names_and_units_of_their_own(
@@ -161,17 +167,17 @@ def test_the_internal_segment_size_counts_more(log: MetadataLog) -> None:
     log.add(config(TOPIC_RESOURCE, "t", "segment.bytes", "1048576"))
     assert settings(log).value("t", "segment.bytes").number == 1048576
     log.add(config(TOPIC_RESOURCE, "t", "internal.segment.bytes", "20000"))
-    assert settings(log).value("t", "segment.bytes") == Setting(20000, Origin.TOPIC, "internal.segment.bytes")
+    assert settings(log).value("t", "segment.bytes") == Setting(20000, SettingOrigin.TOPIC, "internal.segment.bytes")
 
 
 @pytest.mark.parametrize("name", [name for name in _INTERNAL if name != "__cluster_metadata"])
 def test_internal_topics_are_as_a_real_broker_created_them(name: str) -> None:
     """Without a metadata log klog must assume for them what brokers ask for when they create them."""
-    assumed, known = Settings(), Settings(MODERN)
-    assert known.value(name, "cleanup.policy").origin is Origin.TOPIC
+    assumed, known = TopicConfig(), TopicConfig(MODERN)
+    assert known.value(name, "cleanup.policy").origin is SettingOrigin.TOPIC
     for setting in _KNOWN:
         assert assumed.value(name, setting).value == known.value(name, setting).value, setting
-        assert assumed.value(name, setting).origin is Origin.DEFAULT
+        assert assumed.value(name, setting).origin is SettingOrigin.DEFAULT
 
 
 def test_an_internal_topic_whose_settings_were_taken_back_is_like_any_other(log: MetadataLog) -> None:

@@ -13,7 +13,7 @@ from random import Random
 
 import pytest
 from klog.errors import KlogError, NotKafkaError, UnreadableError
-from klog.files.read_only import Source
+from klog.files.read_only import ReadOnlyFile
 
 CONTENT = Random(1).randbytes(100_000)
 
@@ -26,7 +26,7 @@ def path(tmp_path: Path) -> Path:
 
 
 def test_bytes_are_read_from_anywhere(path: Path) -> None:
-    with Source(str(path)) as source:
+    with ReadOnlyFile(str(path)) as source:
         assert (source.path, source.size) == (str(path), len(CONTENT))
         for position, size in ((0, 0), (0, 17), (99_990, 10), (0, len(CONTENT)), (12_345, 54_321)):
             assert source.read(position, size) == CONTENT[position : position + size]
@@ -36,7 +36,7 @@ def test_bytes_are_read_from_anywhere(path: Path) -> None:
 
 
 def test_behind_the_end_there_is_less_or_nothing(path: Path) -> None:
-    with Source(str(path)) as source:
+    with ReadOnlyFile(str(path)) as source:
         assert source.read(99_990, 100) == CONTENT[-10:]
         assert source.read(100_000, 100) == source.read(2**40, 1) == b""
         room = memoryview(bytearray(100))
@@ -49,7 +49,7 @@ def test_reads_that_the_system_cuts_short_are_taken_up_again(path: Path, monkeyp
     preadv, pread = os.preadv, os.pread
     monkeypatch.setattr(os, "preadv", lambda fd, views, at: preadv(fd, [views[0][:3]], at))
     monkeypatch.setattr(os, "pread", lambda fd, size, at: pread(fd, min(size, 3), at))
-    with Source(str(path)) as source:
+    with ReadOnlyFile(str(path)) as source:
         room = memoryview(bytearray(1000))
         assert source.read_into(5, room) == 1000
         assert bytes(room) == source.read(5, 1000) == CONTENT[5:1005]
@@ -59,7 +59,7 @@ def test_reads_that_the_system_cuts_short_are_taken_up_again(path: Path, monkeyp
 
 def test_a_file_that_grows_or_shrinks_keeps_the_size_it_had(path: Path) -> None:
     """A running broker appends and truncates; what was opened says how much there was then."""
-    with Source(str(path)) as source:
+    with ReadOnlyFile(str(path)) as source:
         with path.open("ab") as file:
             file.write(b"more")
         assert (source.size, source.current_size()) == (100_000, 100_004)
@@ -69,7 +69,7 @@ def test_a_file_that_grows_or_shrinks_keeps_the_size_it_had(path: Path) -> None:
 
 
 def test_a_file_that_is_replaced_is_read_as_it_was(path: Path) -> None:
-    with Source(str(path)) as source:
+    with ReadOnlyFile(str(path)) as source:
         path.unlink()
         path.write_bytes(b"another")
         assert source.read(0, 10) == CONTENT[:10]
@@ -77,7 +77,7 @@ def test_a_file_that_is_replaced_is_read_as_it_was(path: Path) -> None:
 
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(UnreadableError, match=r"nowhere\.log: cannot open: No such file or directory"):
-        Source(str(tmp_path / "nowhere.log"))
+        ReadOnlyFile(str(tmp_path / "nowhere.log"))
 
 
 @pytest.mark.parametrize("kind", ["directory", "FIFO", "socket", "character device"])
@@ -96,7 +96,7 @@ def test_what_is_no_regular_file_is_refused_at_once(tmp_path: Path, kind: str) -
     open_before = len(os.listdir("/proc/self/fd"))
     began = time.monotonic()
     with pytest.raises(KlogError) as refused:
-        Source(str(path))
+        ReadOnlyFile(str(path))
     assert time.monotonic() - began < 1
     assert str(path) in str(refused.value)
     if kind != "socket":  # the system itself refuses to open one
@@ -108,11 +108,11 @@ def test_what_is_no_regular_file_is_refused_at_once(tmp_path: Path, kind: str) -
 def test_a_link_to_a_file_is_that_file(path: Path, tmp_path: Path) -> None:
     link = tmp_path / "link"
     link.symlink_to(path)
-    with Source(str(link)) as source:
+    with ReadOnlyFile(str(link)) as source:
         assert source.size == len(CONTENT)
     (tmp_path / "dangling").symlink_to(tmp_path / "nowhere")
     with pytest.raises(UnreadableError):
-        Source(str(tmp_path / "dangling"))
+        ReadOnlyFile(str(tmp_path / "dangling"))
 
 
 def test_a_file_of_somebody_else_is_read_though_its_access_time_changes(
@@ -128,7 +128,7 @@ def test_a_file_of_somebody_else_is_read_though_its_access_time_changes(
         return real_open(name, flags, *rest)
 
     monkeypatch.setattr(os, "open", open_)
-    with Source(str(path)) as source:
+    with ReadOnlyFile(str(path)) as source:
         assert source.read(0, 5) == CONTENT[:5]
     assert len(asked) == 2
 
@@ -139,7 +139,7 @@ def test_a_file_that_may_not_be_read_is_named(path: Path, monkeypatch: pytest.Mo
 
     monkeypatch.setattr(os, "open", refuse)
     with pytest.raises(UnreadableError, match=r"\.log: cannot open: Permission denied"):
-        Source(str(path))
+        ReadOnlyFile(str(path))
 
 
 def test_a_bad_sector_is_an_error_with_its_place(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -148,7 +148,7 @@ def test_a_bad_sector_is_an_error_with_its_place(path: Path, monkeypatch: pytest
     def fail(*arguments: object) -> int:
         raise OSError(errno.EIO, os.strerror(errno.EIO))
 
-    with Source(str(path)) as source:
+    with ReadOnlyFile(str(path)) as source:
         monkeypatch.setattr(os, "pread", fail)
         monkeypatch.setattr(os, "preadv", fail)
         with pytest.raises(UnreadableError, match=r"\.log @ 8192: cannot read: Input/output error"):
@@ -161,7 +161,7 @@ def test_reading_leaves_no_trace(path: Path) -> None:
     """Neither in the file's times nor in its directory; and nothing is open for writing or inherited."""
     os.utime(path, ns=(1, 1))
     before, listing = path.stat(), os.listdir(path.parent)
-    with Source(str(path)) as source:
+    with ReadOnlyFile(str(path)) as source:
         source.read(0, 100_000)
         source.read_into(0, memoryview(bytearray(100)))
         descriptor = source._descriptor
@@ -174,7 +174,7 @@ def test_reading_leaves_no_trace(path: Path) -> None:
 
 
 def test_closing_twice_does_nothing(path: Path) -> None:
-    source = Source(str(path))
+    source = ReadOnlyFile(str(path))
     source.close()
     source.close()
     with pytest.raises(UnreadableError):
@@ -184,7 +184,7 @@ def test_closing_twice_does_nothing(path: Path) -> None:
 def test_the_end_of_a_with_closes(path: Path) -> None:
     before = len(os.listdir("/proc/self/fd"))
     for _ in range(5):
-        with Source(str(path)) as source:
+        with ReadOnlyFile(str(path)) as source:
             assert stat.S_ISREG(os.fstat(source._descriptor).st_mode)
     assert len(os.listdir("/proc/self/fd")) == before
 
@@ -193,7 +193,7 @@ def test_many_threads_read_one_source(path: Path) -> None:
     """There is no file position to fight over."""
     wrong: list[int] = []
 
-    def work(seed: int, source: Source) -> None:
+    def work(seed: int, source: ReadOnlyFile) -> None:
         chance = Random(seed)
         room = memoryview(bytearray(1000))
         for _ in range(300):
@@ -202,7 +202,7 @@ def test_many_threads_read_one_source(path: Path) -> None:
             if bytes(room) != CONTENT[at : at + 1000] or source.read(at, 10) != CONTENT[at : at + 10]:
                 wrong.append(at)
 
-    with Source(str(path)) as source:
+    with ReadOnlyFile(str(path)) as source:
         threads = [threading.Thread(target=work, args=(i, source)) for i in range(8)]
         for thread in threads:
             thread.start()
@@ -215,7 +215,7 @@ def test_a_name_that_is_no_utf_8_is_a_name(tmp_path: Path) -> None:
     name = os.fsdecode(os.fsencode(tmp_path) + b"/\xff\xfe.log")
     with open(name, "wb") as file:
         file.write(b"content")
-    with Source(name) as source:
+    with ReadOnlyFile(name) as source:
         assert source.read(0, 100) == b"content"
 
 
@@ -226,7 +226,7 @@ def test_holes_are_known(tmp_path: Path) -> None:
         file.seek(10 << 20)
         file.write(b"x" * 100)
         file.truncate(30 << 20)
-    with Source(str(path)) as source:
+    with ReadOnlyFile(str(path)) as source:
         data = source.next_data(0)
         assert data <= 10 << 20
         assert source.next_data(10 << 20) == 10 << 20
@@ -239,6 +239,6 @@ def test_where_holes_are_not_told_all_is_data(path: Path, monkeypatch: pytest.Mo
     def fail(*arguments: object) -> int:
         raise OSError(errno.EINVAL, os.strerror(errno.EINVAL))
 
-    with Source(str(path)) as source:
+    with ReadOnlyFile(str(path)) as source:
         monkeypatch.setattr(os, "lseek", fail)
         assert source.next_data(5) == 5

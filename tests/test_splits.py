@@ -11,9 +11,9 @@ from random import Random
 import pyarrow as pa
 import pytest
 from klog.data_dir.partition import Partition
-from klog.files.read_only import Source
+from klog.files.read_only import ReadOnlyFile
 from klog.jobs.slices import slices
-from klog.jobs.spark_rows import Query, read, schema
+from klog.jobs.spark_rows import RowQuery, read, schema
 from klog.log import reader, split_points
 from klog.transactions.isolation import Isolation
 
@@ -164,7 +164,7 @@ def wreck(seed: int, folder: Path) -> str:
 
 
 def table(folder: Path, split: int, isolation: Isolation) -> pa.Table:
-    query = Query(COLUMNS, isolation=isolation, damage="column")
+    query = RowQuery(COLUMNS, isolation=isolation, damage="column")
     unit = slices(Partition(str(folder)), split, query.wanted, isolation)
     return pa.Table.from_batches(list(read(unit, query)), schema(COLUMNS))
 
@@ -217,14 +217,14 @@ def test_broken_batches_around_whole_ones_are_not_read_again_and_again(
     (folder / f"{0:020}.log").write_bytes(one * 3000)
     monkeypatch.setattr(reader, "REACH_BYTES", 128 << 10)
     total = 0
-    original = Source.read_into
+    original = ReadOnlyFile.read_into
 
-    def counted(source: Source, position: int, view: memoryview) -> int:
+    def counted(source: ReadOnlyFile, position: int, view: memoryview) -> int:
         nonlocal total
         total += (size := original(source, position, view))
         return size
 
-    monkeypatch.setattr(Source, "read_into", counted)
+    monkeypatch.setattr(ReadOnlyFile, "read_into", counted)
     found = table(folder, WHOLE, "read_uncommitted")
     assert found["damage"].null_count > 1000
     assert total < 3000 * 40_000

@@ -25,7 +25,7 @@ from klog.plan.draft import Draft, backup_places, make_plan, plan_id
 from klog.plan.executor import apply
 from klog.plan.model import STAGED, Plan
 from klog.plan.staging import Staging
-from klog.truncate import Settings, Truncation, plan
+from klog.truncate import TruncateOptions, Truncation, plan
 from klog.verify.findings import Severity
 
 from tests.broker_load import Loader, Outcome, differences
@@ -40,7 +40,7 @@ MODERN, LEGACY = FIXTURES / "modern", FIXTURES / "legacy"
 NOW_MS = 1_750_000_100_000
 """A time at which none of the producers in the fixtures has been idle for a day."""
 DAY_MS = 86_400_000
-SETTINGS = Settings(NOW_MS, DAY_MS)
+SETTINGS = TruncateOptions(NOW_MS, DAY_MS)
 MARKER = ".kafka_cleanshutdown"
 RECOVERY_POINTS, HIGH_WATERMARKS = "recovery-point-offset-checkpoint", "replication-offset-checkpoint"
 CLEANER = "cleaner-offset-checkpoint"
@@ -54,7 +54,7 @@ class Cut(NamedTuple):
     plan: Plan
 
 
-def cut(data: Path, directory: str, to_offset: int, disk: Disk | None = None, how: Settings = SETTINGS) -> Cut:
+def cut(data: Path, directory: str, to_offset: int, disk: Disk | None = None, how: TruncateOptions = SETTINGS) -> Cut:
     """Cut a partition of the log dir *data*."""
     disk = disk or HastyDisk()
     log_dir = LogDir(str(data))
@@ -399,7 +399,7 @@ def test_who_was_forgotten_before_a_cut_is_no_finding_behind_it(tmp_path: Path, 
     (partition / f"{0:020}.log").write_bytes(first + ended)
     (partition / f"{7:020}.log").write_bytes(b"".join(later))
     (partition / f"{7:020}.snapshot").write_bytes(encode.snapshot([encode.Producer(7, 0, 5, 5, 5, ms, 4)]))
-    done = cut(data, "orders-0", to_offset, how=Settings(ms + days * DAY_MS, DAY_MS))
+    done = cut(data, "orders-0", to_offset, how=TruncateOptions(ms + days * DAY_MS, DAY_MS))
     written = read_snapshot((partition / f"{done.said.log_end:020}.snapshot").read_bytes(), crc32c).producers
     assert [one.coordinator_epoch for one in written] == [-1 if days else 4]
     assert not [one for one in findings_in(data) if one.id.startswith("snapshot")]
@@ -512,7 +512,7 @@ def time_entries(path: Path) -> set[bytes]:
     return {path.read_bytes()[at : at + 12] for at in range(0, path.stat().st_size, 12)} if path.exists() else set()
 
 
-def interval_of(directory: str) -> tuple[Settings, dict[str, str]]:
+def interval_of(directory: str) -> tuple[TruncateOptions, dict[str, str]]:
     """Return the index interval of a topic, for klog and for Kafka."""
     interval = INTERVALS.get(directory, 4096)
     return SETTINGS._replace(interval=interval), {"log.index.interval.bytes": str(interval)}

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from klog.disk.disk import Disk
 from klog.errors import PlanError, UsageError
-from klog.plan.backups import State, find_plan, load_backup, load_plan, plans_of, remember, state_of, unfinished
+from klog.plan.backups import PlanStatus, find_plan, load_backup, load_plan, plans_of, remember, state_of, unfinished
 from klog.plan.draft import Draft, make_plan
 from klog.plan.executor import apply
 from klog.plan.json_file import plan_pieces
@@ -72,7 +72,7 @@ def test_what_was_used_since_is_not_taken_back(original: Path, file: str) -> Non
     with pytest.raises(StaleError, match=f"{file}: used since"):
         undo_plan(plan, NOW)
     assert tree(original) == before
-    assert state_of(plan) is State.USED_SINCE
+    assert state_of(plan) is PlanStatus.USED_SINCE
 
 
 @pytest.mark.parametrize("kept", [f"originals/{name(1900, 'log')}", f"tails/{name(1841, 'log')}"])
@@ -126,7 +126,7 @@ def half_done(data: Path, calls_left: int = 20) -> Plan:
 def test_what_is_half_done_can_be_taken_back(original: Path) -> None:
     before = tree(original)
     plan = half_done(original)
-    assert state_of(plan) is State.HALF_DONE
+    assert state_of(plan) is PlanStatus.HALF_DONE
     assert [kept.plan.id for kept in unfinished(str(original))] == [plan.id]
     take_back(plan, Disk())
     assert {**tree(original), ".lock": 0} == {**before, ".lock": 0}
@@ -135,16 +135,16 @@ def test_what_is_half_done_can_be_taken_back(original: Path) -> None:
 
 def test_how_far_a_plan_has_come(original: Path) -> None:
     plan = plan_repair(original, Disk())
-    assert state_of(plan) is State.NOT_BEGUN
+    assert state_of(plan) is PlanStatus.NOT_BEGUN
     apply(plan, Disk())
-    assert state_of(plan) is State.APPLIED
+    assert state_of(plan) is PlanStatus.APPLIED
     assert unfinished(str(original)) == []
     back = take_back(plan, Disk())
-    assert state_of(plan) is State.TAKEN_BACK
-    assert state_of(back) is State.APPLIED
+    assert state_of(plan) is PlanStatus.TAKEN_BACK
+    assert state_of(back) is PlanStatus.APPLIED
     (original / name(1841, "log")).unlink()
     (original / name(1841, "log")).mkdir()
-    assert state_of(plan) is State.USED_SINCE
+    assert state_of(plan) is PlanStatus.USED_SINCE
 
 
 def test_files_of_the_same_size_and_time_are_told_apart(original: Path) -> None:
@@ -153,9 +153,9 @@ def test_files_of_the_same_size_and_time_are_told_apart(original: Path) -> None:
     draft = Draft(str(original), 0, Staging(str(original.parent / "staged"), Disk()))
     draft.put(file, [bytes(reversed((original / file).read_bytes()))])
     plan = make_plan("x", "klog", [str(original)], [str(original.parent / "klog-backup" / "x")], [draft], NOW)
-    assert state_of(plan) is State.NOT_BEGUN
+    assert state_of(plan) is PlanStatus.NOT_BEGUN
     apply(plan, Disk())
-    assert state_of(plan) is State.APPLIED
+    assert state_of(plan) is PlanStatus.APPLIED
 
 
 @pytest.mark.usefixtures("state_home")

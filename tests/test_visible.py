@@ -9,11 +9,11 @@ from random import Random
 import pytest
 from klog.data_dir.partition import Partition
 from klog.dump.isolation import learn
-from klog.files.read_only import Source
-from klog.jobs.slices import Slice, slices
-from klog.jobs.spark_rows import Query, read
+from klog.files.read_only import ReadOnlyFile
+from klog.jobs.slices import LogSlice, slices
+from klog.jobs.spark_rows import RowQuery, read
 from klog.kernel import Window
-from klog.transactions.isolation import Aborted, Isolation, Learnt, visible
+from klog.transactions.isolation import AbortedRange, Isolation, IsolationState, visible_range
 
 from tests.dump.test_isolation import abort, commit, data
 from tests.plain import encode
@@ -21,7 +21,7 @@ from tests.plain.decode import Batch, scan
 from tests.plain.encode import batch, empty_batch
 from tests.plain.shapes import MS, some_records
 
-ASKED = Query(("offset", "damage"), damage="column", isolation="read_committed")
+ASKED = RowQuery(("offset", "damage"), damage="column", isolation="read_committed")
 
 
 @pytest.fixture
@@ -60,7 +60,7 @@ def seen(folder: Path, split: int = 1 << 40) -> list[int]:
     return [offset for offset, _ in found]
 
 
-def rows(unit: list[Slice]) -> list[tuple[int, str | None]]:
+def rows(unit: list[LogSlice]) -> list[tuple[int, str | None]]:
     return [(row["offset"], row["damage"]) for made in read(unit, ASKED) for row in made.to_pylist()]
 
 
@@ -139,7 +139,7 @@ def by_learning(partition: Partition) -> list[int]:
     shown: set[tuple[str, int]] = set()
     for log in logs:
         window = Window()
-        with Source(log) as source:
+        with ReadOnlyFile(log) as source:
             window.room(source.size)[: source.size] = source.read(0, source.size)
             window.load(0, source.size)
         window.scan(0)
@@ -149,7 +149,7 @@ def by_learning(partition: Partition) -> list[int]:
         shown |= {(log, entry.position) for entry in batches if entry.crc_checked}
     return [
         row["offset"]
-        for made in read(slices(partition), Query(("offset", "position", "file"), damage="skip"))
+        for made in read(slices(partition), RowQuery(("offset", "position", "file"), damage="skip"))
         for row in made.to_pylist()
         if (row["file"], row["position"]) in shown and row["offset"] < committed.last_stable_offset
     ]
@@ -235,7 +235,7 @@ def test_nothing_below_the_log_start_is_seen(folder: Path) -> None:
     (folder.parent / "log-start-offset-checkpoint").write_text("0\n1\norders 3 4\n")
     write(folder, batch(some_records(0, 3)) + batch(some_records(3, 4)))
     assert seen(folder) == [4, 5, 6]
-    assert visible(Partition(str(folder))).from_offset == 4
+    assert visible_range(Partition(str(folder))).from_offset == 4
 
 
 def test_the_snapshot_saves_reading_what_lies_below(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -244,11 +244,11 @@ def test_the_snapshot_saves_reading_what_lies_below(folder: Path, monkeypatch: p
     begun = encode.Producer(1, last_sequence=1, last_offset=8, timestamp=MS, transaction_start=7)
     (folder / f"{9:020}.snapshot").write_bytes(encode.snapshot([begun]))
     opened: list[str] = []
-    original = Source.read_into
+    original = ReadOnlyFile.read_into
     monkeypatch.setattr(
-        Source, "read_into", lambda self, at, view: opened.append(self.path) or original(self, at, view)
+        ReadOnlyFile, "read_into", lambda self, at, view: opened.append(self.path) or original(self, at, view)
     )
-    found = visible(Partition(str(folder)), "read_committed")
+    found = visible_range(Partition(str(folder)), "read_committed")
     assert (found.to_offset, found.aborted) == (7, ())
     assert f"{folder}/{0:020}.log" not in opened
 
@@ -259,14 +259,14 @@ def test_what_was_learnt_before_changes_nothing(folder: Path, seed: int) -> None
     chance = Random(seed)
     content = random_log(chance, 120)
     starts = [entry.position for entry in scan(content) if isinstance(entry, Batch)]
-    learnt = Learnt()
+    learnt = IsolationState()
     roll, end = starts[60], 0
     for step in range(40):
         end = chance.randrange(end // 2, end + 1) if step % 9 == 8 else min(end + chance.randrange(400), len(content))
         for path in folder.iterdir():
             path.unlink()
         write(folder, *(part for part in (content[:end][:roll], content[:end][roll:]) if part))
-        assert visible(Partition(str(folder)), "read_committed", learnt) == visible(
+        assert visible_range(Partition(str(folder)), "read_committed", learnt) == visible_range(
             Partition(str(folder)), "read_committed"
         )
 
@@ -278,13 +278,15 @@ def test_of_a_log_that_grows_only_what_is_new_is_read(folder: Path, monkeypatch:
     write(folder, content)
     index = encode.offset_entries(0, [(2 * i + 1, starts[i]) for i in range(5, 200, 5)])
     (folder / f"{0:020}.index").write_bytes(index)
-    learnt = Learnt()
-    assert visible(Partition(str(folder)), "read_committed", learnt).to_offset == 0
+    learnt = IsolationState()
+    assert visible_range(Partition(str(folder)), "read_committed", learnt).to_offset == 0
     write(folder, content + commit(400, 1))
     read_from: list[int] = []
-    original = Source.read_into
-    monkeypatch.setattr(Source, "read_into", lambda self, at, view: read_from.append(at) or original(self, at, view))
-    assert visible(Partition(str(folder)), "read_committed", learnt).to_offset == 401
+    original = ReadOnlyFile.read_into
+    monkeypatch.setattr(
+        ReadOnlyFile, "read_into", lambda self, at, view: read_from.append(at) or original(self, at, view)
+    )
+    assert visible_range(Partition(str(folder)), "read_committed", learnt).to_offset == 401
     assert min(read_from) > starts[180]
 
 
@@ -318,4 +320,4 @@ def test_an_unreadable_log_leaves_the_rest_to_be_seen(folder: Path) -> None:
 def test_isolations_are_kafka_s() -> None:
     """Nobody should have to look them up."""
     assert Isolation.__args__ == ("read_uncommitted", "read_committed")
-    assert Aborted._fields == ("producer_id", "first_offset", "last_offset")
+    assert AbortedRange._fields == ("producer_id", "first_offset", "last_offset")

@@ -8,9 +8,9 @@ from random import Random
 
 import pytest
 from klog.data_dir.partition import SegmentFiles, segments_between
-from klog.dump.request import JSON_LINES, TEXT, LineStyle, LogStyle, Request
+from klog.dump.request import JSON_LINES, TEXT, DumpRequest, LineStyle, LogStyle
 from klog.kernel import KeySet, Window
-from klog.log.record_filter import HIGHEST, LOWEST, Count, Wanted
+from klog.log.record_filter import HIGHEST, LOWEST, RecordFilter, RecordLimit
 
 from tests.dump.sinks import Kept, bytes_read, dump, dump_file
 from tests.kernel.windows import filled
@@ -19,12 +19,12 @@ from tests.plain.encode import Record, batch, marker
 from tests.plain.shapes import MS, some_records
 from tests.test_indexes import BASE, COUNT, Log, damaged
 
-LINES = Request(output=JSON_LINES)
+LINES = DumpRequest(output=JSON_LINES)
 CONTENT = Random(12).randbytes(20_000)
 
 
 def lines(paths: list[Path], **wanted: object) -> Kept:
-    code, kept = dump(paths, LINES._replace(wanted=Wanted(**wanted)))  # type: ignore[arg-type]
+    code, kept = dump(paths, LINES._replace(wanted=RecordFilter(**wanted)))  # type: ignore[arg-type]
     assert (code, kept.reports) == (0, [])
     return kept
 
@@ -68,7 +68,7 @@ def test_ten_records_from_the_middle_cost_little(
 ) -> None:
     """Of 16 MB a few windows are read, by either way of dumping."""
     counted = bytes_read(monkeypatch)
-    request = Request(output=output, log_style=LogStyle(deep=True), wanted=Wanted(first, first + 10))
+    request = DumpRequest(output=output, log_style=LogStyle(deep=True), wanted=RecordFilter(first, first + 10))
     code, kept = dump([large], request)
     assert code == 0
     found = [
@@ -126,7 +126,7 @@ def test_a_range_outside_everything_costs_little(large: Path, monkeypatch: pytes
 
 def test_reading_ends_behind_the_range(large: Path) -> None:
     """So a bar knows, too: what was not read was never expected twice."""
-    _, kept = dump([large], LINES._replace(wanted=Wanted(0, 20)))
+    _, kept = dump([large], LINES._replace(wanted=RecordFilter(0, 20)))
     assert kept.advanced < 100_000
 
 
@@ -157,7 +157,7 @@ def test_any_range_is_exact_whatever_the_indexes_say(log: Log) -> None:
                 (LOWEST, HIGHEST, *moments),
                 (offsets[0], HIGHEST, moments[0], HIGHEST),
             ):
-                code, kept = dump_file(path, LINES._replace(wanted=Wanted(*ranges)))
+                code, kept = dump_file(path, LINES._replace(wanted=RecordFilter(*ranges)))
                 assert (code, kept.offsets) == (0, expected(*ranges)), (name, ranges)
     Path(log.index).unlink()
     assert lines([path], from_offset=BASE + 400, to_offset=BASE + 404).offsets == [BASE + 400, BASE + 401, BASE + 402]
@@ -253,24 +253,24 @@ def test_a_limit_counts_over_all_files(partition: Path) -> None:
 def test_a_limit_gives_the_first_ones_however_many_may_work(large: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Counting is for one: of several workers, those ahead would use up what may still be given."""
 
-    def slow(_wanted: Wanted, window: Window) -> bool:
+    def slow(_wanted: RecordFilter, window: Window) -> bool:
         time.sleep((window.position >> 16) * 7 % 5 / 500)
         return False
 
-    monkeypatch.setattr(Wanted, "skip", slow)
-    request = LINES._replace(wanted=Wanted(limit=30_000), jobs=8)
+    monkeypatch.setattr(RecordFilter, "skip", slow)
+    request = LINES._replace(wanted=RecordFilter(limit=30_000), jobs=8)
     assert dump([large], request)[1].offsets == list(range(30_000))
 
 
 def test_a_limit_on_batches_does_not_count_those_that_are_left_out(partition: Path) -> None:
     style = LineStyle(batches=True)
-    request = LINES._replace(wanted=Wanted(from_offset=9, limit=4), line_style=style)
+    request = LINES._replace(wanted=RecordFilter(from_offset=9, limit=4), line_style=style)
     assert [found["base_offset"] for found in dump([partition], request)[1].objects] == [9, 12, 15, 18]
 
 
 def test_a_limit_on_batches_counts_batches(partition: Path) -> None:
     for limit in (1, 9, 10, 11, 30, 31):
-        request = LINES._replace(wanted=Wanted(limit=limit), line_style=LineStyle(batches=True))
+        request = LINES._replace(wanted=RecordFilter(limit=limit), line_style=LineStyle(batches=True))
         _, kept = dump([partition], request)
         assert [found["base_offset"] for found in kept.objects] == list(range(0, 3 * min(limit, 30), 3))
 
@@ -292,7 +292,7 @@ def test_markers_are_left_out_where_they_are_not_wanted(tmp_path: Path) -> None:
 
 
 def test_the_text_of_a_range_has_the_batches_that_touch_it(partition: Path) -> None:
-    request = Request(output=TEXT, wanted=Wanted(31, 34))
+    request = DumpRequest(output=TEXT, wanted=RecordFilter(31, 34))
     _, kept = dump([partition], request)
     found = [line.split()[1] for line in bytes(kept.data).decode().splitlines() if line.startswith("baseOffset")]
     assert found == ["30", "33"]
@@ -305,7 +305,7 @@ def test_damage_outside_the_range_is_not_complained_about(partition: Path) -> No
     data[100] ^= 0xFF
     path.write_bytes(data)
     assert lines([path], from_offset=3).offsets == list(range(3, 30))
-    code, kept = dump([path], LINES._replace(wanted=Wanted(0, 6)))
+    code, kept = dump([path], LINES._replace(wanted=RecordFilter(0, 6)))
     assert (code, kept.offsets, len(kept.reports)) == (4, [3, 4, 5], 1)
 
 
@@ -313,20 +313,20 @@ def test_damage_outside_the_range_is_not_complained_about(partition: Path) -> No
 
 
 def test_what_limits_a_range() -> None:
-    assert not Wanted().in_range
-    for limited in (Wanted(0), Wanted(to_offset=9), Wanted(from_time=-1), Wanted(to_time=9)):
+    assert not RecordFilter().in_range
+    for limited in (RecordFilter(0), RecordFilter(to_offset=9), RecordFilter(from_time=-1), RecordFilter(to_time=9)):
         assert limited.in_range
         assert not limited.all_records
-    assert Wanted().all_records
-    assert Wanted(tail=True).all_records
-    for picked in (Wanted(keys=KeySet([])), Wanted(controls=False), Wanted(limit=5)):
+    assert RecordFilter().all_records
+    assert RecordFilter(tail=True).all_records
+    for picked in (RecordFilter(keys=KeySet([])), RecordFilter(controls=False), RecordFilter(limit=5)):
         assert not picked.in_range
         assert not picked.all_records
 
 
 def test_what_may_still_be_given_counts_down() -> None:
     data = batch(some_records(0))
-    count = Count(7)
+    count = RecordLimit(7)
     assert [count.take(filled(data)) for _ in range(2)] == [False, False]
     window = filled(data)
     assert count.take(window)
@@ -334,5 +334,5 @@ def test_what_may_still_be_given_counts_down() -> None:
     window = filled(data)
     assert count.take(window)
     assert window.records == 0
-    endless = Count(None)
+    endless = RecordLimit(None)
     assert not endless.take(window)

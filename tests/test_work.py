@@ -13,12 +13,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from klog.data_dir.log_dir import LogDir
 from klog.data_dir.partition import Partition
-from klog.files.read_only import Source
-from klog.jobs.slices import OPENING_BYTES, TASK_BYTES, Slice, pack, slices
+from klog.files.read_only import ReadOnlyFile
+from klog.jobs.slices import OPENING_BYTES, TASK_BYTES, LogSlice, pack_tasks, slices
 from klog.kernel import KeySet
 from klog.log import split_points
 from klog.log.reader import LogReader
-from klog.log.record_filter import Wanted
+from klog.log.record_filter import RecordFilter
 from klog.log.segment import Segment
 
 from tests import lookup_logs
@@ -50,10 +50,10 @@ def confirmed_by_little(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(split_points, "CONFIRM_BYTES", 4096)
 
 
-def batches_read(part: Slice) -> list[int]:
+def batches_read(part: LogSlice) -> list[int]:
     """Return the positions of the batches that a slice's reader hands out; nothing may be damaged."""
     found: list[int] = []
-    with Source(part.path) as source:
+    with ReadOnlyFile(part.path) as source:
         reader = LogReader(source, part.start, part.log_bytes, stop=part.end)
         window = split_points.Window()
         while piece := reader.next(window):
@@ -68,7 +68,7 @@ def whole(folder: Path) -> dict[str, list[int]]:
     return {str(log): [b.position for b in Segment(str(log)).batches()] for log in logs}  # type: ignore[union-attr]
 
 
-def read_all(parts: list[Slice]) -> dict[str, list[int]]:
+def read_all(parts: list[LogSlice]) -> dict[str, list[int]]:
     found: dict[str, list[int]] = {}
     for part in parts:
         found.setdefault(part.path, []).extend(batches_read(part))
@@ -131,7 +131,7 @@ def test_a_batch_inside_a_value_is_no_place_to_cut(folder: Path, monkeypatch: py
     for split in (16_384, 20_000, 40_000, 80_000):
         assert read_all(slices(Partition(str(folder)), split)) == whole(folder)
     for wanted in (110, 150, 200, 299):
-        kept = slices(Partition(str(folder)), 40_000, Wanted(wanted, wanted + 1))
+        kept = slices(Partition(str(folder)), 40_000, RecordFilter(wanted, wanted + 1))
         assert inside not in {part.start for part in kept}
 
 
@@ -168,15 +168,15 @@ def test_ranges_leave_out_segments_and_what_lies_beyond(folder: Path) -> None:
     for base in (0, 400, 800, 1200):
         lookup_logs.write_segment(folder, base, some_batches(base, 100))
     partition = Partition(str(folder))
-    few = slices(partition, wanted=Wanted(900, 910))
+    few = slices(partition, wanted=RecordFilter(900, 910))
     assert [part.base for part in few] == [800]
     assert few[0].bytes < 20_000
     assert set(batches_read(few[0])) <= set(whole(folder)[few[0].path])
-    assert slices(partition, wanted=Wanted(from_offset=5000)) == []
+    assert slices(partition, wanted=RecordFilter(from_offset=5000)) == []
     newest = MS + 50 * 99 + 2
-    assert slices(partition, wanted=Wanted(from_time=newest + 1)) == []
-    assert len(slices(partition, wanted=Wanted(from_time=newest))) == 4
-    assert sum(part.bytes for part in slices(partition, wanted=Wanted(from_time=newest - 1))) < 80_000
+    assert slices(partition, wanted=RecordFilter(from_time=newest + 1)) == []
+    assert len(slices(partition, wanted=RecordFilter(from_time=newest))) == 4
+    assert sum(part.bytes for part in slices(partition, wanted=RecordFilter(from_time=newest - 1))) < 80_000
 
 
 def test_records_below_the_log_start_are_nobodys(folder: Path) -> None:
@@ -209,7 +209,7 @@ def test_slices_and_what_is_wanted_can_be_sent_elsewhere(folder: Path) -> None:
     lookup_logs.write_segment(folder, 0, some_batches(0, 50))
     parts = slices(Partition(str(folder)), 8192, isolation="read_committed")
     assert pickle.loads(pickle.dumps(parts)) == parts
-    wanted = pickle.loads(pickle.dumps(Wanted(keys=KeySet([b"k"]))))
+    wanted = pickle.loads(pickle.dumps(RecordFilter(keys=KeySet([b"k"]))))
     window = split_points.Window()
     content = batch([Record(0, MS, b"k"), Record(1, MS, b"other")])
     window.room(len(content))[: len(content)] = content
@@ -244,7 +244,7 @@ def test_every_log_of_real_brokers_can_be_cut_anywhere(data: str) -> None:
 @given(st.lists(st.integers(0, 200 << 20), max_size=60), st.integers(1, 128 << 20), st.integers(0, 8))
 def test_tasks_share_everything_evenly(sizes: list[int], target: int, least: int) -> None:
     """Each thing once, in its order, and no task with more than the average and one thing."""
-    tasks = pack(sizes, target, least)
+    tasks = pack_tasks(sizes, target, least)
     assert sorted(i for task in tasks for i in task) == list(range(len(sizes)))
     assert all(task and task == sorted(task) for task in tasks)
     assert len(tasks) >= min(least, len(sizes))
@@ -256,7 +256,7 @@ def test_tasks_share_everything_evenly(sizes: list[int], target: int, least: int
 def test_thousands_of_tiny_partitions_beside_a_large_one_are_a_few_even_tasks() -> None:
     """A task for each costs minutes, and one task for all of them is one core's work."""
     sizes = [16 << 10] * 5000 + [64 << 20] * 32
-    tasks = pack(sizes)
+    tasks = pack_tasks(sizes)
     loads = [sum(sizes[i] for i in task) for task in tasks]
     assert 16 <= len(tasks) <= 24
     assert max(loads) < 2 * min(loads)
@@ -275,7 +275,7 @@ def test_a_fleet_of_tiny_partitions_is_planned_in_seconds(tmp_path: Path) -> Non
             log.write(batch([Record(first, MS, None, bytes(1 << 20))]))
     start = time.process_time()
     parts = [part for partition in LogDir(str(tmp_path)).partitions for part in slices(partition)]
-    tasks = pack([part.bytes for part in parts], least=4)
+    tasks = pack_tasks([part.bytes for part in parts], least=4)
     spent = time.process_time() - start
     assert sum(parts[i].bytes for task in tasks for i in task) == 512 * len(
         batch([Record(0, MS, None, bytes(1 << 20))])
@@ -291,4 +291,4 @@ def test_a_fleet_of_tiny_partitions_is_planned_in_seconds(tmp_path: Path) -> Non
 def test_the_order_of_tasks_is_the_same_each_time() -> None:
     """A task that is repeated elsewhere must be the same one."""
     sizes = [Random(3).randrange(1 << 24) for _ in range(500)]
-    assert pack(sizes) == pack(sizes)
+    assert pack_tasks(sizes) == pack_tasks(sizes)

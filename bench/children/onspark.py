@@ -138,10 +138,10 @@ def rows(spark: Any, path: str, topic: str, broker: str = "", process: str = "")
             return [InputPartition(number) for number in range(TASKS)]
 
         def read(self, partition: InputPartition) -> Iterator[Any]:
-            from klog.jobs.spark_rows import Query
+            from klog.jobs.spark_rows import RowQuery
             from klog.jobs.spark_rows import read as read_rows
 
-            batch = max(islice(read_rows(slices[:1], Query(columns=tuple(COLUMNS))), 20), key=len)
+            batch = max(islice(read_rows(slices[:1], RowQuery(columns=tuple(COLUMNS))), 20), key=len)
             for _ in range(-(-total // len(batch) // TASKS)):
                 yield batch
 
@@ -172,10 +172,10 @@ def _slices_and_rows(path: str, topic: str) -> tuple[list[Any], int]:
     """Return the slices of the topic's logs, and how many rows they come to."""
     from klog.data_dir.log_dir import LogDir
     from klog.jobs.slices import slices
-    from klog.jobs.spark_rows import Query, read
+    from klog.jobs.spark_rows import RowQuery, read
 
     found = [part for partition in LogDir(path).partitions if partition.topic == topic for part in slices(partition)]
-    return found, sum(len(batch) for batch in read(found, Query(columns=("offset",))))
+    return found, sum(len(batch) for batch in read(found, RowQuery(columns=("offset",))))
 
 
 def partitions_of(*paths: str) -> list[Any]:
@@ -194,9 +194,9 @@ def verify(spark: Any, *paths: str) -> dict[str, Contestant]:
 
 def deep(spark: Any, *paths: str) -> dict[str, Contestant]:
     from klog.spark.verify import verify as job
-    from klog.verify.segment import Request
+    from klog.verify.segment import SurveyOptions
 
-    request = Request(deep=True)
+    request = SurveyOptions(deep=True)
     return {"klog": lambda: sum(checked.totals.records for checked in job(spark, partitions_of(*paths), request))}
 
 
@@ -255,11 +255,11 @@ def _last() -> Any:
 
 def alone(*paths: str) -> None:
     """What the tasks of `stats` do, without Spark."""
-    from klog.jobs.stats import Options, results
+    from klog.jobs.stats import StatsOptions, results
     from klog.jobs.stats import stats as job
 
     partitions = [partition for partition, _ in partitions_of(*paths)]
-    batches = list(job([partition.path for partition in partitions], Options(bytes(16))))
+    batches = list(job([partition.path for partition in partitions], StatsOptions(bytes(16))))
     print(sum(one.records for one in results(batches, partitions)))
 
 

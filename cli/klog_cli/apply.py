@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 from klog.data_dir.log_dir import LogDir, open_path
 from klog.disk.disk import Disk
 from klog.plan.backup_writer import PLAN
-from klog.plan.backups import State, find_plan, forget, plans_of, remember, state_of, sweep
+from klog.plan.backups import PlanStatus, find_plan, forget, plans_of, remember, state_of, sweep
 from klog.plan.draft import staged_beside, staging_of
-from klog.plan.executor import Result, apply
+from klog.plan.executor import ApplyResult, apply
 from klog.plan.json_file import plan_json
 from klog.plan.model import Plan
 
@@ -23,14 +23,14 @@ if TYPE_CHECKING:
     from klog.plan.locks import Locks
 
 
-def carry_out(plan: Plan, disk: Disk, locks: Locks | None = None) -> Result:
+def carry_out(plan: Plan, disk: Disk, locks: Locks | None = None) -> ApplyResult:
     """Apply *plan* with a bar, and leave a note where its backup is.  Every command that changes data ends here."""
     remember(plan)
     try:
         with output.Results() as results:
             return apply(plan, disk, results, locks)
     except KeyboardInterrupt:
-        if state_of(plan) is State.HALF_DONE:
+        if state_of(plan) is PlanStatus.HALF_DONE:
             output.error(f"interrupted when it was half done: 'klog apply {_backup(plan)}' finishes it")
         raise
     finally:
@@ -55,7 +55,7 @@ def apply_plan(what: str, backup: str | None, form: str) -> int:
     return 0
 
 
-def _show_done(plan: Plan, result: Result | None, form: str) -> None:
+def _show_done(plan: Plan, result: ApplyResult | None, form: str) -> None:
     done, done_before = (result.done, result.done_before) if result else (0, 0)
     if form == "json":
         output.emit_json({**plan_json(plan), "done": done, "done_before": done_before})
@@ -152,12 +152,12 @@ def list_plans(directory: str, form: str) -> int:
     else:
         output.text(f"no plans for {output.printable(log_dir)}\n")
     for kept, state in found:
-        if state is State.HALF_DONE:
+        if state is PlanStatus.HALF_DONE:
             place = quote(output.printable(kept.backup))
             output.note(
                 f"{kept.plan.id} is half done: 'klog apply {place}' finishes it, 'klog undo {place}' takes it back"
             )
-        elif state is State.PLANNING:
+        elif state is PlanStatus.PLANNING:
             output.note(
                 f"{kept.plan.id} is being made, or was when its process was killed: then the next command that changes"
                 " the log dir removes what it left"

@@ -23,7 +23,7 @@ from klog_cli import output
 
 if TYPE_CHECKING:
     from klog.metadata.topic_config import Setting, Value
-    from klog.plan.backups import Kept
+    from klog.plan.backups import StoredPlan
     from klog.plan.locks import Locks
 
 Findings = Sequence[dict[str, object]]
@@ -193,7 +193,7 @@ def _unfinished(log_dirs: Sequence[str], disk: Disk, locks: Locks | None, now_ms
     return blocked
 
 
-def _finish(kept: Kept, disk: Disk, locks: Locks | None) -> str | None:
+def _finish(kept: StoredPlan, disk: Disk, locks: Locks | None) -> str | None:
     """Finish a plan that was interrupted, once its log dirs are locked; return what keeps it from that, in words."""
     if locks is None:
         output.note(f"{kept.plan.id} is half done: with --apply it is finished first")

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
-from klog.compact.rules import Ground
-from klog.compact.run import Cleaning, Outcome, Target, Wishes
+from klog.compact.rules import RefusalReason
+from klog.compact.run import CompactionRun, CompactOptions, CompactTarget, PartitionOutcome
 from klog.data_dir.log_dir import LogDir, open_path
 from klog.disk.disk import Disk
 from klog.disk.output_gate import check_directory
 from klog.errors import UsageError
-from klog.metadata.topic_config import Settings
+from klog.metadata.topic_config import TopicConfig
 from klog.plan.model import NOTHING
 from klog.plan.staging import Staging
 
@@ -22,7 +22,7 @@ from klog_cli.compact_text import members, report
 LEFT, COULD_NOT, USAGE = 4, 8, 16
 
 
-class Asked(NamedTuple):
+class CompactArguments(NamedTuple):
     """What the command line says besides settings: which partitions, and what is wanted of them."""
 
     paths: Sequence[str]
@@ -34,17 +34,17 @@ class Asked(NamedTuple):
     explain: bool
 
 
-Make = Callable[[list[Chosen], Sequence[Staging], output.Results], Cleaning]
+Make = Callable[[list[Chosen], Sequence[Staging], output.Results], CompactionRun]
 
 
-def compact(asked: Asked, options: Mapping[str, str], wishes: Wishes, ways: Ways, form: str) -> int:
+def compact(asked: CompactArguments, options: Mapping[str, str], wishes: CompactOptions, ways: Ways, form: str) -> int:
     """Plan a compaction, carry it out where that is wanted, and return the exit code.  Raises KlogError."""
-    found: list[tuple[Cleaning, list[Settings], bool]] = []
+    found: list[tuple[CompactionRun, list[TopicConfig], bool]] = []
 
-    def make(chosen: list[Chosen], staging: Sequence[Staging], results: output.Results) -> Cleaning:
+    def make(chosen: list[Chosen], staging: Sequence[Staging], results: output.Results) -> CompactionRun:
         topics = settings_of(asked.metadata, [one.log_dir for one in chosen], options)
-        targets = [Target(one.log_dir, one.partitions) for one in chosen]
-        cleaning = Cleaning(targets, staging, topics, wishes, Disk(), results)
+        targets = [CompactTarget(one.log_dir, one.partitions) for one in chosen]
+        cleaning = CompactionRun(targets, staging, topics, wishes, Disk(), results)
         found.append((cleaning, topics, not all(one.whole for one in chosen)))
         return cleaning
 
@@ -61,7 +61,7 @@ def compact(asked: Asked, options: Mapping[str, str], wishes: Wishes, ways: Ways
     return exit_code(cleaning.outcomes, is_narrow) | (COULD_NOT if changed.is_partial else 0)
 
 
-def _run(asked: Asked, make: Make, ways: Ways) -> Changed:
+def _run(asked: CompactArguments, make: Make, ways: Ways) -> Changed:
     """Do what was asked for; return the plan that it came to."""
 
     def draft(chosen: list[Chosen], staging: Sequence[Staging]) -> Drafted:
@@ -88,7 +88,7 @@ def _run(asked: Asked, make: Make, ways: Ways) -> Changed:
     return Changed(None, is_applied=False)
 
 
-def settings_of(metadata: str | None, log_dirs: Sequence[LogDir], options: Mapping[str, str]) -> list[Settings]:
+def settings_of(metadata: str | None, log_dirs: Sequence[LogDir], options: Mapping[str, str]) -> list[TopicConfig]:
     """Return the settings that hold in each log dir: of a broker's log dirs one has the metadata log.
 
     *metadata*: the path of a log dir that has it.  Raises UsageError, UnreadableError.
@@ -104,24 +104,24 @@ def settings_of(metadata: str | None, log_dirs: Sequence[LogDir], options: Mappi
     for log_dir in log_dirs:
         of_cluster = (one for one in with_metadata if one.cluster_id == log_dir.cluster_id)
         own = log_dir if log_dir in with_metadata else next(of_cluster, None)
-        found.append(Settings(log_dir, options, given or own))
+        found.append(TopicConfig(log_dir, options, given or own))
     return found
 
 
 # what is said about those that were left out
 
 
-def say(outcomes: Sequence[Outcome], topics: Sequence[Settings], is_narrow: bool) -> None:
+def say(outcomes: Sequence[PartitionOutcome], topics: Sequence[TopicConfig], is_narrow: bool) -> None:
     """Say which partitions were left out, and why; *is_narrow*: they were asked for by name."""
     unknown = 0
     for outcome in outcomes:
         if outcome.failed is not None:
             output.error(str(outcome.failed))
         elif outcome.refused is not None and (
-            is_narrow or outcome.is_damaged or outcome.refused.ground is Ground.NAMES
+            is_narrow or outcome.is_damaged or outcome.refused.ground is RefusalReason.NAMES
         ):
             output.error(str(outcome.refused))
-        elif outcome.refused is not None and outcome.refused.ground is Ground.POLICY:
+        elif outcome.refused is not None and outcome.refused.ground is RefusalReason.POLICY:
             # Where there is a metadata log, a topic of which it says nothing is not compacted, most likely.
             is_unknown = outcome.rules is not None and not outcome.rules.is_told
             unknown += is_unknown and topics[outcome.number].metadata is None
@@ -132,14 +132,16 @@ def say(outcomes: Sequence[Outcome], topics: Sequence[Settings], is_narrow: bool
         )
 
 
-def exit_code(outcomes: Sequence[Outcome], is_narrow: bool) -> int:
+def exit_code(outcomes: Sequence[PartitionOutcome], is_narrow: bool) -> int:
     """Return the exit code of what came of partitions."""
     code = 0
     for outcome in outcomes:
         if outcome.is_damaged:
             code |= LEFT
-        elif outcome.failed is not None or (outcome.refused is not None and outcome.refused.ground is Ground.NAMES):
+        elif outcome.failed is not None or (
+            outcome.refused is not None and outcome.refused.ground is RefusalReason.NAMES
+        ):
             code |= COULD_NOT
-        elif outcome.refused is not None and is_narrow and outcome.refused.ground is not Ground.NO_SEGMENT:
-            code |= USAGE if outcome.refused.ground is Ground.POLICY else COULD_NOT
+        elif outcome.refused is not None and is_narrow and outcome.refused.ground is not RefusalReason.NO_SEGMENT:
+            code |= USAGE if outcome.refused.ground is RefusalReason.POLICY else COULD_NOT
     return code

@@ -44,12 +44,12 @@ def compact(
 
     Of each key the last value stays. Offsets, order, transactions and what producers need to go on stay as they are.
     """
-    from klog.compact.partition import Choices
-    from klog.compact.rewriting import Release
-    from klog.compact.run import Wishes
+    from klog.compact.partition import CleanerOptions
+    from klog.compact.rewriting import CleanerRelease
+    from klog.compact.run import CompactOptions
 
     from klog_cli.changing import Ways, one_way
-    from klog_cli.compact import Asked
+    from klog_cli.compact import CompactArguments
     from klog_cli.compact import compact as run
 
     output.Quiet.on = quiet
@@ -59,10 +59,10 @@ def compact(
     one_way(apply, plan)
     if [apply or plan is not None, to is not None, estimate].count(True) > 1:
         raise UsageError("--apply or --plan, --to, --estimate: one of them")
-    wishes = Wishes(
+    wishes = CompactOptions(
         parse_time(now, output.note) if now is not None else int(time.time() * 1000),
         everything,
-        Choices(parse_size(map_memory), like_broker, Release.of(rules)),
+        CleanerOptions(parse_size(map_memory), like_broker, CleanerRelease.of(rules)),
         jobs or os.cpu_count() or 1,
     )
     given = settings(
@@ -70,7 +70,7 @@ def compact(
         (delete_retention, min_lag, producer_expiration),
         (segment_size, index_size, index_interval),
     )
-    asked = Asked(tuple(paths), tuple(topic or ()), tuple(partition or ()), metadata, to, estimate, explain)
+    asked = CompactArguments(tuple(paths), tuple(topic or ()), tuple(partition or ()), metadata, to, estimate, explain)
     return run(asked, given, wishes, Ways("compact", apply, plan, backup), form)
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from klog.compact.partition import GroupDone, Round
-from klog.compact.rewriting import Counts
-from klog.compact.run import Cleaning, Outcome
-from klog.compact.selection import Section, Sections
+from klog.compact.partition import CleaningRound, GroupResult
+from klog.compact.rewriting import CleaningCounts
+from klog.compact.run import CompactionRun, PartitionOutcome
+from klog.compact.selection import LogSections, Section
 
 from klog_cli.changing import Changed, settings_json, settings_text
 from klog_cli.output import human_size
@@ -23,7 +23,7 @@ _MARKS = {"clean": "=", "dirty": "#", "uncleanable": "~", "active": "."}
 # for people
 
 
-def report(cleaning: Cleaning, changed: Changed, *, explain: bool) -> Iterator[str]:
+def report(cleaning: CompactionRun, changed: Changed, *, explain: bool) -> Iterator[str]:
     """Yield what is found, and what is done about it: partition by partition, and the sum."""
     done = [one for one in cleaning.outcomes if one.is_done]
     for outcome in cleaning.outcomes:
@@ -39,7 +39,7 @@ def report(cleaning: Cleaning, changed: Changed, *, explain: bool) -> Iterator[s
     yield from _totals(done, len(cleaning.outcomes), changed)
 
 
-def _why_not(outcome: Outcome) -> str:
+def _why_not(outcome: PartitionOutcome) -> str:
     if outcome.sections is not None:
         return f"not compacted: {outcome.sections.reason}"
     if outcome.refused is not None:
@@ -47,7 +47,7 @@ def _why_not(outcome: Outcome) -> str:
     return f"not compacted: {outcome.failed}"
 
 
-def _partition(outcome: Outcome) -> Iterator[str]:
+def _partition(outcome: PartitionOutcome) -> Iterator[str]:
     sections = outcome.sections
     assert sections is not None
     yield f"{outcome.partition.path}: {sections.reason}"
@@ -70,7 +70,7 @@ def _partition(outcome: Outcome) -> Iterator[str]:
         yield f"  after   {_bar(after, scale)}  {human_size(last.bytes_out + rest)}"
 
 
-def _parts(sections: Sections) -> dict[str, Section]:
+def _parts(sections: LogSections) -> dict[str, Section]:
     """Return the sections by name; a segment that counts to two is the clean one's."""
     known = {segment.base_offset for segment in sections.clean.segments}
     dirty = tuple(one for one in sections.dirty.segments if one.base_offset not in known)
@@ -82,7 +82,7 @@ def _parts(sections: Sections) -> dict[str, Section]:
     }
 
 
-def _picture(sections: Sections, scale: int) -> str:
+def _picture(sections: LogSections, scale: int) -> str:
     parts = [(_MARKS[name], part.bytes) for name, part in _parts(sections).items()]
     return f"{_bar(parts, scale)}  {human_size(sum(size for _, size in parts))}"
 
@@ -93,7 +93,7 @@ def _bar(parts: Sequence[tuple[str, int]], scale: int) -> str:
     return f"[{'|'.join(drawn)}]"
 
 
-def _legend(sections: Sections) -> str:
+def _legend(sections: LogSections) -> str:
     told = []
     for name, part in _parts(sections).items():
         if part.end_offset > part.first_offset or part.bytes:
@@ -101,7 +101,7 @@ def _legend(sections: Sections) -> str:
     return " | ".join(told)
 
 
-def _round(number: int, one: Round) -> Iterator[str]:
+def _round(number: int, one: CleaningRound) -> Iterator[str]:
     counts = one.counts
     full = ", and the map is full" if one.is_full else ""
     yield (
@@ -121,7 +121,7 @@ def _round(number: int, one: Round) -> Iterator[str]:
     yield f"    gone: {told or 'nothing'}; markers: {counts.markers_out} of {counts.markers_in} stay"
 
 
-def _group(group: GroupDone) -> str:
+def _group(group: GroupResult) -> str:
     bases = ", ".join(str(base) for base in group.bases[:4])
     if len(group.bases) > 4:
         bases += f", … {group.bases[-1]}"
@@ -135,7 +135,7 @@ def _group(group: GroupDone) -> str:
     )
 
 
-def _totals(done: list[Outcome], partitions: int, changed: Changed) -> Iterator[str]:
+def _totals(done: list[PartitionOutcome], partitions: int, changed: Changed) -> Iterator[str]:
     if all(one.estimate is not None for one in done):
         before = sum(one.estimate.bytes_in for one in done if one.estimate is not None)
         after = sum(one.estimate.bytes_out for one in done if one.estimate is not None)
@@ -150,9 +150,9 @@ def _totals(done: list[Outcome], partitions: int, changed: Changed) -> Iterator[
         yield f"backup: {changed.plan.backups[0]}"
 
 
-def _sums(done: Sequence[Outcome]) -> tuple[Counts, int, int]:
+def _sums(done: Sequence[PartitionOutcome]) -> tuple[CleaningCounts, int, int]:
     """Return what went into the first rounds and came out of the last ones, and the bytes."""
-    counts, before, after = Counts(), 0, 0
+    counts, before, after = CleaningCounts(), 0, 0
     for outcome in done:
         if outcome.compacted is None:
             continue
@@ -166,7 +166,7 @@ def _sums(done: Sequence[Outcome]) -> tuple[Counts, int, int]:
     return counts, before, after
 
 
-def _originals(outcome: Outcome, last: Round) -> int:
+def _originals(outcome: PartitionOutcome, last: CleaningRound) -> int:
     """Return the bytes on disk of the segments that the last round has replaced."""
     bases = {base for group in last.groups for base in group.bases}
     return sum(files.size for files in outcome.partition.segments if files.base_offset in bases)
@@ -176,7 +176,7 @@ def _counted(count: int, what: str) -> str:
     return f"{count} {what}{'s' * (count != 1)}"
 
 
-def _settings(outcome: Outcome) -> Mapping[str, Setting]:
+def _settings(outcome: PartitionOutcome) -> Mapping[str, Setting]:
     assert outcome.rules is not None
     return outcome.rules.by_name
 
@@ -184,7 +184,7 @@ def _settings(outcome: Outcome) -> Mapping[str, Setting]:
 # as JSON
 
 
-def members(cleaning: Cleaning, changed: Changed, to: str | None) -> dict[str, object]:
+def members(cleaning: CompactionRun, changed: Changed, to: str | None) -> dict[str, object]:
     """Return everything as the members of a JSON object: the plan, and what came of each partition.
 
     *to*: where copies are.
@@ -205,7 +205,7 @@ def members(cleaning: Cleaning, changed: Changed, to: str | None) -> dict[str, o
     }
 
 
-def _outcome_json(outcome: Outcome, is_done: bool) -> dict[str, object]:
+def _outcome_json(outcome: PartitionOutcome, is_done: bool) -> dict[str, object]:
     partition, found = outcome.partition, outcome.sections
     told: dict[str, object] = {
         "topic": partition.topic,
@@ -224,7 +224,7 @@ def _outcome_json(outcome: Outcome, is_done: bool) -> dict[str, object]:
     return told
 
 
-def _result(outcome: Outcome, is_done: bool) -> str:
+def _result(outcome: PartitionOutcome, is_done: bool) -> str:
     if outcome.failed is not None:
         return "failed"
     if outcome.refused is not None:
@@ -234,7 +234,7 @@ def _result(outcome: Outcome, is_done: bool) -> str:
     return "estimated" if outcome.estimate is not None else "nothing to do"
 
 
-def _sections_json(found: Sections) -> dict[str, object]:
+def _sections_json(found: LogSections) -> dict[str, object]:
     return {
         "log_start_offset": found.log_start,
         "log_end_offset": found.log_end,
@@ -250,6 +250,6 @@ def _sections_json(found: Sections) -> dict[str, object]:
     }
 
 
-def _round_json(one: Round) -> dict[str, object]:
+def _round_json(one: CleaningRound) -> dict[str, object]:
     groups = [{**group._asdict(), "bases": list(group.bases), "counts": group.counts._asdict()} for group in one.groups]
     return {**one._asdict(), "groups": groups, "counts": one.counts._asdict()}

@@ -9,8 +9,8 @@ from klog.data_dir.log_dir import KafkaFile, LogDir, open_path, select
 from klog.data_dir.partition import Partition
 from klog.describe import (
     FileFacts,
-    LogDirFacts,
-    PartitionFacts,
+    LogDirSummary,
+    PartitionSummary,
     SegmentRow,
     Value,
     describe_file,
@@ -21,7 +21,7 @@ from klog.formats.names import ROOT_CHECKPOINTS, FileKind
 
 from klog_cli import output
 
-Facts = LogDirFacts | PartitionFacts | FileFacts
+Facts = LogDirSummary | PartitionSummary | FileFacts
 Row = dict[str, Value]
 
 _LISTS = (FileKind.SNAPSHOT, FileKind.LEADER_EPOCHS, *ROOT_CHECKPOINTS)
@@ -90,9 +90,11 @@ def _describe(found: LogDir | Partition | KafkaFile, chosen: Sequence[Partition]
 
 
 def _is_incomplete(facts: Facts) -> bool:
-    if isinstance(facts, LogDirFacts):
+    if isinstance(facts, LogDirSummary):
         return any(row.incomplete for row in facts.partitions)
-    return isinstance(facts, PartitionFacts) and (facts.row.incomplete or any(row.incomplete for row in facts.segments))
+    return isinstance(facts, PartitionSummary) and (
+        facts.row.incomplete or any(row.incomplete for row in facts.segments)
+    )
 
 
 # as data
@@ -103,10 +105,10 @@ def _as_row(facts: object, *left_out: str) -> Row:
 
 
 def _as_object(facts: Facts) -> dict[str, object]:
-    if isinstance(facts, LogDirFacts):
+    if isinstance(facts, LogDirSummary):
         rows = [_as_row(row, "incomplete") for row in facts.partitions]
         return {"kind": "log dir", **_as_row(facts, "partitions"), "partitions": rows}
-    if isinstance(facts, PartitionFacts):
+    if isinstance(facts, PartitionSummary):
         segments = [_as_row(row, "incomplete") for row in facts.segments]
         head: dict[str, object] = {"kind": "partition", "path": facts.path}
         return head | _as_row(facts.row, "incomplete") | {"segment_list": segments}
@@ -124,9 +126,9 @@ def _fact_row(facts: FileFacts) -> Row:
 
 def _rows(facts: Facts) -> list[Row]:
     """Return what is one line of jsonl or csv each."""
-    if isinstance(facts, LogDirFacts):
+    if isinstance(facts, LogDirSummary):
         return [_as_row(row, "incomplete") | {"log_dir": facts.path} for row in facts.partitions]
-    if isinstance(facts, PartitionFacts):
+    if isinstance(facts, PartitionSummary):
         whose: Row = {"topic": facts.row.topic, "partition": facts.row.partition}
         return [whose | _as_row(row, "incomplete") for row in facts.segments]
     if facts.kind in _LISTS:
@@ -148,15 +150,15 @@ def _emit_csv(groups: Iterable[list[Row]]) -> None:
 
 
 def _show(facts: Facts, form: str) -> None:
-    if isinstance(facts, LogDirFacts):
+    if isinstance(facts, LogDirSummary):
         _show_log_dir(facts, form)
-    elif isinstance(facts, PartitionFacts):
+    elif isinstance(facts, PartitionSummary):
         _show_partition(facts, form)
     else:
         _show_file(facts, form)
 
 
-def _show_log_dir(facts: LogDirFacts, form: str) -> None:
+def _show_log_dir(facts: LogDirSummary, form: str) -> None:
     rows = facts.partitions
     segments, size = sum(row.segments for row in rows), sum(row.bytes for row in rows)
     shutdown = "yes" if facts.clean_shutdown else "no"
@@ -199,7 +201,7 @@ def _show_log_dir(facts: LogDirFacts, form: str) -> None:
         output.emit_table([""], ("topic", "topic id"), ids, form)
 
 
-def _show_partition(facts: PartitionFacts, form: str) -> None:
+def _show_partition(facts: PartitionSummary, form: str) -> None:
     row = facts.row
     unknown = any(segment.records is None and not segment.incomplete for segment in facts.segments)
     titles = _titles(

@@ -12,9 +12,9 @@ from klog_cli import options, output
 from klog_cli.units import parse_key, parse_size, parse_time
 
 if TYPE_CHECKING:
-    from klog.dump.request import Decoder, Request
+    from klog.dump.request import Decoder, DumpRequest
     from klog.kernel import KeySet
-    from klog.log.record_filter import Wanted
+    from klog.log.record_filter import RecordFilter
 
 DECODERS = ("offsets", "transactions", "cluster_metadata", "remote_log_metadata", "share_group_state")
 
@@ -61,7 +61,7 @@ def dump(
     A directory gives its files in order.  Ranges use the indexes, so ten records from the middle of a large segment
     cost a few KiB.  Damage is shown in its place and does not end the dump.
     """
-    from klog.dump.request import ALL_BYTES, IndexStyle, LineStyle, LogStyle, Request
+    from klog.dump.request import ALL_BYTES, DumpRequest, IndexStyle, LineStyle, LogStyle
     from klog.kernel import VALUES
 
     output.Quiet.on = quiet
@@ -75,7 +75,7 @@ def dump(
     most, most_of_batch = (ALL_BYTES if size is None else parse_size(size) for size in (max_bytes, max_batch_bytes))
     most_of_batch, threads = min(most_of_batch, ALL_BYTES), jobs or os.cpu_count() or 1
     styles, committed = (log_style, index_style, line_style), isolation == "read_committed"
-    request = Request(form, *styles, wanted, committed, most, most_of_batch, threads, kind)
+    request = DumpRequest(form, *styles, wanted, committed, most, most_of_batch, threads, kind)
     inputs = [*(files.rstrip(",").split(",") if files else ()), *(paths or ())]
     return _dump(inputs, topic or (), partition or (), with_indexes, request, to)
 
@@ -85,7 +85,7 @@ def _dump(
     topics: Sequence[str],
     numbers: Sequence[int],
     with_indexes: bool,
-    request: Request,
+    request: DumpRequest,
     to: str | None,
 ) -> int:
     from klog.dump.files import dump_lines, dump_text
@@ -122,16 +122,16 @@ def wanted_of(
     no_control: bool,
     limit: int | None,
     tail: bool,
-) -> Wanted:
+) -> RecordFilter:
     """Return what records are wanted: *offsets*, *times* from and to, None where they are not limited.
 
     Raises UsageError.
     """
-    from klog.log.record_filter import HIGHEST, LOWEST, Wanted
+    from klog.log.record_filter import HIGHEST, LOWEST, RecordFilter
 
     from_offset, to_offset = offsets
     from_time, to_time = (None if time is None else parse_time(time, output.note) for time in times)
-    return Wanted(
+    return RecordFilter(
         LOWEST if from_offset is None else _in_64_bits(from_offset),
         HIGHEST if to_offset is None else _in_64_bits(to_offset),
         LOWEST if from_time is None else _in_64_bits(from_time),

@@ -9,10 +9,10 @@ from typing import NamedTuple
 from klog.data_dir.log_dir import KafkaFile, LogDir, open_path, select
 from klog.data_dir.partition import Partition
 from klog.errors import UsageError
-from klog.fetch import Error, Fetched, Files, Listed, listed
+from klog.fetch import Error, FetchListing, FetchResult, OpenFiles, listed
 from klog.formats.damage import Damage
 from klog.log.segment import Segment
-from klog.serve.options import End, Shown
+from klog.serve.options import End, ServeOptions
 from klog.serve.partitions import PartitionView
 from klog.serve.view import View
 
@@ -21,7 +21,7 @@ from klog_cli import output
 _FINE, _PROBLEMS = 0, 4
 
 
-class Wanted(NamedTuple):
+class FetchArguments(NamedTuple):
     """The fetch: *isolation* is a consumer's, or `log_end`; *min_bytes* is what a broker would wait for."""
 
     offset: int
@@ -32,10 +32,12 @@ class Wanted(NamedTuple):
     end: End
 
 
-def fetch(path: str, topics: Sequence[str], numbers: Sequence[int], wanted: Wanted, form: str) -> int:
+def fetch(path: str, topics: Sequence[str], numbers: Sequence[int], wanted: FetchArguments, form: str) -> int:
     """Fetch from the partition at *path* and show the answer; return the exit code."""
     partition = _one(path, topics, numbers)
-    with View([partition], Shown(end=wanted.end, open_transactions="hide", damaged="serve", internal=True)) as view:
+    with View(
+        [partition], ServeOptions(end=wanted.end, open_transactions="hide", damaged="serve", internal=True)
+    ) as view:
         seen = view.whole(partition)
         fetched = seen.fetch(
             wanted.offset,
@@ -44,7 +46,7 @@ def fetch(path: str, topics: Sequence[str], numbers: Sequence[int], wanted: Want
             partial=wanted.partial,
             to_log_end=wanted.isolation == "log_end",
         )
-        held = listed(Files(), fetched)
+        held = listed(OpenFiles(), fetched)
         news = view.news()
     if form == "json":
         output.emit_json(_document(partition, wanted, fetched, held))
@@ -71,7 +73,7 @@ def _one(path: str, topics: Sequence[str], numbers: Sequence[int]) -> Partition:
     return chosen[0]
 
 
-def _damages(fetched: Fetched) -> list[Damage]:
+def _damages(fetched: FetchResult) -> list[Damage]:
     """Return what is damaged in the whole batches that are handed out, up to the first of it."""
     for piece in fetched.pieces:
         end = piece.position + piece.size
@@ -84,7 +86,7 @@ def _damages(fetched: Fetched) -> list[Damage]:
     return []
 
 
-def _document(partition: Partition, wanted: Wanted, fetched: Fetched, held: Listed) -> object:
+def _document(partition: Partition, wanted: FetchArguments, fetched: FetchResult, held: FetchListing) -> object:
     return {
         "topic": partition.topic,
         "partition": partition.number,
@@ -100,7 +102,9 @@ def _document(partition: Partition, wanted: Wanted, fetched: Fetched, held: List
     }
 
 
-def _show(partition: Partition, wanted: Wanted, fetched: Fetched, held: Listed, seen: PartitionView) -> None:
+def _show(
+    partition: Partition, wanted: FetchArguments, fetched: FetchResult, held: FetchListing, seen: PartitionView
+) -> None:
     head = f"{partition.directory} from offset {wanted.offset}, at most {wanted.max_bytes} bytes"
     ends = f"log start {seen.log_start_offset}, high watermark {seen.high_watermark}"
     if fetched.error:

@@ -27,7 +27,7 @@ def fetch(
     """
     from klog.data_dir.log_dir import open_path
 
-    from klog_cli.fetch import Wanted
+    from klog_cli.fetch import FetchArguments
     from klog_cli.fetch import fetch as run
 
     output.Quiet.on = quiet
@@ -35,7 +35,7 @@ def fetch(
     open_path(path)  # a path that is not there is the first thing to say
     if offset is None:
         raise UsageError("from where on? --offset N")
-    wanted = Wanted(
+    wanted = FetchArguments(
         offset,
         min(parse_size(max_bytes), 2**31 - 1),
         min(parse_size(min_bytes), 2**31 - 1),

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from klog.data_dir.partition import Partition, SegmentFiles
 from klog.errors import UsageError
-from klog.lookup import Lookup, Trail, Wanted
+from klog.lookup import Lookup, Trail, TrailDetail
 
 from klog_cli import output
 
@@ -21,7 +21,7 @@ _CHUNK = 100_000
 _LOWEST, _HIGHEST = -(2**63), 2**63 - 1
 
 
-class Asked(NamedTuple):
+class LookupArguments(NamedTuple):
     """Where to search, and how to show it: *form* is text, json or jsonl."""
 
     path: str
@@ -31,10 +31,12 @@ class Asked(NamedTuple):
     position_only: bool
 
 
-def look_up(asked: Asked, target: int, by_time: bool) -> int:
+def look_up(asked: LookupArguments, target: int, by_time: bool) -> int:
     """Look up one offset or time (ms), and show the trail; return the exit code."""
     partition, segments = _resolve(asked)
-    with Lookup(partition, segments, Wanted(origin=None if asked.form == "text" else _origin(partition))) as lookup:
+    with Lookup(
+        partition, segments, TrailDetail(origin=None if asked.form == "text" else _origin(partition))
+    ) as lookup:
         target = max(_LOWEST, min(target, _HIGHEST))
         trail = lookup.timestamp(target) if by_time else lookup.offset(target)
     if asked.position_only:
@@ -58,11 +60,11 @@ def look_up(asked: Asked, target: int, by_time: bool) -> int:
     return FOUND if trail.found and not trail.problems else MISSED
 
 
-def look_up_many(asked: Asked, file: str, by_time: bool) -> int:
+def look_up_many(asked: LookupArguments, file: str, by_time: bool) -> int:
     """Look up each number of *file* (-: stdin), and show a line for each in that order; return the exit code."""
     partition, segments = _resolve(asked)
     origin = None if asked.form == "text" else _origin(partition)
-    wanted = Wanted(records=origin is not None, origin=origin, explains=False)
+    wanted = TrailDetail(records=origin is not None, origin=origin, explains=False)
     if origin is not None:
         from klog_cli.lookup_json import Lines
 
@@ -120,12 +122,12 @@ def _numbers(file: str) -> Iterator[list[int]]:
 
 
 def _origin(partition: Partition) -> bytes:
-    from klog.dump.lines import Origin
+    from klog.dump.lines import RecordOrigin
 
-    return Origin(partition.path, partition.topic, partition.number).json()
+    return RecordOrigin(partition.path, partition.topic, partition.number).json()
 
 
-def _resolve(asked: Asked) -> tuple[Partition, Sequence[SegmentFiles] | None]:
+def _resolve(asked: LookupArguments) -> tuple[Partition, Sequence[SegmentFiles] | None]:
     """Return the partition that is asked for, and the segments of it if not all.
 
     Raises UsageError when the path names none, or more than one.

@@ -23,7 +23,7 @@ def lookup(
 
     Where an index is missing or wrong the log is searched: the answer is right, and the trail says what was wrong.
     """
-    from klog_cli.lookup import Asked, look_up, look_up_many
+    from klog_cli.lookup import LookupArguments, look_up, look_up_many
 
     output.Quiet.on = quiet
     if form not in options.LOOKUP_OUTPUTS:
@@ -33,7 +33,7 @@ def lookup(
         raise UsageError(f"--output {form}: expected one of {', '.join(known)}{near_misses(form, known)}")
     if position_only and form != "text":
         raise UsageError("--position-only prints numbers: leave out --output")
-    asked = Asked(path, tuple(topic or ()), tuple(partition or ()), form, position_only)
+    asked = LookupArguments(path, tuple(topic or ()), tuple(partition or ()), form, position_only)
     if batch is not None:
         if offset is not None or timestamp:
             raise UsageError("--batch FILE holds what is asked for: leave out --offset and the value of --timestamp")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from klog.formats.record import Record
-from klog.lookup.trail import IndexTrail, Outcome, TimeIndexTrail, Trail
+from klog.lookup.trail import IndexTrail, LookupOutcome, TimeIndexTrail, Trail
 
 from klog_cli.output import iso_time
 
@@ -36,10 +36,10 @@ def _steps(trail: Trail) -> Iterator[tuple[str, str, str]]:
         offsets = _range(batch.base_offset, batch.last_offset)
         yield "batch", f"position {batch.position}, {batch.size} bytes, offsets {offsets}{codec}, {crc}", ""
     if trail.record is not None:
-        is_next = trail.outcome in (Outcome.GAP, Outcome.DAMAGED)
+        is_next = trail.outcome in (LookupOutcome.GAP, LookupOutcome.DAMAGED)
         yield "next" if is_next else "record", _record(trail.record), ""
     for number, note in enumerate(trail.notes):
-        yield "answer" if number == 0 and trail.outcome is not Outcome.RECORD else "note", note, ""
+        yield "answer" if number == 0 and trail.outcome is not LookupOutcome.RECORD else "note", note, ""
     for problem in trail.problems:
         yield "problem", problem, ""
 

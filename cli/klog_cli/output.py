@@ -182,7 +182,7 @@ class Results:
     """
 
     def __init__(self, path: str | None = None) -> None:
-        from klog.disk.disk import NewFile, Room
+        from klog.disk.disk import NewFile, Preallocation
 
         from klog_cli.progress import Bar
 
@@ -191,7 +191,7 @@ class Results:
         if path is not None:
             self._file = NewFile(path)
             self.descriptor = self._file.descriptor
-        self._room = Room(self.descriptor)
+        self._room = Preallocation(self.descriptor)
         _widen_pipe(self.descriptor)
         self._bar = Bar(shown=not Quiet.on and is_terminal(STDERR) and not is_terminal(self.descriptor))
 

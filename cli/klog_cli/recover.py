@@ -12,8 +12,8 @@ from klog.disk.output_gate import check_output
 from klog.errors import UsageError
 from klog.plan.model import Action, Amount, Loss
 from klog.plan.staging import Staging
-from klog.recover.outcome import Choice, Mode, Result, Settings
-from klog.recover.recovery import Recovery, Target
+from klog.recover.outcome import OtherMode, RecoverMode, RecoverOptions, RecoverResult
+from klog.recover.recovery import RecoverTarget, Recovery
 from klog.verify.findings import Finding, Severity
 
 from klog_cli import output
@@ -33,7 +33,7 @@ from klog_cli.changing import (
 from klog_cli.findings import finding_line
 
 if TYPE_CHECKING:
-    from klog.recover.mark_clean import Marking, Refusal
+    from klog.recover.mark_clean import MarkClean, MarkCleanRefusal
 
 CORRECTED, LEFT, COULD_NOT = 1, 4, 8
 _WORST = (Severity.DAMAGE, Severity.WARNING, Severity.NOTE)
@@ -48,7 +48,7 @@ def recover(
     paths: Sequence[str],
     topics: Sequence[str],
     numbers: Sequence[int],
-    settings: Settings,
+    settings: RecoverOptions,
     options: Mapping[str, str],
     ways: Ways,
     form: str,
@@ -65,7 +65,7 @@ def recover(
     def draft(chosen: list[Chosen], staging: Sequence[Staging]) -> Drafted:
         named = {os.path.realpath(path) for path in paths}
         targets = [
-            Target(
+            RecoverTarget(
                 one.log_dir, one.partitions, one.whole,
                 [part.directory for part in one.partitions if os.path.realpath(part.path) in named],
             )
@@ -73,9 +73,9 @@ def recover(
         ]  # fmt: skip
         make: type[Recovery] = Recovery
         if settings.mark_clean:
-            from klog.recover.mark_clean import Marking
+            from klog.recover.mark_clean import MarkClean
 
-            make = Marking
+            make = MarkClean
         with output.Results() as results:
             recovery = make(targets, settings, staging, options, results)
         found.append(recovery)
@@ -112,13 +112,13 @@ def _rescue(recovery: Recovery, path: str) -> None:
     )
 
 
-def _findings(results: Sequence[Result]) -> Iterator[Finding]:
+def _findings(results: Sequence[RecoverResult]) -> Iterator[Finding]:
     for result in results:
         yield from result.findings
 
 
 class _Shown:
-    def __init__(self, recovery: Recovery, settings: Settings, changed: Changed) -> None:
+    def __init__(self, recovery: Recovery, settings: RecoverOptions, changed: Changed) -> None:
         self._recovery, self._settings = recovery, settings
         self._plan, self._is_applied, self._is_partial = changed
 
@@ -129,17 +129,17 @@ class _Shown:
         return data or bool(self._recovery.left) or any(result.left or result.fails for result in results)
 
     @property
-    def _refusals(self) -> list[Refusal]:
+    def _refusals(self) -> list[MarkCleanRefusal]:
         return self._marking.refusals if self._marking is not None else []
 
     @cached_property
-    def _marking(self) -> Marking | None:
+    def _marking(self) -> MarkClean | None:
         """The recovery, when log dirs are to be marked; what that takes is loaded only then."""
         if not self._settings.mark_clean:
             return None
-        from klog.recover.mark_clean import Marking
+        from klog.recover.mark_clean import MarkClean
 
-        assert isinstance(self._recovery, Marking)
+        assert isinstance(self._recovery, MarkClean)
         return self._recovery
 
     @property
@@ -152,7 +152,7 @@ class _Shown:
             return CORRECTED + (LEFT if self._left else 0) + could_not
         problems = any(finding.severity is not Severity.NOTE for finding in _findings(self._recovery.results))
         problems |= any(finding.severity is not Severity.NOTE for finding in self._recovery.findings)
-        planned = self._plan is not None and (problems or self._settings.mode is Mode.LIKE_BROKER)
+        planned = self._plan is not None and (problems or self._settings.mode is RecoverMode.LIKE_BROKER)
         return (LEFT if planned or self._left else 0) + could_not
 
     def json(self) -> dict[str, object]:
@@ -185,7 +185,7 @@ class _Shown:
         for result in self._recovery.results:
             yield from result.left
 
-    def _result_json(self, result: Result) -> dict[str, object]:
+    def _result_json(self, result: RecoverResult) -> dict[str, object]:
         return {
             "topic": result.partition.topic,
             "partition": result.partition.number,
@@ -199,7 +199,7 @@ class _Shown:
             "settings": settings_json(result.settings),
         }
 
-    def _outcome(self, result: Result) -> str:
+    def _outcome(self, result: RecoverResult) -> str:
         if result.fails is not None:
             return "failed"
         if self._actions(result.partition):
@@ -236,7 +236,7 @@ class _Shown:
             yield from recover_marked.lines(self._marking, is_applied=self._is_applied)
         yield from self._sum()
 
-    def _of_partition(self, result: Result) -> Iterator[str]:
+    def _of_partition(self, result: RecoverResult) -> Iterator[str]:
         actions = self._actions(result.partition)
         told = [
             one for one in result.findings if one.severity is not Severity.NOTE or (actions and one.id != "vanished")
@@ -300,7 +300,7 @@ def _counted(partitions: int) -> str:
     return f"{partitions} partition{'s' * (partitions != 1)}"
 
 
-def _choice_json(choice: Choice) -> dict[str, object]:
+def _choice_json(choice: OtherMode) -> dict[str, object]:
     return {"lost": [loss._asdict() for loss in choice.losses], "kept": choice.kept._asdict()}
 
 

@@ -38,7 +38,7 @@ def recover(
 
     Where damage has intact batches behind it, nothing is cut: --like-broker and --salvage say what each would cost.
     """
-    from klog.recover.outcome import Mode, Settings
+    from klog.recover.outcome import RecoverMode, RecoverOptions
 
     from klog_cli.changing import Ways, one_way
     from klog_cli.recover import recover as run
@@ -56,8 +56,8 @@ def recover(
     if broker_epoch is not None and (not mark_clean or broker_epoch not in ("none", "registered")):
         raise UsageError("--broker-epoch is none or registered, and goes with --mark-clean")
     one_way(apply, plan)
-    mode = Mode.LIKE_BROKER if like_broker else Mode.SALVAGE if salvage else Mode.DEFAULT
-    settings = Settings(
+    mode = RecoverMode.LIKE_BROKER if like_broker else RecoverMode.SALVAGE if salvage else RecoverMode.DEFAULT
+    settings = RecoverOptions(
         mode,
         parse_time(now, output.note) if now is not None else int(time.time() * 1000),
         parse_duration(producer_expiration),

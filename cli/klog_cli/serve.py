@@ -14,7 +14,7 @@ from klog_cli import output
 
 if TYPE_CHECKING:
     from klog.formats.structs.schema import Data
-    from klog.serve.view import Shown, View
+    from klog.serve.view import ServeOptions, View
 
 _CANCELLED = 32
 _HIGHEST_PORT = 65535
@@ -26,7 +26,7 @@ _FILES_PER_CONNECTION = 4
 """Its socket and, of logs and indexes, what it may have open at a time."""
 
 
-class Place(NamedTuple):
+class ListenAddress(NamedTuple):
     """Where to listen and where clients are told to come, as HOST:PORT; *expose*: beyond this machine, too."""
 
     listen: str
@@ -35,13 +35,18 @@ class Place(NamedTuple):
 
 
 def serve(
-    paths: Sequence[str], shown: Shown, place: Place, connections: int, send_buffer_bytes: int, requests: bool
+    paths: Sequence[str],
+    shown: ServeOptions,
+    place: ListenAddress,
+    connections: int,
+    send_buffer_bytes: int,
+    requests: bool,
 ) -> int:
     """Serve *paths* until a signal ends it; *requests*: a line on stdout for each.  Return the exit code."""
     gc.set_threshold(_LIVING_OBJECTS)
     _give_memory_back()
-    from klog.serve.connection import Limits
-    from klog.serve.endpoint import Endpoint, Reports, listen
+    from klog.serve.connection import ConnectionLimits
+    from klog.serve.endpoint import Endpoint, EndpointReports, listen
     from klog.serve.view import View
 
     host, port = _address(place.listen, "--listen")
@@ -50,8 +55,8 @@ def serve(
     allowed = _allowed(connections)
     with View.open(paths, shown) as view, listen((host, port)) as listener:
         port = listener.getsockname()[1]
-        limits = Limits(connections=allowed, send_buffer_bytes=send_buffer_bytes)
-        reports = Reports(lines.say, lines.log if requests else None)
+        limits = ConnectionLimits(connections=allowed, send_buffer_bytes=send_buffer_bytes)
+        reports = EndpointReports(lines.say, lines.log if requests else None)
         endpoint = Endpoint(view, listener, (advertised_host, advertised_port or port), limits, reports)
         signal.signal(signal.SIGTERM, _end)
         try:
@@ -147,7 +152,7 @@ def _shown(host: str, port: int) -> str:
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
-def _advertised(place: Place, host: str) -> tuple[str, int]:
+def _advertised(place: ListenAddress, host: str) -> tuple[str, int]:
     """Return where clients are told to come; port 0: the one listened on.  Raises UsageError."""
     if not _is_loopback(host) and not place.expose:
         raise UsageError(f"--listen {place.listen}: whoever reaches it can read everything; --expose if that is meant")

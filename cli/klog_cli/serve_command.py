@@ -29,16 +29,16 @@ def serve(
 
     Consumers, groups included, mirrors and Spark read it; producers are refused. It runs until ^C or SIGTERM.
     """
-    from klog.serve.view import Shown
+    from klog.serve.view import ServeOptions
 
-    from klog_cli.serve import Place
+    from klog_cli.serve import ListenAddress
     from klog_cli.serve import serve as run
 
     output.Quiet.on = quiet
     options.known_form(form, options.SERVE_OUTPUTS)
     if not paths:
         raise UsageError("what is to be served? Name a log dir, or several of one cluster")
-    shown = Shown(
+    shown = ServeOptions(
         topics=tuple(topic or ()),
         end=options.known("--end", end, options.FETCH_ENDS),
         until_ms=None if until is None else parse_time(until, output.note),
@@ -47,4 +47,6 @@ def serve(
         missing=options.known("--missing", missing, options.MISSING),
         internal=internal,
     )
-    return run(paths, shown, Place(listen, advertise, expose), connections, parse_size(send_buffer), form == "jsonl")
+    return run(
+        paths, shown, ListenAddress(listen, advertise, expose), connections, parse_size(send_buffer), form == "jsonl"
+    )

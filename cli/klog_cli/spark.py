@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 from klog.progress import Sink
 from klog.spark.session import session
-from klog.verify.segment import Request
-from klog.verify.verify import Checked, Chosen
+from klog.verify.segment import SurveyOptions
+from klog.verify.verify import Chosen, PartitionResult
 
 from klog_cli.verify import Wanted
 from klog_cli.verify import verify as show
@@ -23,12 +23,12 @@ class Where(NamedTuple):
 
 
 def verify(
-    paths: Sequence[str], topics: Sequence[str], numbers: Sequence[int], request: Request, form: str, where: Where
+    paths: Sequence[str], topics: Sequence[str], numbers: Sequence[int], request: SurveyOptions, form: str, where: Where
 ) -> int:
     """Check all of *paths* on Spark and return the exit code."""
     from klog.spark.verify import verify as run
 
-    def way(wanted: Wanted, request: Request, sink: Sink, chosen: Chosen | None) -> Iterable[Checked]:
+    def way(wanted: Wanted, request: SurveyOptions, sink: Sink, chosen: Chosen | None) -> Iterable[PartitionResult]:
         with session(where.master, where.conf, where.ship, brief=True) as ours:
             return list(run(ours.spark, wanted, request, sink, chosen))
 

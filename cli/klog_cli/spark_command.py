@@ -29,7 +29,7 @@ def verify(
     quiet: options.Quiet = False,
 ) -> int:
     """Check everything that can be wrong, as 'klog verify' does: the same findings, the same exit code."""
-    from klog.verify.segment import Request
+    from klog.verify.segment import SurveyOptions
 
     from klog_cli.spark import Where
     from klog_cli.spark import verify as run
@@ -38,7 +38,7 @@ def verify(
     options.known_form(form, options.VERIFY_OUTPUTS)
     if not paths:
         raise UsageError("nothing to verify: name log dirs or partition directories")
-    request = Request(deep, 1, options.batch_bytes(max_batch_bytes))
+    request = SurveyOptions(deep, 1, options.batch_bytes(max_batch_bytes))
     where = Where(master, options.spark_settings(conf), ship)
     return run(paths, topic or (), partition or (), request, form, where)
 

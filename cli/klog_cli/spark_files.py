@@ -7,11 +7,11 @@ from typing import NamedTuple
 
 from klog.data_dir.log_dir import select
 from klog.data_dir.partition import Partition
-from klog.data_dir.replicas import choose_copies, find_partitions
-from klog.jobs.compact import Options as Wishes
-from klog.jobs.export import Options
+from klog.data_dir.replicas import choose_replicas, find_partitions
+from klog.jobs.compact import CompactJobOptions
+from klog.jobs.export import ExportOptions
 from klog.jobs.output import Facts
-from klog.jobs.search import Query
+from klog.jobs.search import SearchQuery
 from klog.spark.session import session
 from klog.transactions.isolation import Isolation
 
@@ -21,7 +21,7 @@ from klog_cli.spark import Where
 _PROBLEMS_LEFT = 4
 
 
-class Chosen(NamedTuple):
+class FileSelection(NamedTuple):
     """Which partitions, and which copy of each."""
 
     paths: Sequence[str]
@@ -33,10 +33,10 @@ class Chosen(NamedTuple):
         """Return them.  Raises UsageError, UnreadableError."""
         found = find_partitions(self.paths)
         wanted = select(found, self.topics, self.numbers) if self.topics or self.numbers else found
-        return choose_copies(wanted, self.replicas)
+        return choose_replicas(wanted, self.replicas)
 
 
-def search(chosen: Chosen, query: Query, isolation: Isolation, where: Where) -> int:
+def search(chosen: FileSelection, query: SearchQuery, isolation: Isolation, where: Where) -> int:
     """Print the records that *query* asks for and return the exit code."""
     from klog.spark.search import search as run
 
@@ -52,7 +52,7 @@ def search(chosen: Chosen, query: Query, isolation: Isolation, where: Where) -> 
     return code
 
 
-def export(chosen: Chosen, to: str, options: Options, isolation: Isolation, where: Where) -> int:
+def export(chosen: FileSelection, to: str, options: ExportOptions, isolation: Isolation, where: Where) -> int:
     """Write the records as files, and return the exit code."""
     from klog.spark.export import export as run
 
@@ -62,7 +62,7 @@ def export(chosen: Chosen, to: str, options: Options, isolation: Isolation, wher
     return _told(manifest, to)
 
 
-def latest(chosen: Chosen, to: str, options: Options, where: Where) -> int:
+def latest(chosen: FileSelection, to: str, options: ExportOptions, where: Where) -> int:
     """Write the last value of each key as files, and return the exit code."""
     from klog.spark.export import latest as run
 
@@ -84,17 +84,22 @@ def _told(manifest: Facts, to: str) -> int:
 
 
 def compact(
-    chosen: Chosen, metadata: str | None, settings: Mapping[str, str], wishes: Wishes, to: str, where: Where
+    chosen: FileSelection,
+    metadata: str | None,
+    settings: Mapping[str, str],
+    wishes: CompactJobOptions,
+    to: str,
+    where: Where,
 ) -> int:
     """Write compacted partitions as a new log dir, and return the exit code."""
-    from klog.compact.run import Target
+    from klog.compact.run import CompactTarget
     from klog.spark.compact import compact as run
 
     from klog_cli.changing import choose
     from klog_cli.compact import exit_code, say, settings_of
 
     found = choose(chosen.paths, chosen.topics, chosen.numbers)
-    targets = [Target(one.log_dir, one.partitions) for one in found]
+    targets = [CompactTarget(one.log_dir, one.partitions) for one in found]
     topics = settings_of(metadata, [one.log_dir for one in targets], settings)
     with output.Results() as results, session(where.master, where.conf, where.ship, brief=True) as ours:
         facts, outcomes = run(ours.spark, targets, topics, to, wishes, results)

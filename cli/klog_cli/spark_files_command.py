@@ -35,12 +35,12 @@ def search(
     All that is asked for has to hold. Lines come by topic, partition and offset.
     """
     from klog.dump.request import LineStyle
-    from klog.jobs.search import Query, compiled
+    from klog.jobs.search import SearchQuery, compiled
     from klog.kernel import VALUES
 
     from klog_cli.dump_command import key_set, wanted_of
     from klog_cli.spark import Where
-    from klog_cli.spark_files import Chosen
+    from klog_cli.spark_files import FileSelection
     from klog_cli.spark_files import search as run
 
     output.Quiet.on = quiet
@@ -50,14 +50,14 @@ def search(
     pattern = None if regex is None else regex.encode("utf-8", "surrogateescape")
     if pattern is not None:
         compiled(pattern)  # a mistake in it is said before anything starts
-    query = Query(
+    query = SearchQuery(
         wanted_of((from_offset, to_offset), (from_time, to_time), key_set(key, keys_from), True, limit, False),
         None if header is None else _header(header),
         pattern,
         LineStyle(values=VALUES.index(values)),
         options.batch_bytes(max_batch_bytes),
     )
-    chosen = Chosen(paths, topic or (), partition or (), options.known("--replicas", replicas, options.REPLICAS))
+    chosen = FileSelection(paths, topic or (), partition or (), options.known("--replicas", replicas, options.REPLICAS))
     where = Where(master, options.spark_settings(conf), ship)
     return run(chosen, query, options.known("--isolation", isolation, options.ISOLATIONS), where)
 
@@ -91,15 +91,15 @@ def export(
 
     Each record is there once, whatever tasks are killed or run twice. The same run goes on with what a killed one left.
     """
-    from klog.jobs.export import Options
+    from klog.jobs.export import ExportOptions
 
     from klog_cli.dump_command import wanted_of
     from klog_cli.spark import Where
-    from klog_cli.spark_files import Chosen
+    from klog_cli.spark_files import FileSelection
     from klog_cli.spark_files import export as run
 
     output.Quiet.on = quiet
-    asked = Options(
+    asked = ExportOptions(
         "",
         options.known("--format", form, options.FILE_FORMATS),
         wanted_of((from_offset, to_offset), (from_time, to_time), None, True, None, False),
@@ -107,7 +107,9 @@ def export(
         options.batch_bytes(max_batch_bytes),
     )
     target = _target(paths, to)
-    chosen = Chosen(paths or (), topic or (), partition or (), options.known("--replicas", replicas, options.REPLICAS))
+    chosen = FileSelection(
+        paths or (), topic or (), partition or (), options.known("--replicas", replicas, options.REPLICAS)
+    )
     where = Where(master, options.spark_settings(conf), ship)
     return run(chosen, target, asked, options.known("--isolation", isolation, options.ISOLATIONS), where)
 
@@ -143,10 +145,10 @@ def compact(
     The table is a read_committed consumer's: no aborted data, no tombstones. --format log makes what
     'klog compact --to' makes, and takes its options.
     """
-    from klog.compact.partition import Choices
-    from klog.jobs.compact import Options as Wishes
-    from klog.jobs.export import Options
-    from klog.log.record_filter import Wanted
+    from klog.compact.partition import CleanerOptions
+    from klog.jobs.compact import CompactJobOptions
+    from klog.jobs.export import ExportOptions
+    from klog.log.record_filter import RecordFilter
 
     from klog_cli import spark_files
     from klog_cli.compact_command import settings
@@ -154,7 +156,7 @@ def compact(
 
     output.Quiet.on = quiet
     target, memory = _target(paths, to), parse_size(map_memory)
-    chosen = spark_files.Chosen(
+    chosen = spark_files.FileSelection(
         paths or (), topic or (), partition or (), options.known("--replicas", replicas, options.REPLICAS)
     )
     where = Where(master, options.spark_settings(conf), ship)
@@ -165,13 +167,13 @@ def compact(
     )
     if form == "log":
         now_ms = None if now is None else parse_time(now, output.note)
-        wishes = Wishes("", now_ms, everything, Choices(memory))
+        wishes = CompactJobOptions("", now_ms, everything, CleanerOptions(memory))
         return spark_files.compact(chosen, metadata, of_log, wishes, target, where)
     if of_log or everything or metadata is not None or now is not None:
         raise UsageError("settings of a topic, --all, --metadata and --now go with --format log")
     batch_bytes = options.batch_bytes(max_batch_bytes)
     files = options.known("--format", form, options.FILE_FORMATS)
-    asked = Options("", files, Wanted(), parse_size(file_size), batch_bytes, memory)
+    asked = ExportOptions("", files, RecordFilter(), parse_size(file_size), batch_bytes, memory)
     return spark_files.latest(chosen, target, asked, where)
 
 

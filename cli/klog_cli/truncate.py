@@ -10,14 +10,13 @@ from klog.data_dir.log_dir import LogDir
 from klog.data_dir.partition import Partition
 from klog.errors import DamagedError, KlogError, UsageError
 from klog.formats.names import CLUSTER_METADATA
-from klog.lookup import Lookup, Wanted
-from klog.metadata.topic_config import Setting
-from klog.metadata.topic_config import Settings as TopicSettings
+from klog.lookup import Lookup, TrailDetail
+from klog.metadata.topic_config import Setting, TopicConfig
 from klog.partition_plan import checkpoints
 from klog.plan.draft import Draft
 from klog.plan.json_file import plan_json
 from klog.plan.staging import Staging
-from klog.truncate import Settings, Truncation, plan
+from klog.truncate import TruncateOptions, Truncation, plan
 
 from klog_cli import output
 from klog_cli.actions import action_lines, changes, make_indexes
@@ -30,7 +29,7 @@ _RISK = (
 )
 
 
-class To(NamedTuple):
+class TruncateTarget(NamedTuple):
     """Where to cut: an offset, a time (ms), or with neither the start of the log."""
 
     offset: int | None
@@ -41,8 +40,8 @@ def truncate(
     path: str,
     topics: Sequence[str],
     numbers: Sequence[int],
-    to: To,
-    settings: Settings,
+    to: TruncateTarget,
+    settings: TruncateOptions,
     options: Mapping[str, str],
     ways: Ways,
     form: str,
@@ -52,7 +51,7 @@ def truncate(
 
     def draft(chosen: list[Chosen], staging: Sequence[Staging]) -> Drafted:
         log_dir, partition = _one(path, chosen)
-        interval = TopicSettings(log_dir, options).value(partition.topic, _INTERVAL)
+        interval = TopicConfig(log_dir, options).value(partition.topic, _INTERVAL)
         drafts = [Draft(log_dir.path, 0, staging[0]), Draft(log_dir.path, 0, staging[0])]
         cut = plan(partition, _offset(partition, to), settings._replace(interval=interval.number), drafts[0])
         key = (partition.topic or "", partition.number or 0)
@@ -78,13 +77,13 @@ def _one(path: str, chosen: list[Chosen]) -> tuple[LogDir, Partition]:
     return log_dir, partition
 
 
-def _offset(partition: Partition, to: To) -> int:
+def _offset(partition: Partition, to: TruncateTarget) -> int:
     """Return the first offset to drop."""
     if to.offset is not None:
         return to.offset
     if to.timestamp_ms is None:
         return partition.log_start_offset or 0
-    with Lookup(partition, wanted=Wanted()) as lookup:
+    with Lookup(partition, wanted=TrailDetail()) as lookup:
         trail = lookup.timestamp(to.timestamp_ms)
     if trail.problems:
         raise DamagedError(f"{trail.problems[0]}; first: klog recover {quote(partition.path)}")

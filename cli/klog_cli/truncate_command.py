@@ -31,10 +31,10 @@ def truncate(
     Log, indexes, snapshots, epochs and checkpoints agree afterwards. A cut inside a batch drops the whole batch.
     """
     from klog.data_dir.log_dir import open_path
-    from klog.truncate import Settings
+    from klog.truncate import TruncateOptions
 
     from klog_cli.changing import Ways, one_way
-    from klog_cli.truncate import To
+    from klog_cli.truncate import TruncateTarget
     from klog_cli.truncate import truncate as run
 
     output.Quiet.on = quiet
@@ -45,7 +45,7 @@ def truncate(
     one_way(apply, plan)
     at_ms = parse_time(to_timestamp, output.note) if to_timestamp is not None else None
     now_ms = parse_time(now, output.note) if now is not None else int(time.time() * 1000)
-    settings = Settings(now_ms, parse_duration(producer_expiration))
+    settings = TruncateOptions(now_ms, parse_duration(producer_expiration))
     interval = {} if index_interval is None else {"index.interval.bytes": str(parse_size(index_interval))}
     ways = Ways("truncate", apply, plan, backup)
-    return run(path, topic or (), partition or (), To(to_offset, at_ms), settings, interval, ways, form)
+    return run(path, topic or (), partition or (), TruncateTarget(to_offset, at_ms), settings, interval, ways, form)

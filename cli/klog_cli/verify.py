@@ -10,10 +10,10 @@ from klog.data_dir.partition import Partition
 from klog.errors import UsageError
 from klog.progress import Sink
 from klog.verify.facts import LogDirFacts
-from klog.verify.findings import Finding, Kind, Severity
+from klog.verify.findings import Finding, FindingKind, Severity
 from klog.verify.log_dir_checks import root
-from klog.verify.segment import Request
-from klog.verify.verify import Checked, Chosen, Totals, facts_around, log_dir_facts, verify_partition
+from klog.verify.segment import SurveyOptions
+from klog.verify.verify import Chosen, PartitionResult, VerifyTotals, facts_around, log_dir_facts, verify_partition
 
 from klog_cli import output
 from klog_cli.findings import finding_line
@@ -28,7 +28,7 @@ class _Found:
     def __init__(self, form: str) -> None:
         self._form = form
         self._heading: str | None = None
-        self.totals = Totals()
+        self.totals = VerifyTotals()
         self.all: list[Finding] = []
         self.counts = dict.fromkeys((Severity.DAMAGE, Severity.WARNING, Severity.NOTE), 0)
         self.kinds: dict[str, Finding] = {}
@@ -60,11 +60,11 @@ class _Found:
 Wanted = Sequence[tuple[Partition, LogDirFacts]]
 """The partitions to check, each with what it has to know of its log dir."""
 
-Way = Callable[[Wanted, Request, Sink, Chosen | None], Iterable[Checked]]
+Way = Callable[[Wanted, SurveyOptions, Sink, Chosen | None], Iterable[PartitionResult]]
 """Who checks them: this process, or Spark."""
 
 
-def here(wanted: Wanted, request: Request, sink: Sink, chosen: Chosen | None) -> Iterator[Checked]:
+def here(wanted: Wanted, request: SurveyOptions, sink: Sink, chosen: Chosen | None) -> Iterator[PartitionResult]:
     """Check one partition after the other."""
     for partition, around in wanted:
         yield verify_partition(partition, around, request, sink, chosen)
@@ -74,7 +74,7 @@ def verify(
     paths: Sequence[str],
     topics: Sequence[str],
     numbers: Sequence[int],
-    request: Request,
+    request: SurveyOptions,
     chosen: Chosen | None,
     form: str,
     way: Way = here,
@@ -131,7 +131,7 @@ def _of_files(opened: Sequence[LogDir | Partition | KafkaFile]) -> Chosen | None
 def _end(found: _Found, form: str) -> None:
     """Print what comes behind the findings."""
     if form == "json":
-        members = dict(zip(Totals._fields, found.totals, strict=True))
+        members = dict(zip(VerifyTotals._fields, found.totals, strict=True))
         output.emit_json({**members, "findings": [finding.json() for finding in found.all]})
     elif form == "table":
         rows = [
@@ -150,7 +150,7 @@ def _explained(found: _Found) -> Iterator[str]:
     """Yield, for each kind that was found and is a problem, what it means and what to do."""
     kinds = [finding for finding in found.kinds.values() if finding.severity is not Severity.NOTE]
     for finding in kinds:
-        kind: Kind = finding.kind
+        kind: FindingKind = finding.kind
         yield ""
         yield f"{kind.id}: {kind.meaning}"
         yield f"  a broker at its next start: {finding.broker}"

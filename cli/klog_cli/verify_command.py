@@ -32,7 +32,7 @@ def verify(
     Each finding says what it means, what a broker would do about it at its next start, and what repairs it.
     """
     from klog.data_dir.log_dir import near_misses
-    from klog.verify.segment import Request
+    from klog.verify.segment import SurveyOptions
 
     from klog_cli.verify import verify as run
 
@@ -42,7 +42,7 @@ def verify(
         raise UsageError(f"--output {form}: expected one of {', '.join(known)}{near_misses(form, known)}")
     if not paths:
         raise UsageError("nothing to verify: name log dirs, partition directories or files")
-    request = Request(deep, jobs or os.cpu_count() or 1, options.batch_bytes(max_batch_bytes))
+    request = SurveyOptions(deep, jobs or os.cpu_count() or 1, options.batch_bytes(max_batch_bytes))
     chosen = _chosen(sample, since)
     return run(paths, topic or (), partition or (), request, chosen, form)
 

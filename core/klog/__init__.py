@@ -22,7 +22,8 @@ if TYPE_CHECKING:
     from klog.errors import KlogError
     from klog.formats.damage import Damage
     from klog.formats.record import Record
-    from klog.location import Place
+    from klog.location import Location
+    from klog.location import Location as Place
     from klog.log.batch import Batch
     from klog.log.segment import Segment
     from klog.lookup import Lookup
@@ -35,6 +36,7 @@ _HOME = {
     "Damage": "klog.formats.damage",
     "KlogError": "klog.errors",
     "LogDir": "klog.data_dir.log_dir",
+    "Location": "klog.location",
     "Lookup": "klog.lookup",
     "Partition": "klog.data_dir.partition",
     "Place": "klog.location",
@@ -42,10 +44,13 @@ _HOME = {
     "Segment": "klog.log.segment",
     "verify_partition": "klog.verify.verify",
 }
+_NAMES = {"Place": "Location"}
+"""An older public name of a class, which stays."""
 __all__ = [
     "Batch",
     "Damage",
     "KlogError",
+    "Location",
     "LogDir",
     "Lookup",
     "Partition",
@@ -61,7 +66,7 @@ def __getattr__(name: str) -> object:
     if name in _HOME:
         from importlib import import_module
 
-        value = getattr(import_module(_HOME[name]), name)
+        value = getattr(import_module(_HOME[name]), _NAMES.get(name, name))
         globals()[name] = value
         return value
     raise AttributeError(f"module 'klog' has no attribute {name!r}")

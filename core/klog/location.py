@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 
-class Place(NamedTuple):
+class Location(NamedTuple):
     """A spot on disk.  *position* is bytes, *offset* is Kafka's; None where it has no meaning."""
 
     file: str

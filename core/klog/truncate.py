@@ -13,23 +13,23 @@ from typing import NamedTuple
 
 from klog.data_dir.partition import Partition, SegmentFiles
 from klog.errors import DamagedError, UsageError
-from klog.files.read_only import Source
+from klog.files.read_only import ReadOnlyFile
 from klog.formats.checkpoint import epochs_in_force, write_epochs
 from klog.formats.damage import Damage
 from klog.formats.index import ABORTED_TXN
 from klog.formats.names import SEGMENT_KINDS, FileKind, Stage, belongs, file_name, parse_file
 from klog.formats.snapshot import write_snapshot
 from klog.kernel import IndexBuilder, Window, crc32c, orderly
-from klog.log.records import runs
+from klog.log.records import intact_runs
 from klog.log.segment import Segment
 from klog.partition_plan import losses as amounts
-from klog.partition_plan.contents import Content, Piece, Stored, txn_entries
-from klog.partition_plan.desired_files import Target, write
+from klog.partition_plan.contents import Content, FileRange, StoredContent, txn_entries
+from klog.partition_plan.desired_files import DesiredFiles, draft_changes
 from klog.plan.draft import Draft
 from klog.plan.model import Amount, Loss
 
 
-class Settings(NamedTuple):
+class TruncateOptions(NamedTuple):
     """*interval*: index.interval.bytes.  *now_ms*, *expiration_ms*: producers idle for so long are forgotten."""
 
     now_ms: int
@@ -61,7 +61,7 @@ class _Place(NamedTuple):
     inside: int | None
 
 
-def plan(partition: Partition, to_offset: int, settings: Settings, draft: Draft) -> Truncation:
+def plan(partition: Partition, to_offset: int, settings: TruncateOptions, draft: Draft) -> Truncation:
     """Say to *draft* what has to change so that no offset from *to_offset* on is left.
 
     Raises UsageError for an offset below the log's start, DamagedError, UnreadableError; OSError (staging).
@@ -79,13 +79,13 @@ def plan(partition: Partition, to_offset: int, settings: Settings, draft: Draft)
 
 
 class _Cut:
-    def __init__(self, partition: Partition, to_offset: int, settings: Settings) -> None:
+    def __init__(self, partition: Partition, to_offset: int, settings: TruncateOptions) -> None:
         self._partition, self._to_offset, self._settings = partition, to_offset, settings
         self._segments = partition.segments
         bases = [files.base_offset for files in self._segments]
         # A segment that begins at the offset stays, emptied.
         self._at = bisect_right(bases, to_offset) - 1
-        self._logs: dict[str, tuple[Piece, ...]] = {}
+        self._logs: dict[str, tuple[FileRange, ...]] = {}
         self._files: dict[str, Content] = {}
 
     def plan(self, draft: Draft, start: int) -> Truncation:
@@ -94,13 +94,13 @@ class _Cut:
         end = place.builder.last_offset + 1 if place.builder.batches else files.base_offset
         later = self._segments[self._at + 1 :]
         if place.position == files.size and not later:
-            self._logs = {other.log: (Piece(other.log, 0, other.size),) for other in self._segments}
+            self._logs = {other.log: (FileRange(other.log, 0, other.size),) for other in self._segments}
             return Truncation(self._to_offset, end, None, (), self._kept(), {})
         if end < start:
             end = self._start_again(start)
         else:
             self._keep(files, place, end)
-        write(draft, self._partition, Target(self._logs, self._files, self._epochs(end)))
+        draft_changes(draft, self._partition, DesiredFiles(self._logs, self._files, self._epochs(end)))
         losses = [] if place.position == files.size else [self._loss(files, place)]
         losses += amounts.whole_loss(self._partition, [other.log for other in later], "truncated")
         return Truncation(self._to_offset, end, place.inside, tuple(losses), self._kept(), self._offsets(end))
@@ -110,10 +110,10 @@ class _Cut:
         path = os.path.join(self._partition.path, files.log)
         segment, window = Segment(path), Window(output=0)
         builder = IndexBuilder(files.base_offset, self._settings.interval, 2**31 - 1)
-        with Source(path) as source:
+        with ReadOnlyFile(path) as source:
             reader = segment.reader(source)
             while piece := reader.next(window):
-                for run in runs(window, path, segment.span):
+                for run in intact_runs(window, path, segment.span):
                     if run.damage is not None:
                         return self._at_damage(run.damage, builder)
                     reaching = min(max(run.window.first_reaching(self._to_offset, run.first), run.first), run.end)
@@ -160,13 +160,13 @@ class _Cut:
         for name, stored in there.items():
             file = parse_file(name)
             if file.kind is FileKind.LOG and file.offset in logs:
-                self._logs[name] = (Piece(name, 0, stored.size),)
+                self._logs[name] = (FileRange(name, 0, stored.size),)
             elif (file.kind in SEGMENT_KINDS and file.offset in logs) or (
                 file.kind is FileKind.SNAPSHOT and file.offset is not None and file.offset <= end
             ):
                 self._files[name] = stored
         log, index, time_index, txns = (file_name(files.base_offset, kind) for kind in SEGMENT_KINDS)
-        self._logs[log] = (Piece(files.log, 0, place.position),)
+        self._logs[log] = (FileRange(files.log, 0, place.position),)
         self._files[index], self._files[time_index] = place.builder.offset_entries, place.builder.time_entries
         if txns in there:
             entries = txn_entries(self._partition.path, there[txns])
@@ -174,8 +174,8 @@ class _Cut:
             self._files[txns] = b"".join(ABORTED_TXN.write(*entry) for entry in before)
         self._snapshot(end)
 
-    def _stored(self, name: str) -> Stored:
-        return Stored(name, os.path.getsize(os.path.join(self._partition.path, name)))
+    def _stored(self, name: str) -> StoredContent:
+        return StoredContent(name, os.path.getsize(os.path.join(self._partition.path, name)))
 
     def _snapshot(self, end: int) -> None:
         """See to it that the producers' state at the new end is there, as after a clean stop."""

@@ -59,12 +59,12 @@ def indexed(path: Path) -> None:
     """Give the partitions of a log dir indexes of what stands in their logs, so that these are not found missing."""
     from klog.data_dir.partition import Partition
     from klog.progress import Silence
-    from klog.verify.segment import NO_NEXT, Build, Request, survey_segment
+    from klog.verify.segment import NO_NEXT, IndexSettings, SurveyOptions, survey_segment
 
     for folder in sorted(one for one in path.iterdir() if one.is_dir()):
         partition = Partition(str(folder))
         for files in partition.segments:
-            facts = survey_segment(partition, files, NO_NEXT, Request(build=Build()), Silence(), None)
+            facts = survey_segment(partition, files, NO_NEXT, SurveyOptions(build=IndexSettings()), Silence(), None)
             assert facts.builder is not None
             (folder / f"{files.base_offset:020}.index").write_bytes(facts.builder.offset_entries)
             (folder / f"{files.base_offset:020}.timeindex").write_bytes(facts.builder.time_entries)

@@ -9,7 +9,7 @@ from pathlib import Path
 from klog.data_dir.log_dir import LogDir
 from klog.verify.findings import Finding, Severity
 from klog.verify.log_dir_checks import root
-from klog.verify.segment import Request
+from klog.verify.segment import SurveyOptions
 from klog.verify.verify import log_dir_facts, verify_partition
 
 from tests.conftest import FIXTURES
@@ -56,7 +56,7 @@ def findings_in(path: Path, deep: bool = True) -> list[Finding]:
     around = log_dir_facts(log_dir)
     found = list(root(log_dir))
     for partition in log_dir.partitions:
-        found += verify_partition(partition, around, Request(deep)).findings
+        found += verify_partition(partition, around, SurveyOptions(deep)).findings
     return found
 
 

@@ -9,7 +9,7 @@ import pytest
 from klog.data_dir.partition import Partition
 from klog.verify import verify
 from klog.verify.facts import LogDirFacts
-from klog.verify.segment import Request
+from klog.verify.segment import SurveyOptions
 from klog.verify.verify import facts_around, survey_partition, verify_partition
 
 from tests.check.partitions import Damageable
@@ -23,7 +23,7 @@ def ids(partition: Path, *, live: bool = False) -> list[str]:
     """Return what is found in a partition, beside a running broker or not."""
     found = Partition(str(partition))
     around = facts_around(found)._replace(live=live)
-    return [finding.id for finding in verify_partition(found, around, Request(True)).findings]
+    return [finding.id for finding in verify_partition(found, around, SurveyOptions(True)).findings]
 
 
 @pytest.fixture
@@ -85,7 +85,7 @@ def test_a_snapshot_knows_what_stands_before_its_offset(tmp_path: Path, offset: 
     for path in partition.glob("*.snapshot"):
         path.unlink()
     (partition / f"{offset:020}.snapshot").write_bytes(content)
-    found = verify_partition(Partition(str(partition)), request=Request(True)).findings
+    found = verify_partition(Partition(str(partition)), request=SurveyOptions(True)).findings
     assert any("beyond its own" in one.message for one in found) == beyond
 
 
@@ -189,7 +189,7 @@ def test_zeros_stand_where_batches_stood_when_anything_tells_of_them(
 def test_a_gap_goes_from_the_first_offset_that_is_missing_to_the_last(
     orders: Path, first: int, last: int, is_in: bool
 ) -> None:
-    facts = survey_partition(Partition(str(orders)), LogDirFacts(), Request())
+    facts = survey_partition(Partition(str(orders)), LogDirFacts(), SurveyOptions())
     assert facts.gaps == [(3, 100)]
     assert facts.has_gap(first, last) == is_in
 

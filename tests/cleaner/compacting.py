@@ -7,11 +7,11 @@ import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from klog.compact.partition import Choices
-from klog.compact.run import Cleaning, Outcome, Target, Wishes
+from klog.compact.partition import CleanerOptions
+from klog.compact.run import CompactionRun, CompactOptions, CompactTarget, PartitionOutcome
 from klog.data_dir.log_dir import LogDir
 from klog.disk.disk import Disk
-from klog.metadata.topic_config import Settings
+from klog.metadata.topic_config import TopicConfig
 from klog.plan.draft import backup_places, make_plan, plan_id
 from klog.plan.executor import apply
 from klog.plan.model import STAGED, Plan
@@ -26,7 +26,7 @@ SETTINGS: Mapping[str, str] = {"cleanup.policy": "compact", "segment.bytes": "87
 """Groups of two and three segments."""
 OPTIONS = ("--policy=compact", "--segment-size=8700", f"--now={NOW_MS}", "--map-memory=1000")
 """The same for the command line; the map of `idempotent` is full several times over."""
-SEVERAL_ROUNDS = Choices(map_memory=1000)
+SEVERAL_ROUNDS = CleanerOptions(map_memory=1000)
 
 
 def some(target: Path, *directories: str) -> Path:
@@ -46,19 +46,19 @@ def planned(
     data: Path,
     disk: Disk,
     settings: Mapping[str, str] = SETTINGS,
-    choices: Choices = SEVERAL_ROUNDS,
+    choices: CleanerOptions = SEVERAL_ROUNDS,
     *,
     everything: bool = False,
     now_ms: int = NOW_MS,
     jobs: int = 1,
-) -> tuple[Plan, list[Outcome]]:
+) -> tuple[Plan, list[PartitionOutcome]]:
     """Return the plan of a compaction, its new files ready, and what came of each partition."""
     log_dir, name = LogDir(str(data)), plan_id("compact", now_ms)
     backups = backup_places(name, [str(data)])
     staging = [Staging(os.path.join(backups[0], STAGED), disk)]
-    targets: Sequence[Target] = [Target(log_dir, list(log_dir.partitions))]
-    wishes = Wishes(now_ms, everything, choices, jobs)
-    cleaning = Cleaning(targets, staging, [Settings(log_dir, settings)], wishes, disk)
+    targets: Sequence[CompactTarget] = [CompactTarget(log_dir, list(log_dir.partitions))]
+    wishes = CompactOptions(now_ms, everything, choices, jobs)
+    cleaning = CompactionRun(targets, staging, [TopicConfig(log_dir, settings)], wishes, disk)
     cleaning.run()
     plan = make_plan(name, "klog compact", [str(data)], backups, cleaning.drafts, now_ms)
     if not plan.actions:

@@ -14,10 +14,10 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import NamedTuple
 
-from klog.compact.partition import Choices, Compacted
-from klog.compact.run import Cleaning, Target, Wishes
+from klog.compact.partition import CleanerOptions, CompactionResult
+from klog.compact.run import CompactionRun, CompactOptions, CompactTarget
 from klog.data_dir.log_dir import LogDir
-from klog.metadata.topic_config import Settings
+from klog.metadata.topic_config import TopicConfig
 from klog.plan.draft import backup_places, make_plan, plan_id
 from klog.plan.executor import apply
 from klog.plan.model import STAGED
@@ -84,23 +84,23 @@ class Recorded(NamedTuple):
 class Compactor:
     """Does with klog what a broker's cleaner does with *log_dir*: a partition at a time, through plan and apply."""
 
-    def __init__(self, log_dir: Path, choices: Choices, topics: Topics, broker: Mapping[str, str] = {}) -> None:
+    def __init__(self, log_dir: Path, choices: CleanerOptions, topics: Topics, broker: Mapping[str, str] = {}) -> None:
         self.log_dir, self._choices, self._disk = log_dir, choices, HastyDisk()
         with tempfile.TemporaryDirectory() as folder:
-            self._settings = Settings(_metadata(Path(folder) / "metadata", topics, broker))
+            self._settings = TopicConfig(_metadata(Path(folder) / "metadata", topics, broker))
             assert self._settings.metadata is not None  # read, while it is there
 
-    def look(self, now_ms: int, directory: str | None = None) -> Cleaning:
+    def look(self, now_ms: int, directory: str | None = None) -> CompactionRun:
         """Return what may be compacted at *now_ms*, of one partition or of all."""
         return self._cleaning(now_ms, directory, Staging(None, self._disk))
 
-    def _cleaning(self, now_ms: int, directory: str | None, staging: Staging) -> Cleaning:
+    def _cleaning(self, now_ms: int, directory: str | None, staging: Staging) -> CompactionRun:
         opened = LogDir(str(self.log_dir))
         partitions = [one for one in opened.partitions if directory in (None, one.directory)]
-        wishes = Wishes(now_ms, everything=False, choices=self._choices)
-        return Cleaning([Target(opened, partitions)], [staging], [self._settings], wishes, self._disk)
+        wishes = CompactOptions(now_ms, everything=False, choices=self._choices)
+        return CompactionRun([CompactTarget(opened, partitions)], [staging], [self._settings], wishes, self._disk)
 
-    def compact(self, now_ms: int, directory: str) -> Compacted:
+    def compact(self, now_ms: int, directory: str) -> CompactionResult:
         """Compact a partition, which is eligible at *now_ms*."""
         name, log_dirs = plan_id("compact", now_ms), [str(self.log_dir)]
         backups = backup_places(name, log_dirs)

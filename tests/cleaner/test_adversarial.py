@@ -8,8 +8,8 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pytest
-from klog.compact.partition import Choices
-from klog.compact.run import Outcome
+from klog.compact.partition import CleanerOptions
+from klog.compact.run import PartitionOutcome
 from klog.disk.disk import Disk
 from klog.kernel import OffsetMap
 
@@ -49,9 +49,9 @@ def batched(keys: Iterable[bytes], size: int) -> Iterator[list[bytes]]:
         yield some
 
 
-def compacted(log_dir: Path, *, map_memory: int, like_broker: bool = False) -> Outcome:
+def compacted(log_dir: Path, *, map_memory: int, like_broker: bool = False) -> PartitionOutcome:
     """Plan a compaction of the one partition; return what came of it."""
-    choices = Choices(map_memory=map_memory, like_broker=like_broker)
+    choices = CleanerOptions(map_memory=map_memory, like_broker=like_broker)
     _, (outcome,) = planned(log_dir, Disk(), {"cleanup.policy": "compact"}, choices)
     assert outcome.compacted is not None, (outcome.refused, outcome.failed)
     return outcome

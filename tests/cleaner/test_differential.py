@@ -8,15 +8,15 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from klog.compact.partition import Choices
-from klog.compact.run import Cleaning, Outcome, Target, Wishes
+from klog.compact.partition import CleanerOptions
+from klog.compact.run import CompactionRun, CompactOptions, CompactTarget, PartitionOutcome
 from klog.data_dir.log_dir import LogDir
 from klog.disk.disk import Disk
 from klog.formats.batch import BatchFacts, Codec
 from klog.formats.damage import Damage
 from klog.log.batch import Batch
 from klog.log.segment import Segment
-from klog.metadata.topic_config import Settings
+from klog.metadata.topic_config import TopicConfig
 from klog.plan.draft import make_plan
 from klog.plan.executor import apply
 from klog.plan.staging import Staging
@@ -40,12 +40,12 @@ def oracle() -> Iterator[CleanerOracle]:
         yield one
 
 
-class TopicSettings(Settings):
+class TopicSettings(TopicConfig):
     """Settings of each topic, as the broker of the workload has them in its metadata."""
 
     def __init__(self, topics: Mapping[str, Mapping[str, str]]) -> None:
         super().__init__()
-        self._of = {topic: Settings(None, known(texts)) for topic, texts in topics.items()}
+        self._of = {topic: TopicConfig(None, known(texts)) for topic, texts in topics.items()}
 
     def value(self, topic, name):  # type: ignore[no-untyped-def]
         return self._of[topic].value(topic, name) if topic in self._of else super().value(topic, name)
@@ -57,12 +57,12 @@ def known(texts: Mapping[str, str]) -> dict[str, str]:
     return {names.get(name, name): text for name, text in texts.items()}
 
 
-def compact(log_dir: Path, workload: Workload, choices: Choices, folder: Path) -> list[Outcome]:
+def compact(log_dir: Path, workload: Workload, choices: CleanerOptions, folder: Path) -> list[PartitionOutcome]:
     """Compact *log_dir* with klog, plan and all."""
     here = LogDir(str(log_dir))
-    target, backup = Target(here, list(here.partitions)), folder / "backup"
-    wishes = Wishes(workload.now_ms, everything=False, choices=choices)
-    cleaning = Cleaning(
+    target, backup = CompactTarget(here, list(here.partitions)), folder / "backup"
+    wishes = CompactOptions(workload.now_ms, everything=False, choices=choices)
+    cleaning = CompactionRun(
         [target], [Staging(str(backup / "staged"), Disk())], [TopicSettings(workload.topic_settings)], wishes, Disk()
     )
     cleaning.run()
@@ -91,7 +91,7 @@ def hold(oracle: CleanerOracle, number: int, folder: Path) -> None:
     """Make a workload, give it to both, and compare what they leave."""
     workload = whole(make_workload(oracle, number, folder))
     ours, theirs = (Path(shutil.copytree(workload.log_dir, folder / name)) for name in ("ours", "theirs"))
-    choices = Choices(workload.map_bytes or 128 << 20, like_broker=True)
+    choices = CleanerOptions(workload.map_bytes or 128 << 20, like_broker=True)
     outcomes = compact(ours, workload, choices, folder)
     rounds = workload.clean(oracle, theirs)
     failed = {one.partition: one.error for one in rounds if one.error}
@@ -135,7 +135,7 @@ def told(batch: Batch | Damage) -> tuple[object, ...]:
     return (*kept.values(), *batch.records())
 
 
-def rounds_of(outcome: Outcome) -> tuple[str, list[tuple[int, int]]]:
+def rounds_of(outcome: PartitionOutcome) -> tuple[str, list[tuple[int, int]]]:
     assert outcome.compacted is not None
     return outcome.partition.directory, [(one.first_dirty, one.next_dirty) for one in outcome.compacted.rounds]
 

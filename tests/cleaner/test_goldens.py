@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
-from klog.compact.partition import Choices
-from klog.compact.rewriting import Release
+from klog.compact.partition import CleanerOptions
+from klog.compact.rewriting import CleanerRelease
 from klog.formats.batch import Attributes
 from klog.log.batch import Batch
 from klog.log.segment import Segment
@@ -17,7 +17,7 @@ from tests.broker_load import differences
 from tests.cleaner.recorded import Compactor, Recorded
 from tests.conftest import FIXTURES, writable_copy
 
-RELEASES = {"v4.3.1": Release.V4_3, "v3.9.1": Release.V3_9, "v2.8.2": Release.V2_8}
+RELEASES = {"v4.3.1": CleanerRelease.V4_3, "v3.9.1": CleanerRelease.V3_9, "v2.8.2": CleanerRelease.V2_8}
 EVERY = [Recorded(version, number) for version in RELEASES for number in (1, 2, 3)]
 NAMES = [f"{one.version}-{one.number}" for one in EVERY]
 MAP_BYTES = 1 << 20
@@ -87,7 +87,7 @@ def begun(recorded: Recorded) -> list[tuple[int, str]]:
 def test_the_records_that_a_broker_has_kept_are_kept(recorded: Recorded, sides: tuple[Path, Path]) -> None:
     """The same records in the same batches, with the same horizons, up to the same checkpoint: none more, none less."""
     ours, after = sides
-    choices = Choices(MAP_BYTES, release=RELEASES[recorded.version])
+    choices = CleanerOptions(MAP_BYTES, release=RELEASES[recorded.version])
     Compactor(ours, choices, recorded.topics, recorded.broker).all_of(begun(recorded))
     names = sorted(path.name for path in ours.iterdir() if path.is_dir())
     assert len(names) >= 12
@@ -102,7 +102,7 @@ def test_like_a_broker_every_file_is_the_brokers(recorded: Recorded, sides: tupl
     """Logs, three kinds of indexes, snapshots, checkpoints; what gzip and lz4 have compressed as well."""
     ours, after = sides
     epochs = {path: path.read_bytes() for path in ours.rglob("leader-epoch-checkpoint")}
-    choices = Choices(MAP_BYTES, like_broker=True, release=RELEASES[recorded.version])
+    choices = CleanerOptions(MAP_BYTES, like_broker=True, release=RELEASES[recorded.version])
     Compactor(ours, choices, recorded.topics, recorded.broker).all_of(begun(recorded))
     for name in OTHER_LIBRARIES:
         assert kept(ours / name) == kept(after / name), name
@@ -116,7 +116,7 @@ def test_like_a_broker_every_file_is_the_brokers(recorded: Recorded, sides: tupl
 def test_what_a_broker_has_left_clean_is_taken_for_clean(recorded: Recorded, sides: tuple[Path, Path]) -> None:
     """Its rounds were all that there were to be: of the same bytes klog says the same, and refuses none of them."""
     _, after = sides
-    compactor = Compactor(after, Choices(MAP_BYTES), recorded.topics, recorded.broker)
+    compactor = Compactor(after, CleanerOptions(MAP_BYTES), recorded.topics, recorded.broker)
     looked = compactor.look(recorded.begun[-1][0])
     assert len(looked.outcomes) >= 12
     assert [(one.partition.directory, one.sections.reason) for one in looked.eligible if one.sections] == []
@@ -156,6 +156,6 @@ def test_the_brokers_part_in_a_clone_alone(tmp_path: Path, like_broker: bool) ->
         set_then = [one.header[3] for one in kept(after / f"{name}-0") if one.header[5] & HORIZON]
         retention = int(given.get("delete.retention.ms", DAY_MS))
         begun.append((max(set_then, default=SOON_MS + retention) - retention, f"{name}-0"))
-    Compactor(ours, Choices(MAP_BYTES, like_broker), topics).all_of(begun)
+    Compactor(ours, CleanerOptions(MAP_BYTES, like_broker), topics).all_of(begun)
     assert sum(bool(one.header[5] & HORIZON) for name in topics for one in kept(ours / f"{name}-0")) >= 2
     assert differing(ours, after, without=OF_A_START) == []

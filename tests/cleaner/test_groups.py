@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import pytest
-from klog.compact.segments import Source, aborted_between, between, grouped
+from klog.compact.segments import SourceSegment, aborted_between, between, grouped
 from klog.compact.transactions import CleanedTransactions, Entry
 
 FAR = 2**31 - 1
 
 
-def source(base: int, size: int = 100, index: int = 8, times: int = 12, aborted: tuple[Entry, ...] = ()) -> Source:
-    return Source(base, f"{base:020}.log", size, 0, index, times, aborted, (base,))
+def source(
+    base: int, size: int = 100, index: int = 8, times: int = 12, aborted: tuple[Entry, ...] = ()
+) -> SourceSegment:
+    return SourceSegment(base, f"{base:020}.log", size, 0, index, times, aborted, (base,))
 
 
-def bases(groups: list[list[Source]]) -> list[list[int]]:
+def bases(groups: list[list[SourceSegment]]) -> list[list[int]]:
     return [[one.base for one in group] for group in groups]
 
 

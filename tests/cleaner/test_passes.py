@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 from klog.compact import run
-from klog.compact.partition import Choices, Compacted, Compaction
+from klog.compact.partition import CleanerOptions, CompactionResult, PartitionCompaction
 from klog.disk.disk import Disk
 from klog.errors import UnreadableError
-from klog.files.read_only import Source
+from klog.files.read_only import ReadOnlyFile
 from klog.plan.draft import Draft
 from klog.plan.staging import Staging
 
@@ -29,23 +29,23 @@ def test_a_segment_is_read_twice(like_broker: bool, memory: Path, monkeypatch: p
     data = some(memory / "data", "idempotent-0")
     sizes = {path.name: path.stat().st_size for path in (data / "idempotent-0").glob("*.log")}
     read: Counter[str] = Counter()
-    real = Source.read_into
+    real = ReadOnlyFile.read_into
 
-    def counted(self: Source, position: int, view: memoryview) -> int:
+    def counted(self: ReadOnlyFile, position: int, view: memoryview) -> int:
         count = real(self, position, view)
         if os.path.dirname(self.path) == str(data / "idempotent-0"):
             read[os.path.basename(self.path)] += count
         return count
 
-    plan_only = Compaction.plan
+    plan_only = PartitionCompaction.plan
 
-    def plan(self: Compaction, draft: Draft, scratch: Staging) -> Compacted:
+    def plan(self: PartitionCompaction, draft: Draft, scratch: Staging) -> CompactionResult:
         read.clear()  # what was read before, to know what may be compacted, is not what this is about
         return plan_only(self, draft, scratch)
 
-    monkeypatch.setattr(Source, "read_into", counted)
-    monkeypatch.setattr(Compaction, "plan", plan)
-    _, (outcome,) = planned(data, Disk(), choices=Choices(like_broker=like_broker), everything=True)
+    monkeypatch.setattr(ReadOnlyFile, "read_into", counted)
+    monkeypatch.setattr(PartitionCompaction, "plan", plan)
+    _, (outcome,) = planned(data, Disk(), choices=CleanerOptions(like_broker=like_broker), everything=True)
     assert outcome.compacted is not None
     assert len(outcome.compacted.rounds) == 1
     done = {f"{base:020}.log" for group in outcome.compacted.rounds[0].groups for base in group.bases}
@@ -61,15 +61,15 @@ def test_large_partitions_have_a_thread_each(
     data = some(memory / "data", *PARTITIONS)
     seen: set[int] = set()
     together = threading.Barrier(threads)
-    real = Compaction.plan
+    real = PartitionCompaction.plan
 
-    def plan(self: Compaction, draft: Draft, scratch: Staging) -> Compacted:
+    def plan(self: PartitionCompaction, draft: Draft, scratch: Staging) -> CompactionResult:
         seen.add(threading.get_ident())
         together.wait(30)
         return real(self, draft, scratch)
 
     monkeypatch.setattr(run, "_LARGE_BYTES", large_bytes)
-    monkeypatch.setattr(Compaction, "plan", plan)
+    monkeypatch.setattr(PartitionCompaction, "plan", plan)
     planned(data, Disk(), everything=True, jobs=4)
     assert len(seen) == threads
 
@@ -78,10 +78,15 @@ def test_large_partitions_have_a_thread_each(
 def test_what_one_thread_raises_ends_the_others(other: str, memory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A full disk: the partition that is being read is left where it is, the third is not begun."""
     data = some(memory / "data", "grouping-0", *PARTITIONS)
-    begun, finished, together, failed = list[Compaction](), list[Compaction](), threading.Barrier(2), threading.Event()
-    real = Compaction.plan
+    begun, finished, together, failed = (
+        list[PartitionCompaction](),
+        list[PartitionCompaction](),
+        threading.Barrier(2),
+        threading.Event(),
+    )
+    real = PartitionCompaction.plan
 
-    def plan(self: Compaction, draft: Draft, scratch: Staging) -> Compacted:
+    def plan(self: PartitionCompaction, draft: Draft, scratch: Staging) -> CompactionResult:
         begun.append(self)
         if together.wait(30) == 0:
             failed.set()
@@ -94,7 +99,7 @@ def test_what_one_thread_raises_ends_the_others(other: str, memory: Path, monkey
         finished.append(self)
         return result
 
-    monkeypatch.setattr(Compaction, "plan", plan)
+    monkeypatch.setattr(PartitionCompaction, "plan", plan)
     with pytest.raises(OSError, match="nothing is left"):
         planned(data, Disk(), everything=True, jobs=2)
     assert (len(begun), finished) == (2, [])

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from hypothesis import HealthCheck, Phase, event, given, settings
 from hypothesis import strategies as st
-from klog.compact.partition import Choices
-from klog.compact.run import Outcome
+from klog.compact.partition import CleanerOptions
+from klog.compact.run import PartitionOutcome
 from klog.plan.executor import apply
 from klog.verify.findings import Severity
 
@@ -36,11 +36,11 @@ sizes = st.sampled_from((100, 600, 2000, 1 << 30))
 
 
 def compacted(
-    data: Path, choices: Choices | None = None, segment_bytes: int = 1 << 30, *, everything: bool = False
-) -> Outcome:
+    data: Path, choices: CleanerOptions | None = None, segment_bytes: int = 1 << 30, *, everything: bool = False
+) -> PartitionOutcome:
     """Compact the only partition there is; say what came of it."""
     given_ = {**EVERY, "segment.bytes": str(segment_bytes)}
-    plan, outcomes = planned(data, HastyDisk(), given_, choices or Choices(1 << 20), everything=everything)
+    plan, outcomes = planned(data, HastyDisk(), given_, choices or CleanerOptions(1 << 20), everything=everything)
     if plan.actions:
         apply(plan, HastyDisk())
     (outcome,) = outcomes
@@ -62,7 +62,7 @@ def test_it_leaves_what_the_model_leaves(
     end = log.segments[-1].base
     data = fresh(memory, lambda place: log.write(place, cleaner_offset=min(checkpoint, end)))
     before, known = log_of(data), {one.id for one in findings_in(data)} | {"offset-gap", "sequence-gap"}
-    done = compacted(data, Choices(memory_of_map, like_broker), segment_bytes)
+    done = compacted(data, CleanerOptions(memory_of_map, like_broker), segment_bytes)
     assert done.sections is not None
     first, limit = done.sections.first_dirty, done.sections.first_uncleanable
     if done.compacted is None:
@@ -109,7 +109,7 @@ def test_a_second_time_changes_nothing(
     Except for transactions: a marker whose data is gone gets its horizon only once that is so.
     """
     data = fresh(memory, log.write)
-    choices = Choices(memory_of_map, like_broker)
+    choices = CleanerOptions(memory_of_map, like_broker)
     compacted(data, choices, segment_bytes)
     once, state = raw_logs(data), tree(data)
     again = compacted(data, choices, segment_bytes)
@@ -135,7 +135,7 @@ def test_message_sets_are_compacted_too(
     """In their own format, or like a broker of today as record batches; and a second time nothing changes."""
     data = fresh(memory, log.write)
     before, end = log_of(data), log.segments[-1].base
-    choices = Choices(memory_of_map, like_broker)
+    choices = CleanerOptions(memory_of_map, like_broker)
     compacted(data, choices, segment_bytes)
     after = log_of(data)
     assert [row[:2] + row[3:] for row in rows(after)] == [row[:2] + row[3:] for row in expected(before, 0, end)]
@@ -168,7 +168,7 @@ def test_tombstones_of_message_sets_go_by_the_age_of_their_segment(
     for segment, time_ms in zip(log.segments, times_ms, strict=False):
         os.utime(data / "t-0" / f"{segment.base:020}.log", ns=(time_ms * 1_000_000,) * 2)
     before = log_of(data)
-    done = compacted(data, Choices(1 << 20, like_broker))
+    done = compacted(data, CleanerOptions(1 << 20, like_broker))
     assert done.sections is not None
     first = done.sections.first_dirty
     clean = [time_ms for segment, time_ms in zip(log.segments, times_ms, strict=False) if segment.base < first]

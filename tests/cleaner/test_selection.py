@@ -7,14 +7,14 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from klog.compact.bounds import Bound, LastRecord, Limit
-from klog.compact.rules import Ground, Refusal, Rules
-from klog.compact.selection import Because, Sections, Verdict, examine, filthiest
+from klog.compact.bounds import CleaningBound, CleaningLimit, LastRecord
+from klog.compact.rules import Refusal, RefusalReason, TopicRules
+from klog.compact.selection import DirtyStart, Eligibility, LogSections, examine, filthiest
 from klog.data_dir.log_dir import LogDir
 from klog.data_dir.partition import Partition, segments_between
 from klog.errors import UnreadableError
 from klog.metadata.image import TOPIC_RESOURCE
-from klog.metadata.topic_config import Origin, Settings
+from klog.metadata.topic_config import SettingOrigin, TopicConfig
 
 from tests.metadata_logs import MetadataLog, config, topic
 from tests.plain import encode
@@ -60,16 +60,18 @@ class Log:
     def snapshot(self, offset: int, *producers: Producer) -> None:
         (self.path / f"{offset:020d}.snapshot").write_bytes(encode.snapshot(producers))
 
-    def examine(self, options: dict[str, str], everything: bool = False) -> Sections | Refusal:
+    def examine(self, options: dict[str, str], everything: bool = False) -> LogSections | Refusal:
         """Ask, with the topic's settings as options, `_` for `.`."""
         given = {**COMPACT, **{name.replace("_", "."): text for name, text in options.items()}}
         log_dir = LogDir(str(self.data))
         partition = log_dir.partition(self.path.name)
-        return examine(partition, Rules.of(Settings(log_dir, given), partition.topic), NOW_MS, everything=everything)
+        return examine(
+            partition, TopicRules.of(TopicConfig(log_dir, given), partition.topic), NOW_MS, everything=everything
+        )
 
-    def sections(self, everything: bool = False, **options: str) -> Sections:
+    def sections(self, everything: bool = False, **options: str) -> LogSections:
         found = self.examine(options, everything)
-        assert isinstance(found, Sections), found
+        assert isinstance(found, LogSections), found
         return found
 
     def refused(self, **options: str) -> Refusal:
@@ -103,12 +105,12 @@ def four(log: Log) -> Log:
     return log
 
 
-def ranges(sections: Sections) -> list[tuple[int, int]]:
+def ranges(sections: LogSections) -> list[tuple[int, int]]:
     parts = (sections.clean, sections.dirty, sections.uncleanable, sections.active)
     return [(part.first_offset, part.end_offset) for part in parts]
 
 
-def bases(sections: Sections) -> list[list[int]]:
+def bases(sections: LogSections) -> list[list[int]]:
     parts = (sections.clean, sections.dirty, sections.uncleanable, sections.active)
     return [[files.base_offset for files in part.segments] for part in parts]
 
@@ -118,20 +120,20 @@ def bases(sections: Sections) -> list[list[int]]:
 
 def test_a_log_that_was_never_cleaned_is_dirty_from_its_start(four: Log) -> None:
     found = four.sections()
-    assert (found.first_dirty, found.because, found.checkpoint) == (0, Because.NO_CHECKPOINT, None)
+    assert (found.first_dirty, found.because, found.checkpoint) == (0, DirtyStart.NO_CHECKPOINT, None)
     assert ranges(found) == [(0, 0), (0, 30), (30, 30), (30, 32)]
     assert bases(found) == [[], [0, 10, 20], [], [30]]
     assert (found.log_start, found.log_end, found.first_uncleanable) == (0, 32, 30)
-    assert (found.dirty_ratio, found.verdict, found.eligible) == (1.0, Verdict.DIRTY, True)
+    assert (found.dirty_ratio, found.verdict, found.eligible) == (1.0, Eligibility.DIRTY, True)
     assert found.reason == "dirty ratio 1, above 0.5"
 
 
 def test_it_is_dirty_from_the_cleaners_checkpoint_on(four: Log) -> None:
     four.says("cleaner-offset", 0)
-    assert (four.sections().first_dirty, four.sections().because) == (0, Because.CHECKPOINT)
+    assert (four.sections().first_dirty, four.sections().because) == (0, DirtyStart.CHECKPOINT)
     four.says("cleaner-offset", 10)
     found = four.sections()
-    assert (found.first_dirty, found.because) == (10, Because.CHECKPOINT)
+    assert (found.first_dirty, found.because) == (10, DirtyStart.CHECKPOINT)
     assert ranges(found) == [(0, 10), (10, 30), (30, 30), (30, 32)]
     assert bases(found) == [[0], [10, 20], [], [30]]
     assert found.dirty_ratio == found.dirty.bytes / (found.clean.bytes + found.dirty.bytes) == pytest.approx(2 / 3)
@@ -144,21 +146,21 @@ def test_a_segment_in_which_the_cleaner_stopped_counts_to_both_parts(four: Log) 
     assert ranges(found) == [(0, 15), (15, 30), (30, 30), (30, 32)]
     assert bases(found) == [[0, 10], [10, 20], [], [30]]
     assert found.dirty_ratio == pytest.approx(2 / 4)
-    assert (found.verdict, found.reason) == (Verdict.NOT_DIRTY, "dirty ratio 0.5, not above 0.5")
+    assert (found.verdict, found.reason) == (Eligibility.NOT_DIRTY, "dirty ratio 0.5, not above 0.5")
 
 
 @pytest.mark.parametrize("checkpoint", [30, 31, 32])
 def test_a_checkpoint_in_the_active_segment_leaves_nothing_to_clean(four: Log, checkpoint: int) -> None:
     four.says("cleaner-offset", checkpoint)
     found = four.sections(max_compaction_lag_ms="1")
-    assert (found.because, found.verdict, found.eligible) == (Because.CHECKPOINT, Verdict.NOTHING, False)
+    assert (found.because, found.verdict, found.eligible) == (DirtyStart.CHECKPOINT, Eligibility.NOTHING, False)
     assert ranges(found) == [(0, checkpoint), (checkpoint,) * 2, (checkpoint,) * 2, (checkpoint, 32)]
     assert (found.dirty.bytes, found.dirty_ratio, found.first_uncleanable) == (0, 0.0, 30)
     assert found.reason == "nothing is dirty below the active segment, from offset 30"
 
 
-@pytest.mark.parametrize(("checkpoint", "because"), [(11, Because.BELOW_START), (33, Because.BEYOND_END)])
-def test_a_checkpoint_outside_of_the_log_counts_as_none(four: Log, checkpoint: int, because: Because) -> None:
+@pytest.mark.parametrize(("checkpoint", "because"), [(11, DirtyStart.BELOW_START), (33, DirtyStart.BEYOND_END)])
+def test_a_checkpoint_outside_of_the_log_counts_as_none(four: Log, checkpoint: int, because: DirtyStart) -> None:
     """Retention has overtaken it, or the log was cut behind it: what was cleaned is not known any more."""
     four.says("log-start-offset", 12)
     four.says("cleaner-offset", checkpoint)
@@ -173,8 +175,8 @@ def test_all_of_it_is_dirty_when_all_is_asked_for(four: Log) -> None:
     four.says("cleaner-offset", 20)
     four.says("replication-offset", 25)
     found = four.sections(everything=True, min_cleanable_dirty_ratio="1")
-    assert (found.first_dirty, found.because, found.checkpoint) == (0, Because.ALL, 20)
-    assert (found.verdict, found.reason) == (Verdict.ALL, "all of it was asked for")
+    assert (found.first_dirty, found.because, found.checkpoint) == (0, DirtyStart.ALL, 20)
+    assert (found.verdict, found.reason) == (Eligibility.ALL, "all of it was asked for")
     assert bases(found) == [[], [0, 10], [20], [30]]
 
 
@@ -185,7 +187,7 @@ def test_it_is_cleaned_up_to_the_segment_with_the_high_watermark(four: Log) -> N
     """Above it nothing is certain: a newer value for a key may be cut off again, and the older would be gone."""
     four.says("replication-offset", 29)
     found = four.sections()
-    assert found.bounds == (Bound(29, Limit.HIGH_WATERMARK), Bound(30, Limit.ACTIVE))
+    assert found.bounds == (CleaningBound(29, CleaningLimit.HIGH_WATERMARK), CleaningBound(30, CleaningLimit.ACTIVE))
     assert (found.high_watermark, found.first_uncleanable) == (29, 20)
     assert ranges(found) == [(0, 0), (0, 20), (20, 30), (30, 32)]
     assert bases(found) == [[], [0, 10], [20], [30]]
@@ -196,7 +198,7 @@ def test_a_high_watermark_below_what_was_cleaned_leaves_nothing_to_clean(four: L
     four.says("replication-offset", 5)
     four.says("cleaner-offset", 15)
     found = four.sections()
-    assert (found.verdict, found.first_uncleanable) == (Verdict.NOTHING, 10)
+    assert (found.verdict, found.first_uncleanable) == (Eligibility.NOTHING, 10)
     assert ranges(found) == [(0, 15), (15, 15), (15, 30), (30, 32)]
     assert bases(found) == [[0, 10], [], [10, 20], [30]]
 
@@ -205,14 +207,18 @@ def test_a_high_watermark_below_what_was_cleaned_leaves_nothing_to_clean(four: L
 def test_a_high_watermark_is_inside_of_the_log(four: Log, checkpointed: int, counts: int) -> None:
     four.says("replication-offset", checkpointed)
     found = four.sections()
-    assert Bound(counts, Limit.HIGH_WATERMARK) in found.bounds
+    assert CleaningBound(counts, CleaningLimit.HIGH_WATERMARK) in found.bounds
     assert found.first_uncleanable == min(counts, 30)
 
 
 def test_without_a_high_watermark_the_end_of_the_log_counts(four: Log) -> None:
     four.says("replication-offset", 5, "other 0")
     found = four.sections()
-    assert (found.high_watermark, found.bounds, found.first_uncleanable) == (None, (Bound(30, Limit.ACTIVE),), 30)
+    assert (found.high_watermark, found.bounds, found.first_uncleanable) == (
+        None,
+        (CleaningBound(30, CleaningLimit.ACTIVE),),
+        30,
+    )
 
 
 @pytest.mark.parametrize(("lag", "first_uncleanable"), [(500, 30), (501, 20), (2000, 10), (10**9, 0)])
@@ -224,7 +230,7 @@ def test_segments_that_are_too_young_are_not_cleaned(log: Log, lag: int, first_u
     found = log.sections(min_compaction_lag_ms=str(lag))
     assert found.first_uncleanable == first_uncleanable
     expected = {20: NOW_MS - 500, 10: NOW_MS - 1000, 0: NOW_MS - 500_000}
-    young = [bound for bound in found.bounds if bound.limit is Limit.MIN_LAG]
+    young = [bound for bound in found.bounds if bound.limit is CleaningLimit.MIN_LAG]
     assert [(bound.offset, bound.timestamp_ms) for bound in young] == [
         (offset, timestamp) for offset, timestamp in expected.items() if offset == first_uncleanable
     ]
@@ -246,7 +252,7 @@ def test_a_segment_without_timestamps_is_as_old_as_its_file(log: Log) -> None:
     os.utime(log.path / f"{1:020d}.log", ns=(0, (NOW_MS - 999) * 1_000_000))
     log.segment(1, base=2)
     found = log.sections(min_compaction_lag_ms="1000")
-    assert found.bounds[0] == Bound(1, Limit.MIN_LAG, timestamp_ms=NOW_MS - 999)
+    assert found.bounds[0] == CleaningBound(1, CleaningLimit.MIN_LAG, timestamp_ms=NOW_MS - 999)
     assert str(found.bounds[0]) == "segment 1, too young by min.compaction.lag.ms"
     assert log.sections(min_compaction_lag_ms="1002").bounds[0].timestamp_ms == NOW_MS - 1001
 
@@ -271,12 +277,12 @@ def test_an_open_transaction_holds_back_what_follows(log: Log) -> None:
     log.segment(marker(9, 8), data(10), base=9)
     log.segment(data(11), base=11)
     found = log.sections()
-    assert found.bounds[0] == Bound(5, Limit.TRANSACTION, 7)
+    assert found.bounds[0] == CleaningBound(5, CleaningLimit.TRANSACTION, 7)
     assert found.first_uncleanable == 5
     assert str(found.bounds[0]) == "a transaction of producer 7, open since offset 5"
     assert found.producers == {7: LastRecord(6, 3), 8: LastRecord(8, 3)}
     log.segment(marker(12, 7, commit=False), base=12)
-    assert [bound.limit for bound in log.sections().bounds] == [Limit.ACTIVE]
+    assert [bound.limit for bound in log.sections().bounds] == [CleaningLimit.ACTIVE]
 
 
 def test_a_transaction_that_ended_above_the_high_watermark_is_still_open(log: Log) -> None:
@@ -286,11 +292,11 @@ def test_a_transaction_that_ended_above_the_high_watermark_is_still_open(log: Lo
     log.segment(marker(8, 7), data(9), base=8)
     log.segment(data(10), base=10)
     log.says("replication-offset", 9)
-    assert [bound.limit for bound in log.sections().bounds] == [Limit.HIGH_WATERMARK, Limit.ACTIVE]
+    assert [bound.limit for bound in log.sections().bounds] == [CleaningLimit.HIGH_WATERMARK, CleaningLimit.ACTIVE]
     log.says("replication-offset", 8)
     found = log.sections()
-    assert found.bounds[0] == Bound(0, Limit.TRANSACTION, 7)
-    assert (found.verdict, found.dirty.bytes) == (Verdict.NOTHING, 0)
+    assert found.bounds[0] == CleaningBound(0, CleaningLimit.TRANSACTION, 7)
+    assert (found.verdict, found.dirty.bytes) == (Eligibility.NOTHING, 0)
     assert found.reason == "nothing is dirty below a transaction of producer 7, open since offset 0"
     assert found.producers == {7: LastRecord(3, 3)}
 
@@ -300,9 +306,9 @@ def test_a_snapshot_spares_reading_the_log(four: Log) -> None:
     four.snapshot(32, Producer(7, 2, 5, 21, 0, T), Producer(8, 4, timestamp=T, transaction_start=12))
     found = four.sections()
     assert found.producers == {7: LastRecord(21, 2), 8: LastRecord(None, 4)}
-    assert found.bounds[0] == Bound(12, Limit.TRANSACTION, 8)
+    assert found.bounds[0] == CleaningBound(12, CleaningLimit.TRANSACTION, 8)
     four.says("log-start-offset", 15)
-    assert four.sections().bounds[0] == Bound(15, Limit.TRANSACTION, 8)
+    assert four.sections().bounds[0] == CleaningBound(15, CleaningLimit.TRANSACTION, 8)
 
 
 def test_the_log_is_followed_from_the_newest_good_snapshot_on(log: Log) -> None:
@@ -318,11 +324,11 @@ def test_the_log_is_followed_from_the_newest_good_snapshot_on(log: Log) -> None:
     broken.write_bytes(content[:-1] + bytes([content[-1] ^ 0xFF]))
     found = log.sections()
     assert found.producers == {9: LastRecord(1, 1), 6: LastRecord(4, 3)}
-    assert found.bounds[0] == Bound(2, Limit.TRANSACTION, 6)
+    assert found.bounds[0] == CleaningBound(2, CleaningLimit.TRANSACTION, 6)
     log.snapshot(5, Producer(4, 1, 0, 1, 0, T))
     found = log.sections()
     assert found.producers == {4: LastRecord(1, 1)}
-    assert found.bounds[0] == Bound(2, Limit.TRANSACTION, 6)
+    assert found.bounds[0] == CleaningBound(2, CleaningLimit.TRANSACTION, 6)
 
 
 def test_a_transaction_that_began_below_the_logs_start_is_known_from_a_later_snapshot(four: Log) -> None:
@@ -331,9 +337,9 @@ def test_a_transaction_that_began_below_the_logs_start_is_known_from_a_later_sna
     four.says("replication-offset", 25)
     four.snapshot(10, Producer(8, 4, timestamp=T, transaction_start=9))
     four.snapshot(32, Producer(8, 4, timestamp=T, transaction_start=9))
-    assert four.sections().bounds[0] == Bound(15, Limit.TRANSACTION, 8)
+    assert four.sections().bounds[0] == CleaningBound(15, CleaningLimit.TRANSACTION, 8)
     four.snapshot(32, Producer(8, 4, timestamp=T, transaction_start=25))
-    assert four.sections().bounds[0] == Bound(25, Limit.HIGH_WATERMARK)
+    assert four.sections().bounds[0] == CleaningBound(25, CleaningLimit.HIGH_WATERMARK)
 
 
 def test_producers_that_were_idle_for_long_are_not_active(four: Log) -> None:
@@ -382,10 +388,10 @@ def test_a_log_that_has_been_dirty_for_too_long_is_cleaned_whatever_its_ratio(lo
     log.segment(data(14, timestamp=5), base=14)
     log.says("cleaner-offset", 10)
     found = log.sections(min_cleanable_dirty_ratio="1", max_compaction_lag_ms="8999")
-    assert (found.verdict, found.eligible, found.overdue_ms) == (Verdict.OVERDUE, True, 1)
+    assert (found.verdict, found.eligible, found.overdue_ms) == (Eligibility.OVERDUE, True, 1)
     assert found.reason == "dirty for 1 ms longer than max.compaction.lag.ms"
     found = log.sections(min_cleanable_dirty_ratio="1", max_compaction_lag_ms="9000")
-    assert (found.verdict, found.eligible, found.overdue_ms) == (Verdict.NOT_DIRTY, False, 0)
+    assert (found.verdict, found.eligible, found.overdue_ms) == (Eligibility.NOT_DIRTY, False, 0)
     log.says("cleaner-offset", 13)
     assert log.sections(max_compaction_lag_ms="1").overdue_ms == 0
 
@@ -432,21 +438,21 @@ def told(tmp_path: Path) -> Log:
     return Log(tmp_path / "data")
 
 
-def ask(data: Path, directory: str, options: dict[str, str] | None = None) -> Sections | Refusal:
+def ask(data: Path, directory: str, options: dict[str, str] | None = None) -> LogSections | Refusal:
     """Ask of one more partition of *data*, with nothing but what the log dir tells and *options*."""
     if not (data / directory).exists():
         Log(data, directory).segment(1)
     log_dir = LogDir(str(data))
     partition = log_dir.partition(directory)
-    return examine(partition, Rules.of(Settings(log_dir, options or {}), partition.topic), NOW_MS)
+    return examine(partition, TopicRules.of(TopicConfig(log_dir, options or {}), partition.topic), NOW_MS)
 
 
 def test_settings_come_with_their_origin(told: Log) -> None:
-    rules = Rules.of(Settings(LogDir(str(told.data)), {"segment.bytes": "77"}), "t")
-    assert (rules.policy.words, rules.policy.origin) == (("compact", "delete"), Origin.TOPIC)
-    assert (rules.delete_retention_ms.number, rules.delete_retention_ms.origin) == (5, Origin.TOPIC)
-    assert (rules.segment_bytes.number, rules.segment_bytes.origin) == (77, Origin.OPTION)
-    assert (rules.min_dirty_ratio.ratio, rules.min_dirty_ratio.origin) == (0.5, Origin.DEFAULT)
+    rules = TopicRules.of(TopicConfig(LogDir(str(told.data)), {"segment.bytes": "77"}), "t")
+    assert (rules.policy.words, rules.policy.origin) == (("compact", "delete"), SettingOrigin.TOPIC)
+    assert (rules.delete_retention_ms.number, rules.delete_retention_ms.origin) == (5, SettingOrigin.TOPIC)
+    assert (rules.segment_bytes.number, rules.segment_bytes.origin) == (77, SettingOrigin.OPTION)
+    assert (rules.min_dirty_ratio.ratio, rules.min_dirty_ratio.origin) == (0.5, SettingOrigin.DEFAULT)
     assert (rules.remote_storage.flag, rules.max_message_bytes.number) == (False, 1_048_588)
     assert [rules.index_bytes.number, rules.index_interval_bytes.number] == [10 << 20, 4096]
     assert [rules.min_lag_ms.number, rules.max_lag_ms.number] == [0, 2**63 - 1]
@@ -454,24 +460,26 @@ def test_settings_come_with_their_origin(told: Log) -> None:
 
 
 def test_a_topic_that_is_compacted_and_deleted_from_is_compacted(told: Log) -> None:
-    assert isinstance(ask(told.data, "t-1"), Sections)
+    assert isinstance(ask(told.data, "t-1"), LogSections)
 
 
 @pytest.mark.parametrize("name", ["__consumer_offsets", "__transaction_state"])
 def test_kafkas_own_topics_are_known(told: Log, name: str) -> None:
-    assert isinstance(ask(told.data, f"{name}-3"), Sections)
+    assert isinstance(ask(told.data, f"{name}-3"), LogSections)
 
 
 @pytest.mark.parametrize(
     ("directory", "ground", "says"),
     [
-        ("u-0", Ground.POLICY, "cleanup.policy=delete; --policy compact compacts it all the same"),
-        ("w-0", Ground.POLICY, "nothing here tells the topic's cleanup.policy; --metadata DIR"),
-        ("v-0", Ground.TIERED, "remote.storage.enable=true"),
-        ("__cluster_metadata-0", Ground.METADATA_LOG, "the metadata log has no keys"),
+        ("u-0", RefusalReason.POLICY, "cleanup.policy=delete; --policy compact compacts it all the same"),
+        ("w-0", RefusalReason.POLICY, "nothing here tells the topic's cleanup.policy; --metadata DIR"),
+        ("v-0", RefusalReason.TIERED, "remote.storage.enable=true"),
+        ("__cluster_metadata-0", RefusalReason.METADATA_LOG, "the metadata log has no keys"),
     ],
 )
-def test_what_is_not_known_to_be_compacted_is_refused(told: Log, directory: str, ground: Ground, says: str) -> None:
+def test_what_is_not_known_to_be_compacted_is_refused(
+    told: Log, directory: str, ground: RefusalReason, says: str
+) -> None:
     """Records without keys, or whose older ones count too, would be lost."""
     found = ask(told.data, directory)
     assert isinstance(found, Refusal)
@@ -479,7 +487,7 @@ def test_what_is_not_known_to_be_compacted_is_refused(told: Log, directory: str,
     assert says in str(found)
     assert str(found).startswith(f"{told.data / directory}: ")
     despite = ask(told.data, directory, COMPACT)
-    assert isinstance(despite, Sections if ground is Ground.POLICY else Refusal)
+    assert isinstance(despite, LogSections if ground is RefusalReason.POLICY else Refusal)
 
 
 # ---------------------------------------------------------------- what stands in the way
@@ -490,7 +498,7 @@ def test_a_directory_that_is_not_in_use_is_left_alone(tmp_path: Path, state: str
     log = Log(tmp_path / "data", f"t-0.{'0' * 32}-{state}")
     log.segment(1)
     found = log.refused()
-    assert (found.ground, found.needs_recover) == (Ground.NOT_CURRENT, False)
+    assert (found.ground, found.needs_recover) == (RefusalReason.NOT_CURRENT, False)
     assert f"not in use (-{state})" in str(found)
 
 
@@ -499,7 +507,7 @@ def test_an_operation_that_did_not_end_has_to_be_settled_first(four: Log, suffix
     """A swap that a broker would finish can replace what would be cleaned."""
     (four.path / f"{10:020d}.{suffix}").touch()
     found = four.refused()
-    assert (found.ground, found.needs_recover) == (Ground.UNFINISHED, True)
+    assert (found.ground, found.needs_recover) == (RefusalReason.UNFINISHED, True)
     assert str(found).endswith(f"{suffix}: an operation did not end; first: klog recover {four.path}")
 
 
@@ -508,7 +516,7 @@ def test_segments_that_overlap_have_to_be_settled_first(four: Log) -> None:
     with (four.path / f"{10:020d}.log").open("ab") as file:
         file.write(data(20))
     found = four.refused()
-    assert (found.ground, found.needs_recover) == (Ground.OVERLAP, True)
+    assert (found.ground, found.needs_recover) == (RefusalReason.OVERLAP, True)
     assert f"{10:020d}.log reaches to offset 20, and {20:020d}.log begins there or below" in str(found)
 
 
@@ -518,7 +526,7 @@ def test_damage_between_entries_has_to_be_settled_first(four: Log, base: int) ->
     with (four.path / f"{base:020d}.log").open("ab") as file:
         file.write(data(base + 10)[:magic] + b"\x09" + data(base + 10)[magic + 1 :])
     found = four.refused()
-    assert (found.ground, found.needs_recover) == (Ground.DAMAGED, True)
+    assert (found.ground, found.needs_recover) == (RefusalReason.DAMAGED, True)
     assert f"t-0: {base:020d}.log @ " in str(found)
     assert f"first: klog recover {four.path}" in str(found)
 
@@ -530,7 +538,7 @@ def test_a_torn_tail_of_the_active_segment_is_not_in_the_way(four: Log) -> None:
     found = four.sections()
     assert (found.log_end, found.eligible) == (32, True)
     (four.path / f"{20:020d}.log").write_bytes((four.path / f"{30:020d}.log").read_bytes())
-    assert four.refused().ground is Ground.DAMAGED
+    assert four.refused().ground is RefusalReason.DAMAGED
 
 
 def test_damage_where_producers_have_to_be_followed_has_to_be_settled_first(four: Log) -> None:
@@ -540,7 +548,7 @@ def test_damage_where_producers_have_to_be_followed_has_to_be_settled_first(four
     content[-1] ^= 0xFF
     log.write_bytes(content)
     found = four.refused()
-    assert (found.ground, "bad CRC" in found.what) == (Ground.DAMAGED, True)
+    assert (found.ground, "bad CRC" in found.what) == (RefusalReason.DAMAGED, True)
     four.snapshot(32)
     assert four.sections().eligible
 
@@ -548,24 +556,24 @@ def test_damage_where_producers_have_to_be_followed_has_to_be_settled_first(four
 def test_a_log_that_starts_beyond_its_end_has_to_be_settled_first(four: Log) -> None:
     four.says("log-start-offset", 33)
     found = four.refused()
-    assert (found.ground, found.needs_recover) == (Ground.DAMAGED, True)
+    assert (found.ground, found.needs_recover) == (RefusalReason.DAMAGED, True)
     assert "starts at offset 33 by log-start-offset-checkpoint, and ends at 32" in str(found)
 
 
 def test_names_that_no_broker_writes_are_refused(four: Log) -> None:
     (four.path / "5.log").touch()
-    assert four.refused().ground is Ground.NAMES
+    assert four.refused().ground is RefusalReason.NAMES
 
 
 def test_a_partition_without_a_segment_is_refused_and_one_that_cannot_be_listed_raises(log: Log) -> None:
-    assert log.refused().ground is Ground.NO_SEGMENT
+    assert log.refused().ground is RefusalReason.NO_SEGMENT
     partition = Partition(str(log.path))
     log.path.rmdir()
     with pytest.raises(UnreadableError, match="cannot be listed"):
-        examine(partition, Rules.of(Settings(None, COMPACT), "t"), NOW_MS)
+        examine(partition, TopicRules.of(TopicConfig(None, COMPACT), "t"), NOW_MS)
 
 
 def test_a_log_of_nothing_but_an_active_segment_has_nothing_to_clean(log: Log) -> None:
     log.segment(3)
     found = log.sections(everything=True)
-    assert (found.verdict, ranges(found)) == (Verdict.NOTHING, [(0, 0), (0, 0), (0, 0), (0, 3)])
+    assert (found.verdict, ranges(found)) == (Eligibility.NOTHING, [(0, 0), (0, 0), (0, 0), (0, 3)])

@@ -11,16 +11,16 @@ from pathlib import Path
 from random import Random
 
 import pytest
-from klog.compact.bounds import LastRecord, Limit
-from klog.compact.rules import Rules
-from klog.compact.selection import Because, Sections, examine, filthiest
+from klog.compact.bounds import CleaningLimit, LastRecord
+from klog.compact.rules import TopicRules
+from klog.compact.selection import DirtyStart, LogSections, examine, filthiest
 from klog.data_dir.log_dir import LogDir
 from klog.data_dir.partition import Partition
-from klog.files.read_only import Source
+from klog.files.read_only import ReadOnlyFile
 from klog.formats.checkpoint import write_partition_metadata
 from klog.formats.header import Header
 from klog.log.header_scan import walk_headers
-from klog.metadata.topic_config import Settings
+from klog.metadata.topic_config import TopicConfig
 
 from tests.cleaner.oracle import (
     Candidate,
@@ -49,22 +49,22 @@ def oracle() -> Iterator[CleanerOracle]:
         yield one
 
 
-def selection(data: Path, topics: Topics, now_ms: int) -> dict[str, Sections]:
+def selection(data: Path, topics: Topics, now_ms: int) -> dict[str, LogSections]:
     """Return what klog finds in each partition of *data* whose topic is among *topics*, compacted all of them."""
     log_dir, found = LogDir(str(data)), {}
     for partition in log_dir.partitions:
         if partition.topic is not None and partition.topic in topics:
-            rules = Rules.of(Settings(log_dir, topics[partition.topic]), partition.topic)
+            rules = TopicRules.of(TopicConfig(log_dir, topics[partition.topic]), partition.topic)
             said = examine(partition, rules, now_ms)
-            assert isinstance(said, Sections), said
+            assert isinstance(said, LogSections), said
             found[partition.directory] = said
     return found
 
 
-def figures(found: Sections) -> tuple[object, ...]:
+def figures(found: LogSections) -> tuple[object, ...]:
     """Return what a Candidate has as well; from the sixth on it depends on the bound."""
     clean, dirty = found.clean.bytes, found.dirty.bytes
-    rewritten = found.because in (Because.BELOW_START, Because.BEYOND_END)
+    rewritten = found.because in (DirtyStart.BELOW_START, DirtyStart.BEYOND_END)
     bound = max(found.first_dirty, found.bounds[0].offset)
     return (
         *(found.log_start, found.log_end, found.first_dirty, rewritten, clean, found.overdue_ms),
@@ -79,14 +79,14 @@ def figures_of(said: Candidate) -> tuple[object, ...]:
     )
 
 
-def is_more_careful(found: Sections, said: Candidate) -> bool:
+def is_more_careful(found: LogSections, said: Candidate) -> bool:
     """Whether a transaction holds klog back where it does not hold back a broker that has just started.
 
     Its marker lies above the high watermark and below a snapshot, in which it is over: the broker that wrote the
     snapshot knew.  Or it began below the log's start: then a broker takes the first batch for the start, no more.
     """
     first = found.bounds[0]
-    if first.limit is not Limit.TRANSACTION or first.offset >= said.last_stable:
+    if first.limit is not CleaningLimit.TRANSACTION or first.offset >= said.last_stable:
         return False
     return first.offset == found.log_start or said.high_watermark < said.log_end
 
@@ -161,7 +161,7 @@ def batches(partition: Partition) -> list[int]:
     """Return where batches begin: a high watermark stands nowhere else."""
     found = []
     for files in partition.segments:
-        with Source(os.path.join(partition.path, files.log)) as log:
+        with ReadOnlyFile(os.path.join(partition.path, files.log)) as log:
             found += [header.base_offset for header in walk_headers(log) if isinstance(header, Header)]
     return found
 

@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
-from klog.compact.mapping import Mapping
-from klog.compact.partition import Choices, Compacted
-from klog.compact.rewriting import Rewriting, Terms
-from klog.compact.segments import Source, grouped, sources
-from klog.compact.selection import Because, Sections
+from klog.compact.mapping import OffsetMapping
+from klog.compact.partition import CleanerOptions, CompactionResult
+from klog.compact.rewriting import Rewriting, RoundParameters
+from klog.compact.segments import SourceSegment, grouped, sources
+from klog.compact.selection import DirtyStart, LogSections
 from klog.data_dir.log_dir import LogDir
 from klog.formats.codec import Decompressor
 from klog.kernel import OffsetMap
@@ -53,7 +53,7 @@ class Table:
         given = {name.replace("_", "."): text for name, text in settings.items()}
         self._topics, self._broker = {"t": {**EAGER, **given}}, {"producer.id.expiration.ms": "3600000"}
 
-    def compact(self, now_ms: int = NOW_MS, choices: Choices = Choices(1 << 16)) -> Compacted:  # noqa: B008
+    def compact(self, now_ms: int = NOW_MS, choices: CleanerOptions = CleanerOptions(1 << 16)) -> CompactionResult:  # noqa: B008
         return Compactor(self.log.data, choices, self._topics, self._broker).compact(now_ms, "t-0")
 
     def batches(self) -> list[Batch]:
@@ -101,7 +101,7 @@ def sized(base: int, last: int, size: int) -> bytes:
     return next(one for one in made if len(one) == size)  # lengths take a byte or more
 
 
-def sections(folder: Path, sizes: dict[int, int], active: int, checkpoint: int | None) -> Sections:
+def sections(folder: Path, sizes: dict[int, int], active: int, checkpoint: int | None) -> LogSections:
     """Return the sections of a log of segments, their size by base offset, below an empty active one."""
     log = Log(folder)
     bases = [*sizes, active]
@@ -128,7 +128,7 @@ def test_6_the_checkpoint_goes_from_0_over_13_and_20_to_28(
 ) -> None:
     """Head and tail of three cleanings; the active segment never."""
     found = sections(tmp_path / "data", {base: size * 1000 for base, size in sizes.items()}, active, checkpoint)
-    assert found.because is (Because.NO_CHECKPOINT if checkpoint is None else Because.CHECKPOINT)
+    assert found.because is (DirtyStart.NO_CHECKPOINT if checkpoint is None else DirtyStart.CHECKPOINT)
     assert (found.clean.first_offset, found.clean.end_offset) == (0, first_dirty)
     assert (found.dirty.first_offset, found.dirty.end_offset) == (first_dirty, active)
     assert (found.first_uncleanable, found.active.first_offset) == (active, active)
@@ -167,7 +167,7 @@ def test_7_two_keys_of_one_md5_are_one_only_to_a_broker(tmp_path: Path, like_bro
     keys = (COLLIDING, bytes(other))
     table.log.segment(*[encode.batch([Record(at, NOW_MS, key, b"v")]) for at, key in enumerate(keys)], base=0)
     table.log.segment(base=2)
-    table.compact(choices=Choices(1 << 16, like_broker=like_broker))
+    table.compact(choices=CleanerOptions(1 << 16, like_broker=like_broker))
     assert table.offsets() == left
 
 
@@ -179,7 +179,7 @@ def test_8_small_neighbours_become_one_of_a_gigabyte_at_most(
     checkpoint: int | None, active: int, sizes: dict[int, int], first_dirty: int, groups: list[list[int]]
 ) -> None:
     """Sizes are those before the round, so merging begins a round after segments have shrunk."""
-    given = [Source(base, "", size * GB // 10, 0, 8, 12, (), (base,)) for base, size in sizes.items()]
+    given = [SourceSegment(base, "", size * GB // 10, 0, 8, 12, (), (base,)) for base, size in sizes.items()]
     made = grouped(given, GB, 10 << 20, active)
     assert [[one.base for one in group] for group in made] == groups
 
@@ -187,7 +187,7 @@ def test_8_small_neighbours_become_one_of_a_gigabyte_at_most(
 def test_8_segments_of_the_fourth_round(tmp_path: Path) -> None:
     """In order, each as full as may be: 17 never goes with 13, though it would fit."""
     given = [
-        Source(base, "", size * GB // 10, 0, 8, 12, (), (base,))
+        SourceSegment(base, "", size * GB // 10, 0, 8, 12, (), (base,))
         for base, size in {0: 5, 13: 4, 17: 5, 20: 7, 24: 8}.items()
     ]
     made = [[one.base for one in group] for group in grouped(given, GB, 10 << 20, 28)]
@@ -309,8 +309,8 @@ class Round(NamedTuple):
 def one_round(table: Table, memory: int, first_dirty: int, *, md5: bool) -> Round:
     segments = sources(LogDir(str(table.log.data)).partition("t-0"))
     offsets = OffsetMap(memory, md5=md5)
-    mapped = Mapping(offsets, Decompressor().functions).fill(segments, 0, first_dirty, 14)
-    terms = Terms(NOW_MS, 1000, 4096, {}, 0, 14, convert=False)
+    mapped = OffsetMapping(offsets, Decompressor().functions).fill(segments, 0, first_dirty, 14)
+    terms = RoundParameters(NOW_MS, 1000, 4096, {}, 0, 14, convert=False)
     below = [one for one in segments if one.base < mapped.next_dirty]
     log = table.log.data / "written.log"
     log.write_bytes(b"".join(bytes(piece) for piece in Rewriting(offsets, segments, 0, terms).group(below).pieces()))
@@ -328,7 +328,7 @@ def test_a_map_for_three_keys_stops_in_the_middle_of_a_batch(table: Table, md5: 
 
 
 def test_rounds_with_a_map_for_three_keys_come_to_the_same_values(table: Table) -> None:
-    done = table.compact(choices=Choices(96))
+    done = table.compact(choices=CleanerOptions(96))
     assert [one.next_dirty for one in done.rounds][:1] == [4]
     assert done.cleaner_offset == 14
     assert all(one.is_full for one in done.rounds[:-1])

@@ -16,7 +16,7 @@ import pytest
 import typer
 from klog.disk import output_gate
 from klog.errors import PlanError, UsageError
-from klog.jobs.output import RUN, Output, alone, check_target
+from klog.jobs.output import RUN, JobOutput, alone, check_target
 from klog_cli.app import build
 
 from tests.conftest import FIXTURES, Ran, run_klog, writable_copy
@@ -451,7 +451,7 @@ def test_a_job_asks_before_it_makes_its_lock(root: Path, tmp_path: Path, place: 
     (tmp_path / "link").symlink_to(root / "other")
     to = str(tmp_path / place if place.startswith("link") else root / place)
     before = whole(root)
-    for start in (lambda: alone(to, HastyDisk()).__enter__(), lambda: Output(to, {}, HastyDisk())):
+    for start in (lambda: alone(to, HastyDisk()).__enter__(), lambda: JobOutput(to, {}, HastyDisk())):
         with pytest.raises(UsageError, match="lies in the log dir"):
             start()
     assert whole(root) == before
@@ -460,12 +460,12 @@ def test_a_job_asks_before_it_makes_its_lock(root: Path, tmp_path: Path, place: 
 def test_what_a_job_has_begun_is_not_taken_for_somebody_elses(root: Path, tmp_path: Path) -> None:
     """A log dir that is nearly done looks like one, and its run goes on; what is below it is none of that run's."""
     to = tmp_path / "out"
-    output = Output(str(to), {}, HastyDisk())
+    output = JobOutput(str(to), {}, HastyDisk())
     shutil.copyfile(root / "other/meta.properties", to / "meta.properties")
     with pytest.raises(UsageError, match="lies in the log dir"):
         check_target(str(to))
     Path(output.run, "finishing").touch()
-    assert Output(str(to), {}, HastyDisk()).run == output.run
+    assert JobOutput(str(to), {}, HastyDisk()).run == output.run
     with pytest.raises(UsageError, match="lies in the log dir"):
         check_target(str(to / "below"))
     shutil.rmtree(to)
@@ -558,7 +558,7 @@ def test_what_stands_behind_a_link_and_dots_is_where_the_system_says(klog: Klog,
     assert klog("compact", keys, "--policy", "compact", "--plan", f"{own}/data/hop/../plan.json").exit_code == 0
     assert klog("apply", f"{own}/data/hop/../plan.json").exit_code == 0
     with alone(f"{own}/data/hop/../job", HastyDisk()):
-        assert Output(f"{own}/data/hop/../job", {}, HastyDisk()).to == str(own / "far/job")
+        assert JobOutput(f"{own}/data/hop/../job", {}, HastyDisk()).to == str(own / "far/job")
     assert klog("truncate", keys, "--to-offset", "5", "--apply", "--backup", f"{own}/data/hop/../kept").exit_code == 0
     assert set(os.listdir(own / "data")) - names <= {"cleaner-offset-checkpoint"}
     expected = {"away", "copied", "dumped", "job", "kept", "plan.json", "plan.json.staged"}

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from klog.dump.files import dump_lines, dump_text
-from klog.dump.request import CSV, JSON_LINES, TEXT, Request, Target, expand
+from klog.dump.request import CSV, JSON_LINES, TEXT, DumpRequest, DumpTarget, expand
 
 Object = dict[str, object]
 
@@ -51,7 +51,7 @@ class Kept:
         return [found["offset"] for found in self.objects if "damage" not in found]
 
 
-def dump(paths: Iterable[str | os.PathLike[str]], request: Request) -> tuple[int, Kept]:
+def dump(paths: Iterable[str | os.PathLike[str]], request: DumpRequest) -> tuple[int, Kept]:
     """Dump files and directories; return the exit code and what was written and said."""
     sink = Kept()
     targets = expand([os.fspath(path) for path in paths], (), (), False, request.wanted)
@@ -59,10 +59,10 @@ def dump(paths: Iterable[str | os.PathLike[str]], request: Request) -> tuple[int
     return code, sink
 
 
-def dump_file(path: Path, request: Request) -> tuple[int, Kept]:
+def dump_file(path: Path, request: DumpRequest) -> tuple[int, Kept]:
     """Dump one file as it is, whatever is beside it."""
     sink = Kept()
-    targets = [Target(str(path))]
+    targets = [DumpTarget(str(path))]
     code = dump_text(targets, request, sink) if request.output == TEXT else dump_lines(targets, request, sink)
     return code, sink
 
@@ -87,4 +87,4 @@ def bytes_read(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return counted
 
 
-__all__ = ["CSV", "JSON_LINES", "TEXT", "Kept", "Object", "Request", "bytes_read", "dump", "dump_file"]
+__all__ = ["CSV", "JSON_LINES", "TEXT", "DumpRequest", "Kept", "Object", "bytes_read", "dump", "dump_file"]

@@ -12,9 +12,9 @@ import pytest
 from klog.dump.arrays import RowGroup, schema
 from klog.dump.arrow import Sizes
 from klog.dump.columns import dump_parquet
-from klog.dump.request import PARQUET, Request, Target, expand
+from klog.dump.request import PARQUET, DumpRequest, DumpTarget, expand
 from klog.kernel import KeySet
-from klog.log.record_filter import Wanted
+from klog.log.record_filter import RecordFilter
 
 from tests.dump.sinks import Kept, bytes_read
 from tests.kernel.windows import filled, plain_batches
@@ -25,7 +25,7 @@ from tests.plain.encode import Record, batch, marker, message
 from tests.plain.shapes import MS, some_records
 
 LOGS = shapes.all_logs()
-ASKED = Request(output=PARQUET)
+ASKED = DumpRequest(output=PARQUET)
 A, B, C, D = (batch(some_records(3 * i)) for i in range(4))
 
 
@@ -36,7 +36,7 @@ def path(tmp_path: Path) -> Path:
     return folder / f"{0:020}.log"
 
 
-def write(targets: list[Target], tmp_path: Path, request: Request = ASKED) -> tuple[int, pq.ParquetFile, Kept]:
+def write(targets: list[DumpTarget], tmp_path: Path, request: DumpRequest = ASKED) -> tuple[int, pq.ParquetFile, Kept]:
     """Dump *targets*; return the exit code, the file that came of it, and what was said."""
     sink, out = Kept(), tmp_path / "out.parquet"
     descriptor = os.open(out, os.O_RDWR | os.O_CREAT | os.O_TRUNC)
@@ -64,7 +64,7 @@ def none(number: int) -> int | None:
 def test_columns_hold_what_an_independent_decoder_reads(path: Path, tmp_path: Path, name: str) -> None:
     """Null for what there is not; markers without key, value or headers; header keys valid, as Arrow demands."""
     path.write_bytes(LOGS[name])
-    code, file, sink = write([Target(str(path))], tmp_path)
+    code, file, sink = write([DumpTarget(str(path))], tmp_path)
     assert (code, sink.reports) == (0, [])
     expected: dict[str, list[object]] = {field: [] for field in schema().names}
     for plain in plain_batches(LOGS[name]):
@@ -116,7 +116,7 @@ def test_the_columns_have_their_types() -> None:
 def test_nothing_to_write_is_a_file_without_rows(path: Path, tmp_path: Path) -> None:
     """A reader of many such files need not know which are empty."""
     path.touch()
-    for targets in ([], [Target(str(path))]):
+    for targets in ([], [DumpTarget(str(path))]):
         code, file, _ = write(targets, tmp_path)
         assert (code, file.metadata.num_rows) == (0, 0)
         assert file.schema_arrow.names == schema().names
@@ -130,7 +130,7 @@ def test_row_groups_follow_one_another(tmp_path: Path, monkeypatch: pytest.Monke
         (tmp_path / f"topic{i}-{i}").mkdir()
         paths.append(tmp_path / f"topic{i}-{i}" / f"{0:020}.log")
         paths[-1].write_bytes(LOGS[name])
-    targets = [Target(str(path)) for path in paths]
+    targets = [DumpTarget(str(path)) for path in paths]
     _, whole, _ = write(targets, tmp_path)
     expected = columns(whole)
     assert whole.num_row_groups == 1
@@ -148,7 +148,7 @@ def test_several_files_become_one(tmp_path: Path) -> None:
         (tmp_path / name).mkdir()
         paths.append(tmp_path / name / f"{0:020}.log")
         paths[-1].write_bytes(data)
-    _, file, _ = write([Target(str(path)) for path in paths], tmp_path)
+    _, file, _ = write([DumpTarget(str(path)) for path in paths], tmp_path)
     found = columns(file)
     assert found["offset"] == list(range(9))
     assert found["topic"] == ["orders"] * 6 + [None] * 3
@@ -161,24 +161,24 @@ def test_a_topic_that_is_no_utf_8_is_written_as_well_as_may_be(tmp_path: Path) -
     path = os.fsdecode(folder + b"/00000000000000000000.log")
     with open(path, "wb") as file:
         file.write(A)
-    assert columns(write([Target(path)], tmp_path)[1])["topic"] == ["?"] * 3
+    assert columns(write([DumpTarget(path)], tmp_path)[1])["topic"] == ["?"] * 3
 
 
 def test_ranges_keys_and_limits_hold_here_too(path: Path, tmp_path: Path) -> None:
     end = marker(12, commit=True, timestamp=MS, producer_id=1, producer_epoch=0, coordinator_epoch=0)
     path.write_bytes(A + B + C + D + end)
     for wanted, offsets in (
-        (Wanted(2, 7), [2, 3, 4, 5, 6]),
-        (Wanted(limit=4), [0, 1, 2, 3]),
-        (Wanted(5, limit=2), [5, 6]),
-        (Wanted(keys=KeySet([b"key-1"])), [1, 4, 7, 10]),
-        (Wanted(9, controls=False), [9, 10, 11]),
-        (Wanted(from_time=MS + 20, to_time=MS + 21), [2, 5, 8, 11]),
-        (Wanted(100), []),
+        (RecordFilter(2, 7), [2, 3, 4, 5, 6]),
+        (RecordFilter(limit=4), [0, 1, 2, 3]),
+        (RecordFilter(5, limit=2), [5, 6]),
+        (RecordFilter(keys=KeySet([b"key-1"])), [1, 4, 7, 10]),
+        (RecordFilter(9, controls=False), [9, 10, 11]),
+        (RecordFilter(from_time=MS + 20, to_time=MS + 21), [2, 5, 8, 11]),
+        (RecordFilter(100), []),
     ):
-        _, file, _ = write([Target(str(path))], tmp_path, ASKED._replace(wanted=wanted))
+        _, file, _ = write([DumpTarget(str(path))], tmp_path, ASKED._replace(wanted=wanted))
         assert columns(file)["offset"] == offsets
-    _, file, _ = write([Target(str(path))] * 3, tmp_path, ASKED._replace(wanted=Wanted(limit=15)))
+    _, file, _ = write([DumpTarget(str(path))] * 3, tmp_path, ASKED._replace(wanted=RecordFilter(limit=15)))
     assert columns(file)["offset"] == [*range(13), 0, 1]
 
 
@@ -187,7 +187,7 @@ def test_damage_is_said_and_the_rest_is_written(path: Path, tmp_path: Path) -> N
     broken[-1] ^= 0xFF
     bad_stream = batch(some_records(20), codec="lz4", stream=b"no lz4")
     path.write_bytes(A + broken + bad_stream + C + b"garbage" * 9 + D + A[:40])
-    code, file, sink = write([Target(str(path))], tmp_path)
+    code, file, sink = write([DumpTarget(str(path))], tmp_path)
     assert code == 4
     assert columns(file)["offset"] == [0, 1, 2, *range(6, 12)]
     assert len(sink.reports) == 4
@@ -198,7 +198,7 @@ def test_a_message_inside_whose_checksum_does_not_hold_is_said(path: Path, tmp_p
     """As in the other forms of output: the same file must not be whole in one and damaged in another."""
     inner = message(0, 1, b"a", b"1") + message(1, 1, b"b", b"2", crc=5)
     path.write_bytes(message(1, 1, None, gzip_stream(inner), attributes=1))
-    code, file, sink = write([Target(str(path))], tmp_path)
+    code, file, sink = write([DumpTarget(str(path))], tmp_path)
     assert columns(file)["offset"] == [0, 1]
     assert (code, len(sink.reports)) == (4, 1)
 
@@ -206,7 +206,7 @@ def test_a_message_inside_whose_checksum_does_not_hold_is_said(path: Path, tmp_p
 def test_an_unfinished_end_of_a_log_that_a_broker_is_writing_is_no_damage(path: Path, tmp_path: Path) -> None:
     path.write_bytes(A + B[:50])
     for live, code in ((True, 0), (False, 4)):
-        found, _, sink = write([Target(str(path), live=live)], tmp_path)
+        found, _, sink = write([DumpTarget(str(path), live=live)], tmp_path)
         assert (found, bool(sink.reports)) == (code, bool(code))
 
 
@@ -214,7 +214,9 @@ def test_what_is_no_log_is_refused_and_the_logs_are_written(path: Path, tmp_path
     path.write_bytes(A)
     index = path.with_suffix(".index")
     index.write_bytes(bytes(8))
-    code, file, sink = write([Target(str(index)), Target(str(path)), Target(str(tmp_path / "0.log"))], tmp_path)
+    code, file, sink = write(
+        [DumpTarget(str(index)), DumpTarget(str(path)), DumpTarget(str(tmp_path / "0.log"))], tmp_path
+    )
     assert code == 8
     assert columns(file)["offset"] == [0, 1, 2]
     assert "Parquet is for logs" in sink.reports[0]
@@ -225,7 +227,7 @@ def test_rows_go_into_groups_of_some_size(path: Path, tmp_path: Path) -> None:
     """Readers work by row group; and what waits for one stays in memory."""
     one = batch(some_records(0, 5000))  # no checksum covers the base offset
     path.write_bytes(b"".join((5000 * i).to_bytes(8, "big") + one[8:] for i in range(60)))
-    _, file, _ = write([Target(str(path))], tmp_path)
+    _, file, _ = write([DumpTarget(str(path))], tmp_path)
     groups = [file.metadata.row_group(i).num_rows for i in range(file.num_row_groups)]
     assert sum(groups) == 300_000
     assert all(128 << 10 <= rows < 160 << 10 for rows in groups[:-1])
@@ -236,7 +238,7 @@ def test_large_values_do_not_wait_for_many_rows(path: Path, tmp_path: Path) -> N
     """A group of 128 Ki rows of a megabyte each would take all the memory there is."""
     value = bytes(1 << 20)
     path.write_bytes(b"".join(batch([Record(i, MS, None, value)], codec="zstd") for i in range(200)))
-    _, file, _ = write([Target(str(path))], tmp_path)
+    _, file, _ = write([DumpTarget(str(path))], tmp_path)
     assert file.metadata.num_rows == 200
     assert file.num_row_groups > 1
 
@@ -259,7 +261,7 @@ def test_reading_ends_where_the_limit_is_reached(path: Path, tmp_path: Path, mon
     one = batch([Record(0, MS, None, bytes(100_000))])
     path.write_bytes(b"".join(i.to_bytes(8, "big") + one[8:] for i in range(80)))
     counted = bytes_read(monkeypatch)
-    _, file, _ = write([Target(str(path))], tmp_path, ASKED._replace(wanted=Wanted(limit=1)))
+    _, file, _ = write([DumpTarget(str(path))], tmp_path, ASKED._replace(wanted=RecordFilter(limit=1)))
     assert file.metadata.num_rows == 1
     assert sum(counted) < 1_000_000
 
@@ -271,7 +273,7 @@ def test_values_that_end_at_the_limits_of_a_window(path: Path, tmp_path: Path) -
     ]
     data = b"".join(batch(records[at : at + 250], codec="lz4") for at in range(0, 20_000, 250))
     path.write_bytes(data)
-    found = columns(write([Target(str(path))], tmp_path)[1])
+    found = columns(write([DumpTarget(str(path))], tmp_path)[1])
     assert found["key"] == [record.key for record in records]
     assert found["value"] == [record.value for record in records]
 
@@ -279,5 +281,5 @@ def test_values_that_end_at_the_limits_of_a_window(path: Path, tmp_path: Path) -
 def test_a_directory_gives_all_its_segments(path: Path, tmp_path: Path) -> None:
     path.write_bytes(A)
     path.with_name(f"{3:020}.log").write_bytes(B)
-    targets = list(expand([str(path.parent)], (), (), False, Wanted()))
+    targets = list(expand([str(path.parent)], (), (), False, RecordFilter()))
     assert columns(write(targets, tmp_path)[1])["offset"] == list(range(6))

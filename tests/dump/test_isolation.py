@@ -11,18 +11,18 @@ import pytest
 from klog.data_dir.partition import Partition
 from klog.dump.columns import dump_parquet
 from klog.dump.isolation import learn
-from klog.dump.request import CSV, JSON_LINES, PARQUET, TEXT, LineStyle, LogStyle, Request, Target, expand
-from klog.files.read_only import Source
+from klog.dump.request import CSV, JSON_LINES, PARQUET, TEXT, DumpRequest, DumpTarget, LineStyle, LogStyle, expand
+from klog.files.read_only import ReadOnlyFile
 from klog.kernel import Window
 from klog.log.reader import LogReader
-from klog.log.record_filter import Wanted
+from klog.log.record_filter import RecordFilter
 
 from tests.dump.sinks import Kept, dump, dump_file
 from tests.plain import encode
 from tests.plain.encode import Record, batch
 from tests.plain.shapes import MS, some_records
 
-COMMITTED = Request(output=JSON_LINES, committed=True)
+COMMITTED = DumpRequest(output=JSON_LINES, committed=True)
 Seen = Callable[..., list[int]]
 
 
@@ -61,19 +61,19 @@ def write(folder: Path, *segments: bytes) -> None:
 
 
 def by_json(folder: Path, **wanted: int) -> list[int]:
-    code, kept = dump([folder], COMMITTED._replace(wanted=Wanted(**wanted)))  # type: ignore[arg-type]
+    code, kept = dump([folder], COMMITTED._replace(wanted=RecordFilter(**wanted)))  # type: ignore[arg-type]
     assert (code, kept.reports) == (0, [])
     return [int(str(offset)) for offset in kept.offsets]
 
 
 def by_csv(folder: Path, **wanted: int) -> list[int]:
-    request = COMMITTED._replace(output=CSV, line_style=LineStyle(csv=True), wanted=Wanted(**wanted))  # type: ignore[arg-type]
+    request = COMMITTED._replace(output=CSV, line_style=LineStyle(csv=True), wanted=RecordFilter(**wanted))  # type: ignore[arg-type]
     _, kept = dump([folder], request)
     return [int(line.split(b",")[0]) for line in bytes(kept.data).splitlines()]
 
 
 def by_text(folder: Path, **wanted: int) -> list[int]:
-    request = COMMITTED._replace(output=TEXT, log_style=LogStyle(deep=True), wanted=Wanted(**wanted))  # type: ignore[arg-type]
+    request = COMMITTED._replace(output=TEXT, log_style=LogStyle(deep=True), wanted=RecordFilter(**wanted))  # type: ignore[arg-type]
     _, kept = dump([folder], request)
     return [int(line.split()[2]) for line in bytes(kept.data).splitlines() if line.startswith(b"| ")]
 
@@ -81,7 +81,7 @@ def by_text(folder: Path, **wanted: int) -> list[int]:
 def by_parquet(folder: Path, **wanted: int) -> list[int]:
     import pyarrow.parquet as pq
 
-    request = COMMITTED._replace(output=PARQUET, wanted=Wanted(**wanted))  # type: ignore[arg-type]
+    request = COMMITTED._replace(output=PARQUET, wanted=RecordFilter(**wanted))  # type: ignore[arg-type]
     path = folder.parent / "out.parquet"
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC)
     assert dump_parquet(expand([str(folder)], (), (), False, request.wanted), request, Kept(), descriptor) == 0
@@ -168,7 +168,7 @@ def test_ranges_and_isolation_go_together(folder: Path, seen: Seen) -> None:
 
 def test_without_isolation_everything_is_seen(folder: Path) -> None:
     write(folder, data(0, producer=1) + abort(2, 1) + data(3, producer=2))
-    _, kept = dump([folder], Request(output=JSON_LINES))
+    _, kept = dump([folder], DumpRequest(output=JSON_LINES))
     assert kept.offsets == [0, 1, 2, 3, 4]
 
 
@@ -212,7 +212,7 @@ def test_aborted_batches_are_left_out_of_a_window(folder: Path) -> None:
     write(folder, data(0, producer=1) + data(2) + abort(4, 1))
     committed = learn([str(folder / segment.log) for segment in Partition(str(folder)).segments])
     window = Window()
-    with Source(str(folder / f"{0:020}.log")) as source:
+    with ReadOnlyFile(str(folder / f"{0:020}.log")) as source:
         LogReader(source).next(window)
     committed.skip(window)
     window.begin(0, window.count)
@@ -236,6 +236,6 @@ def test_batches_as_rows_leave_out_what_is_aborted(folder: Path) -> None:
 
 def test_targets_know_their_partition(folder: Path) -> None:
     write(folder, data(0), data(2))
-    targets = list(expand([str(folder)], (), (), False, Wanted()))
+    targets = list(expand([str(folder)], (), (), False, RecordFilter()))
     assert [len(target.segments) for target in targets] == [2, 2]
-    assert Target("x").segments == ()
+    assert DumpTarget("x").segments == ()

@@ -8,13 +8,13 @@ from random import Random
 
 from klog.dump.files import dump_text
 from klog.dump.isolation import Committed
-from klog.dump.kafka_log import Gaps, LogDump
-from klog.dump.request import LogStyle, Request, Target
-from klog.files.read_only import Source
+from klog.dump.kafka_log import LogDump, OffsetGaps
+from klog.dump.request import DumpRequest, DumpTarget, LogStyle
+from klog.files.read_only import ReadOnlyFile
 from klog.kernel import Window
 from klog.log.pipeline import run
 from klog.log.reader import LogReader
-from klog.log.record_filter import HIGHEST, Count, Wanted
+from klog.log.record_filter import HIGHEST, RecordFilter, RecordLimit
 
 from tests.dump.sinks import TEXT, Kept, dump, dump_file
 from tests.plain.encode import Record, batch, message
@@ -23,7 +23,7 @@ from tests.plain.shapes import MS, some_records
 
 def test_offsets_that_go_back_from_one_stretch_to_the_next_are_a_gap() -> None:
     """Kafka's tool wants each offset to follow the one before it, and lists whatever does not."""
-    gaps = Gaps()
+    gaps = OffsetGaps()
     for first, last in ((0, 9), (10, 19), (15, 17), (17, 20)):
         gaps.add(first, last, b"")
     assert gaps.listed() == [(19, 15), (17, 17)]
@@ -35,7 +35,7 @@ def test_of_two_records_that_end_the_tool_the_first_one_does(tmp_path: Path) -> 
     good = message(1, 1, b"key", b"value")
     liar = good[:33] + (1000).to_bytes(4, "big") + good[37:]
     path.write_bytes(batch([Record(0, MS, None, b"v")], control=True) + liar)
-    code, kept = dump_file(path, Request(output=TEXT, log_style=LogStyle(deep=True, content=True)))
+    code, kept = dump_file(path, DumpRequest(output=TEXT, log_style=LogStyle(deep=True, content=True)))
     assert code == 4
     (report,) = kept.reports
     assert report.startswith(f"{path} @ 0 (offset 0): java.lang.NullPointerException")
@@ -54,8 +54,10 @@ def test_workers_that_overtake_one_another_see_no_gaps(tmp_path: Path) -> None:
     path = tmp_path / f"{0:020}.log"
     noise = Random(1).randbytes(64 << 10)
     path.write_bytes(b"".join(batch([Record(i, MS, None, noise)]) for i in range(300)))
-    log = LogDump(str(path), LogStyle(deep=True), Wanted(), count=Count(None), committed=_Slow(set(), HIGHEST))
-    with Source(str(path)) as source:
+    log = LogDump(
+        str(path), LogStyle(deep=True), RecordFilter(), count=RecordLimit(None), committed=_Slow(set(), HIGHEST)
+    )
+    with ReadOnlyFile(str(path)) as source:
         run(LogReader(source, lenient=True), log.work, Kept(), 4)
     assert log.gaps.listed() == []
 
@@ -67,7 +69,7 @@ def test_a_limit_on_batch_lines_counts_over_windows_and_files(tmp_path: Path) ->
         data = b"".join(batch(some_records(base + i)) for i in range(0, 3000, 3))
         (folder / f"{base:020}.log").write_bytes(data)
     for limit in (1, 999, 1000, 1001, 1300, 2000, 5000):
-        _, kept = dump([folder], Request(output=TEXT, wanted=Wanted(limit=limit)))
+        _, kept = dump([folder], DumpRequest(output=TEXT, wanted=RecordFilter(limit=limit)))
         assert bytes(kept.data).count(b"baseOffset: ") == min(limit, 2000)
         assert bytes(kept.data).count(b"Dumping ") == (1 if limit <= 1000 else 2)
 
@@ -79,6 +81,6 @@ def test_a_running_broker_excuses_a_torn_tail_and_nothing_else(tmp_path: Path) -
     bad = one[:-1] + bytes((one[-1] ^ 0xFF,))
     for content, code in ((one + two[:-1], 0), (bad + two, 4), (one, 0)):
         path.write_bytes(content)
-        assert dump_text([Target(str(path), live=True)], Request(output=TEXT), Kept()) == code
+        assert dump_text([DumpTarget(str(path), live=True)], DumpRequest(output=TEXT), Kept()) == code
     path.write_bytes(one + two[:-1])
-    assert dump_file(path, Request(output=TEXT))[0] == 4
+    assert dump_file(path, DumpRequest(output=TEXT))[0] == 4

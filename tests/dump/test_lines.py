@@ -12,11 +12,11 @@ from pathlib import Path
 
 import pytest
 from klog.dump.files import dump_lines
-from klog.dump.lines import CSV_BATCH_COLUMNS, CSV_COLUMNS, Origin, damage_csv, damage_json
-from klog.dump.request import CSV, JSON_LINES, LineStyle, Request, Target
+from klog.dump.lines import CSV_BATCH_COLUMNS, CSV_COLUMNS, RecordOrigin, damage_csv, damage_json
+from klog.dump.request import CSV, JSON_LINES, DumpRequest, DumpTarget, LineStyle
 from klog.formats.damage import Damage, DamageKind
 from klog.kernel import VALUES
-from klog.location import Place
+from klog.location import Location
 
 from tests.dump.sinks import Kept, Object, dump
 from tests.plain import decode, json_lines, shapes
@@ -24,8 +24,8 @@ from tests.plain.compress import gzip_stream
 from tests.plain.encode import BatchHeader, Record, batch, message, raw_batch, record
 from tests.plain.shapes import MS, some_records, varied_records
 
-LINES = Request(output=JSON_LINES)
-ROWS = Request(output=CSV, line_style=LineStyle(csv=True))
+LINES = DumpRequest(output=JSON_LINES)
+ROWS = DumpRequest(output=CSV, line_style=LineStyle(csv=True))
 LOGS = shapes.all_logs()
 A, B, C, D = (batch(some_records(3 * i)) for i in range(4))
 
@@ -215,7 +215,7 @@ def test_a_huge_value_is_shown_as_any_other(path: Path, name: str) -> None:
 
 
 @pytest.mark.parametrize("style", [LINES, ROWS], ids=["json", "csv"])
-def test_damage_stands_in_its_place_among_the_lines(path: Path, style: Request) -> None:
+def test_damage_stands_in_its_place_among_the_lines(path: Path, style: DumpRequest) -> None:
     """And on stderr, once each, in the same order; the exit code says that there was some."""
     bad_stream = batch(some_records(20), codec="lz4", stream=b"no lz4")
     bad_record = raw_batch(
@@ -255,7 +255,7 @@ def test_a_damage_object_has_the_fields_of_the_contract(path: Path) -> None:
 
 
 def test_what_is_not_known_of_a_damage_is_left_out() -> None:
-    damage = Damage(DamageKind.ZEROED_TAIL, Place("f.log", 7), "zeros")
+    damage = Damage(DamageKind.ZEROED_TAIL, Location("f.log", 7), "zeros")
     assert json.loads(damage_json(damage)) == {
         "damage": "zeroed tail",
         "position": 7,
@@ -267,7 +267,7 @@ def test_what_is_not_known_of_a_damage_is_left_out() -> None:
 
 
 def test_damage_in_a_file_of_any_name_is_one_readable_line() -> None:
-    damage = Damage(DamageKind.BAD_CRC, Place('a"b\n\udcff.log', 1, 2), 'said "so", twice', 3, 4, 5)
+    damage = Damage(DamageKind.BAD_CRC, Location('a"b\n\udcff.log', 1, 2), 'said "so", twice', 3, 4, 5)
     assert damage_json(damage).count(b"\n") == 1
     assert json.loads(damage_json(damage))["file"] == 'a"b\n\udcff.log'
     row = next(csv.DictReader(io.StringIO(f"{CSV_COLUMNS}\n{damage_csv(damage).decode()}", newline="")))
@@ -295,7 +295,7 @@ def test_an_unfinished_end_of_a_log_that_a_broker_is_writing_is_no_damage(path: 
         path.write_bytes(A + tail)
         for live, code in ((True, live_code), (False, 4)):
             sink = Kept()
-            assert dump_lines([Target(str(path), live=live)], LINES, sink) == code
+            assert dump_lines([DumpTarget(str(path), live=live)], LINES, sink) == code
             assert bool(sink.reports) == bool(code)
 
 
@@ -304,7 +304,7 @@ def test_a_file_that_cannot_be_read_does_not_end_the_dump(path: Path) -> None:
     path.write_bytes(A)
     sink = Kept()
     missing = str(path.with_name("00000000000000000009.log"))
-    targets = [Target(missing), Target(str(path.parent)), Target(str(path))]
+    targets = [DumpTarget(missing), DumpTarget(str(path.parent)), DumpTarget(str(path))]
     assert dump_lines(targets, LINES._replace(kind="log"), sink) == 24
     assert sink.offsets == [0, 1, 2]
     assert len(sink.reports) == 2
@@ -374,7 +374,7 @@ def test_only_so_many_bytes_of_each_log_are_looked_at(path: Path) -> None:
 
 
 def test_the_members_that_every_line_carries() -> None:
-    assert Origin("f").json() == b""
-    assert Origin("f").csv() == b","
-    assert Origin("f", "orders", 3).json() == b',"partition":3,"topic":"orders"'
-    assert Origin("f", "orders", 3).csv() == b'3,"orders"'
+    assert RecordOrigin("f").json() == b""
+    assert RecordOrigin("f").csv() == b","
+    assert RecordOrigin("f", "orders", 3).json() == b',"partition":3,"topic":"orders"'
+    assert RecordOrigin("f", "orders", 3).csv() == b'3,"orders"'

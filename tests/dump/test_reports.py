@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from klog.dump.reports import Reports, absolute, java_hash, java_order, shown
+from klog.dump.reports import DumpReports, absolute, java_hash, java_order, shown
 
 
 def of_directories(i: int) -> str:
@@ -129,7 +129,7 @@ def test_paths_are_shown_as_java_shows_them(monkeypatch: pytest.MonkeyPatch, tmp
 
 def test_each_section_is_worded_and_ordered_as_by_kafka() -> None:
     """Offset mismatches descend, one a line for each index offset; the others stay as they were found."""
-    reports = Reports(
+    reports = DumpReports(
         mismatches={"/a.index": [(5, 6), (9, 8), (5, 7)]},
         timestamp_mismatches={"/a.timeindex": [(100, 200), (50, 60)]},
         out_of_order={"/a.timeindex": [(5, 10)]},
@@ -157,13 +157,13 @@ def test_each_section_is_worded_and_ordered_as_by_kafka() -> None:
 def test_gaps_are_no_disagreement_and_everything_else_is() -> None:
     """A compacted topic has gaps and is whole: exit code 0."""
     pair = [(1, 2)]
-    assert not Reports().disagreement
-    assert not Reports(gaps={"f": pair}).disagreement
-    assert list(Reports().lines()) == []
+    assert not DumpReports().disagreement
+    assert not DumpReports(gaps={"f": pair}).disagreement
+    assert list(DumpReports().lines()) == []
     for found in (
-        Reports(mismatches={"f": pair}),
-        Reports(timestamp_mismatches={"f": pair}),
-        Reports(out_of_order={"f": pair}),
-        Reports(not_found={"f": pair}),
+        DumpReports(mismatches={"f": pair}),
+        DumpReports(timestamp_mismatches={"f": pair}),
+        DumpReports(out_of_order={"f": pair}),
+        DumpReports(not_found={"f": pair}),
     ):
         assert found.disagreement

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 from klog.dump.files import kind_of
-from klog.dump.request import LogStyle, Request, Target, expand, with_surroundings
+from klog.dump.request import DumpRequest, DumpTarget, LogStyle, expand, with_surroundings
 from klog.errors import KlogError, UsageError
-from klog.files.read_only import Source
+from klog.files.read_only import ReadOnlyFile
 from klog.kernel import TEXT_BARE, TEXT_CONTENT, TEXT_RECORDS
-from klog.log.record_filter import Wanted
+from klog.log.record_filter import RecordFilter
 
 from tests.plain import encode
 from tests.plain.encode import batch
@@ -39,14 +39,18 @@ def log_dir(tmp_path: Path) -> Path:
     return root
 
 
-def names(targets: list[Target], root: Path) -> list[str]:
+def names(targets: list[DumpTarget], root: Path) -> list[str]:
     return [str(Path(target.path).relative_to(root)) for target in targets]
 
 
 def expanded(
-    paths: list[Path], *topics: str, numbers: tuple[int, ...] = (), indexes: bool = False, wanted: Wanted | None = None
-) -> list[Target]:
-    return list(expand([str(path) for path in paths], topics, numbers, indexes, wanted or Wanted()))
+    paths: list[Path],
+    *topics: str,
+    numbers: tuple[int, ...] = (),
+    indexes: bool = False,
+    wanted: RecordFilter | None = None,
+) -> list[DumpTarget]:
+    return list(expand([str(path) for path in paths], topics, numbers, indexes, wanted or RecordFilter()))
 
 
 def test_a_partition_gives_its_segments_in_order(log_dir: Path) -> None:
@@ -86,12 +90,12 @@ def test_with_indexes_each_segment_s_files_follow_it(log_dir: Path) -> None:
 
 
 def test_the_newest_are_in_the_last_segment(log_dir: Path) -> None:
-    found = names(expanded([log_dir], "orders", wanted=Wanted(tail=True)), log_dir)
+    found = names(expanded([log_dir], "orders", wanted=RecordFilter(tail=True)), log_dir)
     assert found == [f"{name}/{6:020}.log" for name in ("orders-0", "orders-2", "orders-10")]
 
 
 def test_segments_outside_the_range_are_left_out(log_dir: Path) -> None:
-    found = names(expanded([log_dir / "orders-2"], wanted=Wanted(3, 6)), log_dir / "orders-2")
+    found = names(expanded([log_dir / "orders-2"], wanted=RecordFilter(3, 6)), log_dir / "orders-2")
     assert found == [f"{3:020}.log"]
 
 
@@ -119,11 +123,11 @@ def test_a_running_broker_writes_only_the_last_segment(log_dir: Path) -> None:
 
 
 def test_a_file_is_seen_among_its_partition_s_segments(log_dir: Path) -> None:
-    target = with_surroundings(Target(str(log_dir / "orders-2" / f"{3:020}.log")))
+    target = with_surroundings(DumpTarget(str(log_dir / "orders-2" / f"{3:020}.log")))
     assert target.segment is not None
     assert target.segment.base_offset == 3
     assert [segment.base_offset for segment in target.segments] == [0, 3, 6]
-    index = Target(str(log_dir / "orders-2" / f"{3:020}.index"))
+    index = DumpTarget(str(log_dir / "orders-2" / f"{3:020}.index"))
     assert with_surroundings(index) == index
 
 
@@ -138,15 +142,15 @@ def test_a_file_is_seen_among_its_partition_s_segments(log_dir: Path) -> None:
     ],
 )
 def test_a_file_s_directory_says_whose_it_is(directory: str, origin: tuple[object, object]) -> None:
-    assert Target(f"/somewhere/{directory}/{0:020}.log").origin == origin
+    assert DumpTarget(f"/somewhere/{directory}/{0:020}.log").origin == origin
 
 
 def test_the_current_directory_says_it_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "orders-3").mkdir()
     monkeypatch.chdir(tmp_path / "orders-3")
-    assert Target(f"{0:020}.log").origin == ("orders", 3)
-    assert Target(f"./{0:020}.log").origin == ("orders", 3)
-    assert Target(f"{0:020}.log").directory == "."
+    assert DumpTarget(f"{0:020}.log").origin == ("orders", 3)
+    assert DumpTarget(f"./{0:020}.log").origin == ("orders", 3)
+    assert DumpTarget(f"{0:020}.log").directory == "."
 
 
 @pytest.mark.parametrize(
@@ -169,7 +173,7 @@ def test_the_current_directory_says_it_too(tmp_path: Path, monkeypatch: pytest.M
 def test_a_file_is_what_its_name_says_else_what_it_is_said_to_be(
     name: str, kind: str | None, found: str | None
 ) -> None:
-    assert kind_of(Target(f"/d/{name}"), Request(kind=kind)) == found
+    assert kind_of(DumpTarget(f"/d/{name}"), DumpRequest(kind=kind)) == found
 
 
 def test_styles_become_the_kernel_s_flags() -> None:
@@ -188,4 +192,4 @@ def test_a_pipe_is_refused_without_waiting(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     found = expanded([tmp_path / "pipe"])
     with pytest.raises(KlogError, match="a FIFO"):
-        Source(found[0].path)
+        ReadOnlyFile(found[0].path)

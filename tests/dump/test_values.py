@@ -6,7 +6,7 @@ import struct
 from pathlib import Path
 
 import pytest
-from klog.dump.request import CSV, JSON_LINES, Request
+from klog.dump.request import CSV, JSON_LINES, DumpRequest
 
 from tests.conftest import FIXTURES
 from tests.dump.sinks import Kept, Object, dump_file
@@ -14,10 +14,10 @@ from tests.plain import encode, vectors
 from tests.plain.encode import Producer, batch
 from tests.plain.shapes import MS, some_records
 
-LINES = Request(output=JSON_LINES)
+LINES = DumpRequest(output=JSON_LINES)
 
 
-def lines(path: Path, content: bytes, request: Request = LINES) -> list[Object]:
+def lines(path: Path, content: bytes, request: DumpRequest = LINES) -> list[Object]:
     """Return the objects of a file that is whole."""
     path.parent.mkdir(exist_ok=True)
     path.write_bytes(content)
@@ -26,7 +26,7 @@ def lines(path: Path, content: bytes, request: Request = LINES) -> list[Object]:
     return kept.objects
 
 
-def said(path: Path, content: bytes, request: Request = LINES) -> tuple[int, Kept]:
+def said(path: Path, content: bytes, request: DumpRequest = LINES) -> tuple[int, Kept]:
     path.write_bytes(content)
     return dump_file(path, request)
 
@@ -203,7 +203,7 @@ def test_a_file_of_no_known_name_is_no_kafka_file(tmp_path: Path) -> None:
 
 
 def test_csv_is_for_logs(stem: Path) -> None:
-    code, kept = said(stem.with_suffix(".index"), encode.offset_entries(1000, [(1006, 1)]), Request(output=CSV))
+    code, kept = said(stem.with_suffix(".index"), encode.offset_entries(1000, [(1006, 1)]), DumpRequest(output=CSV))
     assert (code, kept.data) == (8, b"")
     assert "CSV is for logs; --output jsonl shows it" in kept.reports[0]
 

@@ -9,9 +9,9 @@ from random import Random
 
 import pytest
 from klog.fetch import slices
-from klog.fetch.slices import Slices
-from klog.fetch.windows import Windows
-from klog.files.read_only import Source
+from klog.fetch.slices import SliceCache
+from klog.fetch.windows import WindowPool
+from klog.files.read_only import ReadOnlyFile
 
 from tests.kernel.windows import loaded, scanned
 from tests.lookup_logs import MS, batches_of, write_segment
@@ -100,8 +100,8 @@ def test_few_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of the smallest batches there are sixteen million in a gigabyte."""
     monkeypatch.setattr(slices, "_MOST_BATCHES", 20_000)
     log = write_segment(tmp_path / "t-0", 0, batches_of((i, i, 80) for i in range(60_000)))
-    kept = Slices(Windows())
-    with Source(str(log)) as source:
+    kept = SliceCache(WindowPool())
+    with ReadOnlyFile(str(log)) as source:
         for position in range(0, source.size, 80_000):
             found = kept.at(source, position, 0, source.size)
             assert found is not None
@@ -138,12 +138,12 @@ def test_a_log_that_vanishes_or_shrinks_under_a_reader_is_passed_over(tmp_path: 
 
 def test_what_the_file_does_not_hold_any_more_is_in_no_slice(tmp_path: Path) -> None:
     log = write_segment(tmp_path / "t-0", 0, batches_of((i, i, 1000) for i in range(10)))
-    with Source(str(log)) as source:
+    with ReadOnlyFile(str(log)) as source:
         log.write_bytes(log.read_bytes()[:5500])
-        found = Slices(Windows()).at(source, 4000, 0, source.size)
+        found = SliceCache(WindowPool()).at(source, 4000, 0, source.size)
         assert found is not None
         assert found.batch(4000) == (1000, 4, 2)
-        assert Slices(Windows()).at(source, 9000, 6000, source.size) is None
+        assert SliceCache(WindowPool()).at(source, 9000, 6000, source.size) is None
 
 
 # what the kernel tells of it

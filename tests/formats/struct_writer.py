@@ -6,7 +6,7 @@ import base64
 import random
 import struct
 
-from klog.formats.structs.schema import Data, Field, Schema, Struct
+from klog.formats.structs.schema import Data, Schema, Struct, StructField
 
 from tests.plain.encode import unsigned_varint
 
@@ -49,7 +49,7 @@ def _length(count: int, flexible: bool, classic: str) -> bytes:
     return unsigned_varint(count + 1) if flexible else struct.pack(classic, count)
 
 
-def _field(field: Field, value: object, version: int, flexible: bool) -> bytes:
+def _field(field: StructField, value: object, version: int, flexible: bool) -> bytes:
     flexible = flexible and not field.classic
     if field.array:
         if value is None:
@@ -63,7 +63,7 @@ def _field(field: Field, value: object, version: int, flexible: bool) -> bytes:
     return _one(field, value, version, flexible)
 
 
-def _one(field: Field, value: object, version: int, flexible: bool) -> bytes:
+def _one(field: StructField, value: object, version: int, flexible: bool) -> bytes:
     if field.struct is not None:
         assert isinstance(value, dict)
         return _struct(field.struct, value, version, flexible)
@@ -95,7 +95,7 @@ TEXTS = [
 ]
 
 
-def _number(field: Field, chance: random.Random) -> object:
+def _number(field: StructField, chance: random.Random) -> object:
     if field.type == "bool":
         return chance.random() < 0.5
     if field.type == "float64":
@@ -105,7 +105,7 @@ def _number(field: Field, chance: random.Random) -> object:
     return chance.choice((0, 1, low, low + (1 << bits) - 1, chance.randrange(low, low + (1 << bits))))
 
 
-def _made_up(field: Field, version: int, chance: random.Random) -> object:
+def _made_up(field: StructField, version: int, chance: random.Random) -> object:
     if field.tag is not None and chance.random() < 0.4:
         return field.default()
     if field.nullable.hold(version) and chance.random() < 0.25:
@@ -115,7 +115,7 @@ def _made_up(field: Field, version: int, chance: random.Random) -> object:
     return _item(field, version, chance)
 
 
-def _item(field: Field, version: int, chance: random.Random) -> object:
+def _item(field: StructField, version: int, chance: random.Random) -> object:
     if field.struct is not None:
         return made_up_struct(field.struct, version, chance)
     if field.type == "string":

@@ -9,7 +9,7 @@ import pytest
 from klog.formats.batch import CODEC_NAMES, Attributes, Codec, decrement_sequence, increment_sequence
 from klog.formats.damage import Damage, DamageKind
 from klog.formats.header import HEADER_BYTES, Header, read_header
-from klog.location import Place
+from klog.location import Location
 
 from tests.kernel.windows import plain_batches, scanned
 from tests.plain import compress, decode, encode, shapes
@@ -102,7 +102,7 @@ def test_a_header_fits_into_as_many_bytes_as_are_read_for_it() -> None:
 
 
 def test_damage_prints_as_one_line_with_its_place() -> None:
-    place = Place("orders-3/00000000000000001841.log", 8192, 1844)
+    place = Location("orders-3/00000000000000001841.log", 8192, 1844)
     damage = Damage(DamageKind.BAD_CRC, place, "CRC-32C 0x5d1b0000, computed 0x90fe0000")
     assert str(damage) == (
         "orders-3/00000000000000001841.log @ 8192 (offset 1844): bad CRC: CRC-32C 0x5d1b0000, computed 0x90fe0000"
@@ -110,14 +110,14 @@ def test_damage_prints_as_one_line_with_its_place() -> None:
 
 
 def test_a_place_leaves_out_what_has_no_meaning() -> None:
-    assert str(Place("f")) == "f"
-    assert str(Place("f", 0)) == "f @ 0"
-    assert str(Place("f", None, 0)) == "f (offset 0)"
+    assert str(Location("f")) == "f"
+    assert str(Location("f", 0)) == "f @ 0"
+    assert str(Location("f", None, 0)) == "f (offset 0)"
 
 
 def test_only_a_tail_may_be_what_a_running_broker_is_writing() -> None:
     """Anything else is damage, broker or not."""
-    unfinished = {kind for kind in DamageKind if Damage(kind, Place("f"), "").is_unfinished}
+    unfinished = {kind for kind in DamageKind if Damage(kind, Location("f"), "").is_unfinished}
     assert unfinished == {DamageKind.TORN_TAIL, DamageKind.ZEROED_TAIL}
 
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from klog.formats.structs.json import Embedded, to_json
+from klog.formats.structs.json import EmbeddedStruct, to_json
 from klog.formats.structs.read import StructError, decode
 from klog.formats.structs.schema import UNKNOWN_TAGS, Data, Schema, Struct, Versions, load, names_by_key, parse
 from klog.formats.structs.write import Hole, Writer, encode
@@ -348,7 +348,7 @@ def test_a_struct_with_tags_that_nobody_knows_is_not_at_its_default() -> None:
 
 def test_a_field_decoded_in_turn_prints_as_an_object() -> None:
     outer, inner = parse("N v0 flex=none: b:bytes"), parse("M v0-1 flex=none: x:int8; y:float64 @1+")
-    value = Embedded(inner, 1, {"x": 1, "y": math.inf})
+    value = EmbeddedStruct(inner, 1, {"x": 1, "y": math.inf})
     assert to_json(outer, {"b": value}, 0) == '{"b":{"x":1,"y":"Infinity"}}'
     assert to_json(outer, {"b": b"\0"}, 0) == '{"b":"AA=="}'
 

@@ -11,14 +11,14 @@ from typing import Any
 
 from klog.data_dir.log_dir import LogDir
 from klog.data_dir.partition import Partition
-from klog.dump.request import JSON_LINES, Request
+from klog.dump.request import JSON_LINES, DumpRequest
 from klog.formats.names import PartitionState
 from klog.jobs import export as job
-from klog.jobs.export import MANIFEST, Options, Piece
+from klog.jobs.export import MANIFEST, ExportOptions, ExportTask
 from klog.jobs.latest_values import latest
-from klog.jobs.output import Output
-from klog.jobs.slices import SPLIT_BYTES, Isolation, Slice, slices
-from klog.log.record_filter import Wanted
+from klog.jobs.output import JobOutput
+from klog.jobs.slices import SPLIT_BYTES, Isolation, LogSlice, slices
+from klog.log.record_filter import RecordFilter
 
 from tests.dump.sinks import dump
 from tests.power import HastyDisk
@@ -38,30 +38,30 @@ def partitions(*log_dirs: Path) -> list[Partition]:
 
 def parts_of(
     found: Sequence[Partition], split_bytes: int = SPLIT_BYTES, isolation: Isolation = "read_uncommitted"
-) -> list[list[Slice]]:
+) -> list[list[LogSlice]]:
     """Return the slices of each partition."""
     return [slices(one, split_bytes, isolation=isolation) for one in found]
 
 
-def pieces_of(parts: Sequence[Sequence[Slice]]) -> list[Piece]:
-    return [Piece(number, tuple(some)) for number, some in enumerate(some for some in parts if some)]
+def pieces_of(parts: Sequence[Sequence[LogSlice]]) -> list[ExportTask]:
+    return [ExportTask(number, tuple(some)) for number, some in enumerate(some for some in parts if some)]
 
 
 class Export:
     """A job, step by step; *whole*: of the latest values."""
 
-    def __init__(self, to: Path, pieces: Sequence[Piece], *, table: bool = False, **options: Any) -> None:
+    def __init__(self, to: Path, pieces: Sequence[ExportTask], *, table: bool = False, **options: Any) -> None:
         self.to, self.pieces = to, pieces
-        self.options = Options("", **options)
+        self.options = ExportOptions("", **options)
         self._do = latest if table else job.export
-        self.output: Output = job.begin(str(to), "latest" if table else "export", pieces, self.options, DISK)
+        self.output: JobOutput = job.begin(str(to), "latest" if table else "export", pieces, self.options, DISK)
         self.options = self.options._replace(run=self.output.run)
 
-    def start(self, pieces: Sequence[Piece] | None = None) -> Iterator[Any]:
+    def start(self, pieces: Sequence[ExportTask] | None = None) -> Iterator[Any]:
         """Return a task that does *pieces*, one a step."""
         return self._do(self.pieces if pieces is None else pieces, self.options)
 
-    def do(self, pieces: Sequence[Piece] | None = None) -> None:
+    def do(self, pieces: Sequence[ExportTask] | None = None) -> None:
         for _ in self.start(pieces):
             pass
 
@@ -80,8 +80,8 @@ class Export:
 
 def dumped(partition: Partition, *, committed: bool = False) -> list[Object]:
     """Return what `klog dump --output jsonl --no-control` has of a partition from its log's start on, damage too."""
-    wanted = Wanted(partition.log_start_offset or 0, controls=False)
-    request = Request(output=JSON_LINES, wanted=wanted, committed=committed)
+    wanted = RecordFilter(partition.log_start_offset or 0, controls=False)
+    request = DumpRequest(output=JSON_LINES, wanted=wanted, committed=committed)
     return dump([partition.path], request)[1].objects
 
 

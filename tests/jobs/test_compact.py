@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 from klog.compact.copying import copy
-from klog.compact.partition import Choices
-from klog.compact.run import Cleaning, Target, Wishes
+from klog.compact.partition import CleanerOptions
+from klog.compact.run import CompactionRun, CompactOptions, CompactTarget
 from klog.data_dir.log_dir import LogDir
 from klog.errors import DamagedError, KlogError, UnreadableError, UsageError
 from klog.jobs import compact as job
-from klog.jobs.output import Attempt, Facts, Output
+from klog.jobs.output import Facts, JobOutput, OutputAttempt
 from klog.jobs.results import from_batch
-from klog.metadata.topic_config import Settings
+from klog.metadata.topic_config import TopicConfig
 
 from tests.cleaner.compacting import NOW_MS, ORIGINAL, SETTINGS, SEVERAL_ROUNDS
 from tests.conftest import writable_copy
@@ -29,14 +29,14 @@ class Run:
 
     def __init__(self, to: Path, *log_dirs: Path, settings: dict[str, str] | None = None) -> None:
         self.log_dirs = [LogDir(str(path)) for path in log_dirs]
-        targets = [Target(one, one.partitions) for one in self.log_dirs]
-        topics = [Settings(one, SETTINGS if settings is None else settings) for one in self.log_dirs]
+        targets = [CompactTarget(one, one.partitions) for one in self.log_dirs]
+        topics = [TopicConfig(one, SETTINGS if settings is None else settings) for one in self.log_dirs]
         self.pieces = job.plan(targets, topics)
-        options = job.Options("", NOW_MS, False, SEVERAL_ROUNDS)
+        options = job.CompactJobOptions("", NOW_MS, False, SEVERAL_ROUNDS)
         self.output = job.begin(str(to), self.pieces, options, DISK)
         self.options = options._replace(run=self.output.run)
 
-    def do(self, pieces: Sequence[job.Piece] | None = None) -> list[int]:
+    def do(self, pieces: Sequence[job.CompactTask] | None = None) -> list[int]:
         """Do *pieces*, as one task; return the numbers that it said."""
         batches = job.compact(self.pieces if pieces is None else pieces, self.options)
         return [answer.number for batch in batches for answer in from_batch(batch)]
@@ -47,10 +47,10 @@ class Run:
 
 def copied(to: Path, *log_dirs: Path) -> dict[str, tuple[int, bytes]]:
     """Return what `klog compact --to` makes of log dirs."""
-    targets = [Target(one, one.partitions) for one in (LogDir(str(path)) for path in log_dirs)]
-    topics = [Settings(target.log_dir, SETTINGS) for target in targets]
-    wishes = Wishes(NOW_MS, False, SEVERAL_ROUNDS)
-    copy(str(to), lambda staging: Cleaning(targets, staging, topics, wishes, DISK), len(targets), DISK)
+    targets = [CompactTarget(one, one.partitions) for one in (LogDir(str(path)) for path in log_dirs)]
+    topics = [TopicConfig(target.log_dir, SETTINGS) for target in targets]
+    wishes = CompactOptions(NOW_MS, False, SEVERAL_ROUNDS)
+    copy(str(to), lambda staging: CompactionRun(targets, staging, topics, wishes, DISK), len(targets), DISK)
     return tree(to)
 
 
@@ -106,7 +106,7 @@ def test_tasks_done_twice_and_killed_leave_one_file_set(data: Path, tmp_path: Pa
     next(killed)
     next(killed)
     killed.close()
-    left = Attempt(run.output.run, 0)
+    left = OutputAttempt(run.output.run, 0)
     left.__enter__()  # of a worker that was shot
     with pytest.raises(KlogError, match="not done"):
         run.finish()
@@ -188,5 +188,5 @@ def test_units_and_options_can_be_sent(data: Path, tmp_path: Path) -> None:
 
     run = Run(tmp_path / "out", data)
     assert pickle.loads(pickle.dumps((run.pieces, run.options))) == (run.pieces, run.options)
-    assert isinstance(run.output, Output)
-    assert run.options.choices == Choices(map_memory=1000)
+    assert isinstance(run.output, JobOutput)
+    assert run.options.choices == CleanerOptions(map_memory=1000)

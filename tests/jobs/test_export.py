@@ -10,9 +10,9 @@ import pyarrow.parquet as pq
 import pytest
 from klog.errors import UsageError
 from klog.jobs.export import MANIFEST
-from klog.jobs.output import RUN, Attempt
+from klog.jobs.output import RUN, OutputAttempt
 from klog.jobs.output_files import folder
-from klog.log.record_filter import Wanted
+from klog.log.record_filter import RecordFilter
 
 from tests.conftest import FIXTURES, writable_copy
 from tests.jobs.pieces import Export, bytes_of, dumped, folder_of, lines, names, partitions, parts_of, pieces_of, rows
@@ -89,7 +89,7 @@ def test_tasks_done_twice_killed_and_doubled_leave_one_file_set(form: str, tmp_p
     for task in (one, other, one, other, one, one):
         next(task)
     one.close()  # type: ignore[attr-defined]  # it is a generator
-    left = Attempt(run.output.run, 3)
+    left = OutputAttempt(run.output.run, 3)
     left.__enter__()  # of a worker that was shot
     for _ in other:
         pass
@@ -175,7 +175,7 @@ def test_a_full_disk_fails_the_task_and_leaves_no_piece(tmp_path: Path, monkeypa
 
 def test_a_part_of_the_records_can_be_asked_for(tmp_path: Path) -> None:
     found = partitions(LOG_DIRS[0])
-    manifest = Export(tmp_path / "out", pieces_of(parts_of(found)), form="jsonl", wanted=Wanted(5, 25)).run()
+    manifest = Export(tmp_path / "out", pieces_of(parts_of(found)), form="jsonl", wanted=RecordFilter(5, 25)).run()
     expected = sum(5 <= line["offset"] < 25 for one in found for line in dumped(one))
     assert manifest["records"] == expected > 0
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from klog.disk.disk import Disk
 from klog.errors import KlogError, UsageError
-from klog.jobs.output import Attempt, Output, alone
+from klog.jobs.output import JobOutput, OutputAttempt, alone
 from klog.plan.locks import LockedError
 
 from tests.power import HastyDisk
@@ -20,11 +20,11 @@ from tests.power import HastyDisk
 JOB = {"job": "test", "version": 1}
 
 
-def begin(to: Path, job: dict[str, object] | None = None) -> Output:
-    return Output(str(to), job or JOB, HastyDisk())
+def begin(to: Path, job: dict[str, object] | None = None) -> JobOutput:
+    return JobOutput(str(to), job or JOB, HastyDisk())
 
 
-def write(attempt: Attempt, text: str) -> list[str]:
+def write(attempt: OutputAttempt, text: str) -> list[str]:
     path = os.path.join(attempt.path, "file")
     file = attempt.disk.create(path)
     attempt.disk.write(file, text.encode())
@@ -32,12 +32,12 @@ def write(attempt: Attempt, text: str) -> list[str]:
     return [path]
 
 
-def do(output: Output, number: int, text: str = "content") -> None:
-    with Attempt(output.run, number) as attempt:
+def do(output: JobOutput, number: int, text: str = "content") -> None:
+    with OutputAttempt(output.run, number) as attempt:
         attempt.commit(write(attempt, f"{text} {number}"), {"number": number})
 
 
-def finish(output: Output, pieces: int, last: dict[str, bytes] | None = None) -> None:
+def finish(output: JobOutput, pieces: int, last: dict[str, bytes] | None = None) -> None:
     output.results(pieces)
     output.finish([(os.path.join(output.piece(n), "file"), f"folder/{n}") for n in range(pieces)], last)
 
@@ -65,11 +65,11 @@ def test_pieces_become_files_and_nothing_else_is_left(tmp_path: Path) -> None:
 def test_of_two_attempts_at_a_piece_the_first_counts(tmp_path: Path) -> None:
     """Speculation has two tasks do the same at once; a lost executor has a third do it later."""
     output = begin(tmp_path / "out")
-    with Attempt(output.run, 0) as slow, Attempt(output.run, 0) as fast:
+    with OutputAttempt(output.run, 0) as slow, OutputAttempt(output.run, 0) as fast:
         files = write(slow, "slow"), write(fast, "fast")
         fast.commit(files[1], {"who": "fast"})
         slow.commit(files[0], {"who": "slow"})
-    with Attempt(output.run, 0) as late:
+    with OutputAttempt(output.run, 0) as late:
         assert late.is_done
     assert output.results(1) == [{"who": "fast"}]
     assert sorted(os.listdir(output.run)) == ["job.json", "piece-000000"]
@@ -77,7 +77,7 @@ def test_of_two_attempts_at_a_piece_the_first_counts(tmp_path: Path) -> None:
 
 def test_a_killed_attempt_leaves_nothing_in_the_result(tmp_path: Path) -> None:
     output = begin(tmp_path / "out")
-    killed = Attempt(output.run, 0)
+    killed = OutputAttempt(output.run, 0)
     killed.__enter__()
     write(killed, "half")
     do(output, 0)
@@ -89,7 +89,7 @@ def test_a_killed_attempt_leaves_nothing_in_the_result(tmp_path: Path) -> None:
 def test_whoever_writes_on_after_the_end_leaves_no_trace(tmp_path: Path) -> None:
     """A worker that was given up may live for seconds: it must not make the hidden directory again."""
     output = begin(tmp_path / "out")
-    zombie = Attempt(output.run, 0)
+    zombie = OutputAttempt(output.run, 0)
     zombie.__enter__()
     do(output, 0)
     do(output, 1)
@@ -144,7 +144,7 @@ class _Stopping(HastyDisk):
 
 @pytest.mark.parametrize("renames", range(4))
 def test_a_stop_while_files_get_their_names_is_made_up_for(tmp_path: Path, renames: int) -> None:
-    output = Output(str(tmp_path / "out"), JOB, _Stopping(renames))
+    output = JobOutput(str(tmp_path / "out"), JOB, _Stopping(renames))
     do(output, 0)
     do(output, 1)
     with pytest.raises(KeyboardInterrupt):
@@ -237,7 +237,7 @@ def test_files_are_for_others_unless_they_are_a_brokers(tmp_path: Path) -> None:
     try:
         modes = []
         for number, shared in enumerate((True, False)):
-            with Attempt(run, number, shared=shared) as attempt:
+            with OutputAttempt(run, number, shared=shared) as attempt:
                 write(attempt, "")
                 attempt.disk.make_directory(os.path.join(attempt.path, "folder"))
                 paths = (os.path.join(attempt.path, name) for name in ("file", "folder"))
@@ -248,7 +248,7 @@ def test_files_are_for_others_unless_they_are_a_brokers(tmp_path: Path) -> None:
 
 
 def test_the_real_disk_does_it_too(tmp_path: Path) -> None:
-    output = Output(str(tmp_path / "out"), JOB, Disk())
+    output = JobOutput(str(tmp_path / "out"), JOB, Disk())
     do(output, 0)
     do(output, 1)
     finish(output, 2)

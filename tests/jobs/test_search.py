@@ -13,11 +13,11 @@ from typing import Any
 import pytest
 from klog.dump.request import LineStyle
 from klog.errors import UsageError
-from klog.jobs.export import Piece
-from klog.jobs.results import Answer, from_batch
-from klog.jobs.search import Query, compiled, merged, search
+from klog.jobs.export import ExportTask
+from klog.jobs.results import TaskResult, from_batch
+from klog.jobs.search import SearchQuery, compiled, merged, search
 from klog.kernel import VALUES, KeySet
-from klog.log.record_filter import Wanted
+from klog.log.record_filter import RecordFilter
 
 from tests.conftest import FIXTURES, writable_copy
 from tests.jobs.pieces import bytes_of, dumped, partitions, parts_of, pieces_of
@@ -28,17 +28,17 @@ Object = dict[str, Any]
 MODERN = FIXTURES / "modern"
 
 
-def split(log_dir: Path, split_bytes: int = 20_000) -> list[Piece]:
+def split(log_dir: Path, split_bytes: int = 20_000) -> list[ExportTask]:
     return pieces_of([[part] for some in parts_of(partitions(log_dir), split_bytes) for part in some])
 
 
-def answers(pieces: Sequence[Piece], query: Query, tasks: int = 3) -> list[Answer]:
+def answers(pieces: Sequence[ExportTask], query: SearchQuery, tasks: int = 3) -> list[TaskResult]:
     """Return what so many tasks say, the last task first."""
     units = [pieces[at::tasks] for at in range(tasks)][::-1]
     return [answer for unit in units for batch in search(unit, query) for answer in from_batch(batch)]
 
 
-def found(pieces: Sequence[Piece], query: Query, tasks: int = 3) -> list[Object]:
+def found(pieces: Sequence[ExportTask], query: SearchQuery, tasks: int = 3) -> list[Object]:
     """Return the objects found."""
     every = merged(answers(pieces, query, tasks), query.wanted.limit)
     return [json.loads(line) for one in every if one.kind == "lines" for line in one.content.splitlines()]
@@ -50,12 +50,12 @@ def expected(log_dir: Path, wanted: Callable[[Object], object]) -> list[Object]:
 
 @pytest.mark.parametrize("log_dir", ["modern", "legacy", "v39/data"])
 def test_everything_is_found_in_the_order_of_the_logs(log_dir: str) -> None:
-    assert found(split(FIXTURES / log_dir), Query()) == expected(FIXTURES / log_dir, bool)
+    assert found(split(FIXTURES / log_dir), SearchQuery()) == expected(FIXTURES / log_dir, bool)
 
 
 def test_keys_are_found() -> None:
     wanted = {"key-3", "key-17"}
-    query = Query(Wanted(keys=KeySet([key.encode() for key in wanted])))
+    query = SearchQuery(RecordFilter(keys=KeySet([key.encode() for key in wanted])))
     assert found(split(MODERN), query) == expected(MODERN, lambda line: line.get("key") in wanted) != []
 
 
@@ -67,7 +67,7 @@ def test_values_are_found_by_regular_expression(pattern: bytes) -> None:
         value = bytes_of(line, "value")
         return value is not None and re.search(pattern, value)
 
-    assert found(split(MODERN), Query(pattern=pattern)) == expected(MODERN, holds)
+    assert found(split(MODERN), SearchQuery(pattern=pattern)) == expected(MODERN, holds)
 
 
 def headers_log(tmp_path: Path) -> Path:
@@ -102,12 +102,12 @@ def headers_log(tmp_path: Path) -> Path:
 )
 def test_headers_are_found(header: tuple[bytes, bytes | None], kinds: set[int], tmp_path: Path) -> None:
     """By the whole name and the whole value; a null is a value of its own."""
-    offsets = [line["offset"] for line in found(split(headers_log(tmp_path)), Query(header=header))]
+    offsets = [line["offset"] for line in found(split(headers_log(tmp_path)), SearchQuery(header=header))]
     assert offsets == [at for at in range(120) if at % 6 in kinds]
 
 
 def test_all_that_is_asked_for_has_to_hold(tmp_path: Path) -> None:
-    query = Query(Wanted(10, 100), (b"trace", b"abc"), b"v")
+    query = SearchQuery(RecordFilter(10, 100), (b"trace", b"abc"), b"v")
     offsets = [line["offset"] for line in found(split(headers_log(tmp_path)), query)]
     assert offsets == [at for at in range(10, 100) if at % 6 in (1, 2) and at % 7]
 
@@ -116,7 +116,7 @@ def test_all_that_is_asked_for_has_to_hold(tmp_path: Path) -> None:
 def test_of_many_the_first_are_given(limit: int) -> None:
     """By topic, partition and offset, however tasks ended; and no task reads on when it has enough."""
     every = expected(MODERN, bool)
-    query = Query(Wanted(limit=limit))
+    query = SearchQuery(RecordFilter(limit=limit))
     assert found(split(MODERN), query) == every[:limit]
     for one in answers(split(MODERN), query):
         assert one.content.count(b"\n") <= limit
@@ -124,8 +124,8 @@ def test_of_many_the_first_are_given(limit: int) -> None:
 
 def test_what_is_before_and_after_damage_is_found_and_damage_is_told() -> None:
     data = FIXTURES / "crash/flip-middle"
-    assert found(split(data), Query()) == expected(data, bool)
-    damages = [one.facts for one in answers(split(data), Query()) if one.kind == "damage"]
+    assert found(split(data), SearchQuery()) == expected(data, bool)
+    damages = [one.facts for one in answers(split(data), SearchQuery()) if one.kind == "damage"]
     lines = [line for one in partitions(data) for line in dumped(one) if "damage" in line]
     assert (
         [(one["file"], one["position"]) for one in damages] == [(one["file"], one["position"]) for one in lines] != []
@@ -137,9 +137,9 @@ def test_a_vanished_log_is_told_and_the_others_are_searched(tmp_path: Path) -> N
     pieces = split(data)
     gone = pieces[0].slices[0].path
     os.unlink(gone)
-    told = [one for one in answers(pieces, Query()) if one.kind == "damage"]
+    told = [one for one in answers(pieces, SearchQuery()) if one.kind == "damage"]
     assert gone in {one.facts["file"] for one in told}
-    assert found(pieces, Query()) == expected(data, bool)
+    assert found(pieces, SearchQuery()) == expected(data, bool)
 
 
 def test_lines_may_be_huge_and_many(tmp_path: Path) -> None:
@@ -149,7 +149,7 @@ def test_lines_may_be_huge_and_many(tmp_path: Path) -> None:
     (tmp_path / "data/meta.properties").write_text("version=1\nnode.id=1\ncluster.id=c\n")
     records = [Record(at, 10**12, b"k", b"\n" * (3 << 20) if at == 5 else b"v" * 100_000) for at in range(40)]
     write_segment(folder, 0, of_records([[one] for one in records]))
-    query = Query(style=LineStyle())
+    query = SearchQuery(style=LineStyle())
     assert [line["value"] for line in found(split(tmp_path / "data"), query)] == [
         (one.value or b"").decode() for one in records
     ]
@@ -159,12 +159,12 @@ def test_lines_may_be_huge_and_many(tmp_path: Path) -> None:
 
 
 def test_values_can_be_kept_back() -> None:
-    query = Query(style=LineStyle(values=VALUES.index("none")))
+    query = SearchQuery(style=LineStyle(values=VALUES.index("none")))
     assert all("value" not in line for line in found(split(MODERN), query))
 
 
 def test_a_query_can_be_sent() -> None:
-    query = Query(Wanted(keys=KeySet([b"key-3"])), (b"h", None), b"x")
+    query = SearchQuery(RecordFilter(keys=KeySet([b"key-3"])), (b"h", None), b"x")
     again = pickle.loads(pickle.dumps(query))
     assert again[1:] == query[1:]
     assert found(split(MODERN), again._replace(header=None, pattern=None))

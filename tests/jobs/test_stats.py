@@ -11,18 +11,18 @@ import pytest
 from klog.data_dir.log_dir import LogDir
 from klog.data_dir.partition import Partition
 from klog.jobs import stats as module
-from klog.jobs.slices import Slice, slices
-from klog.jobs.stats import Options, Stats, results, stats
+from klog.jobs.slices import LogSlice, slices
+from klog.jobs.stats import Stats, StatsOptions, results, stats
 
 from tests.check.partitions import Damageable, flipped
 from tests.conftest import FIXTURES
 from tests.plain import decode
 
-OPTIONS = Options(b"0123456789abcdef")
+OPTIONS = StatsOptions(b"0123456789abcdef")
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 
 
-def counted(units: Sequence[Sequence[Slice | str]], partitions: Sequence[Partition]) -> list[Stats]:
+def counted(units: Sequence[Sequence[LogSlice | str]], partitions: Sequence[Partition]) -> list[Stats]:
     sent = [pickle.loads(pickle.dumps(unit)) for unit in units]
     return results([batch for unit in sent for batch in stats(unit, OPTIONS)], partitions)
 

@@ -10,8 +10,8 @@ import pytest
 from klog.data_dir.log_dir import LogDir
 from klog.errors import UnreadableError
 from klog.jobs import verify as module
-from klog.jobs.verify import Options, Part, results, verify
-from klog.verify.segment import Request
+from klog.jobs.verify import VerifyOptions, VerifyTask, results, verify
+from klog.verify.segment import SurveyOptions
 from klog.verify.verify import log_dir_facts, verify_partition
 
 from tests.check.partitions import Damageable, flipped
@@ -26,19 +26,19 @@ def damaged(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def parts(log_dir: LogDir) -> list[Part]:
-    return [Part(i, partition.path, log_dir.path) for i, partition in enumerate(log_dir.partitions)]
+def parts(log_dir: LogDir) -> list[VerifyTask]:
+    return [VerifyTask(i, partition.path, log_dir.path) for i, partition in enumerate(log_dir.partitions)]
 
 
 @pytest.mark.parametrize("a_unit", [1, 2, 3])
 def test_results_are_those_of_verify_however_partitions_are_packed(damaged: Path, a_unit: int) -> None:
     log_dir = LogDir(str(damaged))
     every = parts(log_dir)
-    options = pickle.loads(pickle.dumps(Options(Request(deep=True))))
+    options = pickle.loads(pickle.dumps(VerifyOptions(SurveyOptions(deep=True))))
     units = [pickle.loads(pickle.dumps(every[at : at + a_unit])) for at in range(0, 3, a_unit)]
     batches = [batch for unit in reversed(units) for batch in verify(unit, options)]
     around = log_dir_facts(log_dir)
-    alone = [verify_partition(partition, around, Request(deep=True)) for partition in log_dir.partitions]
+    alone = [verify_partition(partition, around, SurveyOptions(deep=True)) for partition in log_dir.partitions]
     found = list(results(batches, log_dir.partitions))
     assert [(one.partition, one.findings, one.totals) for one in found] == [tuple(one) for one in alone]
     ids = {finding.id: finding.file for one in found for finding in one.findings}
@@ -49,9 +49,9 @@ def test_results_are_those_of_verify_however_partitions_are_packed(damaged: Path
 def test_many_findings_come_in_several_batches(damaged: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A disk that is all damage has millions, and no batch may be that large."""
     every = parts(LogDir(str(damaged)))
-    whole = [row for batch in verify(every, Options()) for row in batch.to_pylist()]
+    whole = [row for batch in verify(every, VerifyOptions()) for row in batch.to_pylist()]
     monkeypatch.setattr(module, "_BATCH_ANSWERS", 1)
-    batches = list(verify(every, Options()))
+    batches = list(verify(every, VerifyOptions()))
     assert [row for batch in batches for row in batch.to_pylist()] == whole
     assert len(batches) == 3
 
@@ -59,7 +59,7 @@ def test_many_findings_come_in_several_batches(damaged: Path, monkeypatch: pytes
 def test_a_partition_that_is_alone_looks_around_by_itself(damaged: Path) -> None:
     path = str(damaged / "plain-1")
     partition = LogDir(str(damaged)).partition("plain-1")
-    (found,) = results(verify([Part(0, path, None)], Options()), [partition])
+    (found,) = results(verify([VerifyTask(0, path, None)], VerifyOptions()), [partition])
     assert found == verify_partition(partition)
 
 
@@ -73,7 +73,7 @@ def test_what_cannot_be_answered_is_a_finding_of_its_partition(damaged: Path, mo
         raise UnreadableError(f"{log_dir.path}: cannot be listed: Permission denied")
 
     monkeypatch.setattr(module, "log_dir_facts", refuse)
-    found = list(results(verify(every, Options()), log_dir.partitions))
+    found = list(results(verify(every, VerifyOptions()), log_dir.partitions))
     assert [(one.totals.partitions, [finding.id for finding in one.findings]) for one in found] == [
         (1, ["unreadable"])
     ] * 3

@@ -13,9 +13,9 @@ import pytest
 from crc32c import crc32c
 from klog.data_dir.log_dir import LogDir
 from klog.jobs.slices import slices
-from klog.jobs.spark_rows import Query, read
-from klog.jobs.verify import Options, Part, results, verify
-from klog.verify.segment import Request
+from klog.jobs.spark_rows import RowQuery, read
+from klog.jobs.verify import VerifyOptions, VerifyTask, results, verify
+from klog.verify.segment import SurveyOptions
 from klog.verify.verify import log_dir_facts, verify_partition
 
 from tests.check.images import CRASHES
@@ -57,7 +57,7 @@ def test_every_whole_batch_is_read_whatever_stands_around_it(image: Image, name:
             if has_data and last_offset >= start
         }
         for split in SPLITS:
-            query = Query(COLUMNS, damage="column")
+            query = RowQuery(COLUMNS, damage="column")
             found = [row for made in read(slices(partition, split), query) for row in made.to_pylist()]
             assert {(row["file"], row["position"]) for row in found if row["damage"] is None} == expected
             places = [(row["file"], row["offset"]) for row in found if row["damage"] is None]
@@ -70,11 +70,13 @@ def test_findings_are_those_of_klog_verify(image: Image, name: str) -> None:
     for log_dir in log_dirs(image, name):
         found = log_dir.partitions
         around = log_dir_facts(log_dir)
-        alone = [verify_partition(one, around, Request(deep=True)) for one in found]
-        parts = [Part(i, one.path, log_dir.path) for i, one in enumerate(found)]
+        alone = [verify_partition(one, around, SurveyOptions(deep=True)) for one in found]
+        parts = [VerifyTask(i, one.path, log_dir.path) for i, one in enumerate(found)]
         for size in (1, 3, len(parts)):
             units = [parts[at : at + size] for at in range(0, len(parts), size)]
-            made = results((batch for unit in units for batch in verify(unit, Options(Request(deep=True)))), found)
+            made = results(
+                (batch for unit in units for batch in verify(unit, VerifyOptions(SurveyOptions(deep=True)))), found
+            )
             assert [(one.findings, one.totals) for one in made] == [(one.findings, one.totals) for one in alone]
 
 
@@ -89,8 +91,10 @@ def test_what_vanishes_or_shrinks_costs_its_partition_a_finding(tmp_path: Path) 
     for file in (data / "idempotent-0").iterdir():
         file.unlink()
     (data / "idempotent-0").rmdir()
-    parts = [Part(i, one.path, log_dir.path) for i, one in enumerate(found)]
-    checked = {one.partition.directory: one for one in results(verify(parts, Options(Request(deep=True))), found)}
+    parts = [VerifyTask(i, one.path, log_dir.path) for i, one in enumerate(found)]
+    checked = {
+        one.partition.directory: one for one in results(verify(parts, VerifyOptions(SurveyOptions(deep=True))), found)
+    }
     assert checked.keys() == planned.keys()
     ids = {name: {finding.id for finding in one.findings} for name, one in checked.items()}
     assert ids["plain-1"] == ids["zstd-0"] == set()
@@ -99,7 +103,7 @@ def test_what_vanishes_or_shrinks_costs_its_partition_a_finding(tmp_path: Path) 
     assert "torn-tail" in ids["plain-2"]
     damage = {}
     for name, parts_of in planned.items():
-        rows = [row for made in read(parts_of, Query(COLUMNS, damage="column")) for row in made.to_pylist()]
+        rows = [row for made in read(parts_of, RowQuery(COLUMNS, damage="column")) for row in made.to_pylist()]
         damage[name] = [row["damage"] for row in rows if row["damage"] is not None]
         assert len(rows) > len(damage[name]) or name == "idempotent-0"
     assert damage["plain-1"] == damage["zstd-0"] == []

@@ -7,14 +7,14 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from klog.data_dir.partition import Partition
-from klog.files.read_only import Source
+from klog.files.read_only import ReadOnlyFile
 from klog.kernel import Survey
 from klog.log.batch import Batch
 from klog.log.segment import Segment
-from klog.partition_plan.spliced import Patched
-from klog.salvage.dropped import Request
-from klog.salvage.kept_ranges import Kept
-from klog.salvage.segment_ranges import Salvage, SegmentRanges, salvage_ranges
+from klog.partition_plan.spliced import PatchedLog
+from klog.salvage.dropped import SalvageOptions
+from klog.salvage.kept_ranges import KeptRanges
+from klog.salvage.segment_ranges import PartitionRanges, SegmentRanges, salvage_ranges
 
 ODD = ("odd offset", "backwards", "overflow", "beyond next")
 
@@ -30,9 +30,9 @@ def partition_of(folder: Path, **logs: bytes) -> Partition:
     return Partition(str(path))
 
 
-def salvage(partition: Partition, *, repair_bits: bool = False) -> Salvage:
+def salvage(partition: Partition, *, repair_bits: bool = False) -> PartitionRanges:
     """Return what is kept of *partition*, after a look at what always has to hold."""
-    found = salvage_ranges(partition, Request(repair_bits))
+    found = salvage_ranges(partition, SalvageOptions(repair_bits))
     for segment, files in zip(found.segments, partition.segments, strict=True):
         assert segment.files == files
         if segment.unreadable is None:
@@ -61,10 +61,10 @@ def tiles(segment: SegmentRanges) -> None:
         assert all(before[1] < after[0] for before, after in pairwise(part.kept.pairs()))
 
 
-def result(partition: Partition, segment: SegmentRanges, kept: Kept | None = None) -> bytes:
+def result(partition: Partition, segment: SegmentRanges, kept: KeptRanges | None = None) -> bytes:
     """Return the log as it is going to be, or what of it is *kept* in one of the segments that it becomes."""
-    with Source(str(Path(partition.path) / segment.files.log)) as source:
-        log = Patched(source, segment.patches)
+    with ReadOnlyFile(str(Path(partition.path) / segment.files.log)) as source:
+        log = PatchedLog(source, segment.patches)
         return b"".join(log.read(start, end - start) for start, end in (kept or segment.kept).pairs())
 
 

@@ -5,18 +5,18 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from klog.files.read_only import Source
+from klog.files.read_only import ReadOnlyFile
 from klog.log.bit_flips import Patch
-from klog.partition_plan.spliced import Patched
-from klog.salvage.kept_ranges import Gap, Kept, batches
+from klog.partition_plan.spliced import PatchedLog
+from klog.salvage.kept_ranges import KeptGap, KeptRanges, batches
 
 from tests.bad_sectors import spoil
 from tests.plain.encode import Record, batch
 from tests.plain.shapes import MS, some_records
 
 
-def kept(*stretches: tuple[int, int, int, int]) -> Kept:
-    found = Kept()
+def kept(*stretches: tuple[int, int, int, int]) -> KeptRanges:
+    found = KeptRanges()
     for stretch in stretches:
         found.add(*stretch)
     return found
@@ -26,9 +26,9 @@ def test_stretches_that_touch_are_one() -> None:
     found = kept((0, 10, 0, 4), (10, 30, 5, 9), (40, 50, 12, 13))
     assert list(found.pairs()) == [(0, 30), (40, 50)]
     assert (list(found.firsts), list(found.lasts), found.bytes) == ([0, 12], [9, 13], 40)
-    assert list(found.gaps(60)) == [Gap(30, 40, 9, 12), Gap(50, 60, 13, None)]
-    assert list(kept().gaps(5)) == [Gap(0, 5, None, None)]
-    assert list(kept((3, 5, 1, 1)).gaps(5)) == [Gap(0, 3, None, 1)]
+    assert list(found.gaps(60)) == [KeptGap(30, 40, 9, 12), KeptGap(50, 60, 13, None)]
+    assert list(kept().gaps(5)) == [KeptGap(0, 5, None, None)]
+    assert list(kept((3, 5, 1, 1)).gaps(5)) == [KeptGap(0, 3, None, 1)]
     assert list(kept().gaps(0)) == []
 
 
@@ -63,8 +63,8 @@ def test_all_batches_of_a_stretch_come_by_however_large_they_are(tmp_path: Path)
     at = len(b"".join(log[:6])) + 8
     path = tmp_path / "log"
     path.write_bytes(data[:at] + b"\xff" + data[at + 1 :])
-    with Source(str(path)) as source:
-        patched = Patched(source, [Patch(at, b"\xff", data[at : at + 1], "")])
+    with ReadOnlyFile(str(path)) as source:
+        patched = PatchedLog(source, [Patch(at, b"\xff", data[at : at + 1], "")])
         found = [window.batch(i).base_offset for window in batches(patched, 0, len(data)) for i in range(window.count)]
         assert found == [3 * i for i in range(9)]
         broken = batches(source, 0, len(data))
@@ -75,7 +75,7 @@ def test_all_batches_of_a_stretch_come_by_however_large_they_are(tmp_path: Path)
 def test_what_cannot_be_read_any_more_ends_the_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "log"
     path.write_bytes(b"".join(batch(some_records(3 * i)) for i in range(20_000)))
-    with Source(str(path)) as source:
+    with ReadOnlyFile(str(path)) as source:
         spoil(monkeypatch, range(2_500_000, 2_500_001))
         last = [window.batch(window.count - 1) for window in batches(source, 0, source.size)][-1]
         assert last.position + last.size <= 2_500_000

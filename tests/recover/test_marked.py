@@ -23,9 +23,9 @@ from klog.plan.file_state import file_state
 from klog.plan.model import PUT, REMOVE, STAGED, TRUNCATE, Action, Plan
 from klog.plan.staging import Staging
 from klog.plan.validation import check_plan
-from klog.recover.mark_clean import Marking
-from klog.recover.outcome import Mode, Settings
-from klog.recover.recovery import Target
+from klog.recover.mark_clean import MarkClean
+from klog.recover.outcome import RecoverMode, RecoverOptions
+from klog.recover.recovery import RecoverTarget
 
 from tests.bad_sectors import spoil
 from tests.broker_load import MARKER, differences
@@ -473,10 +473,10 @@ def test_with_the_registered_epoch_all_log_dirs_are_marked_or_none(klog: Klog, t
 def mark(data: Path, disk: Disk, log_dirs: Sequence[Path] = ()) -> None:
     """Plan and apply as the command does, on *disk*."""
     places = [str(one) for one in log_dirs or (data,)]
-    targets = [Target(one, one.partitions) for one in map(LogDir, places)]
+    targets = [RecoverTarget(one, one.partitions) for one in map(LogDir, places)]
     backups = backup_places("20261121-060000-recover-0000", places)
     staging = [Staging(os.path.join(backup, STAGED), disk) for backup in backups]
-    found = Marking(targets, Settings(Mode.DEFAULT, NOW_MS, mark_clean=True), staging, {})
+    found = MarkClean(targets, RecoverOptions(RecoverMode.DEFAULT, NOW_MS, mark_clean=True), staging, {})
     plan = make_plan("20261121-060000-recover-0000", "klog", places, backups, found.drafts, NOW_MS)
     if plan.actions:
         apply(plan, disk)

@@ -13,9 +13,9 @@ from random import Random
 from typing import NamedTuple
 
 import pytest
-from klog.recover.outcome import Mode
+from klog.recover.outcome import RecoverMode
 from klog.salvage import kept_batches
-from klog.salvage.free_offsets import Free
+from klog.salvage.free_offsets import FreeOffsets
 
 from tests.broker_load import Loader, differences
 from tests.conftest import Ran
@@ -385,7 +385,7 @@ def test_a_log_that_would_become_too_many_segments_is_kept_up_to_there(
 
 
 def test_what_is_taken_is_not_free() -> None:
-    free = Free()
+    free = FreeOffsets()
     free.take(100, 199, 4)
     free.take(20, 29, 2)
     assert [free.limit(offset) for offset in (0, 20, 29, 99, 100, 500)] == [20, 100, 100, 100, 2**63 - 1, 2**63 - 1]
@@ -486,16 +486,16 @@ def stopped(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_power_cut_in_the_middle_of_a_split(model: str, tmp_path: Path) -> None:
     """Before any call of the repair and of its undo; a seventh of them in one run, all of them in the next test."""
     original = disordered(tmp_path / "original")
-    assert cut_everywhere(original, tmp_path, repair_in(Mode.SALVAGE), models=(model,), every=7) > 10
+    assert cut_everywhere(original, tmp_path, repair_in(RecoverMode.SALVAGE), models=(model,), every=7) > 10
 
 
 @pytest.mark.long
 @pytest.mark.usefixtures("stopped")
 def test_power_cut_before_any_call_of_a_split(tmp_path: Path) -> None:
-    assert cut_everywhere(disordered(tmp_path / "original"), tmp_path, repair_in(Mode.SALVAGE)) > 200
+    assert cut_everywhere(disordered(tmp_path / "original"), tmp_path, repair_in(RecoverMode.SALVAGE)) > 200
 
 
-def steps(original: Path, folder: Path, mode: Mode) -> Iterator[Path]:
+def steps(original: Path, folder: Path, mode: RecoverMode) -> Iterator[Path]:
     """Yield a log dir as a repair leaves it after each of its changes, the very last one too."""
     whole = SteppedDisk(folder / "whole")
     repair_in(mode)(copy_of(original, folder / "whole"), whole)
@@ -523,12 +523,12 @@ def readable(place: Path) -> list[int]:
     return sorted(found)
 
 
-@pytest.mark.parametrize("mode", [Mode.SALVAGE, Mode.LIKE_BROKER])
+@pytest.mark.parametrize("mode", [RecoverMode.SALVAGE, RecoverMode.LIKE_BROKER])
 @pytest.mark.parametrize(
     "name", ["several jumps", "between sound segments", "the first batch jumps", "two segments jump"]
 )
 def test_between_any_two_steps_of_a_split_all_is_found_and_the_log_ends_where_it_did(
-    name: str, mode: Mode, tmp_path: Path
+    name: str, mode: RecoverMode, tmp_path: Path
 ) -> None:
     """A broker may start there; an end that came back would be written to once more."""
     original = make(tmp_path / "original", CASES[name].before).parent
@@ -578,7 +578,7 @@ def test_kafka_that_starts_between_two_steps_of_a_split_keeps_all(
     """It splits the old segment itself, over the segments that are there already; or leaves all as it is."""
     original = make(tmp_path / "original", CASES[name].before).parent
     expected = readable(original / "orders-3")
-    for number, data in enumerate(steps(original, tmp_path, Mode.SALVAGE)):
+    for number, data in enumerate(steps(original, tmp_path, RecoverMode.SALVAGE)):
         theirs = shutil.copytree(data, tmp_path / f"theirs-{number}")
         for path in theirs.glob("*-checkpoint"):
             path.unlink()

@@ -19,8 +19,8 @@ from klog.plan.draft import backup_places, make_plan, plan_id
 from klog.plan.executor import apply
 from klog.plan.model import STAGED
 from klog.plan.staging import Staging
-from klog.recover.outcome import Mode, Settings
-from klog.recover.recovery import Recovery, Target
+from klog.recover.outcome import RecoverMode, RecoverOptions
+from klog.recover.recovery import RecoverTarget, Recovery
 
 from tests.check.images import CRASHES, unpacked
 from tests.conftest import FIXTURES, Ran, writable_copy
@@ -29,19 +29,19 @@ from tests.power import MODELS, FaultyDisk, HastyDisk, SteppedDisk, Tree, copy_o
 
 NOW = 1_750_000_000_000
 OPTIONS = {"segment.index.bytes": "16384"}
-modes = pytest.mark.parametrize("mode", list(Mode), ids=[mode.value for mode in Mode])
-WAYS = {Mode.DEFAULT: (), Mode.LIKE_BROKER: ("--like-broker",), Mode.SALVAGE: ("--salvage",)}
+modes = pytest.mark.parametrize("mode", list(RecoverMode), ids=[mode.value for mode in RecoverMode])
+WAYS = {RecoverMode.DEFAULT: (), RecoverMode.LIKE_BROKER: ("--like-broker",), RecoverMode.SALVAGE: ("--salvage",)}
 
 
-def repair_in(mode: Mode) -> Callable[[Path, Disk], None]:
+def repair_in(mode: RecoverMode) -> Callable[[Path, Disk], None]:
     """Return a function that looks, plans and applies, as the command does, all through one disk."""
 
     def repair(data: Path, disk: Disk) -> None:
         log_dir, number = LogDir(str(data)), plan_id("recover", NOW)
         backups = backup_places(number, [str(data)])
-        targets = [Target(log_dir, list(log_dir.partitions))]
+        targets = [RecoverTarget(log_dir, list(log_dir.partitions))]
         staging = [Staging(os.path.join(backups[0], STAGED), disk)]
-        found = Recovery(targets, Settings(mode, NOW), staging, OPTIONS)
+        found = Recovery(targets, RecoverOptions(mode, NOW), staging, OPTIONS)
         plan = make_plan(number, "klog recover", [str(data)], backups, found.drafts, NOW, losses=found.losses)
         if plan.actions:
             apply(plan, disk)
@@ -67,7 +67,7 @@ def damaged(folder: Path) -> Path:
 
 @pytest.mark.parametrize("model", MODELS)
 @modes
-def test_power_cut_in_the_middle_of_a_repair(mode: Mode, model: str, tmp_path: Path) -> None:
+def test_power_cut_in_the_middle_of_a_repair(mode: RecoverMode, model: str, tmp_path: Path) -> None:
     """Always the planned result in the end, or the original untouched; and undo, which is cut as well, restores it."""
     # Each call in its turn: a seventh of them in one run, all of them in the next test.
     assert cut_everywhere(damaged(tmp_path), tmp_path, repair_in(mode), models=(model,), every=7) > 10
@@ -75,7 +75,7 @@ def test_power_cut_in_the_middle_of_a_repair(mode: Mode, model: str, tmp_path: P
 
 @pytest.mark.long
 @modes
-def test_power_cut_before_any_call_of_a_repair(mode: Mode, tmp_path: Path) -> None:
+def test_power_cut_before_any_call_of_a_repair(mode: RecoverMode, tmp_path: Path) -> None:
     assert cut_everywhere(damaged(tmp_path), tmp_path, repair_in(mode)) > 400
 
 
@@ -83,7 +83,7 @@ def test_power_cut_before_any_call_of_a_repair(mode: Mode, tmp_path: Path) -> No
 @pytest.mark.corpora
 @modes
 @pytest.mark.parametrize("name", ["v4.3.1-zeroed-segment", "v4.3.1-swap-and-cleaned-left", "v3.9.1-flip-middle"])
-def test_power_cut_in_the_repair_of_a_crash(name: str, mode: Mode, tmp_path: Path) -> None:
+def test_power_cut_in_the_repair_of_a_crash(name: str, mode: RecoverMode, tmp_path: Path) -> None:
     (image,) = [image for image in CRASHES if image.name == name]
     original = unpacked(image, tmp_path / "original")
     repaired = copy_of(original, tmp_path / "once")
@@ -102,7 +102,7 @@ def wrecks(image: Callable[[str], Path], corpora: Path) -> list[Source]:
 @modes
 @pytest.mark.parametrize("number", range(12))
 def test_power_cut_in_the_repair_of_random_damage(
-    number: int, mode: Mode, wrecks: list[Source], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    number: int, mode: RecoverMode, wrecks: list[Source], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Orders of actions that nobody thought of."""
     # A log that has no other to take after is of now.
@@ -138,7 +138,7 @@ def state_of(data: Path) -> Tree:
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EACCES, errno.EROFS, errno.EIO], ids=errno.errorcode.get)
 @modes
 def test_whatever_the_system_refuses_the_command_says_it_in_a_line(
-    mode: Mode, number: int, disks: Callable[[Disk], None], tmp_path: Path, klog: Callable[..., Ran]
+    mode: RecoverMode, number: int, disks: Callable[[Disk], None], tmp_path: Path, klog: Callable[..., Ran]
 ) -> None:
     """From the first byte that is staged: exit code 8, nothing has changed or the next run finishes it."""
     original = damaged(tmp_path)

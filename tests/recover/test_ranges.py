@@ -19,8 +19,8 @@ from klog.data_dir.partition import Partition
 from klog.log.batch import Batch
 from klog.log.segment import Segment
 from klog.salvage import dropped, kept_batches
-from klog.salvage.dropped import Request
-from klog.salvage.segment_ranges import Cut, SegmentRanges, salvage_ranges
+from klog.salvage.dropped import SalvageOptions
+from klog.salvage.segment_ranges import DroppedBytes, SegmentRanges, salvage_ranges
 
 from tests.bad_sectors import spoil
 from tests.conftest import CORPORA, FIXTURES, extract
@@ -67,7 +67,7 @@ def offsets_of(segment: SegmentRanges) -> tuple[int, int]:
     return segment.kept.firsts[0], segment.kept.lasts[-1]
 
 
-def loss(cut: Cut) -> tuple[str, int | None, int | None, int | None]:
+def loss(cut: DroppedBytes) -> tuple[str, int | None, int | None, int | None]:
     return cut.reason, cut.before, cut.after, cut.offsets_lost
 
 
@@ -162,7 +162,7 @@ def test_bad_sectors_cost_what_stands_on_them(tmp_path: Path, monkeypatch: pytes
     log = b"".join(ten(10 * i) for i in range(200))
     partition = partition_of(tmp_path, _0=log)
     spoil(monkeypatch, range(20_000, 20_001))
-    (found,) = salvage_ranges(partition, Request()).segments
+    (found,) = salvage_ranges(partition, SalvageOptions()).segments
     (cut,) = found.cuts
     assert cut.reason == "unreadable"
     assert cut.start <= 20_000 < cut.end <= cut.start + 3 * 4096
@@ -823,7 +823,7 @@ def test_more_damaged_places_than_are_told_are_summed_up(tmp_path: Path, monkeyp
     monkeypatch.setattr(dropped, "MOST_LEFT", 3)
     monkeypatch.setattr(kept_batches, "MOST_LEFT", 3)
     monkeypatch.setattr("klog.salvage.segment_ranges.MOST_LEFT", 3)
-    (found,) = salvage_ranges(partition_of(tmp_path, _0=b"junk".join(LOG)), Request()).segments
+    (found,) = salvage_ranges(partition_of(tmp_path, _0=b"junk".join(LOG)), SalvageOptions()).segments
     assert (found.batches, len(found.cuts)) == (COUNT, 4)
     assert found.cuts[-1].reason == "more-damage"
     assert found.cuts[-1].bytes == 4 * (COUNT - 1 - 3)

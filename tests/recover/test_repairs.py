@@ -7,9 +7,9 @@ from pathlib import Path
 from random import Random
 
 import pytest
-from klog.files.read_only import Source
+from klog.files.read_only import ReadOnlyFile
 from klog.formats.damage import Damage, DamageKind
-from klog.location import Place
+from klog.location import Location
 from klog.log.bit_flips import Patch, offer, repair_bit, whole
 from klog.log.segment import Segment
 from klog.salvage.header_repairs import proven_epoch, proven_offset, with_epoch, with_magic, with_offset
@@ -28,10 +28,10 @@ def flipped(data: bytes, at: int, bit: int = 0) -> bytes:
     return data[:at] + bytes((data[at] ^ 1 << bit,)) + data[at + 1 :]
 
 
-def source_of(tmp_path: Path, data: bytes) -> Source:
+def source_of(tmp_path: Path, data: bytes) -> ReadOnlyFile:
     path = tmp_path / f"{1000:020}.log"
     path.write_bytes(data)
-    return Source(str(path))
+    return ReadOnlyFile(str(path))
 
 
 # what is whole
@@ -213,9 +213,9 @@ def test_other_damage_gets_no_offer(tmp_path: Path) -> None:
     for broken in (flipped(flipped(B, 100), 101), bytes(300), B[:100], b"\xff" * 300):
         with source_of(tmp_path, A + broken + C) as source:
             assert offer(damage_in(source.path), LARGEST) is None
-    gone = Damage(DamageKind.BAD_CRC, Place(str(tmp_path / "gone"), 0), "", 100)
+    gone = Damage(DamageKind.BAD_CRC, Location(str(tmp_path / "gone"), 0), "", 100)
     assert offer(gone, LARGEST) is None
-    assert offer(gone._replace(place=Place(source.path)), LARGEST) is None
+    assert offer(gone._replace(place=Location(source.path)), LARGEST) is None
     assert offer(gone._replace(kind=DamageKind.UNREADABLE), LARGEST) is None
 
 
@@ -224,9 +224,9 @@ def test_an_offer_reads_no_more_than_the_damage(tmp_path: Path, monkeypatch: pyt
     claims = flipped(A, 8, 3)
     with source_of(tmp_path, claims + bytes(4 << 20)) as source:
         read = []
-        plain = Source.read
-        monkeypatch.setattr(Source, "read", lambda self, at, size: (read.append(size), plain(self, at, size))[1])
-        offer(Damage(DamageKind.BAD_CRC, Place(source.path, 0), "", len(A) + 10), LARGEST)
+        plain = ReadOnlyFile.read
+        monkeypatch.setattr(ReadOnlyFile, "read", lambda self, at, size: (read.append(size), plain(self, at, size))[1])
+        offer(Damage(DamageKind.BAD_CRC, Location(source.path, 0), "", len(A) + 10), LARGEST)
         assert sum(read) < 3 * len(A) + 1000
 
 

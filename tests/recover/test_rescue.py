@@ -9,12 +9,11 @@ from pathlib import Path
 import pytest
 from klog.data_dir.partition import Partition
 from klog.dump.files import dump_lines
-from klog.dump.lines import Origin
-from klog.dump.request import JSON_LINES, Target
-from klog.dump.request import Request as DumpRequest
+from klog.dump.lines import RecordOrigin
+from klog.dump.request import JSON_LINES, DumpRequest, DumpTarget
 from klog.errors import UnreadableError
-from klog.salvage.dropped import Request
-from klog.salvage.rescue import Rescued, rescue
+from klog.salvage.dropped import SalvageOptions
+from klog.salvage.rescue import RescueCount, rescue
 from klog.salvage.segment_ranges import salvage_ranges
 
 from tests.dump.sinks import Kept
@@ -32,9 +31,9 @@ def spoiled(data: bytes, at: int = 20) -> bytes:
     return data[:at] + bytes((data[at] ^ 0xFF,)) + data[at + 1 :]
 
 
-def rescued(partition: Partition) -> tuple[Rescued, list[dict[str, object]], bytes]:
+def rescued(partition: Partition) -> tuple[RescueCount, list[dict[str, object]], bytes]:
     sink = Kept()
-    origin = Origin("shown", "orders", 3)
+    origin = RecordOrigin("shown", "orders", 3)
     found = rescue(partition.path, only(partition), origin, sink, LARGEST)
     assert not sink.reports
     return found, [json.loads(line) for line in sink.data.splitlines()], bytes(sink.data)
@@ -42,7 +41,7 @@ def rescued(partition: Partition) -> tuple[Rescued, list[dict[str, object]], byt
 
 def dumped(path: Path) -> list[dict[str, object]]:
     sink = Kept()
-    dump_lines([Target(str(path))], DumpRequest(output=JSON_LINES), sink)
+    dump_lines([DumpTarget(str(path))], DumpRequest(output=JSON_LINES), sink)
     return [json.loads(line) for line in sink.data.splitlines()]
 
 
@@ -57,7 +56,7 @@ def test_records_are_written_as_a_dump_writes_them(tmp_path: Path, codec: str) -
     broken = spoiled(middle)
     log.write_bytes(A + broken + C)
     found, lines, _ = rescued(partition)
-    assert found == Rescued(1, 8)
+    assert found == RescueCount(1, 8)
     stored, computed = struct.unpack(">I", broken[17:21])[0], struct.unpack(">I", middle[17:21])[0]
     for line in lines:
         assert line.pop("rescued") is True
@@ -69,7 +68,7 @@ def test_what_the_damage_changed_is_written_as_it_is_now(tmp_path: Path) -> None
     """That is why nothing of it goes back into a log."""
     broken = batch([Record(10, MS, b"k", b"balance: 100")]).replace(b"100", b"900")
     found, lines, _ = rescued(partition_of(tmp_path, _0=A + broken + C))
-    assert found == Rescued(1, 1)
+    assert found == RescueCount(1, 1)
     assert lines[0]["value"] == "balance: 900"
 
 
@@ -88,14 +87,14 @@ def test_what_the_damage_changed_is_written_as_it_is_now(tmp_path: Path) -> None
 def test_what_does_not_decode_wholly_gives_nothing(tmp_path: Path, broken: bytes) -> None:
     """Half a batch of records, or records of guesswork, would look like the truth."""
     found, lines, _ = rescued(partition_of(tmp_path, _0=A + broken + C))
-    assert (found, lines) == (Rescued(0, 0), [])
+    assert (found, lines) == (RescueCount(0, 0), [])
 
 
 def test_offsets_that_others_have_give_nothing(tmp_path: Path) -> None:
     for offset in (0, 5, 15, 20, 1000, -1):
         broken = spoiled(struct.pack(">q", offset) + B[8:])
         found, _, _ = rescued(partition_of(tmp_path, _0=A + broken + C))
-        assert found == Rescued(0, 0), offset
+        assert found == RescueCount(0, 0), offset
 
 
 def test_each_of_several_damaged_batches_is_rescued(tmp_path: Path) -> None:
@@ -104,7 +103,7 @@ def test_each_of_several_damaged_batches_is_rescued(tmp_path: Path) -> None:
         log[i] = spoiled(log[i])
     log[4] = spoiled(log[4], 57)  # … but this one
     found, lines, _ = rescued(partition_of(tmp_path, _0=b"".join(log)))
-    assert found == Rescued(4, 32)
+    assert found == RescueCount(4, 32)
     assert [line["offset"] for line in lines] == [10 * i + j for i in (0, 3, 5, 8) for j in range(8)]
 
 
@@ -116,14 +115,14 @@ def test_where_damage_is_only_summed_up_nothing_intact_is_taken_for_rescued(
     log = [batch(varied_records(10 * i)) for i in range(12)]
     log = [spoiled(one) if i % 2 else one for i, one in enumerate(log)]
     partition = partition_of(tmp_path, _0=b"".join(log))
-    (segment,) = salvage_ranges(partition, Request()).segments
+    (segment,) = salvage_ranges(partition, SalvageOptions()).segments
     assert [cut.reason for cut in segment.cuts] == ["bad-crc", "bad-crc", "more-damage"]
-    assert rescue(partition.path, segment, Origin("x"), Kept(), LARGEST) == Rescued(2, 16)
+    assert rescue(partition.path, segment, RecordOrigin("x"), Kept(), LARGEST) == RescueCount(2, 16)
 
 
 def test_copies_and_healthy_logs_are_no_business_of_a_rescue(tmp_path: Path) -> None:
-    assert rescued(partition_of(tmp_path, _0=A + B + B + C))[0] == Rescued(0, 0)
-    assert rescued(partition_of(tmp_path, _0=A + B + C))[0] == Rescued(0, 0)
+    assert rescued(partition_of(tmp_path, _0=A + B + B + C))[0] == RescueCount(0, 0)
+    assert rescued(partition_of(tmp_path, _0=A + B + C))[0] == RescueCount(0, 0)
 
 
 def test_a_huge_value_is_written_whole(tmp_path: Path) -> None:
@@ -131,7 +130,7 @@ def test_a_huge_value_is_written_whole(tmp_path: Path) -> None:
     value = b'"\\' * (6 << 20)
     broken = spoiled(batch([Record(10, MS, b"k", value), Record(11, MS, b"k", b"v")]))
     found, lines, _ = rescued(partition_of(tmp_path, _0=A + broken + C))
-    assert found == Rescued(1, 2)
+    assert found == RescueCount(1, 2)
     assert str(lines[0]["value"]).encode() == value
     assert lines[1]["offset"] == 11
 
@@ -142,7 +141,7 @@ def test_a_log_that_is_gone_says_so(tmp_path: Path) -> None:
     (log,) = Path(partition.path).iterdir()
     log.unlink()
     with pytest.raises(UnreadableError):
-        rescue(partition.path, segment, Origin("x"), Kept(), LARGEST)
+        rescue(partition.path, segment, RecordOrigin("x"), Kept(), LARGEST)
 
 
 def test_a_file_that_has_changed_since_gives_nothing_that_is_broken(tmp_path: Path) -> None:
@@ -151,4 +150,4 @@ def test_a_file_that_has_changed_since_gives_nothing_that_is_broken(tmp_path: Pa
     (log,) = Path(partition.path).iterdir()
     for data in (b"", A, A + b"\xff" * 500, A + with_crc(B)[:100]):
         log.write_bytes(data)
-        assert rescue(partition.path, segment, Origin("x"), Kept(), LARGEST) == Rescued(0, 0)
+        assert rescue(partition.path, segment, RecordOrigin("x"), Kept(), LARGEST) == RescueCount(0, 0)

@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 from klog.errors import UnreadableError
-from klog.files.read_only import Source
+from klog.files.read_only import ReadOnlyFile
 from klog.kernel import Window
 from klog.log.bit_flips import Patch
 from klog.log.reader import LogReader
-from klog.partition_plan.contents import Piece
-from klog.partition_plan.spliced import Patched, Spliced
+from klog.partition_plan.contents import FileRange
+from klog.partition_plan.spliced import PatchedLog, SplicedLog
 from klog.recover import salvage
 
 from tests.bad_sectors import spoil
@@ -26,7 +26,13 @@ from tests.power import tree
 
 DATA = Random(1).randbytes(100)
 PATCHES = [Patch(at, DATA[at : at + size], b"\xaa" * size, "") for at, size in ((0, 8), (20, 1), (40, 8), (92, 8))]
-PIECES = [Piece("a", 3, 45), Piece("b", 10, 11), Piece("a", 45, 50), Piece("b", 60, 60), Piece("b", 0, 100)]
+PIECES = [
+    FileRange("a", 3, 45),
+    FileRange("b", 10, 11),
+    FileRange("a", 45, 50),
+    FileRange("b", 60, 60),
+    FileRange("b", 0, 100),
+]
 
 
 def righted() -> bytes:
@@ -44,11 +50,11 @@ def folder(tmp_path: Path) -> str:
     return str(tmp_path)
 
 
-def spliced(folder: str) -> Spliced:
-    return Spliced(folder, "log", PIECES, {"a": PATCHES[::-1]})
+def spliced(folder: str) -> SplicedLog:
+    return SplicedLog(folder, "log", PIECES, {"a": PATCHES[::-1]})
 
 
-def both_ways(source: Source, start: int, size: int) -> bytes:
+def both_ways(source: ReadOnlyFile, start: int, size: int) -> bytes:
     """Return what a read gives, and see to it that reading into memory gives the same."""
     data, view = source.read(start, size), bytearray(size)
     count = source.read_into(start, memoryview(view))
@@ -58,8 +64,8 @@ def both_ways(source: Source, start: int, size: int) -> bytes:
 
 
 def test_patches_are_made_wherever_a_read_begins_and_ends(folder: str) -> None:
-    with Source(os.path.join(folder, "a")) as source:
-        log = Patched(source, PATCHES[::-1])
+    with ReadOnlyFile(os.path.join(folder, "a")) as source:
+        log = PatchedLog(source, PATCHES[::-1])
         for start in range(102):
             for size in (0, 1, 2, 3, 7, 8, 9, 13, 50, 101):
                 assert both_ways(log, start, size) == righted()[start : start + size], (start, size)
@@ -99,7 +105,7 @@ def test_a_sector_that_cannot_be_read_is_no_damage(folder: str, monkeypatch: pyt
 def test_files_are_closed_when_one_of_them_is_not_there(folder: str) -> None:
     there = os.listdir("/proc/self/fd")
     with pytest.raises(UnreadableError):
-        Spliced(folder, "log", [Piece("a", 0, 1), Piece("c", 0, 1)], {})
+        SplicedLog(folder, "log", [FileRange("a", 0, 1), FileRange("c", 0, 1)], {})
     assert os.listdir("/proc/self/fd") == there
 
 

@@ -9,8 +9,8 @@ import pytest
 from klog.data_dir.partition import Partition
 from klog.disk.disk import Disk
 from klog.log.bit_flips import Patch
-from klog.partition_plan.contents import Content, Piece, Stored
-from klog.partition_plan.desired_files import Target, write
+from klog.partition_plan.contents import Content, FileRange, StoredContent
+from klog.partition_plan.desired_files import DesiredFiles, draft_changes
 from klog.plan.draft import Draft
 from klog.plan.staging import Staging
 
@@ -37,9 +37,9 @@ def short(base: int, kind: str) -> str:
     return f"{base:020}.{kind}"
 
 
-def draft_of(folder: Path, target: Target) -> Draft:
+def draft_of(folder: Path, target: DesiredFiles) -> Draft:
     draft = Draft(str(folder.parent), 0, Staging(str(folder.parent.parent / "staged"), Disk()))
-    write(draft, Partition(str(folder)), target)
+    draft_changes(draft, Partition(str(folder)), target)
     return draft
 
 
@@ -57,26 +57,28 @@ def changes(draft: Draft) -> list[str]:
     return found
 
 
-def unchanged(*bases: int) -> tuple[dict[str, tuple[Piece, ...]], dict[str, Content]]:
+def unchanged(*bases: int) -> tuple[dict[str, tuple[FileRange, ...]], dict[str, Content]]:
     """What is to be there of segments that stay as they are."""
-    logs = {short(base, "log"): (Piece(short(base, "log"), 0, 30),) for base in bases}
-    files = {short(base, kind): Stored(short(base, kind), 30) for base in bases for kind in ("index", "timeindex")}
+    logs = {short(base, "log"): (FileRange(short(base, "log"), 0, 30),) for base in bases}
+    files = {
+        short(base, kind): StoredContent(short(base, kind), 30) for base in bases for kind in ("index", "timeindex")
+    }
     return logs, {**files}
 
 
 def test_nothing_changes_where_all_stays(folder: Path) -> None:
     logs, files = unchanged(0, 10, 20)
-    files |= {short(base, "snapshot"): Stored(short(base, "snapshot"), 30) for base in (20, 30)}
-    assert draft_of(folder, Target(logs, files)).actions == []
+    files |= {short(base, "snapshot"): StoredContent(short(base, "snapshot"), 30) for base in (20, 30)}
+    assert draft_of(folder, DesiredFiles(logs, files)).actions == []
 
 
 def test_segments_go_from_the_last_one_on_each_log_first(folder: Path) -> None:
     """So the log only gets shorter, in whole segments; a snapshot goes when the one that takes its place is there."""
     logs, files = unchanged(0)
-    logs[short(0, "log")] = (Piece(short(0, "log"), 0, 12),)
+    logs[short(0, "log")] = (FileRange(short(0, "log"), 0, 12),)
     files |= {short(0, "index"): b"new", short(5, "snapshot"): b"state"}
     (folder / "leader-epoch-checkpoint.tmp").write_bytes(b"half")
-    assert changes(draft_of(folder, Target(logs, files, b"0\n0\n"))) == [
+    assert changes(draft_of(folder, DesiredFiles(logs, files, b"0\n0\n"))) == [
         *(f"remove {base}.{kind}" for base in (20, 10) for kind in ("log", "index", "timeindex")),
         "put 0.index",
         "truncate 0.log 12",
@@ -93,16 +95,16 @@ def test_a_log_with_other_bytes_comes_while_its_index_says_nothing(folder: Path,
     """An empty index is true of the old log and of the new one; the broker reads on from its end."""
     log = short(0, "log")
     pieces = {
-        "pieces": (Piece(log, 0, 10), Piece(log, 20, 30)),
-        "a patch": (Piece(log, 0, 30),),
-        "a middle": (Piece(log, 5, 30),),
+        "pieces": (FileRange(log, 0, 10), FileRange(log, 20, 30)),
+        "a patch": (FileRange(log, 0, 30),),
+        "a middle": (FileRange(log, 5, 30),),
     }[way]
     logs, files = unchanged(0, 10, 20)
     logs[log] = pieces
     files |= {short(0, "index"): b"new", short(0, "timeindex"): b"times"}
-    files |= {short(base, "snapshot"): Stored(short(base, "snapshot"), 30) for base in (20, 30)}
+    files |= {short(base, "snapshot"): StoredContent(short(base, "snapshot"), 30) for base in (20, 30)}
     patches = {log: (Patch(3, b"o", b"0", ""),)} if way == "a patch" else {}
-    draft = draft_of(folder, Target(logs, files, None, patches))
+    draft = draft_of(folder, DesiredFiles(logs, files, None, patches))
     assert changes(draft) == [
         "truncate 0.index 0",
         "truncate 0.timeindex 0",
@@ -125,11 +127,17 @@ def test_what_leaves_a_segment_is_there_before_it_is_cut_the_last_first(folder: 
     """So the log ends where it did all the while; of one that keeps nothing, and goes, it is the same."""
     log = short(10, "log")
     logs, files = unchanged(20)
-    logs |= {short(0, "log"): (Piece(short(0, "log"), 0, 10),), short(7, "log"): (Piece(short(0, "log"), 10, 30),)}
-    logs |= {short(11, "log"): (Piece(log, 0, 10),), short(15, "log"): (Piece(log, 10, 20), Piece(log, 25, 30))}
+    logs |= {
+        short(0, "log"): (FileRange(short(0, "log"), 0, 10),),
+        short(7, "log"): (FileRange(short(0, "log"), 10, 30),),
+    }
+    logs |= {
+        short(11, "log"): (FileRange(log, 0, 10),),
+        short(15, "log"): (FileRange(log, 10, 20), FileRange(log, 25, 30)),
+    }
     files |= {short(base, "index"): b"new" for base in (0, 7, 11, 15)}
-    files |= {short(base, "snapshot"): Stored(short(base, "snapshot"), 30) for base in (20, 30)}
-    assert changes(draft_of(folder, Target(logs, files))) == [
+    files |= {short(base, "snapshot"): StoredContent(short(base, "snapshot"), 30) for base in (20, 30)}
+    assert changes(draft_of(folder, DesiredFiles(logs, files))) == [
         *(f"put {base}.{kind}" for base in (15, 11, 7) for kind in ("log", "index")),
         *(f"remove 10.{kind}" for kind in ("log", "index", "timeindex")),
         "remove 0.timeindex",
@@ -145,8 +153,8 @@ def test_of_a_compaction_that_did_not_end_what_looks_finished_goes_first(folder:
     for name in ("log.swap", "log.cleaned", "index.cleaned", "log.deleted"):
         (folder / short(10, name)).write_bytes(CONTENT)
     logs, files = unchanged(0, 10, 20)
-    files |= {short(base, "snapshot"): Stored(short(base, "snapshot"), 30) for base in (20, 30)}
-    assert changes(draft_of(folder, Target(logs, files))) == [
+    files |= {short(base, "snapshot"): StoredContent(short(base, "snapshot"), 30) for base in (20, 30)}
+    assert changes(draft_of(folder, DesiredFiles(logs, files))) == [
         "remove 10.log.swap",
         "remove 10.index.cleaned",
         "remove 10.log.cleaned",
@@ -160,10 +168,10 @@ def test_what_a_finished_compaction_has_left_is_taken_over_before_it_goes(folder
         (folder / short(0, f"{kind}.swap")).write_bytes(CONTENT[:20])
     os.utime(folder / short(0, "log.swap"), ns=(5, 9_000_000_009))
     logs, files = unchanged(10, 20)
-    logs[short(0, "log")] = (Piece(short(0, "log.swap"), 0, 20),)
-    files |= {short(0, kind): Stored(short(0, f"{kind}.swap"), 20) for kind in ("index", "timeindex")}
-    files |= {short(base, "snapshot"): Stored(short(base, "snapshot"), 30) for base in (20, 30)}
-    draft = draft_of(folder, Target(logs, files))
+    logs[short(0, "log")] = (FileRange(short(0, "log.swap"), 0, 20),)
+    files |= {short(0, kind): StoredContent(short(0, f"{kind}.swap"), 20) for kind in ("index", "timeindex")}
+    files |= {short(base, "snapshot"): StoredContent(short(base, "snapshot"), 30) for base in (20, 30)}
+    draft = draft_of(folder, DesiredFiles(logs, files))
     put = draft.actions[2].after
     assert put is not None
     assert put.modified_ns == 9_000_000_009

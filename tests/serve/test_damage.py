@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from klog.data_dir.partition import Partition
 from klog.formats.damage import Damage
-from klog.location import Place
+from klog.location import Location
 from klog.log.segment import Segment
 from klog.verify.log import IDS
 
@@ -54,7 +54,7 @@ def intact(partition: Partition) -> list[Row]:
     return rows
 
 
-def damages(partition: Partition) -> dict[Place, int]:
+def damages(partition: Partition) -> dict[Location, int]:
     """Return where `klog verify` finds bytes in the logs that are no batches, and how many there are in each place."""
     each = (Segment(str(Path(partition.path) / files.log)).batches() for files in partition.segments)
     sizes = {found.place: found.size or 0 for batches in each for found in batches if isinstance(found, Damage)}

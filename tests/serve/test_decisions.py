@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from klog.fetch import Error
-from klog.serve.view import Shown, View
+from klog.serve.view import ServeOptions, View
 
 from tests.conftest import run_klog
 from tests.plain.encode import Producer, Record, batch, snapshot
@@ -40,7 +40,7 @@ def counts(tmp_path: Path, states: States, *batches: bytes, first: int = 0) -> b
     write_records(tmp_path / "__transaction_state-0", states)
     found = set()
     for how in ("abort", "hide"):
-        with View.open([str(tmp_path)], Shown(open_transactions=how)) as view:  # type: ignore[arg-type]
+        with View.open([str(tmp_path)], ServeOptions(open_transactions=how)) as view:  # type: ignore[arg-type]
             seen = view.partition("tx", 0)
             assert seen is not None
             got = seen.fetch(first, 1 << 20, isolation="read_committed")
@@ -143,7 +143,7 @@ def test_the_marker_before_may_stand_in_a_snapshot_only(tmp_path: Path) -> None:
         (tmp_path / "tx-0" / f"{6:020}.snapshot").write_bytes(snapshot([known]))
         (tmp_path / "tx-0" / f"{6:020}.log").write_bytes(LATE[2])
         write_records(tmp_path / "__transaction_state-0", states)
-        view = View.open([str(tmp_path)], Shown(open_transactions="hide"))
+        view = View.open([str(tmp_path)], ServeOptions(open_transactions="hide"))
         seen = view.partition("tx", 0)
         assert seen is not None
         assert (seen.last_stable_offset == 9) == expected
@@ -201,7 +201,7 @@ def test_a_decision_of_later_is_none_yet(tmp_path: Path) -> None:
     write_batches(tmp_path / "tx-0", rows(0, 5, 0, pid=P), rows(5, 5, 5000))
     for decided, written in ((3000, 3000), (7000, 7000), (3000, 7000), (7000, 3000)):
         write_records(tmp_path / "__transaction_state-0", [state(PREPARE_COMMIT, 0, decided, HERE, written=written)])
-        view = View.open([str(tmp_path)], Shown(until_ms=T + 4000, open_transactions="hide"))
+        view = View.open([str(tmp_path)], ServeOptions(until_ms=T + 4000, open_transactions="hide"))
         seen = view.partition("tx", 0)
         assert seen is not None
         assert seen.last_stable_offset == (5 if max(decided, written) < 4000 else 0)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from klog.serve.view import Shown, View
+from klog.serve.view import ServeOptions, View
 
 from tests.clients import SILENT
 from tests.plain.encode import Record, batch
@@ -37,7 +37,7 @@ def log_dir(tmp_path: Path) -> Path:
 
 
 def shown(log_dir: Path, until: int | None, **more: str) -> View:
-    return View.open([str(log_dir)], Shown(until_ms=None if until is None else T + until, **more))  # type: ignore[arg-type]
+    return View.open([str(log_dir)], ServeOptions(until_ms=None if until is None else T + until, **more))  # type: ignore[arg-type]
 
 
 def groups(log_dir: Path, until: int | None) -> dict[str, int]:

@@ -11,8 +11,8 @@ from random import Random
 
 import pytest
 from klog.errors import UsageError
-from klog.fetch import Error, Fetched
-from klog.serve.view import NO_ID, Shown, Topic, View
+from klog.fetch import Error, FetchResult
+from klog.serve.view import NO_ID, ServeOptions, Topic, View
 from klog.transactions.isolation import Isolation
 
 from tests.conftest import FIXTURES, run_klog, writable_copy
@@ -27,7 +27,7 @@ MODERN = FIXTURES / "modern"
 COMMITTED: Isolation = "read_committed"
 
 
-def content(fetched: Fetched) -> bytes:
+def content(fetched: FetchResult) -> bytes:
     """Return the bytes of the pieces."""
     found = b""
     for piece in fetched.pieces:
@@ -93,8 +93,8 @@ def test_answers_are_a_brokers_byte_for_byte(tmp_path: Path) -> None:
     with Cluster(NEWEST, tmp_path) as cluster, Raw(cluster.bootstrap) as broker:
         make_examples(cluster.bootstrap)
         _await_leaders(broker)
-        view = View.open([str(cluster.data)], Shown(open_transactions="hide", damaged="serve"))
-        checked = View.open([str(cluster.data)], Shown(open_transactions="hide", damaged="skip"))
+        view = View.open([str(cluster.data)], ServeOptions(open_transactions="hide", damaged="serve"))
+        checked = View.open([str(cluster.data)], ServeOptions(open_transactions="hide", damaged="skip"))
         assert any("a broker holds" in line for line in view.notes)
         chance, count = Random(8), 0
         for topic in view.topics.values():
@@ -179,7 +179,7 @@ def test_aborts_are_found_in_the_log_where_their_index_is_gone(tmp_path: Path) -
     assert aborted(view, "t") == (sum(map(len, first)), [(7, 5), (8, 11)])
     assert aborted(view, "t", 15)[1] == [(8, 11)]  # its marker is behind 15, so a broker's index would say so too
     assert aborted(view, "t", 26)[1] == []
-    assert aborted(View.open([str(tmp_path / "t-0")], Shown(damaged="serve")), "t", limit=1)[1] == []
+    assert aborted(View.open([str(tmp_path / "t-0")], ServeOptions(damaged="serve")), "t", limit=1)[1] == []
 
 
 def test_open_transactions_count_as_aborted_or_hide_what_follows(tmp_path: Path) -> None:
@@ -191,7 +191,7 @@ def test_open_transactions_count_as_aborted_or_hide_what_follows(tmp_path: Path)
     assert [line for line in view.news() if "transaction" in line] == [
         "t-0: the open transaction of producer 7 from offset 5 on counts as aborted"
     ]
-    hidden = View.open([str(tmp_path / "t-0")], Shown(open_transactions="hide"))
+    hidden = View.open([str(tmp_path / "t-0")], ServeOptions(open_transactions="hide"))
     assert aborted(hidden, "t") == (len(batches[0]), [])
     seen = hidden.partition("t", 0)
     assert seen is not None
@@ -221,7 +221,7 @@ def test_what_the_coordinator_had_decided_holds(tmp_path: Path, status: int, nam
     earlier = transaction(7, 1, [("t", 0)], 0)
     log(tmp_path / "__transaction_state-0", 0, earlier, transaction(7, status, [(named, 0)] if named else [], 1))
     for end in ("abort", "hide"):
-        view = View.open([str(tmp_path)], Shown(open_transactions=end))  # type: ignore[arg-type]
+        view = View.open([str(tmp_path)], ServeOptions(open_transactions=end))  # type: ignore[arg-type]
         size, left_out = aborted(view, "t")
         assert left_out == ([] if counts or end == "hide" else [(7, 5)])
         assert (size == len(data(0, 5) + data(5, 5, producer=7) + data(10, 5))) == (counts or end == "abort")
@@ -239,7 +239,7 @@ def test_the_end_is_the_logs_or_the_checkpointed_one(tmp_path: Path) -> None:
     assert seen is not None
     assert (seen.high_watermark, seen.fetch(0, 1000).size) == (15, 900)
     assert view.news() == ["t-0: shown to its end 15; the checkpointed high watermark is 8 lower"]
-    seen = View.open([str(tmp_path)], Shown(end="checkpoint")).partition("t", 0)
+    seen = View.open([str(tmp_path)], ServeOptions(end="checkpoint")).partition("t", 0)
     assert seen is not None
     assert (seen.high_watermark, seen.last_stable_offset, seen.fetch(0, 1000).size) == (7, 7, 300)
     assert seen.fetch(0, 1000, to_log_end=True).size == 900
@@ -250,7 +250,7 @@ def test_a_disk_can_be_shown_as_it_was(tmp_path: Path) -> None:
     write_segment(tmp_path / "t-0", 0, batches_of([(0, 4, 300), (5, 9, 300), (10, 14, 300)]))
     ends = {}
     for until in (MS, MS + 1, MS + 5, MS + 7, MS + 14, MS + 15):
-        seen = View.open([str(tmp_path / "t-0")], Shown(until_ms=until)).partition("t", 0)
+        seen = View.open([str(tmp_path / "t-0")], ServeOptions(until_ms=until)).partition("t", 0)
         assert seen is not None
         ends[until - MS] = seen.high_watermark, seen.fetch(0, 1000).size, seen.list_offset(-1)[0]
     assert ends == {
@@ -270,7 +270,7 @@ def test_what_was_undecided_then_is_so_when_shown_as_it_was(tmp_path: Path) -> N
     ended = encode.marker(1, commit=True, timestamp=MS + 9, producer_id=7, producer_epoch=0, coordinator_epoch=0)
     log(tmp_path / "t-0", 0, first, ended)
     assert aborted(View.open([str(tmp_path / "t-0")]), "t") == (len(first + ended), [])
-    assert aborted(View.open([str(tmp_path / "t-0")], Shown(until_ms=MS + 5)), "t") == (len(first), [(7, 0)])
+    assert aborted(View.open([str(tmp_path / "t-0")], ServeOptions(until_ms=MS + 5)), "t") == (len(first), [(7, 0)])
 
 
 def test_a_time_is_looked_for_in_later_segments_too(tmp_path: Path) -> None:
@@ -296,13 +296,13 @@ def test_names_ids_and_settings_come_from_the_disk() -> None:
     assert view.topic_by_id(topic.id) is topic
     assert view.topic_by_id(NO_ID) is None
     assert "__consumer_offsets" not in view.topics
-    internal = View.open([str(MODERN)], Shown(internal=True)).topics
+    internal = View.open([str(MODERN)], ServeOptions(internal=True)).topics
     assert internal["__consumer_offsets"].internal
     assert "__cluster_metadata" not in internal
-    assert list(View.open([str(MODERN)], Shown(topics=("__consumer_offsets",))).topics) == ["__consumer_offsets"]
-    assert set(View.open([str(MODERN)], Shown(topics=("t*",))).topics) == {"trimmed", "tx", "tx-open"}
+    assert list(View.open([str(MODERN)], ServeOptions(topics=("__consumer_offsets",))).topics) == ["__consumer_offsets"]
+    assert set(View.open([str(MODERN)], ServeOptions(topics=("t*",))).topics) == {"trimmed", "tx", "tx-open"}
     with pytest.raises(UsageError, match="no such topic here; did you mean dense"):
-        View.open([str(MODERN)], Shown(topics=("dens",)))
+        View.open([str(MODERN)], ServeOptions(topics=("dens",)))
 
 
 def test_partitions_on_other_disks_are_empty_leaderless_or_left_out() -> None:
@@ -311,13 +311,13 @@ def test_partitions_on_other_disks_are_empty_leaderless_or_left_out() -> None:
     missing = view.partition("plain", 0)
     assert missing is not None
     assert (missing.log_dir, missing.size, missing.high_watermark, missing.leader_epoch) == (None, 0, 0, -1)
-    assert missing.fetch(0, 100) == Fetched(Error.NONE, 0, 0, 0)
+    assert missing.fetch(0, 100) == FetchResult(Error.NONE, 0, 0, 0)
     assert missing.fetch(1, 100).error is Error.OFFSET_OUT_OF_RANGE
     assert [missing.list_offset(timestamp) for timestamp in (-1, -2, 0)] == [(0, -1, -1), (0, -1, -1), (-1, -1, -1)]
     assert missing.epoch_end(0) == (-1, -1)
     assert "5 partitions are not on this disk, and shown empty: empty-1, empty-2, plain-0" in view.notes[1]
     assert view.notes[2].startswith("9 topics are not on this disk, and not listed: gzip-broker, ")
-    offline, omitted = (View.open([str(MODERN)], Shown(missing=how)) for how in ("offline", "omit"))  # type: ignore[arg-type]
+    offline, omitted = (View.open([str(MODERN)], ServeOptions(missing=how)) for how in ("offline", "omit"))  # type: ignore[arg-type]
     assert (list(offline.topics["plain"].indexes), offline.partition("plain", 0)) == ([0, 1, 2], None)
     assert (list(omitted.topics["plain"].indexes), omitted.partition("plain", 0)) == ([1, 2], None)
     assert all(one.partition("plain", 3) is None for one in (view, offline, omitted))
@@ -450,7 +450,7 @@ def test_nothing_is_touched(tmp_path: Path) -> None:
         return [(str(path), path.stat().st_size, path.stat().st_mtime_ns, path.stat().st_ino) for path in paths]
 
     before = state()
-    view = View.open([str(folder)], Shown(internal=True))
+    view = View.open([str(folder)], ServeOptions(internal=True))
     for topic in view.topics.values():
         for index in topic.indexes:
             seen = view.partition(topic.name, index)

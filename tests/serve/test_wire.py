@@ -10,10 +10,10 @@ import pytest
 from klog.formats.structs.read import decode
 from klog.formats.structs.schema import Data, Schema
 from klog.formats.structs.write import Hole, encode
-from klog.serve.codes import Code
+from klog.serve.codes import ErrorCode
 from klog.serve.wire import (
     Api,
-    Request,
+    ApiRequest,
     WireError,
     api,
     body_size,
@@ -97,7 +97,7 @@ def test_headers_are_those_of_another_codec(key: int) -> None:
         data = bytes(theirs.encode(header=True, framed=True))
         assert body_size(data[:4]) == len(data) - 4
         request = read_request(data[4:], 10_000)
-        assert request == Request(one, version, 77, "me", value)
+        assert request == ApiRequest(one, version, 77, "me", value)
         answer = made_up(one, one.response, version, chance)
         written = b"".join(bytes(piece) for piece in write_response(request, answer) if not isinstance(piece, Hole))
         back = peer(one.response.name).decode(written, version=version, header=True, framed=True)
@@ -113,7 +113,7 @@ def test_a_version_of_api_versions_that_nobody_knows_is_answered_in_version_0() 
     """Newer clients begin with their newest version; error 35 and the list let them go on (KIP-511)."""
     request = read_request(header(18, 99, b"\x00whatever comes then"), 100)
     assert request.body is None
-    (data,) = write_response(request, versions_response(Code.UNSUPPORTED_VERSION))
+    (data,) = write_response(request, versions_response(ErrorCode.UNSUPPORTED_VERSION))
     assert data[:14] == bytes.fromhex("000000b2 00000007 0023 0000001c")
     assert len(data) == 4 + 0xB2
 
@@ -122,7 +122,7 @@ def test_a_response_of_api_versions_has_the_oldest_header() -> None:
     """A client cannot know yet which header it will be."""
     request = read_request(header(18, 3, b"\x00\x02a\x02b\x00"), 100)
     assert request.body == {"clientSoftwareName": "a", "clientSoftwareVersion": "b"}
-    (data,) = write_response(request, versions_response(Code.NONE))
+    (data,) = write_response(request, versions_response(ErrorCode.NONE))
     assert data[4:10] == bytes.fromhex("00000007 0000")
 
 

@@ -11,8 +11,8 @@ from typing import Any
 import klog
 import pyarrow as pa
 from klog.errors import DamagedError
-from klog.jobs.output import Attempt, Facts
-from klog.jobs.verify import Options, Part, verify
+from klog.jobs.output import Facts, OutputAttempt
+from klog.jobs.verify import VerifyOptions, VerifyTask, verify
 
 
 def doubled(unit: int, factor: int) -> Iterator[pa.RecordBatch]:
@@ -49,7 +49,7 @@ def slow(unit: float, marks: str) -> Iterator[pa.RecordBatch]:
     yield from doubled(1, 1)
 
 
-def verified_slowly(unit: Sequence[Part], options: tuple[Options, str]) -> Iterator[pa.RecordBatch]:
+def verified_slowly(unit: Sequence[VerifyTask], options: tuple[VerifyOptions, str]) -> Iterator[pa.RecordBatch]:
     """Check partitions, and take a second for it; leaves a file that says where klog came from."""
     how, marks = options
     with open(os.path.join(marks, unit[0].path.replace("/", "_")), "w") as mark:
@@ -62,19 +62,19 @@ def committed_slowly(
     job: Callable[[Any, Any], Iterator[pa.RecordBatch]], marks: str, unit: Any, options: Any
 ) -> Iterator[pa.RecordBatch]:
     """Do a job that writes, a second late with each piece; leaves files that say where klog came from."""
-    commit = Attempt.commit
+    commit = OutputAttempt.commit
 
-    def late(attempt: Attempt, written: Sequence[str], facts: Facts) -> None:
+    def late(attempt: OutputAttempt, written: Sequence[str], facts: Facts) -> None:
         with open(os.path.join(marks, os.path.basename(attempt.path)), "w") as mark:
             mark.write(klog.__file__)
         time.sleep(1)
         commit(attempt, written, facts)
 
-    Attempt.commit = late  # type: ignore[method-assign]
+    OutputAttempt.commit = late  # type: ignore[method-assign]
     try:
         yield from job(unit, options)
     finally:
-        Attempt.commit = commit  # type: ignore[method-assign]
+        OutputAttempt.commit = commit  # type: ignore[method-assign]
 
 
 def folders(unit: int, options: None) -> Iterator[pa.RecordBatch]:

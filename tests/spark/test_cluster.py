@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from klog.data_dir.log_dir import LogDir
 from klog.jobs.export import MANIFEST, pieces
-from klog.log.record_filter import Wanted
+from klog.log.record_filter import RecordFilter
 
 from tests.check.partitions import Damageable, flipped
 from tests.cleaner.compacting import NOW_MS, ORIGINAL
@@ -157,7 +157,9 @@ def test_an_export_is_whole_when_a_machine_is_lost(cluster: Cluster, data: Path,
     manifest = json.loads((out / MANIFEST).read_text())
     assert sorted([MANIFEST, *(one["file"] for one in manifest["files"])]) == sorted(contents(out))
     assert (
-        len(list((tmp_path / "marks").iterdir())) > len(pieces(found, Wanted(), "read_uncommitted", 4096, 600_000)) > 4
+        len(list((tmp_path / "marks").iterdir()))
+        > len(pieces(found, RecordFilter(), "read_uncommitted", 4096, 600_000))
+        > 4
     )
     assert sorted(os.listdir(out)) == sorted({MANIFEST, *(f"topic={one.topic}" for one in found)})
 

@@ -6,7 +6,7 @@ from datetime import datetime, timedelta, timezone
 
 import pytest
 from klog.log.record_filter import HIGHEST, LOWEST
-from klog.spark.filters import Pushed, push
+from klog.spark.filters import FilterPushdown, push
 from pyspark.sql.datasource import (
     EqualNullSafe,
     EqualTo,
@@ -39,7 +39,7 @@ def test_topics_and_partitions_are_dealt_with_for_good() -> None:
 
 
 def test_nothing_pushed_means_everything() -> None:
-    assert Pushed().means(None, None)
+    assert FilterPushdown().means(None, None)
 
 
 def test_what_contradicts_itself_leaves_nothing() -> None:
@@ -104,4 +104,4 @@ def test_several_bounds_are_all_kept() -> None:
     "given", [IsNotNull(TOPIC), StringStartsWith(TOPIC, "a"), EqualTo(("key",), b"k"), EqualNullSafe(TOPIC, None)]
 )
 def test_what_is_not_understood_is_left_to_spark(given: Filter) -> None:
-    assert push([given]) == (Pushed(), [given])
+    assert push([given]) == (FilterPushdown(), [given])

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from klog.errors import UsageError
 from klog.jobs.spark_rows import KAFKA_COLUMNS
-from klog.spark.bounds import EARLIEST, LATEST, Bound
-from klog.spark.options import Options, read_columns, read_options
+from klog.spark.bounds import EARLIEST, LATEST, OffsetBound
+from klog.spark.options import SourceOptions, read_columns, read_options
 from klog.spark.ranges import NAMELESS
 from klog.spark.replicas import chosen
 from klog.spark.topics import INTERNAL, Topics
@@ -17,7 +17,7 @@ from klog.spark.topics import INTERNAL, Topics
 HERE = {"path": "/data/broker-1"}
 
 
-def read(streaming: bool = False, **options: str) -> Options:
+def read(streaming: bool = False, **options: str) -> SourceOptions:
     return read_options(HERE | {name.replace("__", "."): value for name, value in options.items()}, streaming)
 
 
@@ -82,9 +82,9 @@ def test_a_time_counts_before_times_and_those_before_offsets() -> None:
     """The order of Spark's own source."""
     each = json.dumps({"orders": {"0": 7}})
     found = read(startingOffsets=each, startingOffsetsByTimestamp=each, startingTimestamp="5")
-    assert found.starting == Bound("startingTimestamp", 5, by_time=True)
+    assert found.starting == OffsetBound("startingTimestamp", 5, by_time=True)
     found = read(endingOffsets=each, endingOffsetsByTimestamp=each)
-    assert found.ending == Bound("endingOffsetsByTimestamp", None, {("orders", 0): 7}, by_time=True)
+    assert found.ending == OffsetBound("endingOffsetsByTimestamp", None, {("orders", 0): 7}, by_time=True)
 
 
 def test_offsets_are_given_for_each_partition() -> None:

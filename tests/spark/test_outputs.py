@@ -8,14 +8,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from klog.compact.run import Target
+from klog.compact.run import CompactTarget
 from klog.data_dir.log_dir import LogDir
 from klog.errors import SparkError
 from klog.jobs import compact as compact_job
-from klog.jobs.export import MANIFEST, Options
-from klog.jobs.search import Query
-from klog.log.record_filter import Wanted
-from klog.metadata.topic_config import Settings
+from klog.jobs.export import MANIFEST, ExportOptions
+from klog.jobs.search import SearchQuery
+from klog.log.record_filter import RecordFilter
+from klog.metadata.topic_config import TopicConfig
 from klog.progress import Silence
 from klog.spark.compact import compact
 from klog.spark.export import export, latest
@@ -48,7 +48,7 @@ def test_exported_tables_are_read_by_spark(spark: SparkSession, tmp_path: Path) 
 
 
 def test_exported_lines_are_those_of_a_dump(spark: SparkSession, tmp_path: Path) -> None:
-    export(spark, partitions(MODERN), str(tmp_path / "out"), Options("", "jsonl"))
+    export(spark, partitions(MODERN), str(tmp_path / "out"), ExportOptions("", "jsonl"))
     for one in partitions(MODERN):
         assert lines(folder_of(tmp_path / "out", one)) == dumped(one)
 
@@ -64,8 +64,8 @@ def test_the_table_of_latest_values_is_that_of_the_plain_job(spark: SparkSession
 def test_a_compacted_log_dir_is_what_compact_to_makes(spark: SparkSession, tmp_path: Path) -> None:
     data = writable_copy(ORIGINAL, tmp_path / "data")
     log_dir = LogDir(str(data))
-    options = compact_job.Options("", NOW_MS, False, SEVERAL_ROUNDS)
-    targets, topics = [Target(log_dir, log_dir.partitions)], [Settings(log_dir, SETTINGS)]
+    options = compact_job.CompactJobOptions("", NOW_MS, False, SEVERAL_ROUNDS)
+    targets, topics = [CompactTarget(log_dir, log_dir.partitions)], [TopicConfig(log_dir, SETTINGS)]
     results, outcomes = compact(spark, targets, topics, str(tmp_path / "out"), options)
     assert tree(tmp_path / "out") == copied(tmp_path / "expected", data)
     assert {"compacted"} <= {one["result"] for one in results}
@@ -75,7 +75,7 @@ def test_a_compacted_log_dir_is_what_compact_to_makes(spark: SparkSession, tmp_p
 @pytest.mark.parametrize("limit", [None, 3, 10_000])
 def test_finds_come_in_the_order_of_the_logs(spark: SparkSession, limit: int | None) -> None:
     wanted = {f"key-{number}" for number in range(5)}
-    query = Query(Wanted(limit=limit), pattern=b"number")
+    query = SearchQuery(RecordFilter(limit=limit), pattern=b"number")
     found: list[dict[str, Any]] = []
     for answer in search(spark, partitions(MODERN), query):
         assert answer.kind == "lines"
@@ -94,7 +94,7 @@ def test_a_run_after_a_failed_one_does_the_rest(
     to.mkdir()
     export(spark, found, str(tmp_path / "expected"))
     with monkeypatch.context() as patch:
-        patch.setattr("klog.jobs.output.Output.results", _fails)
+        patch.setattr("klog.jobs.output.JobOutput.results", _fails)
         with pytest.raises(SparkError):
             export(spark, found, str(to))
     assert os.listdir(to) == [".klog-unfinished"]

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from klog.data_dir.partition import Partition
-from klog.data_dir.replicas import choose_copies, epoch_at, find_partitions, last_leader_epoch, log_end
+from klog.data_dir.replicas import choose_replicas, epoch_at, find_partitions, last_leader_epoch, log_end
 from klog.errors import UsageError
 
 from tests.lookup_logs import MS, of_records, write_segment
@@ -59,7 +59,7 @@ def brokers(tmp_path: Path) -> Path:
 )
 def test_one_copy_of_each_partition_counts(brokers: Path, rule: str, kept: list[str]) -> None:
     """Every record of a topic with three replicas three times is no table of the topic."""
-    assert names(choose_copies(find_partitions([f"{brokers}/b*"]), rule)) == kept
+    assert names(choose_replicas(find_partitions([f"{brokers}/b*"]), rule)) == kept
 
 
 def test_of_equal_copies_the_first_stays(brokers: Path) -> None:
@@ -67,7 +67,7 @@ def test_of_equal_copies_the_first_stays(brokers: Path) -> None:
     make(brokers / "b0", "orders-1", [(3, 0)])
     for paths in (["b0", "b1"], ["b1", "b0"]):
         found = find_partitions([str(brokers / path) for path in paths])
-        assert f"{paths[0]}/orders-1" in names(choose_copies(found, "longest"))
+        assert f"{paths[0]}/orders-1" in names(choose_replicas(found, "longest"))
 
 
 def test_a_copy_that_cannot_be_read_counts_as_empty(brokers: Path) -> None:
@@ -77,7 +77,7 @@ def test_a_copy_that_cannot_be_read_counts_as_empty(brokers: Path) -> None:
     log.symlink_to(log.name)
     found = find_partitions([f"{brokers}/b?"])
     assert log_end(found[0]) == -1
-    assert "b2/orders-0" in names(choose_copies(found, "longest"))
+    assert "b2/orders-0" in names(choose_replicas(found, "longest"))
 
 
 def test_a_directory_is_read_once_however_often_it_is_named(brokers: Path) -> None:

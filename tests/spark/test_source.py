@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 from klog.data_dir.log_dir import LogDir
-from klog.jobs.slices import Slice, slices
-from klog.jobs.spark_rows import COLUMNS, Query, read
+from klog.jobs.slices import LogSlice, slices
+from klog.jobs.spark_rows import COLUMNS, RowQuery, read
 from klog.spark.options import read_options
 from klog.spark.read_tasks import Task
-from klog.spark.source import FilteringReader, KafkaLog, Reader, columns_of, spark_schema
+from klog.spark.source import FilteringReader, KafkaLog, KafkaLogReader, columns_of, spark_schema
 from pyspark.errors import AnalysisException
 from pyspark.sql.datasource import EqualTo, GreaterThanOrEqual, In, LessThan
 
@@ -39,7 +39,7 @@ def expected(data: Path) -> Places:
     found: Places = Counter()
     for partition in LogDir(str(data)).partitions:
         if not (partition.topic or "").startswith("__"):
-            for batch in read(slices(partition, 2**40), Query(("topic", "partition", "offset"))):
+            for batch in read(slices(partition, 2**40), RowQuery(("topic", "partition", "offset"))):
                 found.update(zip(*(column.to_pylist() for column in batch.columns), strict=True))
     return found
 
@@ -112,7 +112,7 @@ def test_every_split_gives_every_record_once(spark: SparkSession, modern: Places
     """Records at a seam are the ones that are lost or come twice."""
     options = read_options({"path": str(MODERN), "splitBytes": split_bytes, "columns": "topic,partition,offset"})
     if split_bytes == "4k":
-        assert len(Reader(options, options.columns).partitions()) > 10
+        assert len(KafkaLogReader(options, options.columns).partitions()) > 10
     assert places(spark.read.format("kafka-log").option("splitBytes", split_bytes).load(str(MODERN))) == modern
 
 
@@ -135,7 +135,7 @@ def test_nothing_to_read_is_no_rows(spark: SparkSession, tmp_path: Path) -> None
 # filters
 
 
-def parts_of(reader: Reader) -> list[Slice]:
+def parts_of(reader: KafkaLogReader) -> list[LogSlice]:
     """Return what a reader plans to read."""
     return [part for task in reader.partitions() if isinstance(task, Task) for part in task.parts]
 
@@ -185,7 +185,7 @@ def test_the_reader_takes_no_filters_unless_it_is_told_to() -> None:
     """Where they are not switched on in Spark's settings, a reader that takes them fails every query."""
     columns = spark_schema(("offset",))
     assert columns_of(columns) == ("offset",)
-    assert type(KafkaLog({"path": str(MODERN)}).reader(columns)) is Reader
+    assert type(KafkaLog({"path": str(MODERN)}).reader(columns)) is KafkaLogReader
     assert type(KafkaLog({"path": str(MODERN), "pushdown": "true"}).reader(columns)) is FilteringReader
 
 

@@ -10,7 +10,7 @@ import os
 from typing import NamedTuple
 
 from klog.formats.index import OFFSET_ENTRY
-from klog.partition_plan.contents import Content, Piece, Stored, tail
+from klog.partition_plan.contents import Content, FileRange, StoredContent, tail
 
 
 class ReadSettings(NamedTuple):
@@ -28,14 +28,14 @@ class FailsError(Exception):
     """The broker would not come through the start: an exception that ends it or takes the log dir offline."""
 
 
-class Segment:
+class StartSegment:
     """A segment on the way through a start.
 
     *log*: the pieces of which its log consists; one, but for the parts of a segment that was split.  *next_offset*:
     None until it is known.  *is_open*: its offset index was read, so that a clean stop trims it.
     """
 
-    def __init__(self, base: int, log: tuple[Piece, ...]) -> None:
+    def __init__(self, base: int, log: tuple[FileRange, ...]) -> None:
         self.base = base
         self.log = log
         self.offset_index: Content | None = None
@@ -55,7 +55,7 @@ def index_floor(folder: str, index: Content | None, base: int, offset: int) -> t
 
     As a broker finds it, by a search that trusts the order.  Without one: (base, 0).  Kafka: OffsetIndex.lookup.
     """
-    if not isinstance(index, Stored):
+    if not isinstance(index, StoredContent):
         return base, 0  # one that was just made leads to where a walk from the start leads
     from klog.lookup.entries import Entries
 

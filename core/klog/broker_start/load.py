@@ -15,9 +15,9 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from klog.broker_start.epochs import Epochs
-from klog.broker_start.files import FailsError, ReadSettings, Segment
-from klog.broker_start.producers import Clock, Producers, Snapshots
-from klog.broker_start.segments import Reading, Recovery
+from klog.broker_start.files import FailsError, ReadSettings, StartSegment
+from klog.broker_start.producers import BrokerClock, ProducerLoader, SnapshotFiles
+from klog.broker_start.segments import PartitionReader, SegmentRecovery
 from klog.broker_start.split import split
 from klog.broker_start.unfinished import offset_of, settle
 from klog.data_dir.partition import Partition
@@ -28,13 +28,13 @@ from klog.formats.snapshot import write_snapshot
 from klog.kernel import crc32c
 from klog.log.segment import MAX_SEGMENT_BYTES
 from klog.log.txn_index import newer_version
-from klog.partition_plan.contents import Content, Piece, Stored, content_size, txn_entries
+from klog.partition_plan.contents import Content, FileRange, StoredContent, content_size, txn_entries
 from klog.progress import Sink
 
 _NOTHING: Mapping[str, Any] = MappingProxyType({})
 
 
-class Start(NamedTuple):
+class StartState(NamedTuple):
     """What a broker knows before it opens the partition.
 
     *clean*: it was stopped cleanly.  *recovery_point*, *log_start*: from the checkpoints, 0 for what they do not say.
@@ -45,7 +45,7 @@ class Start(NamedTuple):
     log_start: int = 0
 
 
-class Cut(NamedTuple):
+class SegmentCut(NamedTuple):
     """A segment that lost its end: its base offset, the offset that becomes its end, the bytes it has then and had."""
 
     base: int
@@ -54,7 +54,7 @@ class Cut(NamedTuple):
     before: int
 
 
-class Outcome(NamedTuple):
+class StartOutcome(NamedTuple):
     """What a start and a clean stop make of a partition.
 
     *fails*: why the broker does not come through; then nothing else counts.  *logs*: the pieces of each log, *files*:
@@ -63,29 +63,31 @@ class Outcome(NamedTuple):
     """
 
     fails: str | None = None
-    logs: Mapping[str, tuple[Piece, ...]] = _NOTHING
+    logs: Mapping[str, tuple[FileRange, ...]] = _NOTHING
     files: Mapping[str, Content] = _NOTHING
     epochs: bytes | None = None
-    cuts: tuple[Cut, ...] = ()
+    cuts: tuple[SegmentCut, ...] = ()
     dropped: tuple[int, ...] = ()
     recovered: tuple[int, ...] = ()
     log_start: int = 0
     log_end: int = 0
 
 
-def load(partition: Partition, start: Start, settings: ReadSettings, clock: Clock, sink: Sink | None = None) -> Outcome:
+def load(
+    partition: Partition, start: StartState, settings: ReadSettings, clock: BrokerClock, sink: Sink | None = None
+) -> StartOutcome:
     """Play the start and the stop through.  Raises UnreadableError for what the system cannot read."""
     try:
-        loader = _Loader(partition, start, Reading(partition.path, settings, sink), clock)
+        loader = _Loader(partition, start, PartitionReader(partition.path, settings, sink), clock)
         return loader.load()
     except FailsError as failure:
-        return Outcome(str(failure))
+        return StartOutcome(str(failure))
 
 
 class _OverflowError(Exception):
     """Offsets that their segment cannot hold."""
 
-    def __init__(self, segment: Segment) -> None:
+    def __init__(self, segment: StartSegment) -> None:
         super().__init__()
         self.segment = segment
 
@@ -95,27 +97,27 @@ class _BackwardsError(Exception):
 
 
 class _Loader:
-    def __init__(self, partition: Partition, start: Start, reading: Reading, clock: Clock) -> None:
+    def __init__(self, partition: Partition, start: StartState, reading: PartitionReader, clock: BrokerClock) -> None:
         if isinstance(partition.metadata, Malformed):
             raise FailsError(f"partition.metadata, {partition.metadata}")
         self._start, self._reading, self._clock = start, reading, clock
         self._epochs = Epochs(partition)
         self._files = settle(partition, reading.settings)
-        self._snapshots = Snapshots(partition.path, self._snapshot_files())
+        self._snapshots = SnapshotFiles(partition.path, self._snapshot_files())
         self._known = set(self._snapshots.files)  # what the log's own manager has listed, before recovery adds some
-        self._segments: dict[int, Segment] = {}
+        self._segments: dict[int, StartSegment] = {}
         self._recovered: set[int] = set()
-        self._cuts: dict[int, Cut] = {}
+        self._cuts: dict[int, SegmentCut] = {}
         self._dropped: list[int] = []
 
     def _snapshot_files(self) -> list[tuple[int, str]]:
         files = map(parse_file, sorted(self._files))
         return [(offset_of(file), file.name) for file in files if file.kind is FileKind.SNAPSHOT]
 
-    def load(self) -> Outcome:
+    def load(self) -> StartOutcome:
         self._retry(self._load_segments)
         self._retry(self._recover_log)
-        producers = Producers(self._snapshots, self._clock)
+        producers = ProducerLoader(self._snapshots, self._clock)
         log_end = self._come_to_end(producers)
         self._epochs.cut_end(log_end)
         self._epochs.cut_start(self._start.log_start)
@@ -138,7 +140,7 @@ class _Loader:
                 self._segments.update((part.base, part) for part in parts)
                 self._take_names(segment, parts)
 
-    def _take_names(self, segment: Segment, parts: list[Segment]) -> None:
+    def _take_names(self, segment: StartSegment, parts: list[StartSegment]) -> None:
         """Put the files of *parts* in the place of the segment's."""
         for kind in SEGMENT_KINDS:
             self._files.pop(file_name(segment.base, kind), None)
@@ -180,18 +182,18 @@ class _Loader:
                 found.append(offset)
         return found
 
-    def _open(self, base: int) -> Segment:
+    def _open(self, base: int) -> StartSegment:
         log = self._files[file_name(base, FileKind.LOG)]
-        assert isinstance(log, Stored)
+        assert isinstance(log, StoredContent)
         if log.size > MAX_SEGMENT_BYTES:
             raise FailsError(f"{log.name}: {log.size} bytes are more than a broker opens")
-        segment = Segment(base, (Piece(log.name, 0, log.size),))
+        segment = StartSegment(base, (FileRange(log.name, 0, log.size),))
         segment.offset_index = self._files.get(file_name(base, FileKind.INDEX))
         segment.time_index = self._files.get(file_name(base, FileKind.TIME_INDEX))
         segment.txn_index = self._files.get(file_name(base, FileKind.TXN_INDEX))
         return segment
 
-    def _txn_index_is_sane(self, segment: Segment) -> bool:
+    def _txn_index_is_sane(self, segment: StartSegment) -> bool:
         """Kafka: TransactionIndex.sanityCheck."""
         for entry in txn_entries(self._reading.folder, segment.txn_index):
             if newer_version(entry[0]):
@@ -218,18 +220,18 @@ class _Loader:
                 self._drop(unflushed[at + 1 :])
                 return
 
-    def _empty(self, segment: Segment) -> None:
+    def _empty(self, segment: StartSegment) -> None:
         """Kafka: LogSegment.truncateTo, to the segment's own base offset."""
         self._cut(segment, 0, segment.base)
         segment.offset_index = segment.time_index = b""
         segment.txn_index = None if segment.txn_index is None else b""
 
-    def _cut(self, segment: Segment, size: int, next_offset: int) -> None:
+    def _cut(self, segment: StartSegment, size: int, next_offset: int) -> None:
         if size < segment.size:
             before = self._cuts[segment.base].before if segment.base in self._cuts else segment.size
-            self._cuts[segment.base] = Cut(segment.base, next_offset, size, before)
+            self._cuts[segment.base] = SegmentCut(segment.base, next_offset, size, before)
             name, start, _ = segment.log[0]
-            segment.log = (Piece(name, start, start + size),)
+            segment.log = (FileRange(name, start, start + size),)
         segment.next_offset = None  # a broker looks for it once more, and where offsets go backwards finds another
 
     def _drop(self, bases: list[int]) -> None:
@@ -239,11 +241,11 @@ class _Loader:
             self._forget_snapshot(base)
         self._dropped += bases
 
-    def _recover(self, segment: Segment) -> None:
+    def _recover(self, segment: StartSegment) -> None:
         """Kafka: LogLoader.recoverSegment."""
-        producers = Producers(self._snapshots, self._clock)
+        producers = ProducerLoader(self._snapshots, self._clock)
         self._rebuild(producers, self._start.log_start, segment.base, clean=False)
-        recovery = Recovery(self._reading, segment, producers, self._epochs.latest)
+        recovery = SegmentRecovery(self._reading, segment, producers, self._epochs.latest)
         recovery.run()
         builder = recovery.builder
         self._epochs.assign(builder.epochs)
@@ -260,7 +262,7 @@ class _Loader:
 
     # the end
 
-    def _come_to_end(self, producers: Producers) -> int:
+    def _come_to_end(self, producers: ProducerLoader) -> int:
         """Return the log end offset; see to it that there is a segment.
 
         Kafka: LogLoader.deleteSegmentsIfLogStartGreaterThanLogEnd.
@@ -275,12 +277,12 @@ class _Loader:
             for offset in self._known:
                 self._snapshots.files.pop(offset, None)
             producers.end = log_start
-        segment = self._segments[log_start] = Segment(log_start, ())
+        segment = self._segments[log_start] = StartSegment(log_start, ())
         segment.offset_index = segment.time_index = b""
         segment.next_offset = log_start
         return log_start
 
-    def _rebuild(self, producers: Producers, log_start: int, log_end: int, clean: bool) -> None:
+    def _rebuild(self, producers: ProducerLoader, log_start: int, log_end: int, clean: bool) -> None:
         """Bring *producers* to *log_end*.  Kafka: UnifiedLog.rebuildProducerState."""
         bases = sorted(self._segments)
         if clean and not self._snapshots.files:
@@ -297,7 +299,7 @@ class _Loader:
         producers.end = log_end
         producers.save()
 
-    def _replay(self, producers: Producers, bases: list[int], base: int, log_start: int, log_end: int) -> None:
+    def _replay(self, producers: ProducerLoader, bases: list[int], base: int, log_start: int, log_end: int) -> None:
         segment = self._segments[base]
         producers.end = max(base, producers.end, log_start)
         if base in bases[-2:]:
@@ -308,8 +310,8 @@ class _Loader:
             end = segment.size if position is None else position
         self._reading.replay(producers, segment, producers.end, end)
 
-    def _outcome(self, log_start: int, log_end: int) -> Outcome:
-        logs: dict[str, tuple[Piece, ...]] = {}
+    def _outcome(self, log_start: int, log_end: int) -> StartOutcome:
+        logs: dict[str, tuple[FileRange, ...]] = {}
         files: dict[str, Content] = {}
         active = max(self._segments)
         self._check_room(self._segments[active])
@@ -330,11 +332,11 @@ class _Loader:
                 files[file_name(offset, FileKind.SNAPSHOT)] = write_snapshot(snapshot.producers, crc32c)
         cuts = tuple(self._cuts[base] for base in sorted(self._cuts))
         recovered = tuple(sorted(self._recovered))
-        return Outcome(
+        return StartOutcome(
             None, logs, files, self._epochs.content, cuts, tuple(self._dropped), recovered, log_start, log_end
         )  # fmt: skip
 
-    def _check_room(self, active: Segment) -> None:
+    def _check_room(self, active: StartSegment) -> None:
         """The active indexes get their full length, which must not be less than what they have."""
         most = self._reading.settings.index_bytes
         for content, entry in ((active.offset_index, OFFSET_ENTRY), (active.time_index, TIME_ENTRY)):
@@ -347,6 +349,6 @@ class _Loader:
 
 def _trimmed(content: Content, entry_bytes: int) -> Content:
     """Return an index as a clean stop leaves it, when it was in use: whole entries only."""
-    if isinstance(content, Stored):
+    if isinstance(content, StoredContent):
         return content._replace(size=content.size - content.size % entry_bytes)
     return content

@@ -22,14 +22,14 @@ class SnapshotFile(NamedTuple):
     producers: tuple[Producer, ...] = ()
 
 
-class Clock(NamedTuple):
+class BrokerClock(NamedTuple):
     """The broker's time, ms since the epoch, and how long a producer may be idle before it is forgotten."""
 
     now_ms: int
     expiration_ms: int
 
 
-class Snapshots:
+class SnapshotFiles:
     """The snapshots in the directory, by offset.  Of several files for one offset the last by name counts."""
 
     def __init__(self, folder: str, files: Iterable[tuple[int, str]]) -> None:
@@ -57,13 +57,13 @@ class Snapshots:
                 del self.files[offset]
 
 
-class Producers:
+class ProducerLoader:
     """The producers up to `end`, made anew for each segment that is recovered.
 
     Kafka: ProducerStateManager; `end` is its lastMapOffset, `saved` its lastSnapOffset.
     """
 
-    def __init__(self, snapshots: Snapshots, clock: Clock) -> None:
+    def __init__(self, snapshots: SnapshotFiles, clock: BrokerClock) -> None:
         self.snapshots = snapshots
         self.clock = clock
         self.state = ProducerState(0)

@@ -8,26 +8,26 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 
-from klog.broker_start.files import FailsError, ReadSettings, Segment, index_floor, index_last_offset
-from klog.broker_start.producers import Producers
-from klog.files.read_only import Source
+from klog.broker_start.files import FailsError, ReadSettings, StartSegment, index_floor, index_last_offset
+from klog.broker_start.producers import ProducerLoader
+from klog.files.read_only import ReadOnlyFile
 from klog.formats.batch import Attributes
 from klog.formats.codec import Decompressor
 from klog.formats.index import ABORTED_TXN
 from klog.kernel import BAD_LENGTH, IndexBuilder, Window
-from klog.log.pipeline import Lane, Work, run
-from klog.log.reader import LogReader, Piece
+from klog.log.pipeline import OrderedOutput, Work, run
+from klog.log.reader import LogReader, WindowResult
 from klog.progress import Silence, Sink
-from klog.transactions.anomalies import IrregularityKind
+from klog.transactions.anomalies import ProducerAnomalyKind
 from klog.transactions.markers import CompletedTxn, FlawedMarker, MarkerFlaw, read_marker
 from klog.transactions.producer_state import Event, ProducerState
 
 _CONTROL, _CODEC = int(Attributes.CONTROL), int(Attributes.CODEC)
 _LARGE_BYTES = 8 << 20
-_FATAL = (IrregularityKind.NOT_TRANSACTIONAL, IrregularityKind.TXN_NOT_STARTED)
+_FATAL = (ProducerAnomalyKind.NOT_TRANSACTIONAL, ProducerAnomalyKind.TXN_NOT_STARTED)
 
 
-class Reading:
+class PartitionReader:
     """What is read of a partition: where it is, and who hears of the progress."""
 
     def __init__(self, folder: str, settings: ReadSettings, sink: Sink | None = None) -> None:
@@ -36,11 +36,11 @@ class Reading:
         self.sink = sink or Silence()
         self.window = Window(output=0)
 
-    def path(self, segment: Segment) -> str:
+    def path(self, segment: StartSegment) -> str:
         """Return the path of a segment's log, which is in one piece."""
         return os.path.join(self.folder, segment.log[0].name)
 
-    def windows(self, segment: Segment, offset: int, end: int | None = None) -> Iterator[Window]:
+    def windows(self, segment: StartSegment, offset: int, end: int | None = None) -> Iterator[Window]:
         """Yield a segment's batches from the one on that a broker reads for *offset*, up to *end* bytes of its log.
 
         No checksums.  Raises FailsError where a broker's reading fails.  Kafka: LogSegment.read.
@@ -49,9 +49,9 @@ class Reading:
         if start is not None:
             yield from self._walk(segment, start, segment.size if end is None else end)
 
-    def _walk(self, segment: Segment, start: int, end: int) -> Iterator[Window]:
+    def _walk(self, segment: StartSegment, start: int, end: int) -> Iterator[Window]:
         first = segment.log[0].start
-        with Source(self.path(segment)) as source:
+        with ReadOnlyFile(self.path(segment)) as source:
             reader = LogReader(source, first + start, first + end, lenient=True)
             while piece := reader.next(self.window):
                 if self.window.count:
@@ -59,7 +59,7 @@ class Reading:
                 if piece.stop and piece.stop[0] == BAD_LENGTH:
                     raise FailsError(f"{segment.log[0].name} @ {piece.stop[1]}: a size that no batch can have")
 
-    def position(self, segment: Segment, offset: int) -> int | None:
+    def position(self, segment: StartSegment, offset: int) -> int | None:
         """Return where a segment's log is read for *offset*, in bytes; None beyond its last batch.
 
         Kafka: LogSegment.translateOffset, FileRecords.searchForOffsetFromPosition.
@@ -80,7 +80,7 @@ class Reading:
                 before, before_last = batch.position - segment.log[0].start, batch.last_offset
         return before if before_last >= offset else None
 
-    def next_offset(self, segment: Segment) -> int:
+    def next_offset(self, segment: StartSegment) -> int:
         """Return the offset after the last batch; the base offset without one.  Kafka: LogSegment.readNextOffset."""
         if segment.next_offset is None:
             found = segment.base
@@ -90,7 +90,7 @@ class Reading:
             segment.next_offset = found
         return segment.next_offset
 
-    def replay(self, producers: Producers, segment: Segment, offset: int, end: int) -> None:
+    def replay(self, producers: ProducerLoader, segment: StartSegment, offset: int, end: int) -> None:
         """Apply a segment's batches from *offset* on, up to *end* bytes of its log.
 
         Kafka: UnifiedLog.loadProducersFromRecords.
@@ -138,13 +138,15 @@ def apply_batch(state: ProducerState, window: Window, i: int, file: str) -> tupl
     return events
 
 
-class Recovery:
+class SegmentRecovery:
     """A segment's recovery: `size` bytes of the log are taken, the indexes made anew.
 
     *stop*: as IndexBuilder has it, when an exception ended it that a broker handles.
     """
 
-    def __init__(self, reading: Reading, segment: Segment, producers: Producers, latest_epoch: int) -> None:
+    def __init__(
+        self, reading: PartitionReader, segment: StartSegment, producers: ProducerLoader, latest_epoch: int
+    ) -> None:
         settings = reading.settings
         self.builder = IndexBuilder(segment.base, settings.interval, settings.index_bytes, latest_epoch)
         self.txn_entries: list[tuple[int, int, int, int, int]] = []
@@ -157,7 +159,7 @@ class Recovery:
     def run(self) -> None:
         """Read the segment.  Raises FailsError, and UnreadableError for what the system cannot read."""
         reading = self._reading
-        with Source(reading.path(self._segment)) as source:
+        with ReadOnlyFile(reading.path(self._segment)) as source:
             _, start, end = self._segment.log[0]
             reader = LogReader(source, start, end, lenient=True)
             jobs = reading.settings.jobs if self._segment.size >= _LARGE_BYTES else 1
@@ -167,7 +169,7 @@ class Recovery:
         self.builder.finish()
 
     def _make_work(self) -> Work:
-        def work(window: Window, piece: Piece, lane: Lane) -> bool:
+        def work(window: Window, piece: WindowResult, lane: OrderedOutput) -> bool:
             window.check(0, window.count)
             lane.wait()
             return not self._take(window)

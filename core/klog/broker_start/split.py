@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from klog.broker_start.files import FailsError, Segment
-from klog.broker_start.segments import Reading, first_offset
+from klog.broker_start.files import FailsError, StartSegment
+from klog.broker_start.segments import PartitionReader, first_offset
 from klog.formats.batch import BatchFacts
 from klog.formats.index import OFFSET_ENTRY, TIME_ENTRY
 from klog.log.segment import MAX_RELATIVE_OFFSET
-from klog.partition_plan.contents import Piece
+from klog.partition_plan.contents import FileRange
 
 _CHUNK_BYTES = 1 << 20
 
 
-def split(segment: Segment, reading: Reading) -> list[Segment]:
+def split(segment: StartSegment, reading: PartitionReader) -> list[StartSegment]:
     """Return the segments that take the place of one with an overflow.  Raises FailsError where a broker gives up."""
     segment.offset_index = None
     batches = list(_batches(segment, reading))
@@ -36,7 +36,7 @@ def split(segment: Segment, reading: Reading) -> list[Segment]:
     return [part.segment(segment.log[0].name) for part in parts]
 
 
-def _batches(segment: Segment, reading: Reading) -> Iterator[BatchFacts]:
+def _batches(segment: StartSegment, reading: PartitionReader) -> Iterator[BatchFacts]:
     for window in reading.windows(segment, -(2**63)):
         for i in range(window.count):
             yield window.batch(i)._replace(base_offset=first_offset(window, i, segment.log[0].name))
@@ -45,7 +45,7 @@ def _batches(segment: Segment, reading: Reading) -> Iterator[BatchFacts]:
 class _Part:
     """One of the new segments, appended to in chunks.  Kafka: LogSegment.appendFromFile."""
 
-    def __init__(self, base: int, reading: Reading) -> None:
+    def __init__(self, base: int, reading: PartitionReader) -> None:
         self.base = base
         self._interval = reading.settings.interval
         self._start = self._end = 0
@@ -96,9 +96,9 @@ class _Part:
             self._times += TIME_ENTRY.write(self._largest, self._largest_offset - self.base)
             self._last_time = self._largest
 
-    def segment(self, log: str) -> Segment:
+    def segment(self, log: str) -> StartSegment:
         """Return the finished segment, made of a piece of *log*."""
         self._time_entry()
-        made = Segment(self.base, (Piece(log, self._start, self._end),))
+        made = StartSegment(self.base, (FileRange(log, self._start, self._end),))
         made.offset_index, made.time_index = self._entries, self._times
         return made

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import os
 
-from klog.broker_start.files import FailsError, ReadSettings, Segment
+from klog.broker_start.files import FailsError, ReadSettings, StartSegment
 from klog.data_dir.partition import Partition
 from klog.errors import UnreadableError
 from klog.formats.index import OFFSET_ENTRY
 from klog.formats.names import FileKind, FileName, Stage, belongs, file_name, parse_file
-from klog.partition_plan.contents import Content, Piece, Stored
+from klog.partition_plan.contents import Content, FileRange, StoredContent
 
 
 def settle(partition: Partition, settings: ReadSettings) -> dict[str, Content]:
@@ -44,14 +44,14 @@ def _replaced(partition: Partition, settings: ReadSettings, swaps: list[FileName
     start, end = 2**63 - 1, -(2**63)
     if not swaps:
         return start, end
-    from klog.broker_start.segments import Reading
+    from klog.broker_start.segments import PartitionReader
 
-    reading = Reading(partition.path, settings)
+    reading = PartitionReader(partition.path, settings)
     for file in swaps:
         if file.kind is not FileKind.LOG:
             continue
         base = offset_of(file)
-        segment = Segment(base, (Piece(file.name, 0, _stored(partition, file.name).size),))
+        segment = StartSegment(base, (FileRange(file.name, 0, _stored(partition, file.name).size),))
         index = file_name(base, FileKind.INDEX, Stage.SWAP)
         if any(other.name == index for other in swaps):
             segment.offset_index = _stored(partition, index)
@@ -67,9 +67,9 @@ def offset_of(file: FileName) -> int:
     return offset
 
 
-def _stored(partition: Partition, name: str) -> Stored:
+def _stored(partition: Partition, name: str) -> StoredContent:
     path = os.path.join(partition.path, name)
     try:
-        return Stored(name, os.stat(path).st_size)
+        return StoredContent(name, os.stat(path).st_size)
     except OSError as error:
         raise UnreadableError(f"{path}: {error.strerror}") from error

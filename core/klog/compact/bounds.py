@@ -14,7 +14,7 @@ from typing import NamedTuple
 from klog.compact.rules import Refusal, damaged
 from klog.data_dir.partition import Partition, SegmentFiles
 from klog.errors import UnreadableError
-from klog.files.read_only import Source
+from klog.files.read_only import ReadOnlyFile
 from klog.formats.damage import Damage
 from klog.formats.header import Header
 from klog.log.header_scan import LogEnd, walk_headers
@@ -23,7 +23,7 @@ from klog.transactions.producer_state import ProducerState
 from klog.transactions.replay import nearest_state, replay
 
 
-class Limit(str, Enum):
+class CleaningLimit(str, Enum):
     """What keeps a part of a log from being cleaned."""
 
     ACTIVE = "active segment"
@@ -32,7 +32,7 @@ class Limit(str, Enum):
     MIN_LAG = "min.compaction.lag.ms"
 
 
-class Bound(NamedTuple):
+class CleaningBound(NamedTuple):
     """An offset from which on a log is not cleaned.
 
     *producer_id*: of an open transaction.  *timestamp_ms*: the largest of the segment that is too young, which begins
@@ -40,16 +40,16 @@ class Bound(NamedTuple):
     """
 
     offset: int
-    limit: Limit
+    limit: CleaningLimit
     producer_id: int | None = None
     timestamp_ms: int | None = None
 
     def __str__(self) -> str:
-        if self.limit is Limit.ACTIVE:
+        if self.limit is CleaningLimit.ACTIVE:
             return f"the active segment, from offset {self.offset}"
-        if self.limit is Limit.HIGH_WATERMARK:
+        if self.limit is CleaningLimit.HIGH_WATERMARK:
             return f"the high watermark, {self.offset}"
-        if self.limit is Limit.TRANSACTION:
+        if self.limit is CleaningLimit.TRANSACTION:
             return f"a transaction of producer {self.producer_id}, open since offset {self.offset}"
         return f"segment {self.offset}, too young by min.compaction.lag.ms"
 
@@ -61,7 +61,7 @@ class LastRecord(NamedTuple):
     epoch: int
 
 
-class Producers(NamedTuple):
+class ProducerBounds(NamedTuple):
     """The producers of a log.
 
     *active*: at its end, by producer id.  *transaction*: first offset and producer id of the earliest transaction that
@@ -72,7 +72,9 @@ class Producers(NamedTuple):
     transaction: tuple[int, int] | None
 
 
-def find_producers(partition: Partition, high_watermark: int, now_ms: int, expiration_ms: int) -> Producers | Refusal:
+def find_producers(
+    partition: Partition, high_watermark: int, now_ms: int, expiration_ms: int
+) -> ProducerBounds | Refusal:
     """Follow the producers from the newest snapshot to the end of the log, and from an older one where that is needed.
 
     A transaction whose marker is above the high watermark is open: a follower that is cut there loses the marker.
@@ -95,7 +97,7 @@ def find_producers(partition: Partition, high_watermark: int, now_ms: int, expir
         producer_id: LastRecord(entry.batches[-1].last_offset if entry.batches else None, entry.producer_epoch)
         for producer_id, entry in state.producers.items()
     }
-    return Producers(active, min(open_there + open_still, default=None))
+    return ProducerBounds(active, min(open_there + open_still, default=None))
 
 
 def _follow(state: ProducerState, partition: Partition, offset: int, log_end: LogEnd) -> Damage | None:
@@ -111,14 +113,16 @@ def _follow(state: ProducerState, partition: Partition, offset: int, log_end: Lo
     return None
 
 
-def too_young(partition: Partition, segments: Iterable[SegmentFiles], now_ms: int, min_lag_ms: int) -> Bound | None:
+def too_young(
+    partition: Partition, segments: Iterable[SegmentFiles], now_ms: int, min_lag_ms: int
+) -> CleaningBound | None:
     """Return the first of *segments* that min.compaction.lag.ms keeps from being cleaned.  Raises UnreadableError."""
     if min_lag_ms <= 0:
         return None
     for files in segments:
         timestamp = _largest_timestamp(partition, files)
         if timestamp > now_ms - min_lag_ms:
-            return Bound(files.base_offset, Limit.MIN_LAG, timestamp_ms=timestamp)
+            return CleaningBound(files.base_offset, CleaningLimit.MIN_LAG, timestamp_ms=timestamp)
     return None
 
 
@@ -131,7 +135,7 @@ def _largest_timestamp(partition: Partition, files: SegmentFiles) -> int:
     if files.time_index is not None:
         largest = last_timestamp(os.path.join(partition.path, files.time_index))
     else:
-        with Source(log) as source:
+        with ReadOnlyFile(log) as source:
             found = [header.max_timestamp for header in walk_headers(source) if isinstance(header, Header)]
             largest = max(found, default=None)
     if largest is not None and largest >= 0:
@@ -152,7 +156,7 @@ def overdue_ms(partition: Partition, segments: Iterable[SegmentFiles], now_ms: i
         return 0
     timestamps = []
     for files in segments:
-        with Source(os.path.join(partition.path, files.log)) as source:
+        with ReadOnlyFile(os.path.join(partition.path, files.log)) as source:
             first = header_at(source, 0)
         if first is not None and first.max_timestamp > 0:
             timestamps.append(first.max_timestamp)

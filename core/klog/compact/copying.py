@@ -7,7 +7,7 @@ import stat
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from klog.compact.run import Cleaning, Outcome
+from klog.compact.run import CompactionRun, PartitionOutcome
 from klog.data_dir.log_dir import LogDir
 from klog.disk.disk import Disk
 from klog.disk.output_gate import check_directory, straight
@@ -21,7 +21,7 @@ from klog.plan.staging import Staging, make_directories, remove_tree
 _STAGED = ".klog-staged"
 
 
-def copy(to: str, make: Callable[[Sequence[Staging]], Cleaning], log_dirs: int, disk: Disk) -> Cleaning:
+def copy(to: str, make: Callable[[Sequence[Staging]], CompactionRun], log_dirs: int, disk: Disk) -> CompactionRun:
     """Write what *make* returns, compacted, into *to*, which is not there or empty; partitions refused are left out.
 
     Raises UsageError, KlogError, OSError; then nothing is left of it.
@@ -52,7 +52,7 @@ def copy(to: str, make: Callable[[Sequence[Staging]], Cleaning], log_dirs: int, 
     return cleaning
 
 
-def _check_names(outcomes: Sequence[Outcome]) -> None:
+def _check_names(outcomes: Sequence[PartitionOutcome]) -> None:
     seen: dict[str, str] = {}
     for outcome in outcomes:
         partition = outcome.partition
@@ -72,7 +72,7 @@ def _take_back(to: str, made: Sequence[str], disk: Disk) -> None:
 CHECKPOINTS = (FileKind.RECOVERY_POINTS, FileKind.HIGH_WATERMARKS, FileKind.LOG_STARTS, FileKind.CLEANER_OFFSETS)
 
 
-class Checkpointed(NamedTuple):
+class CheckpointValues(NamedTuple):
     """What `CHECKPOINTS`, in their order, say of a copied partition; None where they say nothing."""
 
     topic: str
@@ -80,13 +80,13 @@ class Checkpointed(NamedTuple):
     offsets: tuple[int | None, ...]
 
 
-def checkpointed(outcome: Outcome) -> Checkpointed:
+def checkpointed(outcome: PartitionOutcome) -> CheckpointValues:
     """Return what holds of a partition's copy."""
     partition, done = outcome.partition, outcome.compacted
     topic, number = partition.topic or "", partition.number or 0
     log_start = partition.checkpoints.offset(FileKind.LOG_STARTS, topic, number)
     cleaned = partition.cleaner_offset if done is None else done.cleaner_offset
-    return Checkpointed(topic, number, (partition.recovery_point, partition.high_watermark, log_start, cleaned))
+    return CheckpointValues(topic, number, (partition.recovery_point, partition.high_watermark, log_start, cleaned))
 
 
 class Copier:
@@ -96,7 +96,7 @@ class Copier:
         self._to, self._staged, self._disk = to, staged, disk
         self.written: list[str] = [to]
 
-    def partition(self, outcome: Outcome, draft: Draft | None) -> None:
+    def partition(self, outcome: PartitionOutcome, draft: Draft | None) -> None:
         """Write the files of a partition as they will be."""
         partition = outcome.partition
         directory = os.path.join(self._to, partition.directory)
@@ -132,7 +132,7 @@ class Copier:
             self._disk.close(file)
         self.written.append(target)
 
-    def checkpoints(self, copied: Sequence[Checkpointed]) -> None:
+    def checkpoints(self, copied: Sequence[CheckpointValues]) -> None:
         """Write the lines of the copied partitions into checkpoints, by topic and number."""
         for at, kind in enumerate(CHECKPOINTS):
             entries = [

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
-from klog.compact.strict_reader import Walk
+from klog.compact.strict_reader import StrictReader
 from klog.formats.batch import BATCH, CRC_START, OVERHEAD, Attributes, BatchFacts
 from klog.formats.damage import DamageKind
 from klog.formats.legacy import CRC_START as MESSAGE_CRC_START
@@ -31,7 +31,7 @@ class _Message(NamedTuple):
 
 
 def remade(
-    window: Window, at: int, rewriter: Rewriter, compress: Compress, walk: Walk, horizon_ms: int | None
+    window: Window, at: int, rewriter: Rewriter, compress: Compress, walk: StrictReader, horizon_ms: int | None
 ) -> Iterator[tuple[bytes, int]]:
     """Yield what stays of entry *at*, with the number of its records; nothing, when nothing does.
 
@@ -51,7 +51,7 @@ def remade(
         yield _wrapper(facts, messages, compress), len(messages)
 
 
-def _kept(window: Window, at: int, rewriter: Rewriter, walk: Walk) -> tuple[list[_Message], bool]:
+def _kept(window: Window, at: int, rewriter: Rewriter, walk: StrictReader) -> tuple[list[_Message], bool]:
     """Return the messages that stay, and whether that is all of them."""
     window.begin(at, at + 1)
     messages: list[_Message] = []

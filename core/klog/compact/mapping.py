@@ -8,20 +8,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from klog.compact.segments import Source, aborted_between, between
-from klog.compact.strict_reader import Advance, Walk, nobody
+from klog.compact.segments import SourceSegment, aborted_between, between
+from klog.compact.strict_reader import Advance, StrictReader, no_progress
 from klog.compact.transactions import CleanedTransactions
-from klog.files.read_only import Source as File
+from klog.files.read_only import ReadOnlyFile
 from klog.formats.batch import Attributes
 from klog.kernel import OffsetMap, Window
 from klog.log.index import position_of_offset
-from klog.log.records import Codecs, Run, decode_run
+from klog.log.records import BatchRun, Codecs, decode_run
 from klog.transactions.markers import read_marker
 
 _CONTROL = int(Attributes.CONTROL)
 
 
-class Mapped(NamedTuple):
+class MappedRange(NamedTuple):
     """*next_dirty*: the first offset that the map does not cover.  *records*, *bytes*: that were looked at."""
 
     next_dirty: int
@@ -30,7 +30,7 @@ class Mapped(NamedTuple):
     bytes: int
 
 
-class Mapping:
+class OffsetMapping:
     """Fills *offsets* from the log's *segments*, *start* up to *end*, *log_start* being the first offset that counts.
 
     *by_index*: begin where the offset index says, as a broker does, and not with the segment: it then takes an aborted
@@ -38,14 +38,14 @@ class Mapping:
     """
 
     def __init__(
-        self, offsets: OffsetMap, codecs: Codecs, advance: Advance = nobody, *, by_index: bool = False
+        self, offsets: OffsetMap, codecs: Codecs, advance: Advance = no_progress, *, by_index: bool = False
     ) -> None:
         self._offsets, self._codecs, self._by_index = offsets, codecs, by_index
         self._advance, self._transactions = advance, CleanedTransactions()
         self._window = Window(output=0)
         self._start = self._records = self._bytes = 0
 
-    def fill(self, segments: Sequence[Source], log_start: int, start: int, end: int) -> Mapped:
+    def fill(self, segments: Sequence[SourceSegment], log_start: int, start: int, end: int) -> MappedRange:
         """Return how far that came.  Raises DamagedError, UnreadableError."""
         self._offsets.clear(start)
         self._start, self._transactions = start, CleanedTransactions()
@@ -54,30 +54,30 @@ class Mapping:
         self._transactions.add(aborted_between(segments, log_start, start, end))
         for segment, following in zip(dirty, [*(one.base for one in dirty[1:]), end], strict=True):
             if self._fill_from(segment):
-                return Mapped(self._offsets.latest + 1, True, self._records, self._bytes)
+                return MappedRange(self._offsets.latest + 1, True, self._records, self._bytes)
             self._offsets.latest = following - 1  # a gap at the end of a segment is behind the map as well
-        return Mapped(self._offsets.latest + 1, False, self._records, self._bytes)
+        return MappedRange(self._offsets.latest + 1, False, self._records, self._bytes)
 
-    def _fill_from(self, segment: Source) -> bool:
+    def _fill_from(self, segment: SourceSegment) -> bool:
         """Whether the map was full before the segment was at its end."""
-        with File(segment.path) as log:
+        with ReadOnlyFile(segment.path) as log:
             position = 0
             if self._by_index and self._start > segment.base:
                 index = f"{segment.path.removesuffix('.log')}.index"
                 position = position_of_offset(log, index, segment.base, self._start)
-            walk = Walk(log, segment, position, self._advance)
+            walk = StrictReader(log, segment, position, self._advance)
             while walk.next(self._window):
                 if self._take(walk):
                     return True
             self._bytes += log.size - position
         return False
 
-    def _take(self, walk: Walk) -> bool:
+    def _take(self, walk: StrictReader) -> bool:
         """Take a window's batches; True when the map was full before their end."""
         window, count = self._window, self._window.count
         first = window.first_reaching(self._start)
         self._leave_out()
-        for damage in decode_run(Run(window, first, count), self._codecs, walk.path):
+        for damage in decode_run(BatchRun(window, first, count), self._codecs, walk.path):
             if damage is not None:
                 walk.refuse(damage)
             row = self._offsets.fill(window, 0, self._start)

@@ -12,11 +12,11 @@ import os
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from klog.compact.mapping import Mapped, Mapping
-from klog.compact.rewriting import Counts, Group, Release, Rewriting, Terms
-from klog.compact.segments import Source, between, grouped, sources
-from klog.compact.selection import Sections
-from klog.compact.strict_reader import Advance, nobody
+from klog.compact.mapping import MappedRange, OffsetMapping
+from klog.compact.rewriting import CleanerRelease, CleaningCounts, Rewriting, RoundParameters, SegmentGroup
+from klog.compact.segments import SourceSegment, between, grouped, sources
+from klog.compact.selection import LogSections
+from klog.compact.strict_reader import Advance, no_progress
 from klog.errors import UnreadableError
 from klog.formats.codec import Decompressor
 from klog.formats.index import ABORTED_TXN
@@ -29,7 +29,7 @@ from klog.plan.replace_segments import replace_segments
 from klog.plan.staging import Staging
 
 
-class Choices(NamedTuple):
+class CleanerOptions(NamedTuple):
     """*map_memory*: bytes for the offset map.  *like_broker*: its digests, its formats, its indexes, byte for byte.
 
     *release*: whose rules.
@@ -37,10 +37,10 @@ class Choices(NamedTuple):
 
     map_memory: int = 128 << 20
     like_broker: bool = False
-    release: Release = Release.V4_3
+    release: CleanerRelease = CleanerRelease.V4_3
 
 
-class Round(NamedTuple):
+class CleaningRound(NamedTuple):
     """One round: which offsets were dirty, how full the map became, and what the groups came to."""
 
     first_dirty: int
@@ -52,8 +52,8 @@ class Round(NamedTuple):
     collisions: int
     mapped_records: int
     mapped_bytes: int
-    groups: tuple[GroupDone, ...]
-    counts: Counts
+    groups: tuple[GroupResult, ...]
+    counts: CleaningCounts
 
     @property
     def bytes_in(self) -> int:
@@ -66,24 +66,24 @@ class Round(NamedTuple):
         return sum(group.bytes_out for group in self.groups)
 
 
-class GroupDone(NamedTuple):
+class GroupResult(NamedTuple):
     """*bases*: base offsets of the segments that became the first of them.  Sizes are those of the logs, in bytes."""
 
     bases: tuple[int, ...]
     bytes_in: int
     bytes_out: int
-    counts: Counts
+    counts: CleaningCounts
     is_changed: bool
 
 
-class Estimate(NamedTuple):
+class CompactionEstimate(NamedTuple):
     """What a compaction would come to.
 
     *keys*: different ones in the dirty section, of several rounds those of each; *records*: that were looked at there.
     *bytes_in*: of the logs that would be rewritten.  *bytes_out*: about, as if all that was clean before stayed.
     """
 
-    sections: Sections
+    sections: LogSections
     rounds: int
     keys: int
     records: int
@@ -91,40 +91,46 @@ class Estimate(NamedTuple):
     bytes_out: int
 
 
-class Compacted(NamedTuple):
+class CompactionResult(NamedTuple):
     """What a compaction came to.  *cleaner_offset*: the cleaner's new checkpoint."""
 
-    sections: Sections
-    rounds: tuple[Round, ...]
+    sections: LogSections
+    rounds: tuple[CleaningRound, ...]
     cleaner_offset: int
 
 
-class Compaction:
+class PartitionCompaction:
     """Compacts the partition of *sections*, which is eligible.
 
     *advance* hears of bytes read, *need* of the bytes that a round is going to write, about.
     """
 
-    def __init__(self, sections: Sections, choices: Choices, advance: Advance = nobody, need: Advance = nobody) -> None:
+    def __init__(
+        self,
+        sections: LogSections,
+        choices: CleanerOptions,
+        advance: Advance = no_progress,
+        need: Advance = no_progress,
+    ) -> None:
         self._sections, self._choices, self._advance, self._need = sections, choices, advance, need
         rules = sections.rules
-        self._terms = Terms(
+        self._terms = RoundParameters(
             sections.now_ms,
             rules.delete_retention_ms.number,
             rules.index_interval_bytes.number,
             {number: (last.data_offset, last.epoch) for number, last in sections.producers.items()},
             sections.log_start,
             sections.first_uncleanable,
-            choices.like_broker and choices.release is Release.V4_3,
+            choices.like_broker and choices.release is CleanerRelease.V4_3,
             choices.release,
         )
         self._offsets = OffsetMap(choices.map_memory, md5=choices.like_broker)
         codecs = Decompressor().functions
-        self._mapping = Mapping(self._offsets, codecs, advance, by_index=choices.like_broker)
+        self._mapping = OffsetMapping(self._offsets, codecs, advance, by_index=choices.like_broker)
         self._seen: dict[int, tuple[int, int]] = {}
         self._digests: dict[str, Digest] = {}
 
-    def plan(self, draft: Draft, scratch: Staging) -> Compacted:
+    def plan(self, draft: Draft, scratch: Staging) -> CompactionResult:
         """Say to *draft* what changes; *scratch* is for what only the next round reads.
 
         Raises DamagedError, UnreadableError, OSError.
@@ -135,16 +141,16 @@ class Compaction:
         for segment in segments:
             digest = self._digests[segment.path] = Digest(segment.size)
             draft.read_through(f"{sections.partition.directory}/{os.path.basename(segment.path)}", digest)
-        first_dirty, rounds = sections.first_dirty, list[Round]()
+        first_dirty, rounds = sections.first_dirty, list[CleaningRound]()
         while True:
             mapped = self._map(segments, first_dirty)
             done, segments = self._rewrite(segments, first_dirty, mapped, draft, scratch, len(rounds))
             rounds.append(done)
             if not mapped.is_full:
-                return Compacted(sections, tuple(rounds), mapped.next_dirty)
+                return CompactionResult(sections, tuple(rounds), mapped.next_dirty)
             first_dirty = mapped.next_dirty
 
-    def estimate(self) -> Estimate:
+    def estimate(self) -> CompactionEstimate:
         """Return what a compaction would come to, from first passes alone.  Raises DamagedError, UnreadableError."""
         sections = self._sections
         segments = sources(sections.partition)
@@ -157,27 +163,27 @@ class Compaction:
             first_dirty = mapped.next_dirty
         cleaned = between(segments, 0, mapped.next_dirty)
         after = expected_bytes(cleaned, sections.first_dirty, mapped._replace(records=records), keys)
-        return Estimate(sections, rounds, keys, records, sum(segment.size for segment in cleaned), after)
+        return CompactionEstimate(sections, rounds, keys, records, sum(segment.size for segment in cleaned), after)
 
-    def _map(self, segments: Sequence[Source], first_dirty: int) -> Mapped:
+    def _map(self, segments: Sequence[SourceSegment], first_dirty: int) -> MappedRange:
         return self._mapping.fill(segments, self._terms.log_start, first_dirty, self._terms.first_uncleanable)
 
     def _rewrite(
         self,
-        segments: list[Source],
+        segments: list[SourceSegment],
         first_dirty: int,
-        mapped: Mapped,
+        mapped: MappedRange,
         draft: Draft,
         scratch: Staging,
         number: int,
-    ) -> tuple[Round, list[Source]]:
+    ) -> tuple[CleaningRound, list[SourceSegment]]:
         """Write the groups of a round; return what they came to, and the segments as the next round finds them."""
         rules, offsets = self._sections.rules, self._offsets
         rewriting = Rewriting(offsets, segments, first_dirty, self._terms, self._advance, self._digests)
         cleaned = between(segments, 0, mapped.next_dirty)
         self._need(expected_bytes(cleaned, first_dirty, mapped, offsets.entries))
         groups = grouped(cleaned, rules.segment_bytes.number, rules.index_bytes.number, self._terms.first_uncleanable)
-        done, written = list[GroupDone](), list[Source]()
+        done, written = list[GroupResult](), list[SourceSegment]()
         for sources_of in groups:
             before, group = rewriting.counts, rewriting.group(sources_of)
             is_changed = True
@@ -187,9 +193,9 @@ class Compaction:
                 is_changed = self._to_draft(group, draft)
             bases = tuple(base for source in sources_of for base in source.originals)
             size = sum(source.size for source in sources_of)
-            done.append(GroupDone(bases, size, group.builder.size, rewriting.counts.minus(before), is_changed))
+            done.append(GroupResult(bases, size, group.builder.size, rewriting.counts.minus(before), is_changed))
         self._drop(segments, scratch, number)
-        made = Round(
+        made = CleaningRound(
             first_dirty, mapped.next_dirty, mapped.is_full, offsets.entries, offsets.slots, offsets.probes,
             offsets.collisions, mapped.records, mapped.bytes, tuple(done), rewriting.counts,
         )  # fmt: skip
@@ -197,7 +203,7 @@ class Compaction:
 
     # where a group goes
 
-    def _to_scratch(self, group: Group, scratch: Staging, number: int) -> Source:
+    def _to_scratch(self, group: SegmentGroup, scratch: Staging, number: int) -> SourceSegment:
         name = self._scratch_name(group.base, number)
         scratch.store(name, group.pieces())
         if self._choices.like_broker:
@@ -209,13 +215,13 @@ class Compaction:
     def _scratch_name(self, base: int, number: int, kind: FileKind = FileKind.LOG) -> str:
         return f"{self._sections.partition.directory}/{number}/{file_name(base, kind)}"
 
-    def _drop(self, segments: Sequence[Source], scratch: Staging, number: int) -> None:
+    def _drop(self, segments: Sequence[SourceSegment], scratch: Staging, number: int) -> None:
         """Remove what the round before has written."""
         for segment in segments if number else ():
             scratch.drop(self._scratch_name(segment.base, number - 1))
             scratch.drop(self._scratch_name(segment.base, number - 1, FileKind.INDEX))
 
-    def _to_draft(self, group: Group, draft: Draft) -> bool:
+    def _to_draft(self, group: SegmentGroup, draft: Draft) -> bool:
         """Let the group stand in place of its segments; False when that changes nothing."""
         directory = self._sections.partition.directory
         bases = [base for source in group.sources for base in source.originals]
@@ -243,7 +249,7 @@ class Compaction:
                 raise UnreadableError(f"{path}: has changed while it was read; is a broker running?")
 
 
-def expected_bytes(segments: Sequence[Source], first_dirty: int, mapped: Mapped, keys: int) -> int:
+def expected_bytes(segments: Sequence[SourceSegment], first_dirty: int, mapped: MappedRange, keys: int) -> int:
     """Return about how many bytes are left of *segments* when *keys* records stay of those that were mapped."""
     dirty = sum(segment.size for segment in between(segments, first_dirty, mapped.next_dirty))
     total = sum(segment.size for segment in segments)

@@ -11,11 +11,11 @@ from enum import Enum
 from typing import NamedTuple
 
 from klog.compact.legacy import remade
-from klog.compact.segments import Source, aborted_between, end_of
-from klog.compact.strict_reader import Advance, Walk, nobody
+from klog.compact.segments import SourceSegment, aborted_between, end_of
+from klog.compact.strict_reader import Advance, StrictReader, no_progress
 from klog.compact.transactions import CleanedTransactions, Entry
 from klog.errors import UsageError
-from klog.files.read_only import Source as File
+from klog.files.read_only import ReadOnlyFile
 from klog.formats.batch import Attributes, BatchFacts
 from klog.formats.codec import Compressor, Decompressor
 from klog.formats.damage import DamageKind
@@ -39,7 +39,7 @@ _CODEC, _CONTROL, _HORIZON = int(Attributes.CODEC), int(Attributes.CONTROL), int
 _OUTPUT_BYTES = 2 << 20
 
 
-class Release(str, Enum):
+class CleanerRelease(str, Enum):
     """Whose rules: they have changed between releases of Kafka."""
 
     V4_3 = "4.3"
@@ -52,7 +52,7 @@ class Release(str, Enum):
     """Tombstones and markers go by the age of their segment (3.0 and before)."""
 
     @classmethod
-    def of(cls, text: str) -> Release:
+    def of(cls, text: str) -> CleanerRelease:
         """Return the release of that number.  Raises UsageError."""
         known = [release.value for release in cls]
         if text not in known:
@@ -60,7 +60,7 @@ class Release(str, Enum):
         return cls(text)
 
 
-class Terms(NamedTuple):
+class RoundParameters(NamedTuple):
     """What a round goes by.
 
     *now_ms*: when the round is taken to happen.  *delete_retention_ms*, *index_interval*: the topic's settings.
@@ -76,10 +76,10 @@ class Terms(NamedTuple):
     log_start: int
     first_uncleanable: int
     convert: bool
-    release: Release = Release.V4_3
+    release: CleanerRelease = CleanerRelease.V4_3
 
 
-class Counts(NamedTuple):
+class CleaningCounts(NamedTuple):
     """What went in and what came out.
 
     *superseded*: records with a later one of their key; *keyless*: without a key; *discarded*: of aborted transactions,
@@ -99,13 +99,13 @@ class Counts(NamedTuple):
     markers_out: int = 0
     untouched: int = 0
 
-    def minus(self, other: Counts) -> Counts:
+    def minus(self, other: CleaningCounts) -> CleaningCounts:
         """Return the difference."""
-        return Counts(*(one - two for one, two in zip(self, other, strict=True)))
+        return CleaningCounts(*(one - two for one, two in zip(self, other, strict=True)))
 
-    def plus(self, other: Counts) -> Counts:
+    def plus(self, other: CleaningCounts) -> CleaningCounts:
         """Return the sum."""
-        return Counts(*(one + two for one, two in zip(self, other, strict=True)))
+        return CleaningCounts(*(one + two for one, two in zip(self, other, strict=True)))
 
 
 class Rewriting:
@@ -118,10 +118,10 @@ class Rewriting:
     def __init__(
         self,
         offsets: OffsetMap,
-        segments: Sequence[Source],
+        segments: Sequence[SourceSegment],
         first_dirty: int,
-        terms: Terms,
-        advance: Advance = nobody,
+        terms: RoundParameters,
+        advance: Advance = no_progress,
         digests: Mapping[str, Digest] | None = None,
     ) -> None:
         self._terms, self._segments, self._advance, self._digests = terms, segments, advance, digests or {}
@@ -130,33 +130,33 @@ class Rewriting:
         self._decompress, self._compress = Decompressor().functions, Compressor().functions
         self._rewriter = Rewriter(
             offsets, self._target, offsets.latest, terms.now_ms, terms.delete_retention_ms, terms.convert,
-            terms.release is Release.V2_8,
+            terms.release is CleanerRelease.V2_8,
         )  # fmt: skip
         self._horizon = terms.now_ms + terms.delete_retention_ms if terms.convert else None
         clean = [segment for segment in segments if segment.base < first_dirty]
         self._legacy_horizon = clean[-1].modified_ms - terms.delete_retention_ms if clean else 0
         last = [(offset, pid) for pid, (offset, _) in terms.producers.items() if offset is not None]
         self._last_batches: list[tuple[int, ...]] = sorted(
-            [*last, (terms.first_uncleanable - 1, -1)] if terms.release is Release.V4_3 else last
+            [*last, (terms.first_uncleanable - 1, -1)] if terms.release is CleanerRelease.V4_3 else last
         )
 
     @property
-    def counts(self) -> Counts:
+    def counts(self) -> CleaningCounts:
         """What has gone in and come out so far."""
-        return Counts(*(getattr(self._rewriter, name) for name in Counts._fields))
+        return CleaningCounts(*(getattr(self._rewriter, name) for name in CleaningCounts._fields))
 
-    def group(self, sources: Sequence[Source]) -> Group:
+    def group(self, sources: Sequence[SourceSegment]) -> SegmentGroup:
         """Return what *sources* become; to be read to its end before the next one."""
-        return Group(self, sources, self._terms.index_interval)
+        return SegmentGroup(self, sources, self._terms.index_interval)
 
     # for its groups
 
-    def pieces(self, group: Group) -> Iterator[memoryview]:
+    def pieces(self, group: SegmentGroup) -> Iterator[memoryview]:
         """Yield the content of a group's log; each piece counts until the next step."""
         sources = group.sources
         for at, source in enumerate(sources):
-            with File(source.path) as log:
-                walk = Walk(log, source, 0, self._advance, self._digests.get(source.path))
+            with ReadOnlyFile(source.path) as log:
+                walk = StrictReader(log, source, 0, self._advance, self._digests.get(source.path))
                 upper = (
                     sources[at + 1].base
                     if at + 1 < len(sources)
@@ -170,7 +170,7 @@ class Rewriting:
             yield from self._output(group)
         group.builder.finish()
 
-    def _rewrite(self, walk: Walk, group: Group, source: Source) -> Iterator[memoryview]:
+    def _rewrite(self, walk: StrictReader, group: SegmentGroup, source: SourceSegment) -> Iterator[memoryview]:
         window, rewriter = self._window, self._rewriter
         retain = source.modified_ms > self._legacy_horizon
         decisions = self._decide(group, retain)
@@ -197,7 +197,7 @@ class Rewriting:
                     walk.refuse(batch_damage(window, rewriter.at, DamageKind.BAD_RECORD, detail, walk.path))
             first = ready
 
-    def _output(self, group: Group) -> Iterator[memoryview]:
+    def _output(self, group: SegmentGroup) -> Iterator[memoryview]:
         """Yield what waits, and enter it in the indexes."""
         target, used = self._target, self._rewriter.used
         if used:
@@ -210,10 +210,10 @@ class Rewriting:
 
     # batches, before their records are looked at.  Kafka: checkBatchRetention
 
-    def _decide(self, group: Group, retain: bool) -> bytearray:
+    def _decide(self, group: SegmentGroup, retain: bool) -> bytearray:
         window = self._window
         decisions = bytearray(window.count)
-        now_ms = -1 if self._terms.release is Release.V2_8 else self._terms.now_ms
+        now_ms = -1 if self._terms.release is CleanerRelease.V2_8 else self._terms.now_ms
         at = 0
         while (at := self._transactions.take(window, at, decisions, now_ms)) < window.count:
             facts = window.batch(at)
@@ -226,7 +226,9 @@ class Rewriting:
         self._rewriter.skip_superseded(window)
         return decisions
 
-    def _decide_marker(self, at: int, facts: BatchFacts, decisions: bytearray, group: Group, retain: bool) -> None:
+    def _decide_marker(
+        self, at: int, facts: BatchFacts, decisions: bytearray, group: SegmentGroup, retain: bool
+    ) -> None:
         marker = read_marker(self._window, at)
         fate = self._transactions.control(facts.producer_id, facts.last_offset, marker)
         if fate.kept_entry is not None:
@@ -240,7 +242,7 @@ class Rewriting:
 
     def _is_over(self, marker: BatchFacts, retain: bool) -> bool:
         """Whether a marker that nothing needs any more goes now; *retain*: its segment is too young for that."""
-        if self._terms.release is Release.V2_8:
+        if self._terms.release is CleanerRelease.V2_8:
             return not retain
         return bool(marker.attributes & _HORIZON) and marker.base_timestamp <= self._terms.now_ms
 
@@ -259,11 +261,11 @@ class Rewriting:
             at += 1
 
 
-class Group:
+class SegmentGroup:
     """Segments that become one: *builder* has the new indexes and *aborted* the new transaction index, once `pieces`
     has been read to its end."""
 
-    def __init__(self, rewriting: Rewriting, sources: Sequence[Source], interval: int) -> None:
+    def __init__(self, rewriting: Rewriting, sources: Sequence[SourceSegment], interval: int) -> None:
         self.sources = sources
         self.base = sources[0].base
         self.modified_ns = sources[-1].modified_ns
@@ -275,10 +277,10 @@ class Group:
         """Yield the new log; each piece counts until the next step.  Raises DamagedError, UnreadableError."""
         return self._rewriting.pieces(self)
 
-    def source(self, path: str) -> Source:
+    def source(self, path: str) -> SourceSegment:
         """Return the new segment as the next round meets it, its log being *path*."""
         builder = self.builder
-        return Source(
+        return SourceSegment(
             self.base,
             path,
             builder.size,

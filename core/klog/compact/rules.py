@@ -13,10 +13,10 @@ from klog.data_dir.partition import Partition
 from klog.errors import UnreadableError
 from klog.formats.names import CLUSTER_METADATA, FileName, PartitionState, Stage, belongs, parse_file
 from klog.log.header_scan import find_log_end
-from klog.metadata.topic_config import Origin, Setting, Settings
+from klog.metadata.topic_config import Setting, SettingOrigin, TopicConfig
 
 
-class Rules(NamedTuple):
+class TopicRules(NamedTuple):
     """The settings of one topic that compaction goes by, times in ms."""
 
     policy: Setting
@@ -32,7 +32,7 @@ class Rules(NamedTuple):
     remote_storage: Setting
 
     @classmethod
-    def of(cls, settings: Settings, topic: str | None) -> Rules:
+    def of(cls, settings: TopicConfig, topic: str | None) -> TopicRules:
         """Return those of *topic*; None: of one that says nothing."""
         return cls(*(settings.value(topic, name) for name in _NAMES))
 
@@ -49,7 +49,7 @@ class Rules(NamedTuple):
     @property
     def is_told(self) -> bool:
         """Whether anything tells the policy, which else is assumed."""
-        return self.policy.origin is not Origin.DEFAULT or self.compacts
+        return self.policy.origin is not SettingOrigin.DEFAULT or self.compacts
 
 
 _NAMES = (
@@ -67,7 +67,7 @@ _NAMES = (
 )
 
 
-class Ground(str, Enum):
+class RefusalReason(str, Enum):
     """Why a partition is not compacted: the closed set."""
 
     METADATA_LOG = "metadata log"
@@ -85,26 +85,26 @@ class Refusal(NamedTuple):
     """A partition that is not compacted.  *what*: what stands in the way; *advice*: what to do about it."""
 
     path: str
-    ground: Ground
+    ground: RefusalReason
     what: str
     advice: str
 
     @property
     def needs_recover(self) -> bool:
         """Whether `klog recover` has to come first."""
-        return self.ground in (Ground.UNFINISHED, Ground.OVERLAP, Ground.DAMAGED)
+        return self.ground in (RefusalReason.UNFINISHED, RefusalReason.OVERLAP, RefusalReason.DAMAGED)
 
     def __str__(self) -> str:
         return f"{self.path}: {self.what}; {self.advice}"
 
 
-def damaged(partition: Partition, what: str, ground: Ground = Ground.DAMAGED) -> Refusal:
+def damaged(partition: Partition, what: str, ground: RefusalReason = RefusalReason.DAMAGED) -> Refusal:
     """Return the refusal of what `klog recover` has to settle first."""
     what = what.removeprefix(os.path.join(partition.path, ""))  # where damage says its place
     return Refusal(partition.path, ground, what, f"first: klog recover {quote(partition.path)}")
 
 
-def refusal(partition: Partition, rules: Rules) -> Refusal | None:
+def refusal(partition: Partition, rules: TopicRules) -> Refusal | None:
     """Return why *partition* is not compacted; None when nothing stands in the way.
 
     Of the content only headers are looked at, a few per segment.  Raises UnreadableError.
@@ -112,25 +112,25 @@ def refusal(partition: Partition, rules: Rules) -> Refusal | None:
     return _by_topic(partition, rules) or _by_files(partition) or _by_chain(partition)
 
 
-def _by_topic(partition: Partition, rules: Rules) -> Refusal | None:
+def _by_topic(partition: Partition, rules: TopicRules) -> Refusal | None:
     if partition.topic == CLUSTER_METADATA:
         return _refuse(
-            partition, Ground.METADATA_LOG, "the metadata log has no keys", "nodes keep it small by snapshots"
+            partition, RefusalReason.METADATA_LOG, "the metadata log has no keys", "nodes keep it small by snapshots"
         )
     if partition.state is not PartitionState.CURRENT:
         what = f"this directory is not in use (-{partition.state.value})"
-        return _refuse(partition, Ground.NOT_CURRENT, what, "leave it to the broker")
+        return _refuse(partition, RefusalReason.NOT_CURRENT, what, "leave it to the broker")
     if rules.remote_storage.flag:
         what = "remote.storage.enable=true: a part of the log is elsewhere"
-        return _refuse(partition, Ground.TIERED, what, "brokers do not compact such topics either")
+        return _refuse(partition, RefusalReason.TIERED, what, "brokers do not compact such topics either")
     if rules.compacts:
         return None
-    if rules.policy.origin is Origin.DEFAULT:
+    if rules.policy.origin is SettingOrigin.DEFAULT:
         what = "nothing here tells the topic's cleanup.policy"
         advice = "--metadata DIR names the log dir with the metadata log; --policy compact if you know it"
-        return _refuse(partition, Ground.POLICY, what, advice)
+        return _refuse(partition, RefusalReason.POLICY, what, advice)
     what = f"cleanup.policy={','.join(rules.policy.words)}"
-    return _refuse(partition, Ground.POLICY, what, "--policy compact compacts it all the same, once")
+    return _refuse(partition, RefusalReason.POLICY, what, "--policy compact compacts it all the same, once")
 
 
 def _by_files(partition: Partition) -> Refusal | None:
@@ -139,20 +139,20 @@ def _by_files(partition: Partition) -> Refusal | None:
     of_log = [file for file in partition.files if belongs(file)]
     for file in of_log:
         if file.stage is not Stage.IN_USE:
-            return damaged(partition, f"{file.name}: an operation did not end", Ground.UNFINISHED)
+            return damaged(partition, f"{file.name}: an operation did not end", RefusalReason.UNFINISHED)
     for file in of_log:
         if not file.canonical:
             what, advice = f"{file.name}: no broker writes such a name", "rename it, or move it away"
-            return _refuse(partition, Ground.NAMES, what, advice)
+            return _refuse(partition, RefusalReason.NAMES, what, advice)
     strange = next(
         (name for name in (*partition.others, *_links(partition, of_log)) if belongs(parse_file(name))), None
     )
     if strange is not None:
         # What it stands for may come back, and be there beside what was made without it.
         what, advice = f"{strange}: not a regular file", "put the file itself there, or move it away"
-        return _refuse(partition, Ground.NAMES, what, advice)
+        return _refuse(partition, RefusalReason.NAMES, what, advice)
     if not partition.segments:
-        return _refuse(partition, Ground.NO_SEGMENT, "there is no segment", "there is nothing to compact")
+        return _refuse(partition, RefusalReason.NO_SEGMENT, "there is no segment", "there is nothing to compact")
     return None
 
 
@@ -170,7 +170,7 @@ def _by_chain(partition: Partition) -> Refusal | None:
             return damaged(partition, str(end.damage))
         if end.offset > following.base_offset:
             what = f"{files.log} reaches to offset {end.offset - 1}, and {following.log} begins there or below"
-            return damaged(partition, what, Ground.OVERLAP)
+            return damaged(partition, what, RefusalReason.OVERLAP)
     log_end, start = partition.log_end, partition.log_start_offset
     assert log_end is not None
     assert start is not None
@@ -183,5 +183,5 @@ def _by_chain(partition: Partition) -> Refusal | None:
     return None
 
 
-def _refuse(partition: Partition, ground: Ground, what: str, advice: str) -> Refusal:
+def _refuse(partition: Partition, ground: RefusalReason, what: str, advice: str) -> Refusal:
     return Refusal(partition.path, ground, what, advice)

@@ -14,15 +14,15 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import NamedTuple
 
-from klog.compact.partition import Choices, Compacted, Compaction, Estimate
-from klog.compact.rules import Refusal, Rules
-from klog.compact.selection import Because, Sections, examine, filthiest
+from klog.compact.partition import CleanerOptions, CompactionEstimate, CompactionResult, PartitionCompaction
+from klog.compact.rules import Refusal, TopicRules
+from klog.compact.selection import DirtyStart, LogSections, examine, filthiest
 from klog.data_dir.log_dir import LogDir
 from klog.data_dir.partition import Partition
 from klog.disk.disk import Disk
 from klog.errors import DamagedError, KlogError, UnreadableError
 from klog.formats.names import FileKind
-from klog.metadata.topic_config import Settings
+from klog.metadata.topic_config import TopicConfig
 from klog.partition_plan import checkpoints
 from klog.plan.draft import Draft
 from klog.plan.staging import ROUNDS, Staging, remove_tree
@@ -32,14 +32,14 @@ from klog.threads import run_all
 _LARGE_BYTES = 1 << 20
 
 
-class Target(NamedTuple):
+class CompactTarget(NamedTuple):
     """A log dir, and which of its partitions are to be looked at."""
 
     log_dir: LogDir
     partitions: Sequence[Partition]
 
 
-class Wishes(NamedTuple):
+class CompactOptions(NamedTuple):
     """*now_ms*: when it is taken to happen.  *everything*: neither the dirty ratio nor the cleaner's checkpoint counts.
 
     *jobs*: partitions at a time, each with a map of its own.
@@ -47,22 +47,22 @@ class Wishes(NamedTuple):
 
     now_ms: int
     everything: bool
-    choices: Choices
+    choices: CleanerOptions
     jobs: int = 1
 
 
 @dataclass
-class Outcome:
+class PartitionOutcome:
     """What came of a partition: one of *refused*, *failed* and *sections*; of eligible ones what was done as well."""
 
     number: int
     partition: Partition
-    rules: Rules | None = None
-    sections: Sections | None = None
+    rules: TopicRules | None = None
+    sections: LogSections | None = None
     refused: Refusal | None = None
     failed: KlogError | None = None
-    compacted: Compacted | None = None
-    estimate: Estimate | None = None
+    compacted: CompactionResult | None = None
+    estimate: CompactionEstimate | None = None
 
     @property
     def is_done(self) -> bool:
@@ -79,7 +79,7 @@ class _StoppedError(Exception):
     """Another partition has failed for all, or somebody has pressed ^C."""
 
 
-class Cleaning:
+class CompactionRun:
     """Looks at *targets* at once; `run` compacts what is eligible, `estimate` only reckons.
 
     *staging*, *topics*: for each target, where new content waits, and the settings of its topics.
@@ -87,32 +87,32 @@ class Cleaning:
 
     def __init__(
         self,
-        targets: Sequence[Target],
+        targets: Sequence[CompactTarget],
         staging: Sequence[Staging],
-        topics: Sequence[Settings],
-        wishes: Wishes,
+        topics: Sequence[TopicConfig],
+        wishes: CompactOptions,
         disk: Disk,
         sink: Sink | None = None,
     ) -> None:
-        self.outcomes: list[Outcome] = []
+        self.outcomes: list[PartitionOutcome] = []
         self.drafts: list[Draft] = []
         self._targets, self._staging, self._topics, self._wishes = targets, staging, topics, wishes
         self._disk, self._sink = disk, sink or Silence()
         self._drafts: dict[int, Draft] = {}
         self._stop = threading.Event()
         for number, target in enumerate(targets):
-            self.outcomes += [Outcome(number, partition) for partition in target.partitions]
+            self.outcomes += [PartitionOutcome(number, partition) for partition in target.partitions]
         self._each(self._look, self.outcomes)
         order = {id(one.partition): at for at, one in enumerate(filthiest(one for one in self._sections()))}
         self.outcomes.sort(key=lambda one: order.get(id(one.partition), len(order)))
 
-    def _sections(self) -> Iterable[Sections]:
+    def _sections(self) -> Iterable[LogSections]:
         return (one.sections for one in self.outcomes if one.sections is not None)
 
-    def _look(self, outcome: Outcome) -> None:
+    def _look(self, outcome: PartitionOutcome) -> None:
         partition, wishes = outcome.partition, self._wishes
         try:
-            outcome.rules = Rules.of(self._topics[outcome.number], partition.topic)
+            outcome.rules = TopicRules.of(self._topics[outcome.number], partition.topic)
             found = examine(partition, outcome.rules, wishes.now_ms, everything=wishes.everything)
         except UnreadableError as error:
             outcome.failed = error
@@ -128,7 +128,7 @@ class Cleaning:
         return [target.log_dir for target in self._targets]
 
     @property
-    def eligible(self) -> list[Outcome]:
+    def eligible(self) -> list[PartitionOutcome]:
         """Those that are to be compacted, in their order."""
         return [one for one in self.outcomes if one.sections is not None and one.sections.eligible]
 
@@ -156,7 +156,7 @@ class Cleaning:
         for number, target in enumerate(self._targets):
             self._own_files(number, target.log_dir)
 
-    def draft_of(self, outcome: Outcome) -> Draft | None:
+    def draft_of(self, outcome: PartitionOutcome) -> Draft | None:
         """Return what changes in a partition; None where it was not compacted."""
         return self._drafts.get(id(outcome))
 
@@ -164,12 +164,12 @@ class Cleaning:
         sections = [one.sections for one in self.eligible if one.sections is not None]
         self._sink.expect(sum(dirty * one.dirty.bytes + clean * one.clean.bytes for one in sections))
 
-    def _log_dir(self, outcome: Outcome) -> LogDir:
+    def _log_dir(self, outcome: PartitionOutcome) -> LogDir:
         return self._targets[outcome.number].log_dir
 
-    def _each(self, work: Callable[[Outcome], None], outcomes: Sequence[Outcome]) -> None:
+    def _each(self, work: Callable[[PartitionOutcome], None], outcomes: Sequence[PartitionOutcome]) -> None:
         """Do *work* for each, large partitions at the same time; small ones would only wait for each other."""
-        large, small = list[Outcome](), list[Outcome]()
+        large, small = list[PartitionOutcome](), list[PartitionOutcome]()
         for one in outcomes:
             (large if one.partition.size >= _LARGE_BYTES else small).append(one)
         parts = [[one] for one in large] + ([small] if small else [])
@@ -193,14 +193,14 @@ class Cleaning:
             raise _StoppedError
         self._sink.advance(size)
 
-    def _estimate(self, outcome: Outcome) -> None:
+    def _estimate(self, outcome: PartitionOutcome) -> None:
         assert outcome.sections is not None
         try:
-            outcome.estimate = Compaction(outcome.sections, self._wishes.choices, self._advance).estimate()
+            outcome.estimate = PartitionCompaction(outcome.sections, self._wishes.choices, self._advance).estimate()
         except (DamagedError, UnreadableError) as error:
             outcome.failed = error
 
-    def _compact(self, outcome: Outcome, draft: Draft, scratch: Staging) -> None:
+    def _compact(self, outcome: PartitionOutcome, draft: Draft, scratch: Staging) -> None:
         assert outcome.sections is not None
         place = self._staging[outcome.number].directory
 
@@ -209,7 +209,7 @@ class Cleaning:
                 self._check_room(place, size)
 
         try:
-            compaction = Compaction(outcome.sections, self._wishes.choices, self._advance, need)
+            compaction = PartitionCompaction(outcome.sections, self._wishes.choices, self._advance, need)
             assert scratch.directory is not None
             own = scratch.beside(os.path.join(scratch.directory, str(outcome.number)))
             outcome.compacted = compaction.plan(draft, own)
@@ -225,12 +225,12 @@ class Cleaning:
             advice = "name another place with --backup, --plan or --to"
             raise KlogError(f"{place}: about {size} bytes are going to be written, {free} are free; {advice}")
 
-    def _cleaner_offset(self, outcome: Outcome) -> int | None:
+    def _cleaner_offset(self, outcome: PartitionOutcome) -> int | None:
         """Return the cleaner's new checkpoint; None where it stays."""
         if outcome.compacted is not None:
             return outcome.compacted.cleaner_offset
         found = outcome.sections
-        is_outside = found is not None and found.because in (Because.BELOW_START, Because.BEYOND_END)
+        is_outside = found is not None and found.because in (DirtyStart.BELOW_START, DirtyStart.BEYOND_END)
         # A broker corrects it before it looks whether there is something to clean.
         return found.first_dirty if found is not None and is_outside and self._wishes.choices.like_broker else None
 

@@ -11,10 +11,10 @@ from klog.compact.transactions import Entry
 from klog.data_dir.partition import Partition, SegmentFiles
 from klog.errors import UnreadableError
 from klog.formats.index import ABORTED_TXN
-from klog.partition_plan.contents import Stored, txn_entries
+from klog.partition_plan.contents import StoredContent, txn_entries
 
 
-class Source(NamedTuple):
+class SourceSegment(NamedTuple):
     """A segment to clean.
 
     *path*: of its log.  *size*: the log's, in bytes.  *modified_ns*: of the log.  *index_bytes*, *time_index_bytes*: of
@@ -37,12 +37,12 @@ class Source(NamedTuple):
         return self.modified_ns // 1_000_000
 
 
-def sources(partition: Partition) -> list[Source]:
+def sources(partition: Partition) -> list[SourceSegment]:
     """Return all segments: the transaction indexes of those that are not cleaned count too.  Raises UnreadableError."""
     return [_source(partition, files) for files in partition.segments]
 
 
-def _source(partition: Partition, files: SegmentFiles) -> Source:
+def _source(partition: Partition, files: SegmentFiles) -> SourceSegment:
     path = os.path.join(partition.path, files.log)
     try:
         status = os.stat(path)
@@ -52,9 +52,9 @@ def _source(partition: Partition, files: SegmentFiles) -> Source:
             whole = size // ABORTED_TXN.size * ABORTED_TXN.size
             aborted = tuple(
                 (entry[0], entry[1], entry[2], entry[3], entry[4])
-                for entry in txn_entries(partition.path, Stored(files.txn_index, whole))
+                for entry in txn_entries(partition.path, StoredContent(files.txn_index, whole))
             )
-        return Source(
+        return SourceSegment(
             files.base_offset,
             path,
             status.st_size,
@@ -72,7 +72,7 @@ def _size(partition: Partition, name: str | None) -> int:
     return 0 if name is None else os.path.getsize(os.path.join(partition.path, name))
 
 
-def between(segments: Sequence[Source], start: int, end: int) -> list[Source]:
+def between(segments: Sequence[SourceSegment], start: int, end: int) -> list[SourceSegment]:
     """Return the segments from the one that holds *start* on, as far as they begin below *end*.
 
     Kafka: LogSegments.values.
@@ -81,21 +81,21 @@ def between(segments: Sequence[Source], start: int, end: int) -> list[Source]:
     return list(segments[first : max(bisect_left(segments, end, key=_base), first)])
 
 
-def _holding(segments: Sequence[Source], offset: int) -> int:
+def _holding(segments: Sequence[SourceSegment], offset: int) -> int:
     return max(bisect_right(segments, offset, key=_base) - 1, 0)
 
 
-def _base(segment: Source) -> int:
+def _base(segment: SourceSegment) -> int:
     return segment.base
 
 
-def end_of(segments: Sequence[Source], base: int, otherwise: int) -> int:
+def end_of(segments: Sequence[SourceSegment], base: int, otherwise: int) -> int:
     """Return where the segment after that with *base* begins; *otherwise* behind the last one."""
     at = bisect_right(segments, base, key=_base)
     return segments[at].base if at < len(segments) else otherwise
 
 
-def aborted_between(segments: Sequence[Source], log_start: int, start: int, end: int) -> list[Entry]:
+def aborted_between(segments: Sequence[SourceSegment], log_start: int, start: int, end: int) -> list[Entry]:
     """Return the aborted transactions that may reach into [*start*, *end*).
 
     Kafka: LocalLog.collectAbortedTransactions.
@@ -111,13 +111,13 @@ def aborted_between(segments: Sequence[Source], log_start: int, start: int, end:
 
 
 def grouped(
-    segments: Sequence[Source], segment_bytes: int, index_bytes: int, first_uncleanable: int
-) -> list[list[Source]]:
+    segments: Sequence[SourceSegment], segment_bytes: int, index_bytes: int, first_uncleanable: int
+) -> list[list[SourceSegment]]:
     """Return *segments*, ascending, in groups that become one segment each.
 
     The sizes are those before: what comes out is not larger.  Kafka: Cleaner.groupSegmentsBySize.
     """
-    groups: list[list[Source]] = []
+    groups: list[list[SourceSegment]] = []
     sizes = (0, 0, 0)
     for at, segment in enumerate(segments):
         upper = segments[at + 1].base if at + 1 < len(segments) else first_uncleanable

@@ -17,12 +17,12 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Final, NamedTuple
 
-from klog.compact.bounds import Bound, LastRecord, Limit, find_producers, overdue_ms, too_young
-from klog.compact.rules import Refusal, Rules, refusal
+from klog.compact.bounds import CleaningBound, CleaningLimit, LastRecord, find_producers, overdue_ms, too_young
+from klog.compact.rules import Refusal, TopicRules, refusal
 from klog.data_dir.partition import Partition, SegmentFiles, segments_between
 
 
-class Because(str, Enum):
+class DirtyStart(str, Enum):
     """Why a log is taken for dirty from an offset on."""
 
     CHECKPOINT = "checkpoint"
@@ -32,7 +32,7 @@ class Because(str, Enum):
     ALL = "all"
 
 
-class Verdict(str, Enum):
+class Eligibility(str, Enum):
     """Whether a log is to be cleaned, and why."""
 
     DIRTY = "dirty ratio"
@@ -42,7 +42,7 @@ class Verdict(str, Enum):
     NOTHING = "nothing to clean"
 
 
-_ELIGIBLE: Final = (Verdict.DIRTY, Verdict.OVERDUE, Verdict.ALL)
+_ELIGIBLE: Final = (Eligibility.DIRTY, Eligibility.OVERDUE, Eligibility.ALL)
 
 
 class Section(NamedTuple):
@@ -62,7 +62,7 @@ class Section(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Sections:
+class LogSections:
     """A log before it is cleaned: clean | dirty | uncleanable | active.
 
     *first_dirty* may lie inside of a segment, or above the others.  *first_uncleanable* is a segment's base offset, the
@@ -73,16 +73,16 @@ class Sections:
     """
 
     partition: Partition
-    rules: Rules
+    rules: TopicRules
     now_ms: int
     everything: bool
     log_start: int
     log_end: int
     first_dirty: int
-    because: Because
+    because: DirtyStart
     checkpoint: int | None
     high_watermark: int | None
-    bounds: tuple[Bound, ...]
+    bounds: tuple[CleaningBound, ...]
     overdue_ms: int = 0
     producers: Mapping[int, LastRecord] = field(default_factory=dict)
 
@@ -131,15 +131,15 @@ class Sections:
         return dirty / (self.clean.bytes + dirty) if dirty else 0.0
 
     @property
-    def verdict(self) -> Verdict:
+    def verdict(self) -> Eligibility:
         """Whether the log is to be cleaned."""
         if not self.dirty.bytes:
-            return Verdict.NOTHING
+            return Eligibility.NOTHING
         if self.everything:
-            return Verdict.ALL
+            return Eligibility.ALL
         if self.dirty_ratio > self.rules.min_dirty_ratio.ratio:
-            return Verdict.DIRTY
-        return Verdict.OVERDUE if self.overdue_ms > 0 else Verdict.NOT_DIRTY
+            return Eligibility.DIRTY
+        return Eligibility.OVERDUE if self.overdue_ms > 0 else Eligibility.NOT_DIRTY
 
     @property
     def eligible(self) -> bool:
@@ -150,16 +150,16 @@ class Sections:
     def reason(self) -> str:
         """The verdict in words, with its figures."""
         verdict, ratio, least = self.verdict, self.dirty_ratio, self.rules.min_dirty_ratio.ratio
-        if verdict is Verdict.NOTHING:
+        if verdict is Eligibility.NOTHING:
             return f"nothing is dirty below {self.bounds[0]}"
-        if verdict is Verdict.ALL:
+        if verdict is Eligibility.ALL:
             return "all of it was asked for"
-        if verdict is Verdict.OVERDUE:
+        if verdict is Eligibility.OVERDUE:
             return f"dirty for {self.overdue_ms} ms longer than max.compaction.lag.ms"
-        return f"dirty ratio {ratio:.4g}, {'' if verdict is Verdict.DIRTY else 'not '}above {least:.4g}"
+        return f"dirty ratio {ratio:.4g}, {'' if verdict is Eligibility.DIRTY else 'not '}above {least:.4g}"
 
 
-def examine(partition: Partition, rules: Rules, now_ms: int, *, everything: bool = False) -> Sections | Refusal:
+def examine(partition: Partition, rules: TopicRules, now_ms: int, *, everything: bool = False) -> LogSections | Refusal:
     """Return what of *partition* may be cleaned at *now_ms* (ms since the epoch).
 
     *everything*: neither the cleaner's checkpoint nor the dirty ratio counts; the bounds do.  Raises UnreadableError.
@@ -173,22 +173,22 @@ def examine(partition: Partition, rules: Rules, now_ms: int, *, everything: bool
     return _with_producers(sections)
 
 
-def _without_producers(partition: Partition, rules: Rules, now_ms: int, everything: bool) -> Sections:
+def _without_producers(partition: Partition, rules: TopicRules, now_ms: int, everything: bool) -> LogSections:
     end, start, checkpoint = partition.log_end, partition.log_start_offset, partition.cleaner_offset
     assert end is not None
     assert start is not None
     active = partition.segments[-1].base_offset
     because = _because(checkpoint, start, end.offset, everything)
-    first_dirty = checkpoint if because is Because.CHECKPOINT and checkpoint is not None else start
+    first_dirty = checkpoint if because is DirtyStart.CHECKPOINT and checkpoint is not None else start
     known = partition.high_watermark
     above = segments_between(partition.segments, first_dirty, active)
     bounds = _sorted(
-        Bound(active, Limit.ACTIVE),
-        None if known is None else Bound(min(max(known, start), end.offset), Limit.HIGH_WATERMARK),
+        CleaningBound(active, CleaningLimit.ACTIVE),
+        None if known is None else CleaningBound(min(max(known, start), end.offset), CleaningLimit.HIGH_WATERMARK),
         too_young(partition, above, now_ms, rules.min_lag_ms.number),
     )
     late_ms = overdue_ms(partition, above, now_ms, rules.max_lag_ms.number)
-    return Sections(
+    return LogSections(
         partition,
         rules,
         now_ms,
@@ -204,37 +204,39 @@ def _without_producers(partition: Partition, rules: Rules, now_ms: int, everythi
     )
 
 
-def _with_producers(sections: Sections) -> Sections | Refusal:
+def _with_producers(sections: LogSections) -> LogSections | Refusal:
     partition, bounds = sections.partition, sections.bounds
-    high_watermark = next((bound.offset for bound in bounds if bound.limit is Limit.HIGH_WATERMARK), sections.log_end)
+    high_watermark = next(
+        (bound.offset for bound in bounds if bound.limit is CleaningLimit.HIGH_WATERMARK), sections.log_end
+    )
     found = find_producers(partition, high_watermark, sections.now_ms, sections.rules.producer_expiration_ms.number)
     if isinstance(found, Refusal):
         return found
     if found.transaction is not None:
         first, producer_id = found.transaction
-        bounds = _sorted(*bounds, Bound(max(first, sections.log_start), Limit.TRANSACTION, producer_id))
+        bounds = _sorted(*bounds, CleaningBound(max(first, sections.log_start), CleaningLimit.TRANSACTION, producer_id))
     return replace(sections, bounds=bounds, producers=found.active)
 
 
-def _because(checkpoint: int | None, start: int, end: int, everything: bool) -> Because:
+def _because(checkpoint: int | None, start: int, end: int, everything: bool) -> DirtyStart:
     if everything:
-        return Because.ALL
+        return DirtyStart.ALL
     if checkpoint is None:
-        return Because.NO_CHECKPOINT
+        return DirtyStart.NO_CHECKPOINT
     if checkpoint < start:
-        return Because.BELOW_START
-    return Because.BEYOND_END if checkpoint > end else Because.CHECKPOINT
+        return DirtyStart.BELOW_START
+    return DirtyStart.BEYOND_END if checkpoint > end else DirtyStart.CHECKPOINT
 
 
-_LIMITS: Final = tuple(Limit)
+_LIMITS: Final = tuple(CleaningLimit)
 
 
-def _sorted(*bounds: Bound | None) -> tuple[Bound, ...]:
+def _sorted(*bounds: CleaningBound | None) -> tuple[CleaningBound, ...]:
     there = [bound for bound in bounds if bound is not None]
     return tuple(sorted(there, key=lambda bound: (bound.offset, _LIMITS.index(bound.limit))))
 
 
-def filthiest(found: Iterable[Sections]) -> list[Sections]:
+def filthiest(found: Iterable[LogSections]) -> list[LogSections]:
     """Return those that are to be cleaned, the highest dirty ratio first; of equal ones by topic and number.
 
     A broker takes equal ones in the order of a hash map.

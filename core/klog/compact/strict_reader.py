@@ -7,12 +7,12 @@ from collections.abc import Callable
 from shlex import quote
 from typing import NoReturn
 
-from klog.compact.segments import Source
+from klog.compact.segments import SourceSegment
 from klog.errors import DamagedError
-from klog.files.read_only import Source as File
+from klog.files.read_only import ReadOnlyFile
 from klog.formats.damage import Damage, DamageKind
 from klog.kernel import Window, orderly
-from klog.location import Place
+from klog.location import Location
 from klog.log.reader import LogReader
 from klog.log.segment import Segment
 from klog.plan.file_state import Digest
@@ -20,11 +20,11 @@ from klog.plan.file_state import Digest
 Advance = Callable[[int], None]
 
 
-def nobody(_size: int) -> None:
+def no_progress(_size: int) -> None:
     """Hear of bytes read, and do nothing."""
 
 
-class Walk:
+class StrictReader:
     """Hands out the batches of a segment, a window at a time, from byte *position* on; raises over the first damage.
 
     A broker's cleaner compares no checksums: of a batch that is damaged and can still be read it makes a sound one.
@@ -32,7 +32,12 @@ class Walk:
     """
 
     def __init__(
-        self, log: File, segment: Source, position: int = 0, advance: Advance = nobody, digest: Digest | None = None
+        self,
+        log: ReadOnlyFile,
+        segment: SourceSegment,
+        position: int = 0,
+        advance: Advance = no_progress,
+        digest: Digest | None = None,
     ) -> None:
         self.path, self._digest = segment.path, digest
         self._base, self._advance = segment.base, advance
@@ -46,7 +51,9 @@ class Walk:
         piece = self._reader.next(window)
         if piece is None:
             if self._read < self._size:
-                self.refuse(Damage(DamageKind.UNREADABLE, Place(self.path, self._read), "the file has become shorter"))
+                self.refuse(
+                    Damage(DamageKind.UNREADABLE, Location(self.path, self._read), "the file has become shorter")
+                )
             return False
         self._read += piece.consumed
         self._advance(piece.consumed)
@@ -56,7 +63,7 @@ class Walk:
             bad = window.first_bad(0, window.count)
             facts = window.batch(bad)
             detail = "the checksum does not hold"
-            self.refuse(Damage(DamageKind.BAD_CRC, Place(self.path, facts.position, facts.base_offset), detail))
+            self.refuse(Damage(DamageKind.BAD_CRC, Location(self.path, facts.position, facts.base_offset), detail))
         if piece.damage is not None:
             self.refuse(piece.damage)
         self._check_order(window)
@@ -68,7 +75,7 @@ class Walk:
         in_order, _ = orderly(window, 0, window.count, self._last_offset, -1, self._base + 2**31 - 1)
         if in_order < window.count:
             facts = window.batch(in_order)
-            place = Place(self.path, facts.position, facts.base_offset)
+            place = Location(self.path, facts.position, facts.base_offset)
             self.refuse(Damage(DamageKind.OFFSET_BACKWARDS, place, "the batch is not in order"))
         self._last_offset = window.batch(window.count - 1).last_offset
 

@@ -18,7 +18,7 @@ Entry = tuple[int, int, int, int, int]
 _NEVER = 2**63 - 1
 
 
-class Fate(NamedTuple):
+class MarkerFate(NamedTuple):
     """What becomes of a batch that belongs to a transaction: *discardable* as far as transactions go."""
 
     discardable: bool
@@ -62,32 +62,32 @@ class CleanedTransactions:
                 self._aborted[entry[1]] = entry
         self._tell_next()
 
-    def data(self, producer_id: int, last_offset: int) -> Fate:
+    def data(self, producer_id: int, last_offset: int) -> MarkerFate:
         """Take a transactional data batch, empty ones as well."""
         self._begin(last_offset)
         if producer_id in self._aborted:
             self._open.with_data.add(producer_id)
-            return Fate(True)
+            return MarkerFate(True)
         self._open.committed.add(producer_id)
-        return Fate(False)
+        return MarkerFate(False)
 
-    def control(self, producer_id: int, last_offset: int, marker: Marker | FlawedMarker | None) -> Fate:
+    def control(self, producer_id: int, last_offset: int, marker: Marker | FlawedMarker | None) -> MarkerFate:
         """Take a control batch; *marker*: what it says, None when it is empty.
 
         The entry is one that stays in the transaction index: there was data of the transaction.
         """
         self._begin(last_offset)
         if marker is None:
-            return Fate(True)
+            return MarkerFate(True)
         if isinstance(marker, FlawedMarker):
-            return Fate(False)
+            return MarkerFate(False)
         if not marker.aborts:
             if producer_id not in self._open.committed:
-                return Fate(True)
+                return MarkerFate(True)
             self._open.committed.discard(producer_id)
-            return Fate(False)
+            return MarkerFate(False)
         entry = self._aborted.pop(producer_id, None)
         if producer_id in self._open.with_data:
             self._open.with_data.discard(producer_id)
-            return Fate(False, entry)
-        return Fate(True)
+            return MarkerFate(False, entry)
+        return MarkerFate(True)

@@ -17,7 +17,7 @@ from functools import cached_property
 from typing import Final, NamedTuple
 
 from klog.errors import KlogError
-from klog.files.read_only import Source
+from klog.files.read_only import ReadOnlyFile
 from klog.formats.checkpoint import (
     Checkpoint,
     EpochEntry,
@@ -326,7 +326,7 @@ def _segment(offset: int, files: dict[FileKind, FileName], sizes: dict[str, int]
 def read_small(path: str) -> bytes | Malformed:
     """Return the whole content of a text file or snapshot; a `Malformed` of line 0 says why it cannot be read."""
     try:
-        with Source(path) as source:
+        with ReadOnlyFile(path) as source:
             if source.size > SMALL_FILE_BYTES:
                 return Malformed(0, f"{source.size} bytes are far too many for such a file")
             return source.read(0, source.size)

@@ -6,14 +6,14 @@ import os
 
 from klog.data_dir.partition import Partition, SegmentFiles
 from klog.errors import KlogError
-from klog.files.read_only import Source
+from klog.files.read_only import ReadOnlyFile
 from klog.formats.batch import ENTRY
 from klog.formats.damage import Damage, DamageKind
 from klog.formats.index import OFFSET_ENTRY
 from klog.log.index import Entries
 
 
-def is_room(partition: Partition, damage: Damage) -> bool:
+def is_preallocated_tail(partition: Partition, damage: Damage) -> bool:
     """Whether *damage*, in a log of *partition*, is only room at its end: nothing shows that records stood there.
 
     Fewer zeros than an entry begins with are the beginning of a batch, whose offset starts with zeros.
@@ -33,7 +33,7 @@ def _was_filled(partition: Partition, last: SegmentFiles, position: int) -> bool
     """Whether an index, a snapshot or a checkpoint shows that there were records at *position*."""
     end = partition.log_end
     if last.offset_index is not None:
-        with Source(os.path.join(partition.path, last.offset_index)) as index:
+        with ReadOnlyFile(os.path.join(partition.path, last.offset_index)) as index:
             entries = Entries(index, OFFSET_ENTRY, 1)
             if entries.count and entries[entries.count - 1][1] >= position:
                 return True

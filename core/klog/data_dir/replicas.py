@@ -17,7 +17,7 @@ from typing import Final
 from klog.data_dir.log_dir import EXPECTED, LogDir, open_path
 from klog.data_dir.partition import Partition, SegmentFiles
 from klog.errors import KlogError, UsageError
-from klog.files.read_only import Source
+from klog.files.read_only import ReadOnlyFile
 from klog.formats.checkpoint import epochs_in_force
 from klog.formats.damage import Damage
 from klog.formats.header import Header
@@ -76,7 +76,7 @@ def _in_directory(path: str) -> list[Partition]:
     raise UsageError(f"{path}: a single file; expected a log dir (what log.dirs names) or a partition's directory")
 
 
-def choose_copies(partitions: Iterable[Partition], rule: str) -> list[Partition]:
+def choose_replicas(partitions: Iterable[Partition], rule: str) -> list[Partition]:
     """Return the partitions to read, by topic and number, one copy of each unless *rule* is "all".
 
     Of two that are equal by the rule the first stays.  A copy that cannot be read counts as empty.
@@ -134,7 +134,7 @@ def epoch_at(partition: Partition, offset: int) -> int:
 
 def _header_with(partition: Partition, segment: SegmentFiles, offset: int) -> Header | None:
     try:
-        with Source(os.path.join(partition.path, segment.log)) as log:
+        with ReadOnlyFile(os.path.join(partition.path, segment.log)) as log:
             start = 0
             if segment.offset_index:
                 index = os.path.join(partition.path, segment.offset_index)

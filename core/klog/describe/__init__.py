@@ -11,9 +11,9 @@ from __future__ import annotations
 
 from klog.describe.files import FileFacts, Value, describe_file
 from klog.describe.partitions import (
-    LogDirFacts,
-    PartitionFacts,
+    LogDirSummary,
     PartitionRow,
+    PartitionSummary,
     SegmentRow,
     describe_log_dir,
     describe_partition,
@@ -21,9 +21,9 @@ from klog.describe.partitions import (
 
 __all__ = [
     "FileFacts",
-    "LogDirFacts",
-    "PartitionFacts",
+    "LogDirSummary",
     "PartitionRow",
+    "PartitionSummary",
     "SegmentRow",
     "Value",
     "describe_file",

@@ -11,7 +11,7 @@ from klog.data_dir.partition import SMALL_FILE_BYTES
 from klog.describe.indexes import summarize_index
 from klog.describe.logs import LogSummary, first_offset, summarize
 from klog.errors import NotKafkaError, UnreadableError, UnsupportedError
-from klog.files.read_only import Source
+from klog.files.read_only import ReadOnlyFile
 from klog.formats.checkpoint import (
     Checkpoint,
     EpochEntry,
@@ -171,7 +171,7 @@ def _lock(path: str) -> _Found:
 
 
 def _content(path: str) -> bytes:
-    with Source(path) as source:
+    with ReadOnlyFile(path) as source:
         if source.size > SMALL_FILE_BYTES:
             raise UnsupportedError(f"{path}: {source.size} bytes are far too many for a file of this name")
         return source.read(0, source.size)

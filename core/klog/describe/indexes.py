@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from klog.errors import UnsupportedError
-from klog.files.read_only import Source
+from klog.files.read_only import ReadOnlyFile
 from klog.formats.layout import Layout
 
 _CHUNK_BYTES = 1 << 20
@@ -33,7 +33,7 @@ def summarize_index(path: str, layout: Layout) -> IndexSummary:
 
     Raises UnreadableError, and UnsupportedError for a size no broker can have mapped.
     """
-    with Source(path) as index:
+    with ReadOnlyFile(path) as index:
         if index.size > _MAX_BYTES:
             raise UnsupportedError(f"{path}: {index.size} bytes, an index has at most {_MAX_BYTES}")
         slots = index.size // layout.size
@@ -43,7 +43,7 @@ def summarize_index(path: str, layout: Layout) -> IndexSummary:
         return IndexSummary(index.size, entries, slots - entries, index.size % layout.size, first, last)
 
 
-def _end_of_content(index: Source) -> int:
+def _end_of_content(index: ReadOnlyFile) -> int:
     """Return where the zeros at the end of the file begin, in bytes."""
     end = index.size
     while end > 0:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from klog.files.read_only import Source
+from klog.files.read_only import ReadOnlyFile
 from klog.formats.batch import CODEC_NAMES, Attributes
 from klog.formats.damage import Damage
 from klog.formats.header import Header
@@ -41,7 +41,7 @@ def summarize(path: str, deep: bool = False) -> LogSummary:
     batches = records = 0
     largest = -1
     shapes: set[tuple[int, int, bool]] = set()
-    with Source(path) as log:
+    with ReadOnlyFile(path) as log:
         for found in walk_headers(log):
             if isinstance(found, Damage):
                 damage = found

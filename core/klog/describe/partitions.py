@@ -41,7 +41,7 @@ class PartitionRow:
 
 
 @dataclass(frozen=True)
-class LogDirFacts:
+class LogDirSummary:
     """A log dir and its partitions.  *locked*: None when that cannot be known."""
 
     path: str
@@ -80,7 +80,7 @@ class SegmentRow:
 
 
 @dataclass(frozen=True)
-class PartitionFacts:
+class PartitionSummary:
     """A partition and its segments."""
 
     path: str
@@ -90,7 +90,7 @@ class PartitionFacts:
 
 def describe_log_dir(
     log_dir: LogDir, partitions: Sequence[Partition] | None = None, metadata_version: str | None = None
-) -> LogDirFacts:
+) -> LogDirSummary:
     """Describe *log_dir*, with rows for *partitions* only (None: for all).
 
     *metadata_version* is the feature level, from whoever has read the metadata log.  Raises UnreadableError when the
@@ -100,7 +100,7 @@ def describe_log_dir(
     chosen = log_dir.partitions if partitions is None else partitions
     rows = tuple(_partition_row(partition, unclean) for partition in chosen)
     shutdown = log_dir.clean_shutdown
-    return LogDirFacts(
+    return LogDirSummary(
         path=log_dir.path,
         cluster_id=log_dir.cluster_id,
         node_id=log_dir.node_id,
@@ -116,7 +116,7 @@ def describe_log_dir(
     )
 
 
-def describe_partition(partition: Partition, deep: bool = False) -> PartitionFacts:
+def describe_partition(partition: Partition, deep: bool = False) -> PartitionSummary:
     """Describe *partition* and each of its segments; with *deep*, records are counted by decoding them."""
     around = LogDir(os.path.dirname(os.path.abspath(partition.path)))
     row = _partition_row(partition, _was_left_unclean(around))
@@ -125,7 +125,7 @@ def describe_partition(partition: Partition, deep: bool = False) -> PartitionFac
         _segment_row(partition, files, is_active=number == last, deep=deep)
         for number, files in enumerate(partition.segments)
     ]
-    return PartitionFacts(partition.path, row, tuple(rows))
+    return PartitionSummary(partition.path, row, tuple(rows))
 
 
 def _was_left_unclean(log_dir: LogDir) -> bool:

@@ -330,7 +330,7 @@ class Scratch:
         shutil.rmtree(self.path, ignore_errors=True)
 
 
-class Room:
+class Preallocation:
     """Blocks of the disk set aside ahead of a long output, which halves what writing into a file costs.
 
     Only for a regular file that is written from its end on, and not by others at once as far as can be seen (O_APPEND).

@@ -6,14 +6,14 @@ import os
 from collections.abc import Iterable
 
 from klog.dump.isolation import Committed, learn
-from klog.dump.reports import Reports, absolute
-from klog.dump.request import ALL_BYTES, Request, Target, with_surroundings
+from klog.dump.reports import DumpReports, absolute
+from klog.dump.request import ALL_BYTES, DumpRequest, DumpTarget, with_surroundings
 from klog.errors import KlogError, UsageError
-from klog.files.read_only import Source
+from klog.files.read_only import ReadOnlyFile
 from klog.formats.batch import BATCH
 from klog.log.pipeline import run
 from klog.log.reader import LogReader
-from klog.log.record_filter import HIGHEST, LOWEST, Count, Wanted, start_position
+from klog.log.record_filter import HIGHEST, LOWEST, RecordFilter, RecordLimit, start_position
 from klog.log.segment import MAX_SEGMENT_BYTES, Segment
 from klog.progress import Sink
 
@@ -44,11 +44,11 @@ class _LineEnds:
             self.write(b"\n")
 
 
-def dump_text(targets: Iterable[Target], request: Request, sink: Sink) -> int:
+def dump_text(targets: Iterable[DumpTarget], request: DumpRequest, sink: Sink) -> int:
     """Print *targets* as Kafka's dump tool does, then its reports; return the exit code."""
-    reports = Reports()
+    reports = DumpReports()
     code = OK
-    count = Count(request.wanted.limit)
+    count = RecordLimit(request.wanted.limit)
     tracked = sink = _LineEnds(sink)
     for target in targets:
         if count.left == 0:
@@ -65,14 +65,14 @@ def dump_text(targets: Iterable[Target], request: Request, sink: Sink) -> int:
     return code | (DAMAGED if reports.disagreement else OK)
 
 
-def kind_of(target: Target, request: Request) -> str | None:
+def kind_of(target: DumpTarget, request: DumpRequest) -> str | None:
     """Return what the file is taken for: log, checkpoint, index, timeindex, txnindex, snapshot; None if unknown."""
     suffix = os.path.basename(target.shown).rpartition(".")
     known = ("log", "checkpoint", "index", "timeindex", "txnindex", "snapshot")
     return suffix[2] if suffix[1] and suffix[2] in known else request.kind
 
 
-def _left_over(target: Target) -> str | None:
+def _left_over(target: DumpTarget) -> str | None:
     """Return the kind of a file that is on its way in or out (….log.deleted, .swap, .cleaned), None for others."""
     from klog.formats.names import SEGMENT_KINDS, FileKind, parse_file
 
@@ -80,14 +80,14 @@ def _left_over(target: Target) -> str | None:
     return kind.value if kind in (*SEGMENT_KINDS, FileKind.SNAPSHOT, FileKind.KRAFT_SNAPSHOT) else None
 
 
-def _must_exist(target: Target) -> None:
+def _must_exist(target: DumpTarget) -> None:
     if not os.path.lexists(target.path):
         from klog.data_dir.log_dir import EXPECTED
 
         raise UsageError(f"{target.shown}: no such file; {EXPECTED}")
 
 
-def _text_file(target: Target, request: Request, sink: Sink, reports: Reports, count: Count) -> int:
+def _text_file(target: DumpTarget, request: DumpRequest, sink: Sink, reports: DumpReports, count: RecordLimit) -> int:
     _must_exist(target)
     kind = kind_of(target, request)
     if kind in ("log", "checkpoint"):
@@ -125,7 +125,7 @@ def _write_lines(lines: Iterable[str], sink: Sink) -> None:
         sink.write("".join(waiting).encode("utf-8", "surrogateescape"))
 
 
-def _log_title(target: Target, is_log: bool, request: Request) -> str:
+def _log_title(target: DumpTarget, is_log: bool, request: DumpRequest) -> str:
     """Return the line that Kafka's tool begins a log with.  Kafka: DumpLogSegments.dumpLog, Snapshots.parse."""
     from klog.formats.java_text import parse_long
 
@@ -147,7 +147,7 @@ def _log_title(target: Target, is_log: bool, request: Request) -> str:
     return f"Log starting offset: {base_offset}\n"
 
 
-def _text_log(target: Target, request: Request, sink: Sink, reports: Reports, count: Count) -> int:
+def _text_log(target: DumpTarget, request: DumpRequest, sink: Sink, reports: DumpReports, count: RecordLimit) -> int:
     from klog.dump.kafka_log import LogDump
 
     sink.write(_log_title(target, kind_of(target, request) == "log", request).encode())
@@ -161,7 +161,7 @@ def _text_log(target: Target, request: Request, sink: Sink, reports: Reports, co
         committed=committed,
         max_batch_bytes=request.max_batch_bytes,
     )
-    with Source(target.path) as source:
+    with ReadOnlyFile(target.path) as source:
         if source.size > MAX_SEGMENT_BYTES:
             raise _ShownError(
                 f"{target.shown}: {source.size} bytes, more than a segment can have; --output jsonl reads it"
@@ -181,14 +181,14 @@ def _text_log(target: Target, request: Request, sink: Sink, reports: Reports, co
     return DAMAGED if dump.trouble and not unfinished else OK
 
 
-def bounded(wanted: Wanted, committed: Committed | None) -> Wanted:
+def bounded(wanted: RecordFilter, committed: Committed | None) -> RecordFilter:
     """Return *wanted* below the last stable offset, without markers, where only what is committed is to be seen."""
     if committed is None:
         return wanted
     return wanted._replace(to_offset=min(wanted.to_offset, committed.last_stable_offset), controls=False)
 
 
-def committed_in(target: Target, request: Request) -> Committed | None:
+def committed_in(target: DumpTarget, request: DumpRequest) -> Committed | None:
     """Return what a read_committed consumer would not see, None when everything is wanted."""
     if not request.committed:
         return None
@@ -197,7 +197,7 @@ def committed_in(target: Target, request: Request) -> Committed | None:
     return learn(logs or [target.path])
 
 
-def narrowed(target: Target, wanted: Wanted) -> Wanted:
+def narrowed(target: DumpTarget, wanted: RecordFilter) -> RecordFilter:
     """Return *wanted* for one file: of the newest records, those of the last so many offsets."""
     if not wanted.tail or wanted.limit is None:
         return wanted
@@ -208,14 +208,14 @@ def narrowed(target: Target, wanted: Wanted) -> Wanted:
     return wanted._replace(from_offset=max(wanted.from_offset, end - wanted.limit))
 
 
-def _beside(target: Target, suffix: str) -> str | None:
+def _beside(target: DumpTarget, suffix: str) -> str | None:
     """Return the path of the index next to a log, None if there is none."""
     stem, dot, kind = target.path.rpartition(".")
     path = f"{stem}.{suffix}"
     return path if dot and kind == "log" and os.path.exists(path) else None
 
 
-def start_of(source: Source, target: Target, wanted: Wanted) -> int:
+def start_of(source: ReadOnlyFile, target: DumpTarget, wanted: RecordFilter) -> int:
     """Return the position in the log where reading may begin."""
     if wanted.tail and wanted.limit is None:
         wanted = wanted._replace(from_offset=HIGHEST)
@@ -225,17 +225,17 @@ def start_of(source: Source, target: Target, wanted: Wanted) -> int:
     return start_position(source, index, time_index, Segment(target.path).base_offset or 0, wanted)
 
 
-def _jobs(request: Request, reader: LogReader) -> int:
+def _jobs(request: DumpRequest, reader: LogReader) -> int:
     """Return how many workers are worth their while."""
     if request.wanted.limit is not None or request.wanted.in_range:
         return 1
     return max(1, min(request.jobs, (reader.end - reader.position) >> 22))
 
 
-def dump_lines(targets: Iterable[Target], request: Request, sink: Sink) -> int:
+def dump_lines(targets: Iterable[DumpTarget], request: DumpRequest, sink: Sink) -> int:
     """Write the records (or batches, or other content) of *targets* as JSON lines or CSV; return the exit code."""
     code = OK
-    count = Count(request.wanted.limit)
+    count = RecordLimit(request.wanted.limit)
     for target in targets:
         if count.left == 0:
             break
@@ -254,15 +254,15 @@ def dump_lines(targets: Iterable[Target], request: Request, sink: Sink) -> int:
     return code
 
 
-def _log_lines(target: Target, request: Request, sink: Sink, count: Count) -> int:
-    from klog.dump.lines import LineDump, Origin
+def _log_lines(target: DumpTarget, request: DumpRequest, sink: Sink, count: RecordLimit) -> int:
+    from klog.dump.lines import LineDump, RecordOrigin
 
     topic, partition = target.origin
-    origin = Origin(target.shown, topic, partition)
+    origin = RecordOrigin(target.shown, topic, partition)
     segment = Segment(target.path)
     committed = committed_in(target, request)
     wanted = narrowed(target, request.wanted)
-    with Source(target.path) as source:
+    with ReadOnlyFile(target.path) as source:
         dump = LineDump(
             origin,
             request.line_style,
@@ -280,6 +280,6 @@ def _log_lines(target: Target, request: Request, sink: Sink, count: Count) -> in
     return DAMAGED if dump.damages else OK
 
 
-def is_unfinished(target: Target, request: Request, source: Source) -> bool:
+def is_unfinished(target: DumpTarget, request: DumpRequest, source: ReadOnlyFile) -> bool:
     """Whether the last batch may well be cut off: a broker is writing it, or --max-bytes cuts it."""
     return target.live or request.max_bytes < min(source.size, ALL_BYTES)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from klog.files.read_only import Source
+from klog.files.read_only import ReadOnlyFile
 from klog.formats.batch import Attributes
 from klog.kernel import Window
 from klog.log.reader import MAX_BATCH_BYTES
@@ -38,7 +38,7 @@ def learn(paths: Sequence[str]) -> Committed:
     open_batches: dict[int, list[int]] = {}  # producer id → base offsets of its open transaction's batches
     end = 0
     for path in paths:
-        with Source(path) as source:
+        with ReadOnlyFile(path) as source:
             reader = Segment(path).reader(source, max_batch_bytes=MAX_BATCH_BYTES)
             while reader.next(window):
                 window.check(0, window.count)

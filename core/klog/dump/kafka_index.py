@@ -10,10 +10,10 @@ import os
 from collections.abc import Iterator
 from types import TracebackType
 
-from klog.dump.reports import Reports, absolute
+from klog.dump.reports import DumpReports, absolute
 from klog.dump.request import IndexStyle
 from klog.errors import KlogError
-from klog.files.read_only import Source
+from klog.files.read_only import ReadOnlyFile
 from klog.formats.batch import BATCH, ENTRY, MIN_SIZE, OVERHEAD
 from klog.formats.codec import MAX_OUTPUT, Decompressor
 from klog.formats.index import ABORTED_TXN, OFFSET_ENTRY, TIME_ENTRY
@@ -39,7 +39,7 @@ class Entries:
     def __init__(self, path: str, layout: Layout, base_offset: int, key: str) -> None:
         self.layout, self._base = layout, base_offset
         try:
-            with Source(path) as source:
+            with ReadOnlyFile(path) as source:
                 if source.size > MAX_SEGMENT_BYTES:
                     raise DiedError(f"{path}: {source.size} bytes, more than an index can have")
                 self.length = source.size
@@ -85,7 +85,7 @@ class _Log:
 
     def __init__(self, path: str) -> None:
         try:
-            self.source = Source(path)
+            self.source = ReadOnlyFile(path)
         except KlogError as error:
             raise DiedError(str(error)) from error
         if self.source.size > MAX_SEGMENT_BYTES:
@@ -142,7 +142,7 @@ def _paths(path: str) -> tuple[int, str]:
     return base_offset, os.path.join(os.path.dirname(path), stem)
 
 
-def dump_offset_index(path: str, shown: str, style: IndexStyle, reports: Reports) -> Iterator[str]:
+def dump_offset_index(path: str, shown: str, style: IndexStyle, reports: DumpReports) -> Iterator[str]:
     """Yield the lines for an `.index`; what does not fit the log goes to *reports*.  Raises DiedError."""
     base_offset, stem = _paths(path)
     with _Log(stem + ".log") as log:
@@ -157,7 +157,7 @@ def dump_offset_index(path: str, shown: str, style: IndexStyle, reports: Reports
 
 
 def _offset_entries(
-    path: str, index: Entries, base_offset: int, log: _Log, style: IndexStyle, reports: Reports
+    path: str, index: Entries, base_offset: int, log: _Log, style: IndexStyle, reports: DumpReports
 ) -> Iterator[str]:
     for slot in range(index.count):
         offset, position = index.offsets[slot], index.others[slot]
@@ -187,7 +187,7 @@ def _check_sanity(path: str, index: Entries, base_offset: int) -> None:
         raise DiedError(f"{path}: corrupt: {index.length} bytes are no multiple of {index.layout.size}")
 
 
-def dump_time_index(path: str, shown: str, style: IndexStyle, reports: Reports) -> Iterator[str]:
+def dump_time_index(path: str, shown: str, style: IndexStyle, reports: DumpReports) -> Iterator[str]:
     """Yield the lines for a `.timeindex`; what does not fit the log goes to *reports*.  Raises DiedError.
 
     One walk over the log answers for all entries; Kafka's tool walks it anew for each.
@@ -204,7 +204,7 @@ def dump_time_index(path: str, shown: str, style: IndexStyle, reports: Reports) 
 
 
 def _time_entries(
-    path: str, index: Entries, times: Entries, base_offset: int, log: _Log, style: IndexStyle, reports: Reports
+    path: str, index: Entries, times: Entries, base_offset: int, log: _Log, style: IndexStyle, reports: DumpReports
 ) -> Iterator[str]:
     count = next((slot for slot in range(1, times.count) if times.offsets[slot] == base_offset), times.count)
     queries = [(_position(index, offset), offset) for offset in times.offsets[:count]]
@@ -330,7 +330,7 @@ def dump_txn_index(path: str) -> Iterator[str]:
     """Yield the lines for a `.txnindex`.  Raises DiedError."""
     _paths(path)
     try:
-        with Source(path) as source:
+        with ReadOnlyFile(path) as source:
             data = source.read(0, source.size)
     except KlogError as error:
         raise DiedError(str(error)) from error
@@ -352,7 +352,7 @@ def dump_snapshot(path: str) -> tuple[list[str], str | None]:
     Kafka: DumpLogSegments.dumpProducerIdSnapshot, ProducerStateManager.readSnapshot.
     """
     try:
-        with Source(path) as source:
+        with ReadOnlyFile(path) as source:
             if source.size > _LARGEST_SNAPSHOT:
                 raise DiedError(f"{path}: {source.size} bytes, more than a producer snapshot can have")
             snapshot = read_snapshot(source.read(0, source.size), crc32c)

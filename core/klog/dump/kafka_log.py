@@ -15,15 +15,15 @@ from klog.errors import KlogError
 from klog.formats.batch import ENTRY, OVERHEAD, Attributes
 from klog.formats.codec import MAX_OUTPUT, Decompressor
 from klog.kernel import BAD_LENGTH, BAD_MAGIC, DONE, MORE, TEXT_LAZY, Window
-from klog.location import Place
-from klog.log.pipeline import Lane, Work
-from klog.log.reader import Piece
-from klog.log.record_filter import HIGHEST, LOWEST, Count, Wanted
+from klog.location import Location
+from klog.log.pipeline import OrderedOutput, Work
+from klog.log.reader import WindowResult
+from klog.log.record_filter import HIGHEST, LOWEST, RecordFilter, RecordLimit
 from klog.log.records import broken_record
 
 
 @dataclass
-class Gaps:
+class OffsetGaps:
     """Where the offsets of a log's records do not follow one another: pairs of an offset and the one after it.
 
     Kafka's tool keeps them by the first of the pair, the last one winning.
@@ -63,9 +63,9 @@ class LogDump:
         self,
         file: str,
         style: LogStyle,
-        wanted: Wanted,
+        wanted: RecordFilter,
         *,
-        count: Count,
+        count: RecordLimit,
         committed: Committed | None = None,
         max_batch_bytes: int = MAX_OUTPUT,
     ) -> None:
@@ -79,7 +79,7 @@ class LogDump:
             wanted.keys is not None or wanted.from_time > LOWEST or wanted.to_time < HIGHEST or wanted.limit is not None
         )
         self.flags = style.flags | (TEXT_LAZY if picks_records and style.deep else 0)
-        self.gaps = Gaps()
+        self.gaps = OffsetGaps()
         self.trouble = self.died = False
         self.stop: tuple[int, int] | None = None
 
@@ -95,7 +95,7 @@ class LogDump:
         if self.died or self.stop is None or self.stop[0] == DONE:
             return b"", None
         status, at = self.stop
-        place = Place(self.file, at)
+        place = Location(self.file, at)
         if status == BAD_LENGTH:
             self.trouble = True
             return b"", f"{place}: a size of {ENTRY.read(head)[1]} bytes, where at least 14 was expected"
@@ -126,7 +126,7 @@ class _Worker:
         self._codecs = Decompressor(log.max_batch_bytes).functions
         self._found: list[tuple[int, int, bytes]] = []
 
-    def text(self, window: Window, piece: Piece, lane: Lane) -> bool:
+    def text(self, window: Window, piece: WindowResult, lane: OrderedOutput) -> bool:
         """Make text of a window; True when nothing after it is to be printed."""
         log = self._log
         last = log.wanted.skip(window)
@@ -152,14 +152,14 @@ class _Worker:
             log.stop = piece.stop
         return ended or last
 
-    def _bury(self, death: _DiedError, window: Window, lane: Lane) -> None:
+    def _bury(self, death: _DiedError, window: Window, lane: OrderedOutput) -> None:
         lane.flush(window)
         lane.write(death.partial)
         facts = window.batch(death.batch)
-        lane.report(f"{Place(self._log.file, facts.position, facts.base_offset)}: {death}")
+        lane.report(f"{Location(self._log.file, facts.position, facts.base_offset)}: {death}")
         self._log.trouble = self._log.died = True
 
-    def _batch_lines(self, window: Window, end: int, lane: Lane) -> bool:
+    def _batch_lines(self, window: Window, end: int, lane: OrderedOutput) -> bool:
         """Print batches up to *end*; True when the wanted number is reached."""
         count = self._log.count
         ended = count.left is not None and count.left <= end
@@ -169,11 +169,11 @@ class _Worker:
         self._lines_up_to(window, end, lane)
         return ended
 
-    def _lines_up_to(self, window: Window, stop: int, lane: Lane) -> None:
+    def _lines_up_to(self, window: Window, stop: int, lane: OrderedOutput) -> None:
         while not window.batch_lines(stop, self._log.flags):
             lane.flush(window)
 
-    def _records(self, window: Window, end: int, lane: Lane) -> bool:
+    def _records(self, window: Window, end: int, lane: OrderedOutput) -> bool:
         """Print batches up to *end* with their records; True when the wanted number is reached."""
         first = 0
         while first < end:
@@ -193,7 +193,7 @@ class _Worker:
             first = ready
         return False
 
-    def _rows(self, window: Window, lane: Lane) -> bool:
+    def _rows(self, window: Window, lane: OrderedOutput) -> bool:
         """Print the decoded records; True when the wanted number is reached."""
         log = self._log
         if log.wanted.all_records:
@@ -206,12 +206,12 @@ class _Worker:
         self._print(window, window.records, contents, lane)
         return ended
 
-    def _print(self, window: Window, end: int, contents: list[bytes | None] | None, lane: Lane) -> None:
+    def _print(self, window: Window, end: int, contents: list[bytes | None] | None, lane: OrderedOutput) -> None:
         at = 0
         while (at := window.text_lines(at, end, self._log.flags, contents)) < end:
             lane.flush(window)
 
-    def _die(self, window: Window, contents: list[bytes | None], row: int, reason: str, lane: Lane) -> None:
+    def _die(self, window: Window, contents: list[bytes | None], row: int, reason: str, lane: OrderedOutput) -> None:
         """Print the rows before the one that kills Kafka's tool, then that one's batch and metadata, and die."""
         batch = window.record(row)[6]
         self._print(window, row, contents, lane)

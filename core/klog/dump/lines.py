@@ -11,10 +11,10 @@ from klog.dump.request import LineStyle
 from klog.formats.codec import MAX_OUTPUT, Decompressor
 from klog.formats.damage import Damage
 from klog.kernel import VALUES, Window, is_utf8, json_text
-from klog.log.pipeline import Lane, Work
-from klog.log.reader import Piece
-from klog.log.record_filter import Count, Wanted
-from klog.log.records import Run, Span, decoded, message_damages, runs
+from klog.log.pipeline import OrderedOutput, Work
+from klog.log.reader import WindowResult
+from klog.log.record_filter import RecordFilter, RecordLimit
+from klog.log.records import BatchRun, OffsetRange, decode_window, intact_runs, message_damages
 
 _PIECE_BYTES = 3 << 18  # a multiple of three, so that pieces of base64 fit together
 
@@ -29,7 +29,7 @@ CSV_BATCH_COLUMNS = (
 
 
 @dataclass(frozen=True)
-class Origin:
+class RecordOrigin:
     """Which log the lines are about: its file as it is shown, its topic and partition where the directory tells."""
 
     file: str
@@ -66,12 +66,12 @@ class LineDump:
 
     def __init__(
         self,
-        origin: Origin,
+        origin: RecordOrigin,
         style: LineStyle,
-        wanted: Wanted,
-        span: Span,
+        wanted: RecordFilter,
+        span: OffsetRange,
         *,
-        count: Count,
+        count: RecordLimit,
         committed: Committed | None = None,
         max_batch_bytes: int = MAX_OUTPUT,
         unfinished: bool = False,
@@ -93,11 +93,11 @@ class LineDump:
             return self._batches
         codecs = Decompressor(self._max_batch_bytes).functions
 
-        def records(window: Window, piece: Piece, lane: Lane) -> bool:
+        def records(window: Window, piece: WindowResult, lane: OrderedOutput) -> bool:
             last = self._wanted.skip(window)
             if self._committed:
                 self._committed.skip(window)
-            for rows, damage in decoded(window, codecs, self._origin.file, self._span):
+            for rows, damage in decode_window(window, codecs, self._origin.file, self._span):
                 if damage:
                     lane.flush(window)
                     self._show(damage, lane)
@@ -107,7 +107,7 @@ class LineDump:
 
         return records
 
-    def _rows(self, rows: Window, window: Window, lane: Lane) -> bool:
+    def _rows(self, rows: Window, window: Window, lane: OrderedOutput) -> bool:
         """Make lines of the decoded records; True when there are to be no more."""
         self._wanted.keep(rows)
         last = self._count.take(rows)
@@ -122,17 +122,17 @@ class LineDump:
             lane.flush(rows)
         return last
 
-    def _write(self, rows: Window, at: int, end: int, lane: Lane) -> None:
+    def _write(self, rows: Window, at: int, end: int, lane: OrderedOutput) -> None:
         """Make lines of the rows from *at* to *end*."""
         for piece in record_lines(rows, at, end, self._fields, self._style):
             lane.write(piece)
 
-    def _batches(self, window: Window, piece: Piece, lane: Lane) -> bool:
+    def _batches(self, window: Window, piece: WindowResult, lane: OrderedOutput) -> bool:
         """Make a line of each batch, damaged ones too; True when there are to be no more."""
         last = self._wanted.skip(window)
         if self._committed:
             self._committed.skip(window)
-        for run in runs(window, self._origin.file, self._span):
+        for run in intact_runs(window, self._origin.file, self._span):
             ended = self._batch_rows(run, lane)
             if run.window is not window or run.damage:
                 lane.flush(run.window)
@@ -142,7 +142,7 @@ class LineDump:
                 return True
         return self._after(window, piece, lane) or last
 
-    def _batch_rows(self, run: Run, lane: Lane) -> bool:
+    def _batch_rows(self, run: BatchRun, lane: OrderedOutput) -> bool:
         """Make lines of a run; True when the wanted number is reached."""
         at = run.first
         step = run.end if self._count.left is None else at + 1
@@ -158,18 +158,18 @@ class LineDump:
             step = run.end if self._count.left is None else at + 1
         return False
 
-    def _after(self, window: Window, piece: Piece, lane: Lane) -> bool:
+    def _after(self, window: Window, piece: WindowResult, lane: OrderedOutput) -> bool:
         """Say what is wrong behind the window's batches."""
         if piece.damage and not (self._unfinished and piece.damage.is_unfinished):
             lane.flush(window)
             self._show(piece.damage, lane)
         return False
 
-    def _report(self, damage: Damage, lane: Lane) -> None:
+    def _report(self, damage: Damage, lane: OrderedOutput) -> None:
         lane.report(str(damage))
         self.damages += 1
 
-    def _show(self, damage: Damage, lane: Lane) -> None:
+    def _show(self, damage: Damage, lane: OrderedOutput) -> None:
         """Put *damage* among the lines, and report it."""
         lane.write(
             damage_csv(damage)

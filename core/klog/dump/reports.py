@@ -68,7 +68,7 @@ def _doubled(table: list[list[str]]) -> list[list[str]]:
 
 
 @dataclass
-class Reports:
+class DumpReports:
     """The findings of one call, by file (absolute path), each in the order in which it was made."""
 
     mismatches: dict[str, list[Pair]] = field(default_factory=dict)

@@ -10,7 +10,7 @@ from klog.data_dir.partition import segments_between
 from klog.dump.reports import shown
 from klog.kernel import TEXT_BARE, TEXT_CONTENT, TEXT_RECORDS
 from klog.log.reader import MAX_BATCH_BYTES
-from klog.log.record_filter import Wanted
+from klog.log.record_filter import RecordFilter
 
 if TYPE_CHECKING:
     from klog.data_dir.partition import Partition, SegmentFiles
@@ -56,7 +56,7 @@ class LineStyle(NamedTuple):
     values: int = 0
 
 
-class Request(NamedTuple):
+class DumpRequest(NamedTuple):
     """Everything a dump is asked for, besides its files.
 
     *max_bytes*: only so many bytes of each log are looked at.  *committed*: isolation read_committed.  *kind*: what
@@ -67,7 +67,7 @@ class Request(NamedTuple):
     log_style: LogStyle = LogStyle()
     index_style: IndexStyle = IndexStyle()
     line_style: LineStyle = LineStyle()
-    wanted: Wanted = Wanted()
+    wanted: RecordFilter = RecordFilter()
     committed: bool = False
     max_bytes: int = ALL_BYTES
     max_batch_bytes: int = MAX_BATCH_BYTES
@@ -75,7 +75,7 @@ class Request(NamedTuple):
     kind: str | None = None
 
 
-class Target(NamedTuple):
+class DumpTarget(NamedTuple):
     """A file to dump: its path, how it is shown, its segment and partition where it belongs to one.
 
     *segments* are all of the partition's, ascending; *segment* is the file's own, None for other files.
@@ -106,7 +106,7 @@ class Target(NamedTuple):
         return (name.topic, name.partition) if name else (None, None)
 
 
-def with_surroundings(target: Target) -> Target:
+def with_surroundings(target: DumpTarget) -> DumpTarget:
     """Return *target* with its segment and the other segments of its partition, where it is a log among such."""
     if target.segments:
         return target
@@ -116,19 +116,19 @@ def with_surroundings(target: Target) -> Target:
     own = next((segment for segment in partition.segments if segment.log == os.path.basename(target.path)), None)
     if own is None:
         return target
-    return Target(target.path, own, partition.segments, target.live)
+    return DumpTarget(target.path, own, partition.segments, target.live)
 
 
 def expand(
-    paths: Sequence[str], topics: Sequence[str], numbers: Sequence[int], with_indexes: bool, wanted: Wanted
-) -> Iterator[Target]:
+    paths: Sequence[str], topics: Sequence[str], numbers: Sequence[int], with_indexes: bool, wanted: RecordFilter
+) -> Iterator[DumpTarget]:
     """Yield the files that *paths* name: files as they are, directories by their segments that can hold what is wanted.
 
     Raises UsageError for a path that is none of these, and for topics and partitions that are not there.
     """
     for path in paths:
         if not os.path.isdir(path):
-            yield Target(path)
+            yield DumpTarget(path)
             continue
         from klog.data_dir.log_dir import KafkaFile, LogDir, open_path, select
 
@@ -139,7 +139,7 @@ def expand(
             yield from _files(partition, with_indexes, wanted)
 
 
-def _files(partition: Partition, with_indexes: bool, wanted: Wanted) -> Iterator[Target]:
+def _files(partition: Partition, with_indexes: bool, wanted: RecordFilter) -> Iterator[DumpTarget]:
     from klog.data_dir.log_dir import LogDir
     from klog.formats.names import FileKind, file_name
 
@@ -147,11 +147,11 @@ def _files(partition: Partition, with_indexes: bool, wanted: Wanted) -> Iterator
     segments = segments_between(partition.segments, wanted.from_offset, wanted.to_offset)
     for segment in segments[-1:] if wanted.tail else segments:
         last = segment is partition.segments[-1]
-        yield Target(os.path.join(partition.path, segment.log), segment, partition.segments, live and last)
+        yield DumpTarget(os.path.join(partition.path, segment.log), segment, partition.segments, live and last)
         if with_indexes:
             beside = [segment.offset_index, segment.time_index, segment.txn_index]
             snapshot = file_name(segment.base_offset, FileKind.SNAPSHOT)
             beside += [snapshot] if snapshot in {name.name for name in partition.snapshots} else []
-            yield from (Target(os.path.join(partition.path, name)) for name in beside if name)
+            yield from (DumpTarget(os.path.join(partition.path, name)) for name in beside if name)
     # what has a log's name but is no file (a link to nowhere, a FIFO) is for the dump to say
-    yield from (Target(os.path.join(partition.path, name)) for name in partition.others if name.endswith(".log"))
+    yield from (DumpTarget(os.path.join(partition.path, name)) for name in partition.others if name.endswith(".log"))

@@ -8,9 +8,9 @@ from collections.abc import Iterator
 from typing import Any
 
 from klog.data_dir.log_dir import EXPECTED
-from klog.dump.request import CSV, Request, Target
+from klog.dump.request import CSV, DumpRequest, DumpTarget
 from klog.errors import NotKafkaError, UnsupportedError
-from klog.files.read_only import Source
+from klog.files.read_only import ReadOnlyFile
 from klog.formats import checkpoint, properties
 from klog.formats.checkpoint import Checkpoint, Malformed
 from klog.formats.index import ABORTED_TXN, OFFSET_ENTRY, TIME_ENTRY
@@ -26,7 +26,7 @@ _LARGEST = 64 << 20
 Row = dict[str, object]
 
 
-def value_lines(target: Target, kind: str | None, request: Request, sink: Sink) -> int:
+def value_lines(target: DumpTarget, kind: str | None, request: DumpRequest, sink: Sink) -> int:
     """Write the content of a file that is no log; return the exit code.
 
     Raises NotKafkaError for a file of no known kind, UnsupportedError for CSV.
@@ -36,7 +36,7 @@ def value_lines(target: Target, kind: str | None, request: Request, sink: Sink) 
         raise NotKafkaError(f"{target.shown}: not a Kafka file by its name (--as says what it is); {EXPECTED}")
     if request.output == CSV:
         raise UnsupportedError(f"{target.shown}: CSV is for logs; --output jsonl shows it")
-    with Source(target.path) as source:
+    with ReadOnlyFile(target.path) as source:
         if source.size > _LARGEST and kind not in _LAYOUTS:
             raise UnsupportedError(f"{target.shown}: {source.size} bytes, more than such a file can have")
         rows = (
@@ -54,7 +54,7 @@ def value_lines(target: Target, kind: str | None, request: Request, sink: Sink) 
     return code
 
 
-def _entries(source: Source, kind: str, base_offset: int) -> Iterator[Row]:
+def _entries(source: ReadOnlyFile, kind: str, base_offset: int) -> Iterator[Row]:
     """Yield the entries of an index, offsets made absolute, up to its tail of zeros."""
     layout: Layout = _LAYOUTS[kind]
     step = layout.size * 8192

@@ -7,26 +7,36 @@
 Pieces of files, never bytes: whoever answers a client hands them to the kernel.
 """
 
-from klog.fetch.answer import AbortedTxn, Asked, Bounds, Cut, Error, Fetched, Handed, Listed, Piece
+from klog.fetch.answer import (
+    AbortedTransaction,
+    BatchExtent,
+    Error,
+    FetchListing,
+    FetchRequest,
+    FetchResult,
+    FileBytes,
+    OffsetBounds,
+    PartialBatch,
+)
 from klog.fetch.fetch import fetch, listed
-from klog.fetch.files import Files
+from klog.fetch.files import OpenFiles
 from klog.fetch.log import Damaged, FetchLog
-from klog.fetch.verified_ranges import Loss
+from klog.fetch.verified_ranges import UnservedRange
 
 __all__ = [
-    "AbortedTxn",
-    "Asked",
-    "Bounds",
-    "Cut",
+    "AbortedTransaction",
+    "BatchExtent",
     "Damaged",
     "Error",
+    "FetchListing",
     "FetchLog",
-    "Fetched",
-    "Files",
-    "Handed",
-    "Listed",
-    "Loss",
-    "Piece",
+    "FetchRequest",
+    "FetchResult",
+    "FileBytes",
+    "OffsetBounds",
+    "OpenFiles",
+    "PartialBatch",
+    "UnservedRange",
     "fetch",
     "listed",
 ]

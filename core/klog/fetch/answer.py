@@ -17,7 +17,7 @@ class Error(IntEnum):
     KAFKA_STORAGE_ERROR = 56
 
 
-class Piece(NamedTuple):
+class FileBytes(NamedTuple):
     """Bytes of a log: *position* and *size* in the file at *path*."""
 
     path: str
@@ -25,7 +25,7 @@ class Piece(NamedTuple):
     size: int
 
 
-class Handed(NamedTuple):
+class BatchExtent(NamedTuple):
     """A whole batch that is handed out; *position* and *size* are bytes of its log."""
 
     base_offset: int
@@ -34,21 +34,21 @@ class Handed(NamedTuple):
     size: int
 
 
-class Cut(NamedTuple):
+class PartialBatch(NamedTuple):
     """A batch of which only the first *bytes* are handed out; *base_offset* is None where those do not tell it."""
 
     base_offset: int | None
     bytes: int
 
 
-class AbortedTxn(NamedTuple):
+class AbortedTransaction(NamedTuple):
     """What a consumer is told of an aborted transaction: from *first_offset* on to its marker, nothing counts."""
 
     producer_id: int
     first_offset: int
 
 
-class Bounds(NamedTuple):
+class OffsetBounds(NamedTuple):
     """The offsets of a partition: from its log's start up to, not including, the others."""
 
     log_start_offset: int
@@ -57,7 +57,7 @@ class Bounds(NamedTuple):
     last_stable_offset: int
 
 
-class Asked(NamedTuple):
+class FetchRequest(NamedTuple):
     """A fetch: batches from *offset* on, none with an offset from *up_to* on, at most *max_bytes* of them.
 
     *at_least_one*: the first batch comes whole, however large it is.  *partial*: the last one is cut at the limit, as a
@@ -74,7 +74,7 @@ class Asked(NamedTuple):
     aborted: Callable[[int], Sequence[tuple[int, int, int]]] | None = None
 
 
-class Fetched(NamedTuple):
+class FetchResult(NamedTuple):
     """The answer.  Offsets are -1 with an error, as a broker has them.
 
     *pieces*: none or one, since an answer never crosses a segment.  *aborted*: what a read_committed consumer has to
@@ -85,8 +85,8 @@ class Fetched(NamedTuple):
     high_watermark: int
     last_stable_offset: int
     log_start_offset: int
-    pieces: tuple[Piece, ...] = ()
-    aborted: tuple[AbortedTxn, ...] = ()
+    pieces: tuple[FileBytes, ...] = ()
+    aborted: tuple[AbortedTransaction, ...] = ()
     next_offset: int | None = None
 
     @property
@@ -96,8 +96,8 @@ class Fetched(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Listed:
+class FetchListing:
     """What is in the pieces of an answer: whole batches, and the part of one at the end; see `klog.fetch.listed`."""
 
-    batches: tuple[Handed, ...] = ()
-    partial: Cut | None = None
+    batches: tuple[BatchExtent, ...] = ()
+    partial: PartialBatch | None = None

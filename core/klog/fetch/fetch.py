@@ -9,12 +9,22 @@ from bisect import bisect_left
 from typing import Final, TypeAlias
 
 from klog.errors import KlogError
-from klog.fetch.answer import AbortedTxn, Asked, Bounds, Cut, Error, Fetched, Handed, Listed, Piece
-from klog.fetch.files import Files
-from klog.fetch.log import CorruptError, FetchLog, First, SegmentLog
+from klog.fetch.answer import (
+    AbortedTransaction,
+    BatchExtent,
+    Error,
+    FetchListing,
+    FetchRequest,
+    FetchResult,
+    FileBytes,
+    OffsetBounds,
+    PartialBatch,
+)
+from klog.fetch.files import OpenFiles
+from klog.fetch.log import CorruptError, FetchLog, FirstBatch, SegmentLog
 from klog.fetch.slices import Slice
-from klog.fetch.verified_ranges import Sound
-from klog.files.read_only import Source
+from klog.fetch.verified_ranges import VerifiedRanges
+from klog.files.read_only import ReadOnlyFile
 from klog.formats.batch import ENTRY
 from klog.formats.damage import Damage
 from klog.formats.index import OFFSET_ENTRY
@@ -26,7 +36,7 @@ _MOST_LEGACY_BYTES: Final = 4 << 20
 """Of a log with old formats not more is handed out at once: all of it is looked at for a change of format."""
 
 
-def fetch(log: FetchLog, bounds: Bounds, asked: Asked) -> Fetched:
+def fetch(log: FetchLog, bounds: OffsetBounds, asked: FetchRequest) -> FetchResult:
     """Return what *asked* brings; nothing is raised for what is on the disk."""
     offset = asked.offset
     if not bounds.log_start_offset <= offset <= bounds.log_end_offset:
@@ -42,16 +52,16 @@ def fetch(log: FetchLog, bounds: Bounds, asked: Asked) -> Fetched:
         return _failed(Error.KAFKA_STORAGE_ERROR)
 
 
-def _failed(error: Error) -> Fetched:
-    return Fetched(error, -1, -1, -1)
+def _failed(error: Error) -> FetchResult:
+    return FetchResult(error, -1, -1, -1)
 
 
-def _nothing(bounds: Bounds, offset: int) -> Fetched:
+def _nothing(bounds: OffsetBounds, offset: int) -> FetchResult:
     _, _, high, stable = bounds
-    return Fetched(Error.NONE, high, stable, bounds.log_start_offset, next_offset=offset)
+    return FetchResult(Error.NONE, high, stable, bounds.log_start_offset, next_offset=offset)
 
 
-def _handed(log: FetchLog, bounds: Bounds, asked: Asked, first: First) -> Fetched:
+def _handed(log: FetchLog, bounds: OffsetBounds, asked: FetchRequest, first: FirstBatch) -> FetchResult:
     """Return the batches from *first* on, within the limits."""
     start, size, limit = first.position, first.size, first.end
     if asked.up_to < log.end:  # the batch that holds the first offset not to be seen is withheld whole
@@ -65,10 +75,10 @@ def _handed(log: FetchLog, bounds: Bounds, asked: Asked, first: First) -> Fetche
     if end == limit or not asked.partial:
         end, following, known = _whole(log, segment, first, end)
         log.remember(following, first, end, known)
-    piece = Piece(segment.path, start, end - start)
+    piece = FileBytes(segment.path, start, end - start)
     aborted = () if asked.aborted is None else _aborted(log, asked, first.number, end, following)
     start_offset, _, high, stable = bounds
-    return Fetched(Error.NONE, high, stable, start_offset, (piece,), aborted, following)
+    return FetchResult(Error.NONE, high, stable, start_offset, (piece,), aborted, following)
 
 
 # ---------------------------------------------------------------- whole batches
@@ -78,7 +88,7 @@ _Whole: TypeAlias = "tuple[int, int, Slice | None]"
 """Where the last batch ends that ends at or before some byte, the offset after it, and the slice it is in, if any."""
 
 
-def _whole(log: FetchLog, segment: SegmentLog, first: First, limit: int) -> _Whole:
+def _whole(log: FetchLog, segment: SegmentLog, first: FirstBatch, limit: int) -> _Whole:
     """Return where to end at byte *limit* at most."""
     end, known = first.position + first.size, first.known
     if end >= limit:
@@ -91,7 +101,7 @@ def _whole(log: FetchLog, segment: SegmentLog, first: First, limit: int) -> _Who
     return _sliced(segment.sound, source, first, limit)
 
 
-def _sliced(sound: Sound, source: Source, first: First, limit: int) -> _Whole:
+def _sliced(sound: VerifiedRanges, source: ReadOnlyFile, first: FirstBatch, limit: int) -> _Whole:
     """Do as `_whole` where all up to *limit* is known to be intact.  Raises UnreadableError."""
     end = first.position + first.size
     if first.magic < 2:
@@ -102,7 +112,7 @@ def _sliced(sound: Sound, source: Source, first: First, limit: int) -> _Whole:
     return (end, first.last_offset + 1, None) if last is None else (*last.whole(limit), last)
 
 
-def _of_one_format(sound: Sound, source: Source, first: First, limit: int) -> _Whole:
+def _of_one_format(sound: VerifiedRanges, source: ReadOnlyFile, first: FirstBatch, limit: int) -> _Whole:
     """Do as `_whole`, but end where the format changes: there are clients that cannot read on."""
     end, following, known = first.position + first.size, first.last_offset + 1, first.known
     while end < limit:
@@ -113,7 +123,9 @@ def _of_one_format(sound: Sound, source: Source, first: First, limit: int) -> _W
     return end, following, known
 
 
-def _scanned(log: FetchLog, segment: SegmentLog, source: Source, first: First, limit: int) -> tuple[int, int]:
+def _scanned(
+    log: FetchLog, segment: SegmentLog, source: ReadOnlyFile, first: FirstBatch, limit: int
+) -> tuple[int, int]:
     end = first.position + first.size
     if first.magic < 2:
         limit = max(min(limit, first.position + _MOST_LEGACY_BYTES), end)
@@ -131,7 +143,7 @@ def _scanned(log: FetchLog, segment: SegmentLog, source: Source, first: First, l
     return end, first.last_offset + 1
 
 
-def _loaded(window: Window, source: Source, start: int, limit: int) -> int:
+def _loaded(window: Window, source: ReadOnlyFile, start: int, limit: int) -> int:
     """Load the log from *start* to *limit*; return how many whole batches there are, which follow each other."""
     try:
         read = source.read_into(start, window.room(limit - start)[: limit - start])
@@ -142,12 +154,12 @@ def _loaded(window: Window, source: Source, start: int, limit: int) -> int:
     return window.count
 
 
-def _starts(segment: SegmentLog, source: Source, after: int, limit: int) -> list[int]:
+def _starts(segment: SegmentLog, source: ReadOnlyFile, after: int, limit: int) -> list[int]:
     """Return positions of batches between *after* and *limit* from which to walk to the last one, ascending."""
     found: list[int] = []
     try:
         if segment.index is not None:
-            with Source(segment.index) as index:
+            with ReadOnlyFile(segment.index) as index:
                 entries = Entries(index, OFFSET_ENTRY, 1)
                 slot = entries.last_at_most(limit - 1)
                 found = [entries[each][1] for each in range(max(slot - 1, 0), slot + 1)]
@@ -159,7 +171,9 @@ def _starts(segment: SegmentLog, source: Source, after: int, limit: int) -> list
 # ---------------------------------------------------------------- transactions
 
 
-def _aborted(log: FetchLog, asked: Asked, number: int, end: int, following: int | None) -> tuple[AbortedTxn, ...]:
+def _aborted(
+    log: FetchLog, asked: FetchRequest, number: int, end: int, following: int | None
+) -> tuple[AbortedTransaction, ...]:
     """Return the aborted transactions that may have data in what is handed out, up to byte *end* of a segment.
 
     Kafka: LocalLog.addAbortedTransactions, which takes the upper bound from the index too.
@@ -169,7 +183,7 @@ def _aborted(log: FetchLog, asked: Asked, number: int, end: int, following: int 
     if later == len(aborted):
         return ()
     upper = max(_upper_bound(log, number, end), following or 0)
-    return tuple(AbortedTxn(producer, first) for producer, first, _ in aborted[later:] if first < upper)
+    return tuple(AbortedTransaction(producer, first) for producer, first, _ in aborted[later:] if first < upper)
 
 
 def _upper_bound(log: FetchLog, number: int, end: int) -> int:
@@ -215,20 +229,20 @@ def _slot_behind(entries: Entries, position: int) -> int:
 # ---------------------------------------------------------------- what was handed out
 
 
-def listed(files: Files, fetched: Fetched) -> Listed:
+def listed(files: OpenFiles, fetched: FetchResult) -> FetchListing:
     """Return what the pieces of *fetched* hold.  Raises UnreadableError, NotKafkaError."""
-    batches: list[Handed] = []
+    batches: list[BatchExtent] = []
     for piece in fetched.pieces:
         end = piece.position + piece.size
         source = files.opened(piece.path)
         for found in walk_headers(source, piece.position):
             if isinstance(found, Damage) or found.position + found.size > end:
                 break
-            batches.append(Handed(found.base_offset, found.last_offset, found.position, found.size))
+            batches.append(BatchExtent(found.base_offset, found.last_offset, found.position, found.size))
             if found.position + found.size == end:
-                return Listed(tuple(batches))
+                return FetchListing(tuple(batches))
         position = batches[-1].position + batches[-1].size if batches else piece.position
         head = source.read(position, min(ENTRY.size, end - position))
         told = int.from_bytes(head[:8], "big", signed=True) if len(head) >= 8 else None
-        return Listed(tuple(batches), Cut(told, end - position))
-    return Listed()
+        return FetchListing(tuple(batches), PartialBatch(told, end - position))
+    return FetchListing()

@@ -8,12 +8,12 @@ from collections import OrderedDict
 from typing import Final
 
 from klog.errors import UnreadableError
-from klog.files.read_only import Source
+from klog.files.read_only import ReadOnlyFile
 
 _MOST: Final = 4096
 
 
-class _Kept(Source):
+class _Kept(ReadOnlyFile):
     """Closed as soon as nobody refers to it: to use it costs nothing, and each fetch does several times."""
 
     _descriptor = -1
@@ -22,7 +22,7 @@ class _Kept(Source):
         self.close()
 
 
-class Files:
+class OpenFiles:
     """Open files by their paths.  Those last used stay open, by default half as many as the process may have.
 
     A path under which another file stands by now is not opened again: positions would lead astray.
@@ -30,11 +30,11 @@ class Files:
 
     def __init__(self, most: int | None = None) -> None:
         self._most = _allowed() if most is None else most
-        self._open: OrderedDict[str, Source] = OrderedDict()
+        self._open: OrderedDict[str, ReadOnlyFile] = OrderedDict()
         self._identities: dict[str, tuple[int, int]] = {}
         self._lock = threading.Lock()
 
-    def opened(self, path: str) -> Source:
+    def opened(self, path: str) -> ReadOnlyFile:
         """Return the file at *path*, which is open for as long as it is referred to; nobody has to close it.
 
         Raises UnreadableError, NotKafkaError.
@@ -48,7 +48,7 @@ class Files:
             pass
         return found
 
-    def _newly_opened(self, path: str) -> Source:
+    def _newly_opened(self, path: str) -> ReadOnlyFile:
         with self._lock:
             found = self._open.get(path)
             if found is None:
@@ -57,7 +57,7 @@ class Files:
                     self._open.popitem(last=False)
             return found
 
-    def _source(self, path: str) -> Source:
+    def _source(self, path: str) -> ReadOnlyFile:
         try:
             return _Kept(path)
         except UnreadableError as error:
@@ -66,7 +66,7 @@ class Files:
         self._open.clear()  # connections took what was left
         return _Kept(path)
 
-    def _same(self, source: Source) -> Source:
+    def _same(self, source: ReadOnlyFile) -> ReadOnlyFile:
         identity = source.identity()
         if self._identities.setdefault(source.path, identity) != identity:
             raise UnreadableError(f"{source.path}: another file stands there by now")

@@ -13,15 +13,15 @@ from typing import Final, Literal, NamedTuple
 
 from klog.data_dir.partition import Partition, SegmentFiles
 from klog.errors import KlogError
-from klog.fetch.files import Files, is_lack
-from klog.fetch.slices import Key, Slice, Slices
-from klog.fetch.verified_ranges import Loss, Sound
-from klog.fetch.windows import Windows
-from klog.files.read_only import Source
+from klog.fetch.files import OpenFiles, is_lack
+from klog.fetch.slices import Key, Slice, SliceCache
+from klog.fetch.verified_ranges import UnservedRange, VerifiedRanges
+from klog.fetch.windows import WindowPool
+from klog.files.read_only import ReadOnlyFile
 from klog.formats.damage import Damage
 from klog.log.header_scan import walk_headers
 from klog.log.index import header_at, position_of_offset
-from klog.log.records import Span
+from klog.log.records import OffsetRange
 from klog.log.segment import Segment
 
 Damaged = Literal["skip", "stop", "serve"]
@@ -34,7 +34,7 @@ class CorruptError(Exception):
     """Damage stands where the fetch would begin."""
 
 
-class First(NamedTuple):
+class FirstBatch(NamedTuple):
     """The first batch of an answer, in segment *number*: *position* and *size* in bytes of its log.
 
     Batches go on up to byte *end* there; *known* are those of them that are known, this one among them.
@@ -61,7 +61,7 @@ class _Place(NamedTuple):
 class SegmentLog:
     """A segment; *sound* is None where nobody checks checksums.  *size*: bytes that there were when it was listed."""
 
-    def __init__(self, path: str, files: SegmentFiles, span: Span, sound: Sound | None) -> None:
+    def __init__(self, path: str, files: SegmentFiles, span: OffsetRange, sound: VerifiedRanges | None) -> None:
         self.path, self.files, self.span, self.sound = path, files, span, sound
         self.index = os.path.join(os.path.dirname(path), files.offset_index) if files.offset_index else None
 
@@ -80,15 +80,15 @@ class FetchLog:
     def __init__(
         self,
         partition: Partition,
-        files: Files,
+        files: OpenFiles,
         *,
         damaged: Damaged = "serve",
-        slices: Slices | None = None,
-        told: Callable[[Loss], None] = lambda loss: None,
+        slices: SliceCache | None = None,
+        told: Callable[[UnservedRange], None] = lambda loss: None,
         problem: Callable[[str], None] = lambda line: None,
     ) -> None:
         self.partition, self.files, self.damaged, self.problem = partition, files, damaged, problem
-        self.slices = slices or Slices(Windows())
+        self.slices = slices or SliceCache(WindowPool())
         self._told = told
         following: list[SegmentFiles | None] = [*partition.segments[1:], None]
         self.segments = tuple(
@@ -106,9 +106,9 @@ class FetchLog:
     def _segment(self, files: SegmentFiles, next_base: int | None) -> SegmentLog:
         path = os.path.join(self.partition.path, files.log)
         own = Segment(path).span
-        span = Span(own.floor, own.ceiling if next_base is None else min(own.ceiling, next_base - 1))
+        span = OffsetRange(own.floor, own.ceiling if next_base is None else min(own.ceiling, next_base - 1))
         checked = self.damaged != "serve"
-        sound = Sound(path, own, files.size, self.slices, self._told) if checked else None
+        sound = VerifiedRanges(path, own, files.size, self.slices, self._told) if checked else None
         return SegmentLog(path, files, span, sound)
 
     @cached_property
@@ -142,7 +142,7 @@ class FetchLog:
 
     # ------------------------------------------------------------ where batches are
 
-    def first(self, offset: int, ahead: int) -> First | None:
+    def first(self, offset: int, ahead: int) -> FirstBatch | None:
         """Return the first batch that reaches *offset*; None when none does.  Batches are known for *ahead* bytes.
 
         Raises CorruptError, UnreadableError.
@@ -161,7 +161,7 @@ class FetchLog:
             number, position = number + 1, 0
         return None
 
-    def _known(self, place: _Place, offset: int, ahead: int) -> First | None:
+    def _known(self, place: _Place, offset: int, ahead: int) -> FirstBatch | None:
         """Return the batch at *place* if it is known and reaches *offset*, and so much behind it is known as well."""
         number, position, key, end = place
         known = None if key is None or end - position < ahead else self.slices.kept(key)
@@ -174,9 +174,9 @@ class FetchLog:
             return None  # whoever searches is told
         if last_offset < offset or not is_there:
             return None
-        return First(number, position, size, last_offset, magic, end, known)
+        return FirstBatch(number, position, size, last_offset, magic, end, known)
 
-    def remember(self, offset: int, first: First, position: int, known: Slice | None) -> None:
+    def remember(self, offset: int, first: FirstBatch, position: int, known: Slice | None) -> None:
         """Keep that whoever asks for *offset* next finds it at byte *position* or behind, in the segment of *first*.
 
         *known*: batches the last of which ends there, or behind.
@@ -246,7 +246,7 @@ class FetchLog:
 
     # ------------------------------------------------------------ what is there
 
-    def _at(self, number: int, position: int, offset: int, ahead: int) -> First | None:
+    def _at(self, number: int, position: int, offset: int, ahead: int) -> FirstBatch | None:
         """Return the first batch of a segment, from *position* on, that reaches *offset*; None when none does."""
         segment = self.segments[number]
         try:
@@ -258,13 +258,13 @@ class FetchLog:
                 if found is None or start + found[0] > size:
                     return None
                 if found[1] >= offset:
-                    return First(number, start, *found[:3], min(end, size), found[3])
+                    return FirstBatch(number, start, *found[:3], min(end, size), found[3])
                 position = start + found[0]  # what is remembered may be behind, where offsets go backwards
         except KlogError as error:
             self._lost(segment, error)
             return None
 
-    def _range(self, number: int, log: Source, position: int, ahead: int) -> tuple[int, int]:
+    def _range(self, number: int, log: ReadOnlyFile, position: int, ahead: int) -> tuple[int, int]:
         """Return from where to where batches can be handed out.  Raises CorruptError where damage is an error."""
         segment = self.segments[number]
         if segment.sound is None:
@@ -275,7 +275,7 @@ class FetchLog:
             raise CorruptError(f"{segment.path} @ {position}")
         return start, end
 
-    def _hold_to_size(self, segment: SegmentLog, log: Source) -> int:
+    def _hold_to_size(self, segment: SegmentLog, log: ReadOnlyFile) -> int:
         """Return how large the log is by now, in bytes."""
         size = log.current_size()
         if size < segment.size:
@@ -294,7 +294,7 @@ class FetchLog:
         self.problem(str(error))
 
 
-def _batch(segment: SegmentLog, log: Source, position: int) -> tuple[int, int, int, Slice | None] | None:
+def _batch(segment: SegmentLog, log: ReadOnlyFile, position: int) -> tuple[int, int, int, Slice | None] | None:
     """Return size, last offset and magic of the batch that begins at byte *position*, and the slice it was found in.
 
     None where no batch can be.

@@ -7,8 +7,8 @@ from bisect import bisect_right
 from typing import Final, NamedTuple, TypeAlias
 
 from klog.errors import UnreadableError
-from klog.fetch.windows import Windows
-from klog.files.read_only import Source
+from klog.fetch.windows import WindowPool
+from klog.files.read_only import ReadOnlyFile
 from klog.formats.header import HEADER_BYTES
 
 SLICE_BYTES: Final = 960 << 10
@@ -44,10 +44,10 @@ class Slice(NamedTuple):
         return self.ends[i], self.lasts[i] + 1
 
 
-class Slices:
+class SliceCache:
     """Slices of many logs.  Any number of threads."""
 
-    def __init__(self, windows: Windows) -> None:
+    def __init__(self, windows: WindowPool) -> None:
         self.windows = windows
         self._recent: dict[Key, Slice] = {}
         self._batches = 0
@@ -57,7 +57,7 @@ class Slices:
         """Return the slice of this key, if it is still there: only here may they be referred to for long."""
         return self._recent.get(key)
 
-    def at(self, source: Source, position: int, start: int, end: int) -> Slice | None:
+    def at(self, source: ReadOnlyFile, position: int, start: int, end: int) -> Slice | None:
         """Return the slice with byte *position*, of batches that are intact from *start* to *end*, where one ends.
 
         None where the file does not hold them any more.  Raises UnreadableError.
@@ -69,7 +69,7 @@ class Slices:
             start = found.ends[-1]
         return None
 
-    def _walked(self, source: Source, start: int, end: int) -> Slice | None:
+    def _walked(self, source: ReadOnlyFile, start: int, end: int) -> Slice | None:
         with self.windows.borrowed() as window:
             size = min(SLICE_BYTES + HEADER_BYTES, end - start)
             try:

@@ -12,20 +12,20 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
-from klog.fetch.slices import SLICE_BYTES, Slice, Slices
-from klog.files.read_only import Source
+from klog.fetch.slices import SLICE_BYTES, Slice, SliceCache
+from klog.files.read_only import ReadOnlyFile
 from klog.formats.damage import Damage, DamageKind
 from klog.kernel import Window
-from klog.location import Place
+from klog.location import Location
 from klog.log.reader import LogReader
-from klog.log.records import Run, Span, runs
+from klog.log.records import BatchRun, OffsetRange, intact_runs
 
 AHEAD_BYTES: Final = 1 << 20
 """So much is read at once, also for those that ask for less."""
 _BEHIND_ALL: Final = 1 << 63
 
 
-class Loss(NamedTuple):
+class UnservedRange(NamedTuple):
     """A damaged stretch that nobody is given; *after* is the last offset before it, None where that is not known."""
 
     damage: Damage
@@ -33,7 +33,7 @@ class Loss(NamedTuple):
     after: int | None
 
 
-class Stretch(NamedTuple):
+class VerifiedRange(NamedTuple):
     """Intact batches from byte *start* to byte *end*, in which there are *marks*: positions of batches."""
 
     start: int
@@ -41,20 +41,24 @@ class Stretch(NamedTuple):
     marks: array[int]
 
 
-class Sound:
+class VerifiedRanges:
     """One log.  *told* hears of each damaged stretch once.  Any number of threads."""
 
-    def __init__(self, path: str, span: Span, size: int, slices: Slices, told: Callable[[Loss], None]) -> None:
+    def __init__(
+        self, path: str, span: OffsetRange, size: int, slices: SliceCache, told: Callable[[UnservedRange], None]
+    ) -> None:
         self.size = size
         self.next_offset: int | None = None  # after the intact batch that stands last of those that are known
         self.transactional = False  # whether a batch of a transaction was seen
         self._last_at = -1
         self._path, self._span, self._slices, self._told = path, span, slices, told
-        self._stretches: tuple[Stretch, ...] = ()  # ascending; replaced as a whole, for who looks without the lock
+        self._stretches: tuple[
+            VerifiedRange, ...
+        ] = ()  # ascending; replaced as a whole, for who looks without the lock
         self._damaged: dict[int, int] = {}
         self._lock = threading.Lock()
 
-    def intact(self, source: Source, position: int, ahead: int) -> tuple[int, int]:
+    def intact(self, source: ReadOnlyFile, position: int, ahead: int) -> tuple[int, int]:
         """Return the first range of intact batches from *position* on, known for *ahead* bytes where it goes so far.
 
         A batch begins at *position*, or damage.  At the end of the log the range is empty.  Reads what nobody has read.
@@ -79,7 +83,7 @@ class Sound:
         enough = end - position >= ahead or end >= self.size or end in self._damaged
         return (position, end) if enough else None
 
-    def _read_on(self, source: Source, position: int, ahead: int) -> None:
+    def _read_on(self, source: ReadOnlyFile, position: int, ahead: int) -> None:
         """Read what is not known yet from *position* on."""
         while (behind := self._damaged.get(position)) is not None:
             position = behind
@@ -87,10 +91,10 @@ class Sound:
         end = position if stretch is None else stretch.end
         self._read(source, end, max(position + ahead, end + AHEAD_BYTES))
         if end < self.size and end not in self._damaged and self._holding(end) is None:
-            place = Place(self._path, end)  # else whoever asks would ask for ever
+            place = Location(self._path, end)  # else whoever asks would ask for ever
             self._note(Damage(DamageKind.BAD_LENGTH, place, "it leads nowhere", self.size - end), None)
 
-    def slice_at(self, source: Source, position: int) -> Slice | None:
+    def slice_at(self, source: ReadOnlyFile, position: int) -> Slice | None:
         """Return intact batches one of which holds byte *position*; None where it is not known to be intact.
 
         Raises UnreadableError.
@@ -116,7 +120,7 @@ class Sound:
 
     # ------------------------------------------------------------ reading
 
-    def _read(self, source: Source, start: int, through: int) -> None:
+    def _read(self, source: ReadOnlyFile, start: int, through: int) -> None:
         """Compute checksums from *start*, where a batch begins or should, until *through* has been passed."""
         reader = LogReader(source, start, self.size, floor=self._span.floor, ceiling=self._span.ceiling)
         with self._slices.windows.borrowed() as window:
@@ -126,12 +130,12 @@ class Sound:
                     self.size = min(self.size, max(reader.end, start))  # it has shrunk
                     return
                 after = None
-                for run in runs(window, self._path, self._span):
+                for run in intact_runs(window, self._path, self._span):
                     after = self._take(run)
                 if piece.damage is not None:
                     self._note(piece.damage, after)
 
-    def _take(self, run: Run) -> int | None:
+    def _take(self, run: BatchRun) -> int | None:
         """Take in a run of a window; return the last offset of what is intact in it."""
         window, first, end = run.window, run.first, run.end
         if run.damage is not None:
@@ -149,11 +153,11 @@ class Sound:
         start, size = damage.place.position or 0, damage.size or 0
         if size and start not in self._damaged:
             self._damaged[start] = start + size
-            self._told(Loss(damage, size, after))
+            self._told(UnservedRange(damage, size, after))
 
     # ------------------------------------------------------------ ranges
 
-    def _holding(self, position: int) -> Stretch | None:
+    def _holding(self, position: int) -> VerifiedRange | None:
         stretches = self._stretches
         i = bisect_right(stretches, (position, _BEHIND_ALL)) - 1
         return stretches[i] if i >= 0 and position < stretches[i].end else None
@@ -173,7 +177,7 @@ class Sound:
                 kept.extend(mark for mark in other.marks if mark >= end)
             start, end = min(start, other.start), max(end, other.end)
             j += 1
-        self._stretches = (*stretches[:i], Stretch(start, end, kept), *stretches[j:])
+        self._stretches = (*stretches[:i], VerifiedRange(start, end, kept), *stretches[j:])
 
 
 def _marks(window: Window, first: int, end: int) -> array[int]:

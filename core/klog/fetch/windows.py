@@ -14,7 +14,7 @@ from klog.log.reader import LARGE_WINDOW_BYTES
 _ROWS: Final = 64
 
 
-class Windows:
+class WindowPool:
     """At most as many windows as there are processors: whoever wants one more waits."""
 
     def __init__(self, most: int | None = None) -> None:

@@ -26,7 +26,7 @@ def _open(path: str) -> int:
         return os.open(path, _FLAGS)  # only the owner may ask for O_NOATIME
 
 
-class Source:
+class ReadOnlyFile:
     """A regular file.  *size* is its size in bytes when it was opened; it may have grown or shrunk since.
 
     Several threads may read at once.  Raises UnreadableError where the system refuses, NotKafkaError for anything
@@ -104,7 +104,7 @@ class Source:
             os.close(self._descriptor)
             self._descriptor = -1
 
-    def __enter__(self) -> Source:
+    def __enter__(self) -> ReadOnlyFile:
         return self
 
     def __exit__(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from enum import Enum
 from typing import NamedTuple
 
-from klog.location import Place
+from klog.location import Location
 
 
 class DamageKind(str, Enum):
@@ -33,7 +33,7 @@ class Damage(NamedTuple):
     """
 
     kind: DamageKind
-    place: Place
+    place: Location
     detail: str
     size: int | None = None
     stored_crc: int | None = None

@@ -18,7 +18,7 @@ from functools import cache
 from typing import Final, TypeAlias
 
 from klog.errors import KlogError
-from klog.formats.structs.json import Embedded, to_json
+from klog.formats.structs.json import EmbeddedStruct, to_json
 from klog.formats.structs.read import Reader, StructError, decode
 from klog.formats.structs.schema import Data, Schema, load, names_by_key
 
@@ -126,7 +126,7 @@ def _struct(schema: Schema, data: bytes, version: int, part: str) -> Data | Unde
         return Undecodable(f"Could not read record with version {version} from {part}'s buffer due to: {message}.")
 
 
-def _embedded(name: str, data: bytes) -> Embedded | bytes:
+def _embedded(name: str, data: bytes) -> EmbeddedStruct | bytes:
     """Return what a consumer wrote into its group's metadata; the bytes themselves when they are something else.
 
     Kafka: DumpLogSegments.replaceField.
@@ -135,7 +135,7 @@ def _embedded(name: str, data: bytes) -> Embedded | bytes:
         return data
     schema, version = load("consumer_protocol", name), int.from_bytes(data[:_PREFIX_BYTES], "big", signed=True)
     try:
-        return Embedded(schema, version, decode(schema, data, version, _PREFIX_BYTES)[0])
+        return EmbeddedStruct(schema, version, decode(schema, data, version, _PREFIX_BYTES)[0])
     except StructError:
         return data
 

@@ -15,19 +15,19 @@ import time
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from klog.compact.copying import Checkpointed, Copier, checkpointed
-from klog.compact.partition import Choices, Compaction
-from klog.compact.rules import Ground, Refusal, Rules
-from klog.compact.run import Outcome, Target
+from klog.compact.copying import CheckpointValues, Copier, checkpointed
+from klog.compact.partition import CleanerOptions, PartitionCompaction
+from klog.compact.rules import Refusal, RefusalReason, TopicRules
+from klog.compact.run import CompactTarget, PartitionOutcome
 from klog.compact.selection import examine
 from klog.data_dir.log_dir import LogDir
 from klog.data_dir.partition import Partition
 from klog.disk.disk import Disk
 from klog.errors import DamagedError, UnreadableError, UsageError
 from klog.formats.names import PartitionState
-from klog.jobs.output import Attempt, Facts, Output
-from klog.jobs.results import Answer, to_batch
-from klog.metadata.topic_config import Settings
+from klog.jobs.output import Facts, JobOutput, OutputAttempt
+from klog.jobs.results import TaskResult, to_batch
+from klog.metadata.topic_config import TopicConfig
 from klog.plan.draft import Draft
 from klog.plan.staging import Staging, remove_tree
 
@@ -37,45 +37,45 @@ if TYPE_CHECKING:
 _STAGED, _ROOT = "staged", "root"
 
 
-class Piece(NamedTuple):
+class CompactTask(NamedTuple):
     """A partition to compact.  *log_dir*: which of the log dirs it is in.  *size*: bytes of its logs."""
 
     number: int
     log_dir: int
     path: str
-    rules: Rules
+    rules: TopicRules
     size: int
 
 
-class Options(NamedTuple):
+class CompactJobOptions(NamedTuple):
     """*run*: the hidden directory of the output.  *now_ms*: when it is taken to happen, None: when it does.
 
-    The others as in `klog.compact.run.Wishes`.
+    The others as in `klog.compact.run.CompactOptions`.
     """
 
     run: str
     now_ms: int | None
     everything: bool
-    choices: Choices
+    choices: CleanerOptions
 
 
-def plan(targets: Sequence[Target], topics: Sequence[Settings]) -> list[Piece]:
+def plan(targets: Sequence[CompactTarget], topics: Sequence[TopicConfig]) -> list[CompactTask]:
     """Return the partitions of *targets*, whose topics' settings *topics* have.  Raises UsageError, UnreadableError."""
-    pieces: list[Piece] = []
+    pieces: list[CompactTask] = []
     seen: dict[str, str] = {}
     for log_dir, (target, settings) in enumerate(zip(targets, topics, strict=True)):
-        by_topic: dict[str | None, Rules] = {}
+        by_topic: dict[str | None, TopicRules] = {}
         for one in target.partitions:
             if one.topic not in by_topic:
-                by_topic[one.topic] = Rules.of(settings, one.topic)
+                by_topic[one.topic] = TopicRules.of(settings, one.topic)
             if one.state is PartitionState.CURRENT and seen.setdefault(one.directory, one.path) != one.path:
                 raise UsageError(f"{seen[one.directory]}, {one.path}: two copies of one partition; name one")
             # Tasks may run elsewhere, with another working directory.
-            pieces.append(Piece(len(pieces), log_dir, os.path.abspath(one.path), by_topic[one.topic], one.size))
+            pieces.append(CompactTask(len(pieces), log_dir, os.path.abspath(one.path), by_topic[one.topic], one.size))
     return pieces
 
 
-def begin(to: str, pieces: Sequence[Piece], options: Options, disk: Disk) -> Output:
+def begin(to: str, pieces: Sequence[CompactTask], options: CompactJobOptions, disk: Disk) -> JobOutput:
     """Return where the compacted log dir is going to be; what an earlier run has left counts if it was the same.
 
     Raises UsageError, OSError.
@@ -85,22 +85,22 @@ def begin(to: str, pieces: Sequence[Piece], options: Options, disk: Disk) -> Out
     what = [options.now_ms, options.everything, options.choices]
     rules = {id(piece.rules): str(piece.rules) for piece in pieces}
     facts = [[piece.path, piece.size, rules[id(piece.rules)]] for piece in pieces]
-    return Output(to, {"job": "compact", "version": __version__, "options": what, "pieces": facts}, disk)
+    return JobOutput(to, {"job": "compact", "version": __version__, "options": what, "pieces": facts}, disk)
 
 
-def compact(unit: Sequence[Piece], options: Options) -> Iterator[pa.RecordBatch]:
+def compact(unit: Sequence[CompactTask], options: CompactJobOptions) -> Iterator[pa.RecordBatch]:
     """Compact the partitions of *unit*; yield an answer `piece` of each.  Raises OSError when writing fails."""
     for piece in unit:
-        with Attempt(options.run, piece.number, shared=False) as attempt:
+        with OutputAttempt(options.run, piece.number, shared=False) as attempt:
             if not attempt.is_done:
                 written, facts = _compact(piece, options, attempt)
                 attempt.commit(written, facts)
-        yield to_batch([Answer("piece", b"", piece.number)])
+        yield to_batch([TaskResult("piece", b"", piece.number)])
 
 
-def _compact(piece: Piece, options: Options, attempt: Attempt) -> tuple[list[str], Facts]:
+def _compact(piece: CompactTask, options: CompactJobOptions, attempt: OutputAttempt) -> tuple[list[str], Facts]:
     """Write a partition's copy, if there is to be one; return what was written and what came of it."""
-    outcome = Outcome(0, Partition(piece.path), piece.rules)
+    outcome = PartitionOutcome(0, Partition(piece.path), piece.rules)
     staged = os.path.join(attempt.path, _STAGED)
     root = os.path.join(attempt.path, _ROOT)
     copier = Copier(root, staged, attempt.disk)
@@ -123,7 +123,7 @@ def _compact(piece: Piece, options: Options, attempt: Attempt) -> tuple[list[str
     return copier.written, _facts(outcome)
 
 
-def _clean(outcome: Outcome, staged: str, options: Options, attempt: Attempt) -> Draft | None:
+def _clean(outcome: PartitionOutcome, staged: str, options: CompactJobOptions, attempt: OutputAttempt) -> Draft | None:
     """Let new content wait in *staged*; None where the partition is refused."""
     partition, rules = outcome.partition, outcome.rules
     assert rules is not None
@@ -136,11 +136,11 @@ def _clean(outcome: Outcome, staged: str, options: Options, attempt: Attempt) ->
     draft = Draft(os.path.dirname(partition.path), 0, Staging(os.path.join(staged, "0"), attempt.disk))
     if found.eligible:
         scratch = Staging(os.path.join(staged, "rounds"), attempt.disk)
-        outcome.compacted = Compaction(found, options.choices).plan(draft, scratch)
+        outcome.compacted = PartitionCompaction(found, options.choices).plan(draft, scratch)
     return draft
 
 
-def _facts(outcome: Outcome) -> Facts:
+def _facts(outcome: PartitionOutcome) -> Facts:
     partition, done = outcome.partition, outcome.compacted
     facts: Facts = {"topic": partition.topic, "partition": partition.number, "path": partition.path}
     if outcome.failed is not None:
@@ -165,7 +165,7 @@ def _facts(outcome: Outcome) -> Facts:
     return facts | {"result": "compacted", "rounds": len(done.rounds)} | sizes | counts
 
 
-def finish(output: Output, pieces: Sequence[Piece], log_dirs: Sequence[LogDir], disk: Disk) -> list[Facts]:
+def finish(output: JobOutput, pieces: Sequence[CompactTask], log_dirs: Sequence[LogDir], disk: Disk) -> list[Facts]:
     """Put the partitions in their places, and their checkpoints beside them; return what came of each.
 
     Raises KlogError where a piece is missing, OSError.
@@ -176,7 +176,7 @@ def finish(output: Output, pieces: Sequence[Piece], log_dirs: Sequence[LogDir], 
     remove_tree(root, disk)
     disk.make_directory(root)
     copier = Copier(root, root, disk)
-    copier.checkpoints([Checkpointed(*one["checkpoints"]) for one in copied])
+    copier.checkpoints([CheckpointValues(*one["checkpoints"]) for one in copied])
     copier.identity(log_dirs)
     copier.finish()
     moves = [
@@ -188,15 +188,15 @@ def finish(output: Output, pieces: Sequence[Piece], log_dirs: Sequence[LogDir], 
     return results
 
 
-def outcomes(results: Sequence[Facts], pieces: Sequence[Piece]) -> list[Outcome]:
+def outcomes(results: Sequence[Facts], pieces: Sequence[CompactTask]) -> list[PartitionOutcome]:
     """Return what came of each partition as far as it went wrong, as `klog compact` has it."""
     return [_outcome(facts, piece) for facts, piece in zip(results, pieces, strict=True)]
 
 
-def _outcome(facts: Facts, piece: Piece) -> Outcome:
-    outcome = Outcome(piece.log_dir, Partition(piece.path), piece.rules)
+def _outcome(facts: Facts, piece: CompactTask) -> PartitionOutcome:
+    outcome = PartitionOutcome(piece.log_dir, Partition(piece.path), piece.rules)
     if facts["result"] == "refused":
-        outcome.refused = Refusal(piece.path, Ground(facts["ground"]), facts["what"], facts["advice"])
+        outcome.refused = Refusal(piece.path, RefusalReason(facts["ground"]), facts["what"], facts["advice"])
     elif facts["result"] == "failed":
         kind = DamagedError if facts["exit_code"] == DamagedError.exit_code else UnreadableError
         outcome.failed = kind(facts["message"])

@@ -19,13 +19,13 @@ from typing import TYPE_CHECKING, NamedTuple
 from klog.data_dir.partition import Partition
 from klog.disk.disk import Disk
 from klog.formats.damage import Damage
-from klog.jobs.output import Attempt, Facts, Output
-from klog.jobs.output_files import FILE_BYTES, Format, Tables
-from klog.jobs.results import Answer, to_batch
-from klog.jobs.scanning import Scan
-from klog.jobs.slices import OPENING_BYTES, SPLIT_BYTES, TASK_BYTES, Slice, slices
+from klog.jobs.output import Facts, JobOutput, OutputAttempt
+from klog.jobs.output_files import FILE_BYTES, Format, OutputFiles
+from klog.jobs.results import TaskResult, to_batch
+from klog.jobs.scanning import SliceScan
+from klog.jobs.slices import OPENING_BYTES, SPLIT_BYTES, TASK_BYTES, LogSlice, slices
 from klog.log.reader import MAX_BATCH_BYTES
-from klog.log.record_filter import Wanted
+from klog.log.record_filter import RecordFilter
 from klog.transactions.isolation import Isolation
 
 if TYPE_CHECKING:
@@ -35,11 +35,11 @@ MANIFEST = "_klog_manifest.json"
 """Spark looks past names that begin so."""
 
 
-class Piece(NamedTuple):
+class ExportTask(NamedTuple):
     """What one attempt is about: *slices*, those of a partition next to each other."""
 
     number: int
-    slices: tuple[Slice, ...]
+    slices: tuple[LogSlice, ...]
 
     @property
     def bytes(self) -> int:
@@ -47,7 +47,7 @@ class Piece(NamedTuple):
         return sum(part.bytes for part in self.slices)
 
 
-class Options(NamedTuple):
+class ExportOptions(NamedTuple):
     """*run*: the hidden directory of the output.  *wanted*: without a limit.  *file_bytes*: files end above that.
 
     *map_memory*: bytes for the keys of a table of latest values: with these a worker stays below 250 MB.
@@ -55,7 +55,7 @@ class Options(NamedTuple):
 
     run: str
     form: Format = "parquet"
-    wanted: Wanted = Wanted()
+    wanted: RecordFilter = RecordFilter()
     file_bytes: int = FILE_BYTES
     max_batch_bytes: int = MAX_BATCH_BYTES
     map_memory: int = 48 << 20
@@ -63,19 +63,19 @@ class Options(NamedTuple):
 
 def pieces(
     partitions: Iterable[Partition],
-    wanted: Wanted,
+    wanted: RecordFilter,
     isolation: Isolation,
     split_bytes: int = SPLIT_BYTES,
     piece_bytes: int = TASK_BYTES,
     *,
     whole: bool = False,
-) -> list[Piece]:
+) -> list[ExportTask]:
     """Return pieces of about *piece_bytes*, small slices together, in the order of topics, partitions and offsets.
 
     *whole*: no partition in two pieces.  Raises nothing for content.
     """
-    made: list[Piece] = []
-    waiting: list[Slice] = []
+    made: list[ExportTask] = []
+    waiting: list[LogSlice] = []
     weight = 0
     for partition in sorted(partitions, key=lambda one: (one.topic or "", one.number or 0, one.path)):
         # Tasks may run elsewhere, with another working directory.
@@ -85,12 +85,12 @@ def pieces(
             waiting += some
             weight += sum(part.bytes + OPENING_BYTES for part in some)
             if waiting and weight >= piece_bytes:
-                made.append(Piece(len(made), tuple(waiting)))
+                made.append(ExportTask(len(made), tuple(waiting)))
                 waiting, weight = [], 0
-    return [*made, Piece(len(made), tuple(waiting))] if waiting else made
+    return [*made, ExportTask(len(made), tuple(waiting))] if waiting else made
 
 
-def begin(to: str, job: str, pieces: Sequence[NamedTuple], options: NamedTuple, disk: Disk) -> Output:
+def begin(to: str, job: str, pieces: Sequence[NamedTuple], options: NamedTuple, disk: Disk) -> JobOutput:
     """Return where the files are going to be; what an earlier run of the same *job* has left counts.
 
     *pieces* and *options* are all that decides what is in the files.  Raises UsageError, OSError.
@@ -98,7 +98,7 @@ def begin(to: str, job: str, pieces: Sequence[NamedTuple], options: NamedTuple, 
     from klog import __version__
 
     what = {"job": job, "version": __version__, "options": repr(options[1:]), "pieces": _digest(pieces)}
-    return Output(to, what, disk)
+    return JobOutput(to, what, disk)
 
 
 def _digest(pieces: Sequence[NamedTuple]) -> str:
@@ -110,14 +110,14 @@ def _digest(pieces: Sequence[NamedTuple]) -> str:
     return digest.hexdigest()
 
 
-def export(unit: Sequence[Piece], options: Options) -> Iterator[pa.RecordBatch]:
+def export(unit: Sequence[ExportTask], options: ExportOptions) -> Iterator[pa.RecordBatch]:
     """Write all records of the pieces of *unit*; yield an answer `piece` of each.
 
     Raises OSError when writing fails; what is wrong with what is read is among the facts of the piece.
     """
-    scan = Scan(options.wanted, options.max_batch_bytes)
+    scan = SliceScan(options.wanted, options.max_batch_bytes)
 
-    def write(piece: Piece, tables: Tables) -> Iterator[tuple[Slice, Damage]]:
+    def write(piece: ExportTask, tables: OutputFiles) -> Iterator[tuple[LogSlice, Damage]]:
         for part in piece.slices:
             tables.begin(part)
             for found in scan.read(part):
@@ -130,30 +130,30 @@ def export(unit: Sequence[Piece], options: Options) -> Iterator[pa.RecordBatch]:
     return in_attempts(unit, options, write)
 
 
-Write = Callable[[Piece, Tables], Iterable[tuple[Slice, Damage]]]
+Write = Callable[[ExportTask, OutputFiles], Iterable[tuple[LogSlice, Damage]]]
 """Writes a piece; what is damaged may be told several times."""
 
 
-def in_attempts(unit: Sequence[Piece], options: Options, write: Write) -> Iterator[pa.RecordBatch]:
+def in_attempts(unit: Sequence[ExportTask], options: ExportOptions, write: Write) -> Iterator[pa.RecordBatch]:
     """Write the pieces of *unit*, each in an attempt of its own; yield an answer `piece` of each.  Raises OSError."""
     for piece in unit:
-        with Attempt(options.run, piece.number) as attempt:
+        with OutputAttempt(options.run, piece.number) as attempt:
             if not attempt.is_done:
-                with Tables(attempt.path, piece.number, options.form, options.file_bytes, attempt.disk) as tables:
+                with OutputFiles(attempt.path, piece.number, options.form, options.file_bytes, attempt.disk) as tables:
                     found = dict.fromkeys(write(piece, tables))
                 facts = [damage_facts(part, damage) for part, damage in found]
                 attempt.commit(tables.paths, {"files": tables.files, "damage": facts})
-        yield to_batch([Answer("piece", b"", piece.number)])
+        yield to_batch([TaskResult("piece", b"", piece.number)])
 
 
-def damage_facts(part: Slice, damage: Damage) -> Facts:
+def damage_facts(part: LogSlice, damage: Damage) -> Facts:
     """Return what is said of *damage* in a result."""
     place = damage.place
     facts: Facts = {"topic": part.topic, "partition": part.partition, "file": place.file}
     return facts | {"position": place.position, "offset": place.offset, "message": str(damage)}
 
 
-def finish(output: Output, pieces: int) -> Facts:
+def finish(output: JobOutput, pieces: int) -> Facts:
     """Give the files their names, write the manifest and return it: each file, and each damage that cost records.
 
     Raises KlogError where a piece is missing, OSError.

@@ -12,10 +12,10 @@ from itertools import groupby
 from typing import TYPE_CHECKING
 
 from klog.formats.damage import Damage
-from klog.jobs.export import Options, Piece, in_attempts
-from klog.jobs.output_files import Tables
-from klog.jobs.scanning import Scan
-from klog.jobs.slices import Slice
+from klog.jobs.export import ExportOptions, ExportTask, in_attempts
+from klog.jobs.output_files import OutputFiles
+from klog.jobs.scanning import SliceScan
+from klog.jobs.slices import LogSlice
 from klog.kernel import OffsetMap
 
 if TYPE_CHECKING:
@@ -25,22 +25,24 @@ _MOST_PARTS = 64
 """At once: the beginning of a log may have far more keys than the rest."""
 
 
-def latest(unit: Sequence[Piece], options: Options) -> Iterator[pa.RecordBatch]:
+def latest(unit: Sequence[ExportTask], options: ExportOptions) -> Iterator[pa.RecordBatch]:
     """Write the last record of each key of the pieces of *unit*, but for those without a value.
 
     Pieces are of whole partitions.  Yields an answer `piece` of each.  Raises OSError when writing fails.
     """
-    scan = Scan(options.wanted, options.max_batch_bytes)
+    scan = SliceScan(options.wanted, options.max_batch_bytes)
     offsets = OffsetMap(options.map_memory)
 
-    def write(piece: Piece, tables: Tables) -> Iterator[tuple[Slice, Damage]]:
+    def write(piece: ExportTask, tables: OutputFiles) -> Iterator[tuple[LogSlice, Damage]]:
         for _, slices in groupby(piece.slices, lambda part: os.path.dirname(part.path)):
             yield from _latest(list(slices), scan, offsets, tables)
 
     return in_attempts(unit, options, write)
 
 
-def _latest(slices: Sequence[Slice], scan: Scan, offsets: OffsetMap, tables: Tables) -> Iterator[tuple[Slice, Damage]]:
+def _latest(
+    slices: Sequence[LogSlice], scan: SliceScan, offsets: OffsetMap, tables: OutputFiles
+) -> Iterator[tuple[LogSlice, Damage]]:
     """Write the table of one partition."""
     waiting = [(0, 1)]
     while waiting:
@@ -53,7 +55,9 @@ def _latest(slices: Sequence[Slice], scan: Scan, offsets: OffsetMap, tables: Tab
             yield from _write(slices, scan, offsets, tables)
 
 
-def _fill(slices: Sequence[Slice], scan: Scan, offsets: OffsetMap) -> Generator[tuple[Slice, Damage], None, int]:
+def _fill(
+    slices: Sequence[LogSlice], scan: SliceScan, offsets: OffsetMap
+) -> Generator[tuple[LogSlice, Damage], None, int]:
     """Fill the map; return 1 when all keys are in it, else into how many parts they are better divided."""
     read = 0
     for part in slices:
@@ -67,7 +71,9 @@ def _fill(slices: Sequence[Slice], scan: Scan, offsets: OffsetMap) -> Generator[
     return 1
 
 
-def _write(slices: Sequence[Slice], scan: Scan, offsets: OffsetMap, tables: Tables) -> Iterator[tuple[Slice, Damage]]:
+def _write(
+    slices: Sequence[LogSlice], scan: SliceScan, offsets: OffsetMap, tables: OutputFiles
+) -> Iterator[tuple[LogSlice, Damage]]:
     """Write the records that the map has."""
     for part in slices:
         tables.begin(part)

@@ -72,7 +72,7 @@ def alone(to: str, disk: Disk) -> Iterator[None]:
         yield
 
 
-class Attempt:
+class OutputAttempt:
     """One try at piece *number*, in the directory *path*, which is gone afterwards if it is not committed.
 
     *run*: the hidden directory.  *shared*: files are for all whom the umask lets.  Raises OSError.
@@ -88,7 +88,7 @@ class Attempt:
         """Whether the piece is there already."""
         return os.path.isdir(self._piece)
 
-    def __enter__(self) -> Attempt:
+    def __enter__(self) -> OutputAttempt:
         Disk().make_directory(self.path)
         return self
 
@@ -110,7 +110,7 @@ class Attempt:
         self.disk.sync([self._run])
 
 
-class Output:
+class JobOutput:
     """The directory *to*, which is not there, or empty, or has what an earlier run of the same *job* has left.
 
     *job* is all that decides what a piece is and what will be in it.  What another job has left is thrown away, so

@@ -7,12 +7,12 @@ from collections.abc import Callable
 from typing import Literal, NamedTuple, Protocol
 
 from klog.disk.disk import Disk, OpenFile
-from klog.dump.lines import Origin, damage_json, record_lines
+from klog.dump.lines import RecordOrigin, damage_json, record_lines
 from klog.dump.request import LineStyle
 from klog.dump.table import Table
 from klog.formats.damage import Damage
 from klog.jobs.output import Facts
-from klog.jobs.slices import Slice
+from klog.jobs.slices import LogSlice
 from klog.kernel import Window
 
 FILE_BYTES = 256 << 20
@@ -66,7 +66,7 @@ class _Lines:
 
     def __init__(self, file: OpenFile, origin: _Origin, disk: Disk) -> None:
         self._file, self._disk, self.bytes = file, disk, 0
-        self._fields = Origin("", *origin).json()
+        self._fields = RecordOrigin("", *origin).json()
 
     def _write(self, content: bytes | memoryview) -> None:
         self._disk.write(self._file, content)
@@ -97,7 +97,7 @@ class _Open(NamedTuple):
     facts: Facts
 
 
-class Tables:
+class OutputFiles:
     """Writes files into *directory*, of piece *number*; `files` says of each what it has and what it is to be called.
 
     To be used as a context; after an exception what was written is good for nothing.
@@ -115,7 +115,7 @@ class Tables:
         """The files that were written."""
         return [os.path.join(self._directory, facts["name"]) for facts in self.files]
 
-    def begin(self, part: Slice) -> None:
+    def begin(self, part: LogSlice) -> None:
         """Say that what comes is from *part*: a file has one topic-partition."""
         origin = _Origin(part.topic, part.partition)
         if origin != self._origin:
@@ -160,7 +160,7 @@ class Tables:
             finally:
                 self._disk.close(opened.file)
 
-    def __enter__(self) -> Tables:
+    def __enter__(self) -> OutputFiles:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:

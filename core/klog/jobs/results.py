@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 
-class Answer(NamedTuple):
+class TaskResult(NamedTuple):
     """*kind*: what *content* is: JSON, or what the job says.  *number*: of the piece of work that it is about."""
 
     kind: str
@@ -29,10 +29,10 @@ def schema() -> pa.Schema:
     """Return the columns of an answer."""
     pa = import_pyarrow()
     types = (pa.string(), pa.binary(), pa.int64())
-    return pa.schema([pa.field(*one, nullable=False) for one in zip(Answer._fields, types, strict=True)])
+    return pa.schema([pa.field(*one, nullable=False) for one in zip(TaskResult._fields, types, strict=True)])
 
 
-def to_batch(answers: Iterable[Answer]) -> pa.RecordBatch:
+def to_batch(answers: Iterable[TaskResult]) -> pa.RecordBatch:
     """Return *answers* as a record batch of `schema`."""
     pa = import_pyarrow()
     rows = list(answers)
@@ -40,12 +40,12 @@ def to_batch(answers: Iterable[Answer]) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(arrays, schema=schema())
 
 
-def from_batch(batch: pa.RecordBatch) -> Iterator[Answer]:
+def from_batch(batch: pa.RecordBatch) -> Iterator[TaskResult]:
     """Yield the answers of a record batch."""
     for row in zip(*(column.to_pylist() for column in batch.columns), strict=True):
-        yield Answer(*row)
+        yield TaskResult(*row)
 
 
-def say(kind: str, facts: object, number: int = 0) -> Answer:
+def json_result(kind: str, facts: object, number: int = 0) -> TaskResult:
     """Return an answer whose content is JSON."""
-    return Answer(kind, json.dumps(facts).encode(), number)
+    return TaskResult(kind, json.dumps(facts).encode(), number)

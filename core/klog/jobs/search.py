@@ -10,16 +10,16 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from klog.dump.lines import Origin, record_lines
+from klog.dump.lines import RecordOrigin, record_lines
 from klog.dump.request import LineStyle
 from klog.errors import UsageError
 from klog.formats.damage import Damage
-from klog.jobs.export import Piece, damage_facts
-from klog.jobs.results import Answer, say, to_batch
-from klog.jobs.scanning import Scan
+from klog.jobs.export import ExportTask, damage_facts
+from klog.jobs.results import TaskResult, json_result, to_batch
+from klog.jobs.scanning import SliceScan
 from klog.kernel import Window
 from klog.log.reader import MAX_BATCH_BYTES
-from klog.log.record_filter import Count, Wanted
+from klog.log.record_filter import RecordFilter, RecordLimit
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 _ANSWER_BYTES = 1 << 20
 
 
-class Query(NamedTuple):
+class SearchQuery(NamedTuple):
     """All of it has to hold.
 
     *wanted*: keys, offsets, times; of its *limit* each piece gives so many at most.  *header*: its name and value; None
@@ -35,7 +35,7 @@ class Query(NamedTuple):
     it stands.  *style*: how lines are to look.
     """
 
-    wanted: Wanted = Wanted()
+    wanted: RecordFilter = RecordFilter()
     header: tuple[bytes, bytes | None] | None = None
     pattern: bytes | None = None
     style: LineStyle = LineStyle()
@@ -50,21 +50,21 @@ def compiled(pattern: bytes) -> re.Pattern[bytes]:
         raise UsageError(f"{pattern.decode(errors='replace')}: no regular expression: {error}") from error
 
 
-def search(unit: Sequence[Piece], query: Query) -> Iterator[pa.RecordBatch]:
+def search(unit: Sequence[ExportTask], query: SearchQuery) -> Iterator[pa.RecordBatch]:
     """Yield answers `lines`, what was found in each piece in its order, `damage` where something is broken.
 
     Raises nothing for what is on the disk.
     """
-    scan = Scan(query.wanted, query.max_batch_bytes)
+    scan = SliceScan(query.wanted, query.max_batch_bytes)
     find = None if query.pattern is None else compiled(query.pattern).search
     for piece in unit:
-        count = Count(query.wanted.limit)
+        count = RecordLimit(query.wanted.limit)
         waiting = bytearray()
         for part in piece.slices:
-            fields = Origin(part.path, part.topic, part.partition).json()
+            fields = RecordOrigin(part.path, part.topic, part.partition).json()
             for found in scan.read(part) if count.left != 0 else ():
                 if isinstance(found, Damage):
-                    yield to_batch([say("damage", damage_facts(part, found), piece.number)])
+                    yield to_batch([json_result("damage", damage_facts(part, found), piece.number)])
                     continue
                 if query.header is not None:
                     found.keep_with_header(*query.header)
@@ -74,12 +74,12 @@ def search(unit: Sequence[Piece], query: Query) -> Iterator[pa.RecordBatch]:
                 for some in _lines(found, fields, query.style):
                     waiting += some
                     if len(waiting) >= _ANSWER_BYTES and waiting.endswith(b"\n"):
-                        yield to_batch([Answer("lines", bytes(waiting), piece.number)])
+                        yield to_batch([TaskResult("lines", bytes(waiting), piece.number)])
                         waiting.clear()
                 if is_last:
                     break
         if waiting:
-            yield to_batch([Answer("lines", bytes(waiting), piece.number)])
+            yield to_batch([TaskResult("lines", bytes(waiting), piece.number)])
 
 
 def _lines(rows: Window, fields: bytes, style: LineStyle) -> Iterator[bytes | memoryview]:
@@ -88,7 +88,7 @@ def _lines(rows: Window, fields: bytes, style: LineStyle) -> Iterator[bytes | me
     rows.flushed()
 
 
-def merged(answers: Iterable[Answer], limit: int | None) -> Iterator[Answer]:
+def merged(answers: Iterable[TaskResult], limit: int | None) -> Iterator[TaskResult]:
     """Yield the answers of tasks by their pieces, which ascend; of lines not more than *limit*."""
     left = limit
     for answer in sorted(answers, key=lambda one: one.number):

@@ -10,24 +10,24 @@ import os
 from collections.abc import Iterator
 
 from klog.data_dir.partition import Partition
-from klog.data_dir.preallocation import is_room
+from klog.data_dir.preallocation import is_preallocated_tail
 from klog.errors import KlogError
-from klog.files.read_only import Source
+from klog.files.read_only import ReadOnlyFile
 from klog.formats.damage import Damage, DamageKind
-from klog.jobs.slices import Slice
+from klog.jobs.slices import LogSlice
 from klog.kernel import Window
-from klog.location import Place
+from klog.location import Location
 from klog.log.reader import MAX_BATCH_BYTES, LogReader
-from klog.log.record_filter import Wanted
-from klog.log.records import Codecs, Run, Span, decode_run, message_damages, runs
-from klog.transactions.isolation import Hiding
+from klog.log.record_filter import RecordFilter
+from klog.log.records import BatchRun, Codecs, OffsetRange, decode_run, intact_runs, message_damages
+from klog.transactions.isolation import AbortedFilter
 
 _HIGHEST = 2**63 - 1
 
 
 def records(
-    part: Slice,
-    wanted: Wanted,
+    part: LogSlice,
+    wanted: RecordFilter,
     window: Window,
     codecs: Codecs,
     max_batch_bytes: int = MAX_BATCH_BYTES,
@@ -41,16 +41,16 @@ def records(
     that is damage.
     """
     try:
-        with Source(part.path) as source:
+        with ReadOnlyFile(part.path) as source:
             yield from _Reading(part, wanted, max_batch_bytes, controls).all(source, window, codecs)
     except KlogError as error:
-        yield Damage(DamageKind.UNREADABLE, Place(part.path), str(error).removeprefix(part.path).lstrip(" :"))
+        yield Damage(DamageKind.UNREADABLE, Location(part.path), str(error).removeprefix(part.path).lstrip(" :"))
 
 
 class _Reading:
     """One slice while it is read."""
 
-    def __init__(self, part: Slice, wanted: Wanted, max_batch_bytes: int, controls: bool) -> None:
+    def __init__(self, part: LogSlice, wanted: RecordFilter, max_batch_bytes: int, controls: bool) -> None:
         self._part = part
         self._span = part.span
         self._wanted = wanted._replace(
@@ -60,12 +60,12 @@ class _Reading:
         )
         self._hiding = None
         if part.aborted is not None:
-            self._hiding = Hiding(part.aborted, part.path, part.aborted_from, part.aborted_to)
+            self._hiding = AbortedFilter(part.aborted, part.path, part.aborted_from, part.aborted_to)
         self._max_batch_bytes = max_batch_bytes
         self._end = part.start  # of what was read last and is intact, in bytes
         self._next_offset = self._span.floor  # the one behind that
 
-    def all(self, source: Source, window: Window, codecs: Codecs) -> Iterator[Window | Damage]:
+    def all(self, source: ReadOnlyFile, window: Window, codecs: Codecs) -> Iterator[Window | Damage]:
         """Yield the rows and the damage of the slice."""
         part = self._part
         reader = LogReader(
@@ -79,11 +79,11 @@ class _Reading:
         )
         while piece := reader.next(window):
             window.check(0, window.count)
-            between = Span(self._next_offset, self._span.ceiling)
+            between = OffsetRange(self._next_offset, self._span.ceiling)
             self._note_end(window)
             yield from self._leave_out(window)
             latest = window
-            for run in runs(window, part.path, between):
+            for run in intact_runs(window, part.path, between):
                 if run.window is not latest:
                     latest = run.window
                     self._leave_to_others(latest)
@@ -93,7 +93,7 @@ class _Reading:
                 yield piece.damage
         yield from self._changed(reader)
 
-    def _of_run(self, run: Run, codecs: Codecs) -> Iterator[Window | Damage]:
+    def _of_run(self, run: BatchRun, codecs: Codecs) -> Iterator[Window | Damage]:
         if run.damage:
             yield run.damage
             return
@@ -131,14 +131,14 @@ class _Reading:
         part = self._part
         if not damage.is_unfinished or part.next_base is not None:
             return False
-        return part.live or is_room(Partition(os.path.dirname(part.path)), damage)
+        return part.live or is_preallocated_tail(Partition(os.path.dirname(part.path)), damage)
 
     def _changed(self, reader: LogReader) -> Iterator[Damage]:
         """Yield what is wrong if the log is no longer the one that was cut, or was cut where an index led astray."""
         part = self._part
         if reader.end < min(part.end, part.log_bytes):
             detail = f"the log ends here; it had {part.log_bytes} bytes when it was looked at"
-            yield Damage(DamageKind.UNREADABLE, Place(part.path, reader.end), detail, part.end - reader.end)
+            yield Damage(DamageKind.UNREADABLE, Location(part.path, reader.end), detail, part.end - reader.end)
         elif self._end > part.end:
             detail = f"a batch reaches beyond byte {part.end}, where its index has another one begin"
-            yield Damage(DamageKind.BAD_INDEX, Place(part.path, part.end), detail)
+            yield Damage(DamageKind.BAD_INDEX, Location(part.path, part.end), detail)

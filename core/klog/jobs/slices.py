@@ -19,17 +19,17 @@ from typing import NamedTuple
 from klog.data_dir.log_dir import lock_state
 from klog.data_dir.partition import Partition, SegmentFiles, segments_between
 from klog.errors import KlogError
-from klog.files.read_only import Source
+from klog.files.read_only import ReadOnlyFile
 from klog.formats.batch import Attributes
 from klog.formats.damage import Damage
 from klog.formats.names import FileKind
 from klog.log.header_scan import walk_headers
 from klog.log.index import position_of_offset
-from klog.log.record_filter import HIGHEST, LOWEST, Wanted, start_position
-from klog.log.records import Span
+from klog.log.record_filter import HIGHEST, LOWEST, RecordFilter, start_position
+from klog.log.records import OffsetRange
 from klog.log.segment import Segment
-from klog.log.split_points import LogCuts
-from klog.transactions.isolation import Aborted, Isolation, Learnt, visible
+from klog.log.split_points import SplitPoints
+from klog.transactions.isolation import AbortedRange, Isolation, IsolationState, visible_range
 
 SPLIT_BYTES = 64 << 20
 TASK_BYTES = 128 << 20
@@ -39,7 +39,7 @@ OPENING_BYTES = 64 << 10
 _MOST_HEADERS = 2000
 
 
-class Slice(NamedTuple):
+class LogSlice(NamedTuple):
     """The batches of a log that begin from byte *start* up to, not including, byte *end*, as they were at planning.
 
     *path*: of the log; of a partition directory that could not be listed, so that its reader says why.  *topic* and
@@ -62,7 +62,7 @@ class Slice(NamedTuple):
     live: bool = False
     from_offset: int = LOWEST
     to_offset: int = HIGHEST
-    aborted: tuple[Aborted, ...] | None = None
+    aborted: tuple[AbortedRange, ...] | None = None
     aborted_from: int = LOWEST
     aborted_to: int = HIGHEST
 
@@ -72,34 +72,34 @@ class Slice(NamedTuple):
         return self.end - self.start
 
     @property
-    def span(self) -> Span:
+    def span(self) -> OffsetRange:
         """Which offsets the log can hold."""
         own = Segment(self.path).span
-        return Span(own.floor, own.ceiling if self.next_base is None else min(own.ceiling, self.next_base - 1))
+        return OffsetRange(own.floor, own.ceiling if self.next_base is None else min(own.ceiling, self.next_base - 1))
 
 
 def slices(
     partition: Partition,
     split_bytes: int = SPLIT_BYTES,
-    wanted: Wanted = Wanted(),  # noqa: B008  # it is immutable
+    wanted: RecordFilter = RecordFilter(),  # noqa: B008  # it is immutable
     isolation: Isolation = "read_uncommitted",
-    learnt: Learnt | None = None,
-) -> list[Slice]:
+    learnt: IsolationState | None = None,
+) -> list[LogSlice]:
     """Return the slices of *partition*, offsets ascending, none much larger than *split_bytes*.
 
     What cannot hold anything *wanted*, or that no consumer sees, is left out as far as names, indexes and headers tell.
     A log that cannot be read is one slice, for its reader to say why.  *learnt*: from earlier calls for this partition,
     kept up.  Raises nothing for content.
     """
-    whole = Slice(partition.path, partition.topic, partition.number, 0, None, 0, 0, 0)
+    whole = LogSlice(partition.path, partition.topic, partition.number, 0, None, 0, 0, 0)
     if partition.unreadable is not None:
         return [whole]
-    seen = visible(partition, isolation, learnt)
+    seen = visible_range(partition, isolation, learnt)
     wanted = seen.within(wanted)
     segments = partition.segments
     following = {one.base_offset: two.base_offset for one, two in pairwise(segments)}
     held = bool(lock_state(os.path.join(partition.checkpoints.log_dir, FileKind.LOCK.value)).held)
-    found: list[Slice] = []
+    found: list[LogSlice] = []
     for files in segments_between(segments, wanted.from_offset, wanted.to_offset):
         next_base = following.get(files.base_offset)
         log = whole._replace(
@@ -117,16 +117,16 @@ def slices(
     return found
 
 
-def _cut(log: Slice, files: SegmentFiles, directory: str, split_bytes: int, wanted: Wanted) -> list[Slice]:
+def _cut(log: LogSlice, files: SegmentFiles, directory: str, split_bytes: int, wanted: RecordFilter) -> list[LogSlice]:
     """Return the slices of one log, which is given as a whole."""
     index, time_index = (
         os.path.join(directory, name) if name else None for name in (files.offset_index, files.time_index)
     )
     try:
         with ExitStack() as opened:
-            source = opened.enter_context(Source(log.path))
+            source = opened.enter_context(ReadOnlyFile(log.path))
             log = log._replace(end=source.size, log_bytes=source.size)
-            cuts = LogCuts(source, _open(index, opened), log.span)
+            cuts = SplitPoints(source, _open(index, opened), log.span)
             start, end = _range(source, cuts, index, time_index, log.base, wanted)
             marks = [(start, log.base), *cuts.between(start, end, split_bytes)]
     except KlogError:
@@ -145,14 +145,14 @@ def _cut(log: Slice, files: SegmentFiles, directory: str, split_bytes: int, want
     ]
 
 
-def _open(path: str | None, opened: ExitStack) -> Source | None:
+def _open(path: str | None, opened: ExitStack) -> ReadOnlyFile | None:
     try:
-        return opened.enter_context(Source(path)) if path else None
+        return opened.enter_context(ReadOnlyFile(path)) if path else None
     except KlogError:
         return None
 
 
-def _overlapping(aborted: tuple[Aborted, ...] | None, first: int, end: int) -> tuple[Aborted, ...] | None:
+def _overlapping(aborted: tuple[AbortedRange, ...] | None, first: int, end: int) -> tuple[AbortedRange, ...] | None:
     """Return those with an offset from *first* up to, not including, *end*."""
     if aborted is None:
         return None
@@ -160,7 +160,7 @@ def _overlapping(aborted: tuple[Aborted, ...] | None, first: int, end: int) -> t
 
 
 def _range(
-    log: Source, cuts: LogCuts, index: str | None, time_index: str | None, base: int, wanted: Wanted
+    log: ReadOnlyFile, cuts: SplitPoints, index: str | None, time_index: str | None, base: int, wanted: RecordFilter
 ) -> tuple[int, int]:
     """Return from which byte to which one there may be something wanted: nothing when they are the same."""
     start, end = start_position(log, index, time_index, base, wanted), log.size
@@ -173,7 +173,7 @@ def _range(
     return start, max(start, end)
 
 
-def _any_wanted(log: Source, start: int, wanted: Wanted) -> bool:
+def _any_wanted(log: ReadOnlyFile, start: int, wanted: RecordFilter) -> bool:
     """Whether the headers leave room for anything wanted; so they do where there are many, or damage."""
     for number, header in enumerate(walk_headers(log, start)):
         if isinstance(header, Damage) or number == _MOST_HEADERS:
@@ -183,7 +183,7 @@ def _any_wanted(log: Source, start: int, wanted: Wanted) -> bool:
     return False
 
 
-def _end(log: Source, cuts: LogCuts, start: int, to_offset: int) -> int:
+def _end(log: ReadOnlyFile, cuts: SplitPoints, start: int, to_offset: int) -> int:
     """Return where the first batch begins that has nothing below *to_offset*; the log's end where that is far off."""
     for number, header in enumerate(walk_headers(log, start)):
         if isinstance(header, Damage) or number == _MOST_HEADERS:
@@ -195,7 +195,7 @@ def _end(log: Source, cuts: LogCuts, start: int, to_offset: int) -> int:
     return log.size
 
 
-def pack(sizes: Sequence[int], target_bytes: int = TASK_BYTES, least: int = 1) -> list[list[int]]:
+def pack_tasks(sizes: Sequence[int], target_bytes: int = TASK_BYTES, least: int = 1) -> list[list[int]]:
     """Share out things of these *sizes* (bytes) among tasks of about *target_bytes*; return each task's indexes.
 
     At least *least* tasks, as far as there are things; none is empty, each ascends.  Small things cost more than their

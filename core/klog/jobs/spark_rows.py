@@ -18,10 +18,10 @@ from klog.errors import DamagedError, UsageError
 from klog.formats.codec import Decompressor
 from klog.formats.damage import Damage
 from klog.jobs.slice_reader import records
-from klog.jobs.slices import Slice
+from klog.jobs.slices import LogSlice
 from klog.kernel import Window
 from klog.log.reader import MAX_BATCH_BYTES
-from klog.log.record_filter import Wanted
+from klog.log.record_filter import RecordFilter
 from klog.transactions.isolation import Isolation
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ def schema(columns: Sequence[str]) -> pa.Schema:
     return pa.schema([(name, types[name]) for name in columns])
 
 
-class Query(NamedTuple):
+class RowQuery(NamedTuple):
     """What is asked of slices.
 
     *wanted*: which records; its limit and tail do not count.  *isolation* must be that of the slices.  *damage*: `fail`
@@ -88,14 +88,14 @@ class Query(NamedTuple):
     """
 
     columns: tuple[str, ...] = KAFKA_COLUMNS
-    wanted: Wanted = Wanted()
+    wanted: RecordFilter = RecordFilter()
     isolation: Isolation = "read_uncommitted"
     damage: Literal["fail", "skip", "column"] = "fail"
     max_batch_bytes: int = MAX_BATCH_BYTES
     batch_bytes: int = BATCH_BYTES
 
 
-def read(unit: Sequence[Slice], query: Query) -> Iterator[pa.RecordBatch]:
+def read(unit: Sequence[LogSlice], query: RowQuery) -> Iterator[pa.RecordBatch]:
     """Yield the records of the slices of *unit*, in their order, as record batches of `schema(query.columns)`.
 
     Raises DamagedError at the first damage, with its place, if the query says so; else nothing for content, nor for
@@ -121,7 +121,7 @@ def read(unit: Sequence[Slice], query: Query) -> Iterator[pa.RecordBatch]:
 class _Making:
     """Gathers rows until there are enough of them for a record batch."""
 
-    def __init__(self, query: Query) -> None:
+    def __init__(self, query: RowQuery) -> None:
         self._pa = import_pyarrow()
         self._schema = schema(query.columns)
         self._arrays = Arrays(null_headers=True)
@@ -129,7 +129,7 @@ class _Making:
         self._waiting: list[pa.RecordBatch] = []
         self._bytes = 0
 
-    def add(self, rows: Window, part: Slice) -> Iterator[pa.RecordBatch]:
+    def add(self, rows: Window, part: LogSlice) -> Iterator[pa.RecordBatch]:
         """Take *rows*; yield the record batches that are full."""
         sizes = Sizes(*rows.content_sizes())
         known = {"topic": part.topic, "partition": part.partition, "file": part.path, "damage": None}
@@ -148,7 +148,7 @@ class _Making:
         if 2 * self._bytes >= self._batch_bytes:
             yield from self.flush()
 
-    def add_damage(self, damage: Damage, part: Slice) -> None:
+    def add_damage(self, damage: Damage, part: LogSlice) -> None:
         """Take a row about *damage*, of which some columns are known."""
         known = {
             "topic": part.topic,

@@ -14,12 +14,12 @@ from zlib import compress, decompress
 from klog.data_dir.partition import Partition
 from klog.formats.codec import Decompressor
 from klog.formats.damage import Damage
-from klog.jobs.results import Answer, from_batch, say, to_batch
+from klog.jobs.results import TaskResult, from_batch, json_result, to_batch
 from klog.jobs.slice_reader import records
-from klog.jobs.slices import Slice, slices
+from klog.jobs.slices import LogSlice, slices
 from klog.kernel import Profile, Window
 from klog.log.reader import MAX_BATCH_BYTES
-from klog.log.record_filter import Wanted
+from klog.log.record_filter import RecordFilter
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -33,7 +33,7 @@ _CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 _SUMS = ("records", "markers", "bytes", "null_keys", "null_values", "damages")
 
 
-class Options(NamedTuple):
+class StatsOptions(NamedTuple):
     """*secret*: 16 bytes, the same for all units, which nobody who writes records knows: keys are hashed with it."""
 
     secret: bytes
@@ -87,26 +87,26 @@ class Stats(NamedTuple):
     damage: tuple[str, ...]
 
 
-def stats(unit: Sequence[Slice | str], options: Options) -> Iterator[pa.RecordBatch]:
+def stats(unit: Sequence[LogSlice | str], options: StatsOptions) -> Iterator[pa.RecordBatch]:
     """Count the records of *unit*: partition directories, or slices of one next to each other; an answer for each.
 
     Nothing is raised for what is on the disk: damage is counted and told.
     """
     profile = Profile(options.secret)
     reading = _Reading(options.max_batch_bytes)
-    answers: list[Answer] = []
+    answers: list[TaskResult] = []
     for path, parts in groupby(unit, key=_directory):
-        cut = [part for part in parts if isinstance(part, Slice)]
+        cut = [part for part in parts if isinstance(part, LogSlice)]
         profile.clear()
         counted = reading.count(cut or slices(Partition(path)), profile, _SENT_KEYS if cut else MOST_KEYS)
-        answers.append(say("stats", {"path": path, **counted}))
+        answers.append(json_result("stats", {"path": path, **counted}))
         if len(answers) >= _BATCH_ANSWERS:
             yield to_batch(answers)
             answers = []
     yield to_batch(answers)
 
 
-def _directory(part: Slice | str) -> str:
+def _directory(part: LogSlice | str) -> str:
     """Return the partition directory of a slice, which may be the slice of one that could not be listed."""
     if isinstance(part, str):
         return part
@@ -120,12 +120,12 @@ class _Reading:
         self._most = max_batch_bytes
         self._window, self._codecs = Window(records=_ROWS), Decompressor(max_batch_bytes).functions
 
-    def count(self, parts: Sequence[Slice], profile: Profile, most_keys: int) -> dict[str, object]:
+    def count(self, parts: Sequence[LogSlice], profile: Profile, most_keys: int) -> dict[str, object]:
         """Return what is counted in the slices of one partition, as what JSON can say."""
         damage: list[str] = []
         damages = 0
         for part in parts:
-            for found in records(part, Wanted(), self._window, self._codecs, self._most, controls=True):
+            for found in records(part, RecordFilter(), self._window, self._codecs, self._most, controls=True):
                 if isinstance(found, Damage):
                     damages += 1
                     damage += [str(found)] if damages <= _MOST_DAMAGES else []
@@ -139,7 +139,7 @@ class _Reading:
         }
 
 
-def _file_of(offset: int, parts: Sequence[Slice]) -> str:
+def _file_of(offset: int, parts: Sequence[LogSlice]) -> str:
     """Return the log that has *offset*: that of the last segment which begins at or below it."""
     below = [part for part in parts if part.base <= offset]
     return (below or parts)[-1].path

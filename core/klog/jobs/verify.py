@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from klog.data_dir.log_dir import LogDir
 from klog.data_dir.partition import Partition
 from klog.errors import KlogError
-from klog.jobs.results import Answer, from_batch, say, to_batch
+from klog.jobs.results import TaskResult, from_batch, json_result, to_batch
 from klog.verify.facts import LogDirFacts
 from klog.verify.findings import KINDS, Finding
-from klog.verify.segment import Request
-from klog.verify.verify import Checked, Chosen, Totals, log_dir_facts, verify_partition
+from klog.verify.segment import SurveyOptions
+from klog.verify.verify import Chosen, PartitionResult, VerifyTotals, log_dir_facts, verify_partition
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 _BATCH_ANSWERS = 4096
 
 
-class Part(NamedTuple):
+class VerifyTask(NamedTuple):
     """A partition of a unit: its *number* among all that are checked, and the log dir around it, None if alone."""
 
     number: int
@@ -28,32 +28,34 @@ class Part(NamedTuple):
     log_dir: str | None
 
 
-class Options(NamedTuple):
+class VerifyOptions(NamedTuple):
     """How partitions are checked: see `klog.verify.verify.verify_partition`."""
 
-    request: Request = Request()
+    request: SurveyOptions = SurveyOptions()
     chosen: Chosen | None = None
 
 
-def verify(unit: Sequence[Part], options: Options) -> Iterator[pa.RecordBatch]:
+def verify(unit: Sequence[VerifyTask], options: VerifyOptions) -> Iterator[pa.RecordBatch]:
     """Check each partition of *unit*: answers are its findings, and in the end its totals.
 
     Nothing is raised for what is on the disk: that is a finding.
     """
     log_dirs: dict[str, tuple[LogDir, LogDirFacts]] = {}
-    answers: list[Answer] = []
+    answers: list[TaskResult] = []
     for part in unit:
         checked = _checked(part, options, log_dirs)
         for finding in checked.findings:
-            answers.append(say("finding", {"number": part.number, **finding.json()}))
+            answers.append(json_result("finding", {"number": part.number, **finding.json()}))
             if len(answers) >= _BATCH_ANSWERS:
                 yield to_batch(answers)
                 answers = []
-        answers.append(say("totals", {"number": part.number, "totals": checked.totals}))
+        answers.append(json_result("totals", {"number": part.number, "totals": checked.totals}))
     yield to_batch(answers)
 
 
-def _checked(part: Part, options: Options, log_dirs: dict[str, tuple[LogDir, LogDirFacts]]) -> Checked:
+def _checked(
+    part: VerifyTask, options: VerifyOptions, log_dirs: dict[str, tuple[LogDir, LogDirFacts]]
+) -> PartitionResult:
     partition = Partition(part.path)
     try:
         around = None
@@ -68,22 +70,22 @@ def _checked(part: Part, options: Options, log_dirs: dict[str, tuple[LogDir, Log
         kind = KINDS["unreadable"]
         topic, number, name = partition.topic, partition.number, partition.directory
         finding = Finding(kind, topic, number, name, None, None, str(error), kind.broker, kind.fix)
-        return Checked(partition, [finding], Totals(1))
+        return PartitionResult(partition, [finding], VerifyTotals(1))
 
 
-def results(batches: Iterable[pa.RecordBatch], partitions: Sequence[Partition]) -> Iterator[Checked]:
+def results(batches: Iterable[pa.RecordBatch], partitions: Sequence[Partition]) -> Iterator[PartitionResult]:
     """Yield what came of each of *partitions* that was checked, in their order, from the answers of all units."""
     found: dict[int, list[Finding]] = {}
-    totals: dict[int, Totals] = {}
+    totals: dict[int, VerifyTotals] = {}
     for answer in (answer for batch in batches for answer in from_batch(batch)):
         facts = answer.facts
         number = facts.pop("number")
         if answer.kind == "finding":
             found.setdefault(number, []).append(_finding(facts))
         else:
-            totals[number] = Totals(*facts["totals"])
+            totals[number] = VerifyTotals(*facts["totals"])
     for number in sorted(totals):
-        yield Checked(partitions[number], found.get(number, []), totals[number])
+        yield PartitionResult(partitions[number], found.get(number, []), totals[number])
 
 
 def _finding(facts: dict[str, Any]) -> Finding:

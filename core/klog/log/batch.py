@@ -10,7 +10,7 @@ from klog.formats.codec import Decompressor
 from klog.formats.damage import Damage, DamageKind
 from klog.formats.record import Record
 from klog.kernel import BAD_COUNT, MORE, Window
-from klog.location import Place
+from klog.location import Location
 
 _ROWS = 1024
 
@@ -106,4 +106,4 @@ class Batch(NamedTuple):
         return self.window.copy(start, start + self.size)
 
     def _damage(self, kind: DamageKind, detail: str) -> Damage:
-        return Damage(kind, Place(self.file, self.position, self.base_offset), detail, self.size)
+        return Damage(kind, Location(self.file, self.position, self.base_offset), detail, self.size)

@@ -12,14 +12,14 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from klog.errors import UnreadableError
-from klog.files.read_only import Source
+from klog.files.read_only import ReadOnlyFile
 from klog.formats.batch import BATCH, CRC_START, ENTRY, MIN_SIZE, OVERHEAD, Attributes, BatchFacts, Codec
 from klog.formats.codec import Decompressor
 from klog.formats.damage import Damage, DamageKind
 from klog.formats.legacy import CRC_START as MESSAGE_CRC_START
 from klog.formats.legacy import MESSAGE_V0
 from klog.kernel import DONE, Window, crc32, crc32c, flipped_bit
-from klog.log.records import Run, decode_run, message_damages, stray_records
+from klog.log.records import BatchRun, decode_run, message_damages, misplaced_records
 
 _STEP_BYTES = 1 << 20
 _ROWS = 8192
@@ -84,7 +84,7 @@ def _rounded(count: int) -> str:
     return f"{count // unit * unit:,}".replace(",", " ")
 
 
-class Repaired(NamedTuple):
+class BitRepair(NamedTuple):
     """A batch that is whole once *patch* is made; *facts* are those of the batch then."""
 
     facts: BatchFacts
@@ -103,8 +103,8 @@ def whole(data: bytes | bytearray, position: int, max_bytes: int, needs_checksum
     facts = window.batch(0)
     if facts.last_offset < facts.base_offset or facts.records_count > facts.last_offset_delta + 1:
         return None
-    for damage in decode_run(Run(window, 0, 1), Decompressor(max_bytes).functions, ""):
-        if damage or message_damages(window, "") or stray_records(window, ""):
+    for damage in decode_run(BatchRun(window, 0, 1), Decompressor(max_bytes).functions, ""):
+        if damage or message_damages(window, "") or misplaced_records(window, ""):
             return None
     return facts
 
@@ -117,7 +117,7 @@ def loaded(data: bytes | bytearray, position: int) -> Window:
     return window
 
 
-def repair_bit(source: Source, start: int, end: int, max_batch_bytes: int) -> Repaired | None:
+def repair_bit(source: ReadOnlyFile, start: int, end: int, max_batch_bytes: int) -> BitRepair | None:
     """Return the batch at byte *start* with the single bit put right that is wrong in it; None if there is no such bit.
 
     Looked for in all that the checksum covers, in the checksum, and in the size.  The batch may not go on beyond *end*,
@@ -134,7 +134,7 @@ def repair_bit(source: Source, start: int, end: int, max_batch_bytes: int) -> Re
     return None
 
 
-def _suspects(source: Source, start: int, end: int) -> Iterator[tuple[int, int]]:
+def _suspects(source: ReadOnlyFile, start: int, end: int) -> Iterator[tuple[int, int]]:
     """Yield bits that, flipped, make the checksum hold: the byte, from the start of the batch, and the bit in it."""
     head = source.read(start, min(BATCH.size, end - start))
     if len(head) <= ENTRY.size + 4:
@@ -161,7 +161,7 @@ def _suspects(source: Source, start: int, end: int) -> Iterator[tuple[int, int]]
             yield covered + (found >> 3), found & 7
 
 
-def _with_bit(source: Source, start: int, end: int, at: int, bit: int, max_bytes: int) -> Repaired | None:
+def _with_bit(source: ReadOnlyFile, start: int, end: int, at: int, bit: int, max_bytes: int) -> BitRepair | None:
     head = bytearray(source.read(start, min(BATCH.size, end - start)))
     old = head[at] if at < len(head) else source.read(start + at, 1)[0]
     if at < len(head):
@@ -175,7 +175,7 @@ def _with_bit(source: Source, start: int, end: int, at: int, bit: int, max_bytes
     if facts is None:
         return None
     what = f"one flipped bit: bit {bit} of byte {start + at} ({_field(at, facts.magic)})"
-    return Repaired(facts, Patch(start + at, bytes((old,)), bytes((old ^ 1 << bit,)), what, _lone_bytes(facts, at)))
+    return BitRepair(facts, Patch(start + at, bytes((old,)), bytes((old ^ 1 << bit,)), what, _lone_bytes(facts, at)))
 
 
 def _lone_bytes(facts: BatchFacts, at: int) -> int:
@@ -210,7 +210,7 @@ def offer(damage: Damage, max_batch_bytes: int) -> str | None:
     if damage.kind not in _TELLING or position is None or not size:
         return None
     try:
-        with Source(damage.place.file) as source:
+        with ReadOnlyFile(damage.place.file) as source:
             found = repair_bit(source, position, position + size, max_batch_bytes)
     except (UnreadableError, struct.error):
         return None

@@ -10,11 +10,11 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from klog.errors import KlogError
-from klog.files.read_only import Source
+from klog.files.read_only import ReadOnlyFile
 from klog.formats.damage import Damage, DamageKind
 from klog.formats.header import HEADER_BYTES, Header, read_header
 from klog.formats.index import OFFSET_ENTRY
-from klog.location import Place
+from klog.location import Location
 
 _WINDOW_BYTES = 64 << 10
 _SMALL_WINDOW_BYTES = 4 << 10
@@ -34,7 +34,7 @@ class LogEnd(NamedTuple):
     walked_from: int
 
 
-def walk_headers(log: Source, position: int = 0) -> Iterator[Header | Damage]:
+def walk_headers(log: ReadOnlyFile, position: int = 0) -> Iterator[Header | Damage]:
     """Yield the header of each entry from *position* on; what is no entry is a Damage and ends it.
 
     Raises UnreadableError.
@@ -50,7 +50,7 @@ def walk_headers(log: Source, position: int = 0) -> Iterator[Header | Damage]:
                 continue
         header = read_header(window, at, position, end - position)
         if isinstance(header, DamageKind):
-            yield _damage(header, Place(log.path, position, expected), end - position, window[at:])
+            yield _damage(header, Location(log.path, position, expected), end - position, window[at:])
             return
         yield header
         seen += 1
@@ -58,7 +58,7 @@ def walk_headers(log: Source, position: int = 0) -> Iterator[Header | Damage]:
         expected = header.last_offset + 1
 
 
-def _damage(kind: DamageKind, place: Place, left: int, there: bytes) -> Damage:
+def _damage(kind: DamageKind, place: Location, left: int, there: bytes) -> Damage:
     if not there.strip(b"\0"):
         return Damage(DamageKind.ZEROED_TAIL, place, f"{left} bytes that begin with zeros", left)
     return Damage(kind, place, f"{left} bytes that begin with no whole entry", left)
@@ -70,7 +70,7 @@ def find_log_end(log_path: str, index_path: str | None, base_offset: int) -> Log
     The log answers, not the index: one that is missing, short, full of zeros or of garbage only makes the walk longer.
     Raises UnreadableError.  Kafka: LogSegment.readNextOffset, which trusts the index.
     """
-    with Source(log_path) as log:
+    with ReadOnlyFile(log_path) as log:
         start = _start_of_walk(log, index_path, base_offset) if index_path else 0
         end = _walk_to_end(log, base_offset, start)
         if start and end.damage and end.damage.kind is not DamageKind.ZEROED_TAIL:
@@ -79,7 +79,7 @@ def find_log_end(log_path: str, index_path: str | None, base_offset: int) -> Log
     return end
 
 
-def _walk_to_end(log: Source, base_offset: int, start: int) -> LogEnd:
+def _walk_to_end(log: ReadOnlyFile, base_offset: int, start: int) -> LogEnd:
     offset, position, damage = base_offset, start, None
     for found in walk_headers(log, start):
         if isinstance(found, Damage):
@@ -89,7 +89,7 @@ def _walk_to_end(log: Source, base_offset: int, start: int) -> LogEnd:
     return LogEnd(offset, position, damage, start)
 
 
-def _start_of_walk(log: Source, index_path: str, base_offset: int) -> int:
+def _start_of_walk(log: ReadOnlyFile, index_path: str, base_offset: int) -> int:
     """Return the position of the last index entry but one at which a fitting batch begins, 0 when there is none.
 
     Not of the last: inside the last batch of a log there may be a copy of another that reaches to its very end, and
@@ -97,7 +97,7 @@ def _start_of_walk(log: Source, index_path: str, base_offset: int) -> int:
     """
     fitting = 0
     try:
-        with Source(index_path) as index:
+        with ReadOnlyFile(index_path) as index:
             low = _slots_in_use(index, log.size)
             for slot in range(low - 1, max(low - 1 - _TRIES, -1), -1):
                 relative, position = _index_entry(index, slot)
@@ -110,7 +110,7 @@ def _start_of_walk(log: Source, index_path: str, base_offset: int) -> int:
     return 0
 
 
-def _slots_in_use(index: Source, log_bytes: int) -> int:
+def _slots_in_use(index: ReadOnlyFile, log_bytes: int) -> int:
     """Return how many entries there are in front of zeros (preallocated) or of positions beyond the log (truncated)."""
     low, high = 0, index.size // OFFSET_ENTRY.size
     while low < high:
@@ -123,12 +123,12 @@ def _slots_in_use(index: Source, log_bytes: int) -> int:
     return low
 
 
-def _index_entry(index: Source, slot: int) -> tuple[int, ...]:
+def _index_entry(index: ReadOnlyFile, slot: int) -> tuple[int, ...]:
     content = index.read(slot * OFFSET_ENTRY.size, OFFSET_ENTRY.size)
     return OFFSET_ENTRY.read(content) if len(content) == OFFSET_ENTRY.size else (0, 0)
 
 
-def _begins_at(log: Source, base_offset: int, relative: int, position: int) -> bool:
+def _begins_at(log: ReadOnlyFile, base_offset: int, relative: int, position: int) -> bool:
     """Whether an entry begins at *position* that an index entry with this relative offset can be about."""
     content = log.read(position, HEADER_BYTES)
     left = log.size - position if len(content) == HEADER_BYTES else len(content)

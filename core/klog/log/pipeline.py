@@ -12,7 +12,7 @@ from contextlib import suppress
 from functools import partial
 
 from klog.kernel import Window
-from klog.log.reader import LogReader, Piece
+from klog.log.reader import LogReader, WindowResult
 from klog.progress import Sink
 from klog.threads import run_all
 
@@ -61,7 +61,7 @@ class _Turns:
             self._changed.notify_all()
 
 
-class Lane:
+class OrderedOutput:
     """A worker's way to the sink for one stretch: every call waits for its turn."""
 
     def __init__(self, sink: Sink, turns: _Turns, number: int) -> None:
@@ -90,7 +90,7 @@ class Lane:
         self._sink.report(line)
 
 
-Work = Callable[[Window, Piece, Lane], bool]
+Work = Callable[[Window, WindowResult, OrderedOutput], bool]
 """Makes output of a window; returns True when nothing after it is wanted."""
 
 
@@ -111,7 +111,7 @@ def run(
             window = window or Window(output=output)
             process = make_work()
             while piece := reader.next(window):
-                last = process(window, piece, lane := Lane(sink, turns, piece.number))
+                last = process(window, piece, lane := OrderedOutput(sink, turns, piece.number))
                 lane.flush(window)
                 lane.wait()
                 sink.advance(piece.consumed)

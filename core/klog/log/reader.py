@@ -11,12 +11,12 @@ from bisect import bisect_left
 from typing import NamedTuple
 
 from klog.errors import UnreadableError
-from klog.files.read_only import Source
+from klog.files.read_only import ReadOnlyFile
 from klog.formats.batch import BATCH, ENTRY, OVERHEAD
 from klog.formats.damage import Damage, DamageKind
 from klog.kernel import DONE, MORE, Window
-from klog.location import Place
-from klog.log.resync import BLOCK_BYTES, judge, next_entry, readable
+from klog.location import Location
+from klog.log.resync import BLOCK_BYTES, describe_damage, next_entry, readable
 
 WINDOW_BYTES = 1 << 20
 LARGE_WINDOW_BYTES = 4 << 20
@@ -31,7 +31,7 @@ SMALL_WINDOW_BYTES = 1 << 13
 MAX_BATCH_BYTES = 128 << 20
 
 
-class Piece(NamedTuple):
+class WindowResult(NamedTuple):
     """What one step of a LogReader brought: a window's batches, and the damage that comes after the last of them.
 
     *consumed*: bytes of the log that it dealt with.  *stop* is None as long as the walk goes on; else why a lenient
@@ -55,7 +55,7 @@ class LogReader:
 
     def __init__(
         self,
-        source: Source,
+        source: ReadOnlyFile,
         start: int = 0,
         end: int | None = None,
         *,
@@ -84,7 +84,7 @@ class LogReader:
         """Make every further `next` return None."""
         self._ended = True
 
-    def next(self, window: Window) -> Piece | None:
+    def next(self, window: Window) -> WindowResult | None:
         """Fill *window* with the next whole batches; None when the log is at its end.
 
         Raises nothing for content; an unreadable stretch is Damage.
@@ -98,7 +98,7 @@ class LogReader:
             self._window_bytes = min(2 * self._window_bytes, self._most_bytes)
             return piece._replace(consumed=self.position - before)
 
-    def _step(self, window: Window) -> Piece:
+    def _step(self, window: Window) -> WindowResult:
         wanted = max(min(self._window_bytes, self._stop - self.position), BATCH.size)
         while True:
             size = min(wanted, self.end - self.position)
@@ -163,23 +163,23 @@ class LogReader:
         self._broken += [window.position + window.at(i) for i in range(first, window.count)]
         self._broken_end = window.position + window.next_at if status in (DONE, MORE) else self.end
 
-    def _lenient_piece(self, window: Window, status: int) -> Piece:
+    def _lenient_piece(self, window: Window, status: int) -> WindowResult:
         self.position += window.next_at
         if window.count and status in (DONE, MORE):
-            return Piece(self._number)  # a rest without a whole entry is looked at again, alone
+            return WindowResult(self._number)  # a rest without a whole entry is looked at again, alone
         self._ended = True
-        return Piece(self._number, stop=(status, self.position))
+        return WindowResult(self._number, stop=(status, self.position))
 
-    def _careful_piece(self, window: Window, status: int) -> Piece:
+    def _careful_piece(self, window: Window, status: int) -> WindowResult:
         """See to it that the window ends behind an intact batch, so that no damaged length leads astray."""
         behind = self._without_others(window)
         if behind < window.next_at and self._without_bad_tail(window) == window.count:
             self.position += behind
-            return Piece(self._number)
+            return WindowResult(self._number)
         at_end = self.position + window.size >= self.end
         if status == DONE and at_end:
             self.position = self.end
-            return Piece(self._number)
+            return WindowResult(self._number)
         good = self._without_bad_tail(window)
         if good < window.count and window.size >= min(REACH_BYTES, self.end - self.position):
             self._broken = []
@@ -187,7 +187,7 @@ class LogReader:
         if good and (status == DONE or (status == MORE and not at_end)):
             self.position += window.next_at if good == window.count else window.at(good)
             window.drop(good)
-            return Piece(self._number)
+            return WindowResult(self._number)
         at = window.next_at
         if good < window.count:
             at, status = window.at(good), DONE
@@ -208,13 +208,15 @@ class LogReader:
             count -= 1
         return count
 
-    def _resync(self, start: int, search: int, status: int) -> Piece:
+    def _resync(self, start: int, search: int, status: int) -> WindowResult:
         """Go on at the next intact entry from *search* on; what begins at *start* is broken."""
         self._window_bytes = SMALL_WINDOW_BYTES // 2  # damage seldom comes alone
         self.position = next_entry(self.source, search, self.end, self._floor, self._ceiling, self.max_batch_bytes)
-        return Piece(self._number, judge(self.source, start, self.position, self.end, status, self.max_batch_bytes))
+        return WindowResult(
+            self._number, describe_damage(self.source, start, self.position, self.end, status, self.max_batch_bytes)
+        )
 
-    def _unreadable(self, window: Window, size: int, error: OSError) -> Piece:
+    def _unreadable(self, window: Window, size: int, error: OSError) -> WindowResult:
         """Hand out what can be read before the block that cannot; if that is nothing whole, go on behind it."""
         start = self.position
         before = readable(self.source, start, size)
@@ -225,7 +227,7 @@ class LogReader:
         if good:
             self.position += behind if good == window.count else window.at(good)
             window.drop(good)
-            return Piece(self._number)
+            return WindowResult(self._number)
         if self._lenient:
             raise error
         window.drop(0)  # a broken batch in front of the block is lost with it, and is said to be lost once
@@ -233,4 +235,6 @@ class LogReader:
         self.position = next_entry(self.source, behind, self.end, self._floor, self._ceiling, self.max_batch_bytes)
         size = self.position - start
         detail = f"{error.strerror}; {size} bytes are lost"
-        return Piece(self._number, Damage(DamageKind.UNREADABLE, Place(self.source.path, start), detail, size))
+        return WindowResult(
+            self._number, Damage(DamageKind.UNREADABLE, Location(self.source.path, start), detail, size)
+        )

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, NamedTuple
 from klog.kernel import KeySet, Window
 
 if TYPE_CHECKING:
-    from klog.files.read_only import Source
+    from klog.files.read_only import ReadOnlyFile
 
 LOWEST, HIGHEST = -(2**63), 2**63 - 1
 
 
-class Wanted(NamedTuple):
+class RecordFilter(NamedTuple):
     """Which records: offsets and times from … up to, not including, to; *keys* None for all; *controls*: markers too.
 
     *limit*: at most so many records (or batches), None for all.  *tail*: only the newest batches.
@@ -47,7 +47,7 @@ class Wanted(NamedTuple):
             window.keep(self.from_offset, self.to_offset, self.from_time, self.to_time, self.controls, self.keys)
 
 
-class Count:
+class RecordLimit:
     """Counts down what may still be given."""
 
     def __init__(self, limit: int | None) -> None:
@@ -62,7 +62,9 @@ class Count:
         return self.left == 0
 
 
-def start_position(log: Source, index: str | None, time_index: str | None, base_offset: int, wanted: Wanted) -> int:
+def start_position(
+    log: ReadOnlyFile, index: str | None, time_index: str | None, base_offset: int, wanted: RecordFilter
+) -> int:
     """Return the position in the log from which reading may begin: at or before the first wanted record.
 
     The indexes are only believed where the log confirms them.

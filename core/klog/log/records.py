@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from klog.formats.damage import Damage, DamageKind
 from klog.kernel import BAD_COUNT, BAD_LENGTH, DONE, MORE, Window
-from klog.location import Place
+from klog.location import Location
 from klog.log.resync import bad_crc
 
 Codecs = tuple[Callable[[memoryview, int], "bytes | bytearray"], ...]
@@ -16,14 +16,14 @@ _TRIES = 1000
 _HIGHEST = 2**63 - 1
 
 
-class Span:
+class OffsetRange:
     """Which offsets a log can hold, for what is found inside a damaged batch: *floor* up to and with *ceiling*."""
 
     def __init__(self, floor: int = 0, ceiling: int = 2**63 - 1) -> None:
         self.floor, self.ceiling = floor, ceiling
 
 
-class Run(NamedTuple):
+class BatchRun(NamedTuple):
     """Batches *first* to *end* of a window, whose checksums hold; with *damage*, the one whose checksum does not."""
 
     window: Window
@@ -32,7 +32,7 @@ class Run(NamedTuple):
     damage: Damage | None = None
 
 
-def runs(window: Window, file: str, span: Span) -> Iterator[Run]:
+def intact_runs(window: Window, file: str, span: OffsetRange) -> Iterator[BatchRun]:
     """Check all batches of *window* that are not skipped, and yield them in runs, damaged ones on their own.
 
     Intact batches that a damaged length had swallowed come in a window of their own.
@@ -42,22 +42,24 @@ def runs(window: Window, file: str, span: Span) -> Iterator[Run]:
     while first < end:
         bad = window.first_bad(first, end)
         if bad > first:
-            yield Run(window, first, bad)
+            yield BatchRun(window, first, bad)
         if bad < end:
             swallowed, at = _swallowed(window, bad, span)
-            yield Run(window, bad, bad + 1, bad_crc(window, bad, file, at or None))
+            yield BatchRun(window, bad, bad + 1, bad_crc(window, bad, file, at or None))
             if swallowed is not None:
-                yield from runs(swallowed, file, span)
+                yield from intact_runs(swallowed, file, span)
         first = bad + 1
 
 
-def decoded(window: Window, codecs: Codecs, file: str, span: Span) -> Iterator[tuple[Window, Damage | None]]:
+def decode_window(
+    window: Window, codecs: Codecs, file: str, span: OffsetRange
+) -> Iterator[tuple[Window, Damage | None]]:
     """Check and decode all batches of *window* that are not skipped.
 
     Yields (window, None) each time that record rows are filled, to be used before the next step, and (window, Damage)
     where a batch is broken.  The window of the rows is another one where a damaged length had swallowed intact batches.
     """
-    for run in runs(window, file, span):
+    for run in intact_runs(window, file, span):
         if run.damage:
             yield run.window, run.damage
             continue
@@ -65,7 +67,7 @@ def decoded(window: Window, codecs: Codecs, file: str, span: Span) -> Iterator[t
             yield run.window, damage
 
 
-def decode_run(run: Run, codecs: Codecs, file: str) -> Iterator[Damage | None]:
+def decode_run(run: BatchRun, codecs: Codecs, file: str) -> Iterator[Damage | None]:
     """Decode batches whose checksums hold (or do not matter).
 
     Yields None each time that record rows are filled, to be used before the next step, and a Damage for a broken batch.
@@ -95,13 +97,13 @@ def message_damages(rows: Window, file: str) -> list[Damage]:
     found = []
     for i in rows.bad_messages():
         offset, batch = rows.record(i)[0], rows.record(i)[6]
-        place = Place(file, rows.batch(batch).position, offset)
+        place = Location(file, rows.batch(batch).position, offset)
         detail = "the message's own CRC-32 inside an intact wrapper does not hold"
         found.append(Damage(DamageKind.BAD_CRC, place, detail))
     return found
 
 
-def stray_records(rows: Window, file: str) -> list[Damage]:
+def misplaced_records(rows: Window, file: str) -> list[Damage]:
     """Return a damage for each batch (v2) with a record whose offset is not its own, or not above the one before it."""
     found = []
     for i in rows.stray_records():
@@ -121,10 +123,10 @@ def broken_record(window: Window, status: int) -> str:
 def batch_damage(window: Window, i: int, kind: DamageKind, detail: str, file: str) -> Damage:
     """Return the damage of batch *i*, whose checksum holds."""
     facts = window.batch(i)
-    return Damage(kind, Place(file, facts.position, facts.base_offset), detail, facts.size)
+    return Damage(kind, Location(file, facts.position, facts.base_offset), detail, facts.size)
 
 
-def _swallowed(window: Window, bad: int, span: Span) -> tuple[Window | None, int]:
+def _swallowed(window: Window, bad: int, span: OffsetRange) -> tuple[Window | None, int]:
     """Return a window of the intact batches inside the extent that damaged batch *bad* claims, and where they begin.
 
     That happens when its length is what is damaged.  Their offsets must lie between those of its neighbours.

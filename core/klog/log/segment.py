@@ -6,13 +6,13 @@ import os
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from klog.files.read_only import Source
+from klog.files.read_only import ReadOnlyFile
 from klog.formats.codec import Decompressor
 from klog.formats.damage import Damage, DamageKind
 from klog.kernel import Window
 from klog.log.batch import Batch
 from klog.log.reader import MAX_BATCH_BYTES, LogReader
-from klog.log.records import Span, decoded, runs
+from klog.log.records import OffsetRange, decode_window, intact_runs
 
 MAX_SEGMENT_BYTES = 2**31 - 1
 """A broker opens no larger `.log`: positions in a segment are int32."""
@@ -25,7 +25,7 @@ _BELIEVED = 1 << 48
 _LIBRARY_ROWS = 64
 
 
-class Totals(NamedTuple):
+class BatchTotals(NamedTuple):
     """What a segment holds: intact batches, their records (None if not decoded), bytes, damaged stretches."""
 
     batches: int
@@ -46,11 +46,11 @@ class Segment:
         stem = os.path.basename(path).split(".", 1)[0]
         self.base_offset = int(stem) if stem.isascii() and stem.isdigit() and int(stem) < 2**63 else None
         floor, reach = self.base_offset or 0, MAX_RELATIVE_OFFSET if bounded else _BELIEVED
-        self.span = Span() if self.base_offset is None else Span(floor, min(floor + reach, 2**63 - 1))
+        self.span = OffsetRange() if self.base_offset is None else OffsetRange(floor, min(floor + reach, 2**63 - 1))
 
     def reader(
         self,
-        source: Source,
+        source: ReadOnlyFile,
         start: int = 0,
         end: int | None = None,
         *,
@@ -72,14 +72,14 @@ class Segment:
         position where a header *and* its checksum hold, or, without *resync*, ends.  Content never raises; a file that
         cannot be opened does (UnreadableError, NotKafkaError).
         """
-        with Source(self.path) as source:
+        with ReadOnlyFile(self.path) as source:
             reader = self.reader(source, start, max_batch_bytes=max_batch_bytes)
             while True:
                 window = Window(1, _LIBRARY_ROWS, 1)
                 piece = reader.next(window)
                 if piece is None:
                     return
-                for run in runs(window, self.path, self.span):
+                for run in intact_runs(window, self.path, self.span):
                     if run.damage:
                         yield run.damage
                         if not resync:
@@ -92,23 +92,23 @@ class Segment:
                     if not resync:
                         return
 
-    def totals(self, deep: bool = False, *, max_batch_bytes: int = MAX_BATCH_BYTES) -> Totals:
+    def totals(self, deep: bool = False, *, max_batch_bytes: int = MAX_BATCH_BYTES) -> BatchTotals:
         """Read the whole segment and check every batch; with *deep*, decompress and decode every record too."""
         window = Window()
         codecs = Decompressor().functions
         batches = records = damaged = 0
-        with Source(self.path) as source:
+        with ReadOnlyFile(self.path) as source:
             reader = self.reader(source, max_batch_bytes=max_batch_bytes)
             while piece := reader.next(window):
                 damaged += piece.damage is not None
-                for run in runs(window, self.path, self.span):
+                for run in intact_runs(window, self.path, self.span):
                     damaged += run.damage is not None
                     batches += 0 if run.damage else run.end - run.first
                 if not deep:
                     continue
-                for rows, damage in decoded(window, codecs, self.path, self.span):
+                for rows, damage in decode_window(window, codecs, self.path, self.span):
                     if damage is None:
                         records += rows.records
                     elif damage.kind is not DamageKind.BAD_CRC:
                         damaged += 1
-        return Totals(batches, records if deep else None, source.size, damaged)
+        return BatchTotals(batches, records if deep else None, source.size, damaged)

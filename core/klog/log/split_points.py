@@ -12,12 +12,12 @@ from collections.abc import Iterator
 from functools import cached_property
 from typing import NamedTuple
 
-from klog.files.read_only import Source
+from klog.files.read_only import ReadOnlyFile
 from klog.formats.index import OFFSET_ENTRY
 from klog.kernel import Window
 from klog.log.index import Entries, header_at
 from klog.log.reader import REACH_BYTES, LogReader
-from klog.log.records import Span
+from klog.log.records import OffsetRange
 
 CONFIRM_BYTES = REACH_BYTES
 """So much of a log in front of a cut is walked: as far as a reader follows the size of a broken batch, which then ends
@@ -31,17 +31,17 @@ _INDEX_PAYS = 2  # parts of so many times CONFIRM_BYTES; smaller ones are found 
 _TRIES = 4
 
 
-class Cut(NamedTuple):
+class SplitPoint(NamedTuple):
     """A batch begins at *position* (bytes), with *offset*: the batch's base offset, or a wrapper's last one."""
 
     position: int
     offset: int
 
 
-class LogCuts:
+class SplitPoints:
     """The cuts of an open log.  *index*: its offset index, open too, None without one.  Offsets lie within *span*."""
 
-    def __init__(self, log: Source, index: Source | None, span: Span) -> None:
+    def __init__(self, log: ReadOnlyFile, index: ReadOnlyFile | None, span: OffsetRange) -> None:
         self._log = log
         self._entries = Entries(index, OFFSET_ENTRY, 1) if index else None
         self._span = span
@@ -50,7 +50,7 @@ class LogCuts:
     def _window(self) -> Window:
         return Window(CONFIRM_BYTES, 1, 1)
 
-    def between(self, start: int, end: int, part_bytes: int) -> Iterator[Cut]:
+    def between(self, start: int, end: int, part_bytes: int) -> Iterator[SplitPoint]:
         """Yield cuts, positions ascending, that make about even parts of at most *part_bytes* of *start* to *end*.
 
         *start* must be the first byte of a batch.  A part is larger where a batch is, or damage.  Raises
@@ -71,7 +71,7 @@ class LogCuts:
         """Whether an intact batch begins at *position*, behind intact ones."""
         return self._confirmed(position) is not None
 
-    def _by_index(self, target: int) -> Cut | None:
+    def _by_index(self, target: int) -> SplitPoint | None:
         """Return the first cut at or after *target* that the index proposes and the log confirms."""
         entries = self._entries
         if entries is None:
@@ -83,7 +83,7 @@ class LogCuts:
                 return cut
         return None
 
-    def _confirmed(self, position: int) -> Cut | None:
+    def _confirmed(self, position: int) -> SplitPoint | None:
         """Return the cut at *position*, None unless a walk over intact batches leads there."""
         log, window = self._log, self._window
         header = header_at(log, position)
@@ -100,14 +100,14 @@ class LogCuts:
         window.scan(0)
         row = window.row_at(position - start)
         holds = row >= 0 and not window.check(0, row + 1)
-        return Cut(position, window.batch(row).base_offset) if holds else None
+        return SplitPoint(position, window.batch(row).base_offset) if holds else None
 
     def _before(self, position: int) -> int:
         """Return where to walk from for *position*: where the index says that a batch begins, or the log's start."""
         slot = self._entries.last_at_most(position - CONFIRM_BYTES) if self._entries else -1
         return max(self._entries[slot][1], 0) if self._entries and slot >= 0 else 0
 
-    def _by_walk(self, start: int, target: int) -> Cut | None:
+    def _by_walk(self, start: int, target: int) -> SplitPoint | None:
         """Return the first cut at or after *target*, by a walk from the batch at *start* on; None at the end."""
         window, log = self._window, self._log
         reader = LogReader(log, start, floor=self._span.floor, ceiling=self._span.ceiling)
@@ -116,6 +116,6 @@ class LogCuts:
             first = max(0 if joined else 1, bisect_left(range(window.count), target - window.position, key=window.at))
             for row in range(first, window.count):
                 if not window.check(max(row - 1, 0), row + 1):
-                    return Cut(window.position + window.at(row), window.batch(row).base_offset)
+                    return SplitPoint(window.position + window.at(row), window.batch(row).base_offset)
             joined = piece.damage is None
         return None

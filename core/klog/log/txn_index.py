@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import NamedTuple
 
-from klog.files.read_only import Source
+from klog.files.read_only import ReadOnlyFile
 from klog.formats.index import ABORTED_TXN
 from klog.formats.layout import Layout
 
@@ -25,7 +25,7 @@ class AbortedTxn(NamedTuple):
 def read_txn_index(folder: str, name: str) -> tuple[list[AbortedTxn], int]:
     """Return the whole entries of a transaction index and the size of the file in bytes.  Raises UnreadableError."""
     layout: Layout = ABORTED_TXN
-    with Source(os.path.join(folder, name)) as source:
+    with ReadOnlyFile(os.path.join(folder, name)) as source:
         content = source.read(0, min(source.size, _MOST_BYTES) // layout.size * layout.size)
         return [AbortedTxn(*entry) for entry in layout.read_all(content)], source.size
 

@@ -5,6 +5,6 @@ answers: where an index is missing or wrong, the trail says so and the answer is
 """
 
 from klog.lookup.lookup import Lookup
-from klog.lookup.trail import Outcome, Trail, Wanted
+from klog.lookup.trail import LookupOutcome, Trail, TrailDetail
 
-__all__ = ["Lookup", "Outcome", "Trail", "Wanted"]
+__all__ = ["Lookup", "LookupOutcome", "Trail", "TrailDetail"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from klog.errors import UnreadableError
-from klog.files.read_only import Source
+from klog.files.read_only import ReadOnlyFile
 from klog.formats.batch import CODEC_NAMES, Attributes, BatchFacts
 from klog.formats.codec import MAX_OUTPUT
 from klog.formats.record import Record
@@ -109,7 +109,7 @@ class Bodies:
     A compressed one gets a window of its own, which is kept until the next: several searches may end in it.
     """
 
-    def __init__(self, log: Source, codecs: Codecs) -> None:
+    def __init__(self, log: ReadOnlyFile, codecs: Codecs) -> None:
         self._log = log
         self._codecs = codecs
         self._position = -1

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from klog.errors import KlogError
-from klog.files.read_only import Source
+from klog.files.read_only import ReadOnlyFile
 from klog.formats.index import OFFSET_ENTRY, TIME_ENTRY
 from klog.formats.layout import Layout
 
@@ -37,12 +37,12 @@ class Entries:
         self._layout = layout
         self._columns: tuple[tuple[int, ...], ...] | None = None
         self._gap: int | None = None
-        self._source: Source | None = None
+        self._source: ReadOnlyFile | None = None
         self._searches = 0
         self.slots = self.count = 0
         self.problem: str | None = None
         try:
-            self._source = Source(path)
+            self._source = ReadOnlyFile(path)
         except KlogError as error:
             self.problem = str(error)
             return

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from klog.data_dir.partition import Partition, SegmentFiles
 from klog.lookup.offsets import OffsetSearch
-from klog.lookup.segments import Segments
-from klog.lookup.trail import Trail, Wanted
+from klog.lookup.segments import SegmentChoice
+from klog.lookup.trail import Trail, TrailDetail
 
 if TYPE_CHECKING:
     from klog.lookup.times import TimeSearch
@@ -27,10 +27,10 @@ class Lookup:
     """
 
     def __init__(
-        self, partition: Partition, segments: Sequence[SegmentFiles] | None = None, wanted: Wanted | None = None
+        self, partition: Partition, segments: Sequence[SegmentFiles] | None = None, wanted: TrailDetail | None = None
     ) -> None:
-        self.segments = Segments(partition, segments)
-        self._wanted = wanted or Wanted()
+        self.segments = SegmentChoice(partition, segments)
+        self._wanted = wanted or TrailDetail()
         self._by_offset = OffsetSearch(self.segments, self._wanted)
         self._by_time: TimeSearch | None = None
 

@@ -7,12 +7,12 @@ from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from klog.errors import KlogError
-from klog.files.read_only import Source
+from klog.files.read_only import ReadOnlyFile
 from klog.formats.batch import Attributes, BatchFacts
 from klog.formats.index import ABORTED_TXN
 from klog.log.header_walk import HeaderWalk
 from klog.lookup.body import Bodies, Body
-from klog.lookup.segments import Segments
+from klog.lookup.segments import SegmentChoice
 
 MOST_BYTES: Final = 256 << 20
 """As much of a log is walked for the end of a transaction."""
@@ -28,7 +28,7 @@ class _Marker(NamedTuple):
     aborts: bool
 
 
-def about_record(segments: Segments, number: int, body: Body, offset: int) -> Iterator[str]:
+def about_record(segments: SegmentChoice, number: int, body: Body, offset: int) -> Iterator[str]:
     """Yield notes about the record with *offset* in a batch of one of the segments."""
     partition = segments.partition
     if offset == segments.log_start_offset and segments.is_whole:
@@ -43,7 +43,7 @@ def about_record(segments: Segments, number: int, body: Body, offset: int) -> It
         yield from _about_transaction(segments, number, facts)
 
 
-def _about_transaction(segments: Segments, number: int, facts: BatchFacts) -> Iterator[str]:
+def _about_transaction(segments: SegmentChoice, number: int, facts: BatchFacts) -> Iterator[str]:
     who = f"producer {facts.producer_id}"
     indexed = _indexed(segments, number, facts)
     if indexed is not None:
@@ -62,13 +62,13 @@ def _about_transaction(segments: Segments, number: int, facts: BatchFacts) -> It
         yield f"in a transaction of {who}, committed at {marker.offset}"
 
 
-def _indexed(segments: Segments, number: int, facts: BatchFacts) -> int | None:
+def _indexed(segments: SegmentChoice, number: int, facts: BatchFacts) -> int | None:
     """Return the offset of the ABORT marker, from the transaction indexes; None if none has it.  Kafka: AbortedTxn."""
     for files in segments.files[number:]:
         if files.txn_index is None:
             continue
         try:
-            with Source(os.path.join(segments.partition.path, files.txn_index)) as source:
+            with ReadOnlyFile(os.path.join(segments.partition.path, files.txn_index)) as source:
                 entries = list(ABORTED_TXN.read_all(source.read(0, source.size)))
         except KlogError:
             continue
@@ -78,11 +78,11 @@ def _indexed(segments: Segments, number: int, facts: BatchFacts) -> int | None:
     return None
 
 
-def _marker(segments: Segments, number: int, facts: BatchFacts) -> tuple[_Marker | None, bool]:
+def _marker(segments: SegmentChoice, number: int, facts: BatchFacts) -> tuple[_Marker | None, bool]:
     """Return the marker that ends a batch's transaction, and whether all of the log was looked at for it."""
     position, left = facts.position, MOST_BYTES
     for files in segments.files[number:]:
-        with Source(os.path.join(segments.partition.path, files.log)) as log:
+        with ReadOnlyFile(os.path.join(segments.partition.path, files.log)) as log:
             walk, bodies = HeaderWalk(log), Bodies(log, segments.codecs)
             walk.go(position, position)
             while True:

@@ -9,19 +9,19 @@ from klog.formats.damage import Damage
 from klog.log.index import header_at
 from klog.lookup.body import Body
 from klog.lookup.notes import about_record
-from klog.lookup.search import Found
-from klog.lookup.segments import Segments
-from klog.lookup.trail import BatchTrail, Outcome, Trail, Wanted
+from klog.lookup.search import SearchResult
+from klog.lookup.segments import SegmentChoice
+from klog.lookup.trail import BatchTrail, LookupOutcome, Trail, TrailDetail
 
 
-class Located(NamedTuple):
+class LocatedSegment(NamedTuple):
     """The segment with the batch, what its search came to, and what was met on the way.
 
     *damages* (each with its segment) lie right before the batch, or before the end of the log.
     """
 
     number: int
-    found: Found
+    found: SearchResult
     damages: list[tuple[int, Damage]]
     notes: list[str]
     problems: list[str]
@@ -30,7 +30,7 @@ class Located(NamedTuple):
 class OffsetSearch:
     """Searches by offset; those in ascending order are the fastest."""
 
-    def __init__(self, segments: Segments, wanted: Wanted) -> None:
+    def __init__(self, segments: SegmentChoice, wanted: TrailDetail) -> None:
         self._segments, self._wanted = segments, wanted
 
     def search(self, offset: int) -> Trail:
@@ -39,7 +39,7 @@ class OffsetSearch:
             return self._below_start(offset)
         return self._ended(offset, self.locate(offset, self._segments.floor(offset)))
 
-    def locate(self, offset: int, number: int) -> Located:
+    def locate(self, offset: int, number: int) -> LocatedSegment:
         """Return where the first batch is, from segment *number* on, that reaches *offset*."""
         notes: list[str] = []
         problems: list[str] = []
@@ -57,7 +57,7 @@ class OffsetSearch:
             passed = [self._segments.files[i].log for i in (first, number - 1)]
             which = f"{passed[0]} holds" if first == number - 1 else f"{passed[0]} to {passed[1]} hold"
             notes.append(f"{which} nothing from {offset} on: the search went on in the next")
-        return Located(number, found, damages if adjacent else [], notes, problems)
+        return LocatedSegment(number, found, damages if adjacent else [], notes, problems)
 
     def _below_start(self, offset: int) -> Trail:
         first = self._segments.bases[0]
@@ -66,12 +66,12 @@ class OffsetSearch:
             notes = [f"below {first}, where this segment begins: only this one was searched"]
         elif offset >= first:
             notes.append(f"its batch may still be in {self._segments.files[self._segments.floor(offset)].log}")
-        return Trail(offset, False, Outcome.BELOW_START, notes=tuple(notes))
+        return Trail(offset, False, LookupOutcome.BELOW_START, notes=tuple(notes))
 
-    def _ended(self, offset: int, located: Located) -> Trail:
+    def _ended(self, offset: int, located: LocatedSegment) -> Trail:
         number, found = located.number, located.found
         trail = Trail(
-            offset, False, Outcome.GAP, None, self._segments.trail(number), None, found.offset_index, found.scan
+            offset, False, LookupOutcome.GAP, None, self._segments.trail(number), None, found.offset_index, found.scan
         )
         if found.body is not None:
             trail = self.in_batch(trail, found.body, located.problems)
@@ -84,7 +84,7 @@ class OffsetSearch:
                 trail = self._in_damage(trail, hit or located.damages[-1], located)
             elif found.body is None:
                 trail = self._at_end(trail, located)
-            elif trail.outcome is Outcome.GAP:
+            elif trail.outcome is LookupOutcome.GAP:
                 trail = self._in_gap(trail, located)
         if not located.notes and not located.problems:
             return trail
@@ -94,25 +94,25 @@ class OffsetSearch:
         """Return *trail* with the batch, and the first record in it that is not below the target."""
         facts = body.facts
         whole = facts.magic >= 2 and facts.records_count == facts.last_offset_delta + 1
-        hit = Outcome.CONTROL if body.is_control else Outcome.RECORD
+        hit = LookupOutcome.CONTROL if body.is_control else LookupOutcome.RECORD
         if not self._wanted.records and whole and facts.base_offset <= trail.target:
             return Trail(trail.target, False, hit, trail.target, *trail[4:8], body.trail())
         record = body.first(trail.target)
         if record is None:
             if body.broken:
                 problems.append(f"batch at {facts.position}: {body.broken}")
-            outcome = Outcome.DAMAGED if body.broken else Outcome.GAP
+            outcome = LookupOutcome.DAMAGED if body.broken else LookupOutcome.GAP
             return trail._replace(outcome=outcome, batch=body.trail())
         line = None if self._wanted.origin is None else body.line(self._wanted.origin)
         return trail._replace(
-            outcome=Outcome.GAP if record.offset > trail.target else hit,
+            outcome=LookupOutcome.GAP if record.offset > trail.target else hit,
             offset=record.offset,
             batch=body.trail(),
             record=record,
             record_json=line,
         )
 
-    def _at_end(self, trail: Trail, located: Located) -> Trail:
+    def _at_end(self, trail: Trail, located: LocatedSegment) -> Trail:
         """Say where beyond the last batch the target is."""
         number, found = located.number, located.found
         end = self._segments.bases[number] if found.end_offset is None else found.end_offset
@@ -123,11 +123,11 @@ class OffsetSearch:
         if trail.target == end:
             more = f" {end}: the next record to be written gets it" if is_last else f", {end}"
             located.notes.insert(0, f"{name}{more}")
-            return trail._replace(outcome=Outcome.AT_END)
+            return trail._replace(outcome=LookupOutcome.AT_END)
         if trail.target > end:
             more = ": a broker answers OffsetOutOfRange" if is_last else ": only this segment was searched"
             located.notes.insert(0, f"beyond {name} {end}{more}")
-            return trail._replace(outcome=Outcome.BEYOND_END)
+            return trail._replace(outcome=LookupOutcome.BEYOND_END)
         located.notes.insert(0, f"below {name} {end}, but no record follows: what stood there was compacted away")
         return trail
 
@@ -138,7 +138,7 @@ class OffsetSearch:
         header = header_at(self._segments.search(number).log, damage.place.position or 0)
         return header is not None and header.base_offset <= offset <= header.last_offset
 
-    def _in_damage(self, trail: Trail, damaged: tuple[int, Damage], located: Located) -> Trail:
+    def _in_damage(self, trail: Trail, damaged: tuple[int, Damage], located: LocatedSegment) -> Trail:
         """Show the damaged batch, as far as its header can be read, and say what follows."""
         number, damage = damaged
         located.notes.insert(0, f"{trail.target} lies in what is damaged at {damage.place.position}")
@@ -155,9 +155,9 @@ class OffsetSearch:
             located.problems.append(
                 f"{self._segments.files[number].log}: {damage.kind.value} at {damage.place.position}"
             )
-        return trail._replace(outcome=Outcome.DAMAGED, batch=batch)
+        return trail._replace(outcome=LookupOutcome.DAMAGED, batch=batch)
 
-    def _in_gap(self, trail: Trail, located: Located) -> Trail:
+    def _in_gap(self, trail: Trail, located: LocatedSegment) -> Trail:
         """Say what kind of gap it is, and show the next record, from whatever batch."""
         assert trail.batch is not None
         between = trail.batch.base_offset > trail.target

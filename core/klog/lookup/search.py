@@ -6,11 +6,11 @@ import os
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from klog.data_dir.partition import SegmentFiles
-from klog.files.read_only import Source
+from klog.files.read_only import ReadOnlyFile
 from klog.formats.batch import BatchFacts
 from klog.formats.damage import Damage, DamageKind
 from klog.kernel import Window
-from klog.location import Place
+from klog.location import Location
 from klog.log.header_walk import HeaderWalk
 from klog.log.index import header_at
 from klog.lookup.body import Bodies, Body
@@ -27,7 +27,7 @@ _TRIES = 8
 _GAPS = 3
 
 
-class Query(Protocol):
+class LookupQuery(Protocol):
     """What is sought."""
 
     def candidate(self, window: Window, row: int) -> int:
@@ -59,7 +59,7 @@ class OffsetQuery:
         return body.first_offset > self._offset
 
 
-class Found(NamedTuple):
+class SearchResult(NamedTuple):
     """What a search in a segment came to.
 
     *body* is None when no batch was found.  *damages* lie between where the walk began and the batch; *adjacent*: the
@@ -86,7 +86,7 @@ class SegmentSearch:
     def __init__(self, folder: str, files: SegmentFiles, codecs: Codecs, unfinished: bool = False) -> None:
         self.files = files
         self.path = os.path.join(folder, files.log)
-        self.log = Source(self.path)
+        self.log = ReadOnlyFile(self.path)
         self.walk = HeaderWalk(self.log)
         self.bodies = Bodies(self.log, codecs)
         self._folder = folder
@@ -190,11 +190,11 @@ class SegmentSearch:
 
     # the scan
 
-    def find(self, offset: int) -> Found:
+    def find(self, offset: int) -> SearchResult:
         """Search the first batch that reaches *offset*."""
         return self.scan(*self.start(offset), OffsetQuery(offset))
 
-    def scan(self, trail: IndexTrail, row: int, query: Query) -> Found:
+    def scan(self, trail: IndexTrail, row: int, query: LookupQuery) -> SearchResult:
         """Walk on from *row*, where *trail* led, to what is sought; if something is wrong, once more and with care."""
         walk, batches = self.walk, 0
         while True:
@@ -208,7 +208,7 @@ class SegmentSearch:
                     if query.is_suspect(body) and not (self._before_is_intact(row) and self._ascends(body.facts)):
                         return self._careful(trail, query)
                     scan = ScanTrail(trail.position, batches + row + 1 - first)
-                    return Found(self._judged(trail, window.position + window.at(row)), scan, body)
+                    return SearchResult(self._judged(trail, window.position + window.at(row)), scan, body)
                 row += 1
             batches += count - first
             if not walk.more():
@@ -218,9 +218,9 @@ class SegmentSearch:
             return self._careful(trail, query)
         scan = ScanTrail(trail.position, batches)
         if not count:
-            return Found(trail, scan)
+            return SearchResult(trail, scan)
         last = window.batch(count - 1)
-        return Found(self._judged(trail, last.position), scan, end_offset=last.last_offset + 1)
+        return SearchResult(self._judged(trail, last.position), scan, end_offset=last.last_offset + 1)
 
     def _before_is_intact(self, row: int) -> bool:
         """Whether the batch before *row* is: then its length is right, and nothing lies between the two."""
@@ -234,7 +234,7 @@ class SegmentSearch:
         header = header_at(self.log, facts.position + facts.size)
         return header is None or header.last_offset > facts.last_offset
 
-    def _careful(self, trail: IndexTrail, query: Query) -> Found:
+    def _careful(self, trail: IndexTrail, query: LookupQuery) -> SearchResult:
         """Walk again, every batch checked, past damage to where the log goes on."""
         from klog.log.segment import Segment
 
@@ -250,15 +250,15 @@ class SegmentSearch:
             if query.candidate(found.window, found.row) == found.row:
                 body = self.bodies.of(found.window, found.row)
                 if body is not None and query.is_suspect(body) and not self._ascends(body.facts):
-                    place = Place(self.path, found.position, found.base_offset)
+                    place = Location(self.path, found.position, found.base_offset)
                     damages.append(Damage(DamageKind.OFFSET_BACKWARDS, place, "the next batch is below it", found.size))
                     continue
                 if body is not None and query.accepts(body):
                     scan = ScanTrail(trail.position, batches)
-                    return Found(trail, scan, body, tuple(damages), adjacent)
+                    return SearchResult(trail, scan, body, tuple(damages), adjacent)
             end_offset, adjacent = found.last_offset + 1, False
         scan = ScanTrail(trail.position, batches)
-        return Found(trail, scan, damages=tuple(damages), adjacent=adjacent, end_offset=end_offset)
+        return SearchResult(trail, scan, damages=tuple(damages), adjacent=adjacent, end_offset=end_offset)
 
     def _judged(self, trail: IndexTrail, reached: int) -> IndexTrail:
         """Return the trail with a problem when the walk was longer than the index should have made it."""

@@ -11,11 +11,11 @@ from klog.errors import UsageError
 from klog.formats.codec import Decompressor
 from klog.formats.damage import DamageKind
 from klog.formats.names import FileKind
-from klog.lookup.search import Found, SegmentSearch
+from klog.lookup.search import SearchResult, SegmentSearch
 from klog.lookup.trail import SegmentTrail
 
 
-class Segments:
+class SegmentChoice:
     """A partition's segments, or some of them (base offsets ascending).
 
     *is_whole*: all of them.  *log_start_offset*: the first offset that can be read.
@@ -72,7 +72,7 @@ class Segments:
             self._trails[number] = trail
         return self._trails[number]
 
-    def problems(self, number: int, found: Found) -> list[str]:
+    def problems(self, number: int, found: SearchResult) -> list[str]:
         """Return what a search in a segment found wrong with its index and its log."""
         files = self.files[number]
         told = []

@@ -14,14 +14,14 @@ from klog.kernel import Window
 from klog.lookup.body import Body
 from klog.lookup.entries import Entries, Slot, time_entries
 from klog.lookup.notes import about_record
-from klog.lookup.search import Found, SegmentSearch
-from klog.lookup.segments import Segments
-from klog.lookup.trail import Outcome, TimeIndexTrail, Trail, Wanted
+from klog.lookup.search import SearchResult, SegmentSearch
+from klog.lookup.segments import SegmentChoice
+from klog.lookup.trail import LookupOutcome, TimeIndexTrail, Trail, TrailDetail
 
 _TRIES = 8
 
 
-class Largest(NamedTuple):
+class LargestTimestamp(NamedTuple):
     """The largest timestamp of a segment (ms), -1 for none; then a broker takes the *modified_ms* of its log.
 
     *problem* says why the time index tells something else.
@@ -78,7 +78,7 @@ class SegmentTimes:
 
     # the largest timestamp
 
-    def largest(self) -> Largest:
+    def largest(self) -> LargestTimestamp:
         """Return the segment's largest timestamp; the last entry is believed if the log behind it agrees."""
         modified_ms = self._search.log.modified_ms()
         entries = self.entries
@@ -89,17 +89,17 @@ class SegmentTimes:
                 problem = "there is no time index"
             elif timestamp >= 0 and not self._lags:
                 problem = f"it is empty, but the log has timestamps up to {timestamp}"
-            return Largest(timestamp, modified_ms, problem)
+            return LargestTimestamp(timestamp, modified_ms, problem)
         last = entries.count - 1
         timestamp, relative = entries[last]
         problem = entries.problem or self._wrong(last)
         if problem is not None:
-            return Largest(self._latest_from(0), modified_ms, problem)
+            return LargestTimestamp(self._latest_from(0), modified_ms, problem)
         behind = self._latest_from(self._base + relative)
         if behind > timestamp and not self._lags:
             problem = f"its last entry says {timestamp} is the largest timestamp, but the log has {behind}"
-            return Largest(self._latest_from(0), modified_ms, problem)
-        return Largest(max(timestamp, behind), modified_ms)
+            return LargestTimestamp(self._latest_from(0), modified_ms, problem)
+        return LargestTimestamp(max(timestamp, behind), modified_ms)
 
     def _latest_from(self, offset: int) -> int:
         """Return the largest timestamp that headers tell of the batches from the one that reaches *offset* on."""
@@ -145,7 +145,7 @@ class SegmentTimes:
 
     # the search
 
-    def find(self, timestamp: int, start: int) -> tuple[TimeIndexTrail, Found]:
+    def find(self, timestamp: int, start: int) -> tuple[TimeIndexTrail, SearchResult]:
         """Search the first record as late as *timestamp* (ms), not below offset *start*."""
         sought = self.entries.floor(timestamp) if self.entries is not None else Slot(-1, 0, None)
         slot, problem = sought.slot, self.entries.problem if self.entries else None
@@ -169,7 +169,7 @@ class SegmentTimes:
                 found = self._from(slot, start, query)
         return self._trail(slot, sought, problem), found
 
-    def _from(self, slot: int, start: int, query: TimeQuery) -> Found:
+    def _from(self, slot: int, start: int, query: TimeQuery) -> SearchResult:
         """Search from where a time index entry leads (-1: from the segment's beginning)."""
         relative = self.entries[slot][1] if self.entries is not None and slot >= 0 else 0
         return self._search.scan(*self._search.start(max(self._base + relative, start)), query)
@@ -192,9 +192,9 @@ class SegmentTimes:
 class TimeSearch:
     """Searches by time in a partition: what was learnt of its segments is kept."""
 
-    def __init__(self, segments: Segments, wanted: Wanted) -> None:
+    def __init__(self, segments: SegmentChoice, wanted: TrailDetail) -> None:
         self._segments, self._wanted = segments, wanted
-        self._largest: dict[int, Largest] = {}
+        self._largest: dict[int, LargestTimestamp] = {}
         self._times: tuple[SegmentSearch, SegmentTimes] | None = None
 
     def times(self, number: int) -> SegmentTimes:
@@ -213,7 +213,7 @@ class TimeSearch:
             self._times[1].close()
             self._times = None
 
-    def largest(self, number: int) -> Largest:
+    def largest(self, number: int) -> LargestTimestamp:
         """Return the largest timestamp of a segment."""
         if number not in self._largest:
             self._largest[number] = self.times(number).largest()
@@ -235,14 +235,14 @@ class TimeSearch:
             if time_trail.problem and not largest.problem:
                 problems.append(f"{files.time_index}: {time_trail.problem}")
             problems += segments.problems(number, found)
-            trail = Trail(timestamp, True, Outcome.NOTHING_SO_LATE, None, segments.trail(number), time_trail)
+            trail = Trail(timestamp, True, LookupOutcome.NOTHING_SO_LATE, None, segments.trail(number), time_trail)
             trail = trail._replace(offset_index=found.offset_index, scan=found.scan)
             if found.body is not None:
                 return self._hit(trail, number, found.body, problems)
             missed = missed or trail
             if not problems:
                 return trail._replace(notes=self._missed(number, largest, timestamp))
-        trail = missed or Trail(timestamp, True, Outcome.NOTHING_SO_LATE)
+        trail = missed or Trail(timestamp, True, LookupOutcome.NOTHING_SO_LATE)
         known = max((self.largest(number).timestamp for number in range(len(segments.files))), default=-1)
         notes = (
             (f"nothing is so late: the largest timestamp is {known}",) if known >= 0 else ("nothing has a timestamp",)
@@ -255,7 +255,7 @@ class TimeSearch:
         assert record is not None
         line = None if self._wanted.origin is None else body.line(self._wanted.origin)
         trail = trail._replace(
-            outcome=Outcome.CONTROL if body.is_control else Outcome.RECORD,
+            outcome=LookupOutcome.CONTROL if body.is_control else LookupOutcome.RECORD,
             offset=record.offset,
             batch=batch,
             record=record,
@@ -269,7 +269,7 @@ class TimeSearch:
             notes = (f"a broker on these indexes answers {said}", *notes)
         return trail._replace(notes=notes)
 
-    def _missed(self, number: int, largest: Largest, timestamp: int) -> tuple[str, ...]:
+    def _missed(self, number: int, largest: LargestTimestamp, timestamp: int) -> tuple[str, ...]:
         """Say why the chosen segment has no answer, and whether a later one would have."""
         name = self._segments.files[number].log
         if largest.timestamp < 0:

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from klog.formats.record import Record
 
 
-class Outcome(str, Enum):
+class LookupOutcome(str, Enum):
     """The closed set of ways in which a search can end."""
 
     RECORD = "record"
@@ -21,12 +21,12 @@ class Outcome(str, Enum):
     DAMAGED = "damaged"
 
 
-class Wanted(NamedTuple):
+class TrailDetail(NamedTuple):
     """What a trail is to say of the record.
 
     *records*: it is decoded; without that a batch without gaps in its offsets is not looked into.  *origin*: what every
-    JSON line of a record ends with (`klog.dump.lines.Origin.json`), None when no lines are wanted.  *explains*: notes
-    say what becomes of it (transaction, high watermark).
+    JSON line of a record ends with (`klog.dump.lines.RecordOrigin.json`), None when no lines are wanted.  *explains*:
+    notes say what becomes of it (transaction, high watermark).
     """
 
     records: bool = True
@@ -112,7 +112,7 @@ class Trail(NamedTuple):
 
     target: int
     by_time: bool
-    outcome: Outcome
+    outcome: LookupOutcome
     offset: int | None = None
     segment: SegmentTrail | None = None
     time_index: TimeIndexTrail | None = None
@@ -135,4 +135,4 @@ class Trail(NamedTuple):
         return self.batch.position if self.batch is not None and self.found else None
 
 
-_FOUND = (Outcome.RECORD, Outcome.CONTROL, Outcome.GAP)
+_FOUND = (LookupOutcome.RECORD, LookupOutcome.CONTROL, LookupOutcome.GAP)

@@ -50,7 +50,7 @@ class BrokerRegistration(NamedTuple):
     unregistered: bool = False
 
 
-class State:
+class MetadataImage:
     """The state so far.  `topic_ids`, `topic_names` and `partitions` are about the same topics."""
 
     def __init__(self) -> None:
@@ -93,7 +93,7 @@ class State:
 # ---------------------------------------------------------------- topics and partitions
 
 
-def _topic(state: State, data: Data) -> str | None:
+def _topic(state: MetadataImage, data: Data) -> str | None:
     name, topic_id = data["name"], data["topicId"]
     for before in (state.topic_ids.get(name), topic_id):
         if before in state.topic_names:
@@ -104,7 +104,7 @@ def _topic(state: State, data: Data) -> str | None:
     return None
 
 
-def _remove_topic(state: State, data: Data) -> str | None:
+def _remove_topic(state: MetadataImage, data: Data) -> str | None:
     if data["topicId"] not in state.topic_names:
         return _no_topic(data)
     state.forget_topic(data["topicId"])
@@ -115,7 +115,7 @@ def _no_topic(data: Data) -> str:
     return f"no topic has the id {data['topicId']}"
 
 
-def _partition(state: State, data: Data) -> str | None:
+def _partition(state: MetadataImage, data: Data) -> str | None:
     """Kafka: PartitionRegistration, from a record."""
     if data["topicId"] not in state.partitions:
         return _no_topic(data)
@@ -132,7 +132,7 @@ def _partition(state: State, data: Data) -> str | None:
     return None
 
 
-def _change_partition(state: State, data: Data) -> str | None:
+def _change_partition(state: MetadataImage, data: Data) -> str | None:
     """Kafka: PartitionRegistration.merge; what is null stays."""
     partitions = state.partitions.get(data["topicId"])
     if partitions is None:
@@ -159,7 +159,7 @@ def _change_partition(state: State, data: Data) -> str | None:
     return None
 
 
-def _clear_elr(state: State, data: Data) -> str | None:
+def _clear_elr(state: MetadataImage, data: Data) -> str | None:
     """Of one topic, or of all where it names none.  Kafka: TopicsDelta.replay."""
     name = data["topicName"]
     if name and name not in state.topic_ids:
@@ -171,7 +171,7 @@ def _clear_elr(state: State, data: Data) -> str | None:
 # ---------------------------------------------------------------- settings and features
 
 
-def _config(state: State, data: Data) -> str | None:
+def _config(state: MetadataImage, data: Data) -> str | None:
     """Kafka: ConfigurationDelta; null takes a setting back."""
     resource = (data["resourceType"], data["resourceName"])
     if data["value"] is not None:
@@ -183,7 +183,7 @@ def _config(state: State, data: Data) -> str | None:
     return None
 
 
-def _feature(state: State, data: Data) -> str | None:
+def _feature(state: MetadataImage, data: Data) -> str | None:
     """Level 0 takes a feature back.  Kafka: FeaturesDelta, which takes kraft.version from control records only."""
     if data["featureLevel"] == 0:
         state.features.pop(data["name"], None)
@@ -195,14 +195,14 @@ def _feature(state: State, data: Data) -> str | None:
 # ---------------------------------------------------------------- brokers
 
 
-def _register_broker(state: State, data: Data) -> str | None:
+def _register_broker(state: MetadataImage, data: Data) -> str | None:
     state.brokers[data["brokerId"]] = BrokerRegistration(
         data["brokerEpoch"], data["incarnationId"], data["fenced"], tuple(data["logDirs"])
     )
     return None
 
 
-def _unregister_broker(state: State, data: Data) -> str | None:
+def _unregister_broker(state: MetadataImage, data: Data) -> str | None:
     before = state.brokers.get(data["brokerId"])
     if before is None:
         return f"there is no broker {data['brokerId']}"
@@ -210,7 +210,9 @@ def _unregister_broker(state: State, data: Data) -> str | None:
     return None
 
 
-def _change_broker(state: State, node_id: int, epoch: int, fenced: bool | None, log_dirs: list[str]) -> str | None:
+def _change_broker(
+    state: MetadataImage, node_id: int, epoch: int, fenced: bool | None, log_dirs: list[str]
+) -> str | None:
     """Kafka: ClusterDelta.getBrokerOrThrow, BrokerRegistration.cloneWith; None and [] change nothing."""
     before = state.brokers.get(node_id)
     if before is None or before.unregistered:
@@ -223,20 +225,20 @@ def _change_broker(state: State, node_id: int, epoch: int, fenced: bool | None, 
     return None
 
 
-def _fence(state: State, data: Data) -> str | None:
+def _fence(state: MetadataImage, data: Data) -> str | None:
     return _change_broker(state, data["id"], data["epoch"], True, [])
 
 
-def _unfence(state: State, data: Data) -> str | None:
+def _unfence(state: MetadataImage, data: Data) -> str | None:
     return _change_broker(state, data["id"], data["epoch"], False, [])
 
 
-def _change_registration(state: State, data: Data) -> str | None:
+def _change_registration(state: MetadataImage, data: Data) -> str | None:
     fenced = {1: True, -1: False}.get(data["fenced"])
     return _change_broker(state, data["brokerId"], data["brokerEpoch"], fenced, data["logDirs"])
 
 
-_Rule: TypeAlias = Callable[[State, Data], "str | None"]
+_Rule: TypeAlias = Callable[[MetadataImage, Data], "str | None"]
 _RULES: Final[Mapping[str, _Rule]] = {
     "REGISTER_BROKER_RECORD": _register_broker,
     "UNREGISTER_BROKER_RECORD": _unregister_broker,

@@ -20,7 +20,7 @@ from typing import Final, NamedTuple
 from klog.data_dir.log_dir import LogDir
 from klog.data_dir.partition import Partition
 from klog.errors import KlogError
-from klog.files.read_only import Source
+from klog.files.read_only import ReadOnlyFile
 from klog.formats.batch import Attributes
 from klog.formats.codec import Decompressor
 from klog.formats.control import control_record
@@ -28,10 +28,16 @@ from klog.formats.damage import Damage
 from klog.formats.internal_topics import Undecodable, metadata_record
 from klog.formats.names import CLUSTER_METADATA, FileKind, FileName, Stage
 from klog.kernel import Window
-from klog.location import Place
-from klog.log.records import decoded
+from klog.location import Location
+from klog.log.records import decode_window
 from klog.log.segment import Segment
-from klog.metadata.image import BROKER_RESOURCE, TOPIC_RESOURCE, BrokerRegistration, PartitionRegistration, State
+from klog.metadata.image import (
+    BROKER_RESOURCE,
+    TOPIC_RESOURCE,
+    BrokerRegistration,
+    MetadataImage,
+    PartitionRegistration,
+)
 
 _LOWEST, _HIGHEST = -(2**63), 2**63 - 1
 _SNAPSHOT_HEADER, _SNAPSHOT_FOOTER = 3, 4
@@ -100,7 +106,7 @@ def _read(partition: Partition) -> ClusterMetadata:
     base = _newest_snapshot(partition, problems)
     if base is None and not partition.segments:
         problems.add(f"{partition.path}: {partition.unreadable or 'neither a log nor a snapshot'}")
-    state = State() if base is None else base.state
+    state = MetadataImage() if base is None else base.state
     end_offset = _replay_log(partition, state, 0 if base is None else base.offset, problems)
     return ClusterMetadata(
         state.topic_ids,
@@ -156,11 +162,11 @@ def _records(path: str, first: int) -> Iterator[_Found | Damage]:
     Raises KlogError when the file cannot be opened.
     """
     segment, window, codecs = Segment(path), Window(), Decompressor().functions
-    with Source(path) as source:
+    with ReadOnlyFile(path) as source:
         reader = segment.reader(source)
         while piece := reader.next(window):
             window.skip_outside(first, _HIGHEST, _LOWEST)
-            for rows, damage in decoded(window, codecs, path, segment.span):
+            for rows, damage in decode_window(window, codecs, path, segment.span):
                 if damage is not None:
                     yield damage
                     continue
@@ -180,7 +186,7 @@ class _Replay:
     Kafka: MetadataBatchLoader.
     """
 
-    def __init__(self, state: State, problems: _Problems) -> None:
+    def __init__(self, state: MetadataImage, problems: _Problems) -> None:
         self._state = state
         self._problems = problems
         self._waiting: list[tuple[bytes | None, str, int]] | None = None
@@ -207,7 +213,7 @@ class _Replay:
             self._misfit(file, offset, f"{record.name}: {misfit}")
 
     def _misfit(self, file: str, offset: int, what: str) -> None:
-        self._problems.add(f"{Place(file, offset=offset)}: {what}")
+        self._problems.add(f"{Location(file, offset=offset)}: {what}")
 
     def hole(self, file: str, expected: int, found: int) -> None:
         """Hear that records are missing."""
@@ -222,7 +228,7 @@ class _Replay:
             self.take(value, file, offset)
 
 
-def _replay_log(partition: Partition, state: State, start: int, problems: _Problems) -> int:
+def _replay_log(partition: Partition, state: MetadataImage, start: int, problems: _Problems) -> int:
     """Take the log's records from offset *start* on into *state*; return the offset after the last of them."""
     replay, expected = _Replay(state, problems), start
     ends: list[int | None] = [files.base_offset for files in partition.segments[1:]]
@@ -255,7 +261,7 @@ class _Snapshot(NamedTuple):
     """What a snapshot gave: the state of everything below *offset*.  *flaw*: why it is not whole, None when it is."""
 
     offset: int
-    state: State
+    state: MetadataImage
     problems: _Problems
     flaw: str | None
 
@@ -286,7 +292,7 @@ def _is_snapshot(file: FileName) -> bool:
 
 def _read_snapshot(path: str, offset: int) -> _Snapshot:
     """Kafka: RecordsSnapshotReader; a snapshot without a footer was never finished."""
-    state, problems = State(), _Problems()
+    state, problems = MetadataImage(), _Problems()
     replay, expected, flaw, first, last = _Replay(state, problems), 0, None, None, None
     try:
         for found in _records(path, 0):

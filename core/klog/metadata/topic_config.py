@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 Value: TypeAlias = "int | float | bool | str | tuple[str, ...]"
 
 
-class Origin(str, Enum):
+class SettingOrigin(str, Enum):
     """Where a setting came from."""
 
     OPTION = "option"
@@ -39,7 +39,7 @@ class Setting(NamedTuple):
     """A setting: bytes and ms are int, a list is a tuple of words.  *name*: under which it was found."""
 
     value: Value
-    origin: Origin
+    origin: SettingOrigin
     name: str
 
     @property
@@ -182,7 +182,7 @@ _INTERNAL: Final[Mapping[str, Mapping[str, Value]]] = {
 …TopicConfigs, KafkaRaftLog.createLog."""
 
 
-class Settings:
+class TopicConfig:
     """The settings of the topics in *log_dir* (None: nothing is known of it), under *options*.
 
     *options*: texts by the names that topics have for them, in Kafka's own notation (bytes, ms).  *metadata*: the log
@@ -223,12 +223,12 @@ class Settings:
         """
         known = _KNOWN[name]
         if name in self._options:
-            return Setting(self._options[name], Origin.OPTION, name)
+            return Setting(self._options[name], SettingOrigin.OPTION, name)
         return (
             self._of_topic(topic, name, known)
             or self._of_kafkas_own(topic, name)
             or (self._of_broker(known) if topic != CLUSTER_METADATA else None)
-            or Setting(known.default, Origin.DEFAULT, name)
+            or Setting(known.default, SettingOrigin.DEFAULT, name)
         )
 
     def _of_topic(self, topic: str | None, name: str, known: _Known) -> Setting | None:
@@ -238,7 +238,7 @@ class Settings:
         for found_as in (known.instead, name):
             value = _read(known.kind, texts.get(found_as)) if found_as is not None else None
             if found_as is not None and value is not None:
-                return Setting(value, Origin.TOPIC, found_as)
+                return Setting(value, SettingOrigin.TOPIC, found_as)
         return None
 
     def _of_kafkas_own(self, topic: str | None, name: str) -> Setting | None:
@@ -246,7 +246,7 @@ class Settings:
         if topic is None or (self.metadata is not None and topic in self.metadata.topic_ids):
             return None
         value = _INTERNAL.get(topic, {}).get(name)
-        return None if value is None else Setting(value, Origin.DEFAULT, name)
+        return None if value is None else Setting(value, SettingOrigin.DEFAULT, name)
 
     def _of_broker(self, known: _Known) -> Setting | None:
         for found_as, unit_ms in known.broker.items():
@@ -256,7 +256,7 @@ class Settings:
                 text = str(units * unit_ms if units > 0 else units) if isinstance(units, int) else None
             value = _read(known.kind, text)
             if value is not None:
-                return Setting(value, Origin.BROKER, found_as)
+                return Setting(value, SettingOrigin.BROKER, found_as)
         return None
 
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 from typing import NamedTuple
 
-from klog.files.read_only import Source
+from klog.files.read_only import ReadOnlyFile
 from klog.formats.index import ABORTED_TXN
 
 
-class Piece(NamedTuple):
+class FileRange(NamedTuple):
     """Bytes *start* to *end* of a file of the partition's directory."""
 
     name: str
@@ -17,14 +17,14 @@ class Piece(NamedTuple):
     end: int
 
 
-class Stored(NamedTuple):
+class StoredContent(NamedTuple):
     """The first *size* bytes of a file of the partition's directory."""
 
     name: str
     size: int
 
 
-Content = Stored | bytes
+Content = StoredContent | bytes
 """What a small file is going to be."""
 
 
@@ -37,7 +37,7 @@ def tail(folder: str, content: Content | None, entry_bytes: int) -> bytes:
     if isinstance(content, bytes):
         return content[whole - entry_bytes : whole]
     assert content is not None
-    with Source(os.path.join(folder, content.name)) as source:
+    with ReadOnlyFile(os.path.join(folder, content.name)) as source:
         return source.read(whole - entry_bytes, entry_bytes)
 
 
@@ -45,14 +45,14 @@ def content_size(content: Content | None) -> int:
     """Return how many bytes there are."""
     if content is None:
         return 0
-    return content.size if isinstance(content, Stored) else len(content)
+    return content.size if isinstance(content, StoredContent) else len(content)
 
 
 def txn_entries(folder: str, content: Content | None) -> list[tuple[int, ...]]:
     """Return the whole entries of a transaction index."""
     if content is None:
         return []
-    if isinstance(content, Stored):
-        with Source(os.path.join(folder, content.name)) as source:
+    if isinstance(content, StoredContent):
+        with ReadOnlyFile(os.path.join(folder, content.name)) as source:
             content = source.read(0, content.size - content.size % ABORTED_TXN.size)
     return list(ABORTED_TXN.read_all(content))

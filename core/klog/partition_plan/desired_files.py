@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from klog.data_dir.partition import Partition
 from klog.formats.names import SEGMENT_KINDS, FileKind, FileName, Stage, belongs, parse_file
-from klog.partition_plan.contents import Content, Piece
+from klog.partition_plan.contents import Content, FileRange
 from klog.plan.draft import Draft
 
 if TYPE_CHECKING:
@@ -27,26 +27,26 @@ if TYPE_CHECKING:
 _STEP_BYTES = 1 << 20
 
 
-class Target(NamedTuple):
+class DesiredFiles(NamedTuple):
     """What the directory will hold.
 
     *logs*: the pieces of each log, *files*: every other file of the log, both by name; what is in neither and belongs
     to a log goes.  *epochs*: the new `leader-epoch-checkpoint`, None if it stays.  *patches*: of the pieces' files.
     """
 
-    logs: Mapping[str, tuple[Piece, ...]]
+    logs: Mapping[str, tuple[FileRange, ...]]
     files: Mapping[str, Content]
     epochs: bytes | None = None
     patches: Mapping[str, tuple[Patch, ...]] = MappingProxyType({})
 
 
-def write(draft: Draft, partition: Partition, target: Target) -> None:
+def draft_changes(draft: Draft, partition: Partition, target: DesiredFiles) -> None:
     """Say to *draft* all that has to change.  Raises UnreadableError, OSError (staging)."""
     _Writer(draft, partition, target).write()
 
 
 class _Writer:
-    def __init__(self, draft: Draft, partition: Partition, target: Target) -> None:
+    def __init__(self, draft: Draft, partition: Partition, target: DesiredFiles) -> None:
         self._draft, self._partition, self._target = draft, partition, target
         self._there = {file.name: file for file in partition.files if belongs(file)}
         self._kept = {*target.logs, *target.files}
@@ -127,11 +127,11 @@ class _Writer:
         if not grows:
             self._cut(log, pieces[0].end if pieces else 0)
 
-    def _is_moved(self, log: str, pieces: tuple[Piece, ...]) -> bool:
+    def _is_moved(self, log: str, pieces: tuple[FileRange, ...]) -> bool:
         """Whether what the log will hold is now in another segment."""
         return any(parse_file(piece.name).offset != parse_file(log).offset for piece in pieces)
 
-    def _is_prefix(self, log: str, pieces: tuple[Piece, ...]) -> bool:
+    def _is_prefix(self, log: str, pieces: tuple[FileRange, ...]) -> bool:
         """Whether the log is what stands under its name, or the beginning of that."""
         if log not in self._there:
             return False
@@ -139,15 +139,15 @@ class _Writer:
             return False
         return not pieces or (len(pieces) == 1 and pieces[0].name == log and pieces[0].start == 0)
 
-    def _put_log(self, log: str, pieces: tuple[Piece, ...]) -> None:
+    def _put_log(self, log: str, pieces: tuple[FileRange, ...]) -> None:
         like = self._file(pieces[0].name) if pieces else self._like()
         source = os.stat(self._path(pieces[0].name)).st_mtime_ns if pieces else None
         self._draft.put(self._file(log), self._content(log, pieces), like=like, modified_ns=source)
 
-    def _content(self, name: str, pieces: tuple[Piece, ...]) -> Iterator[bytes]:
-        from klog.partition_plan.spliced import Spliced
+    def _content(self, name: str, pieces: tuple[FileRange, ...]) -> Iterator[bytes]:
+        from klog.partition_plan.spliced import SplicedLog
 
-        with Spliced(self._partition.path, name, pieces, self._target.patches) as source:
+        with SplicedLog(self._partition.path, name, pieces, self._target.patches) as source:
             for at in range(0, source.size, _STEP_BYTES):
                 yield source.read(at, _STEP_BYTES)
 
@@ -157,7 +157,7 @@ class _Writer:
             self._draft.put(self._file(name), [content], like=self._like(like))
         elif content.name != name:
             self._draft.put(
-                self._file(name), self._content(name, (Piece(content.name, 0, content.size),)), self._like(like)
+                self._file(name), self._content(name, (FileRange(content.name, 0, content.size),)), self._like(like)
             )
         else:
             self._cut(name, content.size)

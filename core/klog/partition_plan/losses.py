@@ -7,10 +7,10 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from klog.data_dir.partition import Partition
-from klog.files.read_only import Source
+from klog.files.read_only import ReadOnlyFile
 from klog.formats.header import HEADER_BYTES, Header, read_header
 from klog.kernel import Window
-from klog.log.records import runs
+from klog.log.records import intact_runs
 from klog.log.segment import Segment
 from klog.plan.model import Loss
 
@@ -18,48 +18,48 @@ _MOST_OFFSETS = 1 << 20
 """A damaged batch that says it holds more offsets than this is not believed."""
 
 
-class Content(NamedTuple):
+class RecordCount(NamedTuple):
     """The intact batches of a stretch.  Offsets: None without one.  *records*: a batch before v2 counts as one."""
 
     records: int = 0
     first_offset: int | None = None
     last_offset: int | None = None
 
-    def plus(self, other: Content) -> Content:
+    def plus(self, other: RecordCount) -> RecordCount:
         """Return what both hold; *other* comes behind."""
         first = self.first_offset if self.first_offset is not None else other.first_offset
         last = other.last_offset if other.last_offset is not None else self.last_offset
-        return Content(self.records + other.records, first, last)
+        return RecordCount(self.records + other.records, first, last)
 
 
-def content(path: str, start: int = 0, end: int | None = None) -> Content:
+def content(path: str, start: int = 0, end: int | None = None) -> RecordCount:
     """Read bytes *start* to *end* of a log, where batches begin and end, or damage does.  Raises UnreadableError."""
-    segment, window, found = Segment(path, bounded=False), Window(output=0), Content()
-    with Source(path) as source:
+    segment, window, found = Segment(path, bounded=False), Window(output=0), RecordCount()
+    with ReadOnlyFile(path) as source:
         reader = segment.reader(source, start, end)
         while reader.next(window):
-            for run in runs(window, path, segment.span):
+            for run in intact_runs(window, path, segment.span):
                 if run.damage is None and run.first < run.end:
                     found = found.plus(_of_rows(run.window, run.first, run.end))
     return found
 
 
-def _of_rows(window: Window, first: int, end: int) -> Content:
+def _of_rows(window: Window, first: int, end: int) -> RecordCount:
     records = sum(max(window.batch(i).records_count, 0) or int(window.batch(i).magic < 2) for i in range(first, end))
-    return Content(records, window.batch(first).base_offset, window.batch(end - 1).last_offset)
+    return RecordCount(records, window.batch(first).base_offset, window.batch(end - 1).last_offset)
 
 
-def torn_batch(path: str, position: int, expected: int) -> Content:
+def torn_batch(path: str, position: int, expected: int) -> RecordCount:
     """Return what the batch that begins at *position* says of itself, when it is the one that was to come."""
-    with Source(path) as source:
+    with ReadOnlyFile(path) as source:
         data = source.read(position, HEADER_BYTES)
     header = read_header(data, 0, position, 2**31 - 1) if len(data) == HEADER_BYTES else None
     if not isinstance(header, Header) or header.magic < 2 or header.base_offset != expected:
-        return Content()
+        return RecordCount()
     records, offsets = header.records, header.last_offset - header.base_offset + 1
     if not 0 < records <= offsets <= _MOST_OFFSETS:
-        return Content()
-    return Content(records, header.base_offset, header.last_offset)
+        return RecordCount()
+    return RecordCount(records, header.base_offset, header.last_offset)
 
 
 def cut_loss(partition: Partition, log: str, position: int, expected: int, reason: str) -> Loss:
@@ -85,6 +85,6 @@ def whole_loss(partition: Partition, logs: Iterable[str], reason: str) -> list[L
     return losses
 
 
-def _loss(partition: Partition, found: Content, size: int, reason: str, expected: int | None) -> Loss:
+def _loss(partition: Partition, found: RecordCount, size: int, reason: str, expected: int | None) -> Loss:
     first = found.first_offset if found.first_offset is not None else expected
     return Loss(partition.topic, partition.number, first, found.last_offset, found.records, size, reason)

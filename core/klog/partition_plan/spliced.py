@@ -7,17 +7,17 @@ from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 
 from klog.errors import UnreadableError
-from klog.files.read_only import Source
+from klog.files.read_only import ReadOnlyFile
 from klog.log.bit_flips import Patch
-from klog.partition_plan.contents import Piece
+from klog.partition_plan.contents import FileRange
 
 _LONGEST_PATCH = 8
 
 
-class Patched(Source):
+class PatchedLog(ReadOnlyFile):
     """What *source* holds once *patches* are made; they do not overlap.  Reads through *source*, and closes it."""
 
-    def __init__(self, source: Source, patches: Iterable[Patch]) -> None:
+    def __init__(self, source: ReadOnlyFile, patches: Iterable[Patch]) -> None:
         self.path, self.size, self._descriptor = source.path, source.size, source._descriptor
         self._source = source
         self._patches = sorted(patches)
@@ -52,26 +52,28 @@ class Patched(Source):
                 part[start - position : stop - position] = patch.new[start - patch.position : stop - patch.position]
 
 
-class Spliced(Source):
+class SplicedLog(ReadOnlyFile):
     """What *pieces* of files in *folder* come to, one behind the other; *patches*: of each file, by its name.
 
     Somebody has decided that all of these bytes are kept.  So a file that has become shorter since, or a sector that
     cannot be read any more, is no end and no damage: every way of reading raises UnreadableError.
     """
 
-    def __init__(self, folder: str, name: str, pieces: Sequence[Piece], patches: Mapping[str, Sequence[Patch]]) -> None:
+    def __init__(
+        self, folder: str, name: str, pieces: Sequence[FileRange], patches: Mapping[str, Sequence[Patch]]
+    ) -> None:
         self.path = os.path.join(folder, name)
         self._pieces = pieces
         self._starts = [0]
         for _, start, end in pieces:
             self._starts.append(self._starts[-1] + end - start)
         self.size = self._starts[-1]
-        self._files: dict[str, Source] = {}
+        self._files: dict[str, ReadOnlyFile] = {}
         try:
             for piece in pieces:
                 if piece.name not in self._files:
-                    source = Source(os.path.join(folder, piece.name))
-                    self._files[piece.name] = Patched(source, patches.get(piece.name, ()))
+                    source = ReadOnlyFile(os.path.join(folder, piece.name))
+                    self._files[piece.name] = PatchedLog(source, patches.get(piece.name, ()))
         except BaseException:
             self.close()
             raise
@@ -89,7 +91,7 @@ class Spliced(Source):
             at += 1
         return done
 
-    def _fill(self, file: Source, position: int, part: memoryview) -> None:
+    def _fill(self, file: ReadOnlyFile, position: int, part: memoryview) -> None:
         try:
             count = file.read_into(position, part)
         except OSError as error:

@@ -18,14 +18,14 @@ from collections.abc import Iterable, Iterator
 
 from klog.disk.disk import Disk, OpenFile
 from klog.errors import PlanError
-from klog.files.read_only import Source
+from klog.files.read_only import ReadOnlyFile
 from klog.formats.names import FileKind
 from klog.plan.file_state import file_state, status_of
 from klog.plan.guards import files_beside
 from klog.plan.json_file import MAX_BYTES, plan_pieces, read_plan
 from klog.plan.model import PUT, STAGED, TRUNCATE, UNFINISHED, Action, CutOut, FileState, Plan, StaleError
 from klog.plan.staging import in_pieces, link, make_directories
-from klog.plan.status import Chain
+from klog.plan.status import FileHistory
 
 PLAN = "plan.json"
 ORIGINALS = "originals"
@@ -44,17 +44,17 @@ def tail_place(plan: Plan, log_dir: int, file: str) -> str:
     return os.path.join(plan.backups[log_dir], TAILS, file)
 
 
-def keeps_tail(plan: Plan, chain: Chain) -> bool:
+def keeps_tail(plan: Plan, chain: FileHistory) -> bool:
     """Whether all that is done to a file is to cut it: then only its end is kept."""
     return len(chain.actions) == 1 and plan.actions[chain.actions[0]].do == TRUNCATE
 
 
-def may_be_linked(plan: Plan, chain: Chain) -> bool:
+def may_be_linked(plan: Plan, chain: FileHistory) -> bool:
     """Whether a file's original can be kept by a second name: not when it is cut where it stands before that."""
     return plan.actions[chain.actions[0]].do != TRUNCATE
 
 
-class Keeper:
+class BackupWriter:
     """Puts aside what a plan needs to be taken back, and makes ready what it puts in place.
 
     Files and directories that this run has made are removed again by `clean`.  *is_new*: no earlier run has begun, so
@@ -105,7 +105,7 @@ class Keeper:
         else:
             self._disk.close(self._new(marker))
 
-    def keep(self, found: list[Chain]) -> None:
+    def keep(self, found: list[FileHistory]) -> None:
         """Keep the originals of all files that are untouched, and make sure that those of the others are there."""
         for chain in found:
             if chain.before is not None:
@@ -115,7 +115,7 @@ class Keeper:
             if (cut.log_dir, cut.file) in untouched:
                 self._cut_out(cut)
 
-    def _keep(self, chain: Chain, before: FileState) -> None:
+    def _keep(self, chain: FileHistory, before: FileState) -> None:
         tail = keeps_tail(self._plan, chain)
         place = (tail_place if tail else original_place)(self._plan, chain.log_dir, chain.file)
         if not chain.is_untouched:
@@ -149,7 +149,7 @@ class Keeper:
 
         self._write(f"{place}.json", [json.dumps(facts, indent=1).encode("ascii"), b"\n"])
 
-    def stage(self, found: list[Chain]) -> None:
+    def stage(self, found: list[FileHistory]) -> None:
         """Make ready the new content of all puts that are to do.  Raises StaleError when it is missing or another."""
         for chain in found:
             for place in chain.to_do:
@@ -317,7 +317,7 @@ def inode_of(path: str) -> tuple[int, int]:
 
 def kept_plan(path: str) -> Plan | None:
     """Return the plan in the file at *path*; None where there is none that can be read."""
-    with Source(path) as source:
+    with ReadOnlyFile(path) as source:
         try:
             return read_plan(source.read(0, min(source.size, MAX_BYTES)))
         except PlanError:

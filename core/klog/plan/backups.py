@@ -12,17 +12,17 @@ from typing import NamedTuple
 
 from klog.disk.disk import Disk
 from klog.errors import KlogError, PlanError, UsageError
-from klog.files.read_only import Source
+from klog.files.read_only import ReadOnlyFile
 from klog.formats.names import ROOT_CHECKPOINTS, parse_file
 from klog.plan.backup_writer import PLAN, begun, inode_of, kept_plan
 from klog.plan.guards import Difference, differences
 from klog.plan.json_file import MAX_BYTES, plan_pieces, read_plan
 from klog.plan.model import BACKUPS, STAGED, UNFINISHED, FileState, Plan, StaleError
 from klog.plan.staging import ROUNDS, make_directories, remove_made, remove_tree
-from klog.plan.status import Chain, locate
+from klog.plan.status import FileHistory, locate_histories
 
 
-class State(str, Enum):
+class PlanStatus(str, Enum):
     """How far a plan has come."""
 
     PLANNING = "being planned"
@@ -35,7 +35,7 @@ class State(str, Enum):
     """A file is none of what the plan knows: a broker, or another plan, has changed it."""
 
 
-class Kept(NamedTuple):
+class StoredPlan(NamedTuple):
     """A plan in a backup directory."""
 
     backup: str
@@ -44,7 +44,7 @@ class Kept(NamedTuple):
 
 def load_plan(path: str) -> Plan:
     """Return the plan in the file at *path*.  Raises PlanError, UnreadableError."""
-    with Source(path) as source:
+    with ReadOnlyFile(path) as source:
         if source.size > MAX_BYTES:
             raise PlanError(f"{path}: {source.size} bytes, too large for a plan")
         data = source.read(0, source.size)
@@ -54,7 +54,7 @@ def load_plan(path: str) -> Plan:
         raise PlanError(f"{path}: {error}") from error
 
 
-def load_backup(directory: str) -> Kept:
+def load_backup(directory: str) -> StoredPlan:
     """Return the plan in a backup directory, or in the only one within it.
 
     A backup that was moved is where it is now.  Raises UsageError, PlanError.
@@ -64,7 +64,7 @@ def load_backup(directory: str) -> Kept:
         plan, place = load_plan(path), os.path.abspath(directory)
         if len(plan.backups) == 1 and os.path.realpath(place) != os.path.realpath(plan.backups[0]):
             plan = plan._replace(backups=(place,))
-        return Kept(place, plan)
+        return StoredPlan(place, plan)
     inside = sorted(name for name in _names(directory) if os.path.isfile(os.path.join(directory, name, PLAN)))
     plans = {load_plan(os.path.join(directory, name, PLAN)).id: name for name in inside}
     if len(plans) == 1:
@@ -74,7 +74,7 @@ def load_backup(directory: str) -> Kept:
     raise UsageError(f"{directory}: no backup, there is no {PLAN} in it")
 
 
-def find_plan(what: str, backup: str | None = None) -> Kept:
+def find_plan(what: str, backup: str | None = None) -> StoredPlan:
     """Return the plan that *what* names: its file, its backup directory, or its id.
 
     An id is looked for in the directory *backup*, if one is given, in `klog-backup` of the working directory and of
@@ -82,7 +82,7 @@ def find_plan(what: str, backup: str | None = None) -> Kept:
     """
     if os.path.isfile(what):
         plan = load_plan(what)
-        return Kept(plan.backups[0], begun(plan) or plan)
+        return StoredPlan(plan.backups[0], begun(plan) or plan)
     if os.path.isdir(what):
         return load_backup(what)
     if os.sep not in what:
@@ -190,7 +190,7 @@ class Announcement:
                 forget(self._plan)
 
 
-def sweep(plans: Iterable[Kept], disk: Disk) -> list[Plan]:
+def sweep(plans: Iterable[StoredPlan], disk: Disk) -> list[Plan]:
     """Remove what is left of those *plans* that were still being made when their process was killed; return them.
 
     Only for whoever holds the locks of their log dirs: nobody can be making one then.  Raises OSError.
@@ -220,18 +220,18 @@ def _remove(backup: str, disk: Disk) -> None:
 def pointed_to(plan: str) -> str | None:
     """Return where the backup of the plan of that id is, as far as a note tells."""
     try:
-        with Source(os.path.join(pointers(), os.path.basename(plan))) as source:
+        with ReadOnlyFile(os.path.join(pointers(), os.path.basename(plan))) as source:
             return os.fsdecode(source.read(0, 4096))
     except KlogError:
         return None
 
 
-def plans_of(log_dir: str) -> list[Kept]:
+def plans_of(log_dir: str) -> list[StoredPlan]:
     """Return the plans that have changed, or were going to change, *log_dir*; the oldest first.
 
     Those in `klog-backup` beside it, and those that were noted.  What cannot be read is no plan.
     """
-    found: dict[str, Kept] = {}
+    found: dict[str, StoredPlan] = {}
     # Nearly every backup is beside the log dir and noted too.
     for backup in dict.fromkeys(_backups(os.path.realpath(log_dir))):
         path = os.path.join(backup, PLAN)
@@ -242,7 +242,7 @@ def plans_of(log_dir: str) -> list[Kept]:
         except KlogError:
             continue
         if os.path.realpath(log_dir) in map(os.path.realpath, plan.log_dirs):
-            found.setdefault(plan.id, Kept(backup, plan))
+            found.setdefault(plan.id, StoredPlan(backup, plan))
     return sorted(found.values(), key=lambda kept: (kept.plan.created, kept.plan.id))
 
 
@@ -256,34 +256,34 @@ def _backups(log_dir: str) -> Iterator[str]:
             yield place
 
 
-def state_of(plan: Plan) -> State:
+def state_of(plan: Plan) -> PlanStatus:
     """Say how far *plan* has come, by what its files are.  Raises UnreadableError."""
     if not plan.actions:
-        return State.PLANNING
+        return PlanStatus.PLANNING
     try:
-        return _state(plan, locate(plan, quick=True))
+        return _state(plan, locate_histories(plan, quick=True))
     except StaleError:
-        return State.USED_SINCE
+        return PlanStatus.USED_SINCE
 
 
-def _state(plan: Plan, found: list[Chain]) -> State:
+def _state(plan: Plan, found: list[FileHistory]) -> PlanStatus:
     is_unfinished = has_begun(plan)
     for chain in found:
         if is_unfinished and may_stay(chain):
             chain.at = 0
     if any(chain.at is None for chain in found):
-        return State.USED_SINCE
+        return PlanStatus.USED_SINCE
     if all(not chain.to_do for chain in found):
         # What is as another plan has made it was not made by one whose new files still wait.
         is_used = _waits(plan) if is_unfinished else used_since(plan, found) is not None
-        return State.USED_SINCE if is_used else State.APPLIED
+        return PlanStatus.USED_SINCE if is_used else PlanStatus.APPLIED
     if all(chain.at == 0 and not chain.is_between for chain in found):
         is_kept = any(os.path.lexists(os.path.join(backup, PLAN)) for backup in plan.backups)
-        return State.TAKEN_BACK if is_kept and not is_unfinished else State.NOT_BEGUN
-    return State.HALF_DONE if is_unfinished else State.USED_SINCE
+        return PlanStatus.TAKEN_BACK if is_kept and not is_unfinished else PlanStatus.NOT_BEGUN
+    return PlanStatus.HALF_DONE if is_unfinished else PlanStatus.USED_SINCE
 
 
-def may_stay(chain: Chain) -> bool:
+def may_stay(chain: FileHistory) -> bool:
     """Whether a file that is in no state of a plan is a log dir's checkpoint.
 
     It goes on changing for other partitions while the plan is half done, and what it says of the plan's own may stay.
@@ -296,7 +296,7 @@ def obstacle(plan: Plan) -> str | None:
 
     Raises StaleError, UnreadableError.
     """
-    found = locate(plan, quick=True)
+    found = locate_histories(plan, quick=True)
     if all(chain.at is not None and not chain.to_do for chain in found):
         return None
     strange = (chain.path for chain in found if chain.at is None)
@@ -309,7 +309,7 @@ def has_begun(plan: Plan) -> bool:
     return any(os.path.lexists(os.path.join(backup, UNFINISHED)) for backup in plan.backups)
 
 
-def used_since(plan: Plan, found: Iterable[Chain]) -> str | None:
+def used_since(plan: Plan, found: Iterable[FileHistory]) -> str | None:
     """Return the path of a file that has changed since *plan*, which is done, or came since; None where none has.
 
     *found*: its files, located.  What other plans did to a log dir's checkpoints, for other partitions, does not count.
@@ -356,7 +356,7 @@ def _waits(plan: Plan) -> bool:
     )
 
 
-def unfinished(log_dir: str) -> list[Kept]:
+def unfinished(log_dir: str) -> list[StoredPlan]:
     """Return the plans that were begun in *log_dir* and not finished; they come before anything else is planned."""
     return [kept for kept in plans_of(log_dir) if is_unfinished(kept.plan)]
 
@@ -364,4 +364,4 @@ def unfinished(log_dir: str) -> list[Kept]:
 def is_unfinished(plan: Plan) -> bool:
     """Whether *plan* was begun and not finished, or only not cleared away.  Raises UnreadableError."""
     # Only for one that has not come to its end a look at its files is needed.
-    return has_begun(plan) and state_of(plan) in (State.HALF_DONE, State.APPLIED)
+    return has_begun(plan) and state_of(plan) in (PlanStatus.HALF_DONE, PlanStatus.APPLIED)

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from klog.plan.locks import Locks
 
 
-class Prepared(NamedTuple):
+class StagedContent(NamedTuple):
     """New content of *file*, which waits under the name *source*: the file will be *after* as soon as that is said."""
 
     file: str
@@ -108,7 +108,7 @@ class Draft:
         content: Iterable[bytes | bytearray | memoryview],
         like: str | None = None,
         modified_ns: int | None = None,
-    ) -> Prepared:
+    ) -> StagedContent:
         """Let *content* wait for *file*, of which nothing else is said until `put_prepared`; all else as in `put`.
 
         For whoever has to see the whole of it, or put it under another name, before it can be said what changes.
@@ -120,9 +120,9 @@ class Draft:
         self.state(file)
         mode, uid, gid, time_ns = self._owner(file, like)
         after = FileState(size, digest, mode, uid, gid, time_ns if modified_ns is None else modified_ns)
-        return Prepared(file, source, after)
+        return StagedContent(file, source, after)
 
-    def put_prepared(self, new: Prepared) -> bool:
+    def put_prepared(self, new: StagedContent) -> bool:
         """Let the file have what was prepared for it; False when it has it already, and nothing is to do."""
         before = self.state(new.file)
         if self._goes_back(new.file, new.after):
@@ -176,7 +176,7 @@ class Draft:
         self._add(Action(REMOVE, file, before, None, None, self.number))
         return True
 
-    def put_passing(self, file: str, new: Prepared | None = None) -> None:
+    def put_passing(self, file: str, new: StagedContent | None = None) -> None:
         """Let *file* come, and stay until `remove_passing`: with the content of *new*, or empty.
 
         *file* is one of those of which `klog.plan.swap_files` tells, and is not there.  It is a second name of what was

@@ -22,13 +22,13 @@ from klog.disk.disk import Disk
 from klog.disk.output_gate import check_places
 from klog.errors import KlogError
 from klog.formats.names import FileKind, parse_file
-from klog.plan.backup_writer import PLAN, Keeper, begun
+from klog.plan.backup_writer import PLAN, BackupWriter, begun
 from klog.plan.guards import differences, is_above
 from klog.plan.locks import Locks, check_closed
 from klog.plan.model import PUT, REMOVE, STAGED, TEMPORARY, TRUNCATE, UNFINISHED, Action, FileState, Plan, StaleError
 from klog.plan.preflight import copies, twins
 from klog.plan.staging import lack_of_room, link, remove_emptied, remove_made, remove_tree
-from klog.plan.status import Chain, check_directories, check_leftovers, locate
+from klog.plan.status import FileHistory, check_directories, check_leftovers, locate_histories
 from klog.plan.validation import check_plan
 from klog.progress import Silence, Sink
 
@@ -39,7 +39,7 @@ class ApplyError(KlogError):
     """The system has refused something: the line says what, and whether anything is changed."""
 
 
-class Result(NamedTuple):
+class ApplyResult(NamedTuple):
     """What has been done: *done* actions now, *done_before* by an earlier run that did not finish."""
 
     plan: Plan
@@ -47,7 +47,7 @@ class Result(NamedTuple):
     done_before: int
 
 
-def apply(plan: Plan, disk: Disk, progress: Sink | None = None, locks: Locks | None = None) -> Result:
+def apply(plan: Plan, disk: Disk, progress: Sink | None = None, locks: Locks | None = None) -> ApplyResult:
     """Carry out *plan*, or what is left of it.
 
     *locks*: what holds the log dirs, when they are held already.  Raises PlanError, LockedError, StaleError; ApplyError
@@ -94,19 +94,19 @@ class _Run:
         plan = os.path.join(self._plan.backups[0], PLAN)
         return f"{count} of {len(self._plan.actions)} changes are made, 'klog apply {shlex.quote(plan)}' makes the rest"
 
-    def all(self, locks: Locks) -> Result:
+    def all(self, locks: Locks) -> ApplyResult:
         """Do everything, under *locks*."""
         kept = begun(self._plan)
         is_new = kept is None
         if kept is not None:
             self._plan = self._plan._replace(beside=kept.beside)
-        keeper = Keeper(self._plan, self._disk, is_new)
+        keeper = BackupWriter(self._plan, self._disk, is_new)
         try:
             found = self._look(is_new)
             check_closed(self._plan.partitions())
             if self._done_before == len(self._plan.actions):
                 self._end(locks)
-                return Result(self._plan, 0, self._done_before)
+                return ApplyResult(self._plan, 0, self._done_before)
             self._check_room(found)
             # Before the plan can be found and finished: after a power cut these may be other files of the same size.
             bring_to_disk(self._plan, self._disk)
@@ -124,15 +124,15 @@ class _Run:
         for places in _rounds(self._plan.actions, to_do):
             self._act(places)
         self._end(locks)
-        return Result(self._plan, self._done, self._done_before)
+        return ApplyResult(self._plan, self._done, self._done_before)
 
-    def _look(self, is_new: bool) -> list[Chain]:
+    def _look(self, is_new: bool) -> list[FileHistory]:
         """Find out how far each file has come.  Raises StaleError where one is not what the plan knows.
 
         *is_new*: no backup has the plan, so that nothing can have been done by it.
         """
         self._progress.expect(sum(chain_size(action) for action in self._plan.actions))
-        found = locate(self._plan, self._progress.advance)
+        found = locate_histories(self._plan, self._progress.advance)
         self._twins = twins(self._plan, found)
         self._done_before = len(self._plan.actions) - sum(len(chain.to_do) for chain in found)
         strange = next((one for one in found if one.at is None or (is_new and not one.is_untouched)), None)
@@ -159,7 +159,7 @@ class _Run:
             raise StaleError(f"{path}: {what}: '{undo}' takes these back, and keeps what has come since")
         raise StaleError(f"{path}: {what}; nothing more was done, the originals are in {self._plan.backups[0]}")
 
-    def _staleness(self, strange: Chain, is_new: bool) -> str:
+    def _staleness(self, strange: FileHistory, is_new: bool) -> str:
         what = "is gone" if strange.current is None else "has changed"
         if is_new or not self._done_before:
             self._done_before = 0
@@ -169,7 +169,7 @@ class _Run:
 
     # room
 
-    def _check_room(self, found: list[Chain]) -> None:
+    def _check_room(self, found: list[FileHistory]) -> None:
         """Raise ApplyError when a file system has less room than the copies need."""
         lack = lack_of_room((), copies(self._plan, found), self._disk)
         if lack is not None:

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from klog.errors import UnreadableError
-from klog.files.read_only import Source
+from klog.files.read_only import ReadOnlyFile
 from klog.plan.model import FileState, StaleError
 
 if TYPE_CHECKING:
@@ -108,7 +108,7 @@ def _states(path: str, size: int | None, advance: Callable[[int], None] | None) 
     cut = whole.text() if size == 0 else ""
     view = memoryview(bytearray(min(_WINDOW, max(status.st_size, 1))))
     try:
-        with Source(path) as source:
+        with ReadOnlyFile(path) as source:
             while True:
                 # A window ends where the file would be cut: the digest until there is wanted too.
                 window = view[: size_to_cut - whole.size] if whole.size < size_to_cut else view

@@ -12,8 +12,8 @@ from klog.plan.backup_writer import inode_of, keeps_tail, may_be_linked
 from klog.plan.locks import LockedError, check_closed
 from klog.plan.model import PUT, TRUNCATE, Action, Plan
 from klog.plan.staging import device_of, lack_of_room
-from klog.plan.status import Chain, chains
-from klog.plan.swap_files import is_passing
+from klog.plan.status import FileHistory, file_histories
+from klog.plan.swap_files import is_transient
 
 
 def lack_of_rights(path: str, action: Action) -> str | None:
@@ -35,7 +35,7 @@ def refusals(plan: Plan, disk: Disk) -> list[str]:
         (one.log_dir, os.path.dirname(one.file), one.file if one.do == TRUNCATE else ""): one for one in plan.actions
     }
     found = {lack_of_rights(plan.path(one.log_dir, one.file), one): None for one in telling.values()}
-    untouched = list(chains(plan).values())
+    untouched = list(file_histories(plan).values())
     for chain in untouched:
         chain.at, chain.current = 0, chain.before
     found[lack_of_room(plan.backups, copies(plan, untouched), disk)] = None
@@ -46,9 +46,9 @@ def refusals(plan: Plan, disk: Disk) -> list[str]:
     return [why for why in found if why is not None]
 
 
-def twins(plan: Plan, found: Iterable[Chain]) -> dict[tuple[int, str], str]:
+def twins(plan: Plan, found: Iterable[FileHistory]) -> dict[tuple[int, str], str]:
     """Return, for files that *plan* puts, the path of the one that stands for each meanwhile and has all of it."""
-    passing = {(chain.log_dir, chain.file): chain for chain in found if is_passing(chain.states)}
+    passing = {(chain.log_dir, chain.file): chain for chain in found if is_transient(chain.states)}
     standing = {}
     for action in plan.actions:
         chain = passing.get((action.log_dir, f"{action.file}{Stage.SWAP.value}"))
@@ -57,7 +57,7 @@ def twins(plan: Plan, found: Iterable[Chain]) -> dict[tuple[int, str], str]:
     return standing
 
 
-def copies(plan: Plan, found: Sequence[Chain]) -> Iterator[tuple[str, int]]:
+def copies(plan: Plan, found: Sequence[FileHistory]) -> Iterator[tuple[str, int]]:
     """Yield where files are going to be written when *plan* is carried out, or the rest of it, and how large."""
     brought: set[tuple[int, int]] = set()
     standing = twins(plan, found)
@@ -85,7 +85,7 @@ def copies(plan: Plan, found: Sequence[Chain]) -> Iterator[tuple[str, int]]:
         yield plan.backups[cut.log_dir], cut.end - cut.start
 
 
-def _kept(plan: Plan, chain: Chain, backup: str, is_far: bool) -> Iterator[tuple[str, int]]:
+def _kept(plan: Plan, chain: FileHistory, backup: str, is_far: bool) -> Iterator[tuple[str, int]]:
     """Yield what keeping a file's original takes."""
     if chain.before is None or not chain.is_untouched:
         return

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from klog.formats.names import SEGMENT_KINDS, FileKind, Stage, file_name
-from klog.plan.draft import Draft, Prepared
+from klog.plan.draft import Draft, StagedContent
 from klog.plan.model import same_content
 
 _INDEXES = SEGMENT_KINDS[1:]
@@ -25,7 +25,7 @@ def replace_segments(
     draft: Draft,
     directory: str,
     bases: Sequence[int],
-    log: Prepared,
+    log: StagedContent,
     indexes: Mapping[FileKind, Iterable[bytes | bytearray | memoryview]],
 ) -> None:
     """Say to *draft* that segments which follow each other become one, under the base offset of the first.
@@ -56,7 +56,7 @@ def replace_segments(
 
 
 def _stand_in(
-    draft: Draft, names: Mapping[FileKind, str], log: Prepared, new: Mapping[FileKind, Prepared]
+    draft: Draft, names: Mapping[FileKind, str], log: StagedContent, new: Mapping[FileKind, StagedContent]
 ) -> Iterator[str]:
     """Let the new files stand beside the old ones; yield their names, in the order in which they go again."""
     shield = f"{names[FileKind.LOG]}{Stage.CLEANED.value}"

@@ -11,7 +11,7 @@ from klog.errors import UnreadableError
 from klog.formats.names import Stage
 from klog.plan.file_state import file_state, status_of
 from klog.plan.model import TRUNCATE, FileState, Plan, StaleError, same_content
-from klog.plan.swap_files import is_passing, stage_of, teller
+from klog.plan.swap_files import is_transient, stage_of, witness_of
 
 _GRAINS_NS = (1, 100, 1000, 10**9, 2 * 10**9)
 """The finest steps of a modification time, on file systems of several kinds."""
@@ -23,7 +23,7 @@ def _is_time(stored_ns: int, given_ns: int) -> bool:
 
 
 @dataclass(slots=True)
-class Chain:
+class FileHistory:
     """What becomes of one file: its states, the first before the plan and one after each of its actions.
 
     *actions*: their places in the plan.  *at*: which of the states the file is in; None when in none of them.
@@ -65,26 +65,28 @@ class Chain:
         return same_content(self.current, self.before)
 
 
-def chains(plan: Plan) -> dict[tuple[int, str], Chain]:
+def file_histories(plan: Plan) -> dict[tuple[int, str], FileHistory]:
     """Return what becomes of each file, by log dir and name; not yet where they are."""
-    found: dict[tuple[int, str], Chain] = {}
+    found: dict[tuple[int, str], FileHistory] = {}
     for place, action in enumerate(plan.actions):
         key = action.log_dir, action.file
         if key not in found:
-            found[key] = Chain(*key, plan.path(*key), [action.before], [])
+            found[key] = FileHistory(*key, plan.path(*key), [action.before], [])
         found[key].states.append(action.after)
         found[key].actions.append(place)
     return found
 
 
-def locate(plan: Plan, advance: Callable[[int], None] | None = None, *, quick: bool = False) -> list[Chain]:
+def locate_histories(
+    plan: Plan, advance: Callable[[int], None] | None = None, *, quick: bool = False
+) -> list[FileHistory]:
     """Return what becomes of each file and how far it has come; each is read.  *advance* hears of bytes read.
 
     *quick*: sizes and times tell, where they tell the states apart; only else is a file read.  Raises StaleError when
     something is in the way that is no regular file, or no directory; UnreadableError.
     """
     directories: set[str] = set()
-    found = list(chains(plan).values())
+    found = list(file_histories(plan).values())
     for chain in found:
         directory = os.path.dirname(chain.path)
         if directory not in directories:
@@ -99,13 +101,13 @@ def locate(plan: Plan, advance: Callable[[int], None] | None = None, *, quick: b
     return found
 
 
-def _settle_passing(found: list[Chain]) -> None:
+def _settle_passing(found: list[FileHistory]) -> None:
     """Tell files that have gone from those that have not come yet, by what is done while they are there."""
-    chains = {(chain.log_dir, chain.file): chain for chain in found}
-    gone = [chain for chain in found if chain.at == 0 and is_passing(chain.states)]
+    file_histories = {(chain.log_dir, chain.file): chain for chain in found}
+    gone = [chain for chain in found if chain.at == 0 and is_transient(chain.states)]
     # What tells of a `.cleaned` is a `.swap`, of which that has to be known before.
     for chain in sorted(gone, key=lambda chain: stage_of(chain.file) is Stage.CLEANED):
-        telling = chains.get((chain.log_dir, teller(chain.file)))
+        telling = file_histories.get((chain.log_dir, witness_of(chain.file)))
         if telling is not None and telling.at is not None:
             came, went = chain.actions
             done = telling.actions[: telling.at]
@@ -122,7 +124,7 @@ def _check_directory(path: str) -> None:
         raise StaleError(f"{path}: not a directory")
 
 
-def _locate_quickly(chain: Chain) -> bool:
+def _locate_quickly(chain: FileHistory) -> bool:
     """Find the state of a file by its size and time; False when that does not tell."""
     status = status_of(chain.path)
     if status is None:
@@ -139,7 +141,7 @@ def _locate_quickly(chain: Chain) -> bool:
     return False
 
 
-def _doubt(plan: Plan, chain: Chain) -> None:
+def _doubt(plan: Plan, chain: FileHistory) -> None:
     """Take a truncation for not done whose file has not got its owner, mode and time back: the power went between."""
     if not chain.at or plan.actions[chain.actions[chain.at - 1]].do != TRUNCATE:
         return
@@ -148,13 +150,13 @@ def _doubt(plan: Plan, chain: Chain) -> None:
         chain.is_between = True
 
 
-def check_leftovers(found: list[Chain]) -> None:
+def check_leftovers(found: list[FileHistory]) -> None:
     """Raise StaleError when a broker's start would take other files for part of what comes and goes, or drop that.
 
     Raises OSError too.
     """
     names = {chain.path for chain in found}
-    for directory in {os.path.dirname(chain.path) for chain in found if is_passing(chain.states)}:
+    for directory in {os.path.dirname(chain.path) for chain in found if is_transient(chain.states)}:
         for name in os.listdir(directory):
             path = os.path.join(directory, name)
             if name.endswith((Stage.SWAP.value, Stage.CLEANED.value)) and path not in names:

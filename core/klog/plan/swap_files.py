@@ -32,7 +32,7 @@ from klog.plan.model import FileState
 _LOG = f".{FileKind.LOG.value}"
 
 
-def is_passing(states: Sequence[FileState | None]) -> bool:
+def is_transient(states: Sequence[FileState | None]) -> bool:
     """Whether a file with these states, one before a plan and one after each of its actions, comes and goes."""
     return len(states) == 3 and states[0] is None and states[2] is None
 
@@ -47,17 +47,17 @@ def stage_of(file: str) -> Stage | None:
     return None
 
 
-def stood_for(file: str) -> str:
+def final_name(file: str) -> str:
     """Return the file that has, before or after, the content of *file*, which stands for it: without its stage."""
     return file.removesuffix(Stage.SWAP.value).removesuffix(Stage.CLEANED.value)
 
 
 def log_of(file: str) -> str:
     """Return the log of the segment to which *file*, which comes and goes, belongs."""
-    return stood_for(file).rpartition(".")[0] + _LOG
+    return final_name(file).rpartition(".")[0] + _LOG
 
 
-def teller(file: str) -> str:
+def witness_of(file: str) -> str:
     """Return the file by which it is known whether *file*, when it is not there, is still to come or has gone.
 
     Of a `.swap` it is the log, which changes while it stands; of the `.cleaned` the log's `.swap`, which comes or goes

@@ -22,8 +22,8 @@ from klog.plan.file_state import file_state, status_of
 from klog.plan.guards import differences, is_above
 from klog.plan.model import PUT, REMOVE, Action, FileState, Plan, StaleError, same_content
 from klog.plan.staging import RoomError, device_of, lack_of_room, link_or_copy, make_directories
-from klog.plan.status import Chain, chains, locate
-from klog.plan.swap_files import is_passing, stood_for
+from klog.plan.status import FileHistory, file_histories, locate_histories
+from klog.plan.swap_files import final_name, is_transient
 
 
 def undo_plan(plan: Plan, now_ms: int, backup: str | None = None, disk: Disk | None = None) -> Plan:
@@ -73,16 +73,16 @@ def way_out(plan: Plan, path: str, now_ms: int) -> str | None:
     )
 
 
-def _located(plan: Plan) -> dict[tuple[int, str], Chain]:
+def _located(plan: Plan) -> dict[tuple[int, str], FileHistory]:
     """Return how far the files of *plan* have come.  Raises StaleError where one is in none of its states."""
-    found = {(chain.log_dir, chain.file): chain for chain in locate(plan)}
+    found = {(chain.log_dir, chain.file): chain for chain in locate_histories(plan)}
     is_unfinished = has_begun(plan)
     for chain in found.values():
         chain.at = 0 if is_unfinished and may_stay(chain) else _reached(plan, chain)
     return found
 
 
-def _check_unused(plan: Plan, found: dict[tuple[int, str], Chain]) -> set[tuple[int, str]]:
+def _check_unused(plan: Plan, found: dict[tuple[int, str], FileHistory]) -> set[tuple[int, str]]:
     """Raise StaleError when somebody has used the directories since, in a way that this would be over.
 
     What is only half done can be taken back although there are newer segments: they stay.  Returns the directories in
@@ -117,7 +117,9 @@ def _used(plan: Plan, path: str) -> str:
     return f"{path}: used since the plan was carried out; it can no longer be taken back"
 
 
-def _with_room(plan: Plan, back: Plan, found: Mapping[tuple[int, str], Chain], disk: Disk, *, is_free: bool) -> Plan:
+def _with_room(
+    plan: Plan, back: Plan, found: Mapping[tuple[int, str], FileHistory], disk: Disk, *, is_free: bool
+) -> Plan:
     """Return *back* with backups for which there is room; *is_free*: they may lie beside those of *plan* as well.
 
     Raises RoomError, which says what the first choice lacks.
@@ -138,7 +140,7 @@ def _with_room(plan: Plan, back: Plan, found: Mapping[tuple[int, str], Chain], d
     raise RoomError(f"{lacks[0]}; nothing was changed; another directory may be named with --backup")
 
 
-def _copies(plan: Plan, back: Plan, found: Mapping[tuple[int, str], Chain]) -> Iterator[tuple[str, int]]:
+def _copies(plan: Plan, back: Plan, found: Mapping[tuple[int, str], FileHistory]) -> Iterator[tuple[str, int]]:
     """Yield where *back* is going to write, and how many bytes."""
     kept = set()
     for action in back.actions:
@@ -156,9 +158,9 @@ def _copies(plan: Plan, back: Plan, found: Mapping[tuple[int, str], Chain]) -> I
             yield backup, wanted.size
 
 
-def _reached(plan: Plan, chain: Chain) -> int:
+def _reached(plan: Plan, chain: FileHistory) -> int:
     """Return which of its states a file is in, by its content alone where that can tell."""
-    if is_passing(chain.states) and chain.at is not None:
+    if is_transient(chain.states) and chain.at is not None:
         return chain.at
     for at, state in enumerate(chain.states):
         if same_content(state, chain.current):
@@ -166,7 +168,7 @@ def _reached(plan: Plan, chain: Chain) -> int:
     raise StaleError(_used(plan, chain.path))
 
 
-def _reversed(plan: Plan, found: dict[tuple[int, str], Chain]) -> Iterator[Action]:
+def _reversed(plan: Plan, found: dict[tuple[int, str], FileHistory]) -> Iterator[Action]:
     """Yield, from the last action to the first, what takes it back.
 
     Content that a file only had between two actions is kept nowhere; such a step is left out, unless it was no content,
@@ -181,7 +183,7 @@ def _reversed(plan: Plan, found: dict[tuple[int, str], Chain]) -> Iterator[Actio
         before, current = chain.states[at], now[key]
         if at >= (chain.at or 0):
             continue
-        if is_passing(chain.states) and before is not None:
+        if is_transient(chain.states) and before is not None:
             before = _stood_in(plan, found, chain, before)
         elif at and before is not None and before.size:
             continue
@@ -198,9 +200,11 @@ def _reversed(plan: Plan, found: dict[tuple[int, str], Chain]) -> Iterator[Actio
         now[key] = before
 
 
-def _stood_in(plan: Plan, found: dict[tuple[int, str], Chain], chain: Chain, content: FileState) -> FileState:
+def _stood_in(
+    plan: Plan, found: dict[tuple[int, str], FileHistory], chain: FileHistory, content: FileState
+) -> FileState:
     """Return what a file that has come and gone is to be when it comes again: another name of the one it stood for."""
-    file = stood_for(chain.file)
+    file = final_name(chain.file)
     whole = found.get((chain.log_dir, file))
     states = (whole.current, whole.before) if whole else (file_state(plan.path(chain.log_dir, file)),)
     for state in states:
@@ -211,21 +215,21 @@ def _stood_in(plan: Plan, found: dict[tuple[int, str], Chain], chain: Chain, con
     return content
 
 
-def _origin(plan: Plan, found: Mapping[tuple[int, str], Chain], chain: Chain, wanted: FileState) -> str:
+def _origin(plan: Plan, found: Mapping[tuple[int, str], FileHistory], chain: FileHistory, wanted: FileState) -> str:
     """Return the file that is brought back under a chain's name, or whose second name that becomes."""
-    if not is_passing(chain.states):
+    if not is_transient(chain.states):
         return (tail_place if keeps_tail(plan, chain) else original_place)(plan, chain.log_dir, chain.file)
-    file = stood_for(chain.file)
+    file = final_name(chain.file)
     whole = found.get((chain.log_dir, file))
     is_kept = whole is not None and wanted == whole.before
     return original_place(plan, chain.log_dir, file) if is_kept else plan.path(chain.log_dir, file)
 
 
-def _check_originals(plan: Plan, found: dict[tuple[int, str], Chain], actions: tuple[Action, ...]) -> None:
+def _check_originals(plan: Plan, found: dict[tuple[int, str], FileHistory], actions: tuple[Action, ...]) -> None:
     for action in actions:
         chain = found[action.log_dir, action.file]
         wanted = action.after
-        if wanted is None or not (wanted == chain.before or (is_passing(chain.states) and wanted.size)):
+        if wanted is None or not (wanted == chain.before or (is_transient(chain.states) and wanted.size)):
             continue
         place = _origin(plan, found, chain, wanted)
         if status_of(place) is None:
@@ -239,7 +243,7 @@ def stage_undo(plan: Plan, back: Plan, disk: Disk, announce: Callable[[], None] 
     its backup may not be, StaleError, OSError; then nothing of it is left.
     """
     check_places(back.log_dirs, backups=back.backups)
-    found, made = chains(plan), list[str]()
+    found, made = file_histories(plan), list[str]()
     is_done = False
     announce()
     try:
@@ -257,9 +261,14 @@ def stage_undo(plan: Plan, back: Plan, disk: Disk, announce: Callable[[], None] 
 
 
 def _stage(
-    plan: Plan, found: Mapping[tuple[int, str], Chain], chain: Chain, wanted: FileState, target: str, disk: Disk
+    plan: Plan,
+    found: Mapping[tuple[int, str], FileHistory],
+    chain: FileHistory,
+    wanted: FileState,
+    target: str,
+    disk: Disk,
 ) -> None:
-    if wanted != chain.before and not (is_passing(chain.states) and wanted.size):
+    if wanted != chain.before and not (is_transient(chain.states) and wanted.size):
         disk.close(disk.create(target))  # it was empty for a while
         return
     if not keeps_tail(plan, chain):

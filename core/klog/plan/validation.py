@@ -14,7 +14,7 @@ from typing import NoReturn
 from klog.errors import PlanError
 from klog.formats.names import ROOT_KINDS, FileKind, Stage, parse_file, parse_partition
 from klog.plan.model import PUT, REMOVE, TRUNCATE, Action, FileState, Plan, same_content
-from klog.plan.swap_files import is_passing, log_of, stage_of, stood_for, teller
+from klog.plan.swap_files import final_name, is_transient, log_of, stage_of, witness_of
 
 _States = Mapping[tuple[int, str], Sequence[FileState | None]]
 
@@ -55,7 +55,7 @@ def check_plan(plan: Plan) -> None:
         _check_action(action, count)
         chain = states.setdefault((action.log_dir, action.file), [action.before])
         is_new = not any(same_content(state, action.after) for state in chain)
-        if chain[-1] != action.before or not (is_new or is_passing([*chain, action.after])):
+        if chain[-1] != action.before or not (is_new or is_transient([*chain, action.after])):
             refuse(f"the states of {shown(action.file)} do not follow from one another")
         chain.append(action.after)
         if action.source is not None and (action.log_dir, action.source) in sources:
@@ -94,7 +94,7 @@ def _check_markers(plan: Plan) -> None:
 
 def _check_passing(plan: Plan, states: _States) -> None:
     """Refuse files that come and go against the rules of `swap_files`: nobody could tell how far they have come."""
-    coming = {key for key, chain in states.items() if is_passing(chain)}
+    coming = {key for key, chain in states.items() if is_transient(chain)}
     if not coming:
         return
     directories = {(log_dir, os.path.dirname(file)) for log_dir, file in coming}
@@ -112,12 +112,12 @@ def _passes(plan: Plan, log_dir: int, file: str, states: _States, places: Mappin
     """Whether a file that is there for a while may be, and something else is done meanwhile that tells it."""
     came, went = places[log_dir, file]
     stage, content = stage_of(file), states[log_dir, file][1]
-    telling = [place for place in places.get((log_dir, teller(file)), []) if came < place < went]
+    telling = [place for place in places.get((log_dir, witness_of(file)), []) if came < place < went]
     if stage is None or content is None or len(telling) != 1:
         return False
     if stage is Stage.CLEANED:
         return not content.size
-    whole = log_dir, stood_for(file)
+    whole = log_dir, final_name(file)
     if plan.actions[telling[0]].do != PUT or any(not came < place < went for place in places.get(whole, [])):
         return False
     # An empty index is true of any log, and of what the plan does not change it says nothing.

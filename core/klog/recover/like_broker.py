@@ -7,21 +7,21 @@ from bisect import bisect_right
 from collections.abc import Sequence
 
 from klog.broker_start import load
-from klog.broker_start.load import Cut, Outcome, Start
-from klog.broker_start.producers import Clock
+from klog.broker_start.load import SegmentCut, StartOutcome, StartState
+from klog.broker_start.producers import BrokerClock
 from klog.data_dir.partition import Partition
 from klog.formats.checkpoint import epochs_in_force, read_epochs
 from klog.formats.names import FileKind, parse_file
 from klog.partition_plan import losses as amounts
-from klog.partition_plan.contents import Piece, Stored
-from klog.partition_plan.desired_files import Target, write
+from klog.partition_plan.contents import FileRange, StoredContent
+from klog.partition_plan.desired_files import DesiredFiles, draft_changes
 from klog.partition_plan.epochs import rebuilt
 from klog.plan.draft import Draft
 from klog.plan.model import Amount, Loss
 from klog.progress import Silence, Sink
-from klog.recover.outcome import Result, Settings
+from klog.recover.outcome import RecoverOptions, RecoverResult
 from klog.recover.rebuild import ENDS, OF_INDEXES, OFFSET_KINDS, base_of, problems
-from klog.recover.survey import Examined
+from klog.recover.survey import PartitionSurvey
 from klog.verify.facts import LogDirFacts
 from klog.verify.findings import Finding
 
@@ -29,36 +29,36 @@ _RIGHTED = frozenset({"recovery-point-beyond-end", "high-watermark-beyond-end", 
 """What every start puts right."""
 
 
-def play(partition: Partition, clean: bool, settings: Settings, sink: Sink | None = None) -> Outcome:
+def play(partition: Partition, clean: bool, settings: RecoverOptions, sink: Sink | None = None) -> StartOutcome:
     """Return what the start comes to; *clean*: it follows a clean stop.  Raises UnreadableError."""
     name = partition.name
     assert name is not None
     offset = partition.checkpoints.offset
     recovery_point = offset(FileKind.RECOVERY_POINTS, name.topic, name.partition) or 0
     log_start = offset(FileKind.LOG_STARTS, name.topic, name.partition) or 0
-    clock = Clock(settings.now_ms, settings.expiration_ms)
-    return load.load(partition, Start(clean, recovery_point, log_start), settings.reading, clock, sink)
+    clock = BrokerClock(settings.now_ms, settings.expiration_ms)
+    return load.load(partition, StartState(clean, recovery_point, log_start), settings.reading, clock, sink)
 
 
 def plan(
-    partition: Partition, around: LogDirFacts, settings: Settings, draft: Draft, sink: Sink | None = None
-) -> Result:
+    partition: Partition, around: LogDirFacts, settings: RecoverOptions, draft: Draft, sink: Sink | None = None
+) -> RecoverResult:
     """Say to *draft* what a broker would change.  Raises UnreadableError, OSError (staging).
 
     Findings are only looked for where a broker fails, or something is lost: it takes a second pass.
     """
-    result = Result(partition)
+    result = RecoverResult(partition)
     outcome = play(partition, around.clean, settings, sink)
     if outcome.fails is not None or outcome.cuts or outcome.dropped:
         close = settings._replace(from_recovery_point=_is_above_recovery_point(partition, outcome))
-        examined = Examined(partition, around, close, Silence())
+        examined = PartitionSurvey(partition, around, close, Silence())
         result.findings = examined.findings
         result.left = [one for one in problems(examined.findings) if not _is_gone(one, examined, outcome)]
     follow(outcome, result, draft)
     return result
 
 
-def _is_gone(finding: Finding, examined: Examined, outcome: Outcome) -> bool:
+def _is_gone(finding: Finding, examined: PartitionSurvey, outcome: StartOutcome) -> bool:
     """Whether something that was found is no longer there after the start and the stop."""
     if outcome.fails is not None:
         return False
@@ -71,7 +71,7 @@ def _is_gone(finding: Finding, examined: Examined, outcome: Outcome) -> bool:
         return any(parse_file(one).kind is FileKind.SNAPSHOT for one in outcome.files)
     if finding.id.startswith(OF_INDEXES) or parse_file(name).kind is FileKind.SNAPSHOT:
         size = os.path.getsize(os.path.join(examined.original.path, name))
-        return base in outcome.recovered or outcome.files.get(name) not in (Stored(name, size), None)
+        return base in outcome.recovered or outcome.files.get(name) not in (StoredContent(name, size), None)
     if finding.position is None or parse_file(name).kind is not FileKind.LOG:
         return False
     holds = (log for log, pieces in outcome.logs.items() if any(_is_in(finding.position, name, one) for one in pieces))
@@ -80,11 +80,11 @@ def _is_gone(finding: Finding, examined: Examined, outcome: Outcome) -> bool:
     return log is None or (finding.id == "offset-overflow" and parse_file(log).offset != base)
 
 
-def _is_in(position: int, name: str, piece: Piece) -> bool:
+def _is_in(position: int, name: str, piece: FileRange) -> bool:
     return piece.name == name and piece.start <= position < piece.end
 
 
-def epochs_hold(examined: Examined, outcome: Outcome) -> bool:
+def epochs_hold(examined: PartitionSurvey, outcome: StartOutcome) -> bool:
     """Whether the broker's epochs are those that the batches show; one at the log end does not count."""
     found = examined.facts.partition.epochs
     seen = [(epoch, offset) for segment in examined.facts.segments for epoch, offset, _ in segment.survey.epochs]
@@ -94,7 +94,7 @@ def epochs_hold(examined: Examined, outcome: Outcome) -> bool:
     return kept == rebuilt(found, seen, outcome.log_end)
 
 
-def _is_above_recovery_point(partition: Partition, outcome: Outcome) -> bool:
+def _is_above_recovery_point(partition: Partition, outcome: StartOutcome) -> bool:
     """Whether a start looks at nothing below the recovery point: an index that is missing leads it there."""
     bases = [files.base_offset for files in partition.segments]
     if outcome.fails is not None or not bases:
@@ -103,13 +103,13 @@ def _is_above_recovery_point(partition: Partition, outcome: Outcome) -> bool:
     return all(base >= first for base in outcome.recovered)
 
 
-def follow(outcome: Outcome, result: Result, draft: Draft) -> None:
+def follow(outcome: StartOutcome, result: RecoverResult, draft: Draft) -> None:
     """Say to *draft* what changes, and to *result* what that means.  Raises UnreadableError, OSError (staging)."""
     partition = result.partition
     if outcome.fails is not None:
         result.fails = f"a broker does not come through its start here: {outcome.fails}"
         return
-    write(draft, partition, Target(outcome.logs, outcome.files, outcome.epochs))
+    draft_changes(draft, partition, DesiredFiles(outcome.logs, outcome.files, outcome.epochs))
     result.losses = losses(partition, outcome, result.findings)
     if result.losses:
         result.kept = kept(partition, outcome)
@@ -117,7 +117,7 @@ def follow(outcome: Outcome, result: Result, draft: Draft) -> None:
     result.offsets = offsets(partition, outcome)
 
 
-def losses(partition: Partition, outcome: Outcome, findings: Sequence[Finding]) -> list[Loss]:
+def losses(partition: Partition, outcome: StartOutcome, findings: Sequence[Finding]) -> list[Loss]:
     """Return what goes: ends of segments, and segments.
 
     The reason is the one of *findings* that the start stumbles over; for segments the one before them.
@@ -130,7 +130,7 @@ def losses(partition: Partition, outcome: Outcome, findings: Sequence[Finding]) 
     return found + amounts.whole_loss(partition, dropped, reason)
 
 
-def _reason(cut: Cut, findings: Sequence[Finding]) -> str:
+def _reason(cut: SegmentCut, findings: Sequence[Finding]) -> str:
     """Return the id of what is found where a log is cut, or next behind that; without any "cut"."""
     ids = [
         (one.position, one.id)
@@ -140,15 +140,15 @@ def _reason(cut: Cut, findings: Sequence[Finding]) -> str:
     return min(ids, key=lambda one: one[0] or 0, default=(0, "cut"))[1]
 
 
-def _source(partition: Partition, outcome: Outcome, base: int) -> str:
+def _source(partition: Partition, outcome: StartOutcome, base: int) -> str:
     """Return the name that the log of a segment has now."""
-    pieces: tuple[Piece, ...] = next(
+    pieces: tuple[FileRange, ...] = next(
         pieces for name, pieces in outcome.logs.items() if name.startswith(f"{base:020}.") and pieces
     )
     return pieces[0].name
 
 
-def kept(partition: Partition, outcome: Outcome) -> Amount:
+def kept(partition: Partition, outcome: StartOutcome) -> Amount:
     """Return what the logs will hold.  Raises UnreadableError."""
     total = Amount(0, 0)
     for pieces in outcome.logs.values():
@@ -158,7 +158,7 @@ def kept(partition: Partition, outcome: Outcome) -> Amount:
     return total
 
 
-def offsets(partition: Partition, outcome: Outcome) -> dict[FileKind, int | None]:
+def offsets(partition: Partition, outcome: StartOutcome) -> dict[FileKind, int | None]:
     """Return what changes in the log dir's checkpoints, but for what a broker keeps house with."""
     changed: dict[FileKind, int | None] = {}
     for kind, said in (

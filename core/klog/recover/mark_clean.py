@@ -22,9 +22,9 @@ from klog.partition_plan import checkpoints
 from klog.plan.draft import Draft
 from klog.plan.staging import Staging
 from klog.recover import beforehand
-from klog.recover.outcome import Result, Settings
+from klog.recover.outcome import RecoverOptions, RecoverResult
 from klog.recover.rebuild import problems
-from klog.recover.recovery import Recovery, Target
+from klog.recover.recovery import RecoverTarget, Recovery
 from klog.verify.facts import LogDirFacts
 from klog.verify.findings import quoted
 from klog.verify.log_dir_checks import root
@@ -39,7 +39,7 @@ _GONE = frozenset({"recovery-point-beyond-end", "high-watermark-beyond-end"})
 """Signs that records were lost."""
 
 
-class Refusal(NamedTuple):
+class MarkCleanRefusal(NamedTuple):
     """Why a log dir stays as it is.
 
     *first*: the command to begin with instead; None where there is none.  *could_not*: its data are not what is wrong.
@@ -51,18 +51,18 @@ class Refusal(NamedTuple):
     could_not: bool = True
 
 
-class Marking(Recovery):
+class MarkClean(Recovery):
     """A recovery of whole log dirs that ends with markers of a clean stop.
 
     *marked*: the log dirs that get one; *marked_before*: those that have one.  *refusals*: why others do not.
     *epoch*: what the markers say.  *log_dirs*: all of them.
     """
 
-    def _run(self, targets: Sequence[Target]) -> None:
+    def _run(self, targets: Sequence[RecoverTarget]) -> None:
         log_dirs = [target.log_dir for target in targets]
         self.marked: list[str] = []
         self.marked_before = [one.path for one in log_dirs if one.clean_shutdown is not None]
-        self.refusals: list[Refusal] = []
+        self.refusals: list[MarkCleanRefusal] = []
         self.epoch = NOBODYS_EPOCH
         self.log_dirs = log_dirs
         self._twice = _twice(log_dirs)
@@ -74,7 +74,7 @@ class Marking(Recovery):
         # A broker loads what it has set aside, too; what is being deleted it never recovers.  Kafka: LogLoader.load.
         return partition.topic == CLUSTER_METADATA or partition.state is PartitionState.DELETE
 
-    def _log_dir(self, number: int, target: Target, staging: Staging) -> None:
+    def _log_dir(self, number: int, target: RecoverTarget, staging: Staging) -> None:
         log_dir, begun = target.log_dir, len(self.results)
         if log_dir.clean_shutdown is not None:
             return
@@ -83,7 +83,7 @@ class Marking(Recovery):
             return
         why = self._unfit(log_dir) if target.whole else "an earlier plan is half done in one of its partitions"
         if why is not None:
-            self.refusals.append(Refusal(log_dir.path, why))
+            self.refusals.append(MarkCleanRefusal(log_dir.path, why))
             return
         super()._log_dir(number, target, staging)
         refusal = self._doubt(log_dir, self.results[begun:])
@@ -107,12 +107,14 @@ class Marking(Recovery):
             return "tiered storage is in use, and what lies elsewhere is not looked at"
         return None
 
-    def _partition(self, partition: Partition, around: LogDirFacts, settings: Settings, draft: Draft) -> Result:
+    def _partition(
+        self, partition: Partition, around: LogDirFacts, settings: RecoverOptions, draft: Draft
+    ) -> RecoverResult:
         try:
             return beforehand.plan(partition, around, settings, draft, self._sink)
         except KlogError as error:
             draft.actions.clear()
-            return Result(partition, fails=str(error), could_not=True)
+            return RecoverResult(partition, fails=str(error), could_not=True)
 
     def _own_files(
         self, log_dir: LogDir, whole: bool, changes: Mapping[FileKind, checkpoints.Changes], draft: Draft
@@ -126,17 +128,19 @@ class Marking(Recovery):
         self.findings += found
         self.left += problems(found)
 
-    def _doubt(self, log_dir: LogDir, results: Sequence[Result]) -> Refusal | None:
+    def _doubt(self, log_dir: LogDir, results: Sequence[RecoverResult]) -> MarkCleanRefusal | None:
         """Return what speaks against the marker; None when nothing does."""
         first = f"klog recover {quoted(log_dir.path)}"
         for result in results:
             if result.fails is not None:
-                return Refusal(log_dir.path, f"{result.partition.path}: {result.fails}", first, result.could_not)
+                return MarkCleanRefusal(
+                    log_dir.path, f"{result.partition.path}: {result.fails}", first, result.could_not
+                )
         left = [*problems(list(root(log_dir))), *(one for result in results for one in result.left)]
         if not left:
             return None
         more = f", and {len(left) - 1} more" if len(left) > 1 else ""
-        return Refusal(log_dir.path, f"{left[0].id} in {left[0].file}{more}", first, could_not=False)
+        return MarkCleanRefusal(log_dir.path, f"{left[0].id} in {left[0].file}{more}", first, could_not=False)
 
     def _leave(self, number: int) -> None:
         """Let nothing come of what was drafted for a log dir."""
@@ -173,7 +177,7 @@ class Marking(Recovery):
     def _refuse_all(self, why: str) -> None:
         for number, log_dir in enumerate(self.log_dirs):
             if log_dir.path in self.marked:
-                self.refusals.append(Refusal(log_dir.path, why))
+                self.refusals.append(MarkCleanRefusal(log_dir.path, why))
                 self._leave(number)
         self.marked = []
 

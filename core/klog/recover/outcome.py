@@ -15,7 +15,7 @@ from klog.plan.model import NOTHING, Amount, Loss
 from klog.verify.findings import Finding
 
 
-class Mode(str, Enum):
+class RecoverMode(str, Enum):
     """What is kept where a log is damaged."""
 
     DEFAULT = "default"
@@ -26,7 +26,7 @@ class Mode(str, Enum):
     """Every intact batch, on either side of damage."""
 
 
-class Settings(NamedTuple):
+class RecoverOptions(NamedTuple):
     """What a repair is asked to do.
 
     *now_ms*, *expiration_ms*: producers idle for so long are forgotten, as a broker does.  *interval*, *index_bytes*:
@@ -35,7 +35,7 @@ class Settings(NamedTuple):
     threads.  *mark_clean*: log dirs get the marker of a clean stop; *registered*: with the broker's own epoch in it.
     """
 
-    mode: Mode
+    mode: RecoverMode
     now_ms: int
     expiration_ms: int = PRODUCER_ID_EXPIRATION_MS
     interval: int = 4096
@@ -53,14 +53,14 @@ class Settings(NamedTuple):
         return ReadSettings(self.interval, self.index_bytes, self.jobs)
 
 
-class Choice(NamedTuple):
+class OtherMode(NamedTuple):
     """What another way of repair would come to, for a partition."""
 
     losses: list[Loss]
     kept: Amount
 
 
-class Result:
+class RecoverResult:
     """What came of a partition.
 
     *findings*: all of them; *left*: those that will still be there, so that somebody has to look.  *losses*: what goes.
@@ -84,6 +84,6 @@ class Result:
         self.kept = NOTHING
         self.broker_would_keep: Amount | None = None
         self.offsets: Mapping[FileKind, int | None] = {}
-        self.choices: Mapping[Mode, Choice] = {}
+        self.choices: Mapping[RecoverMode, OtherMode] = {}
         self.notes: list[str] = []
         self.settings: Mapping[str, Setting] = {}

@@ -9,7 +9,7 @@ from klog.formats.damage import Damage
 from klog.formats.index import ABORTED_TXN
 from klog.formats.snapshot import Producer
 from klog.log.txn_index import AbortedTxn, read_txn_index
-from klog.recover.outcome import Settings
+from klog.recover.outcome import RecoverOptions
 from klog.verify.facts import PartitionFacts
 from klog.verify.segment import SegmentFacts
 
@@ -49,10 +49,10 @@ def _witnesses(facts: PartitionFacts, segment: SegmentFacts) -> list[AbortedTxn]
     ]
 
 
-class Snapshots:
+class RebuiltSnapshots:
     """The producers' state at some offsets.  *is_guess*: damage in between leaves it uncertain."""
 
-    def __init__(self, facts: PartitionFacts, settings: Settings) -> None:
+    def __init__(self, facts: PartitionFacts, settings: RecoverOptions) -> None:
         self._facts = facts
         self._settings = settings
         self.is_guess = False

@@ -10,14 +10,14 @@ from klog.formats.names import SEGMENT_KINDS, FileKind, file_name, parse_file
 from klog.formats.snapshot import write_snapshot
 from klog.kernel import crc32c
 from klog.log.segment import MAX_SEGMENT_BYTES
-from klog.partition_plan.contents import Content, Piece, Stored
-from klog.partition_plan.desired_files import Target, write
+from klog.partition_plan.contents import Content, FileRange, StoredContent
+from klog.partition_plan.desired_files import DesiredFiles, draft_changes
 from klog.plan.draft import Draft
 from klog.plan.model import Amount, Loss
-from klog.recover.outcome import Result, Settings
-from klog.recover.survey import Examined
+from klog.recover.outcome import RecoverOptions, RecoverResult
+from klog.recover.survey import PartitionSurvey
 from klog.verify.findings import Finding, Severity
-from klog.verify.segment import SegmentFacts, Stretch
+from klog.verify.segment import ByteRange, SegmentFacts
 
 ENDS = frozenset(
     [
@@ -64,16 +64,16 @@ MENDED = frozenset(
 """What is made anew from the log, wherever that ends."""
 
 
-def plan(examined: Examined, settings: Settings, draft: Draft) -> Result:
+def plan(examined: PartitionSurvey, settings: RecoverOptions, draft: Draft) -> RecoverResult:
     """Say to *draft* what is to be made anew.  Raises UnreadableError, OSError (staging)."""
-    result = Result(examined.original, examined.findings)
+    result = RecoverResult(examined.original, examined.findings)
     if examined.fails is not None:
         result.fails = examined.fails
         result.left = problems(examined.findings)
         return result
     repair = _Repair(examined, settings)
     if any(repair.mends(finding) or finding.id in _BY_NAME for finding in examined.findings):
-        write(draft, examined.original, repair.target())
+        draft_changes(draft, examined.original, repair.target())
     result.left = repair.left()
     result.losses = repair.losses()
     result.kept = repair.kept()
@@ -82,17 +82,17 @@ def plan(examined: Examined, settings: Settings, draft: Draft) -> Result:
     return result
 
 
-class Judged(NamedTuple):
+class RebuildOutcome(NamedTuple):
     """What a repair would come to: the findings that would be *left*, and by base offset the size of logs it *cuts*."""
 
     left: list[Finding]
     cuts: dict[int, int]
 
 
-def judge(examined: Examined, settings: Settings) -> Judged:
+def plan_outcome(examined: PartitionSurvey, settings: RecoverOptions) -> RebuildOutcome:
     """Say what a repair would come to, for a partition that could be examined."""
     repair = _Repair(examined, settings)
-    return Judged(repair.left(), repair.cuts)
+    return RebuildOutcome(repair.left(), repair.cuts)
 
 
 def problems(findings: list[Finding]) -> list[Finding]:
@@ -106,11 +106,11 @@ def base_of(finding: Finding) -> int | None:
 
 
 class _Repair:
-    def __init__(self, examined: Examined, settings: Settings) -> None:
+    def __init__(self, examined: PartitionSurvey, settings: RecoverOptions) -> None:
         self.facts = examined.facts
         self.notes: list[str] = []
         self._examined, self._settings = examined, settings
-        self._cuts: dict[int, Stretch] = {}
+        self._cuts: dict[int, ByteRange] = {}
         self._left: set[int] = set()
         self._is_disordered = False
         for segment in self.facts.segments:
@@ -166,15 +166,15 @@ class _Repair:
 
     # what the directory will hold
 
-    def target(self) -> Target:
+    def target(self) -> DesiredFiles:
         """Return what is to be there."""
-        logs: dict[str, tuple[Piece, ...]] = {}
+        logs: dict[str, tuple[FileRange, ...]] = {}
         files: dict[str, Content] = {}
         for name, content in self._examined.files.items():
             file = parse_file(name)
             if file.kind is FileKind.LOG:
-                assert isinstance(content, Stored)
-                logs[name] = (Piece(content.name, 0, content.size),)
+                assert isinstance(content, StoredContent)
+                logs[name] = (FileRange(content.name, 0, content.size),)
             elif isinstance(content, bytes):
                 continue  # zeros that a broker would put for an index that is missing
             elif file.kind is FileKind.SNAPSHOT or file_name(file.offset or 0, FileKind.LOG) in self._examined.files:
@@ -183,16 +183,18 @@ class _Repair:
             if segment.files.base_offset not in self._left:
                 self._segment(segment, logs, files)
         if self._settings.indexes_only:
-            return Target(logs, files)
+            return DesiredFiles(logs, files)
         self._snapshots(files)
-        return Target(logs, files, self._epochs())
+        return DesiredFiles(logs, files, self._epochs())
 
-    def _segment(self, segment: SegmentFacts, logs: dict[str, tuple[Piece, ...]], files: dict[str, Content]) -> None:
+    def _segment(
+        self, segment: SegmentFacts, logs: dict[str, tuple[FileRange, ...]], files: dict[str, Content]
+    ) -> None:
         base = segment.files.base_offset
         log, index, time_index, txns = (file_name(base, kind) for kind in SEGMENT_KINDS)
         cut = self._cuts.get(base)
         if cut is not None:
-            logs[log] = (Piece(segment.files.log, 0, cut.damage.place.position or 0),)
+            logs[log] = (FileRange(segment.files.log, 0, cut.damage.place.position or 0),)
         if cut is not None or self._examined.has_wrong_index(segment):
             assert segment.builder is not None
             files[index], files[time_index] = segment.builder.offset_entries, segment.builder.time_entries
@@ -225,9 +227,9 @@ class _Repair:
                 del files[name]
         if not wanted:
             return
-        from klog.recover.producers import Snapshots
+        from klog.recover.producers import RebuiltSnapshots
 
-        states = Snapshots(self.facts, self._settings)
+        states = RebuiltSnapshots(self.facts, self._settings)
         for offset, producers in states.at(wanted, there.keys() & wrong).items():
             files[file_name(offset, FileKind.SNAPSHOT)] = write_snapshot(producers, crc32c)
         if states.is_guess:
@@ -246,7 +248,7 @@ class _Repair:
 
     # what that means
 
-    def _reason(self, base: int, cut: Stretch) -> str:
+    def _reason(self, base: int, cut: ByteRange) -> str:
         return self._reasons.get((base, cut.damage.place.position), "damage")
 
     def losses(self) -> list[Loss]:
@@ -280,7 +282,7 @@ class _Repair:
         return contradicted(self._examined, self._end)
 
 
-def contradicted(examined: Examined, end: int) -> dict[FileKind, int | None]:
+def contradicted(examined: PartitionSurvey, end: int) -> dict[FileKind, int | None]:
     """Return what changes in the log dir's checkpoints because the log, which will have this *end*, contradicts it."""
     partition, ids = examined.partition, {finding.id for finding in examined.findings}
     changed: dict[FileKind, int | None] = {}

@@ -14,16 +14,16 @@ from klog.data_dir.log_dir import LogDir
 from klog.data_dir.partition import Partition
 from klog.errors import KlogError, UnreadableError
 from klog.formats.names import FileKind, PartitionState
-from klog.metadata.topic_config import Settings as TopicSettings
+from klog.metadata.topic_config import TopicConfig
 from klog.partition_plan import checkpoints
 from klog.plan.draft import Draft
 from klog.plan.model import NOTHING, Amount, Loss
 from klog.plan.staging import Staging
 from klog.progress import Silence, Sink
 from klog.recover import rebuild
-from klog.recover.outcome import Choice, Mode, Result, Settings
+from klog.recover.outcome import OtherMode, RecoverMode, RecoverOptions, RecoverResult
 from klog.recover.rebuild import ENDS, OFFSET_KINDS
-from klog.recover.survey import Examined
+from klog.recover.survey import PartitionSurvey
 from klog.verify.facts import LogDirFacts, is_left_alone
 from klog.verify.findings import Finding, Severity
 from klog.verify.log_dir_checks import root
@@ -38,7 +38,7 @@ _STOPS = frozenset({"bad-marker", "txn-conflict"})
 _INTERVAL, _INDEX_BYTES = "index.interval.bytes", "segment.index.bytes"
 
 
-class Target(NamedTuple):
+class RecoverTarget(NamedTuple):
     """A log dir, and which of its partitions are to be looked at; *whole*: all of them, and its own files too.
 
     *named*: directories of partitions that somebody has asked for by name.
@@ -58,13 +58,13 @@ class Recovery:
 
     def __init__(
         self,
-        targets: Sequence[Target],
-        settings: Settings,
+        targets: Sequence[RecoverTarget],
+        settings: RecoverOptions,
         staging: Sequence[Staging],
         options: Mapping[str, str],
         sink: Sink | None = None,
     ) -> None:
-        self.results: list[Result] = []
+        self.results: list[RecoverResult] = []
         self.drafts: list[Draft] = []
         self.findings: list[Finding] = []
         self.left: list[Finding] = []
@@ -73,10 +73,10 @@ class Recovery:
         self._sink = sink or Silence()
         # Of the log dirs of a broker one has the metadata log, which knows the settings for all.
         log_dirs = [target.log_dir for target in targets]
-        self._topics = TopicSettings(next((one for one in log_dirs if one.metadata_log), log_dirs[0]), options)
+        self._topics = TopicConfig(next((one for one in log_dirs if one.metadata_log), log_dirs[0]), options)
         self._run(targets)
 
-    def _run(self, targets: Sequence[Target]) -> None:
+    def _run(self, targets: Sequence[RecoverTarget]) -> None:
         for number, target in enumerate(targets):
             self._log_dir(number, target, self._staging[number])
 
@@ -93,14 +93,14 @@ class Recovery:
                 records += rescue_partition(result.partition, sink).records
         return records
 
-    def _log_dir(self, number: int, target: Target, staging: Staging) -> None:
+    def _log_dir(self, number: int, target: RecoverTarget, staging: Staging) -> None:
         log_dir = target.log_dir
         around = log_dir_facts(log_dir)
         changes: dict[FileKind, dict[tuple[str, int], int | None]] = {}
         for partition in target.partitions:
             if self._skips(partition):
                 if partition.directory in target.named and partition.state is not PartitionState.CURRENT:
-                    self.results.append(Result(partition, fails=_ASIDE))
+                    self.results.append(RecoverResult(partition, fails=_ASIDE))
                     self.results[-1].broker_would_keep = NOTHING
                 else:
                     self.skipped.append(partition)
@@ -125,7 +125,7 @@ class Recovery:
     def _own_files(
         self, log_dir: LogDir, whole: bool, changes: Mapping[FileKind, checkpoints.Changes], draft: Draft
     ) -> None:
-        mend = whole and self._settings.mode is not Mode.LIKE_BROKER and not self._settings.indexes_only
+        mend = whole and self._settings.mode is not RecoverMode.LIKE_BROKER and not self._settings.indexes_only
         checkpoints.plan(log_dir, changes, draft, mend=mend)
         self.drafts.append(draft)
         if whole:
@@ -135,14 +135,16 @@ class Recovery:
                 one for one in found if one.severity is not Severity.NOTE and not (mend and one.id == _MENDED)
             ]
 
-    def _partition(self, partition: Partition, around: LogDirFacts, settings: Settings, draft: Draft) -> Result:
+    def _partition(
+        self, partition: Partition, around: LogDirFacts, settings: RecoverOptions, draft: Draft
+    ) -> RecoverResult:
         try:
-            if settings.mode is Mode.LIKE_BROKER:
+            if settings.mode is RecoverMode.LIKE_BROKER:
                 from klog.recover import like_broker
 
                 return like_broker.plan(partition, around, settings, draft, self._sink)
-            examined = Examined(partition, around, settings, self._sink)
-            if settings.mode is Mode.SALVAGE or settings.repair_bits:
+            examined = PartitionSurvey(partition, around, settings, self._sink)
+            if settings.mode is RecoverMode.SALVAGE or settings.repair_bits:
                 from klog.recover import salvage
 
                 result = salvage.plan(examined, settings, draft, self._sink)
@@ -151,10 +153,10 @@ class Recovery:
             self._compare(result, examined, settings, around.clean)
         except KlogError as error:
             draft.actions.clear()
-            return Result(partition, fails=str(error), could_not=True)
+            return RecoverResult(partition, fails=str(error), could_not=True)
         return result
 
-    def _compare(self, result: Result, examined: Examined, settings: Settings, clean: bool) -> None:
+    def _compare(self, result: RecoverResult, examined: PartitionSurvey, settings: RecoverOptions, clean: bool) -> None:
         """Say what a broker would keep, and where damage is left, what the other ways cost."""
         # Only these can make a recovery cut, or fail; playing it is a second pass over the log.
         may_cut = any(one.id in ENDS | OFFSET_KINDS | _STOPS for one in examined.findings)
@@ -168,21 +170,21 @@ class Recovery:
             fails = outcome.fails
         except UnreadableError as error:  # the repair went around that
             fails = str(error)
-        choices: dict[Mode, Choice] = {}
+        choices: dict[RecoverMode, OtherMode] = {}
         if fails is not None:
             result.notes.append(f"a broker would not start: {fails}")
         else:
             result.broker_would_keep = like_broker.kept(examined.original, outcome)
             lost = like_broker.losses(examined.original, outcome, examined.findings)
-            choices[Mode.LIKE_BROKER] = Choice(lost, result.broker_would_keep)
-        if settings.mode is Mode.DEFAULT and any(one.id in ENDS | OFFSET_KINDS for one in result.left):
+            choices[RecoverMode.LIKE_BROKER] = OtherMode(lost, result.broker_would_keep)
+        if settings.mode is RecoverMode.DEFAULT and any(one.id in ENDS | OFFSET_KINDS for one in result.left):
             from klog.recover import salvage
-            from klog.salvage.dropped import Request
+            from klog.salvage.dropped import SalvageOptions
             from klog.salvage.segment_ranges import salvage_ranges
 
-            found = salvage_ranges(examined.partition, Request(settings.repair_bits))
+            found = salvage_ranges(examined.partition, SalvageOptions(settings.repair_bits))
             lost = [loss for segment in found.segments for loss in salvage.losses(examined, segment)]
-            result.choices = {**choices, Mode.SALVAGE: Choice(lost, salvage.kept(found))}
+            result.choices = {**choices, RecoverMode.SALVAGE: OtherMode(lost, salvage.kept(found))}
 
     # what it comes to
 

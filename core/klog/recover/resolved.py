@@ -7,10 +7,10 @@ from functools import cached_property
 
 from klog.data_dir.partition import Partition, SegmentFiles
 from klog.formats.names import SEGMENT_KINDS, FileKind, FileName, file_name, parse_file
-from klog.partition_plan.contents import Content, Stored
+from klog.partition_plan.contents import Content, StoredContent
 
 
-class Settled(Partition):
+class ResolvedPartition(Partition):
     """A partition whose log consists of *files*: by the names they will have, what they are now."""
 
     def __init__(self, partition: Partition, files: Mapping[str, Content]) -> None:
@@ -30,13 +30,13 @@ class Settled(Partition):
 
     def _segment(self, base: int) -> SegmentFiles:
         log = self._settled[file_name(base, FileKind.LOG)]
-        assert isinstance(log, Stored)
+        assert isinstance(log, StoredContent)
         names = [self._name(file_name(base, kind)) for kind in SEGMENT_KINDS[1:]]
         return SegmentFiles(base, log.size, log.name, *names)
 
     def _name(self, name: str) -> str | None:
         content = self._settled.get(name)
-        return content.name if isinstance(content, Stored) else None
+        return content.name if isinstance(content, StoredContent) else None
 
     @cached_property
     def snapshots(self) -> tuple[FileName, ...]:

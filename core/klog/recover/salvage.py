@@ -20,22 +20,22 @@ from klog.formats.snapshot import write_snapshot
 from klog.kernel import IndexBuilder, Window, crc32c
 from klog.log.bit_flips import Patch
 from klog.log.reader import LogReader
-from klog.log.records import runs
+from klog.log.records import intact_runs
 from klog.log.segment import MAX_SEGMENT_BYTES, Segment
 from klog.log.txn_index import AbortedTxn
-from klog.partition_plan.contents import Content, Piece, txn_entries
-from klog.partition_plan.desired_files import Target, write
+from klog.partition_plan.contents import Content, FileRange, txn_entries
+from klog.partition_plan.desired_files import DesiredFiles, draft_changes
 from klog.partition_plan.epochs import rebuilt
-from klog.partition_plan.spliced import Spliced
+from klog.partition_plan.spliced import SplicedLog
 from klog.plan.draft import Draft
 from klog.plan.model import Amount, Loss
 from klog.progress import Sink
 from klog.recover import rebuild
-from klog.recover.outcome import Mode, Result, Settings
+from klog.recover.outcome import RecoverMode, RecoverOptions, RecoverResult
 from klog.recover.rebuild import ENDS, MENDED, OF_INDEXES, OFFSET_KINDS, problems
-from klog.recover.survey import Examined
-from klog.salvage.dropped import Request
-from klog.salvage.segment_ranges import Cut, PartRanges, Salvage, SegmentRanges, salvage_ranges
+from klog.recover.survey import PartitionSurvey
+from klog.salvage.dropped import SalvageOptions
+from klog.salvage.segment_ranges import DroppedBytes, PartitionRanges, PartRanges, SegmentRanges, salvage_ranges
 from klog.transactions.markers import CompletedTxn
 from klog.transactions.producer_state import ProducerState
 from klog.transactions.replay import apply_window
@@ -46,23 +46,23 @@ _MOST_SPLITS = 10
 _DROPPED = OFFSET_KINDS | {"odd-epoch"}
 
 
-def plan(examined: Examined, settings: Settings, draft: Draft, sink: Sink) -> Result:
+def plan(examined: PartitionSurvey, settings: RecoverOptions, draft: Draft, sink: Sink) -> RecoverResult:
     """Say to *draft* what is to be kept; in the default mode only where putting bits right is all that it takes.
 
     Raises UnreadableError, OSError (staging).
     """
     if examined.fails is not None:
         return rebuild.plan(examined, settings, draft)
-    found = salvage_ranges(examined.partition, Request(settings.repair_bits), sink)
-    if settings.mode is Mode.DEFAULT and not _costs_nothing(found):
+    found = salvage_ranges(examined.partition, SalvageOptions(settings.repair_bits), sink)
+    if settings.mode is RecoverMode.DEFAULT and not _costs_nothing(found):
         return _unsure_told(rebuild.plan(examined, settings, draft), found)
     if all(segment.is_whole for segment in found.segments) and not found.in_the_way:
         return _unsure_told(rebuild.plan(examined, settings, draft), found)
     salvage = _Salvage(examined, settings, found)
-    write(draft, examined.original, salvage.target())
+    draft_changes(draft, examined.original, salvage.target())
     for segment in found.segments:
         _save(draft, examined, segment)
-    result = Result(examined.original, examined.findings)
+    result = RecoverResult(examined.original, examined.findings)
     result.left = salvage.left()
     result.losses = [loss for segment in found.segments for loss in losses(examined, segment)]
     result.kept = kept(found)
@@ -72,7 +72,7 @@ def plan(examined: Examined, settings: Settings, draft: Draft, sink: Sink) -> Re
     return _unsure_told(result, found)
 
 
-def _unsure_told(result: Result, found: Salvage) -> Result:
+def _unsure_told(result: RecoverResult, found: PartitionRanges) -> RecoverResult:
     """Add which bits are not put right though they could be all that is wrong."""
     result.notes += [patch.told for segment in found.segments for patch in segment.unsure]
     return result
@@ -87,7 +87,7 @@ def _splits(segment: SegmentRanges) -> Iterator[str]:
         yield f"{segment.files.log} is split into {len(bases) - _MOST_SPLITS} more, up to offset {bases[-1]}"
 
 
-def _costs_nothing(found: Salvage) -> bool:
+def _costs_nothing(found: PartitionRanges) -> bool:
     """Whether something is put right, nothing intact stands behind what is cut out, and no segment is split."""
     is_behind = False
     for segment in reversed(found.segments):
@@ -97,7 +97,7 @@ def _costs_nothing(found: Salvage) -> bool:
     return any(segment.patches for segment in found.segments)
 
 
-def _save(draft: Draft, examined: Examined, segment: SegmentRanges) -> None:
+def _save(draft: Draft, examined: PartitionSurvey, segment: SegmentRanges) -> None:
     """Have what is cut out of a segment saved."""
     file = f"{examined.original.directory}/{segment.files.log}"
     for cut in segment.cuts:
@@ -105,7 +105,7 @@ def _save(draft: Draft, examined: Examined, segment: SegmentRanges) -> None:
         draft.cut_out(file, cut.start, cut.end, cut.reason, **facts)
 
 
-def losses(examined: Examined, segment: SegmentRanges) -> list[Loss]:
+def losses(examined: PartitionSurvey, segment: SegmentRanges) -> list[Loss]:
     """Return what is lost with the cuts of a segment; copies of what is kept are no loss."""
     name = examined.original
     found = []
@@ -117,13 +117,13 @@ def losses(examined: Examined, segment: SegmentRanges) -> list[Loss]:
     return found
 
 
-def kept(found: Salvage) -> Amount:
+def kept(found: PartitionRanges) -> Amount:
     """Return how much is kept."""
     segments = found.segments
     return Amount(sum(segment.records for segment in segments), sum(segment.kept.bytes for segment in segments))
 
 
-def _between(segment: SegmentRanges, cut: Cut) -> tuple[int | None, int | None]:
+def _between(segment: SegmentRanges, cut: DroppedBytes) -> tuple[int | None, int | None]:
     """Return the first and the last offset that can have stood where something is cut out; None where none can."""
     first = segment.files.base_offset if cut.before is None else cut.before + 1
     last = cut.after - 1 if cut.after is not None else None
@@ -137,7 +137,7 @@ Markers = tuple[dict[int, AbortedTxn], set[int]]
 
 
 class _Salvage:
-    def __init__(self, examined: Examined, settings: Settings, found: Salvage) -> None:
+    def __init__(self, examined: PartitionSurvey, settings: RecoverOptions, found: PartitionRanges) -> None:
         self._examined, self._settings, self._segments = examined, settings, found.segments
         self._folder = examined.partition.path
         self._patches: dict[str, tuple[Patch, ...]] = {
@@ -156,10 +156,10 @@ class _Salvage:
         }
         self._epochs: list[tuple[int, int]] = []
         self._files: dict[str, Content] = {}
-        self._logs: dict[str, tuple[Piece, ...]] = {}
+        self._logs: dict[str, tuple[FileRange, ...]] = {}
         self._end = 0
 
-    def target(self) -> Target:
+    def target(self) -> DesiredFiles:
         """Return what the directory will hold."""
         there = self._examined.files
         limits = [part.base for part, _ in self._parts[1:]]
@@ -171,7 +171,7 @@ class _Salvage:
             content = write_snapshot(self._state.snapshot(), crc32c)
             self._files[file_name(self._end, FileKind.SNAPSHOT)] = content
         epochs = rebuilt(self._examined.partition.epochs, self._epochs, self._end)
-        return Target(self._logs, self._files, write_epochs(epochs), self._patches)
+        return DesiredFiles(self._logs, self._files, write_epochs(epochs), self._patches)
 
     @property
     def _state_start(self) -> int:
@@ -180,9 +180,9 @@ class _Salvage:
     def _segment(self, part: PartRanges, segment: SegmentRanges, limit: int | None, there: dict[str, Content]) -> None:
         """Make a segment: *part* of what is now *segment*; the next one begins at *limit*."""
         log, index, time_index, txns = (file_name(part.base, kind) for kind in SEGMENT_KINDS)
-        pieces = tuple(Piece(segment.files.log, start, end) for start, end in part.kept.pairs())
+        pieces = tuple(FileRange(segment.files.log, start, end) for start, end in part.kept.pairs())
         if segment.unreadable is not None:
-            self._logs[log] = (Piece(segment.files.log, 0, segment.size),)
+            self._logs[log] = (FileRange(segment.files.log, 0, segment.size),)
             self._files |= {name: there[name] for name in (index, time_index, txns) if name in there}
             return
         self._logs[log] = pieces
@@ -202,7 +202,7 @@ class _Salvage:
         found = [one for one in self._examined.facts.segments if one.files.base_offset == base]
         return any(self._examined.has_wrong_index(segment) for segment in found)
 
-    def _pass(self, log: str, pieces: tuple[Piece, ...], builder: IndexBuilder) -> Markers:
+    def _pass(self, log: str, pieces: tuple[FileRange, ...], builder: IndexBuilder) -> Markers:
         """Read what is kept of a segment, and build its indexes."""
         if builder.base in self._snapshots:
             # Taken by the broker: it knows of the producers whose batches are lost.
@@ -210,11 +210,11 @@ class _Salvage:
         aborted: dict[int, AbortedTxn] = {}
         markers: set[int] = set()
         window = Window(output=0)
-        with Spliced(self._folder, log, pieces, self._patches) as source:
+        with SplicedLog(self._folder, log, pieces, self._patches) as source:
             reader = LogReader(source)
             while piece := reader.next(window):
                 _expect_intact(piece.damage)
-                for run in runs(window, source.path, Segment(source.path).span):
+                for run in intact_runs(window, source.path, Segment(source.path).span):
                     _expect_intact(run.damage)
                     builder.walk(run.window, run.first, run.end)
                     for event in apply_window(self._state, run.window, log, run.first, run.end):

@@ -11,19 +11,19 @@ from klog.data_dir.partition import Partition
 from klog.formats.names import FileKind, Stage, belongs, parse_file
 from klog.partition_plan.contents import Content
 from klog.progress import Sink
-from klog.recover.outcome import Mode, Settings
+from klog.recover.outcome import RecoverMode, RecoverOptions
 from klog.verify.facts import LogDirFacts, PartitionFacts
 from klog.verify.findings import Finding
 from klog.verify.indexes import offset_index_of, time_index_of
 from klog.verify.names import names
-from klog.verify.segment import Build, Request, SegmentFacts
+from klog.verify.segment import IndexSettings, SegmentFacts, SurveyOptions
 from klog.verify.verify import Chosen, examine
 
 _NEVER_FULL = 2**31 - 1
 _NAMES = frozenset({"orphan-index", "leftover", "duplicate-segment", "foreign-log-name", "odd-name"})
 
 
-class Examined:
+class PartitionSurvey:
     """A partition after the pass.
 
     *original*: as it is listed; `partition`, `facts`: as it is once what was interrupted has been finished or taken
@@ -33,7 +33,7 @@ class Examined:
     facts: PartitionFacts
     findings: list[Finding]
 
-    def __init__(self, partition: Partition, around: LogDirFacts, settings: Settings, sink: Sink) -> None:
+    def __init__(self, partition: Partition, around: LogDirFacts, settings: RecoverOptions, sink: Sink) -> None:
         self.original = self.partition = partition
         self.fails: str | None = None
         self._settings = settings
@@ -43,15 +43,15 @@ class Examined:
             # A disk that is not mounted looks like this; without its log an index would be an orphan.
             self.fails = f"{away[0]}: neither a file nor a link to one"
         elif any(belongs(file) and file.stage is not Stage.IN_USE for file in partition.files):
-            from klog.recover.resolved import Settled
+            from klog.recover.resolved import ResolvedPartition
 
             try:
-                self.partition = Settled(partition, self.files)
+                self.partition = ResolvedPartition(partition, self.files)
             except FailsError as failure:
                 self.fails = str(failure)
         # Salvage looks at all that it can mend; it reads a log several times anyway.
-        build, follow = Build(settings.interval, _NEVER_FULL), settings.mode is Mode.SALVAGE
-        request = Request(jobs=settings.jobs, build=build, producers=follow)
+        build, follow = IndexSettings(settings.interval, _NEVER_FULL), settings.mode is RecoverMode.SALVAGE
+        request = SurveyOptions(jobs=settings.jobs, build=build, producers=follow)
         chosen = _from_recovery_point(self.partition) if settings.from_recovery_point else None
         self.facts, found = examine(self.partition, around, request, sink, chosen, self._after)
         self.findings = found

@@ -5,28 +5,28 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from klog.errors import UnreadableError
-from klog.files.read_only import Source
+from klog.files.read_only import ReadOnlyFile
 from klog.formats.batch import BATCH, OVERHEAD
-from klog.log.bit_flips import Repaired, loaded, repair_bit
-from klog.salvage.dropped import Request
+from klog.log.bit_flips import BitRepair, loaded, repair_bit
+from klog.salvage.dropped import SalvageOptions
 from klog.salvage.header_repairs import with_magic
 
 
-class Claim(NamedTuple):
+class ClaimedExtent(NamedTuple):
     """What a damaged batch says of itself: where it ends, in bytes, and its last offset."""
 
     end: int
     last_offset: int
 
 
-class Broken:
+class DamagedBatches:
     """Looks at damaged batches of a log, at its bytes a few times over and no more: a hostile log is full of claims."""
 
-    def __init__(self, source: Source, request: Request) -> None:
+    def __init__(self, source: ReadOnlyFile, request: SalvageOptions) -> None:
         self._source, self._request = source, request
         self._bytes_left = 4 * source.size + (1 << 20)
 
-    def repair(self, start: int, end: int) -> Repaired | None:
+    def repair(self, start: int, end: int) -> BitRepair | None:
         """Return the batch at byte *start* put right, None if it cannot be; it ends at *end* or before."""
         if self._bytes_left <= 0:
             return None
@@ -37,7 +37,7 @@ class Broken:
         self._bytes_left -= found.facts.size if found is not None else min(end - start, most)
         return found
 
-    def claim(self, start: int) -> Claim | None:
+    def claim(self, start: int) -> ClaimedExtent | None:
         """Return what the header of the damaged batch at byte *start* says; None if it says nothing that can be."""
         try:
             head = self._source.read(start, BATCH.size)
@@ -48,7 +48,7 @@ class Broken:
         base, size, _, magic, _, _, delta, *_ = BATCH.read(head)
         if magic != 2 or size < BATCH.size - OVERHEAD:
             return None
-        return Claim(start + size + OVERHEAD, base + delta)
+        return ClaimedExtent(start + size + OVERHEAD, base + delta)
 
     def intact_offset(self, position: int) -> int | None:
         """Return the base offset of the intact batch that begins at byte *position*, None if none does."""

@@ -18,7 +18,7 @@ MOST_LEFT = 1000
 _MOST_COPIES = 1 << 20
 
 
-class Request(NamedTuple):
+class SalvageOptions(NamedTuple):
     """What salvage may do: *repair_bits*, put single flipped bits right.  No larger batch than *max_batch_bytes* is."""
 
     repair_bits: bool = False
@@ -26,7 +26,7 @@ class Request(NamedTuple):
 
 
 @dataclass
-class Left:
+class DroppedRange:
     """Something that is not kept, from byte *start* on.
 
     *reason*: the id of a finding.  *batches*, *records*: those with checksums that hold.  *copies*, *copied_records*:
@@ -43,7 +43,7 @@ class Left:
     copied_records: int = 0
 
 
-class Dropped:
+class DroppedBatches:
     """Batches with checksums that hold, but are not kept: enough of each to know a copy of it."""
 
     def __init__(self) -> None:

@@ -10,15 +10,15 @@ from typing import NamedTuple
 from klog.broker_start.files import FailsError
 from klog.broker_start.segments import first_offset
 from klog.errors import UnreadableError
-from klog.files.read_only import Source
+from klog.files.read_only import ReadOnlyFile
 from klog.formats.batch import Attributes, BatchFacts
 from klog.log.bit_flips import Patch, loaded
 from klog.log.segment import MAX_RELATIVE_OFFSET
-from klog.partition_plan.spliced import Patched
+from klog.partition_plan.spliced import PatchedLog
 from klog.salvage.dropped import HIGHEST
 
 
-class Part(NamedTuple):
+class SegmentPart(NamedTuple):
     """A segment that what is kept of a log goes into from byte *position* on: its base offset.
 
     *epoch*: the leader epoch of what is kept before it; -1: none, or not known.
@@ -29,7 +29,7 @@ class Part(NamedTuple):
     epoch: int = -1
 
 
-class Free:
+class FreeOffsets:
     """The offsets that are not taken; what is taken does not overlap."""
 
     def __init__(self) -> None:
@@ -43,7 +43,7 @@ class Free:
         for numbers, value in ((self._firsts, first), (self._lasts, last), (self._epochs, epoch)):
             numbers.insert(at, value)
 
-    def take_parts(self, parts: list[Part], lasts: list[int], epoch: int) -> None:
+    def take_parts(self, parts: list[SegmentPart], lasts: list[int], epoch: int) -> None:
         """Let all segments that a log becomes have theirs; *lasts*: what each ends with, *epoch*: of the very last."""
         epochs = [*(after.epoch for _, after in pairwise(parts)), epoch]
         for part, last, one in zip(parts, lasts, epochs, strict=True):
@@ -65,7 +65,7 @@ class Free:
         return self._lasts[at] < facts.base_offset and not 0 <= facts.leader_epoch < self._epochs[at]
 
 
-def base_of(source: Source, patches: Iterable[Patch], facts: BatchFacts, last_offset: int) -> int:
+def base_of(source: ReadOnlyFile, patches: Iterable[Patch], facts: BatchFacts, last_offset: int) -> int:
     """Return the base offset of a segment that begins with a batch, behind *last_offset*: that of its first record.
 
     *source*: the batch's log; *patches*: what is put right of it.
@@ -76,7 +76,7 @@ def base_of(source: Source, patches: Iterable[Patch], facts: BatchFacts, last_of
     if facts.magic >= 2 or not facts.attributes & Attributes.CODEC:
         return facts.base_offset
     try:
-        window = loaded(Patched(source, patches).read(facts.position, facts.size), facts.position)
+        window = loaded(PatchedLog(source, patches).read(facts.position, facts.size), facts.position)
         window.scan(0)
         first = first_offset(window, 0, source.path)
     except (FailsError, UnreadableError):

@@ -6,9 +6,9 @@ A value is proven, never guessed: by the neighbours, which leave room for one va
 from __future__ import annotations
 
 from klog.errors import UnreadableError
-from klog.files.read_only import Source
+from klog.files.read_only import ReadOnlyFile
 from klog.formats.batch import BATCH, ENTRY, OVERHEAD, Attributes, BatchFacts
-from klog.log.bit_flips import Patch, Repaired, whole
+from klog.log.bit_flips import BitRepair, Patch, whole
 
 _OFFSET_AT, _OFFSET_BYTES = BATCH.offsets["base_offset"], 8
 _EPOCH_AT, _EPOCH_BYTES = BATCH.offsets["leader_epoch"], 4
@@ -55,21 +55,21 @@ def has_own_offset(facts: BatchFacts) -> bool:
     return facts.magic >= 2 or not facts.attributes & Attributes.CODEC
 
 
-def with_offset(source: Source, facts: BatchFacts, offset: int, max_bytes: int) -> Repaired | None:
+def with_offset(source: ReadOnlyFile, facts: BatchFacts, offset: int, max_bytes: int) -> BitRepair | None:
     """Return an intact batch with another base offset; None if it is not whole."""
     new = offset.to_bytes(_OFFSET_BYTES, "big", signed=True)
     what = f"base offset {facts.base_offset}, where its neighbours leave room for {offset} only"
     return _changed(source, facts.position, facts.size, _OFFSET_AT, new, what, max_bytes)
 
 
-def with_epoch(source: Source, facts: BatchFacts, epoch: int, max_bytes: int) -> Repaired | None:
+def with_epoch(source: ReadOnlyFile, facts: BatchFacts, epoch: int, max_bytes: int) -> BitRepair | None:
     """Return an intact batch with another leader epoch; None if it is not whole."""
     new = epoch.to_bytes(_EPOCH_BYTES, "big", signed=True)
     what = f"leader epoch {facts.leader_epoch}, where its neighbours leave room for {epoch} only"
     return _changed(source, facts.position, facts.size, _EPOCH_AT, new, what, max_bytes)
 
 
-def with_magic(source: Source, start: int, end: int, max_batch_bytes: int) -> Repaired | None:
+def with_magic(source: ReadOnlyFile, start: int, end: int, max_batch_bytes: int) -> BitRepair | None:
     """Return the batch at byte *start* as of format 2, if it is whole then and only then, and ends at *end* or before.
 
     Its own checksum, which does not cover the format version, is the proof.
@@ -88,8 +88,8 @@ def with_magic(source: Source, start: int, end: int, max_batch_bytes: int) -> Re
 
 
 def _changed(
-    source: Source, position: int, size: int, at: int, new: bytes, what: str, max_bytes: int
-) -> Repaired | None:
+    source: ReadOnlyFile, position: int, size: int, at: int, new: bytes, what: str, max_bytes: int
+) -> BitRepair | None:
     """Return the batch with *new* at its byte *at*; None if it is not whole then, or cannot be read."""
     try:
         data = bytearray(source.read(position, size))
@@ -98,4 +98,4 @@ def _changed(
     old = bytes(data[at : at + len(new)])
     data[at : at + len(new)] = new
     facts = whole(data, position, max_bytes) if len(data) == size else None
-    return Repaired(facts, Patch(position + at, old, new, what)) if facts else None
+    return BitRepair(facts, Patch(position + at, old, new, what)) if facts else None

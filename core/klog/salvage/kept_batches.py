@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections import deque
 
-from klog.files.read_only import Source
+from klog.files.read_only import ReadOnlyFile
 from klog.formats.batch import BatchFacts
 from klog.kernel import Window
 from klog.log.bit_flips import Patch
 from klog.log.segment import MAX_RELATIVE_OFFSET
-from klog.partition_plan.spliced import Patched
-from klog.salvage.dropped import MOST_LEFT, MOST_STRETCHES, Dropped, Left, records_in
-from klog.salvage.free_offsets import Free, Part, base_of
-from klog.salvage.kept_ranges import Kept, batches
+from klog.partition_plan.spliced import PatchedLog
+from klog.salvage.dropped import MOST_LEFT, MOST_STRETCHES, DroppedBatches, DroppedRange, records_in
+from klog.salvage.free_offsets import FreeOffsets, SegmentPart, base_of
+from klog.salvage.kept_ranges import KeptRanges, batches
 
 NEIGHBOURS = 64
 """So many of the last batches are remembered: more than a block of a disk, written to the wrong place, can hold."""
@@ -22,7 +22,7 @@ _WALKS = 64
 """How often a stretch is searched from its start; a log that needs more is a hostile one."""
 
 
-class Salvaged:
+class KeptBatches:
     """Batches that are kept, each with offsets above those of the one before, all of them free.
 
     *parts*: the segments that they go into, the log's own first, which may get none; each later one begins with a batch
@@ -31,14 +31,14 @@ class Salvaged:
     often.
     """
 
-    def __init__(self, base_offset: int, free: Free, source: Source) -> None:
-        self.kept, self.dropped = Kept(), Dropped()
+    def __init__(self, base_offset: int, free: FreeOffsets, source: ReadOnlyFile) -> None:
+        self.kept, self.dropped = KeptRanges(), DroppedBatches()
         self.batches = self.records = 0
         self.patches: dict[int, Patch] = {}
         self.unsure: list[Patch] = []
-        self.left: list[Left] = []
+        self.left: list[DroppedRange] = []
         self.tail: deque[BatchFacts] = deque(maxlen=NEIGHBOURS)
-        self.parts = [Part(0, base_offset)]
+        self.parts = [SegmentPart(0, base_offset)]
         self._base, self._free, self._source, self._size = base_offset, free, source, source.size
         self._walks = _WALKS
 
@@ -89,7 +89,7 @@ class Salvaged:
             self.patches[patch.position] = patch
         if is_apart:
             base = base_of(self._source, self.patches.values(), facts, self.last_offset)
-            self.parts.append(Part(facts.position, base, self.epoch))
+            self.parts.append(SegmentPart(facts.position, base, self.epoch))
         self.kept.add(
             facts.position, facts.position + facts.size, facts.base_offset, facts.last_offset, apart=is_apart
         )  # fmt: skip
@@ -137,9 +137,9 @@ class Salvaged:
         if joins:
             self.left[-1].end = max(end, self.left[-1].end)
         elif len(self.left) == MOST_LEFT:
-            self.left.append(Left(start, end, "more-damage", "more damaged places from here on"))
+            self.left.append(DroppedRange(start, end, "more-damage", "more damaged places from here on"))
         else:
-            self.left.append(Left(start, end, reason, detail))
+            self.left.append(DroppedRange(start, end, reason, detail))
         if batch is not None:
             self.left[-1].batches += 1
             self.left[-1].records += records_in(batch)
@@ -151,7 +151,7 @@ class Salvaged:
 
     # the same offsets twice
 
-    def displace(self, source: Source, newer: BatchFacts) -> bool:
+    def displace(self, source: ReadOnlyFile, newer: BatchFacts) -> bool:
         """Take back all that is kept from the first offset of *newer* on; False when that was done too often."""
         if self._walks <= 0:
             return False
@@ -159,7 +159,7 @@ class Salvaged:
         stretch = max(self.kept.stretch_of(newer.base_offset), 0)
         detail = f"replaced from offset {newer.base_offset} on by leader epoch {newer.leader_epoch}"
         found, tail = -1, list[BatchFacts]()
-        log = Patched(source, self.patches.values())
+        log = PatchedLog(source, self.patches.values())
         for start, end in list(self.kept.pairs())[stretch:]:
             for window in batches(log, start, end):
                 first = window.first_reaching(newer.base_offset)
@@ -179,13 +179,13 @@ class Salvaged:
         self.tail.extend(tail)
         return True
 
-    def beginning_at(self, source: Source, offset: int) -> BatchFacts | None:
+    def beginning_at(self, source: ReadOnlyFile, offset: int) -> BatchFacts | None:
         """Return the kept batch with base offset *offset*; None: there is none, or that was asked too often."""
         self._walks -= 1
         stretch = self.kept.stretch_of(offset)
         if stretch < 0 or self._walks < 0:
             return None
-        log = Patched(source, self.patches.values())
+        log = PatchedLog(source, self.patches.values())
         for window in batches(log, self.kept.starts[stretch], self.kept.ends[stretch]):
             i = window.first_reaching(offset)
             if i < window.count:

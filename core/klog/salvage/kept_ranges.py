@@ -8,12 +8,12 @@ from collections.abc import Iterator
 from contextlib import suppress
 from typing import NamedTuple
 
-from klog.files.read_only import Source
+from klog.files.read_only import ReadOnlyFile
 from klog.kernel import Window
 from klog.log.reader import LogReader
 
 
-class Gap(NamedTuple):
+class KeptGap(NamedTuple):
     """Bytes of a log that are not kept, with the last offset before and the first offset behind them; None: none is."""
 
     start: int
@@ -22,7 +22,7 @@ class Gap(NamedTuple):
     after: int | None
 
 
-class Kept:
+class KeptRanges:
     """Stretches of a log, ascending, each of whole batches one after another; offsets ascend throughout.
 
     Four numbers for each, and nothing for a batch: a log has millions of those, but few places that are damaged.
@@ -62,9 +62,9 @@ class Kept:
     def _all(self) -> tuple[array[int], ...]:
         return self.starts, self.ends, self.firsts, self.lasts
 
-    def between(self, start: int, end: int) -> Kept:
+    def between(self, start: int, end: int) -> KeptRanges:
         """Return the stretches that begin from byte *start* on and before byte *end*."""
-        found, at, behind = Kept(), bisect_left(self.starts, start), bisect_left(self.starts, end)
+        found, at, behind = KeptRanges(), bisect_left(self.starts, start), bisect_left(self.starts, end)
         for numbers, mine in zip(found._all, self._all, strict=True):
             numbers.extend(mine[at:behind])
         return found
@@ -78,22 +78,22 @@ class Kept:
         """Yield start and end of each stretch."""
         return zip(self.starts, self.ends, strict=True)
 
-    def gaps(self, size: int) -> Iterator[Gap]:
+    def gaps(self, size: int) -> Iterator[KeptGap]:
         """Yield what is not kept of a log of *size* bytes."""
         position, before = 0, None
         for start, end, first, last in zip(*self._all, strict=True):
             if start > position:
-                yield Gap(position, start, before, first)
+                yield KeptGap(position, start, before, first)
             position, before = end, last
         if position < size:
-            yield Gap(position, size, before, None)
+            yield KeptGap(position, size, before, None)
 
     def stretch_of(self, offset: int) -> int:
         """Return the number of the last stretch that begins at *offset* or before; -1 if there is none."""
         return bisect_right(self.firsts, offset) - 1
 
 
-def batches(source: Source, start: int, end: int) -> Iterator[Window]:
+def batches(source: ReadOnlyFile, start: int, end: int) -> Iterator[Window]:
     """Yield windows of the batches from byte *start* to byte *end*, all of which are kept.
 
     Always the same window.  What cannot be read (any more) ends it.

@@ -10,39 +10,39 @@ import os
 from typing import NamedTuple
 
 from klog.data_dir.partition import Partition
-from klog.dump.lines import Origin, huge_value
+from klog.dump.lines import RecordOrigin, huge_value
 from klog.dump.request import LineStyle
 from klog.errors import UnreadableError
-from klog.files.read_only import Source
+from klog.files.read_only import ReadOnlyFile
 from klog.formats.batch import BATCH, OVERHEAD, BatchFacts
 from klog.formats.codec import Decompressor
 from klog.kernel import Window
 from klog.log.bit_flips import loaded, whole
 from klog.log.reader import MAX_BATCH_BYTES
-from klog.log.records import Run, decode_run
+from klog.log.records import BatchRun, decode_run
 from klog.progress import Sink
-from klog.salvage.dropped import Request
-from klog.salvage.segment_ranges import Cut, SegmentRanges, salvage_ranges
+from klog.salvage.dropped import SalvageOptions
+from klog.salvage.segment_ranges import DroppedBytes, SegmentRanges, salvage_ranges
 
 
-class Rescued(NamedTuple):
+class RescueCount(NamedTuple):
     """How many batches gave how many records."""
 
     batches: int
     records: int
 
 
-def rescue_partition(partition: Partition, sink: Sink, max_batch_bytes: int = MAX_BATCH_BYTES) -> Rescued:
+def rescue_partition(partition: Partition, sink: Sink, max_batch_bytes: int = MAX_BATCH_BYTES) -> RescueCount:
     """Do so for a whole partition.  Raises UnreadableError when a log cannot be opened."""
-    total = Rescued(0, 0)
-    for segment in salvage_ranges(partition, Request()).segments:
-        origin = Origin(f"{partition.directory}/{segment.files.log}", partition.topic, partition.number)
+    total = RescueCount(0, 0)
+    for segment in salvage_ranges(partition, SalvageOptions()).segments:
+        origin = RecordOrigin(f"{partition.directory}/{segment.files.log}", partition.topic, partition.number)
         found = rescue(partition.path, segment, origin, sink, max_batch_bytes)
-        total = Rescued(total.batches + found.batches, total.records + found.records)
+        total = RescueCount(total.batches + found.batches, total.records + found.records)
     return total
 
 
-def rescue(folder: str, segment: SegmentRanges, origin: Origin, sink: Sink, max_batch_bytes: int) -> Rescued:
+def rescue(folder: str, segment: SegmentRanges, origin: RecordOrigin, sink: Sink, max_batch_bytes: int) -> RescueCount:
     """Write the records of damaged batches that decode wholly to *sink*: JSON lines as `klog dump` writes them.
 
     Each has two members more: `"rescued":true`, and in `"why"` what is wrong with its batch.  Offsets that cannot stand
@@ -52,17 +52,17 @@ def rescue(folder: str, segment: SegmentRanges, origin: Origin, sink: Sink, max_
     batches = records = 0
     damaged = [cut for cut in segment.cuts if not cut.batches and cut.bytes == cut.end - cut.start]
     if not damaged:
-        return Rescued(0, 0)
-    with Source(os.path.join(folder, segment.files.log)) as source:
+        return RescueCount(0, 0)
+    with ReadOnlyFile(os.path.join(folder, segment.files.log)) as source:
         for cut in damaged:
             found = _decodable(source, cut, segment.files.base_offset, max_batch_bytes)
             if found is not None:
                 records += _write(*found, origin, sink, max_batch_bytes)
                 batches += 1
-    return Rescued(batches, records)
+    return RescueCount(batches, records)
 
 
-def _decodable(source: Source, cut: Cut, base: int, max_bytes: int) -> tuple[BatchFacts, bytes] | None:
+def _decodable(source: ReadOnlyFile, cut: DroppedBytes, base: int, max_bytes: int) -> tuple[BatchFacts, bytes] | None:
     """Return the batch that *cut* is, with its bytes, if it is whole but for its checksum."""
     try:
         head = source.read(cut.start, BATCH.size)
@@ -81,14 +81,14 @@ def _decodable(source: Source, cut: Cut, base: int, max_bytes: int) -> tuple[Bat
     return (facts, data) if facts.base_offset > (base - 1 if cut.before is None else cut.before) else None
 
 
-def _write(facts: BatchFacts, data: bytes, origin: Origin, sink: Sink, max_bytes: int) -> int:
+def _write(facts: BatchFacts, data: bytes, origin: RecordOrigin, sink: Sink, max_bytes: int) -> int:
     """Write a batch's records; return how many there were."""
     why = f"bad CRC: CRC-32C 0x{facts.crc:08x}, computed 0x{facts.computed_crc:08x}"
     fields = origin.json() + f',"rescued":true,"why":{json.dumps(why)}'.encode()
     window = loaded(data, facts.position)
     window.scan(0)
     records = 0
-    for _ in decode_run(Run(window, 0, 1), Decompressor(max_bytes).functions, origin.file):
+    for _ in decode_run(BatchRun(window, 0, 1), Decompressor(max_bytes).functions, origin.file):
         records += window.records
         _lines(window, fields, sink)
     return records

@@ -18,23 +18,23 @@ from typing import NamedTuple
 
 from klog.data_dir.partition import Partition, SegmentFiles
 from klog.errors import KlogError
-from klog.files.read_only import Source
+from klog.files.read_only import ReadOnlyFile
 from klog.formats.damage import Damage, DamageKind
 from klog.kernel import Window
 from klog.log.bit_flips import Patch
-from klog.log.records import runs
+from klog.log.records import intact_runs
 from klog.log.segment import Segment
-from klog.partition_plan.spliced import Patched
+from klog.partition_plan.spliced import PatchedLog
 from klog.progress import Silence, Sink
-from klog.salvage.dropped import HIGHEST, MOST_LEFT, Left, Request, key
-from klog.salvage.free_offsets import Free, Part
-from klog.salvage.kept_batches import Salvaged
-from klog.salvage.kept_ranges import Gap, Kept, batches
-from klog.salvage.sequencer import Chain
+from klog.salvage.dropped import HIGHEST, MOST_LEFT, DroppedRange, SalvageOptions, key
+from klog.salvage.free_offsets import FreeOffsets, SegmentPart
+from klog.salvage.kept_batches import KeptBatches
+from klog.salvage.kept_ranges import KeptGap, KeptRanges, batches
+from klog.salvage.sequencer import BatchSequencer
 from klog.verify.log import IDS
 
 
-class Cut(NamedTuple):
+class DroppedBytes(NamedTuple):
     """Bytes of a log that are not kept: *bytes* from *start* to *end*; fewer only in the last of too many to tell.
 
     *reason*: the id of a finding; *detail*: in words.  *before*, *after*: the last offset that is kept before it and
@@ -66,7 +66,7 @@ class PartRanges(NamedTuple):
     """A segment that stretches of a log go into: its base offset, and what is kept in it."""
 
     base: int
-    kept: Kept
+    kept: KeptRanges
 
 
 class SegmentRanges(NamedTuple):
@@ -80,9 +80,9 @@ class SegmentRanges(NamedTuple):
 
     files: SegmentFiles
     size: int
-    kept: Kept
+    kept: KeptRanges
     patches: tuple[Patch, ...] = ()
-    cuts: tuple[Cut, ...] = ()
+    cuts: tuple[DroppedBytes, ...] = ()
     batches: int = 0
     records: int = 0
     unreadable: KlogError | None = None
@@ -105,7 +105,7 @@ class SegmentRanges(NamedTuple):
         return self.kept.lasts[-1] if self.kept else None
 
 
-class Salvage(NamedTuple):
+class PartitionRanges(NamedTuple):
     """What is kept of a partition, by segments, base offsets ascending."""
 
     segments: tuple[SegmentRanges, ...]
@@ -133,17 +133,17 @@ class _Walked(NamedTuple):
     files: SegmentFiles
     size: int
     limit: int
-    log: Salvaged | None
+    log: KeptBatches | None
     unreadable: KlogError | None = None
 
 
-def salvage_ranges(partition: Partition, request: Request, sink: Sink | None = None) -> Salvage:
+def salvage_ranges(partition: Partition, request: SalvageOptions, sink: Sink | None = None) -> PartitionRanges:
     """Return what salvage keeps of *partition*.  Content never raises, nor does a log that cannot be opened.
 
     *sink* hears of progress.  Kafka has no such thing: a broker cuts at the first damage, and drops all later segments.
     """
     walked: list[_Walked] = []
-    free, window = Free(), Window()
+    free, window = FreeOffsets(), Window()
     for files in reversed(partition.segments):
         walk = _Walk(partition.path, files, free, not walked, request, window)
         walked.insert(0, walk.best(sink or Silence()))
@@ -151,10 +151,10 @@ def salvage_ranges(partition: Partition, request: Request, sink: Sink | None = N
     for number, segment in enumerate(walked):
         if segment.log is not None and segment.log.dropped.offsets:
             _count_copies(partition.path, walked, number)
-    return Salvage(tuple(_ranges(segment) for segment in walked))
+    return PartitionRanges(tuple(_ranges(segment) for segment in walked))
 
 
-def _take(free: Free, walked: _Walked) -> None:
+def _take(free: FreeOffsets, walked: _Walked) -> None:
     """Let a segment have its offsets; nothing is known of one that cannot be opened, so it has all up to the next."""
     base, log = walked.files.base_offset, walked.log
     if log is None:
@@ -168,9 +168,9 @@ class _Walk(NamedTuple):
 
     folder: str
     files: SegmentFiles
-    free: Free
+    free: FreeOffsets
     is_last: bool
-    request: Request
+    request: SalvageOptions
     window: Window
 
     def best(self, sink: Sink) -> _Walked:
@@ -194,12 +194,12 @@ class _Walk(NamedTuple):
         )
         segment = Segment(path, bounded=False)
         try:
-            with Source(path) as source:
-                chain = Chain(source, base, self.free, self.request, splits)
+            with ReadOnlyFile(path) as source:
+                chain = BatchSequencer(source, base, self.free, self.request, splits)
                 reader = segment.reader(source, max_batch_bytes=largest)
                 sink.expect(source.size)
                 while piece := reader.next(self.window):
-                    for run in runs(self.window, path, segment.span):
+                    for run in intact_runs(self.window, path, segment.span):
                         if run.damage:
                             chain.damage(run.damage, _reason(run.damage, self.is_last, source.size))
                         else:
@@ -217,7 +217,7 @@ def _parts(walked: _Walked) -> tuple[PartRanges, ...]:
     """Return the segments that what is kept of one goes into."""
     log = walked.log
     if log is None or len(log.parts) == 1:
-        return (PartRanges(walked.files.base_offset, log.kept if log is not None else Kept()),)
+        return (PartRanges(walked.files.base_offset, log.kept if log is not None else KeptRanges()),)
     ends = [*(part.position for part in log.parts[1:]), walked.size]
     return tuple(
         PartRanges(part.base, log.kept.between(part.position, end)) for part, end in zip(log.parts, ends, strict=True)
@@ -257,23 +257,23 @@ def _count_copies(folder: str, walked: list[_Walked], number: int) -> None:
         left.copied_records += log.dropped.records[i]
 
 
-def _bases(walked: _Walked) -> list[Part]:
-    return walked.log.parts if walked.log is not None else [Part(0, walked.files.base_offset)]
+def _bases(walked: _Walked) -> list[SegmentPart]:
+    return walked.log.parts if walked.log is not None else [SegmentPart(0, walked.files.base_offset)]
 
 
-def _kept_in(folder: str, keeper: _Walked, dropper: Salvaged, order: list[int]) -> Iterator[int]:
+def _kept_in(folder: str, keeper: _Walked, dropper: KeptBatches, order: list[int]) -> Iterator[int]:
     """Yield the numbers of the dropped batches, from *order*, that a segment keeps."""
     if keeper.log is not None and keeper.log.kept:
-        with suppress(KlogError), Source(os.path.join(folder, keeper.files.log)) as source:
+        with suppress(KlogError), ReadOnlyFile(os.path.join(folder, keeper.files.log)) as source:
             yield from _kept_ones(source, keeper.log, dropper, order)
 
 
-def _kept_ones(source: Source, keeper: Salvaged, dropper: Salvaged, order: list[int]) -> Iterator[int]:
+def _kept_ones(source: ReadOnlyFile, keeper: KeptBatches, dropper: KeptBatches, order: list[int]) -> Iterator[int]:
     """Yield the numbers of the dropped batches, from *order* (offsets ascending), that *keeper* keeps."""
     offsets, keys = dropper.dropped.offsets, dropper.dropped.keys
     waiting = iter(order)
     wanted = next(waiting, None)
-    log = Patched(source, keeper.patches.values())
+    log = PatchedLog(source, keeper.patches.values())
     for (start, end), last in zip(keeper.kept.pairs(), keeper.kept.lasts, strict=True):
         if wanted is None:
             return
@@ -296,7 +296,9 @@ def _kept_ones(source: Source, keeper: Salvaged, dropper: Salvaged, order: list[
 def _ranges(walked: _Walked) -> SegmentRanges:
     log = walked.log
     if log is None:
-        return SegmentRanges(walked.files, walked.size, Kept(), unreadable=walked.unreadable, parts=_parts(walked))
+        return SegmentRanges(
+            walked.files, walked.size, KeptRanges(), unreadable=walked.unreadable, parts=_parts(walked)
+        )
     patches = tuple(log.patches[at] for at in sorted(log.patches))
     cuts = tuple(_cuts(walked, log))
     return SegmentRanges(
@@ -305,7 +307,7 @@ def _ranges(walked: _Walked) -> SegmentRanges:
     )  # fmt: skip
 
 
-def _cuts(walked: _Walked, log: Salvaged) -> Iterator[Cut]:
+def _cuts(walked: _Walked, log: KeptBatches) -> Iterator[DroppedBytes]:
     """Yield the cuts, in their order; when there are too many of them, the last one sums up the rest."""
     left = sorted(log.left, key=lambda one: one.start)
     begins = {part.position for part in log.parts[1:]}
@@ -325,19 +327,19 @@ def _cuts(walked: _Walked, log: Salvaged) -> Iterator[Cut]:
         yield rest
 
 
-def _gap_cuts(gap: Gap, left: list[Left], lost: int | None) -> Iterator[Cut]:
+def _gap_cuts(gap: KeptGap, left: list[DroppedRange], lost: int | None) -> Iterator[DroppedBytes]:
     """Yield the cuts that a gap is made of: one for each thing left out; the first of them has the gap's offsets."""
-    left = left or [Left(gap.start, gap.end, "bad-length", "bytes between batches")]
+    left = left or [DroppedRange(gap.start, gap.end, "bad-length", "bytes between batches")]
     starts = [gap.start, *(one.start for one in left[1:])]
     for one, start, end in zip(left, starts, [*starts[1:], gap.end], strict=True):
-        yield Cut(
+        yield DroppedBytes(
             start, end, end - start, one.reason, one.detail, gap.before, gap.after, lost,
             one.batches, one.records, one.copies, one.copied_records,
         )  # fmt: skip
         lost = 0
 
 
-def _offsets_lost(gap: Gap, left: list[Left], walked: _Walked, begins: set[int]) -> int | None:
+def _offsets_lost(gap: KeptGap, left: list[DroppedRange], walked: _Walked, begins: set[int]) -> int | None:
     """Return how many offsets may have been in a gap; None when nothing follows that would bound them.
 
     *begins*: where other segments begin.  Offsets that no segment could hold were not all in the gap.
@@ -351,11 +353,13 @@ def _offsets_lost(gap: Gap, left: list[Left], walked: _Walked, begins: set[int])
     return None if after == HIGHEST else max(after - before - 1, 0)
 
 
-def _summed(rest: Cut | None, gap: Gap, lost: int | None, left: list[Left]) -> Cut:
+def _summed(rest: DroppedBytes | None, gap: KeptGap, lost: int | None, left: list[DroppedRange]) -> DroppedBytes:
     """Return the cut that stands for all that is not told one by one, with another gap in it."""
     if rest is None:
-        rest = Cut(gap.start, gap.end, 0, "more-damage", "more damaged places from here on", gap.before, None, 0)
-    return Cut(
+        rest = DroppedBytes(
+            gap.start, gap.end, 0, "more-damage", "more damaged places from here on", gap.before, None, 0
+        )
+    return DroppedBytes(
         rest.start, gap.end, rest.bytes + gap.end - gap.start, rest.reason, rest.detail, rest.before, gap.after,
         None if lost is None or rest.offsets_lost is None else rest.offsets_lost + lost,
         rest.batches + sum(one.batches for one in left), rest.records + sum(one.records for one in left),

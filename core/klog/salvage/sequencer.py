@@ -6,15 +6,15 @@ for the batch behind it: which of the three is odd can be told only then.
 
 from __future__ import annotations
 
-from klog.files.read_only import Source
+from klog.files.read_only import ReadOnlyFile
 from klog.formats.batch import BatchFacts
 from klog.formats.damage import Damage, DamageKind
 from klog.kernel import Window, orderly
-from klog.log.bit_flips import Repaired
+from klog.log.bit_flips import BitRepair
 from klog.log.segment import MAX_RELATIVE_OFFSET
-from klog.salvage.damaged_batch import Broken, Claim
-from klog.salvage.dropped import HIGHEST, MOST_PATCHES, Request, key
-from klog.salvage.free_offsets import Free
+from klog.salvage.damaged_batch import ClaimedExtent, DamagedBatches
+from klog.salvage.dropped import HIGHEST, MOST_PATCHES, SalvageOptions, key
+from klog.salvage.free_offsets import FreeOffsets
 from klog.salvage.header_repairs import (
     has_own_offset,
     is_one_bit_off,
@@ -23,23 +23,25 @@ from klog.salvage.header_repairs import (
     with_epoch,
     with_offset,
 )
-from klog.salvage.kept_batches import NEIGHBOURS, Salvaged
+from klog.salvage.kept_batches import NEIGHBOURS, KeptBatches
 
 
-class Chain:
+class BatchSequencer:
     """Takes what a walk over a segment brings, in its order; `finish` ends it.
 
     *free*: the offsets that no later segment has.  *splits*: whether batches that the segment cannot hold are kept, in
     segments of their own.
     """
 
-    def __init__(self, source: Source, base_offset: int, free: Free, request: Request, splits: bool = True) -> None:
+    def __init__(
+        self, source: ReadOnlyFile, base_offset: int, free: FreeOffsets, request: SalvageOptions, splits: bool = True
+    ) -> None:
         self._source, self._request, self._splits = source, request, splits
         self._base, self._free = base_offset, free
-        self.log = Salvaged(base_offset, free, source)
+        self.log = KeptBatches(base_offset, free, source)
         self._odd: BatchFacts | None = None
-        self._shadow, self._behind = Claim(0, 0), 0
-        self._broken = Broken(source, request)
+        self._shadow, self._behind = ClaimedExtent(0, 0), 0
+        self._broken = DamagedBatches(source, request)
 
     # what comes
 
@@ -91,7 +93,7 @@ class Chain:
 
     # damage
 
-    def _take(self, repaired: Repaired) -> bool:
+    def _take(self, repaired: BitRepair) -> bool:
         """Keep a batch that was put right, if that is sure and it continues the log."""
         if not repaired.patch.is_sure:
             self.log.unsure.append(repaired.patch)
@@ -275,11 +277,11 @@ class Chain:
             )
         return True
 
-    def _replace_previous(self, repaired: Repaired) -> None:
+    def _replace_previous(self, repaired: BitRepair) -> None:
         self.log.unkeep()
         self.log.keep(repaired.facts, repaired.patch)
 
-    def _put_right(self, odd: BatchFacts, following: BatchFacts | None) -> Repaired | None:
+    def _put_right(self, odd: BatchFacts, following: BatchFacts | None) -> BitRepair | None:
         """Return *odd* with the offset or the leader epoch that its neighbours prove; None if they do not."""
         if self._only_epoch_is_odd(odd):
             epoch = self.log.epoch
@@ -297,12 +299,12 @@ class Chain:
         other = self.log.beginning_at(self._source, odd.base_offset)
         return repaired if other is None or (is_one_bit and key(other) != key(odd)) else None
 
-    def _with_epoch(self, facts: BatchFacts, epoch: int) -> Repaired | None:
+    def _with_epoch(self, facts: BatchFacts, epoch: int) -> BitRepair | None:
         if facts.magic < 2 or len(self.log.patches) >= MOST_PATCHES or self.log.is_patched_from(facts.position):
             return None
         return with_epoch(self._source, facts, epoch, self._request.max_batch_bytes)
 
-    def _with_offset(self, facts: BatchFacts, before: int, after: int) -> Repaired | None:
+    def _with_offset(self, facts: BatchFacts, before: int, after: int) -> BitRepair | None:
         """Return a batch with the base offset that is proven between *before* and *after*."""
         if (
             not has_own_offset(facts)

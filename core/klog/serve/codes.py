@@ -6,7 +6,7 @@ from enum import IntEnum
 from typing import Final
 
 
-class Code(IntEnum):
+class ErrorCode(IntEnum):
     """An error in a response, by Kafka's name."""
 
     NONE = 0

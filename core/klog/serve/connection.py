@@ -16,8 +16,8 @@ import time
 from collections.abc import Callable, Iterable
 from typing import Final, NamedTuple, TypeAlias
 
-from klog.fetch import Piece
-from klog.files.read_only import Source
+from klog.fetch import FileBytes
+from klog.files.read_only import ReadOnlyFile
 from klog.formats.structs.write import Hole, Pieces
 from klog.serve.wire import SHORTEST_REQUEST, SIZE_BYTES, body_size
 
@@ -28,7 +28,7 @@ _OF_FILES: Final = (errno.EIO, errno.EINVAL, errno.ESTALE, errno.ENXIO, errno.EN
 _HANGS_UP: Final = getattr(select, "POLLRDHUP", 0)
 """Linux tells when the other side has closed; elsewhere that shows at the next send."""
 
-Opened: TypeAlias = Callable[[str], Source]
+Opened: TypeAlias = Callable[[str], ReadOnlyFile]
 """A path → its file, which is open for as long as it is referred to."""
 
 
@@ -36,7 +36,7 @@ class GoneError(Exception):
     """The conversation is over; the text says why, and is empty when the client just went."""
 
 
-class Limits(NamedTuple):
+class ConnectionLimits(NamedTuple):
     """What a stranger may take.  *send_buffer_bytes* 0: as the kernel has it.
 
     A large send buffer doubles what sending costs on the same machine; a small one bounds the rate over long lines.
@@ -55,7 +55,7 @@ class Limits(NamedTuple):
     slowest_bytes_s: int = 64 << 10
 
 
-class Room:
+class MemoryBudget:
     """Bytes that all connections may hold together.  One that is larger than all of it is held alone."""
 
     def __init__(self, size: int) -> None:
@@ -83,7 +83,9 @@ class Connection:
     *sending*: part of a response has left, and part has not.
     """
 
-    def __init__(self, accepted: socket.socket, limits: Limits, requests: Room, responses: Room) -> None:
+    def __init__(
+        self, accepted: socket.socket, limits: ConnectionLimits, requests: MemoryBudget, responses: MemoryBudget
+    ) -> None:
         self._socket, self._limits = accepted, limits
         self._requests, self._responses, self._held = requests, responses, 0
         self._reserved = 0
@@ -210,12 +212,12 @@ class Connection:
             except BlockingIOError:
                 self._await_room(until)
 
-    def _send_files(self, pieces: Iterable[Piece], opened: Opened) -> None:
+    def _send_files(self, pieces: Iterable[FileBytes], opened: Opened) -> None:
         for piece in pieces:
             source = opened(piece.path)  # which closes when nobody refers to it
             self._send_file(source.fileno(), piece)
 
-    def _send_file(self, descriptor: int, piece: Piece) -> None:
+    def _send_file(self, descriptor: int, piece: FileBytes) -> None:
         position, end, to = piece.position, piece.position + piece.size, self._socket.fileno()
         while position < end:
             try:

@@ -9,13 +9,13 @@ from typing import Final, NamedTuple
 
 from klog.data_dir.partition import Partition
 from klog.errors import KlogError
-from klog.files.read_only import Source
+from klog.files.read_only import ReadOnlyFile
 from klog.formats.batch import Attributes
 from klog.formats.codec import Decompressor
 from klog.formats.control import control_record
 from klog.formats.internal_topics import CONSUMER_OFFSETS, CoordinatorRecord, coordinator_record
 from klog.kernel import Window
-from klog.log.records import decoded
+from klog.log.records import decode_window
 from klog.log.segment import Segment
 
 _OFFSET_KEYS: Final = (b"\0\0", b"\0\1")
@@ -94,10 +94,10 @@ def taken(partition: Partition, until_ms: int | None = None) -> Iterator[tuple[b
 def _entries(path: str) -> Iterator[_Entry]:
     """Yield the intact records of a log.  Raises KlogError when it cannot be opened."""
     segment, window, codecs = Segment(path), Window(), Decompressor().functions
-    with Source(path) as source:
+    with ReadOnlyFile(path) as source:
         reader = segment.reader(source)
         while reader.next(window):
-            for rows, damage in decoded(window, codecs, path, segment.span):
+            for rows, damage in decode_window(window, codecs, path, segment.span):
                 if damage is not None:
                     continue
                 for i in range(rows.records):

@@ -40,7 +40,7 @@ _UNDECIDED: Final = frozenset(
 _KEPT_STATUSES: Final = _UNDECIDED | {TransactionStatus.PREPARE_COMMIT, TransactionStatus.PREPARE_ABORT}
 
 
-class Decision(NamedTuple):
+class TransactionDecision(NamedTuple):
     """To commit what a producer had written with an epoch, in some partitions (None: nobody knows in which).
 
     *begins_ms*: when the first record of it can have been made; *starts_ms*: when the coordinator heard of the first
@@ -81,7 +81,7 @@ def _made_ms(batch: BatchFacts) -> int:
 # ---------------------------------------------------------------- what was decided
 
 
-def decisions(partitions: Iterable[Partition], until_ms: int | None = None) -> Iterator[Decision]:
+def decisions(partitions: Iterable[Partition], until_ms: int | None = None) -> Iterator[TransactionDecision]:
     """Yield what the coordinator had decided to commit, by what is here of `__transaction_state`.
 
     *until_ms*: before then.  Kafka: TransactionCoordinator.endTransaction, TransactionMetadata.
@@ -97,7 +97,7 @@ def decisions(partitions: Iterable[Partition], until_ms: int | None = None) -> I
                     yield one
 
 
-def _of_one_id(key: bytes, values: Iterable[bytes]) -> Iterator[Decision]:
+def _of_one_id(key: bytes, values: Iterable[bytes]) -> Iterator[TransactionDecision]:
     """Yield the decisions among the records of a transactional id, in their order."""
     before: Data | None = None
     for value in values:
@@ -113,7 +113,7 @@ def _of_one_id(key: bytes, values: Iterable[bytes]) -> Iterator[Decision]:
         before = told
 
 
-def _prepared(told: Data, before: Data | None) -> Decision:
+def _prepared(told: Data, before: Data | None) -> TransactionDecision:
     topics = told["transactionPartitions"] or ()
     pairs = ((topic["topic"], number) for topic in topics for number in topic["partitionIds"])
     bumped = told.get("clientTransactionVersion", 0) >= _EPOCH_BUMPS
@@ -122,7 +122,7 @@ def _prepared(told: Data, before: Data | None) -> Decision:
     if before is not None and before["transactionStatus"] in _UNDECIDED:
         begins = min(starts, max(before["transactionLastUpdateTimestampMs"], starts - _LEAD_MS))
     epoch = told["producerEpoch"] - bumped
-    return Decision(told["producerId"], epoch, frozenset(pairs), begins, starts, ends, bumped)
+    return TransactionDecision(told["producerId"], epoch, frozenset(pairs), begins, starts, ends, bumped)
 
 
 def _completes(told: Data, before: Data | None) -> bool:
@@ -134,19 +134,21 @@ def _completes(told: Data, before: Data | None) -> bool:
     )
 
 
-def _completed(told: Data) -> Decision:
+def _completed(told: Data) -> TransactionDecision:
     bumped = told.get("clientTransactionVersion", 0) >= _EPOCH_BUMPS
     producer, epoch = told["producerId"], told["producerEpoch"] - bumped
     if bumped and epoch < 0:  # it ended the last epoch of the producer id before
         producer, epoch = told["previousProducerId"], _LAST_EPOCH
     starts, ends = told["transactionStartTimestampMs"], told["transactionLastUpdateTimestampMs"]
-    return Decision(producer, epoch, None, starts, starts, ends)
+    return TransactionDecision(producer, epoch, None, starts, starts, ends)
 
 
 # ---------------------------------------------------------------- what it was about
 
 
-def was_decided(partition: Partition, producer_id: int, first: int, end: int, found: Sequence[Decision]) -> bool:
+def was_decided(
+    partition: Partition, producer_id: int, first: int, end: int, found: Sequence[TransactionDecision]
+) -> bool:
     """Whether one of the decisions *found* was about all that is open of a producer, from offset *first* up to *end*.
 
     They are of that producer, and about the partition.
@@ -171,7 +173,9 @@ def was_decided(partition: Partition, producer_id: int, first: int, end: int, fo
 class _OpenData(ProducerState):
     """The state along what is open of a producer; *left*: the decisions that cover all of it so far."""
 
-    def __init__(self, state: ProducerState, producer_id: int, first: int, found: Sequence[Decision]) -> None:
+    def __init__(
+        self, state: ProducerState, producer_id: int, first: int, found: Sequence[TransactionDecision]
+    ) -> None:
         super().__init__(state.end)
         self.producers, self.ongoing = state.producers, state.ongoing
         self.left = list(found)

@@ -16,13 +16,13 @@ from typing import Final, NamedTuple, TypeAlias
 
 from klog.errors import KlogError, UsageError
 from klog.formats.structs.schema import Data
-from klog.serve.codes import Code
-from klog.serve.connection import Connection, GoneError, Limits, Room
-from klog.serve.groups import LONGEST_NAME, Groups
-from klog.serve.handlers import REFUSED, Asked, HangUpError, Here, answer
+from klog.serve.codes import ErrorCode
+from klog.serve.connection import Connection, ConnectionLimits, GoneError, MemoryBudget
+from klog.serve.groups import LONGEST_NAME, GroupCoordinator
+from klog.serve.handlers import REFUSED, HangUpError, RequestContext, ServerContext, answer
 from klog.serve.handlers.logs import fetch_wait_ms
 from klog.serve.view import View
-from klog.serve.wire import Request, WireError, read_request, versions_response, write_response
+from klog.serve.wire import ApiRequest, WireError, read_request, versions_response, write_response
 from klog.threads import start
 
 _BACKLOG: Final = 128
@@ -39,7 +39,7 @@ _LARGE: Final = ("DescribeGroups", "JoinGroup")
 """All members of all groups may be in their responses, so there must be room before those are written."""
 
 
-class Reports(NamedTuple):
+class EndpointReports(NamedTuple):
     """Whom to tell: *say* of what people should know, *log* of each request (None: nobody).  Called on any thread."""
 
     say: Callable[[str], None]
@@ -89,14 +89,19 @@ class Endpoint:
     """Answers clients of *view* on *listener*; they are told to come to *advertised*."""
 
     def __init__(
-        self, view: View, listener: socket.socket, advertised: Address, limits: Limits, reports: Reports
+        self,
+        view: View,
+        listener: socket.socket,
+        advertised: Address,
+        limits: ConnectionLimits,
+        reports: EndpointReports,
     ) -> None:
         self._view, self._listener, self._limits, self._reports = view, listener, limits, reports
-        self._here = Here(view, Groups(view.committed), *advertised)
+        self._here = ServerContext(view, GroupCoordinator(view.committed), *advertised)
         self._told = _Told(reports.say)
         self._lock = threading.Lock()
         self._connections: set[Connection] = set()
-        self._room = Room(limits.large_together_bytes), Room(limits.large_together_bytes)
+        self._room = MemoryBudget(limits.large_together_bytes), MemoryBudget(limits.large_together_bytes)
 
     @cached_property
     def _elements(self) -> int:
@@ -201,17 +206,17 @@ class Endpoint:
             )
         return True
 
-    def _answered(self, connection: Connection, client: Client, request: Request) -> tuple[Data, int]:
+    def _answered(self, connection: Connection, client: Client, request: ApiRequest) -> tuple[Data, int]:
         """Return the body of the response, and how long to wait before it is sent (ms)."""
         name = request.api.name
         if request.body is None:
-            return versions_response(Code.UNSUPPORTED_VERSION), 0
+            return versions_response(ErrorCode.UNSUPPORTED_VERSION), 0
         client.name = request.client_id[:LONGEST_NAME]
         if name == "ApiVersions":
             software = (request.body["clientSoftwareName"], request.body["clientSoftwareVersion"])
             client.software = " ".join(software).strip()[:LONGEST_NAME]
         self._tell(client, name)
-        asked = Asked(request.body, request.version, client.name, client.host, connection.still_there)
+        asked = RequestContext(request.body, request.version, client.name, client.host, connection.still_there)
         body = answer(self._here, name, asked)
         if name != "Fetch":
             return body, 0

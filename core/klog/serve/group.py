@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Final
 
-from klog.serve.codes import Code
+from klog.serve.codes import ErrorCode
 
 INITIAL_DELAY_S: Final = 0.1
 """How long the first member waits for others.  A broker waits 3 s (group.initial.rebalance.delay.ms)."""
@@ -24,7 +24,7 @@ LONGEST_REBALANCE_S: Final = 1800.0
 MEMBER_BYTES: Final = 4096
 
 
-class State(Enum):
+class GroupState(Enum):
     """Where a group stands, by the name that clients are told."""
 
     EMPTY = "Empty"
@@ -65,12 +65,12 @@ class Member:
 
 
 @dataclass(eq=False)
-class Group:
+class ConsumerGroup:
     """A group.  *pending*: member ids that were given out and not yet joined with, each with when it lapses."""
 
     id: str
     kind: str = ""
-    state: State = State.EMPTY
+    state: GroupState = GroupState.EMPTY
     generation: int = 0
     protocol: str | None = None
     leader: str | None = None
@@ -104,26 +104,26 @@ class Group:
             return None
         return next((member for member in self.members.values() if member.instance == instance), None)
 
-    def find(self, member_id: str, instance: str | None) -> Member | Code:
+    def find(self, member_id: str, instance: str | None) -> Member | ErrorCode:
         """Return the member that says it is this one, or why it is not.  Kafka: ClassicGroup.validateMember."""
         if instance is not None:
             known = self.static(instance)
             if known is None:
-                return Code.UNKNOWN_MEMBER_ID
-            return known if known.id == member_id else Code.FENCED_INSTANCE_ID
-        return self.members.get(member_id, Code.UNKNOWN_MEMBER_ID)
+                return ErrorCode.UNKNOWN_MEMBER_ID
+            return known if known.id == member_id else ErrorCode.FENCED_INSTANCE_ID
+        return self.members.get(member_id, ErrorCode.UNKNOWN_MEMBER_ID)
 
     # ------------------------------------------------------------ members come and go
 
     def join(self, member: Member, kind: str, now: float) -> None:
         """Let *member*, new or known, take part in the rebalance that its coming begins."""
         self.pending.pop(member.id, None)
-        first = self.state is State.EMPTY
+        first = self.state is GroupState.EMPTY
         if not self.members:
             self.kind = kind
         self.members[member.id] = member
         member.joining, member.seen = True, now
-        if self.state is not State.PREPARING:
+        if self.state is not GroupState.PREPARING:
             self._prepare(now, INITIAL_DELAY_S if first else 0.0)
         self.tick(now)
 
@@ -141,7 +141,7 @@ class Group:
             self.leader = new.id
         protocol = self.protocol or ""
         same = old.protocols.get(protocol) == new.protocols.get(protocol) and protocol in new.protocols
-        if self.state is State.STABLE and same:
+        if self.state is GroupState.STABLE and same:
             return True
         self.join(new, self.kind, now)
         return False
@@ -150,14 +150,14 @@ class Group:
         """Take *member* out."""
         del self.members[member.id]
         member.joining = member.syncing = False
-        if self.state in (State.STABLE, State.COMPLETING):
+        if self.state in (GroupState.STABLE, GroupState.COMPLETING):
             self._prepare(now)
         self.tick(now)
 
     # ------------------------------------------------------------ the rebalance
 
     def _prepare(self, now: float, delay_s: float = 0.0) -> None:
-        self.state = State.PREPARING
+        self.state = GroupState.PREPARING
         for member in self.members.values():
             member.syncing, member.assignment = False, b""
         self.soonest = now + delay_s
@@ -170,9 +170,9 @@ class Group:
         silent = [one for one in self.members.values() if (at := one.silent_at()) is not None and at <= now]
         for member in silent:
             del self.members[member.id]
-        if silent and self.state in (State.STABLE, State.COMPLETING):
+        if silent and self.state in (GroupState.STABLE, GroupState.COMPLETING):
             self._prepare(now)
-        if self.state is State.PREPARING and now >= self.soonest and (self._all_joined() or now >= self.deadline):
+        if self.state is GroupState.PREPARING and now >= self.soonest and (self._all_joined() or now >= self.deadline):
             self._complete(now)
 
     def _all_joined(self) -> bool:
@@ -187,9 +187,9 @@ class Group:
             return
         self.generation += 1
         if not self.members:
-            self.state, self.protocol, self.leader = State.EMPTY, None, None
+            self.state, self.protocol, self.leader = GroupState.EMPTY, None, None
             return
-        self.state, self.protocol = State.COMPLETING, self._vote()
+        self.state, self.protocol = GroupState.COMPLETING, self._vote()
         if self.leader not in [member.id for member in joined]:
             self.leader = joined[0].id
         for member in self.members.values():
@@ -207,12 +207,12 @@ class Group:
         """Take the leader's word on who reads what."""
         for member in self.members.values():
             member.assignment, member.seen, member.syncing = assignments.get(member.id, b""), now, False
-        self.state = State.STABLE
+        self.state = GroupState.STABLE
 
     def next_change(self) -> float | None:
         """Return when `tick` has something to do at the latest; None: as long as nobody calls, never."""
         times = [at for member in self.members.values() if (at := member.silent_at()) is not None]
         times += self.pending.values()
-        if self.state is State.PREPARING:
+        if self.state is GroupState.PREPARING:
             times.append(self.soonest if self._all_joined() else self.deadline)
         return min(times, default=None)

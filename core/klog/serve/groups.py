@@ -15,8 +15,8 @@ from sys import getsizeof
 from typing import Final, NamedTuple, TypeAlias
 
 from klog.formats.structs.schema import Data
-from klog.serve.codes import Code
-from klog.serve.group import LONGEST_REBALANCE_S, MEMBER_BYTES, Group, Member, State
+from klog.serve.codes import ErrorCode
+from klog.serve.group import LONGEST_REBALANCE_S, MEMBER_BYTES, ConsumerGroup, GroupState, Member
 
 MOST_GROUPS: Final = 1000
 MOST_MEMBERS: Final = 1000
@@ -47,7 +47,7 @@ def _still_there() -> None:
     """Nobody hangs up."""
 
 
-class Known(NamedTuple):
+class GroupDescription(NamedTuple):
     """What others are told of a group."""
 
     kind: str
@@ -56,13 +56,13 @@ class Known(NamedTuple):
     members: tuple[Member, ...]
 
 
-class Groups:
+class GroupCoordinator:
     """All groups.  *on_disk* returns what a group has committed there."""
 
     def __init__(self, on_disk: Callable[[str], Offsets], clock: Callable[[], float] = time.monotonic) -> None:
         self._on_disk, self._clock = on_disk, clock
         self._changed = threading.Condition()
-        self._groups: dict[str, Group] = {}
+        self._groups: dict[str, ConsumerGroup] = {}
         self._commits: dict[str, dict[tuple[str, int], Committed]] = {}
         self._commit_bytes = 0
 
@@ -77,7 +77,7 @@ class Groups:
         """
         with self._changed:
             group = self._group_to_join(request)
-            if isinstance(group, Code):
+            if isinstance(group, ErrorCode):
                 return _not_joined(group, request["memberId"], version)
             member = self._joining(group, request, version, client, host)
             self._changed.notify_all()
@@ -87,48 +87,48 @@ class Groups:
             while member.joining and group.members.get(member.id) is member:
                 self._wait(group, still_there)
             if member.fenced:
-                return _not_joined(Code.FENCED_INSTANCE_ID, member.id, version)
+                return _not_joined(ErrorCode.FENCED_INSTANCE_ID, member.id, version)
             if group.members.get(member.id) is not member:
-                return _not_joined(Code.UNKNOWN_MEMBER_ID, member.id, version)
-            if group.state is State.PREPARING:  # before this thread woke up, the next rebalance had begun
-                return _not_joined(Code.REBALANCE_IN_PROGRESS, member.id, version)
+                return _not_joined(ErrorCode.UNKNOWN_MEMBER_ID, member.id, version)
+            if group.state is GroupState.PREPARING:  # before this thread woke up, the next rebalance had begun
+                return _not_joined(ErrorCode.REBALANCE_IN_PROGRESS, member.id, version)
             return _joined(group, member)
 
-    def _wait(self, group: Group, still_there: Callable[[], None]) -> None:
+    def _wait(self, group: ConsumerGroup, still_there: Callable[[], None]) -> None:
         due = group.next_change()
         self._changed.wait(_LOOKS_EVERY_S if due is None else min(_LOOKS_EVERY_S, max(0.0, due - self._clock())))
         self._tick(group)
         still_there()
 
-    def _tick(self, group: Group) -> None:
+    def _tick(self, group: ConsumerGroup) -> None:
         before = group.state, group.generation
         group.tick(self._clock())
         if (group.state, group.generation) != before:
             self._changed.notify_all()
 
-    def _group_to_join(self, request: Data) -> Group | Code:
+    def _group_to_join(self, request: Data) -> ConsumerGroup | ErrorCode:
         name, protocols = request["groupId"], _protocols(request)
         if not name or len(name) > LONGEST_NAME:
-            return Code.INVALID_GROUP_ID
+            return ErrorCode.INVALID_GROUP_ID
         if max(len(request["protocolType"]), len(request["groupInstanceId"] or "")) > LONGEST_NAME:
-            return Code.INVALID_REQUEST
+            return ErrorCode.INVALID_REQUEST
         if not SHORTEST_SESSION_MS <= request["sessionTimeoutMs"] <= LONGEST_SESSION_MS:
-            return Code.INVALID_SESSION_TIMEOUT
+            return ErrorCode.INVALID_SESSION_TIMEOUT
         group = self._groups.get(name)
         if group is None:
             if len(self._groups) >= MOST_GROUPS:
                 self._forget_abandoned()
             if len(self._groups) >= MOST_GROUPS:
-                return Code.GROUP_MAX_SIZE_REACHED
-            group = Group(name)
+                return ErrorCode.GROUP_MAX_SIZE_REACHED
+            group = ConsumerGroup(name)
         self._tick(group)
         if not group.supports(request["protocolType"], protocols):
-            return Code.INCONSISTENT_GROUP_PROTOCOL
+            return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
         is_new = request["memberId"] not in group.members
         if is_new and len(group.members) + len(group.pending) >= MOST_MEMBERS:
-            return Code.GROUP_MAX_SIZE_REACHED
+            return ErrorCode.GROUP_MAX_SIZE_REACHED
         if not self._fits(sum(map(len, protocols)) + sum(map(len, protocols.values())) + is_new * MEMBER_BYTES):
-            return Code.GROUP_MAX_SIZE_REACHED
+            return ErrorCode.GROUP_MAX_SIZE_REACHED
         self._groups[name] = group
         return group
 
@@ -142,7 +142,7 @@ class Groups:
             if group.abandoned:
                 del self._groups[group.id]
 
-    def _joining(self, group: Group, request: Data, version: int, client: str, host: str) -> Member | Data:
+    def _joining(self, group: ConsumerGroup, request: Data, version: int, client: str, host: str) -> Member | Data:
         """Return the member that waits now, or the answer when there is nothing to wait for."""
         member_id, instance = request["memberId"], request["groupInstanceId"]
         if not member_id:
@@ -152,19 +152,19 @@ class Groups:
             group.join(member, request["protocolType"], self._clock())
             return member
         found = group.find(member_id, instance)
-        if isinstance(found, Code):
+        if isinstance(found, ErrorCode):
             return _not_joined(found, member_id, version)
         renewed = _member(request, client, host, self._clock())
         same = renewed.protocols == found.protocols
         found.protocols, found.session_s, found.rebalance_s = renewed.protocols, renewed.session_s, renewed.rebalance_s
         found.seen = self._clock()
         leads = group.leader == found.id
-        if same and (group.state is State.COMPLETING or (group.state is State.STABLE and not leads)):
+        if same and (group.state is GroupState.COMPLETING or (group.state is GroupState.STABLE and not leads)):
             return _joined(group, found)  # the answer to its last request was lost
         group.join(found, request["protocolType"], self._clock())
         return found
 
-    def _joining_newly(self, group: Group, member: Member, request: Data, version: int) -> Member | Data:
+    def _joining_newly(self, group: ConsumerGroup, member: Member, request: Data, version: int) -> Member | Data:
         member.id = f"{member.instance or member.client}-{uuid.uuid4()}"
         old = group.static(member.instance)
         if old is not None:
@@ -176,107 +176,107 @@ class Groups:
             return _joined(group, member) | {"skipAssignment": led}
         if member.instance is None and version >= _MEMBER_ID_IS_TOLD:
             group.pending[member.id] = self._clock() + member.session_s
-            return _not_joined(Code.MEMBER_ID_REQUIRED, member.id, version)
+            return _not_joined(ErrorCode.MEMBER_ID_REQUIRED, member.id, version)
         group.join(member, request["protocolType"], self._clock())
         return member
 
     # ------------------------------------------------------------ being a member
 
-    def _found(self, request: Data) -> tuple[Group, Member] | Code:
+    def _found(self, request: Data) -> tuple[ConsumerGroup, Member] | ErrorCode:
         """Return the member that asks, or the error; this is a sign of life."""
         group = self._groups.get(request["groupId"])
         if group is None:
-            return Code.UNKNOWN_MEMBER_ID
+            return ErrorCode.UNKNOWN_MEMBER_ID
         self._tick(group)
         member = group.find(request["memberId"], request["groupInstanceId"])
-        if isinstance(member, Code):
+        if isinstance(member, ErrorCode):
             return member
         member.seen = self._clock()
         generation = request.get("generationId", request.get("generationIdOrMemberEpoch"))
-        return (group, member) if generation == group.generation else Code.ILLEGAL_GENERATION
+        return (group, member) if generation == group.generation else ErrorCode.ILLEGAL_GENERATION
 
     def sync(self, request: Data, still_there: Callable[[], None] = _still_there) -> Data:
         """Return the answer to SyncGroup; a follower waits for its leader, or until *still_there* raises."""
         with self._changed:
             found = self._found(request)
-            if isinstance(found, Code):
+            if isinstance(found, ErrorCode):
                 return {"errorCode": found}
             group, member = found
             for told, held in ((request["protocolType"], group.kind), (request["protocolName"], group.protocol)):
                 if told is not None and told != held:
-                    return {"errorCode": Code.INCONSISTENT_GROUP_PROTOCOL}
-            if group.state is State.COMPLETING and group.leader == member.id:
+                    return {"errorCode": ErrorCode.INCONSISTENT_GROUP_PROTOCOL}
+            if group.state is GroupState.COMPLETING and group.leader == member.id:
                 if not self._fits(sum(len(one["assignment"]) for one in request["assignments"])):
-                    return {"errorCode": Code.GROUP_MAX_SIZE_REACHED}
+                    return {"errorCode": ErrorCode.GROUP_MAX_SIZE_REACHED}
                 group.assign({one["memberId"]: one["assignment"] for one in request["assignments"]}, self._clock())
                 self._changed.notify_all()
             generation = group.generation
             request.clear()  # it may be large, and the wait long
-            while group.state is State.COMPLETING and group.generation == generation and not member.fenced:
+            while group.state is GroupState.COMPLETING and group.generation == generation and not member.fenced:
                 member.syncing = True
                 self._wait(group, still_there)
             if member.fenced:
-                return {"errorCode": Code.FENCED_INSTANCE_ID}
-            if group.state is not State.STABLE or group.generation != generation:
-                return {"errorCode": Code.REBALANCE_IN_PROGRESS}
+                return {"errorCode": ErrorCode.FENCED_INSTANCE_ID}
+            if group.state is not GroupState.STABLE or group.generation != generation:
+                return {"errorCode": ErrorCode.REBALANCE_IN_PROGRESS}
             return {"protocolType": group.kind, "protocolName": group.protocol, "assignment": member.assignment}
 
-    def heartbeat(self, request: Data) -> Code:
+    def heartbeat(self, request: Data) -> ErrorCode:
         """Return the answer to Heartbeat."""
         with self._changed:
             found = self._found(request)
-            if isinstance(found, Code):
+            if isinstance(found, ErrorCode):
                 return found
-            return Code.REBALANCE_IN_PROGRESS if found[0].state is State.PREPARING else Code.NONE
+            return ErrorCode.REBALANCE_IN_PROGRESS if found[0].state is GroupState.PREPARING else ErrorCode.NONE
 
-    def leave(self, name: str, member_id: str, instance: str | None) -> Code:
+    def leave(self, name: str, member_id: str, instance: str | None) -> ErrorCode:
         """Let a member leave; one that is named by its instance alone may have any id."""
         with self._changed:
             group = self._groups.get(name)
             if group is None:
-                return Code.UNKNOWN_MEMBER_ID
+                return ErrorCode.UNKNOWN_MEMBER_ID
             if instance is None and group.pending.pop(member_id, None) is not None:
                 self._tick(group)
                 self._changed.notify_all()
-                return Code.NONE
+                return ErrorCode.NONE
             known = group.static(instance)
             member = group.find(known.id if known is not None and not member_id else member_id, instance)
-            if isinstance(member, Code):
+            if isinstance(member, ErrorCode):
                 return member
             group.leave(member, self._clock())
             self._changed.notify_all()
-            return Code.NONE
+            return ErrorCode.NONE
 
     # ------------------------------------------------------------ offsets
 
-    def may_commit(self, request: Data) -> Code:
+    def may_commit(self, request: Data) -> ErrorCode:
         """Return whether whoever asks may commit offsets.  Kafka: ClassicGroup.validateOffsetCommit."""
         with self._changed:
             group = self._groups.get(request["groupId"])
             alone = request["generationIdOrMemberEpoch"] < 0
             if group is None or not group.members:
-                return Code.NONE if alone else Code.ILLEGAL_GENERATION
+                return ErrorCode.NONE if alone else ErrorCode.ILLEGAL_GENERATION
             if alone and not request["memberId"] and request["groupInstanceId"] is None:
-                return Code.UNKNOWN_MEMBER_ID
+                return ErrorCode.UNKNOWN_MEMBER_ID
             found = self._found(request)
-            if isinstance(found, Code):
+            if isinstance(found, ErrorCode):
                 return found
-            return Code.REBALANCE_IN_PROGRESS if found[0].state is State.COMPLETING else Code.NONE
+            return ErrorCode.REBALANCE_IN_PROGRESS if found[0].state is GroupState.COMPLETING else ErrorCode.NONE
 
-    def commit(self, name: str, topic: str, partition: int, committed: Committed) -> Code:
+    def commit(self, name: str, topic: str, partition: int, committed: Committed) -> ErrorCode:
         """Keep an offset of the group *name* in memory."""
         if len(committed[2]) > LONGEST_METADATA:
-            return Code.OFFSET_METADATA_TOO_LARGE
+            return ErrorCode.OFFSET_METADATA_TOO_LARGE
         with self._changed:
             mine, place = self._commits.get(name, {}), (topic, partition)
             size = getsizeof(committed[2])
             growth = size - getsizeof(mine[place][2]) if place in mine else _COMMIT_BYTES + size
             growth += 0 if name in self._commits else _COMMIT_BYTES + getsizeof(name)
             if self._commit_bytes + growth > MOST_COMMIT_BYTES:
-                return Code.INVALID_COMMIT_OFFSET_SIZE
+                return ErrorCode.INVALID_COMMIT_OFFSET_SIZE
             self._commit_bytes += growth
             self._commits.setdefault(name, mine)[place] = committed
-            return Code.NONE
+            return ErrorCode.NONE
 
     def offsets(self, name: str) -> Offsets:
         """Return what the group has committed: since the start, else on the disk."""
@@ -292,16 +292,16 @@ class Groups:
             self._forget_abandoned()
             return sorted({*self._groups, *self._commits})
 
-    def known(self, name: str) -> Known | None:
+    def known(self, name: str) -> GroupDescription | None:
         """Return what there is to tell of a group; None when it was not used since the start."""
         with self._changed:
             group = self._groups.get(name)
             if group is not None:
                 self._tick(group)
             if group is None or group.abandoned:
-                return Known("consumer", State.EMPTY.value, "", ()) if name in self._commits else None
+                return GroupDescription("consumer", GroupState.EMPTY.value, "", ()) if name in self._commits else None
             members = tuple(group.members.values())
-            return Known(group.kind, group.state.value, group.protocol or "", members)
+            return GroupDescription(group.kind, group.state.value, group.protocol or "", members)
 
 
 def _protocols(request: Data) -> dict[str, bytes]:
@@ -316,7 +316,7 @@ def _member(request: Data, client: str, host: str, now: float) -> Member:
     return Member(request["memberId"], instance, client, host, _protocols(request), session_ms / 1000, rebalance_s, now)
 
 
-def _joined(group: Group, member: Member) -> Data:
+def _joined(group: ConsumerGroup, member: Member) -> Data:
     """Return the answer to a member of a generation; the leader is told of all members, to assign."""
     protocol, leads = group.protocol or "", member.id == group.leader
     members = [
@@ -333,5 +333,5 @@ def _joined(group: Group, member: Member) -> Data:
     }
 
 
-def _not_joined(error: Code, member_id: str, version: int) -> Data:
+def _not_joined(error: ErrorCode, member_id: str, version: int) -> Data:
     return {"errorCode": error, "memberId": member_id, "protocolName": None if version >= 7 else ""}

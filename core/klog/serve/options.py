@@ -6,7 +6,7 @@ import threading
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from klog.fetch import Damaged, Loss
+from klog.fetch import Damaged, UnservedRange
 
 End = Literal["log", "checkpoint"]
 OpenTransactions = Literal["abort", "hide"]
@@ -16,7 +16,7 @@ _MOST_LINES: Final = 1000
 
 
 @dataclass(frozen=True)
-class Shown:
+class ServeOptions:
     """What clients see.
 
     *topics*: globs, none for all; *internal*: Kafka's own topics too.  *end*: of the log, or of what the checkpointed
@@ -34,7 +34,7 @@ class Shown:
     internal: bool = False
 
 
-class News:
+class OnceReporter:
     """Lines for people, each told once, and the sum of what was left out.  Any number of threads."""
 
     def __init__(self) -> None:
@@ -54,7 +54,7 @@ class News:
                 if len(self._told) == _MOST_LINES:
                     self._waiting.append("more of the like is not told any more")
 
-    def lost(self, partition: str, loss: Loss) -> None:
+    def lost(self, partition: str, loss: UnservedRange) -> None:
         """Hear of a damaged stretch that is left out."""
         with self._lock:
             self.stretches += 1

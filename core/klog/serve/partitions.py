@@ -9,19 +9,19 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from klog.data_dir.partition import Partition
-from klog.data_dir.preallocation import is_room
-from klog.data_dir.replicas import UNKNOWN, choose_copies, epoch_at
+from klog.data_dir.preallocation import is_preallocated_tail
+from klog.data_dir.replicas import UNKNOWN, choose_replicas, epoch_at
 from klog.errors import KlogError
-from klog.fetch import Asked, Bounds, Error, Fetched, FetchLog, Files, Loss, fetch
-from klog.fetch.slices import Slices
+from klog.fetch import Error, FetchLog, FetchRequest, FetchResult, OffsetBounds, OpenFiles, UnservedRange, fetch
+from klog.fetch.slices import SliceCache
 from klog.formats.checkpoint import EpochEntry, epochs_in_force
 from klog.log.record_filter import HIGHEST
-from klog.serve.options import News, Shown
+from klog.serve.options import OnceReporter, ServeOptions
 from klog.serve.times import as_late, begins_at, largest_below
 
 if TYPE_CHECKING:
-    from klog.serve.decisions import Decision
-    from klog.serve.transactions import Txns
+    from klog.serve.decisions import TransactionDecision
+    from klog.serve.transactions import PartitionTransactions
     from klog.transactions.isolation import Isolation
 
 LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED = -1, -2, -3, -4, -5
@@ -31,25 +31,25 @@ NONE: Final = (-1, -1, -1)
 
 
 @dataclass(frozen=True)
-class Shared:
+class PartitionContext:
     """What all partitions of a view have in common.
 
     *decisions*: topic, number, producer id → what the coordinator had decided to commit that may be about it.
     *is_live*: a broker writes here, so that an unfinished last batch is no damage.
     """
 
-    shown: Shown
-    files: Files
-    slices: Slices
-    news: News
-    decisions: Callable[[str, int, int], Sequence[Decision]]
+    shown: ServeOptions
+    files: OpenFiles
+    slices: SliceCache
+    news: OnceReporter
+    decisions: Callable[[str, int, int], Sequence[TransactionDecision]]
     is_live: Callable[[str], bool]
 
 
 class _Opened(NamedTuple):
     partition: Partition
     log: FetchLog
-    bounds: Bounds
+    bounds: OffsetBounds
 
 
 class PartitionView:
@@ -58,12 +58,12 @@ class PartitionView:
     The copy that counts is the one with the newest leader, of those the longest.  Any number of threads.
     """
 
-    def __init__(self, topic: str, number: int, copies: Sequence[Partition], shared: Shared) -> None:
+    def __init__(self, topic: str, number: int, copies: Sequence[Partition], shared: PartitionContext) -> None:
         self.topic, self.number = topic, number
         self._copies, self._shared = copies, shared
         self._lock = threading.RLock()
         self._opened: _Opened | None = None
-        self._txns: Txns | None = None
+        self._txns: PartitionTransactions | None = None
         self._largest_ms: int | None = None
 
     # ------------------------------------------------------------ what it is
@@ -105,16 +105,16 @@ class PartitionView:
         self._transactions()
         return self._bounds().last_stable_offset
 
-    def _bounds(self) -> Bounds:
+    def _bounds(self) -> OffsetBounds:
         opened = self._open()
-        return Bounds(0, 0, 0, 0) if opened is None else opened.bounds
+        return OffsetBounds(0, 0, 0, 0) if opened is None else opened.bounds
 
     # ------------------------------------------------------------ opening
 
     @cached_property
     def _chosen(self) -> Partition | None:
         if len(self._copies) > 1:
-            return choose_copies(self._copies, "leader-epoch")[0]
+            return choose_replicas(self._copies, "leader-epoch")[0]
         return self._copies[0] if self._copies else None
 
     def _open(self) -> _Opened | None:
@@ -145,15 +145,15 @@ class PartitionView:
         elif partition.high_watermark is not None and start <= partition.high_watermark < end:
             behind = end - partition.high_watermark
             shared.news.say(f"{self.name}: shown to its end {end}; the checkpointed high watermark is {behind} lower")
-        return _Opened(partition, log, Bounds(start, end, high, high))
+        return _Opened(partition, log, OffsetBounds(start, end, high, high))
 
-    def _lost(self, partition: Partition, loss: Loss) -> None:
+    def _lost(self, partition: Partition, loss: UnservedRange) -> None:
         live = loss.damage.is_unfinished and self._shared.is_live(partition.checkpoints.log_dir)
         at_the_end = loss.damage.place.file.endswith(partition.segments[-1].log)
-        if not (at_the_end and live) and not is_room(partition, loss.damage):
+        if not (at_the_end and live) and not is_preallocated_tail(partition, loss.damage):
             self._shared.news.lost(self.name, loss)
 
-    def _transactions(self) -> Txns | None:
+    def _transactions(self) -> PartitionTransactions | None:
         """Return what transactions come to, learnt at the first call; the last stable offset is right from then on."""
         opened = self._open()
         if self._txns is None and opened is not None:
@@ -162,11 +162,11 @@ class PartitionView:
                     self._txns = self._learn(opened)
         return self._txns
 
-    def _learn(self, opened: _Opened) -> Txns:
-        from klog.serve.transactions import Txns
+    def _learn(self, opened: _Opened) -> PartitionTransactions:
+        from klog.serve.transactions import PartitionTransactions
 
         shown, bounds, news = self._shared.shown, opened.bounds, self._shared.news
-        txns = Txns(
+        txns = PartitionTransactions(
             opened.partition,
             bounds.high_watermark,
             opened.log.end,
@@ -198,7 +198,7 @@ class PartitionView:
         at_least_one: bool = True,
         partial: bool = False,
         to_log_end: bool = False,
-    ) -> Fetched:
+    ) -> FetchResult:
         """Return batches from *offset* on, of at most *max_bytes*; the first one whole if *at_least_one*.
 
         *partial*: cut at the limit, as a broker does.  *to_log_end*: as a follower or a debugging consumer reads.
@@ -208,16 +208,18 @@ class PartitionView:
             self._transactions()
         opened = self._open()
         if opened is None:
-            return Fetched(Error.NONE, 0, 0, 0) if offset == 0 else Fetched(Error.OFFSET_OUT_OF_RANGE, -1, -1, -1)
+            return (
+                FetchResult(Error.NONE, 0, 0, 0) if offset == 0 else FetchResult(Error.OFFSET_OUT_OF_RANGE, -1, -1, -1)
+            )
         bounds = opened.bounds
         is_behind = opened.log.end_is_unknown and offset >= bounds.log_end_offset
         if (opened.partition.unreadable is not None or is_behind) and self._shared.shown.damaged != "skip":
-            return Fetched(Error.KAFKA_STORAGE_ERROR, -1, -1, -1)
+            return FetchResult(Error.KAFKA_STORAGE_ERROR, -1, -1, -1)
         up_to = bounds.log_end_offset if to_log_end else bounds.high_watermark
         if committed:
             up_to = bounds.last_stable_offset
         aborted = self._aborted if committed else None
-        return fetch(opened.log, bounds, Asked(offset, max_bytes, up_to, partial, at_least_one, aborted))
+        return fetch(opened.log, bounds, FetchRequest(offset, max_bytes, up_to, partial, at_least_one, aborted))
 
     def _aborted(self, number: int) -> Sequence[tuple[int, int, int]]:
         """Return the aborted transactions for data in segment *number*; a broker shows it all without their index."""

@@ -7,7 +7,7 @@ from contextlib import closing
 from typing import TYPE_CHECKING
 
 from klog.data_dir.partition import Partition, SegmentFiles
-from klog.files.read_only import Source
+from klog.files.read_only import ReadOnlyFile
 from klog.kernel import Window
 from klog.log.record_filter import HIGHEST
 from klog.log.segment import Segment
@@ -28,11 +28,11 @@ def as_late(partition: Partition, timestamp: int) -> Trail | None:
     Raises KlogError.
     """
     from klog.lookup import Lookup
-    from klog.lookup.trail import Wanted
+    from klog.lookup.trail import TrailDetail
 
     segments: tuple[SegmentFiles, ...] | None = None
     while partition.segments and segments != ():
-        with Lookup(partition, segments, Wanted(explains=False)) as lookup:
+        with Lookup(partition, segments, TrailDetail(explains=False)) as lookup:
             lookup.segments.log_start_offset = partition.log_start_offset or 0
             trail = lookup.timestamp(timestamp)
         if trail.found or trail.segment is None:
@@ -46,10 +46,10 @@ def largest_below(partition: Partition, end: int) -> int:
     """Return the largest timestamp (ms) of the batches that end below offset *end*, -1 for none.  Raises KlogError."""
     from klog.lookup import Lookup
     from klog.lookup.times import TimeSearch
-    from klog.lookup.trail import Wanted
+    from klog.lookup.trail import TrailDetail
 
     largest, segments = -1, partition.segments
-    with Lookup(partition) as lookup, closing(TimeSearch(lookup.segments, Wanted())) as times:
+    with Lookup(partition) as lookup, closing(TimeSearch(lookup.segments, TrailDetail())) as times:
         for number, files in enumerate(segments):
             following = segments[number + 1].base_offset if number + 1 < len(segments) else HIGHEST
             if following <= end or end == HIGHEST:
@@ -61,7 +61,7 @@ def largest_below(partition: Partition, end: int) -> int:
 
 def _largest_in(path: str, end: int) -> int:
     largest, segment, window = -1, Segment(path), Window(output=0)
-    with Source(path) as source:
+    with ReadOnlyFile(path) as source:
         reader = segment.reader(source)
         while reader.next(window):
             below = window.first_reaching(end)

@@ -8,8 +8,8 @@ from typing import NamedTuple
 from klog.data_dir.partition import Partition
 from klog.errors import UnreadableError
 from klog.log.record_filter import HIGHEST
-from klog.serve.decisions import Decision, was_decided
-from klog.transactions.isolation import Aborted, Learnt, open_at, visible
+from klog.serve.decisions import TransactionDecision, was_decided
+from klog.transactions.isolation import AbortedRange, IsolationState, open_at, visible_range
 from klog.transactions.markers import CompletedTxn
 from klog.transactions.replay import nearest_state, replay
 
@@ -21,7 +21,7 @@ class OpenTxn(NamedTuple):
     producer_id: int
 
 
-class Txns:
+class PartitionTransactions:
     """What a partition's transactions come to for those that read up to *end*; *log_end*: where its log ends.
 
     *decisions* tells of a producer id what the coordinator had decided to commit before it died.  *as_of*: *end* is a
@@ -33,11 +33,11 @@ class Txns:
         partition: Partition,
         end: int,
         log_end: int,
-        decisions: Callable[[int], Sequence[Decision]],
+        decisions: Callable[[int], Sequence[TransactionDecision]],
         as_of: bool,
     ) -> None:
-        learnt = Learnt()
-        seen = visible(partition, "read_committed", learnt)
+        learnt = IsolationState()
+        seen = visible_range(partition, "read_committed", learnt)
         self._partition = partition
         self._end = end if as_of else HIGHEST
         self.aborted = tuple(one for one in seen.aborted or () if one.first_offset < self._end)
@@ -59,7 +59,7 @@ class Txns:
 
     def end_all(self, end: int) -> None:
         """Take the undecided ones for aborted, as if their markers stood at *end*."""
-        self._add(Aborted(one.producer_id, one.first_offset, end) for one in self.undecided)
+        self._add(AbortedRange(one.producer_id, one.first_offset, end) for one in self.undecided)
 
     def rebuild(self, number: int) -> None:
         """Look in the log for the aborts that concern segment *number*, which has no transaction index; once."""
@@ -67,7 +67,7 @@ class Txns:
             self._rebuilt.add(number)
             self._add(_aborted_in(self._partition, number))
 
-    def _add(self, found: Iterator[Aborted]) -> None:
+    def _add(self, found: Iterator[AbortedRange]) -> None:
         known = {(txn.producer_id, txn.last_offset) for txn in self.aborted}
         fresh = (txn for txn in found if txn.first_offset < self._end)
         more = [txn for txn in fresh if (txn.producer_id, txn.last_offset) not in known]
@@ -75,7 +75,7 @@ class Txns:
             self.aborted = tuple(sorted((*self.aborted, *more), key=lambda txn: txn.last_offset))
 
 
-def _aborted_in(partition: Partition, number: int) -> Iterator[Aborted]:
+def _aborted_in(partition: Partition, number: int) -> Iterator[AbortedRange]:
     """Yield the transactions with data in a segment, or before it, that are aborted in it or behind it."""
     segments = partition.segments
     state = nearest_state(partition, segments[number].base_offset)
@@ -89,6 +89,6 @@ def _aborted_in(partition: Partition, number: int) -> Iterator[Aborted]:
         try:
             for event in replay(state, partition.path, (segment,)):
                 if isinstance(event, CompletedTxn) and event.aborted:
-                    yield Aborted(event.producer_id, event.first_offset, event.last_offset)
+                    yield AbortedRange(event.producer_id, event.first_offset, event.last_offset)
         except UnreadableError:
             continue  # whoever reads it is told

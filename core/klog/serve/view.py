@@ -18,20 +18,20 @@ from klog.data_dir.log_dir import LogDir, near_misses
 from klog.data_dir.partition import Partition
 from klog.data_dir.replicas import find_partitions
 from klog.errors import UsageError
-from klog.fetch import Files
-from klog.fetch.slices import Slices
-from klog.fetch.windows import Windows
-from klog.files.read_only import Source
+from klog.fetch import OpenFiles
+from klog.fetch.slices import SliceCache
+from klog.fetch.windows import WindowPool
+from klog.files.read_only import ReadOnlyFile
 from klog.formats.names import CLUSTER_METADATA
-from klog.serve.options import Missing, News, Shown
-from klog.serve.partitions import PartitionView, Shared
+from klog.serve.options import Missing, OnceReporter, ServeOptions
+from klog.serve.partitions import PartitionContext, PartitionView
 
 if TYPE_CHECKING:
     from klog.metadata.loader import ClusterMetadata
     from klog.serve.coordinators import Committed
-    from klog.serve.decisions import Decision
+    from klog.serve.decisions import TransactionDecision
 
-__all__ = ["PartitionView", "Shown", "Topic", "View"]
+__all__ = ["PartitionView", "ServeOptions", "Topic", "View"]
 
 NO_ID: Final = "A" * 22
 INTERNAL: Final = ("__consumer_offsets", "__transaction_state", "__share_group_state")
@@ -96,13 +96,18 @@ class Topic:
 class View:
     """A disk, or several of one cluster, as clients see them.  Any number of threads; nothing is written or locked."""
 
-    def __init__(self, partitions: Sequence[Partition], shown: Shown = Shown()) -> None:  # noqa: B008  # immutable
+    def __init__(self, partitions: Sequence[Partition], shown: ServeOptions = ServeOptions()) -> None:  # noqa: B008  # immutable
         self.shown = shown
         self.log_dirs = tuple(dict.fromkeys(partition.checkpoints.log_dir for partition in partitions))
         self._dirs = tuple(LogDir(path) for path in self.log_dirs)
-        self._news, self._files = News(), Files()
-        self._shared = Shared(
-            shown, self._files, Slices(Windows()), self._news, self._decisions_about, lambda path: path in self._live
+        self._news, self._files = OnceReporter(), OpenFiles()
+        self._shared = PartitionContext(
+            shown,
+            self._files,
+            SliceCache(WindowPool()),
+            self._news,
+            self._decisions_about,
+            lambda path: path in self._live,
         )
         self._copies = _by_topic(partitions)
         names = [name for name in self._copies if self._shows(name)]
@@ -112,7 +117,7 @@ class View:
         self._partitions: dict[tuple[str, int], PartitionView] = {}
 
     @classmethod
-    def open(cls, paths: Sequence[str], shown: Shown = Shown()) -> View:  # noqa: B008  # immutable
+    def open(cls, paths: Sequence[str], shown: ServeOptions = ServeOptions()) -> View:  # noqa: B008  # immutable
         """Return what is in *paths*: log dirs of one cluster, partition directories, globs of both.
 
         Raises UsageError for a path that holds none, for dirs of different clusters and for topics that are not there,
@@ -183,7 +188,7 @@ class View:
         """Return a partition of those that this was made from, whatever its name."""
         return PartitionView(partition.topic or partition.directory, partition.number or 0, (partition,), self._shared)
 
-    def opened(self, path: str) -> Source:
+    def opened(self, path: str) -> ReadOnlyFile:
         """Return a piece's file, which is open for as long as it is referred to.  Raises UnreadableError."""
         return self._files.opened(path)
 
@@ -191,10 +196,10 @@ class View:
 
     def _of(self, topic: str) -> Iterator[Partition]:
         """Yield the best copy of each partition of a topic."""
-        from klog.data_dir.replicas import choose_copies
+        from klog.data_dir.replicas import choose_replicas
 
         for copies in self._copies.get(topic, {}).values():
-            yield from choose_copies(copies, "leader-epoch")
+            yield from choose_replicas(copies, "leader-epoch")
 
     @cached_property
     def _committed(self) -> Mapping[str, Committed]:
@@ -212,15 +217,15 @@ class View:
         return dict(self._committed.get(group, {}))
 
     @cached_property
-    def _decisions(self) -> Mapping[int, Sequence[Decision]]:
+    def _decisions(self) -> Mapping[int, Sequence[TransactionDecision]]:
         from klog.serve.decisions import decisions
 
-        found: dict[int, list[Decision]] = {}
+        found: dict[int, list[TransactionDecision]] = {}
         for one in decisions(self._of(_TRANSACTION_STATE), self.shown.until_ms):
             found.setdefault(one.producer_id, []).append(one)
         return found
 
-    def _decisions_about(self, topic: str, number: int, producer_id: int) -> Sequence[Decision]:
+    def _decisions_about(self, topic: str, number: int, producer_id: int) -> Sequence[TransactionDecision]:
         return [one for one in self._decisions.get(producer_id, ()) if one.is_about(topic, number)]
 
     # ------------------------------------------------------------ what people are told

@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple, cast
 from klog.formats.structs.read import Reader, StructError, struct_reader
 from klog.formats.structs.schema import Data, Schema, load, names_by_key
 from klog.formats.structs.write import Hole, Pieces, Writer, struct_writer
-from klog.serve.codes import Code
+from klog.serve.codes import ErrorCode
 
 _FILE: Final = "wire"
 _API_VERSIONS: Final = 18
@@ -49,7 +49,7 @@ class Api(NamedTuple):
         return self.request.highest
 
 
-class Request(NamedTuple):
+class ApiRequest(NamedTuple):
     """One request.  *body* None: it is of a version that is not offered, and asks which are."""
 
     api: Api
@@ -103,7 +103,7 @@ def _writers(known: Api, version: int) -> tuple[Callable[[Writer, Any], None], C
     return header, struct_writer(known.response, version)
 
 
-def read_request(data: bytes, elements: int) -> Request:
+def read_request(data: bytes, elements: int) -> ApiRequest:
     """Return the request in *data*, which is all but its size; arrays in it may have *elements* elements altogether.
 
     Raises WireError, which ends the connection.  Kafka: RequestContext.parseRequest.
@@ -117,17 +117,17 @@ def read_request(data: bytes, elements: int) -> Request:
     if not known.lowest <= version <= known.highest:
         if key != _API_VERSIONS:
             raise WireError(f"{known.name} in version {version}, which is not offered")
-        return Request(known, version, correlation_id, "", None)
+        return ApiRequest(known, version, correlation_id, "", None)
     read_header, read_body = _readers(known, version)
     reader = Reader(data, version, 0, elements)
     try:
         client_id = read_header(reader)["clientId"] or ""
-        return Request(known, version, correlation_id, client_id, read_body(reader))
+        return ApiRequest(known, version, correlation_id, client_id, read_body(reader))
     except StructError as error:
         raise WireError(f"{known.name} in version {version}: {error.message or 'cut off'}") from None
 
 
-def write_response(request: Request, body: Data) -> Pieces:
+def write_response(request: ApiRequest, body: Data) -> Pieces:
     """Return the response to *request*, size and header included; where it has records, holes stand for them.
 
     Raises WireError when a text in it is too long: one of the request, that was no UTF-8, grows when it is made some.
@@ -146,6 +146,6 @@ def write_response(request: Request, body: Data) -> Pieces:
     return pieces
 
 
-def versions_response(error: Code) -> Data:
+def versions_response(error: ErrorCode) -> Data:
     """Return the body that tells what is offered."""
     return {"errorCode": error, "apiKeys": offered()}

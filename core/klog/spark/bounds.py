@@ -19,7 +19,7 @@ _WORDS: Final = {"earliest": EARLIEST, "latest": LATEST}
 TopicPartition = tuple[str, int]
 
 
-class Bound(NamedTuple):
+class OffsetBound(NamedTuple):
     """One end of what is to be read.
 
     *everywhere* is the offset for each partition, `EARLIEST` or `LATEST`; None: *each* has an offset for every
@@ -48,24 +48,24 @@ class Bound(NamedTuple):
         return frozenset(self.each)
 
 
-def read_words(option: str, text: str) -> Bound:
+def read_words(option: str, text: str) -> OffsetBound:
     """Return the bound of `startingOffsets` or `endingOffsets`.  Raises UsageError."""
     word = text.strip().lower()
     if word in _WORDS:
-        return Bound(option, _WORDS[word])
-    return Bound(option, None, read_each(option, text, EARLIEST))
+        return OffsetBound(option, _WORDS[word])
+    return OffsetBound(option, None, read_each(option, text, EARLIEST))
 
 
-def read_times(option: str, text: str) -> Bound:
+def read_times(option: str, text: str) -> OffsetBound:
     """Return the bound of `…OffsetsByTimestamp`: a time for each partition.  Raises UsageError."""
-    return Bound(option, None, read_each(option, text, 0), by_time=True)
+    return OffsetBound(option, None, read_each(option, text, 0), by_time=True)
 
 
-def read_time(option: str, text: str) -> Bound:
+def read_time(option: str, text: str) -> OffsetBound:
     """Return the bound of `…Timestamp`: one time for all.  Raises UsageError."""
     if not text.strip().isdecimal():
         raise UsageError(f"{option}: {text!r} is no time in milliseconds since 1970")
-    return Bound(option, int(text), by_time=True)
+    return OffsetBound(option, int(text), by_time=True)
 
 
 def read_each(option: str, text: str, least: int) -> dict[TopicPartition, int]:

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from klog.compact.run import Outcome, Target
+from klog.compact.run import CompactTarget, PartitionOutcome
 from klog.disk.disk import Disk
 from klog.jobs import compact as job
-from klog.jobs.compact import Options
+from klog.jobs.compact import CompactJobOptions
 from klog.jobs.output import Facts, alone
-from klog.jobs.slices import pack
-from klog.metadata.topic_config import Settings
+from klog.jobs.slices import pack_tasks
+from klog.metadata.topic_config import TopicConfig
 from klog.progress import Silence, Sink
 from klog.spark.run import parallelism, run
 
@@ -23,12 +23,12 @@ _SILENCE = Silence()
 
 def compact(
     spark: SparkSession,
-    targets: Sequence[Target],
-    topics: Sequence[Settings],
+    targets: Sequence[CompactTarget],
+    topics: Sequence[TopicConfig],
     to: str,
-    options: Options,
+    options: CompactJobOptions,
     sink: Sink = _SILENCE,
-) -> tuple[list[Facts], list[Outcome]]:
+) -> tuple[list[Facts], list[PartitionOutcome]]:
     """Write the partitions of *targets*, compacted, into *to*, as `klog compact --to` does; *topics*: their settings.
 
     Returns what came of each, and the same as `klog.compact` has it, as far as it went wrong.  After a failure the same
@@ -39,7 +39,7 @@ def compact(
     with alone(to, Disk()):
         output = job.begin(to, pieces, options, Disk())
         left = [piece for piece in pieces if piece.number not in output.done]
-        packs = pack([piece.size for piece in left], least=parallelism(spark))
+        packs = pack_tasks([piece.size for piece in left], least=parallelism(spark))
         units = [[left[i] for i in numbers] for numbers in packs]
         sizes = [sum(piece.size for piece in unit) for unit in units]
         run(spark, job.compact, units, options._replace(run=output.run), sizes, sink, "klog compact")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from klog.data_dir.partition import Partition
 from klog.disk.disk import Disk, FencedDisk
 from klog.jobs import export as job
-from klog.jobs.export import Options
+from klog.jobs.export import ExportOptions
 from klog.jobs.latest_values import latest as latest_job
 from klog.jobs.output import Facts, alone
 from klog.progress import Silence, Sink
@@ -18,14 +18,14 @@ from klog.transactions.isolation import Isolation
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-_USUAL, _SILENCE = Options(""), Silence()
+_USUAL, _SILENCE = ExportOptions(""), Silence()
 
 
 def export(
     spark: SparkSession,
     partitions: Iterable[Partition],
     to: str,
-    options: Options = _USUAL,
+    options: ExportOptions = _USUAL,
     isolation: Isolation = "read_uncommitted",
     sink: Sink = _SILENCE,
 ) -> Facts:
@@ -43,7 +43,7 @@ def latest(
     spark: SparkSession,
     partitions: Iterable[Partition],
     to: str,
-    options: Options = _USUAL,
+    options: ExportOptions = _USUAL,
     sink: Sink = _SILENCE,
 ) -> Facts:
     """Write the last value of each key of *partitions* as files below *to*: the table of a read_committed consumer.
@@ -58,7 +58,7 @@ def _written(
     name: str,
     partitions: list[Partition],
     to: str,
-    options: Options,
+    options: ExportOptions,
     isolation: Isolation,
     sink: Sink,
 ) -> Facts:

@@ -28,7 +28,7 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
 
 @dataclass(frozen=True)
-class Pushed:
+class FilterPushdown:
     """What filters leave: topics and partitions (None: all), offsets and times (ms) from … up to, not including, to."""
 
     topics: frozenset[str] | None = None
@@ -43,9 +43,9 @@ class Pushed:
         return (self.topics is None or topic in self.topics) and (self.partitions is None or number in self.partitions)
 
 
-def push(filters: Iterable[Filter]) -> tuple[Pushed, list[Filter]]:
+def push(filters: Iterable[Filter]) -> tuple[FilterPushdown, list[Filter]]:
     """Return what *filters*, all of which hold, leave to be read, and those that Spark has to see to itself."""
-    pushed, left = Pushed(), []
+    pushed, left = FilterPushdown(), []
     for each in filters:
         pushed, done = _narrowed(pushed, each)
         if not done:
@@ -53,7 +53,7 @@ def push(filters: Iterable[Filter]) -> tuple[Pushed, list[Filter]]:
     return pushed, left
 
 
-def _narrowed(pushed: Pushed, each: Filter) -> tuple[Pushed, bool]:
+def _narrowed(pushed: FilterPushdown, each: Filter) -> tuple[FilterPushdown, bool]:
     """Return the bounds with one filter more, and whether it is dealt with for good."""
     column = getattr(each, "attribute", None)
     if column in (("topic",), ("partition",)):

@@ -21,7 +21,7 @@ from klog.errors import UsageError
 from klog.jobs.slices import SPLIT_BYTES
 from klog.jobs.spark_rows import COLUMNS, KAFKA_COLUMNS
 from klog.log.reader import MAX_BATCH_BYTES
-from klog.spark.bounds import EARLIEST, LATEST, Bound, read_time, read_times, read_words
+from klog.spark.bounds import EARLIEST, LATEST, OffsetBound, read_time, read_times, read_words
 from klog.spark.topics import Topics, read_topics
 from klog.transactions.isolation import Isolation
 
@@ -47,7 +47,7 @@ _ISOLATION_OF_CONSUMER = "kafka.isolation.level"
 
 
 @dataclass(frozen=True)
-class Options:
+class SourceOptions:
     """All options, read and held against each other.
 
     *tasks*: at least so many, None for as many as suit.  *max_offsets*: of a trigger, None for all there are.
@@ -56,8 +56,8 @@ class Options:
 
     paths: tuple[str, ...]
     topics: Topics
-    starting: Bound
-    ending: Bound
+    starting: OffsetBound
+    ending: OffsetBound
     late: str
     columns: tuple[str, ...]
     isolation: Isolation
@@ -104,23 +104,23 @@ class _Given:
             raise UsageError(f"{name}: {given!r} is no whole number from {least} up")
         return int(given)
 
-    def first(self, readers: Mapping[str, Callable[[str, str], Bound]], otherwise: int) -> Bound:
+    def first(self, readers: Mapping[str, Callable[[str, str], OffsetBound]], otherwise: int) -> OffsetBound:
         """Return the bound of the first of *readers* whose option was given: the order is Spark's."""
         for name, read in readers.items():
             given = self.text(name)
             if given is not None:
                 return read(name, given)
-        return Bound(list(readers)[-1], otherwise)
+        return OffsetBound(list(readers)[-1], otherwise)
 
 
-def read_options(options: Mapping[str, str], streaming: bool = False) -> Options:
+def read_options(options: Mapping[str, str], streaming: bool = False) -> SourceOptions:
     """Return what *options* ask for.  Raises UsageError for what is unknown, malformed or contradictory."""
     given = _Given(options)
     starting, ending = _bounds(given, streaming)
     fail_on_data_loss = given.yes("failOnDataLoss", True)
     damage = _damage(given, "fail" if fail_on_data_loss else "skip")
     isolation = given.choice("isolation", ISOLATIONS, given.choice(_ISOLATION_OF_CONSUMER, ISOLATIONS, ISOLATIONS[0]))
-    return Options(
+    return SourceOptions(
         paths=_paths(given),
         topics=read_topics(*(given.text(name) for name in ("subscribe", "subscribePattern", "assign"))),
         starting=starting,
@@ -145,7 +145,7 @@ def read_columns(options: Mapping[str, str]) -> tuple[str, ...]:
     return _columns(given, _damage(given, "fail"))
 
 
-def _bounds(given: _Given, streaming: bool) -> tuple[Bound, Bound]:
+def _bounds(given: _Given, streaming: bool) -> tuple[OffsetBound, OffsetBound]:
     starts = {
         "startingTimestamp": read_time,
         "startingOffsetsByTimestamp": read_times,
@@ -158,7 +158,7 @@ def _bounds(given: _Given, streaming: bool) -> tuple[Bound, Bound]:
                 raise UsageError(
                     f"{name}: a stream has no end; trigger(availableNow=True) stops where the log ends now"
                 )
-        return given.first(starts, LATEST), Bound("endingOffsets", LATEST)
+        return given.first(starts, LATEST), OffsetBound("endingOffsets", LATEST)
     starting, ending = given.first(starts, EARLIEST), given.first(ends, LATEST)
     for bound, word, wrong in ((starting, "latest", LATEST), (ending, "earliest", EARLIEST)):
         if not bound.by_time and wrong in (bound.everywhere, *bound.each.values()):

@@ -10,8 +10,8 @@ from klog.data_dir.replicas import log_end
 from klog.errors import UsageError
 from klog.log.record_filter import HIGHEST, LOWEST
 from klog.lookup import Lookup
-from klog.spark.bounds import EARLIEST, LATEST, Bound, TopicPartition
-from klog.spark.options import Options
+from klog.spark.bounds import EARLIEST, LATEST, OffsetBound, TopicPartition
+from klog.spark.options import SourceOptions
 
 NAMELESS: TopicPartition = ("", -1)
 
@@ -29,7 +29,7 @@ def name_of(partition: Partition) -> TopicPartition:
     return (partition.topic or "", partition.number or 0) if partition.name else NAMELESS
 
 
-def batch_ranges(partitions: Sequence[Partition], options: Options) -> list[Range]:
+def batch_ranges(partitions: Sequence[Partition], options: SourceOptions) -> list[Range]:
     """Return what a batch reads of each partition: of one without a segment nothing, of one that cannot be listed all.
 
     Raises UsageError for a partition that a bound should name, for a time that nothing is as late as, and for offsets
@@ -38,7 +38,7 @@ def batch_ranges(partitions: Sequence[Partition], options: Options) -> list[Rang
     return [_range(partition, options) for partition in partitions if partition.segments or partition.unreadable]
 
 
-def hold_names_against(bounds: Iterable[Bound], partitions: Iterable[Partition]) -> None:
+def hold_names_against(bounds: Iterable[OffsetBound], partitions: Iterable[Partition]) -> None:
     """Raise UsageError when a bound names a partition that is not among *partitions*."""
     known = {name_of(partition) for partition in partitions}
     for bound in bounds:
@@ -46,13 +46,13 @@ def hold_names_against(bounds: Iterable[Bound], partitions: Iterable[Partition])
             raise UsageError(f"{bound.option}: no partition {topic}-{number} is read here")
 
 
-def _range(partition: Partition, options: Options) -> Range:
+def _range(partition: Partition, options: SourceOptions) -> Range:
     if partition.unreadable:
         return Range(partition, LOWEST, HIGHEST)  # who reads it is told
     return Range(partition, start_offset(partition, options), _end_offset(partition, options))
 
 
-def start_offset(partition: Partition, options: Options) -> int:
+def start_offset(partition: Partition, options: SourceOptions) -> int:
     """Return the offset at which reading begins.  Raises as `batch_ranges` does."""
     bound, first = options.starting, partition.log_start_offset or 0
     wanted = bound.of(name_of(partition))
@@ -73,7 +73,7 @@ def start_offset(partition: Partition, options: Options) -> int:
     return _in_log(bound, partition, wanted, options)
 
 
-def _end_offset(partition: Partition, options: Options) -> int:
+def _end_offset(partition: Partition, options: SourceOptions) -> int:
     bound = options.ending
     wanted = bound.of(name_of(partition))
     if bound.by_time:
@@ -93,7 +93,7 @@ def _offset_at(partition: Partition, timestamp: int) -> int | None:
         return trail.offset if trail.found else None
 
 
-def _in_log(bound: Bound, partition: Partition, wanted: int, options: Options) -> int:
+def _in_log(bound: OffsetBound, partition: Partition, wanted: int, options: SourceOptions) -> int:
     first, end = partition.log_start_offset or 0, _last(partition)
     if options.fail_on_data_loss and not first <= wanted <= end:
         raise UsageError(

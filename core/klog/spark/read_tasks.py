@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import InputPartition
 
-from klog.jobs.slices import Slice, pack, slices
-from klog.log.record_filter import Wanted
-from klog.spark.filters import Pushed
-from klog.spark.options import Options
+from klog.jobs.slices import LogSlice, pack_tasks, slices
+from klog.log.record_filter import RecordFilter
+from klog.spark.filters import FilterPushdown
+from klog.spark.options import SourceOptions
 from klog.spark.ranges import Range
 from klog.spark.utf8_errors import in_text
-from klog.transactions.isolation import Learnt
+from klog.transactions.isolation import IsolationState
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -27,26 +27,26 @@ _BYTES_WORTH_A_TASK = 8 << 20
 class Task(InputPartition):
     """The slices that one task reads, in their order."""
 
-    def __init__(self, parts: tuple[Slice, ...]) -> None:
+    def __init__(self, parts: tuple[LogSlice, ...]) -> None:
         super().__init__(parts)
         self.parts = parts
 
 
 def tasks(
     ranges: Iterable[Range],
-    options: Options,
-    pushed: Pushed = Pushed(),  # noqa: B008  # it is frozen
+    options: SourceOptions,
+    pushed: FilterPushdown = FilterPushdown(),  # noqa: B008  # it is frozen
     *,
-    growing: defaultdict[str, Learnt] | None = None,
+    growing: defaultdict[str, IsolationState] | None = None,
 ) -> list[InputPartition]:
     """Return the tasks that read *ranges*: even ones, never one for each partition, at least one even for nothing.
 
     Spark would call the reader of no task with nothing at all.  *growing*: for the logs of a stream, what is learnt of
     them, by their path; a last batch that is not whole is one that will be, whether or not a broker is there just now.
     """
-    parts: list[Slice] = []
+    parts: list[LogSlice] = []
     for partition, from_offset, to_offset in ranges:
-        wanted = Wanted(
+        wanted = RecordFilter(
             max(from_offset, pushed.from_offset), min(to_offset, pushed.to_offset), pushed.from_time, pushed.to_time
         )
         learnt = None if growing is None else growing[partition.path]
@@ -55,11 +55,11 @@ def tasks(
             parts.append(_within(part._replace(live=live), from_offset, to_offset))
     sizes = [part.bytes for part in parts]
     least = options.tasks or min(os.cpu_count() or 1, 1 + sum(sizes) // _BYTES_WORTH_A_TASK)
-    packed = pack(sizes, 2 * options.split_bytes, least)
+    packed = pack_tasks(sizes, 2 * options.split_bytes, least)
     return [Task(tuple(parts[i] for i in task)) for task in packed] or [Task(())]
 
 
-def _within(part: Slice, from_offset: int, to_offset: int) -> Slice:
+def _within(part: LogSlice, from_offset: int, to_offset: int) -> LogSlice:
     """Return a slice of which no more is seen than these offsets: each partition has its own."""
     return part._replace(from_offset=max(part.from_offset, from_offset), to_offset=min(part.to_offset, to_offset))
 
@@ -67,16 +67,16 @@ def _within(part: Slice, from_offset: int, to_offset: int) -> Slice:
 def read_task(
     task: InputPartition,
     columns: Sequence[str],
-    options: Options,
-    pushed: Pushed = Pushed(),  # noqa: B008
+    options: SourceOptions,
+    pushed: FilterPushdown = FilterPushdown(),  # noqa: B008
 ) -> Iterator[pa.RecordBatch]:
     """Yield the rows of a task.  Raises DamagedError for damage where that is asked for."""
-    from klog.jobs.spark_rows import Query, read
+    from klog.jobs.spark_rows import RowQuery, read
 
     freeze_once()
     assert isinstance(task, Task)
-    wanted = Wanted(pushed.from_offset, pushed.to_offset, pushed.from_time, pushed.to_time)
-    query = Query(tuple(columns), wanted, options.isolation, options.damage, options.max_batch_bytes)
+    wanted = RecordFilter(pushed.from_offset, pushed.to_offset, pushed.from_time, pushed.to_time)
+    query = RowQuery(tuple(columns), wanted, options.isolation, options.damage, options.max_batch_bytes)
     with in_text():
         yield from read(task.parts, query)
 

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 STREAM_BYTES = 4 << 20
 
 
-class Home(NamedTuple):
+class TaskHome(NamedTuple):
     """What a task has of the driver: the directory with klog, *site*, if it was shipped to a session that was there
     before, and the *folder* that relative paths begin in.
     """
@@ -19,7 +19,7 @@ class Home(NamedTuple):
     folder: str
 
 
-def results(job: bytes, unit: bytes, home: Home) -> Iterator[bytes]:
+def results(job: bytes, unit: bytes, home: TaskHome) -> Iterator[bytes]:
     """Do the pickled *job*, a function and its options, for a pickled *unit*; yield streams of Arrow batches."""
     import gc
     import pickle
@@ -79,7 +79,7 @@ class _Stream:
         return bytes(self._sink.getvalue().to_pybytes())
 
 
-def of_partition(job: bytes, home: Home, done: Any) -> Callable[[Iterable[tuple[bytes, int]]], Iterator[bytes]]:
+def of_partition(job: bytes, home: TaskHome, done: Any) -> Callable[[Iterable[tuple[bytes, int]]], Iterator[bytes]]:
     """Return the function of an RDD's partition: units and their sizes to streams; *done* adds up the sizes."""
 
     def work(units: Iterable[tuple[bytes, int]]) -> Iterator[bytes]:
@@ -90,7 +90,7 @@ def of_partition(job: bytes, home: Home, done: Any) -> Callable[[Iterable[tuple[
     return work
 
 
-def of_batches(job: bytes, home: Home, units: list[bytes]) -> Callable[[Iterable[Any]], Iterator[Any]]:
+def of_batches(job: bytes, home: TaskHome, units: list[bytes]) -> Callable[[Iterable[Any]], Iterator[Any]]:
     """Return the function for `mapInArrow`: numbers of units to streams."""
 
     def work(numbers: Iterable[Any]) -> Iterator[Any]:

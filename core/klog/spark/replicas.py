@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from klog.data_dir.partition import Partition
-from klog.data_dir.replicas import choose_copies, find_partitions
-from klog.spark.options import Options
+from klog.data_dir.replicas import choose_replicas, find_partitions
+from klog.spark.options import SourceOptions
 
 
-def chosen(options: Options) -> list[Partition]:
+def chosen(options: SourceOptions) -> list[Partition]:
     """Return the partitions that *options* ask for.  Raises UsageError, UnreadableError."""
-    return choose_copies(options.topics.choose(find_partitions(options.paths)), options.replicas)
+    return choose_replicas(options.topics.choose(find_partitions(options.paths)), options.replicas)

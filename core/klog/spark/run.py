@@ -78,8 +78,8 @@ def run(
     return [batch for stream in streams for batch in _batches(stream)]
 
 
-def _home() -> remote_call.Home:
-    return remote_call.Home(SITE, os.getcwd())
+def _home() -> remote_call.TaskHome:
+    return remote_call.TaskHome(SITE, os.getcwd())
 
 
 def _batches(stream: bytes) -> list[pa.RecordBatch]:

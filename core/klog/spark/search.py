@@ -6,11 +6,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from klog.data_dir.partition import Partition
-from klog.jobs.export import Piece, pieces
-from klog.jobs.results import Answer, from_batch
-from klog.jobs.search import Query, merged
+from klog.jobs.export import ExportTask, pieces
+from klog.jobs.results import TaskResult, from_batch
+from klog.jobs.search import SearchQuery, merged
 from klog.jobs.search import search as job
-from klog.jobs.slices import TASK_BYTES, pack
+from klog.jobs.slices import TASK_BYTES, pack_tasks
 from klog.progress import Silence, Sink
 from klog.spark.run import parallelism, run
 from klog.transactions.isolation import Isolation
@@ -25,10 +25,10 @@ _MOST_TASKS_A_CORE = 16
 def search(
     spark: SparkSession,
     partitions: Iterable[Partition],
-    query: Query,
+    query: SearchQuery,
     isolation: Isolation = "read_uncommitted",
     sink: Sink = _SILENCE,
-) -> Iterator[Answer]:
+) -> Iterator[TaskResult]:
     """Yield the records that *query* asks for, as answers `lines`, by topic, partition and offset; and `damage`.
 
     It goes from wave to wave of tasks, so that the driver has the finds of one wave alone, and nothing more is read
@@ -37,7 +37,7 @@ def search(
     limit = left = query.wanted.limit
     cores = parallelism(spark)
     for wave in _waves(pieces(partitions, query.wanted, isolation, piece_bytes=0), cores, limit is None):
-        packs = pack([piece.bytes for piece in wave], least=cores)
+        packs = pack_tasks([piece.bytes for piece in wave], least=cores)
         units = [[wave[i] for i in numbers] for numbers in packs]
         sizes = [sum(piece.bytes for piece in unit) for unit in units]
         batches = run(spark, job, units, query, sizes, sink, "klog search")
@@ -49,9 +49,9 @@ def search(
             return
 
 
-def _waves(every: Sequence[Piece], cores: int, at_once: bool) -> Iterator[list[Piece]]:
+def _waves(every: Sequence[ExportTask], cores: int, at_once: bool) -> Iterator[list[ExportTask]]:
     """Yield the pieces in parts that become larger; *at_once*: the first is large, for all of them will be read."""
-    wave, size = list[Piece](), 0
+    wave, size = list[ExportTask](), 0
     most = cores * TASK_BYTES
     largest = _MOST_TASKS_A_CORE * most
     most = largest if at_once else most

@@ -17,8 +17,8 @@ from pyspark.sql.types import StructType
 
 from klog.data_dir.log_dir import near_misses
 from klog.errors import UsageError
-from klog.spark.filters import Pushed, push
-from klog.spark.options import Options, read_columns, read_options
+from klog.spark.filters import FilterPushdown, push
+from klog.spark.options import SourceOptions, read_columns, read_options
 from klog.spark.ranges import batch_ranges, hold_names_against
 from klog.spark.read_tasks import read_task, tasks
 from klog.spark.replicas import chosen
@@ -44,7 +44,7 @@ class KafkaLog(DataSource):
         """Return the reader of a batch."""
         options = read_options(self.options)
         # Spark refuses a reader that takes filters wherever they are not switched on in its settings.
-        return (FilteringReader if options.pushdown else Reader)(options, columns_of(schema))
+        return (FilteringReader if options.pushdown else KafkaLogReader)(options, columns_of(schema))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802  # Spark's name
         """Return the reader of a stream."""
@@ -53,12 +53,12 @@ class KafkaLog(DataSource):
         return StreamReader(read_options(self.options, streaming=True), columns_of(schema))
 
 
-class Reader(DataSourceReader):
+class KafkaLogReader(DataSourceReader):
     """Reads a batch.  It is sent to every task, so it holds nothing but what was asked for."""
 
-    def __init__(self, options: Options, columns: Sequence[str]) -> None:
+    def __init__(self, options: SourceOptions, columns: Sequence[str]) -> None:
         self.options, self.columns = options, tuple(columns)
-        self.pushed = Pushed()
+        self.pushed = FilterPushdown()
 
     @in_text()
     def partitions(self) -> Sequence[InputPartition]:
@@ -74,7 +74,7 @@ class Reader(DataSourceReader):
         return read_task(partition, self.columns, self.options, self.pushed)
 
 
-class FilteringReader(Reader):
+class FilteringReader(KafkaLogReader):
     """Takes filters on topic, partition, offset and timestamp, and reads the less for it."""
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802  # Spark's name

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from klog.data_dir.partition import Partition
-from klog.jobs.slices import SPLIT_BYTES, Slice, pack, slices
-from klog.jobs.stats import Options, Stats, results
+from klog.jobs.slices import SPLIT_BYTES, LogSlice, pack_tasks, slices
+from klog.jobs.stats import Stats, StatsOptions, results
 from klog.jobs.stats import stats as job
 from klog.log.reader import MAX_BATCH_BYTES
 from klog.progress import Silence, Sink
@@ -31,7 +31,7 @@ def stats(
 
     Paths have to lead to the same files where Spark's tasks run.
     """
-    parts: list[Slice | str] = []
+    parts: list[LogSlice | str] = []
     sizes: list[int] = []
     for partition in {one.path: one for one in partitions}.values():
         # To cut costs a look into each log, which small partitions leave to the tasks.
@@ -42,8 +42,8 @@ def stats(
             cut = slices(partition, split_bytes)
             parts += cut
             sizes += [part.bytes for part in cut]
-    packs = pack(sizes, least=parallelism(spark))
+    packs = pack_tasks(sizes, least=parallelism(spark))
     units = [[parts[i] for i in numbers] for numbers in packs]
     loads = [sum(sizes[i] for i in numbers) for numbers in packs]
-    options = Options(os.urandom(16), max_batch_bytes)
+    options = StatsOptions(os.urandom(16), max_batch_bytes)
     return results(run(spark, job, units, options, loads, sink, "klog stats"), partitions)

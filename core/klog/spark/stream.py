@@ -19,12 +19,12 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMa
 from klog.data_dir.partition import Partition
 from klog.data_dir.replicas import UNKNOWN, epoch_at, log_end
 from klog.errors import DamagedError, KlogError, UsageError
-from klog.spark.options import Options
+from klog.spark.options import SourceOptions
 from klog.spark.ranges import Range, hold_names_against, start_offset
 from klog.spark.read_tasks import read_task, tasks
 from klog.spark.replicas import chosen
 from klog.spark.utf8_errors import in_text
-from klog.transactions.isolation import Learnt, visible
+from klog.transactions.isolation import IsolationState, visible_range
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -47,12 +47,12 @@ Offsets = dict[str, Position]
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Reads a stream.  One of them lives in the driver's process; copies of it, which only read, in the tasks."""
 
-    def __init__(self, options: Options, columns: Sequence[str]) -> None:
+    def __init__(self, options: SourceOptions, columns: Sequence[str]) -> None:
         if options.replicas == "all":
             raise UsageError("replicas: a stream follows one copy of each partition, longest or leader-epoch")
         self.options, self.columns = options, tuple(columns)
         self._target: Mapping[str, int] | None = None
-        self._learnt: defaultdict[str, Learnt] = defaultdict(Learnt)
+        self._learnt: defaultdict[str, IsolationState] = defaultdict(IsolationState)
 
     @in_text()
     def initialOffset(self) -> Offsets:  # noqa: N802  # a dict, and Spark's name
@@ -114,7 +114,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return 0  # until it can be read
         if end is None:
             return 0
-        return min(end.offset, visible(partition, self.options.isolation, self._learnt[partition.path]).to_offset)
+        return min(end.offset, visible_range(partition, self.options.isolation, self._learnt[partition.path]).to_offset)
 
     def _hold_against(self, offsets: Offsets, found: Mapping[str, Partition], idle_too: bool = True) -> None:
         """Raise DamagedError where the directory is not one in which *offsets* were reached.
@@ -133,7 +133,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 raise DamagedError(f"{name}: {problem}; what was read is not its history: begin with a new checkpoint")
 
 
-def _by_name(options: Options) -> dict[str, Partition]:
+def _by_name(options: SourceOptions) -> dict[str, Partition]:
     """Return the partitions as they are now."""
     return {f"{each.topic}-{each.number}" if each.name else each.directory: each for each in chosen(options)}
 

@@ -9,11 +9,11 @@ from __future__ import annotations
 from enum import Enum
 from typing import Final, NamedTuple
 
-from klog.location import Place
+from klog.location import Location
 from klog.transactions.markers import MarkerFlaw
 
 
-class IrregularityKind(str, Enum):
+class ProducerAnomalyKind(str, Enum):
     """The closed set of things in a log that a leader would not have written, or that only look like it."""
 
     SEQUENCE_GAP = "sequence gap"
@@ -51,25 +51,25 @@ class IrregularityKind(str, Enum):
 
 STOPS_BROKER: Final = frozenset(
     {
-        IrregularityKind.NOT_TRANSACTIONAL,
-        IrregularityKind.UNKNOWN_MARKER_TYPE,
-        IrregularityKind.INVALID_MARKER,
-        IrregularityKind.UNREADABLE_MARKER,
-        IrregularityKind.TXN_NOT_STARTED,
+        ProducerAnomalyKind.NOT_TRANSACTIONAL,
+        ProducerAnomalyKind.UNKNOWN_MARKER_TYPE,
+        ProducerAnomalyKind.INVALID_MARKER,
+        ProducerAnomalyKind.UNREADABLE_MARKER,
+        ProducerAnomalyKind.TXN_NOT_STARTED,
     }
 )
 """What a broker that replays the log at its start does not survive; recovery of the segment survives INVALID_MARKER."""
 
 
-class Irregularity(NamedTuple):
+class ProducerAnomaly(NamedTuple):
     """Something unusual in a producer's batch, which is at *place*.
 
     *expected* and *found* are sequences, epochs, or offsets of transactions, as the kind has it; None where it has no
     such thing.  *idle_ms*: from the producer's last timestamp to the batch's largest; None for an unknown producer.
     """
 
-    kind: IrregularityKind
-    place: Place
+    kind: ProducerAnomalyKind
+    place: Location
     producer_id: int
     producer_epoch: int
     expected: int | None = None

@@ -12,14 +12,14 @@ from typing import Literal, NamedTuple
 
 from klog.data_dir.partition import Partition, SegmentFiles, segments_between
 from klog.errors import KlogError, UnreadableError
-from klog.files.read_only import Source
+from klog.files.read_only import ReadOnlyFile
 from klog.formats.batch import Attributes, BatchFacts
 from klog.formats.damage import Damage, DamageKind
 from klog.formats.index import ABORTED_TXN
 from klog.kernel import Window
-from klog.location import Place
+from klog.location import Location
 from klog.log.header_scan import walk_headers
-from klog.log.record_filter import HIGHEST, LOWEST, Wanted
+from klog.log.record_filter import HIGHEST, LOWEST, RecordFilter
 from klog.log.txn_index import read_txn_index
 from klog.transactions.markers import CompletedTxn, Marker, read_marker
 from klog.transactions.producer_state import ProducerState
@@ -28,7 +28,7 @@ from klog.transactions.replay import nearest_state, replay
 Isolation = Literal["read_uncommitted", "read_committed"]
 
 
-class Aborted(NamedTuple):
+class AbortedRange(NamedTuple):
     """A transaction that came to nothing: its first data that is known of, and its marker, by their offsets."""
 
     producer_id: int
@@ -36,34 +36,34 @@ class Aborted(NamedTuple):
     last_offset: int
 
 
-class Visible(NamedTuple):
+class VisibleRange(NamedTuple):
     """Offsets from … up to, not including, to; without those of *aborted*, which is None where all data is seen."""
 
     from_offset: int = LOWEST
     to_offset: int = HIGHEST
-    aborted: tuple[Aborted, ...] | None = None
+    aborted: tuple[AbortedRange, ...] | None = None
 
-    def within(self, wanted: Wanted) -> Wanted:
+    def within(self, wanted: RecordFilter) -> RecordFilter:
         """Return *wanted* as far as it is seen."""
         return wanted._replace(
             from_offset=max(wanted.from_offset, self.from_offset), to_offset=min(wanted.to_offset, self.to_offset)
         )
 
 
-class Learnt:
+class IsolationState:
     """What a log has told of its transactions so far: of one that grows, only what is new is read the next time."""
 
     def __init__(self) -> None:
         self._state: ProducerState | None = None
         self._began = 0  # at which offset the state began that was taken up from a snapshot
-        self._aborted: set[Aborted] = set()
+        self._aborted: set[AbortedRange] = set()
 
     @property
     def open_txns(self) -> tuple[tuple[int, int], ...]:
         """The transactions that are open at the end of what was learnt: (first offset, producer id)."""
         return () if self._state is None else tuple(self._state.ongoing.all())
 
-    def catch_up(self, partition: Partition) -> tuple[int, set[Aborted]]:
+    def catch_up(self, partition: Partition) -> tuple[int, set[AbortedRange]]:
         """Return the last stable offset, and what was aborted behind the newest snapshot."""
         try:
             end = partition.log_end
@@ -82,7 +82,9 @@ class Learnt:
         return state.last_stable_offset, set(self._aborted)
 
 
-def visible(partition: Partition, isolation: Isolation = "read_uncommitted", learnt: Learnt | None = None) -> Visible:
+def visible_range(
+    partition: Partition, isolation: Isolation = "read_uncommitted", learnt: IsolationState | None = None
+) -> VisibleRange:
     """Return what a consumer of *partition* sees, once a broker runs on it.  *learnt*: from earlier calls, kept up.
 
     The last stable offset comes from the newest producer snapshot and the log behind it, aborted transactions from the
@@ -90,10 +92,10 @@ def visible(partition: Partition, isolation: Isolation = "read_uncommitted", lea
     Kafka: UnifiedLog.read, LocalLog.addAbortedTransactions.
     """
     start = partition.log_start_offset
-    seen = Visible(LOWEST if start is None else start)
+    seen = VisibleRange(LOWEST if start is None else start)
     if isolation == "read_uncommitted":
         return seen
-    stable, aborted = (learnt or Learnt()).catch_up(partition)
+    stable, aborted = (learnt or IsolationState()).catch_up(partition)
     for i, segment in enumerate(partition.segments):
         if segment.txn_index is not None:
             indexed = _in_index(partition, segment)
@@ -106,23 +108,23 @@ def _is_below(partition: Partition, i: int, offset: int) -> bool:
     return bool(following) and following[0].base_offset <= offset
 
 
-def _replayed(state: ProducerState, partition: Partition, i: int) -> Iterator[Aborted]:
+def _replayed(state: ProducerState, partition: Partition, i: int) -> Iterator[AbortedRange]:
     """Apply a segment to *state*, as far as it can be read, and yield the transactions that are aborted in it."""
     try:
         for event in replay(state, partition.path, partition.segments[i : i + 1]):
             if isinstance(event, CompletedTxn) and event.aborted:
-                yield Aborted(event.producer_id, event.first_offset, event.last_offset)
+                yield AbortedRange(event.producer_id, event.first_offset, event.last_offset)
     except UnreadableError:
         return  # whoever reads it is told
 
 
-def _in_index(partition: Partition, segment: SegmentFiles) -> list[Aborted] | None:
+def _in_index(partition: Partition, segment: SegmentFiles) -> list[AbortedRange] | None:
     """Return the entries of a transaction index, None when it cannot be right."""
     try:
         entries, size = read_txn_index(partition.path, segment.txn_index or "")
     except KlogError:
         return None
-    found = [Aborted(entry.producer_id, entry.first_offset, entry.last_offset) for entry in entries]
+    found = [AbortedRange(entry.producer_id, entry.first_offset, entry.last_offset) for entry in entries]
     last = segment.base_offset - 1
     for entry in entries:
         if entry.version != 0 or entry.last_offset <= last or not 0 <= entry.first_offset <= entry.last_offset:
@@ -131,7 +133,7 @@ def _in_index(partition: Partition, segment: SegmentFiles) -> list[Aborted] | No
     return found if size == len(entries) * ABORTED_TXN.size else None
 
 
-def _in_log(partition: Partition, i: int) -> list[Aborted]:
+def _in_log(partition: Partition, i: int) -> list[AbortedRange]:
     """Return what was aborted in a segment, by its log and what came before."""
     state = nearest_state(partition, partition.segments[i].base_offset)
     for earlier in range(i):
@@ -148,7 +150,7 @@ class _Ranges:
         self._ends: list[int] = []  # of each, with its sign turned: ascending
         self._starts: list[int] = []  # the lowest of each and all that end later
 
-    def add(self, txn: Aborted) -> None:
+    def add(self, txn: AbortedRange) -> None:
         """Take a transaction that ends before all others."""
         self._ends.append(-txn.last_offset)
         self._starts.append(min([txn.first_offset, *self._starts[-1:]]))
@@ -164,14 +166,14 @@ class _Ranges:
         return at < len(self._ends) and self._ends[at] == -offset
 
 
-def _by_producer(aborted: Iterable[Aborted]) -> dict[int, _Ranges]:
+def _by_producer(aborted: Iterable[AbortedRange]) -> dict[int, _Ranges]:
     ranges: dict[int, _Ranges] = {}
     for txn in sorted(aborted, key=lambda txn: -txn.last_offset):
         ranges.setdefault(txn.producer_id, _Ranges()).add(txn)
     return ranges
 
 
-class Hiding:
+class AbortedFilter:
     """Leaves aborted data out of the windows of a part of a log, and notices markers that contradict the index.
 
     The index is believed, as a consumer believes it; but where it does not know of an abort whose data is there,
@@ -181,7 +183,7 @@ class Hiding:
     since they go backwards, the rest is learnt then.
     """
 
-    def __init__(self, aborted: Iterable[Aborted], path: str, known_from: int, known_to: int) -> None:
+    def __init__(self, aborted: Iterable[AbortedRange], path: str, known_from: int, known_to: int) -> None:
         self._path = path
         self._ranges = _by_producer(aborted)
         self._known_from, self._known_to = known_from, known_to
@@ -211,7 +213,7 @@ class Hiding:
 
     def _learn_all(self) -> None:
         partition = Partition(os.path.dirname(self._path))
-        self._ranges = _by_producer(visible(partition, "read_committed").aborted or ())
+        self._ranges = _by_producer(visible_range(partition, "read_committed").aborted or ())
         self._known_from, self._known_to = LOWEST, HIGHEST + 1  # even the highest offset is below it
 
     def _is_aborted(self, batch: BatchFacts) -> bool:
@@ -237,7 +239,9 @@ class Hiding:
         if not is_wrong:
             return []
         detail = f"{what} (producer {producer}); klog recover rebuilds the index"
-        return [Damage(DamageKind.BAD_INDEX, Place(self._path, batch.position, batch.base_offset), detail, batch.size)]
+        return [
+            Damage(DamageKind.BAD_INDEX, Location(self._path, batch.position, batch.base_offset), detail, batch.size)
+        ]
 
     def _had_data(self, producer: int) -> bool:
         if producer in self._with_data:
@@ -266,7 +270,7 @@ def _has_records(partition: Partition, producer: int, first: int, end: int) -> b
     """Whether records of *producer* stand from offset *first* up to, not including, *end*."""
     for files in segments_between(partition.segments, first, end):
         try:
-            with Source(os.path.join(partition.path, files.log)) as log:
+            with ReadOnlyFile(os.path.join(partition.path, files.log)) as log:
                 for header in walk_headers(log):
                     if isinstance(header, Damage) or header.base_offset >= end:
                         break

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from klog.formats.batch import Attributes
 from klog.formats.codec import Decompressor
 from klog.kernel import DONE, MORE, Window
-from klog.location import Place
+from klog.location import Location
 
 _MAX_OFFSET = 2**63 - 1
 _ABORT, _COMMIT = 0, 1
@@ -63,7 +63,7 @@ class CompletedTxn(NamedTuple):
     last_offset: int
     aborted: bool
     last_stable_offset: int
-    place: Place
+    place: Location
 
     @property
     def index_entry(self) -> tuple[int, int, int, int, int] | None:

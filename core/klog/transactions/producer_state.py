@@ -17,8 +17,8 @@ from typing import Final, NamedTuple
 
 from klog.formats.batch import MAX_SEQUENCE, Attributes, BatchFacts, decrement_sequence, increment_sequence
 from klog.formats.snapshot import PRODUCER_ID_EXPIRATION_MS, Producer, Snapshot
-from klog.location import Place
-from klog.transactions.anomalies import Irregularity, IrregularityKind
+from klog.location import Location
+from klog.transactions.anomalies import ProducerAnomaly, ProducerAnomalyKind
 from klog.transactions.markers import CompletedTxn, FlawedMarker, Marker, OngoingTxns, offset_after
 
 BATCHES_KEPT: Final = 5
@@ -30,7 +30,7 @@ _TRANSACTIONAL: Final = int(Attributes.TRANSACTIONAL)
 _new_tuple = tuple.__new__  # a NamedTuple's own is Python, and this is done for every batch
 
 
-Event = CompletedTxn | Irregularity
+Event = CompletedTxn | ProducerAnomaly
 """What a batch can bring besides a new state."""
 
 
@@ -176,7 +176,7 @@ class ProducerState:
         if batch.producer_id < 0:
             return ()
         if isinstance(marker, FlawedMarker):
-            kind = IrregularityKind(marker.flaw.value)
+            kind = ProducerAnomalyKind(marker.flaw.value)
             return (_irregularity(kind, batch, file, None)._replace(detail=marker.detail),)
         entry = self.producers.get(batch.producer_id)
         if entry is None:
@@ -207,29 +207,29 @@ class ProducerState:
             self.ongoing.begin(batch.base_offset, batch.producer_id)
             return found
         began = entry.current_txn_first_offset
-        return (*found, _irregularity(IrregularityKind.NOT_TRANSACTIONAL, batch, file, entry, began))
+        return (*found, _irregularity(ProducerAnomalyKind.NOT_TRANSACTIONAL, batch, file, entry, began))
 
     def _end_txn(self, entry: ProducerEntry, batch: BatchFacts, marker: Marker, file: str) -> tuple[Event, ...]:
         """Take in a marker.  Kafka: ProducerAppendInfo.appendEndTxnMarker, ProducerStateManager.completeTxn."""
         found: list[Event] = []
 
-        def note(kind: IrregularityKind, expected: int | None = None, was: int | None = None) -> None:
+        def note(kind: ProducerAnomalyKind, expected: int | None = None, was: int | None = None) -> None:
             found.append(_irregularity(kind, batch, file, entry, expected, was))
 
         if batch.producer_epoch < entry.producer_epoch:
-            note(IrregularityKind.EPOCH_BACKWARDS, entry.producer_epoch, batch.producer_epoch)
+            note(ProducerAnomalyKind.EPOCH_BACKWARDS, entry.producer_epoch, batch.producer_epoch)
         if marker.coordinator_epoch < entry.coordinator_epoch:
-            note(IrregularityKind.COORDINATOR_EPOCH_BACKWARDS, entry.coordinator_epoch, marker.coordinator_epoch)
+            note(ProducerAnomalyKind.COORDINATOR_EPOCH_BACKWARDS, entry.coordinator_epoch, marker.coordinator_epoch)
         first = entry.current_txn_first_offset
         if first == _NONE:
-            note(IrregularityKind.MARKER_WITHOUT_TXN)
+            note(ProducerAnomalyKind.MARKER_WITHOUT_TXN)
         else:
             open_still = self.ongoing.first_offset(besides=batch.producer_id)
             stable = offset_after(batch.base_offset) if open_still is None else open_still
-            place = Place(file, batch.position, batch.base_offset)
+            place = Location(file, batch.position, batch.base_offset)
             found.append(CompletedTxn(batch.producer_id, first, batch.base_offset, marker.aborts, stable, place))
             if not self.ongoing.end(first):
-                note(IrregularityKind.TXN_NOT_STARTED, None, first)
+                note(ProducerAnomalyKind.TXN_NOT_STARTED, None, first)
         entry.enter(batch.producer_epoch)
         entry.coordinator_epoch = marker.coordinator_epoch
         entry.current_txn_first_offset = _NONE
@@ -241,38 +241,42 @@ def _judge_sequence(entry: ProducerEntry, batch: BatchFacts, file: str) -> tuple
     """Say what a leader would have had against a data batch.  Kafka: ProducerAppendInfo.checkSequence."""
     epoch, known, base = batch.producer_epoch, entry.producer_epoch, batch.base_sequence
     if known != _NONE and epoch < known:
-        return (_irregularity(IrregularityKind.EPOCH_BACKWARDS, batch, file, entry, known, epoch),)
+        return (_irregularity(ProducerAnomalyKind.EPOCH_BACKWARDS, batch, file, entry, known, epoch),)
     if base == _NONE:
-        return (_irregularity(IrregularityKind.NO_SEQUENCE, batch, file, entry),)
+        return (_irregularity(ProducerAnomalyKind.NO_SEQUENCE, batch, file, entry),)
     if known == _NONE:
         return ()
     if epoch != known or not entry.batches:
         begins = epoch != known or entry.epoch_began
-        kind = IrregularityKind.FIRST_SEQUENCE_NOT_ZERO
+        kind = ProducerAnomalyKind.FIRST_SEQUENCE_NOT_ZERO
         return (_irregularity(kind, batch, file, entry, 0, base),) if base and begins else ()
     expected = (entry.batches[-1].last_sequence + 1) & MAX_SEQUENCE
     if base == expected:
         return ()
     ends = (base, increment_sequence(base, batch.last_offset_delta))
     if any((kept.first_sequence, kept.last_sequence) == ends for kept in entry.batches):
-        kind = IrregularityKind.DUPLICATE_SEQUENCE
+        kind = ProducerAnomalyKind.DUPLICATE_SEQUENCE
     else:
         ahead = (base - expected) & MAX_SEQUENCE
-        kind = IrregularityKind.SEQUENCE_GAP if ahead <= MAX_SEQUENCE // 2 + 1 else IrregularityKind.SEQUENCE_BACKWARDS
+        kind = (
+            ProducerAnomalyKind.SEQUENCE_GAP
+            if ahead <= MAX_SEQUENCE // 2 + 1
+            else ProducerAnomalyKind.SEQUENCE_BACKWARDS
+        )
     return (_irregularity(kind, batch, file, entry, expected, base),)
 
 
 def _irregularity(
-    kind: IrregularityKind,
+    kind: ProducerAnomalyKind,
     batch: BatchFacts,
     file: str,
     entry: ProducerEntry | None,
     expected: int | None = None,
     found: int | None = None,
-) -> Irregularity:
+) -> ProducerAnomaly:
     idle_ms = batch.max_timestamp - entry.last_timestamp if entry and entry.producer_epoch != _NONE else None
-    place = Place(file, batch.position, batch.base_offset)
-    return Irregularity(kind, place, batch.producer_id, batch.producer_epoch, expected, found, idle_ms)
+    place = Location(file, batch.position, batch.base_offset)
+    return ProducerAnomaly(kind, place, batch.producer_id, batch.producer_epoch, expected, found, idle_ms)
 
 
 def differences(

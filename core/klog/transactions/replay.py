@@ -14,13 +14,13 @@ import os
 from collections.abc import Iterator, Sequence
 
 from klog.data_dir.partition import Partition, SegmentFiles, read_small
-from klog.files.read_only import Source
+from klog.files.read_only import ReadOnlyFile
 from klog.formats.batch import Attributes
 from klog.formats.damage import Damage
 from klog.formats.snapshot import read_snapshot
 from klog.kernel import Window, crc32c
 from klog.log.index import position_of_offset
-from klog.log.records import runs
+from klog.log.records import intact_runs
 from klog.log.segment import Segment
 from klog.transactions.markers import read_marker
 from klog.transactions.producer_state import Event, ProducerState
@@ -94,7 +94,7 @@ def _replay_segment(
     path = os.path.join(directory, files.log)
     segment = Segment(path)
     window = Window()
-    with Source(path) as source:
+    with ReadOnlyFile(path) as source:
         position = 0
         if start > files.base_offset and files.offset_index:
             index = os.path.join(directory, files.offset_index)
@@ -106,7 +106,7 @@ def _replay_segment(
             if not begun:
                 continue
             stopped = end is not None and _drop_from(window, end)
-            for run in runs(window, path, segment.span):
+            for run in intact_runs(window, path, segment.span):
                 if run.damage:
                     yield run.damage
                 else:

@@ -11,9 +11,9 @@ from klog.data_dir.partition import Partition, read_small
 from klog.formats.names import CLUSTER_METADATA, PartitionState
 from klog.formats.snapshot import Snapshot, read_snapshot
 from klog.kernel import crc32c
-from klog.metadata.topic_config import Origin, Settings
+from klog.metadata.topic_config import SettingOrigin, TopicConfig
 from klog.verify.findings import KINDS, Finding, quoted
-from klog.verify.replay import Replay
+from klog.verify.replay import ProducerReplay
 from klog.verify.segment import NO_NEXT, SegmentFacts
 
 
@@ -29,7 +29,7 @@ class LogDirFacts(NamedTuple):
     clean: bool = False
     live: bool = False
     kraft: bool | None = None
-    settings: Settings = Settings()
+    settings: TopicConfig = TopicConfig()
 
 
 def is_left_alone(partition: Partition) -> bool:
@@ -47,7 +47,7 @@ class PartitionFacts:
         self.partition = partition
         self.log_dir = log_dir
         self.segments: list[SegmentFacts] = []
-        self.replay: Replay | None = None
+        self.replay: ProducerReplay | None = None
         self._fixes = {"": ""}
 
     @cached_property
@@ -88,7 +88,9 @@ class PartitionFacts:
         policy = self.log_dir.settings.value(topic, "cleanup.policy")
         if "compact" in policy.words:
             return True
-        return False if policy.origin is not Origin.DEFAULT and metadata is not None and metadata.complete else None
+        return (
+            False if policy.origin is not SettingOrigin.DEFAULT and metadata is not None and metadata.complete else None
+        )
 
     @cached_property
     def gaps(self) -> list[tuple[int, int]]:

@@ -31,7 +31,7 @@ Wrong = tuple[Producer | None, Producer | None]
 """What a snapshot says of a producer and what the log says; None: nothing."""
 
 
-class Forgotten:
+class ExpiredProducers:
     """Tells what in the snapshots of a partition cannot come from forgetting."""
 
     def __init__(self, facts: PartitionFacts) -> None:

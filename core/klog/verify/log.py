@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from klog.errors import KlogError
-from klog.files.read_only import Source
+from klog.files.read_only import ReadOnlyFile
 from klog.formats.batch import BATCH, ENTRY
 from klog.formats.damage import Damage, DamageKind
 from klog.formats.index import OFFSET_ENTRY
@@ -14,7 +14,7 @@ from klog.log.segment import MAX_SEGMENT_BYTES
 from klog.verify.facts import Findings, PartitionFacts
 from klog.verify.findings import CUTS_OUT, KINDS, SALVAGE
 from klog.verify.next_start import next_start, reaction
-from klog.verify.segment import NO_NEXT, SegmentFacts, Stretch
+from klog.verify.segment import NO_NEXT, ByteRange, SegmentFacts
 
 IDS = {
     DamageKind.BAD_CRC: "bad-crc",
@@ -54,7 +54,7 @@ def damages(facts: PartitionFacts) -> Findings:
             )
 
 
-def _fix(facts: PartitionFacts, kind: str, segment: SegmentFacts, stretch: Stretch) -> str:
+def _fix(facts: PartitionFacts, kind: str, segment: SegmentFacts, stretch: ByteRange) -> str:
     """Return what repairs it: nothing cuts a message out of a batch, nor a tail off with intact batches behind it."""
     if stretch.expected is None:
         return ""
@@ -62,7 +62,7 @@ def _fix(facts: PartitionFacts, kind: str, segment: SegmentFacts, stretch: Stret
     return SALVAGE if after and KINDS[kind].fix else KINDS[kind].fix
 
 
-def _bit(segment: SegmentFacts, stretch: Stretch) -> str:
+def _bit(segment: SegmentFacts, stretch: ByteRange) -> str:
     """Say which single bit is all that is wrong, where that is so."""
     from klog.log.bit_flips import offer
 
@@ -71,14 +71,14 @@ def _bit(segment: SegmentFacts, stretch: Stretch) -> str:
     return f"; {found}; klog recover --repair-bits puts it right" if found else ""
 
 
-def _what_follows(facts: PartitionFacts, segment: SegmentFacts, stretch: Stretch) -> str:
+def _what_follows(facts: PartitionFacts, segment: SegmentFacts, stretch: ByteRange) -> str:
     after, records_after = facts.batches_after(segment, stretch.batches, stretch.records)
     if not after:
         return "; nothing intact follows"
     return f"; {after} intact batches with {records_after} records follow"
 
 
-def _kind(facts: PartitionFacts, segment: SegmentFacts, stretch: Stretch) -> str:
+def _kind(facts: PartitionFacts, segment: SegmentFacts, stretch: ByteRange) -> str:
     damage, expected = stretch.damage, stretch.expected
     if expected is None or stretch.end < segment.size:
         return IDS[damage.kind]
@@ -108,7 +108,7 @@ def _ends_in_zeros(damage: Damage, log_bytes: int) -> bool:
 def _bytes(file: str, position: int, size: int) -> bytes:
     """Return what stands there; nothing when the file is gone by now, or cannot be read there."""
     try:
-        with Source(file) as source:
+        with ReadOnlyFile(file) as source:
             return source.read(position, size)
     except KlogError:
         return b""

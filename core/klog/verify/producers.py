@@ -12,7 +12,7 @@ from klog.verify.findings import SALVAGE
 from klog.verify.segment import SegmentFacts
 
 if TYPE_CHECKING:
-    from klog.transactions.anomalies import Irregularity
+    from klog.transactions.anomalies import ProducerAnomaly
     from klog.transactions.markers import CompletedTxn
 
 MAX_TXN_MS = 15 * 60 * 1000
@@ -30,7 +30,7 @@ _CONFLICTS = {
 }
 
 
-def _events(facts: PartitionFacts, segment: SegmentFacts) -> tuple[list[CompletedTxn], list[Irregularity]]:
+def _events(facts: PartitionFacts, segment: SegmentFacts) -> tuple[list[CompletedTxn], list[ProducerAnomaly]]:
     """Return what the producers' batches of a segment brought."""
     events = facts.replay.events.get(segment.files.log, []) if facts.replay else []
     if not events:
@@ -122,9 +122,9 @@ def snapshots_by_replay(facts: PartitionFacts) -> Findings:
         return
     if any(event[0] in _DISORDER for segment in facts.segments for event in segment.survey.events):
         return  # of batches whose offsets cannot be, nobody can say which producer's state they are
-    from klog.verify.forgotten import Forgotten
+    from klog.verify.forgotten import ExpiredProducers
 
-    forgotten = Forgotten(facts)
+    forgotten = ExpiredProducers(facts)
     for name, offset, snapshot in facts.snapshots:
         replayed, is_guess = facts.replay.states.get(offset, ((), True))
         if is_guess or snapshot.problem is not None or facts.has_gap(0, offset - 1):

@@ -15,7 +15,7 @@ _MOST_EVENTS = 100_000
 _CONTROL = int(Attributes.CONTROL)
 
 
-class Replay:
+class ProducerReplay:
     """The producers' state along a pass over a partition.
 
     With *deep* every batch of a producer is applied, and the state is kept at the offsets of *snapshots*, else only

@@ -8,18 +8,18 @@ from typing import NamedTuple
 
 from klog.data_dir.partition import Partition, SegmentFiles
 from klog.errors import KlogError
-from klog.files.read_only import Source
+from klog.files.read_only import ReadOnlyFile
 from klog.formats.codec import Decompressor
 from klog.formats.damage import Damage
 from klog.formats.index import OFFSET_ENTRY, TIME_ENTRY
 from klog.kernel import IndexBuilder, Survey, Window, offset_index_used, time_index_used
-from klog.log.pipeline import Lane, Work, run
-from klog.log.reader import MAX_BATCH_BYTES, Piece
-from klog.log.records import Codecs, Run, decode_run, message_damages, runs, stray_records
+from klog.log.pipeline import OrderedOutput, Work, run
+from klog.log.reader import MAX_BATCH_BYTES, WindowResult
+from klog.log.records import BatchRun, Codecs, decode_run, intact_runs, message_damages, misplaced_records
 from klog.log.resync import is_zero
 from klog.log.segment import Segment
 from klog.progress import Sink
-from klog.verify.replay import Replay
+from klog.verify.replay import ProducerReplay
 
 NO_NEXT = 2**63 - 1
 _STEP_BYTES = 1 << 16
@@ -46,7 +46,7 @@ class IndexFile(NamedTuple):
     problem: str | None = None
 
 
-class Stretch(NamedTuple):
+class ByteRange(NamedTuple):
     """Damage, in its place among what is intact.
 
     *end*: where it ends, in bytes.  *batches*, *records*: intact ones before it in the segment.  *expected*: the offset
@@ -79,7 +79,7 @@ class SegmentFacts:
         self.survey = survey
         self.offset_index, self.time_index = indexes
         self.size = 0
-        self.damages: list[Stretch] = []
+        self.damages: list[ByteRange] = []
         self.more_damages = 0
         self.unreadable: KlogError | None = None
         self.builder = builder
@@ -93,7 +93,7 @@ class SegmentFacts:
             return
         end = (damage.place.position or 0) + (damage.size or 0)
         expected = None if is_inside else self.end_offset
-        self.damages.append(Stretch(damage, end, self.survey.batches, self.survey.records, expected))
+        self.damages.append(ByteRange(damage, end, self.survey.batches, self.survey.records, expected))
 
     def forget_entries(self) -> None:
         """Keep of the indexes' entries only the last, which is all that is asked for once the pass is over."""
@@ -108,14 +108,14 @@ class SegmentFacts:
         return max(self.survey.last_offset + 1, self.files.base_offset)
 
 
-class Build(NamedTuple):
+class IndexSettings(NamedTuple):
     """How indexes are made anew: index.interval.bytes and segment.index.bytes."""
 
     interval: int = 4096
     index_bytes: int = 10 << 20
 
 
-class Request(NamedTuple):
+class SurveyOptions(NamedTuple):
     """How a pass is made: *deep*: every record too; *jobs*: threads for a large segment; *build*: make indexes anew.
 
     *producers*: each batch of theirs is followed, as by *deep*: microseconds for one.
@@ -127,12 +127,17 @@ class Request(NamedTuple):
     deep: bool = False
     jobs: int = 1
     max_batch_bytes: int = MAX_BATCH_BYTES
-    build: Build | None = None
+    build: IndexSettings | None = None
     producers: bool = False
 
 
 def survey_segment(
-    partition: Partition, files: SegmentFiles, next_base: int, request: Request, sink: Sink, replay: Replay | None
+    partition: Partition,
+    files: SegmentFiles,
+    next_base: int,
+    request: SurveyOptions,
+    sink: Sink,
+    replay: ProducerReplay | None,
 ) -> SegmentFacts:
     """Read a whole segment.  Nothing is raised: what cannot be read is a fact.
 
@@ -144,7 +149,7 @@ def survey_segment(
     builder = IndexBuilder(files.base_offset, *request.build) if request.build is not None else None
     facts = SegmentFacts(files, Survey(files.base_offset, next_base, b"", b""), (raw, time_index), builder)
     try:
-        with Source(path) as source:
+        with ReadOnlyFile(path) as source:
             facts.size = source.size
             if raw is not None:
                 facts.offset_index = _used(raw, OFFSET_ENTRY.size, *offset_index_used(raw.entries, source.size))
@@ -170,14 +175,14 @@ def _own_window() -> Window:
     return window
 
 
-def _work(path: str, facts: SegmentFacts, request: Request, replay: Replay | None) -> Work:
+def _work(path: str, facts: SegmentFacts, request: SurveyOptions, replay: ProducerReplay | None) -> Work:
     codecs = Decompressor(request.max_batch_bytes).functions
     span = Segment(path, bounded=False).span
 
-    def work(window: Window, piece: Piece, lane: Lane) -> bool:
+    def work(window: Window, piece: WindowResult, lane: OrderedOutput) -> bool:
         window.check(0, window.count)
-        found: list[tuple[Run, list[Damage]]] = []
-        for part in runs(window, path, span):
+        found: list[tuple[BatchRun, list[Damage]]] = []
+        for part in intact_runs(window, path, span):
             deep = request.deep and part.damage is None
             found.append((part, _broken_inside(part, codecs, path) if deep else []))
         lane.wait()
@@ -199,15 +204,15 @@ def _work(path: str, facts: SegmentFacts, request: Request, replay: Replay | Non
     return work
 
 
-def _broken_inside(part: Run, codecs: Codecs, path: str) -> list[Damage]:
+def _broken_inside(part: BatchRun, codecs: Codecs, path: str) -> list[Damage]:
     """Decompress and decode batches whose checksums hold; return what is wrong with their records."""
     broken: list[Damage] = []
     for damage in decode_run(part, codecs, path):
-        broken += [damage] if damage else message_damages(part.window, path) + stray_records(part.window, path)
+        broken += [damage] if damage else message_damages(part.window, path) + misplaced_records(part.window, path)
     return broken
 
 
-def _damaged(facts: SegmentFacts, damage: Damage, replay: Replay | None) -> None:
+def _damaged(facts: SegmentFacts, damage: Damage, replay: ProducerReplay | None) -> None:
     start = damage.place.position or 0
     facts.add(damage, is_inside=False)
     facts.survey.damaged(start, start + (damage.size or 0))
@@ -222,7 +227,7 @@ def _read(folder: str, name: str, entry_bytes: int) -> IndexFile:
     """Read an index up to where nothing but zeros follows."""
     content = bytearray()
     try:
-        with Source(os.path.join(folder, name)) as source:
+        with ReadOnlyFile(os.path.join(folder, name)) as source:
             whole = source.size - source.size % entry_bytes
             step = _STEP_BYTES - _STEP_BYTES % entry_bytes
             while len(content) < whole:

@@ -11,13 +11,13 @@ from klog.data_dir.log_dir import LogDir
 from klog.data_dir.partition import Partition
 from klog.errors import UnreadableError
 from klog.formats.names import ROOT_KINDS
-from klog.metadata.topic_config import Settings
+from klog.metadata.topic_config import TopicConfig
 from klog.progress import Silence, Sink
 from klog.verify import indexes, log, names, producers, state, txn_index
 from klog.verify.facts import Findings, LogDirFacts, PartitionFacts
 from klog.verify.findings import Finding, Severity
-from klog.verify.replay import Replay
-from klog.verify.segment import NO_NEXT, Request, SegmentFacts, survey_segment
+from klog.verify.replay import ProducerReplay
+from klog.verify.segment import NO_NEXT, SegmentFacts, SurveyOptions, survey_segment
 
 CHECKS: tuple[Callable[[PartitionFacts], Findings], ...] = (
     names.names,
@@ -38,12 +38,12 @@ CHECKS: tuple[Callable[[PartitionFacts], Findings], ...] = (
 )
 """Everything that is checked of a partition, in the order in which it is told."""
 
-_USUAL, _SILENCE = Request(), Silence()
+_USUAL, _SILENCE = SurveyOptions(), Silence()
 _TRIES = 3
 _PAUSE_SECONDS = 0.1
 
 
-class Totals(NamedTuple):
+class VerifyTotals(NamedTuple):
     """How much was looked at.  *records*: of intact v2 batches."""
 
     partitions: int = 0
@@ -52,17 +52,17 @@ class Totals(NamedTuple):
     batches: int = 0
     records: int = 0
 
-    def plus(self, other: Totals) -> Totals:
+    def plus(self, other: VerifyTotals) -> VerifyTotals:
         """Return the sum."""
-        return Totals(*(a + b for a, b in zip(self, other, strict=True)))
+        return VerifyTotals(*(a + b for a, b in zip(self, other, strict=True)))
 
 
-class Checked(NamedTuple):
+class PartitionResult(NamedTuple):
     """What came of a partition."""
 
     partition: Partition
     findings: list[Finding]
-    totals: Totals
+    totals: VerifyTotals
 
 
 Chosen = Callable[[int, str], bool]
@@ -72,7 +72,7 @@ Chosen = Callable[[int, str], bool]
 def log_dir_facts(log_dir: LogDir) -> LogDirFacts:
     """Return what partitions have to know of *log_dir*."""
     clean, live = log_dir.clean_shutdown is not None, bool(log_dir.lock.held)
-    return LogDirFacts(log_dir.path, clean, live, log_dir.is_kraft, Settings(log_dir))
+    return LogDirFacts(log_dir.path, clean, live, log_dir.is_kraft, TopicConfig(log_dir))
 
 
 def facts_around(partition: Partition) -> LogDirFacts:
@@ -87,10 +87,10 @@ def facts_around(partition: Partition) -> LogDirFacts:
 def verify_partition(
     partition: Partition,
     around: LogDirFacts | None = None,
-    request: Request = _USUAL,
+    request: SurveyOptions = _USUAL,
     sink: Sink = _SILENCE,
     chosen: Chosen | None = None,
-) -> Checked:
+) -> PartitionResult:
     """Check a partition, or the *chosen* ones of its segments.
 
     *around*: what its log dir says (`log_dir_facts`); None: look there.  *sink* hears of the progress in bytes.
@@ -114,15 +114,17 @@ def verify_partition(
     return checked
 
 
-def _check(partition: Partition, around: LogDirFacts, request: Request, sink: Sink, chosen: Chosen | None) -> Checked:
+def _check(
+    partition: Partition, around: LogDirFacts, request: SurveyOptions, sink: Sink, chosen: Chosen | None
+) -> PartitionResult:
     facts, findings = examine(partition, around, request, sink, chosen)
-    return Checked(partition, findings, _totals(facts))
+    return PartitionResult(partition, findings, _totals(facts))
 
 
 def examine(
     partition: Partition,
     around: LogDirFacts,
-    request: Request = _USUAL,
+    request: SurveyOptions = _USUAL,
     sink: Sink = _SILENCE,
     chosen: Chosen | None = None,
     each: Callable[[PartitionFacts, SegmentFacts], None] | None = None,
@@ -136,7 +138,7 @@ def examine(
 def survey_partition(
     partition: Partition,
     around: LogDirFacts,
-    request: Request,
+    request: SurveyOptions,
     sink: Sink = _SILENCE,
     chosen: Chosen | None = None,
     each: Callable[[PartitionFacts, SegmentFacts], None] | None = None,
@@ -144,7 +146,9 @@ def survey_partition(
     """Make the pass over a partition's segments, or the *chosen* ones."""
     facts = PartitionFacts(partition, around)
     if chosen is None and partition.segments:
-        facts.replay = Replay(partition.segments[0].base_offset, facts.snapshots, request.deep or request.producers)
+        facts.replay = ProducerReplay(
+            partition.segments[0].base_offset, facts.snapshots, request.deep or request.producers
+        )
     bases = [*(files.base_offset for files in partition.segments), NO_NEXT]
     for at, (files, next_base) in enumerate(zip(partition.segments, bases[1:], strict=True)):
         if chosen is None or chosen(at, os.path.join(partition.path, files.log)):
@@ -156,9 +160,9 @@ def survey_partition(
     return facts
 
 
-def _totals(facts: PartitionFacts) -> Totals:
+def _totals(facts: PartitionFacts) -> VerifyTotals:
     surveys = [segment.survey for segment in facts.segments]
-    return Totals(
+    return VerifyTotals(
         1,
         len(facts.segments),
         sum(segment.size for segment in facts.segments),

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 
-class Code:
+class CodeWriter:
     """The source of a function of *arguments*; values that are no literals are its constants."""
 
     def __init__(self, arguments: str, *lines: str) -> None:

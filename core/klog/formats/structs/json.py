@@ -13,13 +13,13 @@ from functools import lru_cache
 from typing import Any, TypeAlias
 
 from klog.formats.java_print import json_double, json_string
-from klog.formats.structs.schema import Data, Field, Schema, Struct
+from klog.formats.structs.schema import Data, Schema, Struct, StructField
 
 _Write: TypeAlias = Callable[[Any], str]
 
 
 @dataclass(frozen=True)
-class Embedded:
+class EmbeddedStruct:
     """What a bytes field holds, decoded in turn: it stands in the field's place and prints as an object."""
 
     schema: Schema
@@ -31,8 +31,8 @@ def _bool(value: bool) -> str:
     return "true" if value else "false"
 
 
-def _bytes(value: bytes | Embedded) -> str:
-    if isinstance(value, Embedded):
+def _bytes(value: bytes | EmbeddedStruct) -> str:
+    if isinstance(value, EmbeddedStruct):
         return to_json(value.schema, value.value, value.version)
     return '"' + binascii.b2a_base64(value, newline=False).decode("ascii") + '"'
 
@@ -51,7 +51,7 @@ _WRITERS: dict[str, _Write] = {
 }
 
 
-def _field(field: Field, version: int) -> _Write:
+def _field(field: StructField, version: int) -> _Write:
     write_one = _WRITERS.get(field.type, str) if field.struct is None else _struct(field.struct, version)
     write = _array(write_one) if field.array else write_one
     if field.nullable.hold(version):

@@ -18,8 +18,8 @@ from typing import Any, Final, TypeAlias
 
 from klog.formats.java_print import utf8_text
 from klog.formats.java_text import uuid_text
-from klog.formats.structs.code import Code
-from klog.formats.structs.schema import UNKNOWN_TAGS, Data, Field, Schema, Struct
+from klog.formats.structs.code import CodeWriter
+from klog.formats.structs.schema import UNKNOWN_TAGS, Data, Schema, Struct, StructField
 
 FIXED: Final = {
     "bool": struct.Struct(">?"),
@@ -161,7 +161,7 @@ def _uuid(reader: Reader) -> str:
     return uuid_text(reader.take(_UUID_BYTES))
 
 
-class _Body(Code):
+class _Body(CodeWriter):
     """What reads from `data`, of which there are `size` bytes, at `p`."""
 
     def __init__(self) -> None:
@@ -173,7 +173,7 @@ class _Body(Code):
     def call(self, read: _Read, to: str) -> None:
         self.add("reader.position = p", f"{to} = {self.constant(read)}(reader)", "p = reader.position")
 
-    def numbers(self, fields: list[Field], to: list[str]) -> None:
+    def numbers(self, fields: list[StructField], to: list[str]) -> None:
         layout = numbers_layout(fields)
         self.add(f"p += {layout.size}", "if p > size:", "    raise underflow()")
         self.add(f"{', '.join(to)}, = {self.constant(layout.unpack_from)}(data, p - {layout.size})")
@@ -238,7 +238,7 @@ def _function(name: str, emit: _Emit) -> _Read:
     return body.made(name)
 
 
-def _scalar(field: Field, name: str, version: int, flexible: bool, nullable: bool) -> _Emit:
+def _scalar(field: StructField, name: str, version: int, flexible: bool, nullable: bool) -> _Emit:
     """Return what reads the field's type, or an element of its array; never a null struct."""
     if field.struct is not None:
         return _called(_struct(field.struct, version, flexible))
@@ -252,7 +252,7 @@ def _scalar(field: Field, name: str, version: int, flexible: bool, nullable: boo
     return _called(lambda reader: reader.fixed(layout))
 
 
-def _field(field: Field, version: int, flexible: bool) -> _Emit:
+def _field(field: StructField, version: int, flexible: bool) -> _Emit:
     nullable, flexible = field.nullable.hold(version), flexible and not field.classic
     if field.array:
         if field.struct is not None:
@@ -302,12 +302,12 @@ def _tagged(schema: Struct, version: int) -> dict[int, tuple[str, _Read]]:
     return tagged
 
 
-def is_number(field: Field) -> bool:
+def is_number(field: StructField) -> bool:
     """Whether *field* is one value of a fixed width."""
     return not field.array and field.type in FIXED
 
 
-def numbers_layout(fields: list[Field]) -> struct.Struct:
+def numbers_layout(fields: list[StructField]) -> struct.Struct:
     """Return the layout of numbers in a row: one call for all of them is several times faster."""
     return struct.Struct(">" + "".join(FIXED[field.type].format.lstrip(">") for field in fields))
 

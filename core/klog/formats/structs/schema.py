@@ -52,7 +52,7 @@ NONE: Final = Versions(1, 0)
 
 
 @dataclass(frozen=True)
-class Field:
+class StructField:
     """One field.  *struct* is set when *type* is "struct"; *tag* None: it stands in the body.
 
     *classic*: it has the classic encoding in every version.
@@ -91,7 +91,7 @@ class Struct:
 
     name: str
     readable: Versions
-    fields: tuple[Field, ...]
+    fields: tuple[StructField, ...]
 
     def default(self) -> Data:
         """Return the struct with every field at its default."""
@@ -170,7 +170,7 @@ def _tokens(text: str) -> deque[str]:
     return deque(re.findall(pattern, text))
 
 
-def _fields(tokens: deque[str]) -> tuple[Field, ...]:
+def _fields(tokens: deque[str]) -> tuple[StructField, ...]:
     found = []
     while tokens and tokens[0] != "}":
         if tokens[0] == ";":
@@ -180,7 +180,7 @@ def _fields(tokens: deque[str]) -> tuple[Field, ...]:
     return tuple(found)
 
 
-def _field(tokens: deque[str]) -> Field:
+def _field(tokens: deque[str]) -> StructField:
     name = tokens.popleft()
     if not name.endswith(":"):
         raise ValueError(f"schema: {name!r} where a field begins")
@@ -209,7 +209,7 @@ def _field(tokens: deque[str]) -> Field:
             classic = True
         else:
             raise ValueError(f"schema: {mark!r} after the field {name}")
-    return Field(name[:-1], kind, array, struct, exists, nullable, tag, default, classic)
+    return StructField(name[:-1], kind, array, struct, exists, nullable, tag, default, classic)
 
 
 def parse(line: str) -> Schema:

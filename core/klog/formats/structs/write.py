@@ -12,9 +12,9 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import Any, Final, NamedTuple, TypeAlias
 
-from klog.formats.structs.code import Code
+from klog.formats.structs.code import CodeWriter
 from klog.formats.structs.read import FIXED, LONGEST_STRING, is_number, numbers_layout
-from klog.formats.structs.schema import Data, Field, Schema, Struct
+from klog.formats.structs.schema import Data, Schema, Struct, StructField
 
 _INT16, _INT32 = FIXED["int16"], FIXED["int32"]
 
@@ -71,7 +71,7 @@ def _too_long(name: str, length: int) -> ValueError:
     return ValueError(f"{name} is too long to be serialized: {length} bytes")
 
 
-class _Body(Code):
+class _Body(CodeWriter):
     """What appends to `tail`, that of `writer`."""
 
     def __init__(self) -> None:
@@ -101,7 +101,7 @@ class _Body(Code):
         else:
             self.add(f"{indent}tail += {self.constant(classic.pack)}({of})")
 
-    def null(self, field: Field, nullable: bool, length: Callable[[str, str], None], of: str) -> None:
+    def null(self, field: StructField, nullable: bool, length: Callable[[str, str], None], of: str) -> None:
         self.add(f"if {of} is None:")
         if nullable:
             length("-1", "    ")
@@ -109,7 +109,7 @@ class _Body(Code):
             self.add(f"    raise null({field.name!r})")
 
 
-def _string(field: Field, flexible: bool, nullable: bool) -> _Emit:
+def _string(field: StructField, flexible: bool, nullable: bool) -> _Emit:
     def emit(body: _Body, of: str) -> None:
         text = body.variable(of)
         body.null(field, nullable, lambda n, indent: body.length(flexible, _INT16, n, indent), text)
@@ -121,7 +121,7 @@ def _string(field: Field, flexible: bool, nullable: bool) -> _Emit:
     return emit
 
 
-def _bytes(field: Field, flexible: bool, nullable: bool) -> _Emit:
+def _bytes(field: StructField, flexible: bool, nullable: bool) -> _Emit:
     def emit(body: _Body, of: str) -> None:
         data = body.variable(of)
         body.null(field, nullable, lambda n, indent: body.length(flexible, _INT32, n, indent), data)
@@ -134,7 +134,7 @@ def _bytes(field: Field, flexible: bool, nullable: bool) -> _Emit:
     return emit
 
 
-def _array(field: Field, flexible: bool, nullable: bool, element: _Write) -> _Emit:
+def _array(field: StructField, flexible: bool, nullable: bool, element: _Write) -> _Emit:
     def emit(body: _Body, of: str) -> None:
         values = body.variable(of)
         body.null(field, nullable, lambda n, indent: body.length(flexible, _INT32, n, indent), values)
@@ -161,7 +161,7 @@ def _uuid(writer: Writer, text: str) -> None:
     writer.tail += binascii.a2b_base64(text.replace("-", "+").replace("_", "/") + "==")
 
 
-def _scalar(field: Field, version: int, flexible: bool, nullable: bool) -> _Emit:
+def _scalar(field: StructField, version: int, flexible: bool, nullable: bool) -> _Emit:
     """Return what appends the field's type, or an element of its array; never a null struct."""
     if field.struct is not None:
         return _called(_struct(field.struct, version, flexible))
@@ -174,7 +174,7 @@ def _scalar(field: Field, version: int, flexible: bool, nullable: bool) -> _Emit
     return lambda body, of: body.numbers(FIXED[field.type], [of])
 
 
-def _field(field: Field, version: int, flexible: bool) -> _Emit:
+def _field(field: StructField, version: int, flexible: bool) -> _Emit:
     nullable, flexible = field.nullable.hold(version), flexible and not field.classic
     if field.array:
         struct_of = field.struct
@@ -215,12 +215,12 @@ def _struct(schema: Struct, version: int, flexible: bool) -> _Write:
     return body.made(schema.name)
 
 
-def _got(body: _Body, field: Field) -> str:
+def _got(body: _Body, field: StructField) -> str:
     """Return the expression for a field's value out of its struct."""
     return f"get({field.name!r}, {body.constant(field.default())})"
 
 
-def _tags(body: _Body, fields: list[Field], version: int) -> None:
+def _tags(body: _Body, fields: list[StructField], version: int) -> None:
     """Append a struct's tagged fields: those that are not at their default, by ascending tag."""
     if not fields:
         return body.add("tail.append(0)")
@@ -239,7 +239,7 @@ def _tags(body: _Body, fields: list[Field], version: int) -> None:
     return body.call(write, "value")
 
 
-def _field_alone(field: Field, version: int) -> _Write:
+def _field_alone(field: StructField, version: int) -> _Write:
     return _function(field.name, _field(field, version, True))
 
 

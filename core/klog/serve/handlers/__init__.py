@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from klog.serve.codes import Code
+from klog.serve.codes import ErrorCode
 from klog.serve.handlers import groups, logs, refusals, topics
-from klog.serve.handlers.context import Answer, Asked, HangUpError, Here
+from klog.serve.handlers.context import Answer, HangUpError, RequestContext, ServerContext
 from klog.serve.wire import versions_response
 
 
-def _api_versions(_here: Here, _asked: Asked) -> Answer:
-    return versions_response(Code.NONE)
+def _api_versions(_here: ServerContext, _asked: RequestContext) -> Answer:
+    return versions_response(ErrorCode.NONE)
 
 
-ANSWERS: Final[dict[str, Callable[[Here, Asked], Answer]]] = {
+ANSWERS: Final[dict[str, Callable[[ServerContext, RequestContext], Answer]]] = {
     "ApiVersions": _api_versions,
     "Metadata": topics.metadata,
     "DescribeCluster": topics.describe_cluster,
@@ -34,7 +34,7 @@ ANSWERS: Final[dict[str, Callable[[Here, Asked], Answer]]] = {
     "ListGroups": groups.list_groups,
     "DescribeGroups": groups.describe_groups,
 }
-REFUSED: Final[dict[str, Callable[[Here, Asked], Answer]]] = {
+REFUSED: Final[dict[str, Callable[[ServerContext, RequestContext], Answer]]] = {
     "Produce": refusals.produce,
     "CreateTopics": refusals.create_topics,
     "CreatePartitions": refusals.create_partitions,
@@ -46,16 +46,16 @@ REFUSED: Final[dict[str, Callable[[Here, Asked], Answer]]] = {
     "SaslHandshake": refusals.sasl_handshake,
 }
 """Those that are told to people, too."""
-UNTOLD: Final[dict[str, Callable[[Here, Asked], Answer]]] = {
+UNTOLD: Final[dict[str, Callable[[ServerContext, RequestContext], Answer]]] = {
     "InitProducerId": refusals.init_producer_id,
     "DescribeAcls": refusals.describe_acls,
 }
 _ALL: Final = ANSWERS | REFUSED | UNTOLD
 
 
-def answer(here: Here, name: str, asked: Asked) -> Answer:
+def answer(here: ServerContext, name: str, asked: RequestContext) -> Answer:
     """Return the body of the response to the API *name*.  Raises HangUpError when there is none."""
     return _ALL[name](here, asked)
 
 
-__all__ = ["ANSWERS", "REFUSED", "UNTOLD", "Answer", "Asked", "HangUpError", "Here", "answer"]
+__all__ = ["ANSWERS", "REFUSED", "UNTOLD", "Answer", "HangUpError", "RequestContext", "ServerContext", "answer"]

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import NamedTuple, TypeAlias
 
 from klog.formats.structs.schema import Data
-from klog.serve.groups import Groups
+from klog.serve.groups import GroupCoordinator
 from klog.serve.view import Topic, View
 
 Answer: TypeAlias = Data
@@ -16,11 +16,11 @@ ZERO_ID = "A" * 22
 """The uuid that stands for none."""
 
 
-class Here(NamedTuple):
+class ServerContext(NamedTuple):
     """What answers: the disk, the groups, and where clients reach both."""
 
     view: View
-    groups: Groups
+    groups: GroupCoordinator
     host: str
     port: int
 
@@ -35,7 +35,7 @@ class Here(NamedTuple):
         return self.view.topics.get(name or "")
 
 
-class Asked(NamedTuple):
+class RequestContext(NamedTuple):
     """A request, and who asks; *still_there* raises when that client has gone."""
 
     body: Data

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Final
 
 from klog.formats.structs.schema import Data
-from klog.serve.codes import NO_TRANSACTIONS, Code
+from klog.serve.codes import NO_TRANSACTIONS, ErrorCode
 from klog.serve.groups import Offsets
-from klog.serve.handlers.context import Answer, Asked, Here
+from klog.serve.handlers.context import Answer, RequestContext, ServerContext
 
 _MANY_COORDINATORS, _MANY_MEMBERS, _MANY_GROUPS, _GROUP_NOT_FOUND, _BY_ID = 4, 3, 8, 6, 10
 """The versions from which on FindCoordinator, LeaveGroup and OffsetFetch take several, DescribeGroups has an error for
@@ -16,12 +16,12 @@ _GROUP: Final = 0
 _CLASSIC: Final = "classic"
 
 
-def find_coordinator(here: Here, asked: Asked) -> Answer:
+def find_coordinator(here: ServerContext, asked: RequestContext) -> Answer:
     """Return this node for groups; transactions have no coordinator here."""
     if asked.body["keyType"] == _GROUP:
         found = here.node()
     else:
-        error = {"errorCode": Code.COORDINATOR_NOT_AVAILABLE, "errorMessage": NO_TRANSACTIONS}
+        error = {"errorCode": ErrorCode.COORDINATOR_NOT_AVAILABLE, "errorMessage": NO_TRANSACTIONS}
         found = {"nodeId": -1, "host": "", "port": -1} | error
     if asked.version < _MANY_COORDINATORS:
         return {"errorMessage": None} | found
@@ -29,22 +29,22 @@ def find_coordinator(here: Here, asked: Asked) -> Answer:
     return {"coordinators": [{"errorMessage": None, "key": key} | found for key in keys]}
 
 
-def join_group(here: Here, asked: Asked) -> Answer:
+def join_group(here: ServerContext, asked: RequestContext) -> Answer:
     """Wait for the group to gather."""
     return here.groups.join(asked.body, asked.version, asked.client_id, asked.host, asked.still_there)
 
 
-def sync_group(here: Here, asked: Asked) -> Answer:
+def sync_group(here: ServerContext, asked: RequestContext) -> Answer:
     """Wait for the leader's word."""
     return here.groups.sync(asked.body, asked.still_there)
 
 
-def heartbeat(here: Here, asked: Asked) -> Answer:
+def heartbeat(here: ServerContext, asked: RequestContext) -> Answer:
     """Take a sign of life."""
     return {"errorCode": here.groups.heartbeat(asked.body)}
 
 
-def leave_group(here: Here, asked: Asked) -> Answer:
+def leave_group(here: ServerContext, asked: RequestContext) -> Answer:
     """Let members leave."""
     name = asked.body["groupId"]
     if asked.version < _MANY_MEMBERS:
@@ -57,7 +57,7 @@ def leave_group(here: Here, asked: Asked) -> Answer:
     return {"members": left}
 
 
-def offset_commit(here: Here, asked: Asked) -> Answer:
+def offset_commit(here: ServerContext, asked: RequestContext) -> Answer:
     """Keep offsets in memory, until this endpoint ends."""
     error = here.groups.may_commit(asked.body)
     topics = []
@@ -74,11 +74,11 @@ def offset_commit(here: Here, asked: Asked) -> Answer:
     return {"topics": topics}
 
 
-def _not_there(version: int) -> Code:
-    return Code.UNKNOWN_TOPIC_ID if version >= _BY_ID else Code.UNKNOWN_TOPIC_OR_PARTITION
+def _not_there(version: int) -> ErrorCode:
+    return ErrorCode.UNKNOWN_TOPIC_ID if version >= _BY_ID else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
-def offset_fetch(here: Here, asked: Asked) -> Answer:
+def offset_fetch(here: ServerContext, asked: RequestContext) -> Answer:
     """Return what groups have committed, on the disk or since."""
     body = asked.body
     if asked.version < _MANY_GROUPS:
@@ -88,7 +88,7 @@ def offset_fetch(here: Here, asked: Asked) -> Answer:
     return {"groups": told}
 
 
-def _offsets(here: Here, group: str, wanted: list[Data] | None, version: int) -> list[Data]:
+def _offsets(here: ServerContext, group: str, wanted: list[Data] | None, version: int) -> list[Data]:
     known = here.groups.offsets(group)
     if wanted is None:
         partitions: dict[str, list[int]] = {}
@@ -103,11 +103,11 @@ def _offsets(here: Here, group: str, wanted: list[Data] | None, version: int) ->
     return [_topic_offsets(here, known, one, version) for one in wanted]
 
 
-def _topic_offsets(here: Here, known: Offsets, wanted: Data, version: int) -> Data:
-    name, error = wanted.get("name", ""), Code.NONE
+def _topic_offsets(here: ServerContext, known: Offsets, wanted: Data, version: int) -> Data:
+    name, error = wanted.get("name", ""), ErrorCode.NONE
     if version >= _BY_ID and not name:
         topic = here.topic(None, wanted["topicId"])
-        name, error = ("", Code.UNKNOWN_TOPIC_ID) if topic is None else (topic.name, Code.NONE)
+        name, error = ("", ErrorCode.UNKNOWN_TOPIC_ID) if topic is None else (topic.name, ErrorCode.NONE)
     rows = []
     for index in wanted["partitionIndexes"]:
         offset, epoch, text = known.get((name, index), (-1, -1, ""))
@@ -117,7 +117,7 @@ def _topic_offsets(here: Here, known: Offsets, wanted: Data, version: int) -> Da
     return {"topicId": wanted["topicId"]} | told if version >= _BY_ID else told
 
 
-def list_groups(here: Here, asked: Asked) -> Answer:
+def list_groups(here: ServerContext, asked: RequestContext) -> Answer:
     """Return the groups of the disk and those that have come since."""
     states = {state.lower() for state in asked.body["statesFilter"]}
     kinds = {kind.lower() for kind in asked.body["typesFilter"]}
@@ -131,18 +131,18 @@ def list_groups(here: Here, asked: Asked) -> Answer:
     return {"groups": rows}
 
 
-def describe_groups(here: Here, asked: Asked) -> Answer:
+def describe_groups(here: ServerContext, asked: RequestContext) -> Answer:
     """Return members and state; a group of the disk is empty."""
     return {"groups": [_described(here, name, asked.version) for name in dict.fromkeys(asked.body["groups"])]}
 
 
-def _described(here: Here, name: str, version: int) -> Data:
+def _described(here: ServerContext, name: str, version: int) -> Data:
     known = here.groups.known(name)
     if known is None and name not in here.view.groups:
         gone = {"groupId": name, "groupState": "Dead"}
         if version < _GROUP_NOT_FOUND:
             return gone
-        return gone | {"errorCode": Code.GROUP_ID_NOT_FOUND, "errorMessage": f"Group {name} not found."}
+        return gone | {"errorCode": ErrorCode.GROUP_ID_NOT_FOUND, "errorMessage": f"Group {name} not found."}
     if known is None:
         return {"groupId": name, "groupState": "Empty", "protocolType": "consumer"}
     members = [

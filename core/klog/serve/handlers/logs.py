@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from klog.formats.structs.schema import Data
 from klog.formats.structs.write import Hole
-from klog.serve.codes import Code
-from klog.serve.handlers.context import ZERO_ID, Answer, Asked, Here
+from klog.serve.codes import ErrorCode
+from klog.serve.handlers.context import ZERO_ID, Answer, RequestContext, ServerContext
 from klog.serve.view import PartitionView
 
 if TYPE_CHECKING:
@@ -30,11 +30,11 @@ _GONE: Final = object()
 _NOT_FETCHED: Final[Data] = {"highWatermark": -1, "lastStableOffset": -1, "logStartOffset": -1, "records": b""}
 
 
-def fetch(here: Here, asked: Asked) -> Answer:
+def fetch(here: ServerContext, asked: RequestContext) -> Answer:
     """Return batches of each partition, within the limits; the first there is comes whole, however large."""
     body = asked.body
     if body["sessionEpoch"] > 0:
-        return {"errorCode": Code.FETCH_SESSION_ID_NOT_FOUND}
+        return {"errorCode": ErrorCode.FETCH_SESSION_ID_NOT_FOUND}
     replica = body["replicaState"]["replicaId"] if asked.version >= _STATE else body["replicaId"]
     committed, to_log_end = body["isolationLevel"] == _READ_COMMITTED, replica == _DEBUGGING_CONSUMER
     left, found_any, topics = min(body["maxBytes"], MOST_BYTES), False, []
@@ -43,10 +43,10 @@ def fetch(here: Here, asked: Asked) -> Answer:
         for one in wanted["partitions"]:
             partition = _partition(here, wanted, one["partition"], asked.version)
             limit = max(0, min(one["partitionMaxBytes"], left))
-            if isinstance(partition, Code):
+            if isinstance(partition, ErrorCode):
                 row = {**_NOT_FETCHED, "errorCode": partition}
             elif replica >= 0:
-                row = {**_NOT_FETCHED, "errorCode": Code.NOT_LEADER_OR_FOLLOWER}
+                row = {**_NOT_FETCHED, "errorCode": ErrorCode.NOT_LEADER_OR_FOLLOWER}
             else:
                 how = _How(committed, to_log_end, not found_any)
                 row, size = _fetched(partition, one["fetchOffset"], limit, how)
@@ -75,13 +75,13 @@ def _taken(left: dict[tuple[str, str, int], None], topic: Data, one: Data) -> bo
     return left.pop((topic["topic"], topic["topicId"], one["partition"]), _GONE) is not _GONE
 
 
-def _partition(here: Here, wanted: Data, index: int, version: int) -> PartitionView | Code:
+def _partition(here: ServerContext, wanted: Data, index: int, version: int) -> PartitionView | ErrorCode:
     by_id = version >= _BY_ID
     topic = here.topic(None if by_id else wanted["topic"], wanted["topicId"] if by_id else ZERO_ID)
     if topic is None and by_id:
-        return Code.UNKNOWN_TOPIC_ID
+        return ErrorCode.UNKNOWN_TOPIC_ID
     partition = None if topic is None else here.view.partition(topic.name, index)
-    return Code.UNKNOWN_TOPIC_OR_PARTITION if partition is None else partition
+    return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if partition is None else partition
 
 
 class _How(NamedTuple):
@@ -130,7 +130,7 @@ def fetch_wait_ms(request: Data, answer: Answer) -> int:
     return max(0, min(wanted_ms, LONGEST_WAIT_MS))
 
 
-def list_offsets(here: Here, asked: Asked) -> Answer:
+def list_offsets(here: ServerContext, asked: RequestContext) -> Answer:
     """Return the first, the last, the one with the largest timestamp, or the first as late as a time."""
     committed = asked.body["isolationLevel"] == _READ_COMMITTED
     level: Isolation = "read_committed" if committed else "read_uncommitted"
@@ -141,7 +141,7 @@ def list_offsets(here: Here, asked: Asked) -> Answer:
             row: Data = {"partitionIndex": one["partitionIndex"]}
             partition = here.view.partition(wanted["name"], one["partitionIndex"])
             if partition is None:
-                row["errorCode"] = Code.UNKNOWN_TOPIC_OR_PARTITION
+                row["errorCode"] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             else:
                 offset, timestamp_ms, epoch = partition.list_offset(one["timestamp"], level)
                 row |= {"offset": offset, "timestamp": timestamp_ms, "leaderEpoch": epoch}
@@ -150,7 +150,7 @@ def list_offsets(here: Here, asked: Asked) -> Answer:
     return {"topics": topics}
 
 
-def offset_for_leader_epoch(here: Here, asked: Asked) -> Answer:
+def offset_for_leader_epoch(here: ServerContext, asked: RequestContext) -> Answer:
     """Return where leaders' epochs end."""
     topics = []
     for wanted in asked.body["topics"]:
@@ -159,7 +159,7 @@ def offset_for_leader_epoch(here: Here, asked: Asked) -> Answer:
             row: Data = {"partition": one["partition"]}
             partition = here.view.partition(wanted["topic"], one["partition"])
             if partition is None:
-                row["errorCode"] = Code.UNKNOWN_TOPIC_OR_PARTITION
+                row["errorCode"] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             else:
                 row["leaderEpoch"], row["endOffset"] = partition.epoch_end(one["leaderEpoch"])
             rows.append(row)

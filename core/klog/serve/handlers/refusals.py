@@ -8,16 +8,16 @@ from __future__ import annotations
 import random
 from typing import Final
 
-from klog.serve.codes import NO_ACLS, READ_ONLY, Code
-from klog.serve.handlers.context import Answer, Asked, HangUpError, Here
+from klog.serve.codes import NO_ACLS, READ_ONLY, ErrorCode
+from klog.serve.handlers.context import Answer, HangUpError, RequestContext, ServerContext
 
-_REFUSED: Final[Answer] = {"errorCode": Code.POLICY_VIOLATION, "errorMessage": READ_ONLY}
+_REFUSED: Final[Answer] = {"errorCode": ErrorCode.POLICY_VIOLATION, "errorMessage": READ_ONLY}
 _TOPICS_WITH_IDS: Final = 6
 _UNTOLD: Final = 0
 """acks=0: a producer that wants no response."""
 
 
-def produce(_here: Here, asked: Asked) -> Answer:
+def produce(_here: ServerContext, asked: RequestContext) -> Answer:
     """Refuse records.  Raises HangUpError for a producer that would not hear it."""
     if asked.body["acks"] == _UNTOLD:
         raise HangUpError("a producer that wants no answer (acks=0)")
@@ -34,22 +34,22 @@ def produce(_here: Here, asked: Asked) -> Answer:
     }
 
 
-def init_producer_id(_here: Here, _asked: Asked) -> Answer:
+def init_producer_id(_here: ServerContext, _asked: RequestContext) -> Answer:
     """Give an id that is forgotten at once: an error here would keep clients from showing the text of the next."""
     return {"producerId": random.getrandbits(62), "producerEpoch": 0}
 
 
-def create_topics(_here: Here, asked: Asked) -> Answer:
+def create_topics(_here: ServerContext, asked: RequestContext) -> Answer:
     """Refuse."""
     return {"topics": [_REFUSED | {"name": topic["name"]} for topic in asked.body["topics"]]}
 
 
-def create_partitions(_here: Here, asked: Asked) -> Answer:
+def create_partitions(_here: ServerContext, asked: RequestContext) -> Answer:
     """Refuse."""
     return {"results": [_REFUSED | {"name": topic["name"]} for topic in asked.body["topics"]]}
 
 
-def delete_topics(_here: Here, asked: Asked) -> Answer:
+def delete_topics(_here: ServerContext, asked: RequestContext) -> Answer:
     """Refuse."""
     if asked.version < _TOPICS_WITH_IDS:
         return {"responses": [_REFUSED | {"name": name} for name in asked.body["topicNames"]]}
@@ -57,9 +57,9 @@ def delete_topics(_here: Here, asked: Asked) -> Answer:
     return {"responses": [_REFUSED | topic for topic in topics]}
 
 
-def delete_records(_here: Here, asked: Asked) -> Answer:
+def delete_records(_here: ServerContext, asked: RequestContext) -> Answer:
     """Refuse."""
-    refused = {"lowWatermark": -1, "errorCode": Code.POLICY_VIOLATION}
+    refused = {"lowWatermark": -1, "errorCode": ErrorCode.POLICY_VIOLATION}
     return {
         "topics": [
             {
@@ -71,7 +71,7 @@ def delete_records(_here: Here, asked: Asked) -> Answer:
     }
 
 
-def incremental_alter_configs(_here: Here, asked: Asked) -> Answer:
+def incremental_alter_configs(_here: ServerContext, asked: RequestContext) -> Answer:
     """Refuse."""
     resources = [
         {"resourceType": one["resourceType"], "resourceName": one["resourceName"]} for one in asked.body["resources"]
@@ -79,22 +79,22 @@ def incremental_alter_configs(_here: Here, asked: Asked) -> Answer:
     return {"responses": [_REFUSED | resource for resource in resources]}
 
 
-def delete_groups(_here: Here, asked: Asked) -> Answer:
+def delete_groups(_here: ServerContext, asked: RequestContext) -> Answer:
     """Refuse."""
     names = asked.body["groupsNames"]
-    return {"results": [{"groupId": name, "errorCode": Code.GROUP_AUTHORIZATION_FAILED} for name in names]}
+    return {"results": [{"groupId": name, "errorCode": ErrorCode.GROUP_AUTHORIZATION_FAILED} for name in names]}
 
 
-def offset_delete(_here: Here, _asked: Asked) -> Answer:
+def offset_delete(_here: ServerContext, _asked: RequestContext) -> Answer:
     """Refuse."""
-    return {"errorCode": Code.GROUP_AUTHORIZATION_FAILED}
+    return {"errorCode": ErrorCode.GROUP_AUTHORIZATION_FAILED}
 
 
-def sasl_handshake(_here: Here, _asked: Asked) -> Answer:
+def sasl_handshake(_here: ServerContext, _asked: RequestContext) -> Answer:
     """Refuse every mechanism: without an answer clients that carry SASL settings would try for ever."""
-    return {"errorCode": Code.UNSUPPORTED_SASL_MECHANISM}
+    return {"errorCode": ErrorCode.UNSUPPORTED_SASL_MECHANISM}
 
 
-def describe_acls(_here: Here, _asked: Asked) -> Answer:
+def describe_acls(_here: ServerContext, _asked: RequestContext) -> Answer:
     """Tell that there are none; MirrorMaker then leaves them alone."""
-    return {"errorCode": Code.SECURITY_DISABLED, "errorMessage": NO_ACLS}
+    return {"errorCode": ErrorCode.SECURITY_DISABLED, "errorMessage": NO_ACLS}

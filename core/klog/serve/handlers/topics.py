@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Final
 
 from klog.formats.structs.schema import Data
-from klog.serve.codes import Code
-from klog.serve.handlers.context import ZERO_ID, Answer, Asked, Here
+from klog.serve.codes import ErrorCode
+from klog.serve.handlers.context import ZERO_ID, Answer, RequestContext, ServerContext
 from klog.serve.view import Topic
 
 _NULL_IS_ALL: Final = 1
@@ -16,7 +16,7 @@ _UNNAMED: Final = 12
 _TOPIC, _DYNAMIC_TOPIC_CONFIG = 2, 1
 
 
-def metadata(here: Here, asked: Asked) -> Answer:
+def metadata(here: ServerContext, asked: RequestContext) -> Answer:
     """Return the one node and the topics."""
     wanted = asked.body["topics"]
     if wanted is None or (not wanted and asked.version < _NULL_IS_ALL):
@@ -28,23 +28,23 @@ def metadata(here: Here, asked: Asked) -> Answer:
     return {"brokers": [here.node()], "clusterId": here.view.cluster_id, "controllerId": node, "topics": topics}
 
 
-def _asked_for(here: Here, name: str | None, topic_id: str, version: int) -> Data:
+def _asked_for(here: ServerContext, name: str | None, topic_id: str, version: int) -> Data:
     topic = here.topic(name, topic_id)
     if topic is not None:
         return _told(here, topic)
-    error = Code.UNKNOWN_TOPIC_OR_PARTITION if topic_id == ZERO_ID else Code.UNKNOWN_TOPIC_ID
+    error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if topic_id == ZERO_ID else ErrorCode.UNKNOWN_TOPIC_ID
     return {"errorCode": error, "name": name if version >= _UNNAMED else name or "", "topicId": topic_id}
 
 
-def _told(here: Here, topic: Topic) -> Data:
+def _told(here: ServerContext, topic: Topic) -> Data:
     partitions = [_partition(here, topic, index) for index in topic.indexes]
     return {"name": topic.name, "topicId": topic.id, "isInternal": topic.internal, "partitions": partitions}
 
 
-def _partition(here: Here, topic: Topic, index: int) -> Data:
+def _partition(here: ServerContext, topic: Topic, index: int) -> Data:
     partition = here.view.partition(topic.name, index)
     if partition is None:
-        return {"errorCode": Code.LEADER_NOT_AVAILABLE, "partitionIndex": index, "leaderId": -1}
+        return {"errorCode": ErrorCode.LEADER_NOT_AVAILABLE, "partitionIndex": index, "leaderId": -1}
     node = here.view.node_id
     return {
         "partitionIndex": index,
@@ -55,14 +55,14 @@ def _partition(here: Here, topic: Topic, index: int) -> Data:
     }
 
 
-def describe_cluster(here: Here, asked: Asked) -> Answer:
+def describe_cluster(here: ServerContext, asked: RequestContext) -> Answer:
     """Return the one node."""
     view, kind = here.view, asked.body["endpointType"]
     nodes = [here.node("brokerId")]
     return {"endpointType": kind, "clusterId": view.cluster_id, "controllerId": view.node_id, "brokers": nodes}
 
 
-def describe_configs(here: Here, asked: Asked) -> Answer:
+def describe_configs(here: ServerContext, asked: RequestContext) -> Answer:
     """Return the topics' own settings, as far as they are on the disk.
 
     None of them is read-only: MirrorMaker does not carry over what is.
@@ -73,19 +73,19 @@ def describe_configs(here: Here, asked: Asked) -> Answer:
     return {"results": [_configs(here, *resource, keys) for resource, keys in resources.items()]}
 
 
-def _configs(here: Here, kind: int, name: str, keys: list[str] | None) -> Data:
+def _configs(here: ServerContext, kind: int, name: str, keys: list[str] | None) -> Data:
     result: Data = {"errorMessage": None, "resourceType": kind, "resourceName": name}
     if kind != _TOPIC:
         return result
     topic = here.view.topics.get(name)
     if topic is None:
-        return result | {"errorCode": Code.UNKNOWN_TOPIC_OR_PARTITION}
+        return result | {"errorCode": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
     told = [(key, value) for key, value in sorted(topic.configs.items()) if keys is None or key in keys]
     source = _DYNAMIC_TOPIC_CONFIG
     return result | {"configs": [{"name": key, "value": value, "configSource": source} for key, value in told]}
 
 
-def describe_log_dirs(here: Here, asked: Asked) -> Answer:
+def describe_log_dirs(here: ServerContext, asked: RequestContext) -> Answer:
     """Return the data dirs with the size of each partition."""
     wanted = asked.body["topics"]
     only = None if wanted is None else {one["topic"]: set(one["partitions"]) for one in wanted}
