@@ -148,7 +148,11 @@ PLANTED = (
     ("core/klog/log/segment.py", "from klog.log.index import X", "import cycle: klog.log."),
     ("cli/klog_cli/dump.py", "print(1)", "klog_cli/dump.py uses print, which belongs in klog_cli/output.py"),
     ("cli/klog_cli/dump.py", "import typer\ntyper.echo(1)", "uses typer.echo, which belongs in klog_cli/output.py"),
-    ("cli/klog_cli/spark.py", "import pyspark.sql", "klog_cli/spark.py uses pyspark, which belongs in klog/spark/"),
+    (
+        "cli/klog_cli/views/spark.py",
+        "import pyspark.sql",
+        "klog_cli/views/spark.py uses pyspark, which belongs in klog/spark/",
+    ),
     ("core/klog/jobs/x.py", "def f():\n import socket", "klog/jobs/x.py uses socket, which belongs in klog/serve/"),
     ("core/klog/verify/x.py", "from rich.table import T", "klog/verify/x.py uses rich, which belongs in klog_cli/"),
     ("core/klog/verify/x.py", "import os\nos.replace('a', 'b')", "uses os.replace, which belongs in klog/disk/disk.py"),

@@ -71,7 +71,7 @@ def build(names: tuple[str, ...] = COMMANDS) -> typer.Typer:
     )
     app.callback(epilog=EXIT_CODES)(_root)
     for name in names:
-        module = import_module(f"klog_cli.{name}_command")
+        module = import_module(f"klog_cli.commands.{name}")
         command = getattr(module, name)
         if isinstance(command, typer.Typer):
             for verb in command.registered_commands:

@@ -141,7 +141,7 @@ def change(
                 for one in waiting:
                     one.discard()
         if locks is not None and is_wanted:
-            from klog_cli.apply import carry_out
+            from klog_cli.views.plans import carry_out
 
             carry_out(plan, disk, locks)
         return Changed(plan if is_wanted else None, locks is not None and is_wanted, refused)
@@ -200,7 +200,7 @@ def _finish(kept: StoredPlan, disk: Disk, locks: Locks | None) -> str | None:
         return None
     if not locks.hold(kept.plan.log_dirs):
         return f"{kept.plan.id} is half done, in other log dirs too; first: klog apply {quoted(kept.backup)}"
-    from klog_cli.apply import carry_out
+    from klog_cli.views.plans import carry_out
 
     output.note(f"finishing {kept.plan.id}, which was interrupted")
     try:

@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import klog_cli.changing
-import klog_cli.compact
+import klog_cli.views.compact
 import pytest
 from klog.disk.disk import Disk, OpenFile
 
@@ -31,7 +31,7 @@ Damage = Callable[[bytes], bytes]
 
 @pytest.fixture(autouse=True)
 def _hasty(hasty: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(klog_cli.compact, "Disk", HastyDisk)
+    monkeypatch.setattr(klog_cli.views.compact, "Disk", HastyDisk)
 
 
 def batch(offset: int, codec: str = "none", count: int = 2) -> bytes:
@@ -297,7 +297,7 @@ class MeddlingDisk(HastyDisk):
 def disk(monkeypatch: pytest.MonkeyPatch) -> Callable[[Disk], None]:
     def use(disk: Disk) -> None:
         monkeypatch.setattr(klog_cli.changing, "Disk", lambda: disk)
-        monkeypatch.setattr(klog_cli.compact, "Disk", lambda: disk)
+        monkeypatch.setattr(klog_cli.views.compact, "Disk", lambda: disk)
 
     return use
 

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import klog_cli.changing
-import klog_cli.compact
+import klog_cli.views.compact
 import pytest
 from klog.disk.disk import Disk
 from klog.plan.backups import plans_of
@@ -28,7 +28,7 @@ def disks(monkeypatch: pytest.MonkeyPatch) -> Callable[[Disk], None]:
 
     def use(disk: Disk) -> None:
         monkeypatch.setattr(klog_cli.changing, "Disk", lambda: disk)
-        monkeypatch.setattr(klog_cli.compact, "Disk", lambda: disk)
+        monkeypatch.setattr(klog_cli.views.compact, "Disk", lambda: disk)
 
     return use
 

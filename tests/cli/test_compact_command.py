@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 from klog_cli import changing
-from klog_cli import compact as command
+from klog_cli.views import compact as command
 
 from tests.broker_load import Loader
 from tests.check.partitions import flipped

@@ -236,7 +236,7 @@ def no_spark(monkeypatch: pytest.MonkeyPatch) -> None:
     def start(*_: object, **__: object) -> None:
         pytest.fail("Spark was started", pytrace=False)
 
-    monkeypatch.setattr("klog_cli.spark_files.session", start)
+    monkeypatch.setattr("klog_cli.views.spark_files.session", start)
 
 
 def refused(done: Ran, place: str | Path) -> bool:

@@ -1,0 +1,96 @@
+"""`klog compact`: its options."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Sequence
+
+from klog.errors import UsageError
+from klog_cli import options, output
+from klog_cli.units import parse_duration, parse_size, parse_time
+
+
+def compact(
+    paths: options.Paths = None,
+    topic: options.Topics = None,
+    partition: options.Partitions = None,
+    apply: options.Apply = False,
+    plan: options.PlanTo = None,
+    backup: options.BackupTo = None,
+    to: options.CopyTo = None,
+    estimate: options.Estimated = False,
+    explain: options.Explain = False,
+    policy: options.Policy = None,
+    metadata: options.MetadataDir = None,
+    everything: options.Everything = False,
+    min_dirty_ratio: options.MinDirtyRatio = None,
+    delete_retention: options.DeleteRetention = None,
+    min_lag: options.MinLag = None,
+    segment_size: options.SegmentSize = None,
+    index_size: options.IndexSize = None,
+    index_interval: options.IndexInterval = None,
+    map_memory: options.MapMemory = "128MiB",
+    like_broker: options.LikeCleaner = False,
+    rules: options.Rules = "4.3",
+    producer_expiration: options.MaybeExpiration = None,
+    now: options.Now = None,
+    form: options.PlanOutput = "text",
+    jobs: options.CompactJobs = None,
+    quiet: options.Quiet = False,
+) -> int:
+    """Key-based compaction, as the broker's cleaner does it. Nothing changes without --apply.
+
+    Of each key the last value stays. Offsets, order, transactions and what producers need to go on stay as they are.
+    """
+    from klog.compact.partition import CleanerOptions
+    from klog.compact.rewriting import CleanerRelease
+    from klog.compact.run import CompactOptions
+    from klog_cli.changing import Ways, one_way
+    from klog_cli.views.compact import CompactArguments
+    from klog_cli.views.compact import compact as run
+
+    output.Quiet.on = quiet
+    options.known_form(form, options.PLAN_OUTPUTS)
+    if not paths:
+        raise UsageError("nothing to compact: name log dirs or partition directories")
+    one_way(apply, plan)
+    if [apply or plan is not None, to is not None, estimate].count(True) > 1:
+        raise UsageError("--apply or --plan, --to, --estimate: one of them")
+    wishes = CompactOptions(
+        parse_time(now, output.note) if now is not None else int(time.time() * 1000),
+        everything,
+        CleanerOptions(parse_size(map_memory), like_broker, CleanerRelease.of(rules)),
+        jobs or os.cpu_count() or 1,
+    )
+    given = settings(
+        (policy, min_dirty_ratio),
+        (delete_retention, min_lag, producer_expiration),
+        (segment_size, index_size, index_interval),
+    )
+    asked = CompactArguments(tuple(paths), tuple(topic or ()), tuple(partition or ()), metadata, to, estimate, explain)
+    return run(asked, given, wishes, Ways("compact", apply, plan, backup), form)
+
+
+_WORDS = ("cleanup.policy", "min.cleanable.dirty.ratio")
+_DURATIONS = ("delete.retention.ms", "min.compaction.lag.ms", "producer.id.expiration.ms")
+_SIZES = ("segment.bytes", "segment.index.bytes", "index.interval.bytes")
+
+
+def settings(
+    words: Sequence[str | None], durations: Sequence[str | None], sizes: Sequence[str | None]
+) -> dict[str, str]:
+    """Return the settings of topics that options give: policy and dirty ratio; then times; then sizes.
+
+    Raises UsageError.
+    """
+    if words[0] not in (None, "compact"):
+        raise UsageError(f"--policy {words[0]}: only compact can be asked for")
+    found = _texts(_WORDS, words, str)
+    found |= _texts(_DURATIONS, durations, parse_duration)
+    return found | _texts(_SIZES, sizes, parse_size)
+
+
+def _texts(names: Sequence[str], given: Sequence[str | None], parse: Callable[[str], object]) -> dict[str, str]:
+    """Return the options that are given, by the names of settings and in the notation that those have: bytes, ms."""
+    return {name: str(parse(text)) for name, text in zip(names, given, strict=True) if text is not None}

@@ -1,0 +1,31 @@
+"""`klog describe`: its options."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+from klog.errors import UsageError
+from klog_cli import options, output
+
+FORMS = ("text", "table", "json", "jsonl", "csv")
+
+
+def describe(
+    paths: Annotated[list[str], typer.Argument(metavar="PATH...", help="Log dirs, partition directories, files.")],
+    topic: options.Topics = None,
+    partition: options.Partitions = None,
+    deep: Annotated[
+        bool, typer.Option("--deep", help="Decompress where only that tells how many records there are.")
+    ] = False,
+    form: Annotated[str, typer.Option("--output", metavar="|".join(FORMS), help="How to show it.")] = "text",
+    quiet: options.Quiet = False,
+) -> int:
+    """Show what is there: a log dir's partitions, a partition's segments, a file's header facts."""
+    from klog.data_dir.log_dir import near_misses
+    from klog_cli.views.describe import describe as run
+
+    output.Quiet.on = quiet
+    if form not in FORMS:
+        raise UsageError(f"--output {form}: expected one of {', '.join(FORMS)}{near_misses(form, FORMS)}")
+    return run(paths, topic or (), partition or (), deep, form)

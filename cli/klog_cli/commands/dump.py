@@ -1,0 +1,202 @@
+"""`klog dump`: its options, and what they ask of klog.dump."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from klog.errors import UsageError
+from klog_cli import options, output
+from klog_cli.units import parse_key, parse_size, parse_time
+
+if TYPE_CHECKING:
+    from klog.dump.request import Decoder, DumpRequest
+    from klog.kernel import KeySet
+    from klog.log.record_filter import RecordFilter
+
+DECODERS = ("offsets", "transactions", "cluster_metadata", "remote_log_metadata", "share_group_state")
+
+
+def dump(
+    paths: options.Paths = None,
+    files: options.Files = None,
+    topic: options.Topics = None,
+    partition: options.Partitions = None,
+    form: options.DumpOutput = "text",
+    to: options.To = None,
+    deep_iteration: options.DeepIteration = False,
+    print_data_log: options.PrintDataLog = False,
+    skip_record_metadata: options.SkipRecordMetadata = False,
+    verify_index_only: options.VerifyIndexOnly = False,
+    index_sanity_check: options.IndexSanityCheck = False,
+    max_bytes: options.MaxBytes = None,
+    max_message_size: options.MaxMessageSize = "5242880",
+    offsets: options.OffsetsDecoder = False,
+    transactions: options.TransactionLogDecoder = False,
+    cluster_metadata: options.ClusterMetadataDecoder = False,
+    remote_log_metadata: options.RemoteLogMetadataDecoder = False,
+    share_group_state: options.ShareGroupStateDecoder = False,
+    with_indexes: options.WithIndexes = False,
+    kind: options.As = None,
+    from_offset: options.FromOffset = None,
+    to_offset: options.ToOffset = None,
+    from_time: options.FromTime = None,
+    to_time: options.ToTime = None,
+    key: options.Key = None,
+    keys_from: options.KeysFrom = None,
+    limit: options.Limit = None,
+    isolation: options.Isolation = "read_uncommitted",
+    tail: options.Tail = False,
+    no_control: options.NoControl = False,
+    batches: options.Batches = False,
+    values: options.Values = "text",
+    jobs: options.Jobs = None,
+    max_batch_bytes: options.MaxBatchBytes = "128MiB",
+    quiet: options.Quiet = False,
+) -> int:
+    """Show the content of any Kafka file: in the text of Kafka's own dump tool, or as data.
+
+    A directory gives its files in order.  Ranges use the indexes, so ten records from the middle of a large segment
+    cost a few KiB.  Damage is shown in its place and does not end the dump.
+    """
+    from klog.dump.request import ALL_BYTES, DumpRequest, IndexStyle, LineStyle, LogStyle
+    from klog.kernel import VALUES
+
+    output.Quiet.on = quiet
+    decoder = _decoder(offsets, transactions, cluster_metadata, remote_log_metadata, share_group_state)
+    _check_choices(form, kind, isolation, values, batches, decoder)
+    content = print_data_log or decoder is not None
+    log_style = LogStyle((deep_iteration or content) and not batches, content, skip_record_metadata, decoder)
+    index_style = IndexStyle(index_sanity_check, verify_index_only, parse_size(max_message_size))
+    line_style = LineStyle(form == "csv", batches, VALUES.index(values))
+    wanted = wanted_of((from_offset, to_offset), (from_time, to_time), key_set(key, keys_from), no_control, limit, tail)
+    most, most_of_batch = (ALL_BYTES if size is None else parse_size(size) for size in (max_bytes, max_batch_bytes))
+    most_of_batch, threads = min(most_of_batch, ALL_BYTES), jobs or os.cpu_count() or 1
+    styles, committed = (log_style, index_style, line_style), isolation == "read_committed"
+    request = DumpRequest(form, *styles, wanted, committed, most, most_of_batch, threads, kind)
+    inputs = [*(files.rstrip(",").split(",") if files else ()), *(paths or ())]
+    return _dump(inputs, topic or (), partition or (), with_indexes, request, to)
+
+
+def _dump(
+    paths: Sequence[str],
+    topics: Sequence[str],
+    numbers: Sequence[int],
+    with_indexes: bool,
+    request: DumpRequest,
+    to: str | None,
+) -> int:
+    from klog.dump.files import dump_lines, dump_text
+    from klog.dump.request import CSV, PARQUET, TEXT, expand
+
+    if not paths:
+        raise UsageError("nothing to dump: name files, partition directories or log dirs")
+    if to is not None:
+        from klog.disk.output_gate import check_output
+
+        _spare_inputs(to, paths)
+        check_output(to, paths)
+    targets = expand(paths, topics, numbers, with_indexes, request.wanted)
+    if request.output == PARQUET and to is None and output.is_terminal():
+        raise UsageError("Parquet is nothing for a terminal: --to FILE")
+    with output.Results(to) as results:
+        if request.output == TEXT:
+            return dump_text(targets, request, results)
+        if request.output == PARQUET:
+            from klog.dump.columns import dump_parquet
+
+            return dump_parquet(targets, request, results, results.descriptor)
+        if request.output == CSV:
+            from klog.dump.lines import CSV_BATCH_COLUMNS, CSV_COLUMNS
+
+            results.write(((CSV_BATCH_COLUMNS if request.line_style.batches else CSV_COLUMNS) + "\n").encode())
+        return dump_lines(targets, request, results)
+
+
+def wanted_of(
+    offsets: tuple[int | None, int | None],
+    times: tuple[str | None, str | None],
+    keys: KeySet | None,
+    no_control: bool,
+    limit: int | None,
+    tail: bool,
+) -> RecordFilter:
+    """Return what records are wanted: *offsets*, *times* from and to, None where they are not limited.
+
+    Raises UsageError.
+    """
+    from klog.log.record_filter import HIGHEST, LOWEST, RecordFilter
+
+    from_offset, to_offset = offsets
+    from_time, to_time = (None if time is None else parse_time(time, output.note) for time in times)
+    return RecordFilter(
+        LOWEST if from_offset is None else _in_64_bits(from_offset),
+        HIGHEST if to_offset is None else _in_64_bits(to_offset),
+        LOWEST if from_time is None else _in_64_bits(from_time),
+        HIGHEST if to_time is None else _in_64_bits(to_time),
+        keys,
+        not no_control,
+        None if limit is None else _in_64_bits(limit),
+        tail,
+    )
+
+
+def _in_64_bits(number: int) -> int:
+    """Return *number*, or the nearest that an offset or a timestamp can be."""
+    return max(-(2**63), min(number, 2**63 - 1))
+
+
+def _spare_inputs(to: str, paths: Sequence[str]) -> None:
+    """Refuse to write over what is to be read.  Raises UsageError."""
+    if not os.path.exists(to):
+        return
+    for path in paths:
+        inside = os.path.realpath(to).startswith(os.path.realpath(path) + os.sep)
+        if os.path.exists(path) and (os.path.samefile(path, to) or (os.path.isdir(path) and inside)):
+            raise UsageError(f"--to {to}: that is a file to be read; name another one")
+
+
+def _check_choices(
+    form: str, kind: str | None, isolation: str, values: str, batches: bool, decoder: Decoder | None
+) -> None:
+    from klog.kernel import VALUES
+
+    for option, given, known in (
+        ("--output", form, options.DUMP_OUTPUTS),
+        ("--as", kind, ("log", "index", "timeindex", "txnindex", "snapshot")),
+        ("--isolation", isolation, ("read_uncommitted", "read_committed")),
+        ("--values", values, VALUES),
+    ):
+        if given is not None and given not in known:
+            from klog.data_dir.log_dir import near_misses
+
+            raise UsageError(f"{option} {given}: expected one of {', '.join(known)}{near_misses(given, known)}")
+    if form in ("text", "parquet") and values != "text":
+        raise UsageError("--values goes with --output jsonl or csv")
+    if batches and form == "parquet":
+        raise UsageError("--batches goes with --output text, jsonl or csv")
+    if form != "text" and decoder is not None:
+        raise UsageError("the decoders print text: leave out --output, or the decoder")
+
+
+def _decoder(*chosen: bool) -> Decoder | None:
+    if not any(chosen):
+        return None
+    from klog.formats import internal_topics
+
+    decoder: Decoder = getattr(internal_topics, DECODERS[chosen.index(True)])
+    return decoder
+
+
+def key_set(keys: list[str] | None, file: str | None) -> KeySet | None:
+    """Return the keys that are given, and those in *file*; None where none are.  Raises UsageError, OSError."""
+    if not keys and file is None:
+        return None
+    from klog.kernel import KeySet
+
+    wanted = [parse_key(key) for key in keys or ()]
+    if file is not None:
+        with open(file, "rb") as lines:
+            wanted += [line.rstrip(b"\r\n") for line in lines]
+    return KeySet(wanted)

@@ -1,0 +1,49 @@
+"""`klog truncate`: its options."""
+
+from __future__ import annotations
+
+import time
+
+from klog.errors import UsageError
+from klog_cli import options, output
+from klog_cli.units import parse_duration, parse_size, parse_time
+
+
+def truncate(
+    path: options.PartitionPath,
+    to_offset: options.CutTo = None,
+    to_timestamp: options.CutToTimestamp = None,
+    to_log_start: options.CutToLogStart = False,
+    topic: options.Topics = None,
+    partition: options.Partitions = None,
+    apply: options.Apply = False,
+    plan: options.PlanTo = None,
+    backup: options.BackupTo = None,
+    index_interval: options.IndexInterval = None,
+    producer_expiration: options.ProducerExpiration = "24h",
+    now: options.Now = None,
+    form: options.PlanOutput = "text",
+    quiet: options.Quiet = False,
+) -> int:
+    """Drop everything from an offset on, as a follower would. Nothing changes without --apply.
+
+    Log, indexes, snapshots, epochs and checkpoints agree afterwards. A cut inside a batch drops the whole batch.
+    """
+    from klog.data_dir.log_dir import open_path
+    from klog.truncate import TruncateOptions
+    from klog_cli.changing import Ways, one_way
+    from klog_cli.views.truncate import TruncateTarget
+    from klog_cli.views.truncate import truncate as run
+
+    output.Quiet.on = quiet
+    options.known_form(form, options.PLAN_OUTPUTS)
+    open_path(path)
+    if [to_offset is not None, to_timestamp is not None, to_log_start].count(True) != 1:
+        raise UsageError("where to? one of --to-offset, --to-timestamp and --to-log-start")
+    one_way(apply, plan)
+    at_ms = parse_time(to_timestamp, output.note) if to_timestamp is not None else None
+    now_ms = parse_time(now, output.note) if now is not None else int(time.time() * 1000)
+    settings = TruncateOptions(now_ms, parse_duration(producer_expiration))
+    interval = {} if index_interval is None else {"index.interval.bytes": str(parse_size(index_interval))}
+    ways = Ways("truncate", apply, plan, backup)
+    return run(path, topic or (), partition or (), TruncateTarget(to_offset, at_ms), settings, interval, ways, form)

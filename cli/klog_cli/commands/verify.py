@@ -1,0 +1,78 @@
+"""`klog verify`: its options."""
+
+from __future__ import annotations
+
+import os
+import time
+from typing import TYPE_CHECKING
+
+from klog.errors import UsageError
+from klog_cli import options, output
+from klog_cli.units import parse_duration, parse_time
+
+if TYPE_CHECKING:
+    from klog.verify.verify import Chosen
+
+
+def verify(
+    paths: options.Paths = None,
+    topic: options.Topics = None,
+    partition: options.Partitions = None,
+    deep: options.Deep = False,
+    sample: options.Sample = None,
+    since: options.Since = None,
+    form: options.VerifyOutput = "text",
+    jobs: options.Jobs = None,
+    max_batch_bytes: options.MaxBatchBytes = "128MiB",
+    quiet: options.Quiet = False,
+) -> int:
+    """Check everything that can be wrong, changing nothing: every batch, index, snapshot, checkpoint and name.
+
+    Each finding says what it means, what a broker would do about it at its next start, and what repairs it.
+    """
+    from klog.data_dir.log_dir import near_misses
+    from klog.verify.segment import SurveyOptions
+    from klog_cli.views.verify import verify as run
+
+    output.Quiet.on = quiet
+    if form not in options.VERIFY_OUTPUTS:
+        known = options.VERIFY_OUTPUTS
+        raise UsageError(f"--output {form}: expected one of {', '.join(known)}{near_misses(form, known)}")
+    if not paths:
+        raise UsageError("nothing to verify: name log dirs, partition directories or files")
+    request = SurveyOptions(deep, jobs or os.cpu_count() or 1, options.batch_bytes(max_batch_bytes))
+    chosen = _chosen(sample, since)
+    return run(paths, topic or (), partition or (), request, chosen, form)
+
+
+def _chosen(sample: str | None, since: str | None) -> Chosen | None:
+    """Return the question whether to look at a segment; None for all.  Raises UsageError."""
+    if sample is None and since is None:
+        return None
+    step = _step(sample) if sample is not None else 1
+    changed_ms = 0 if since is None else _since(since)
+
+    def chosen(at: int, path: str) -> bool:
+        if at % step:
+            return False
+        try:
+            return os.stat(path).st_mtime * 1000 >= changed_ms
+        except OSError:
+            return True  # whoever opens it is told why it cannot be
+
+    return chosen
+
+
+def _step(sample: str) -> int:
+    share, slash, step = sample.partition("/")
+    if share != "1" or not slash or not step.isdecimal() or not 0 < int(step) < 2**31:
+        raise UsageError(f"--sample {sample}: expected a share such as 1/16")
+    return int(step)
+
+
+def _since(text: str) -> int:
+    """Return ms since the epoch: a time, or a duration, which is an age."""
+    try:
+        return int(time.time() * 1000) - parse_duration(text)
+    except UsageError:
+        return parse_time(text, output.note)

@@ -1,0 +1,288 @@
+"""`klog describe`: a log dir as rows of partitions, a partition as rows of segments, a file by its header facts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import fields
+
+from klog.data_dir.log_dir import KafkaFile, LogDir, open_path, select
+from klog.data_dir.partition import Partition
+from klog.describe import (
+    FileFacts,
+    LogDirSummary,
+    PartitionSummary,
+    SegmentRow,
+    Value,
+    describe_file,
+    describe_log_dir,
+    describe_partition,
+)
+from klog.formats.names import ROOT_CHECKPOINTS, FileKind
+from klog_cli import output
+
+Facts = LogDirSummary | PartitionSummary | FileFacts
+Row = dict[str, Value]
+
+_LISTS = (FileKind.SNAPSHOT, FileKind.LEADER_EPOCHS, *ROOT_CHECKPOINTS)
+"""Files that are nothing but a list, so that the list is their rows; of others two entries are shown as a sample."""
+
+_SHORT = {
+    "transactional": "txn",
+    "idempotent": "idem",
+    "log-append-time": "append-time",
+    "delete-horizon": "horizon",
+    "producer_id": "producer",
+    "producer_epoch": "epoch",
+    "last_sequence": "last seq",
+    "offset_delta": "delta",
+    "coordinator_epoch": "coord",
+    "current_txn_first_offset": "txn from",
+    "relative_offset": "relative",
+    "last_stable_offset": "last stable",
+    "leader_epoch": "epoch",
+}
+"""Names that in full would make tables wider than a terminal."""
+
+INCOMPLETE = 8
+"""Exit code when something could not be read; a note says what."""
+
+
+def describe(
+    paths: Sequence[str],
+    topics: Sequence[str] = (),
+    partitions: Sequence[int] = (),
+    deep: bool = False,
+    form: str = "text",
+) -> int:
+    """Describe each of *paths* and return the exit code.
+
+    *topics* (names or globs) and *partitions* narrow log dirs; *form* is text, table, json, jsonl or csv.
+    """
+    opened = [open_path(path) for path in paths]
+    every = [partition for found in opened if isinstance(found, LogDir) for partition in found.partitions]
+    every += [found for found in opened if isinstance(found, Partition)]
+    chosen = select(every, topics, partitions) if topics or partitions else every
+    wanted = [found for found in opened if not isinstance(found, Partition) or found in chosen]
+    described = [_describe(found, chosen, deep) for found in wanted]
+    if form == "json":
+        values = [_as_object(facts) for facts in described]
+        output.emit_json(values[0] if len(values) == 1 else values)
+    elif form == "jsonl":
+        output.emit_jsonl(row for facts in described for row in _rows(facts))
+    elif form == "csv":
+        _emit_csv([_rows(facts) for facts in described])
+    else:
+        for number, facts in enumerate(described):
+            if number:
+                output.emit_table([""], (), (), form)
+            _show(facts, form)
+    return INCOMPLETE if any(_is_incomplete(facts) for facts in described) else 0
+
+
+def _describe(found: LogDir | Partition | KafkaFile, chosen: Sequence[Partition], deep: bool) -> Facts:
+    if isinstance(found, KafkaFile):
+        return describe_file(found, deep)
+    if isinstance(found, Partition):
+        return describe_partition(found, deep)
+    own = set(found.partitions)
+    return describe_log_dir(found, [partition for partition in chosen if partition in own])
+
+
+def _is_incomplete(facts: Facts) -> bool:
+    if isinstance(facts, LogDirSummary):
+        return any(row.incomplete for row in facts.partitions)
+    return isinstance(facts, PartitionSummary) and (
+        facts.row.incomplete or any(row.incomplete for row in facts.segments)
+    )
+
+
+# as data
+
+
+def _as_row(facts: object, *left_out: str) -> Row:
+    return {field.name: getattr(facts, field.name) for field in fields(facts) if field.name not in left_out}  # type: ignore[arg-type]
+
+
+def _as_object(facts: Facts) -> dict[str, object]:
+    if isinstance(facts, LogDirSummary):
+        rows = [_as_row(row, "incomplete") for row in facts.partitions]
+        return {"kind": "log dir", **_as_row(facts, "partitions"), "partitions": rows}
+    if isinstance(facts, PartitionSummary):
+        segments = [_as_row(row, "incomplete") for row in facts.segments]
+        head: dict[str, object] = {"kind": "partition", "path": facts.path}
+        return head | _as_row(facts.row, "incomplete") | {"segment_list": segments}
+    entries = [dict(zip(facts.columns, entry, strict=True)) for entry in facts.entries]
+    return {**_file_head(facts), **_fact_row(facts), "rows": entries, "notes": facts.notes}
+
+
+def _file_head(facts: FileFacts) -> Row:
+    return {"kind": facts.kind.value, "path": facts.path, "stage": facts.stage, "bytes": facts.size}
+
+
+def _fact_row(facts: FileFacts) -> Row:
+    return {name: value for name, value in facts.facts.items() if name != "notes"}
+
+
+def _rows(facts: Facts) -> list[Row]:
+    """Return what is one line of jsonl or csv each."""
+    if isinstance(facts, LogDirSummary):
+        return [_as_row(row, "incomplete") | {"log_dir": facts.path} for row in facts.partitions]
+    if isinstance(facts, PartitionSummary):
+        whose: Row = {"topic": facts.row.topic, "partition": facts.row.partition}
+        return [whose | _as_row(row, "incomplete") for row in facts.segments]
+    if facts.kind in _LISTS:
+        return [dict(zip(facts.columns, entry, strict=True)) for entry in facts.entries]
+    return [_file_head(facts) | _fact_row(facts) | {"notes": facts.notes}]
+
+
+def _emit_csv(groups: Iterable[list[Row]]) -> None:
+    """Write rows of the same columns below one header."""
+    columns: tuple[str, ...] = ()
+    for rows in groups:
+        for row in rows:
+            cells = [" ".join(value) if isinstance(value, tuple) else value for value in row.values()]
+            output.emit_csv(tuple(row) if tuple(row) != columns else None, cells)
+            columns = tuple(row)
+
+
+# for people
+
+
+def _show(facts: Facts, form: str) -> None:
+    if isinstance(facts, LogDirSummary):
+        _show_log_dir(facts, form)
+    elif isinstance(facts, PartitionSummary):
+        _show_partition(facts, form)
+    else:
+        _show_file(facts, form)
+
+
+def _show_log_dir(facts: LogDirSummary, form: str) -> None:
+    rows = facts.partitions
+    segments, size = sum(row.segments for row in rows), sum(row.bytes for row in rows)
+    shutdown = "yes" if facts.clean_shutdown else "no"
+    if facts.broker_epoch is not None:
+        shutdown += f", broker epoch {facts.broker_epoch}"
+    lock = {True: "held by a running process", False: "free", None: "unknown"}[facts.locked]
+    if facts.lock_pid:
+        lock += f", pid {facts.lock_pid}"
+    titles = _titles(
+        ("log dir", facts.path),
+        ("cluster id", facts.cluster_id),
+        ("node id", facts.node_id),
+        ("directory id", facts.directory_id),
+        ("version", facts.version),
+        ("metadata version", facts.metadata_version),
+        ("clean shutdown", shutdown),
+        ("lock", lock),
+        ("holds", f"{_count(len(rows), 'partition')}, {_count(segments, 'segment')}, {output.human_size(size)}"),
+        *(("note", note) for note in facts.notes),
+    )
+    columns = ("partition", "segs", "size", "start", "high wm", "end", "recovery", "cleaned", "epoch", "notes")
+    table = [
+        (
+            row.directory if row.state == "current" else f"{row.topic}-{row.partition}",
+            row.segments,
+            output.human_size(row.bytes),
+            row.log_start_offset,
+            row.high_watermark,
+            row.log_end_offset,
+            row.recovery_point,
+            row.cleaner_offset,
+            row.leader_epoch,
+            "; ".join(row.notes),
+        )
+        for row in rows
+    ]
+    _emit(titles, columns, table, form)
+    ids = sorted({(row.topic, row.topic_id) for row in rows if row.topic is not None and row.topic_id is not None})
+    if ids:
+        output.emit_table([""], ("topic", "topic id"), ids, form)
+
+
+def _show_partition(facts: PartitionSummary, form: str) -> None:
+    row = facts.row
+    unknown = any(segment.records is None and not segment.incomplete for segment in facts.segments)
+    titles = _titles(
+        ("partition", facts.path),
+        ("topic", row.topic),
+        ("number", row.partition),
+        ("topic id", row.topic_id),
+        ("log start", row.log_start_offset),
+        ("high watermark", row.high_watermark),
+        ("log end", row.log_end_offset),
+        ("recovery point", row.recovery_point),
+        ("cleaned up to", row.cleaner_offset),
+        ("leader epoch", row.leader_epoch),
+        ("holds", f"{_count(row.segments, 'segment')}, {output.human_size(row.bytes)}; times are UTC"),
+        *(("note", note) for note in row.notes),
+        *([("note", "how many records older formats hold only --deep tells")] if unknown else []),
+    )
+    columns = ("base", "last", "records", "size", "index", "first time", "last time", "codecs", "flags", "notes")
+    _emit(titles, columns, [_segment_cells(segment) for segment in facts.segments], form)
+
+
+def _segment_cells(row: SegmentRow) -> tuple[Value, ...]:
+    return (
+        row.base_offset,
+        row.last_offset,
+        row.records,
+        output.human_size(row.bytes),
+        row.index_entries,
+        _to_the_second(row.first_timestamp),
+        _to_the_second(row.last_timestamp),
+        " ".join(row.codecs),
+        " ".join(_SHORT.get(flag, flag) for flag in row.flags),
+        "; ".join(row.notes),
+    )
+
+
+def _emit(titles: list[str], columns: Sequence[str], rows: Sequence[Sequence[Value]], form: str) -> None:
+    """Show a table without the columns in which no row has anything."""
+    filled = [i for i in range(len(columns)) if any(row[i] not in (None, "") for row in rows)]
+    output.emit_table(titles, [columns[i] for i in filled], [[row[i] for i in filled] for row in rows], form)
+
+
+def _show_file(facts: FileFacts, form: str) -> None:
+    kind = facts.kind.value + (f", {facts.stage.removeprefix('.')}" if facts.stage else "")
+    titles = _titles(
+        ("file", facts.path),
+        ("kind", kind),
+        ("size", f"{facts.size} bytes"),
+        *((name.replace("_", " "), _readable(name, value)) for name, value in facts.facts.items()),
+        *(("note", note) for note in facts.notes),
+    )
+    columns = tuple(_SHORT.get(name, name.replace("_", " ")) for name in facts.columns)
+    rows = [
+        tuple(_readable(name, value) for name, value in zip(facts.columns, entry, strict=True))
+        for entry in facts.entries
+    ]
+    output.emit_table(titles, columns, rows, form)
+
+
+def _titles(*facts: tuple[str, Value]) -> list[str]:
+    """Return the lines above a table: a name and a value each; what is not known is left out."""
+    known = [(name, value) for name, value in facts if value is not None]
+    width = max(len(name) for name, _ in known) + 3
+    return [f"{name:<{width}}{value}" for name, value in known]
+
+
+def _readable(name: str, value: Value) -> Value:
+    if isinstance(value, tuple):
+        return " ".join(value) or None
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return _time(value) if name.endswith("timestamp") and isinstance(value, int) else value
+
+
+def _time(timestamp: int | None) -> str | None:
+    return None if timestamp is None or timestamp < 0 else output.iso_time(timestamp)
+
+
+def _to_the_second(timestamp: int | None) -> str | None:
+    text = _time(timestamp)
+    return f"{text[:10]} {text[11:19]}" if text is not None and text[10:11] == "T" else text
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"

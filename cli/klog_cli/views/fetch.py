@@ -1,0 +1,123 @@
+"""`klog fetch`: one fetch, and what was in it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from klog.data_dir.log_dir import KafkaFile, LogDir, open_path, select
+from klog.data_dir.partition import Partition
+from klog.errors import UsageError
+from klog.fetch import Error, FetchListing, FetchResult, OpenFiles, listed
+from klog.formats.damage import Damage
+from klog.log.segment import Segment
+from klog.serve.options import End, ServeOptions
+from klog.serve.partitions import PartitionView
+from klog.serve.view import View
+from klog_cli import output
+
+_FINE, _PROBLEMS = 0, 4
+
+
+class FetchArguments(NamedTuple):
+    """The fetch: *isolation* is a consumer's, or `log_end`; *min_bytes* is what a broker would wait for."""
+
+    offset: int
+    max_bytes: int
+    min_bytes: int
+    isolation: str
+    partial: bool
+    end: End
+
+
+def fetch(path: str, topics: Sequence[str], numbers: Sequence[int], wanted: FetchArguments, form: str) -> int:
+    """Fetch from the partition at *path* and show the answer; return the exit code."""
+    partition = _one(path, topics, numbers)
+    with View(
+        [partition], ServeOptions(end=wanted.end, open_transactions="hide", damaged="serve", internal=True)
+    ) as view:
+        seen = view.whole(partition)
+        fetched = seen.fetch(
+            wanted.offset,
+            wanted.max_bytes,
+            isolation="read_committed" if wanted.isolation == "read_committed" else "read_uncommitted",
+            partial=wanted.partial,
+            to_log_end=wanted.isolation == "log_end",
+        )
+        held = listed(OpenFiles(), fetched)
+        news = view.news()
+    if form == "json":
+        output.emit_json(_document(partition, wanted, fetched, held))
+    else:
+        _show(partition, wanted, fetched, held, seen)
+    for line in news:
+        output.note(line)
+    if not fetched.error and fetched.size < wanted.min_bytes:
+        output.note(f"fewer than {wanted.min_bytes} bytes: a broker gives this answer after fetch.max.wait.ms")
+    damages = _damages(fetched)
+    for damage in damages:
+        output.error(f"handed out as it is: {damage}")
+    return _PROBLEMS if fetched.error or damages else _FINE
+
+
+def _one(path: str, topics: Sequence[str], numbers: Sequence[int]) -> Partition:
+    """Return the partition that is meant.  Raises UsageError when that is none, or several."""
+    found = open_path(path)
+    if isinstance(found, KafkaFile):
+        raise UsageError(f"{path}: a fetch goes over a whole log: name the partition's directory")
+    chosen = select(found.partitions if isinstance(found, LogDir) else [found], topics, numbers)
+    if len(chosen) != 1:
+        raise UsageError(f"{path}: {len(chosen)} partitions; name one, or narrow with --topic and --partition")
+    return chosen[0]
+
+
+def _damages(fetched: FetchResult) -> list[Damage]:
+    """Return what is damaged in the whole batches that are handed out, up to the first of it."""
+    for piece in fetched.pieces:
+        end = piece.position + piece.size
+        for found in Segment(piece.path).batches(piece.position, resync=False):
+            at = (found.place.position or 0) if isinstance(found, Damage) else found.position
+            if at >= end:
+                break
+            if isinstance(found, Damage):
+                return [found] if at + (found.size or 0) <= end else []
+    return []
+
+
+def _document(partition: Partition, wanted: FetchArguments, fetched: FetchResult, held: FetchListing) -> object:
+    return {
+        "topic": partition.topic,
+        "partition": partition.number,
+        "offset": wanted.offset,
+        "error": int(fetched.error),
+        "high_watermark": fetched.high_watermark,
+        "last_stable_offset": fetched.last_stable_offset,
+        "log_start_offset": fetched.log_start_offset,
+        "bytes": fetched.size,
+        "batches": [batch._asdict() for batch in held.batches],
+        "partial": None if held.partial is None else held.partial._asdict(),
+        "aborted": [txn._asdict() for txn in fetched.aborted],
+    }
+
+
+def _show(
+    partition: Partition, wanted: FetchArguments, fetched: FetchResult, held: FetchListing, seen: PartitionView
+) -> None:
+    head = f"{partition.directory} from offset {wanted.offset}, at most {wanted.max_bytes} bytes"
+    ends = f"log start {seen.log_start_offset}, high watermark {seen.high_watermark}"
+    if fetched.error:
+        beyond = "beyond the log's end" if wanted.offset > seen.log_start_offset else "below the log's start"
+        why = f": {wanted.offset} is {beyond}" if fetched.error is Error.OFFSET_OUT_OF_RANGE else ""
+        output.text(f"{head}: {fetched.error.name} ({int(fetched.error)}){why}\n{ends}\n")
+        return
+    ends += f", last stable offset {fetched.last_stable_offset}"
+    file = "".join(f" of {os.path.basename(piece.path)}" for piece in fetched.pieces)
+    rows = [(f"{one.base_offset}-{one.last_offset}", one.position, one.size) for one in held.batches]
+    columns = ("offsets", "position", "bytes") if rows else ()
+    output.emit_table((f"{head}: {fetched.size} bytes{file}", ends), columns, rows)
+    if held.partial is not None:
+        which = "" if held.partial.base_offset is None else f", which begins at offset {held.partial.base_offset}"
+        output.text(f"{held.partial.bytes} bytes of the next batch{which}: a consumer drops them\n")
+    for txn in fetched.aborted:
+        output.text(f"aborted: producer {txn.producer_id} from offset {txn.first_offset} on\n")

@@ -1,0 +1,164 @@
+"""Plans, carried out, taken back and listed."""
+
+from __future__ import annotations
+
+import os
+import time
+from shlex import quote
+from typing import TYPE_CHECKING
+
+from klog.data_dir.log_dir import LogDir, open_path
+from klog.disk.disk import Disk
+from klog.plan.backup_writer import PLAN
+from klog.plan.backups import PlanStatus, find_plan, forget, plans_of, remember, state_of, sweep
+from klog.plan.draft import staged_beside, staging_of
+from klog.plan.executor import ApplyResult, apply
+from klog.plan.json_file import plan_json
+from klog.plan.model import Plan
+from klog_cli import output
+from klog_cli.views.plan_lines import action_lines, changes
+
+if TYPE_CHECKING:
+    from klog.plan.locks import Locks
+
+
+def carry_out(plan: Plan, disk: Disk, locks: Locks | None = None) -> ApplyResult:
+    """Apply *plan* with a bar, and leave a note where its backup is.  Every command that changes data ends here."""
+    remember(plan)
+    try:
+        with output.Results() as results:
+            return apply(plan, disk, results, locks)
+    except KeyboardInterrupt:
+        if state_of(plan) is PlanStatus.HALF_DONE:
+            output.error(f"interrupted when it was half done: 'klog apply {_backup(plan)}' finishes it")
+        raise
+    finally:
+        if not os.path.exists(os.path.join(plan.backups[0], PLAN)):
+            forget(plan)
+
+
+def _backup(plan: Plan) -> str:
+    return quote(output.printable(plan.backups[0]))
+
+
+def apply_plan(what: str, backup: str | None, form: str) -> int:
+    """Carry out the plan that *what* names; return the exit code."""
+    plan = find_plan(what, backup).plan
+    beside = staged_beside(what)
+    if os.path.isfile(what) and os.path.isdir(beside):
+        plan = plan._replace(staging=staging_of(beside, plan.log_dirs))
+    if not plan.actions:
+        _show_done(plan, None, form)
+        return 0
+    _show_done(plan, carry_out(plan, Disk()), form)
+    return 0
+
+
+def _show_done(plan: Plan, result: ApplyResult | None, form: str) -> None:
+    done, done_before = (result.done, result.done_before) if result else (0, 0)
+    if form == "json":
+        output.emit_json({**plan_json(plan), "done": done, "done_before": done_before})
+    elif not done:
+        output.text(f"{plan.id}: nothing to do" + (", it was carried out before" if done_before else "") + "\n")
+    else:
+        before = f", {done_before} had been made before" if done_before else ""
+        output.text(f"{plan.id}: {changes(done)} made{before}\n")
+        output.text(f"backup: {output.printable(plan.backups[0])}\n")
+    if done:
+        output.note(f"next: start the broker; 'klog undo {_backup(plan)} --apply' takes it back until then")
+
+
+def undo_plan(what: str, backup: str | None, form: str, *, carry_out: bool) -> int:
+    """Take back, or show how to take back, the plan that *what* names; return the exit code."""
+    from klog.plan.undo import undo_plan as plan_undo
+
+    plan = find_plan(what, backup).plan
+    if carry_out:
+        return _undo(plan, backup, form)
+    back = plan_undo(plan, int(time.time() * 1000), backup)
+    if form == "json":
+        output.emit_json(plan_json(back))
+    elif not back.actions:
+        output.text(f"{plan.id}: nothing to take back\n")
+    else:
+        for line in action_lines(back, back.actions):
+            output.text(f"{line}\n")
+        output.text(f"{changes(len(back.actions))} would take back {plan.id} ({output.printable(plan.command)})\n")
+    if back.actions:
+        output.note(f"next: klog undo {quote(what)} --apply")
+    return 0
+
+
+def _undo(plan: Plan, backup: str | None, form: str) -> int:
+    from klog.plan.backups import Announcement
+    from klog.plan.executor import end_plan
+    from klog.plan.locks import Locks
+    from klog.plan.undo import stage_undo
+    from klog.plan.undo import undo_plan as plan_undo
+
+    disk = Disk()
+    with Locks(plan.log_dirs, disk) as locks:
+        sweep((kept for log_dir in plan.log_dirs for kept in plans_of(log_dir)), disk)
+        back = plan_undo(plan, int(time.time() * 1000), backup)
+        result = None
+        if back.actions:
+            announcement = Announcement(back._replace(actions=()), disk)
+            try:
+                back = stage_undo(plan, back, disk, announcement.make)
+                result = carry_out(back, disk, locks)
+                end_plan(plan, disk)
+            finally:
+                announcement.withdraw()
+    done = result.done if result else 0
+    if form == "json":
+        output.emit_json({**plan_json(back), "done": done, "done_before": 0})
+    elif not done:
+        output.text(f"{plan.id}: nothing to take back\n")
+    else:
+        output.text(f"{plan.id}: taken back, {changes(done)} ({back.id})\n")
+        output.text(f"backup: {output.printable(back.backups[0])}\n")
+        output.note(f"'klog undo {_backup(back)} --apply' would do again what was taken back")
+    return 0
+
+
+def list_plans(directory: str, form: str) -> int:
+    """Show the plans that were made for a log dir; return the exit code.  Raises UsageError."""
+    opened = open_path(directory)
+    log_dir = opened.path if isinstance(opened, LogDir) else os.path.dirname(os.path.abspath(opened.path))
+    found = [(kept, state_of(kept.plan)) for kept in plans_of(log_dir)]
+    if form == "json":
+        rows = [
+            {
+                "id": kept.plan.id,
+                "created": kept.plan.created,
+                "command": kept.plan.command,
+                "state": state.value,
+                "actions": len(kept.plan.actions),
+                "log_dirs": list(kept.plan.log_dirs),
+                "undoes": kept.plan.undoes,
+                "backup": kept.backup,
+            }
+            for kept, state in found
+        ]
+        output.emit_json({"plans": rows})
+    elif found:
+        columns = ("id", "created", "state", "changes", "command", "backup")
+        cells = [
+            (kept.plan.id, kept.plan.created, state.value, len(kept.plan.actions), kept.plan.command, kept.backup)
+            for kept, state in found
+        ]
+        output.emit_table((), columns, cells, form)
+    else:
+        output.text(f"no plans for {output.printable(log_dir)}\n")
+    for kept, state in found:
+        if state is PlanStatus.HALF_DONE:
+            place = quote(output.printable(kept.backup))
+            output.note(
+                f"{kept.plan.id} is half done: 'klog apply {place}' finishes it, 'klog undo {place}' takes it back"
+            )
+        elif state is PlanStatus.PLANNING:
+            output.note(
+                f"{kept.plan.id} is being made, or was when its process was killed: then the next command that changes"
+                " the log dir removes what it left"
+            )
+    return 0

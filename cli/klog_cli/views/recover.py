@@ -1,0 +1,326 @@
+"""What `klog recover` found out, and what it is going to do or has done."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from klog.data_dir.partition import Partition
+from klog.disk.output_gate import check_output
+from klog.errors import UsageError
+from klog.plan.model import Action, Amount, Loss
+from klog.plan.staging import Staging
+from klog.recover.outcome import OtherMode, RecoverMode, RecoverOptions, RecoverResult
+from klog.recover.recovery import RecoverTarget, Recovery
+from klog.verify.findings import Finding, Severity
+from klog_cli import output
+from klog_cli.changing import (
+    Changed,
+    Chosen,
+    Drafted,
+    Ways,
+    change,
+    choose,
+    next_step,
+    settings_json,
+    settings_text,
+    with_option,
+)
+from klog_cli.views.finding_lines import finding_line
+from klog_cli.views.plan_lines import action_lines, changes, first_lines, make_indexes
+
+if TYPE_CHECKING:
+    from klog.recover.mark_clean import MarkClean, MarkCleanRefusal
+
+CORRECTED, LEFT, COULD_NOT = 1, 4, 8
+_WORST = (Severity.DAMAGE, Severity.WARNING, Severity.NOTE)
+
+_ADVICE = (
+    "if another replica of a damaged partition is in sync, drop this copy, or truncate it on a follower, rather than"
+    " repair it: klog cannot know"
+)
+
+
+def recover(
+    paths: Sequence[str],
+    topics: Sequence[str],
+    numbers: Sequence[int],
+    settings: RecoverOptions,
+    options: Mapping[str, str],
+    ways: Ways,
+    form: str,
+    rescue_to: str | None = None,
+) -> int:
+    """Plan a repair, carry it out where that is wanted, and return the exit code.  Raises KlogError.
+
+    *rescue_to*: a file for the records of damaged batches that decode all the same.
+    """
+    found: list[Recovery] = []
+    if rescue_to is not None:
+        check_output(rescue_to, paths)
+
+    def draft(chosen: list[Chosen], staging: Sequence[Staging]) -> Drafted:
+        named = {os.path.realpath(path) for path in paths}
+        targets = [
+            RecoverTarget(
+                one.log_dir, one.partitions, one.whole,
+                [part.directory for part in one.partitions if os.path.realpath(part.path) in named],
+            )
+            for one in chosen
+        ]  # fmt: skip
+        make: type[Recovery] = Recovery
+        if settings.mark_clean:
+            from klog.recover.mark_clean import MarkClean
+
+            make = MarkClean
+        with output.Results() as results:
+            recovery = make(targets, settings, staging, options, results)
+        found.append(recovery)
+        if rescue_to is not None:
+            _rescue(recovery, rescue_to)
+        findings = [finding.json() for finding in (*recovery.findings, *_findings(recovery.results))]
+        return Drafted(recovery.drafts, findings, recovery.losses, recovery.kept, recovery.broker_would_keep)
+
+    def chosen() -> list[Chosen]:
+        log_dirs = choose(paths, topics, numbers)
+        part = next((one.log_dir.path for one in log_dirs if not one.whole), None)
+        if settings.mark_clean and part is not None:
+            raise UsageError(f"--mark-clean is about whole log dirs: name {output.printable(part)}")
+        return log_dirs
+
+    changed = change(chosen, ways, draft)
+    shown = _Shown(found[0], settings, changed)
+    if form == "json":
+        output.emit_json(shown.json())
+    else:
+        for line in shown.lines():
+            output.text(f"{output.printable(line)}\n")
+        for line in shown.notes(ways):
+            output.note(line)
+    return shown.exit_code
+
+
+def _rescue(recovery: Recovery, path: str) -> None:
+    """Write what can be rescued, before anything is changed."""
+    with output.Results(path) as results:
+        records = recovery.rescue(results)
+    output.note(
+        f"{records} records of damaged batches are in {output.printable(path)}: nobody knows what is wrong in them"
+    )
+
+
+def _findings(results: Sequence[RecoverResult]) -> Iterator[Finding]:
+    for result in results:
+        yield from result.findings
+
+
+class _Shown:
+    def __init__(self, recovery: Recovery, settings: RecoverOptions, changed: Changed) -> None:
+        self._recovery, self._settings = recovery, settings
+        self._plan, self._is_applied, self._is_partial = changed
+
+    @property
+    def _left(self) -> bool:
+        results = self._recovery.results
+        data = any(not refusal.could_not for refusal in self._refusals)
+        return data or bool(self._recovery.left) or any(result.left or result.fails for result in results)
+
+    @property
+    def _refusals(self) -> list[MarkCleanRefusal]:
+        return self._marking.refusals if self._marking is not None else []
+
+    @cached_property
+    def _marking(self) -> MarkClean | None:
+        """The recovery, when log dirs are to be marked; what that takes is loaded only then."""
+        if not self._settings.mark_clean:
+            return None
+        from klog.recover.mark_clean import MarkClean
+
+        assert isinstance(self._recovery, MarkClean)
+        return self._recovery
+
+    @property
+    def exit_code(self) -> int:
+        """Return fsck's: corrected, left, could not."""
+        is_refused = any(refusal.could_not for refusal in self._refusals)
+        is_refused |= self._is_partial or any(result.could_not for result in self._recovery.results)
+        could_not = COULD_NOT if is_refused else 0
+        if self._is_applied:
+            return CORRECTED + (LEFT if self._left else 0) + could_not
+        problems = any(finding.severity is not Severity.NOTE for finding in _findings(self._recovery.results))
+        problems |= any(finding.severity is not Severity.NOTE for finding in self._recovery.findings)
+        planned = self._plan is not None and (problems or self._settings.mode is RecoverMode.LIKE_BROKER)
+        return (LEFT if planned or self._left else 0) + could_not
+
+    def json(self) -> dict[str, object]:
+        """Return everything as the members of a JSON object: the plan, and what came of each partition."""
+        from klog.plan.json_file import plan_json
+
+        recovery = self._recovery
+        members: dict[str, object] = plan_json(self._plan) if self._plan is not None else {"id": None, "actions": []}
+        return {
+            **members,
+            "applied": self._is_applied,
+            "findings": [finding.json() for finding in (*recovery.findings, *_findings(recovery.results))],
+            "kept": recovery.kept._asdict(),
+            "lost": [loss._asdict() for loss in recovery.losses],
+            "broker_would_keep": recovery.broker_would_keep and recovery.broker_would_keep._asdict(),
+            "partitions": [self._result_json(result) for result in recovery.results],
+            "left": [finding.json() for finding in self._all_left()],
+            **self._marked_json(),
+        }
+
+    def _marked_json(self) -> dict[str, object]:
+        if self._marking is None:
+            return {}
+        from klog_cli.views import mark_clean
+
+        return mark_clean.json(self._marking)
+
+    def _all_left(self) -> Iterator[Finding]:
+        yield from self._recovery.left
+        for result in self._recovery.results:
+            yield from result.left
+
+    def _result_json(self, result: RecoverResult) -> dict[str, object]:
+        return {
+            "topic": result.partition.topic,
+            "partition": result.partition.number,
+            "directory": result.partition.directory,
+            "result": self._outcome(result),
+            "actions": len(self._actions(result.partition)),
+            "left": [finding.id for finding in result.left],
+            "reason": result.fails,
+            "choices": {mode.value: _choice_json(choice) for mode, choice in result.choices.items()},
+            "notes": result.notes,
+            "settings": settings_json(result.settings),
+        }
+
+    def _outcome(self, result: RecoverResult) -> str:
+        if result.fails is not None:
+            return "failed"
+        if self._actions(result.partition):
+            return "repaired" if self._is_applied else "to repair"
+        return "left" if result.left else "clean"
+
+    def _actions(self, partition: Partition) -> list[Action]:
+        return self._by_directory.get((os.path.dirname(os.path.abspath(partition.path)), partition.directory), [])
+
+    @cached_property
+    def _by_directory(self) -> dict[tuple[str, str], list[Action]]:
+        """The actions by log dir and directory in it; the log dir's own files have none."""
+        found: dict[tuple[str, str], list[Action]] = {}
+        for action in self._plan.actions if self._plan is not None else ():
+            assert self._plan is not None
+            found.setdefault((self._plan.log_dirs[action.log_dir], os.path.dirname(action.file)), []).append(action)
+        return found
+
+    # for people
+
+    def lines(self) -> Iterator[str]:
+        """Yield what was found and is done about it, partition by partition, and the sum."""
+        for finding in self._recovery.findings:
+            if finding.severity is not Severity.NOTE:
+                yield finding_line(finding)
+        for result in self._recovery.results:
+            yield from self._of_partition(result)
+        plan = self._plan
+        if plan is not None:
+            yield from action_lines(plan, [action for action in plan.actions if "/" not in action.file])
+        if self._marking is not None:
+            from klog_cli.views import mark_clean
+
+            yield from mark_clean.lines(self._marking, is_applied=self._is_applied)
+        yield from self._sum()
+
+    def _of_partition(self, result: RecoverResult) -> Iterator[str]:
+        actions = self._actions(result.partition)
+        told = [
+            one for one in result.findings if one.severity is not Severity.NOTE or (actions and one.id != "vanished")
+        ]
+        if not (actions or told or result.fails):
+            return
+        yield result.partition.path
+        # The worst first: of thousands only some are shown.
+        told.sort(key=lambda one: _WORST.index(one.severity))
+        yield from (f"  {line}" for line in first_lines([finding_line(one) for one in told], "findings"))
+        if result.fails is not None:
+            yield f"  nothing is changed here: {result.fails}"
+        plan = self._plan
+        if plan is not None:
+            yield from (f"  {line}" for line in action_lines(plan, actions, in_partition=True))
+        if make_indexes(actions):
+            yield f"  {settings_text(result.settings)}"
+        yield from (f"  {line}" for line in first_lines([f"lost     {_loss(one)}" for one in result.losses], "losses"))
+        for mode, choice in result.choices.items():
+            command = with_option(f"--{mode.value}", ("--apply", "--indexes-only"))
+            yield f"  --{mode.value} would lose {_total(choice.losses)}, and keep {_amount(choice.kept)}:"
+            yield f"      {command}"
+        yield from (f"  {note}" for note in result.notes)
+
+    def _sum(self) -> Iterator[str]:
+        recovery, plan = self._recovery, self._plan
+        partitions = len(recovery.results)
+        if plan is None:
+            done = "nothing is done" if self._refusals else "nothing to do"
+            yield f"{partitions} partition{'s' * (partitions != 1)}: {done}" + "; problems are left" * self._left
+            return
+        done = "made" if self._is_applied else "planned"
+        touched = sum(1 for result in recovery.results if self._actions(result.partition))
+        yield f"{changes(len(plan.actions))} {done} in {touched} of {_counted(partitions)}"
+        if recovery.losses:
+            yield f"lost: {_total(recovery.losses)}"
+            kept = recovery.broker_would_keep
+            broker = (
+                f"{kept.records} records, {kept.bytes} bytes" if kept is not None else "nothing: it would not start"
+            )
+            yield f"kept: {recovery.kept.records} records, {recovery.kept.bytes} bytes; a broker would keep {broker}"
+        if self._is_applied:
+            yield f"backup: {plan.backups[0]}"
+
+    def notes(self, ways: Ways) -> Iterator[str]:
+        """Yield what to do next."""
+        results, plan = self._recovery.results, self._plan
+        for partition in self._recovery.skipped:
+            yield f"{partition.path} is not touched"
+        if any(result.losses or result.choices for result in results):
+            yield _ADVICE
+        if self._marking is not None:
+            from klog_cli.views import mark_clean
+
+            yield from mark_clean.notes(self._marking, from_recovery_point=self._settings.from_recovery_point)
+        if plan is not None:
+            yield next_step(Changed(plan, self._is_applied), ways)
+
+
+def _counted(partitions: int) -> str:
+    return f"{partitions} partition{'s' * (partitions != 1)}"
+
+
+def _choice_json(choice: OtherMode) -> dict[str, object]:
+    return {"lost": [loss._asdict() for loss in choice.losses], "kept": choice.kept._asdict()}
+
+
+def _amount(amount: Amount) -> str:
+    return f"{amount.records} records, {amount.bytes} bytes"
+
+
+def _loss(loss: Loss) -> str:
+    records = "an unknown number of" if loss.records is None else str(loss.records)
+    offsets = "" if loss.first_offset is None else f", offsets {loss.first_offset} to {_end(loss)}"
+    return f"{records} records{offsets}, {loss.bytes} bytes ({loss.reason})"
+
+
+def _end(loss: Loss) -> str:
+    return "the end" if loss.last_offset is None else str(loss.last_offset)
+
+
+def _total(losses: Sequence[Loss]) -> str:
+    records = sum(loss.records or 0 for loss in losses)
+    more = "at least " if any(loss.records is None for loss in losses) else ""
+    ends = [loss.last_offset for loss in losses if loss.last_offset is not None]
+    firsts = [loss.first_offset for loss in losses if loss.first_offset is not None]
+    offsets = f", offsets {min(firsts)} to {max(ends)}" if firsts and ends else ""
+    return f"{more}{records} records, {sum(loss.bytes for loss in losses)} bytes{offsets}"

@@ -1,0 +1,174 @@
+"""`klog serve`: where it listens, what it tells people, and how it ends."""
+
+from __future__ import annotations
+
+import gc
+import signal
+import threading
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+from klog.errors import UsageError
+from klog_cli import output
+
+if TYPE_CHECKING:
+    from klog.formats.structs.schema import Data
+    from klog.serve.view import ServeOptions, View
+
+_CANCELLED = 32
+_HIGHEST_PORT = 65535
+_LIVING_OBJECTS = 100_000
+"""So many new ones before the collector looks for garbage: what is known of a disk is made once and stays."""
+_M_MMAP_THRESHOLD, _M_ARENA_MAX = -3, -8
+_LARGE_BYTES, _ARENAS = 128 << 10, 2
+_FILES_PER_CONNECTION = 4
+"""Its socket and, of logs and indexes, what it may have open at a time."""
+
+
+class ListenAddress(NamedTuple):
+    """Where to listen and where clients are told to come, as HOST:PORT; *expose*: beyond this machine, too."""
+
+    listen: str
+    advertise: str | None
+    expose: bool
+
+
+def serve(
+    paths: Sequence[str],
+    shown: ServeOptions,
+    place: ListenAddress,
+    connections: int,
+    send_buffer_bytes: int,
+    requests: bool,
+) -> int:
+    """Serve *paths* until a signal ends it; *requests*: a line on stdout for each.  Return the exit code."""
+    gc.set_threshold(_LIVING_OBJECTS)
+    _give_memory_back()
+    from klog.serve.connection import ConnectionLimits
+    from klog.serve.endpoint import Endpoint, EndpointReports, listen
+    from klog.serve.view import View
+
+    host, port = _address(place.listen, "--listen")
+    advertised_host, advertised_port = _advertised(place, host)
+    lines = _Lines()
+    allowed = _allowed(connections)
+    with View.open(paths, shown) as view, listen((host, port)) as listener:
+        port = listener.getsockname()[1]
+        limits = ConnectionLimits(connections=allowed, send_buffer_bytes=send_buffer_bytes)
+        reports = EndpointReports(lines.say, lines.log if requests else None)
+        endpoint = Endpoint(view, listener, (advertised_host, advertised_port or port), limits, reports)
+        signal.signal(signal.SIGTERM, _end)
+        try:
+            output.plain(f"klog serve: listening on {_shown(host, port)}")
+            if allowed < connections:
+                output.error(f"only {allowed} connections at a time: too few files may be open (ulimit -n)")
+            _tell(view, host)
+            endpoint.run()
+        except KeyboardInterrupt:
+            pass
+        cut_off = endpoint.cuts_somebody_off()
+        for line in view.summary():
+            lines.say(line)
+    if cut_off:
+        lines.say("klog serve ended while a client was being answered")
+    return _CANCELLED if cut_off else 0
+
+
+def _give_memory_back() -> None:
+    """Have glibc return what large requests took: else it keeps some of it for each of sixteen groups of threads.
+
+    mallopt(3): the threshold stays where it is set, instead of growing with what is freed.
+    """
+    import ctypes
+
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
+    if mallopt is not None:
+        mallopt(_M_MMAP_THRESHOLD, _LARGE_BYTES)
+        mallopt(_M_ARENA_MAX, _ARENAS)
+
+
+def _allowed(connections: int) -> int:
+    """Return how many of *connections* there may be: a quarter of what may be open, which is raised if it can be."""
+    import resource
+
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = _FILES_PER_CONNECTION * connections
+    if soft == resource.RLIM_INFINITY or soft >= wanted:
+        return connections
+    try:
+        resource.setrlimit(
+            resource.RLIMIT_NOFILE, (wanted if hard == resource.RLIM_INFINITY else min(wanted, hard), hard)
+        )
+    except (OSError, ValueError):
+        pass  # then there are fewer
+    soft = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    return min(connections, max(1, soft // _FILES_PER_CONNECTION))
+
+
+def _tell(view: View, host: str) -> None:
+    if not _is_loopback(host):
+        output.error("whoever reaches this port can read everything that is served")
+    for line in view.notes:
+        output.note(line)
+
+
+def _end(_number: int, _frame: object) -> None:
+    raise KeyboardInterrupt
+
+
+class _Lines:
+    """What threads tell, a line at a time.  Where nobody reads any more, clients are served all the same."""
+
+    def __init__(self) -> None:
+        self._lock, self._read = threading.Lock(), True
+
+    def say(self, line: str) -> None:
+        with self._lock:
+            try:
+                output.error(line)
+            except output.ClosedPipeError:
+                pass
+
+    def log(self, row: Data) -> None:
+        with self._lock:
+            try:
+                if self._read:
+                    output.emit_jsonl([row])
+            except output.ClosedPipeError:
+                self._read = False
+
+
+def _address(text: str, option: str) -> tuple[str, int]:
+    """Return host and port of `HOST:PORT`, `[IPv6]:PORT`.  Raises UsageError."""
+    host, colon, port = text.rpartition(":")
+    bare = host.removeprefix("[").removesuffix("]")
+    if not colon or not bare or (":" in bare and bare == host) or not port.isdecimal() or int(port) > _HIGHEST_PORT:
+        raise UsageError(f"{option} {text}: expected HOST:PORT, such as 127.0.0.1:9092 or [::1]:9092")
+    return bare, int(port)
+
+
+def _shown(host: str, port: int) -> str:
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def _advertised(place: ListenAddress, host: str) -> tuple[str, int]:
+    """Return where clients are told to come; port 0: the one listened on.  Raises UsageError."""
+    if not _is_loopback(host) and not place.expose:
+        raise UsageError(f"--listen {place.listen}: whoever reaches it can read everything; --expose if that is meant")
+    if place.advertise is None:
+        if host in ("0.0.0.0", "::"):
+            raise UsageError(f"--listen {place.listen}: where should clients come to? --advertise HOST")
+        return host, 0
+    told = place.advertise
+    if ":" in told.rpartition("]")[2] and (told.startswith("[") or told.count(":") == 1):
+        return _address(told, "--advertise")
+    return told.removeprefix("[").removesuffix("]"), 0
+
+
+def _is_loopback(host: str) -> bool:
+    from ipaddress import ip_address
+
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"

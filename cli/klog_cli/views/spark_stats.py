@@ -1,0 +1,91 @@
+"""What `klog spark stats` counted, as a table or JSON."""
+
+from __future__ import annotations
+
+from base64 import b64encode
+from collections.abc import Sequence
+
+from klog.data_dir.log_dir import LogDir, open_path, select
+from klog.data_dir.partition import Partition
+from klog.jobs.stats import FrequentKey, LargeRecord, Stats
+from klog.kernel import is_utf8
+from klog.spark.session import session
+from klog_cli import output
+from klog_cli.views.spark import Where
+
+_PROBLEMS_LEFT = 4
+_COLUMNS = ("topic", "partition", "records", "bytes", "keys", "null keys", "null values", "codecs", "first", "last")
+_SHOWN_KEYS = 3
+
+
+def stats(
+    paths: Sequence[str], topics: Sequence[str], numbers: Sequence[int], max_batch_bytes: int, form: str, where: Where
+) -> int:
+    """Count the records below *paths* on Spark and return the exit code."""
+    from klog.spark.stats import stats as run
+
+    partitions = _partitions(paths, topics, numbers)
+    with output.Results() as results, session(where.master, where.conf, where.ship, brief=True) as ours:
+        found = run(ours.spark, partitions, max_batch_bytes, results)
+    for line in (line for one in found for line in one.damage):
+        output.plain(output.printable(line))
+    if form == "json":
+        output.emit_json([_json(one) for one in found])
+    elif form == "jsonl":
+        output.emit_jsonl(_json(one) for one in found)
+    else:
+        output.emit_table((), (*_COLUMNS, "top keys"), [_cells(one) for one in found], form)
+    return _PROBLEMS_LEFT if any(one.damages for one in found) else 0
+
+
+def _partitions(paths: Sequence[str], topics: Sequence[str], numbers: Sequence[int]) -> list[Partition]:
+    """Return the partitions of *paths* that are wanted.  Raises UsageError for a path that is none of Kafka's."""
+    found: list[Partition] = []
+    for path in paths:
+        thing = open_path(path)
+        if isinstance(thing, LogDir):
+            found += thing.partitions
+        else:
+            found.append(thing if isinstance(thing, Partition) else _refuse(path))
+    return select(found, topics, numbers) if topics or numbers else found
+
+
+def _refuse(path: str) -> Partition:
+    from klog.errors import UsageError
+
+    raise UsageError(f"{path}: a file; name its partition directory")
+
+
+def _json(one: Stats) -> dict[str, object]:
+    """Return *one* as the members of a JSON object, in the order of the contract."""
+    names = ("topic", "partition", "records", "markers", "bytes", "keys", "null_keys", "null_values", "codecs")
+    bounds = ("first_timestamp", "last_timestamp", "first_offset", "last_offset")
+    return {
+        **{name: getattr(one, name) for name in (*names, *bounds)},
+        "top_keys": [_key(key) for key in one.top_keys],
+        "largest_records": [LargeRecord(*large)._asdict() for large in one.largest],
+        "damages": one.damages,
+        "path": one.path,
+    }
+
+
+def _key(key: FrequentKey) -> dict[str, object]:
+    """Return a key as in a dump; `length` where only its start is there, `at_most` where the count may be too low."""
+    facts: dict[str, object] = (
+        {"key": key.start.decode()} if is_utf8(key.start) else {"key_base64": b64encode(key.start).decode()}
+    )
+    if key.length > len(key.start):
+        facts["length"] = key.length
+    facts["records"] = key.records
+    return facts | ({"at_most": key.records + key.more} if key.more else {})
+
+
+def _cells(one: Stats) -> tuple[output.Cell, ...]:
+    first, last = (
+        output.iso_time(time) if time is not None else None for time in (one.first_timestamp, one.last_timestamp)
+    )
+    keys = " ".join(
+        f"{key.start.decode('utf-8', 'backslashreplace')}×{key.records}" for key in one.top_keys[:_SHOWN_KEYS]
+    )
+    counts = (one.records, output.human_size(one.bytes), one.keys, one.null_keys, one.null_values)
+    return (one.topic, one.partition, *counts, " ".join(one.codecs), first, last, keys)

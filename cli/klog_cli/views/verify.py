@@ -1,0 +1,182 @@
+"""What `klog verify` found, as text, a table or JSON."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator, Sequence
+
+from klog.data_dir.log_dir import KafkaFile, LogDir, open_path, select
+from klog.data_dir.partition import Partition
+from klog.errors import UsageError
+from klog.progress import Sink
+from klog.verify.facts import LogDirFacts
+from klog.verify.findings import Finding, FindingKind, Severity
+from klog.verify.log_dir_checks import root
+from klog.verify.segment import SurveyOptions
+from klog.verify.verify import Chosen, PartitionResult, VerifyTotals, facts_around, log_dir_facts, verify_partition
+from klog_cli import output
+from klog_cli.views.finding_lines import finding_line
+
+PROBLEMS_LEFT = 4
+COULD_NOT = 8
+
+
+class _Found:
+    """Findings as they come, counted."""
+
+    def __init__(self, form: str) -> None:
+        self._form = form
+        self._heading: str | None = None
+        self.totals = VerifyTotals()
+        self.all: list[Finding] = []
+        self.counts = dict.fromkeys((Severity.DAMAGE, Severity.WARNING, Severity.NOTE), 0)
+        self.kinds: dict[str, Finding] = {}
+        self.could_not = False
+
+    def take(self, findings: Sequence[Finding], heading: str) -> None:
+        """Take the findings of a partition or a log dir; text and jsonl are printed at once."""
+        for finding in findings:
+            self.counts[finding.severity] += 1
+            self.could_not |= finding.id == "unreadable"
+            if not (finding.id in self.kinds and self.kinds[finding.id].fix):
+                self.kinds[finding.id] = finding if finding.fix else self.kinds.get(finding.id, finding)
+            if self._form in ("json", "table"):
+                self.all.append(finding)
+            elif self._form == "jsonl":
+                output.emit_jsonl([finding.json()])
+            else:
+                if heading != self._heading:
+                    output.text(f"{output.printable(heading)}\n")
+                    self._heading = heading
+                output.text(f"  {finding_line(finding)}\n")
+
+    @property
+    def exit_code(self) -> int:
+        problems = self.counts[Severity.DAMAGE] + self.counts[Severity.WARNING]
+        return (PROBLEMS_LEFT if problems else 0) + (COULD_NOT if self.could_not else 0)
+
+
+Wanted = Sequence[tuple[Partition, LogDirFacts]]
+"""The partitions to check, each with what it has to know of its log dir."""
+
+Way = Callable[[Wanted, SurveyOptions, Sink, Chosen | None], Iterable[PartitionResult]]
+"""Who checks them: this process, or Spark."""
+
+
+def here(wanted: Wanted, request: SurveyOptions, sink: Sink, chosen: Chosen | None) -> Iterator[PartitionResult]:
+    """Check one partition after the other."""
+    for partition, around in wanted:
+        yield verify_partition(partition, around, request, sink, chosen)
+
+
+def verify(
+    paths: Sequence[str],
+    topics: Sequence[str],
+    numbers: Sequence[int],
+    request: SurveyOptions,
+    chosen: Chosen | None,
+    form: str,
+    way: Way = here,
+) -> int:
+    """Check all of *paths* and return the exit code.  Raises UsageError for a path that is nothing of Kafka's."""
+    opened = [open_path(path) for path in paths]
+    found = _Found(form)
+    wanted = _wanted(opened, topics, numbers)
+    with output.Results() as results:
+        for thing in opened:
+            if isinstance(thing, LogDir):
+                found.take(list(root(thing)), thing.path)
+        for checked in way(wanted, request, results, _of_files(opened) or chosen):
+            found.take(checked.findings, checked.partition.path)
+            found.totals = found.totals.plus(checked.totals)
+    _end(found, form)
+    return found.exit_code
+
+
+def _wanted(
+    opened: Sequence[LogDir | Partition | KafkaFile], topics: Sequence[str], numbers: Sequence[int]
+) -> list[tuple[Partition, LogDirFacts]]:
+    """Return the partitions to check, each with what it has to know of its log dir."""
+    every = [partition for thing in opened if isinstance(thing, LogDir) for partition in thing.partitions]
+    kept = select(every, topics, numbers) if topics or numbers else every
+    wanted: list[tuple[Partition, LogDirFacts]] = []
+    arounds: dict[str, LogDirFacts] = {}
+    for thing in opened:
+        if isinstance(thing, LogDir):
+            around = log_dir_facts(thing)
+            wanted += [(partition, around) for partition in thing.partitions if partition in kept]
+        else:
+            partition = thing if isinstance(thing, Partition) else Partition(os.path.dirname(thing.path) or ".")
+            parent = os.path.dirname(os.path.abspath(partition.path))
+            if parent not in arounds:
+                arounds[parent] = facts_around(partition)
+            wanted.append((partition, arounds[parent]))
+    return wanted
+
+
+def _of_files(opened: Sequence[LogDir | Partition | KafkaFile]) -> Chosen | None:
+    """Return which segments to look at when files are named: theirs.  Raises UsageError for a file of no segment."""
+    files = [thing for thing in opened if isinstance(thing, KafkaFile)]
+    if not files:
+        return None
+    logs = set()
+    for file in files:
+        if file.name.offset is None:
+            raise UsageError(f"{file.path}: this file belongs to no segment; name its directory")
+        logs.add(os.path.join(os.path.dirname(file.path) or ".", f"{file.name.offset:020d}.log"))
+    return lambda _, path: path in logs
+
+
+def _end(found: _Found, form: str) -> None:
+    """Print what comes behind the findings."""
+    if form == "json":
+        members = dict(zip(VerifyTotals._fields, found.totals, strict=True))
+        output.emit_json({**members, "findings": [finding.json() for finding in found.all]})
+    elif form == "table":
+        rows = [
+            (finding.severity.value, finding.id, finding.file, finding.position, finding.offset, finding.message)
+            for finding in found.all
+        ]
+        if rows:
+            output.emit_table((), ("severity", "id", "file", "position", "offset", "message"), rows, form)
+    if form in ("text", "table"):
+        for line in _explained(found):
+            output.text(f"{output.printable(line)}\n")
+        output.text(f"{_verdict(found)}\n")
+
+
+def _explained(found: _Found) -> Iterator[str]:
+    """Yield, for each kind that was found and is a problem, what it means and what to do."""
+    kinds = [finding for finding in found.kinds.values() if finding.severity is not Severity.NOTE]
+    for finding in kinds:
+        kind: FindingKind = finding.kind
+        yield ""
+        yield f"{kind.id}: {kind.meaning}"
+        yield f"  a broker at its next start: {finding.broker}"
+        if finding.fix:
+            yield f"  {finding.fix}"
+    if kinds:
+        yield ""
+
+
+def _verdict(found: _Found) -> str:
+    totals = found.totals
+    numbers = zip((totals.partitions, totals.segments, totals.batches, totals.records), _NOUNS, strict=True)
+    partitions, segments, batches, records = (_counted(number, noun) for number, noun in numbers)
+    seen = f"{partitions}, {segments}, {output.human_size(totals.bytes)}, {batches}, {records}"
+    counts = ", ".join(
+        f"{count} {severity.value}" if severity is Severity.DAMAGE else _counted(count, (severity.value, "s"))
+        for severity, count in found.counts.items()
+        if count
+    )
+    problems = found.counts[Severity.DAMAGE] + found.counts[Severity.WARNING]
+    if not problems:
+        return f"clean: {seen}" + (f"; {counts}" if counts else "")
+    return f"{counts} in {seen}"
+
+
+_NOUNS = (("partition", "s"), ("segment", "s"), ("batch", "es"), ("record", "s"))
+
+
+def _counted(number: int, noun: tuple[str, str]) -> str:
+    return f"{number} {noun[0]}{noun[1] if number != 1 else ''}"
