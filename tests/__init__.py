@@ -1,1 +1,1 @@
-"""Tests.  A package, so that `tests.kafka` (real Kafka) does not hide kafka-python's own `kafka`."""
+"""Tests.  A package, so that `tests.brokers.kafka` (real Kafka) does not hide kafka-python's own `kafka`."""

@@ -22,7 +22,7 @@ from pathlib import Path
 
 import pytest
 
-from tests import kafka
+from tests.brokers import kafka
 
 ROOT = Path(__file__).resolve().parent.parent
 FIXTURES = ROOT / "fixtures"
@@ -187,7 +187,7 @@ def hasty(monkeypatch: pytest.MonkeyPatch, state_home: Path) -> None:
     """Commands wait for no disk: the power stays."""
     from klog_cli import changing
 
-    from tests.power import HastyDisk
+    from tests.support.power import HastyDisk
 
     monkeypatch.setattr(changing, "Disk", HastyDisk)
 

@@ -12,10 +12,11 @@ from pathlib import Path
 
 import pytest
 
-from tests import clients, damage, kafka
-from tests.broker_load import MARKER, Loader, differences
+from tests.brokers import clients, kafka
 from tests.conftest import CORPORA
-from tests.damage_kinds import KINDS, set_entry
+from tests.oracles.broker_load import MARKER, Loader, differences
+from tests.support import damage
+from tests.support.damage_kinds import KINDS, set_entry
 
 SEED, COUNT = 20261121, 120
 

@@ -23,11 +23,11 @@ from klog.formats.damage import Damage
 from klog.log.batch import Batch
 from klog.log.segment import Segment
 
+from tests.brokers.kafka import DumpTool
 from tests.conftest import Ran
-from tests.kafka import DumpTool
-from tests.plain import compress, decode, decompress, dump_text, encode, json_lines, mutate, shapes, streams
-from tests.plain.decompress import LIMIT
-from tests.plain.encode import Record
+from tests.oracles.plain import compress, decode, decompress, dump_text, encode, json_lines, mutate, shapes, streams
+from tests.oracles.plain.decompress import LIMIT
+from tests.oracles.plain.encode import Record
 
 EXAMPLES = int(os.environ.get("KLOG_EXAMPLES", "0"))
 QUICK = settings(

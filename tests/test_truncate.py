@@ -28,13 +28,13 @@ from klog.plan.staging import Staging
 from klog.truncate import TruncateOptions, Truncation, plan
 from klog.verify.findings import Severity
 
-from tests.broker_load import Loader, Outcome, differences
-from tests.check.partitions import Damageable, findings_in
 from tests.conftest import FIXTURES, run_klog, writable_copy
-from tests.plain import encode
-from tests.plain.encode import Record
-from tests.plain.shapes import some_records
-from tests.power import HastyDisk, Tree, copy_of, cut_everywhere, take_back, tree
+from tests.oracles.broker_load import Loader, Outcome, differences
+from tests.oracles.plain import encode
+from tests.oracles.plain.encode import Record
+from tests.oracles.plain.shapes import some_records
+from tests.support.power import HastyDisk, Tree, copy_of, cut_everywhere, take_back, tree
+from tests.verify.partitions import Damageable, findings_in
 
 MODERN, LEGACY = FIXTURES / "modern", FIXTURES / "legacy"
 NOW_MS = 1_750_000_100_000

@@ -17,8 +17,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from tests import goldens  # noqa: E402
-from tests.kafka import DumpTool  # noqa: E402
+from tests.brokers.kafka import DumpTool  # noqa: E402
+from tests.support import goldens  # noqa: E402
 
 FIXTURES = ROOT / "fixtures"
 # target → (folder or archive in the corpora, partitions kept)

@@ -21,10 +21,10 @@ from klog.errors import KlogError
 from klog.kernel import hardware_crc
 from klog_cli import app, output
 
-from tests.bad_sectors import spoil
 from tests.conftest import Ran
-from tests.plain.encode import Record, batch
-from tests.plain.shapes import MS, some_records
+from tests.oracles.plain.encode import Record, batch
+from tests.oracles.plain.shapes import MS, some_records
+from tests.support.bad_sectors import spoil
 
 Klog = Callable[..., Ran]
 A, B, C = (batch(some_records(3 * i)) for i in range(3))

@@ -20,9 +20,9 @@ from klog.plan.model import Plan
 from klog.plan.staging import Staging
 
 from tests.conftest import Ran
-from tests.power import tree
-from tests.test_apply import NOW, end, name, original, other_process, said
-from tests.test_undo import half_done
+from tests.plan.test_executor import NOW, end, name, original, other_process, said
+from tests.plan.test_undo import half_done
+from tests.support.power import tree
 
 __all__ = ["original"]
 Klog = Callable[..., Ran]

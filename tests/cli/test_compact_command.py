@@ -18,14 +18,14 @@ import pytest
 from klog_cli import changing
 from klog_cli.views import compact as command
 
-from tests.broker_load import Loader
-from tests.check.partitions import flipped
 from tests.conftest import FIXTURES, ROOT, Ran
-from tests.metadata_logs import MetadataLog, config, topic
-from tests.plain import encode
-from tests.plain.encode import Record
-from tests.power import HastyDisk, same, tree
-from tests.test_apply import end, other_process, said
+from tests.oracles.broker_load import Loader
+from tests.oracles.plain import encode
+from tests.oracles.plain.encode import Record
+from tests.plan.test_executor import end, other_process, said
+from tests.support.metadata_logs import MetadataLog, config, topic
+from tests.support.power import HastyDisk, same, tree
+from tests.verify.partitions import flipped
 
 Klog = Callable[..., Ran]
 pytestmark = pytest.mark.usefixtures("hasty")

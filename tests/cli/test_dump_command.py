@@ -14,9 +14,9 @@ import pytest
 from klog.dump.lines import CSV_BATCH_COLUMNS, CSV_COLUMNS
 
 from tests.conftest import Ran
-from tests.plain import encode
-from tests.plain.encode import Record, batch, marker
-from tests.plain.shapes import MS, some_records
+from tests.oracles.plain import encode
+from tests.oracles.plain.encode import Record, batch, marker
+from tests.oracles.plain.shapes import MS, some_records
 
 Klog = Callable[..., Ran]
 A, B, C = (batch(some_records(3 * i)) for i in range(3))

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import FIXTURES, Ran
-from tests.lookup_logs import MS, of_records, write_segment
-from tests.plain.encode import Record
+from tests.oracles.plain.encode import Record
+from tests.support.lookup_logs import MS, of_records, write_segment
 
 Klog = Callable[..., Ran]
 NAMES = {

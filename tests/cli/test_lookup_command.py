@@ -11,9 +11,9 @@ from random import Random
 import pytest
 
 from tests.conftest import Ran
-from tests.lookup_logs import MS, batches_of, of_records, write_segment
-from tests.plain import encode
-from tests.plain.encode import Record
+from tests.oracles.plain import encode
+from tests.oracles.plain.encode import Record
+from tests.support.lookup_logs import MS, batches_of, of_records, write_segment
 
 Klog = Callable[..., Ran]
 BASE = 368769

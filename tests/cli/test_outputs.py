@@ -20,7 +20,7 @@ from klog.jobs.output import RUN, JobOutput, alone, check_target
 from klog_cli.app import build
 
 from tests.conftest import FIXTURES, Ran, run_klog, writable_copy
-from tests.power import HastyDisk, only_root
+from tests.support.power import HastyDisk, only_root
 
 Klog = Callable[..., Ran]
 SEGMENT = "00000000000000000364.log"

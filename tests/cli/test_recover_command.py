@@ -15,12 +15,12 @@ from klog.disk.disk import OpenFile
 from klog.recover import like_broker
 from klog_cli import changing
 
-from tests.check.partitions import Damageable, flipped
 from tests.conftest import FIXTURES, Ran
-from tests.plain import encode
-from tests.plain.shapes import some_records
-from tests.power import HastyDisk, PowerCutError, SteppedDisk, same, tree
-from tests.test_apply import end, other_process, said
+from tests.oracles.plain import encode
+from tests.oracles.plain.shapes import some_records
+from tests.plan.test_executor import end, other_process, said
+from tests.support.power import HastyDisk, PowerCutError, SteppedDisk, same, tree
+from tests.verify.partitions import Damageable, flipped
 
 Klog = Callable[..., Ran]
 pytestmark = pytest.mark.usefixtures("hasty")

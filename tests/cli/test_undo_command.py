@@ -19,10 +19,10 @@ from klog.disk.disk import Disk
 from klog.plan import executor
 
 from tests.conftest import FIXTURES, Ran, writable_copy
-from tests.plain.encode import Record, batch
-from tests.power import DeadlyDisk, KilledError, only_root, tree
+from tests.oracles.plain.encode import Record, batch
+from tests.plan.test_executor import end, other_process, said
 from tests.recover.test_places import NOBODY, as_nobody
-from tests.test_apply import end, other_process, said
+from tests.support.power import DeadlyDisk, KilledError, only_root, tree
 
 Klog = Callable[..., Ran]
 pytestmark = pytest.mark.usefixtures("state_home")

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.check.partitions import Damageable, flipped
 from tests.conftest import FIXTURES, Ran
+from tests.verify.partitions import Damageable, flipped
 
 Klog = Callable[..., Ran]
 LOG = "idempotent-0/00000000000000000375.log"

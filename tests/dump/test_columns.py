@@ -18,11 +18,11 @@ from klog.log.record_filter import RecordFilter
 
 from tests.dump.sinks import Kept, bytes_read
 from tests.kernel.windows import filled, plain_batches
-from tests.plain import dump_text, shapes
-from tests.plain.compress import gzip_stream
-from tests.plain.control import control_type
-from tests.plain.encode import Record, batch, marker, message
-from tests.plain.shapes import MS, some_records
+from tests.oracles.plain import dump_text, shapes
+from tests.oracles.plain.compress import gzip_stream
+from tests.oracles.plain.control import control_type
+from tests.oracles.plain.encode import Record, batch, marker, message
+from tests.oracles.plain.shapes import MS, some_records
 
 LOGS = shapes.all_logs()
 ASKED = DumpRequest(output=PARQUET)

@@ -18,9 +18,9 @@ from klog.log.reader import LogReader
 from klog.log.record_filter import RecordFilter
 
 from tests.dump.sinks import Kept, dump, dump_file
-from tests.plain import encode
-from tests.plain.encode import Record, batch
-from tests.plain.shapes import MS, some_records
+from tests.oracles.plain import encode
+from tests.oracles.plain.encode import Record, batch
+from tests.oracles.plain.shapes import MS, some_records
 
 COMMITTED = DumpRequest(output=JSON_LINES, committed=True)
 Seen = Callable[..., list[int]]

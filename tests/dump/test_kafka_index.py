@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from tests.dump.sinks import TEXT, DumpRequest, dump_file
-from tests.plain import encode
-from tests.plain.encode import Producer, Record, batch
-from tests.plain.shapes import MS
+from tests.oracles.plain import encode
+from tests.oracles.plain.encode import Producer, Record, batch
+from tests.oracles.plain.shapes import MS
 
 
 @pytest.fixture

@@ -17,8 +17,8 @@ from klog.log.reader import LogReader
 from klog.log.record_filter import HIGHEST, RecordFilter, RecordLimit
 
 from tests.dump.sinks import TEXT, Kept, dump, dump_file
-from tests.plain.encode import Record, batch, message
-from tests.plain.shapes import MS, some_records
+from tests.oracles.plain.encode import Record, batch, message
+from tests.oracles.plain.shapes import MS, some_records
 
 
 def test_offsets_that_go_back_from_one_stretch_to_the_next_are_a_gap() -> None:

@@ -19,10 +19,10 @@ from klog.kernel import VALUES
 from klog.location import Location
 
 from tests.dump.sinks import Kept, Object, dump
-from tests.plain import decode, json_lines, shapes
-from tests.plain.compress import gzip_stream
-from tests.plain.encode import BatchHeader, Record, batch, message, raw_batch, record
-from tests.plain.shapes import MS, some_records, varied_records
+from tests.oracles.plain import decode, json_lines, shapes
+from tests.oracles.plain.compress import gzip_stream
+from tests.oracles.plain.encode import BatchHeader, Record, batch, message, raw_batch, record
+from tests.oracles.plain.shapes import MS, some_records, varied_records
 
 LINES = DumpRequest(output=JSON_LINES)
 ROWS = DumpRequest(output=CSV, line_style=LineStyle(csv=True))

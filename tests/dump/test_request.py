@@ -13,10 +13,10 @@ from klog.files.read_only import ReadOnlyFile
 from klog.kernel import TEXT_BARE, TEXT_CONTENT, TEXT_RECORDS
 from klog.log.record_filter import RecordFilter
 
-from tests.plain import encode
-from tests.plain.encode import batch
-from tests.plain.shapes import some_records
-from tests.test_log_dir import held
+from tests.data_dir.test_log_dir import held
+from tests.oracles.plain import encode
+from tests.oracles.plain.encode import batch
+from tests.oracles.plain.shapes import some_records
 
 
 @pytest.fixture

@@ -10,9 +10,9 @@ from klog.dump.request import CSV, JSON_LINES, DumpRequest
 
 from tests.conftest import FIXTURES
 from tests.dump.sinks import Kept, Object, dump_file
-from tests.plain import encode, vectors
-from tests.plain.encode import Producer, batch
-from tests.plain.shapes import MS, some_records
+from tests.oracles.plain import encode, vectors
+from tests.oracles.plain.encode import Producer, batch
+from tests.oracles.plain.shapes import MS, some_records
 
 LINES = DumpRequest(output=JSON_LINES)
 

@@ -13,11 +13,11 @@ from klog.fetch.slices import SliceCache
 from klog.fetch.windows import WindowPool
 from klog.files.read_only import ReadOnlyFile
 
+from tests.fetch.test_fetch import Fetches
 from tests.kernel.windows import loaded, scanned
-from tests.lookup_logs import MS, batches_of, write_segment
-from tests.plain.encode import Record, batch, message
-from tests.plain.shapes import some_records
-from tests.test_fetch import Fetches
+from tests.oracles.plain.encode import Record, batch, message
+from tests.oracles.plain.shapes import some_records
+from tests.support.lookup_logs import MS, batches_of, write_segment
 
 KIB = 1 << 10
 

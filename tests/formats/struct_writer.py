@@ -8,7 +8,7 @@ import struct
 
 from klog.formats.structs.schema import Data, Schema, Struct, StructField
 
-from tests.plain.encode import unsigned_varint
+from tests.oracles.plain.encode import unsigned_varint
 
 CODES = {
     "bool": "?",

@@ -12,9 +12,9 @@ from klog.formats.header import HEADER_BYTES, Header, read_header
 from klog.location import Location
 
 from tests.kernel.windows import plain_batches, scanned
-from tests.plain import compress, decode, encode, shapes
-from tests.plain.encode import batch
-from tests.plain.shapes import some_records
+from tests.oracles.plain import compress, decode, encode, shapes
+from tests.oracles.plain.encode import batch
+from tests.oracles.plain.shapes import some_records
 
 LAST = 2**31 - 1
 LOGS = shapes.all_logs()

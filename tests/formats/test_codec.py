@@ -18,9 +18,9 @@ import snappy
 import zstandard
 from klog.formats.codec import MAX_OUTPUT, CodecError, Compressor, Decompressor
 
-from tests.plain import compress, decompress, streams
-from tests.plain.compress import gzip_stream, lz4_stream, snappy_stream, zstd_stream
-from tests.plain.xxh32 import xxh32
+from tests.oracles.plain import compress, decompress, streams
+from tests.oracles.plain.compress import gzip_stream, lz4_stream, snappy_stream, zstd_stream
+from tests.oracles.plain.xxh32 import xxh32
 
 GZIP, SNAPPY, LZ4, ZSTD = 1, 2, 3, 4
 TEXT = b"to be or not to be, that is the question. " * 50

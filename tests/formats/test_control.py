@@ -9,9 +9,9 @@ import pytest
 from klog.formats.control import END_TXN_MARKER, KEY, Control, control_record
 from klog.formats.structs.schema import load
 
-from tests import kafka
+from tests.brokers import kafka
 from tests.formats.struct_writer import damaged, made_up_struct, write
-from tests.plain import encode
+from tests.oracles.plain import encode
 
 SCHEMAS = {
     2: "LeaderChangeMessage",

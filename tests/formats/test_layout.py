@@ -14,8 +14,8 @@ from klog.formats.layout import Layout
 from klog.formats.legacy import CRC_START as MESSAGE_CRC_START
 from klog.formats.legacy import MESSAGE_V0, MESSAGE_V1
 
-from tests.plain import encode, vectors
-from tests.plain.encode import BatchHeader
+from tests.oracles.plain import encode, vectors
+from tests.oracles.plain.encode import BatchHeader
 
 ROOT = Path(__file__).resolve().parents[2]
 LAYOUTS = (ENTRY, BATCH, MESSAGE_V0, MESSAGE_V1, OFFSET_ENTRY, TIME_ENTRY, ABORTED_TXN)

@@ -17,7 +17,7 @@ from klog.formats.structs.schema import UNKNOWN_TAGS, Data, Schema, Struct, Vers
 from klog.formats.structs.write import Hole, Writer, encode
 from klog.formats.structs.write import write as write_pieces
 
-from tests import kafka
+from tests.brokers import kafka
 from tests.conftest import ROOT
 from tests.formats.struct_writer import damaged, made_up_struct, write
 

@@ -9,8 +9,9 @@ import pytest
 from crc32c import crc32c
 from klog.formats.snapshot import HEADER, Producer, Snapshot, read_snapshot, write_snapshot
 
-from tests import goldens, kafka
+from tests.brokers import kafka
 from tests.conftest import FIXTURES
+from tests.support import goldens
 
 EMPTY = bytes.fromhex("0001 48674bc7 00000000")
 ONE = bytes.fromhex(

@@ -20,7 +20,7 @@ from klog.formats.java_text import parse_int, parse_uuid
 from klog.formats.names import FileKind, Stage, parse_file, parse_partition
 from klog.formats.properties import read_meta_properties, read_properties
 
-from tests import kafka
+from tests.brokers import kafka
 
 CASES = 4000
 UNIQUE = ".0f8fad5bd9cb469fa16570867728950e"
@@ -182,7 +182,7 @@ def cases(tmp_path_factory: pytest.TempPathFactory) -> Cases:
         contents = (make(rng) for _ in range(CASES))
         made += [(kind, content if isinstance(content, bytes) else content.encode()) for content in contents]
     requests = "".join(f"{kind} {base64.b64encode(content).decode()}\n" for kind, content in made)
-    source = Path(kafka.__file__).parent / "java" / "ReadTexts.java"
+    source = Path(kafka.__file__).parents[1] / "java" / "ReadTexts.java"
     command = kafka.java(kafka.NEWEST, str(source), str(tmp_path_factory.mktemp("texts")))
     done = subprocess.run(command, input=requests.encode(), stdout=subprocess.PIPE, check=True, timeout=300)
     answers: Cases = {}

@@ -21,7 +21,7 @@ from random import Random
 from typing import TYPE_CHECKING
 
 from tests.fuzz import seeds
-from tests.plain import encode
+from tests.oracles.plain import encode
 
 if TYPE_CHECKING:
     from klog.kernel._kernel import Rewriter, Window

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from random import Random
 
-from tests.plain import encode, mutate, shapes
-from tests.plain.decode import scan
+from tests.oracles.plain import encode, mutate, shapes
+from tests.oracles.plain.decode import scan
 
 SMALL = 600
 """Bytes: larger entries hold no other code paths, only more of the same."""

@@ -21,7 +21,7 @@ from klog.jobs.slices import SPLIT_BYTES, Isolation, LogSlice, slices
 from klog.log.record_filter import RecordFilter
 
 from tests.dump.sinks import dump
-from tests.power import HastyDisk
+from tests.support.power import HastyDisk
 
 DISK = HastyDisk()
 Object = dict[str, Any]

@@ -17,9 +17,9 @@ from klog.jobs.output import Facts, JobOutput, OutputAttempt
 from klog.jobs.results import from_batch
 from klog.metadata.topic_config import TopicConfig
 
-from tests.cleaner.compacting import NOW_MS, ORIGINAL, SETTINGS, SEVERAL_ROUNDS
+from tests.compact.compacting import NOW_MS, ORIGINAL, SETTINGS, SEVERAL_ROUNDS
 from tests.conftest import writable_copy
-from tests.power import HastyDisk
+from tests.support.power import HastyDisk
 
 DISK = HastyDisk()
 

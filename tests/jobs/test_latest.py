@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.cleaner.compacting import batches, table
-from tests.cleaner.logs import Log, fresh, logs, old_logs
+from tests.compact.compacting import batches, table
+from tests.compact.logs import Log, fresh, logs, old_logs
 from tests.conftest import FIXTURES
 from tests.jobs.pieces import Export, folder_of, partitions, parts_of, pieces_of, rows
-from tests.lookup_logs import of_records, write_segment
-from tests.plain.encode import Record
+from tests.oracles.plain.encode import Record
+from tests.support.lookup_logs import of_records, write_segment
 
 LOG_DIRS = [FIXTURES / name for name in ("modern", "legacy", "v39/data", "compaction/before")]
 Table = dict[bytes, tuple[bytes, list[object]]]

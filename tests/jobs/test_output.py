@@ -15,7 +15,7 @@ from klog.errors import KlogError, UsageError
 from klog.jobs.output import JobOutput, OutputAttempt, alone
 from klog.plan.locks import LockedError
 
-from tests.power import HastyDisk
+from tests.support.power import HastyDisk
 
 JOB = {"job": "test", "version": 1}
 

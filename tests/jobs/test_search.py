@@ -21,8 +21,8 @@ from klog.log.record_filter import RecordFilter
 
 from tests.conftest import FIXTURES, writable_copy
 from tests.jobs.pieces import bytes_of, dumped, partitions, parts_of, pieces_of
-from tests.lookup_logs import of_records, write_segment
-from tests.plain.encode import Record
+from tests.oracles.plain.encode import Record
+from tests.support.lookup_logs import of_records, write_segment
 
 Object = dict[str, Any]
 MODERN = FIXTURES / "modern"

@@ -14,9 +14,9 @@ from klog.jobs import stats as module
 from klog.jobs.slices import LogSlice, slices
 from klog.jobs.stats import Stats, StatsOptions, results, stats
 
-from tests.check.partitions import Damageable, flipped
 from tests.conftest import FIXTURES
-from tests.plain import decode
+from tests.oracles.plain import decode
+from tests.verify.partitions import Damageable, flipped
 
 OPTIONS = StatsOptions(b"0123456789abcdef")
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")

@@ -14,7 +14,7 @@ from klog.jobs.verify import VerifyOptions, VerifyTask, results, verify
 from klog.verify.segment import SurveyOptions
 from klog.verify.verify import log_dir_facts, verify_partition
 
-from tests.check.partitions import Damageable, flipped
+from tests.verify.partitions import Damageable, flipped
 
 
 @pytest.fixture

@@ -18,9 +18,9 @@ from klog.jobs.verify import VerifyOptions, VerifyTask, results, verify
 from klog.verify.segment import SurveyOptions
 from klog.verify.verify import log_dir_facts, verify_partition
 
-from tests.check.images import CRASHES
 from tests.conftest import FIXTURES, writable_copy
-from tests.measure import measured
+from tests.support.measure import measured
+from tests.verify.images import CRASHES
 
 Image = Callable[[str], Path]
 SPLITS = (4096, 10_000, 1 << 40)

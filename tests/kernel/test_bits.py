@@ -11,8 +11,8 @@ import pytest
 from klog.kernel import crc32c_shift, flipped_bit, orderly
 
 from tests.kernel.windows import scanned
-from tests.plain.encode import BatchHeader, Record, batch, message, raw_batch
-from tests.plain.shapes import MS, some_records
+from tests.oracles.plain.encode import BatchHeader, Record, batch, message, raw_batch
+from tests.oracles.plain.shapes import MS, some_records
 
 LARGE_BYTES = 16 << 20
 

@@ -8,9 +8,9 @@ import pytest
 from klog.kernel import COLUMNS, Window
 
 from tests.kernel.windows import filled, plain_batches, rows
-from tests.plain import dump_text, shapes
-from tests.plain.encode import Record, batch, message
-from tests.plain.shapes import MS, some_records
+from tests.oracles.plain import dump_text, shapes
+from tests.oracles.plain.encode import Record, batch, message
+from tests.oracles.plain.shapes import MS, some_records
 
 LOGS = shapes.all_logs()
 

@@ -11,9 +11,9 @@ from klog.formats.codec import CodecError
 from klog.kernel import BAD_COUNT, BAD_LENGTH, BAD_RECORD, DONE, MORE, Window
 
 from tests.kernel.windows import CODECS, all_rows, begun, filled, plain_rows, rows, scanned
-from tests.plain import compress, encode, shapes
-from tests.plain.encode import BatchHeader, Record, batch, message, raw_batch, record, varint, varlong, wrapper
-from tests.plain.shapes import MS, some_records
+from tests.oracles.plain import compress, encode, shapes
+from tests.oracles.plain.encode import BatchHeader, Record, batch, message, raw_batch, record, varint, varlong, wrapper
+from tests.oracles.plain.shapes import MS, some_records
 
 LOGS = shapes.all_logs()
 GOOD = record(offset_delta=0, key=b"k", value=b"v")

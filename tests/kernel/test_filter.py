@@ -8,9 +8,9 @@ import pytest
 from klog.kernel import KeySet
 
 from tests.kernel.windows import CODECS, filled, plain_rows, rows, scanned
-from tests.plain import shapes
-from tests.plain.encode import Record, batch, marker, message, wrapper
-from tests.plain.shapes import MS, some_records
+from tests.oracles.plain import shapes
+from tests.oracles.plain.encode import Record, batch, marker, message, wrapper
+from tests.oracles.plain.shapes import MS, some_records
 
 LOW, HIGH = -(2**63), 2**63 - 1
 LOGS = shapes.all_logs()

@@ -15,10 +15,10 @@ from klog.dump.lines import CSV_BATCH_COLUMNS, CSV_COLUMNS
 from klog.kernel import MORE, VALUES, Window, is_utf8, json_text
 
 from tests.kernel.windows import begun, loaded, plain_batches, scanned
-from tests.plain import decode, json_lines, shapes
-from tests.plain.decode import sequence_after
-from tests.plain.encode import BatchHeader, Record, batch, marker, message, raw_batch
-from tests.plain.shapes import MS, some_records
+from tests.oracles.plain import decode, json_lines, shapes
+from tests.oracles.plain.decode import sequence_after
+from tests.oracles.plain.encode import BatchHeader, Record, batch, marker, message, raw_batch
+from tests.oracles.plain.shapes import MS, some_records
 
 LOGS = shapes.all_logs()
 JSON_ORIGIN = b',"partition":3,"topic":"orders"'

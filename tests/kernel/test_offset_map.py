@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from klog.kernel import DONE, OffsetMap
 
 from tests.kernel.windows import begun, filled
-from tests.plain import decode, shapes
-from tests.plain.encode import Record, batch, marker, message, wrapper
-from tests.plain.shapes import MS
+from tests.oracles.plain import decode, shapes
+from tests.oracles.plain.encode import Record, batch, marker, message, wrapper
+from tests.oracles.plain.shapes import MS
 
 ENTRY = 24
 NEAR_MOST, NEAR_ZERO = b"key-9870926", b"key-31657659"  # last windows: 2^31 - 169 and -46

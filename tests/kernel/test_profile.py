@@ -10,7 +10,7 @@ from klog.jobs.stats import estimate
 from klog.kernel import Profile
 
 from tests.kernel.windows import filled
-from tests.plain.encode import Record, batch, marker, message
+from tests.oracles.plain.encode import Record, batch, marker, message
 
 SECRET = bytes(range(16))
 

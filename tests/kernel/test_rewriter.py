@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from klog.kernel import DONE, OffsetMap, Rewriter, Window
 
 from tests.kernel.windows import CODECS, filled, scanned
-from tests.plain.encode import Record, batch
-from tests.plain.shapes import MS
+from tests.oracles.plain.encode import Record, batch
+from tests.oracles.plain.shapes import MS
 
 SECRET = bytes(range(16))
 START = 1000

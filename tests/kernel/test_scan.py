@@ -10,9 +10,9 @@ import pytest
 from klog.kernel import BAD_LENGTH, BAD_MAGIC, DONE, MORE, SHORT_HEADER, Window
 
 from tests.kernel.windows import loaded, plain_batches, scanned
-from tests.plain import compress, encode, shapes
-from tests.plain.encode import BatchHeader, Record, batch, message, raw_batch, wrapper
-from tests.plain.shapes import MS, some_records
+from tests.oracles.plain import compress, encode, shapes
+from tests.oracles.plain.encode import BatchHeader, Record, batch, message, raw_batch, wrapper
+from tests.oracles.plain.shapes import MS, some_records
 
 LOGS = shapes.all_logs()
 BATCH = batch(some_records(7), leader_epoch=3, producer=(9, 1, 5))

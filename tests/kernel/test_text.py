@@ -11,10 +11,10 @@ import pytest
 from klog.kernel import DONE, MORE, TEXT_BARE, TEXT_CONTENT, TEXT_LAZY, TEXT_RECORDS, Window, java_string
 
 from tests.kernel.windows import begun, loaded, scanned
-from tests.plain import dump_text, shapes
-from tests.plain.compress import gzip_stream
-from tests.plain.encode import BatchHeader, Record, batch, message, raw_batch, wrapper
-from tests.plain.shapes import MS, some_records
+from tests.oracles.plain import dump_text, shapes
+from tests.oracles.plain.compress import gzip_stream
+from tests.oracles.plain.encode import BatchHeader, Record, batch, message, raw_batch, wrapper
+from tests.oracles.plain.shapes import MS, some_records
 
 DEEP = TEXT_RECORDS | TEXT_CONTENT
 LOGS = {name: data for name, data in shapes.all_logs().items() if name != "KRaft"}
@@ -69,8 +69,8 @@ def test_output_grows_for_many_header_keys() -> None:
 _SMALL = """
 from klog.kernel import Window
 from tests.kernel.windows import begun
-from tests.plain.encode import batch
-from tests.plain.shapes import some_records
+from tests.oracles.plain.encode import batch
+from tests.oracles.plain.shapes import some_records
 window = begun(batch(some_records(0)), output=1)
 window.decode()
 at = 0

@@ -12,7 +12,7 @@ from klog.kernel import WITHOUT_DATA, OpenTransactions, Window
 from klog.transactions.markers import read_marker
 
 from tests.kernel.windows import scanned
-from tests.plain.encode import Record, batch, empty_batch, marker
+from tests.oracles.plain.encode import Record, batch, empty_batch, marker
 
 NOW_MS = 1_000_000
 CONTROL, HORIZON = int(Attributes.CONTROL), int(Attributes.DELETE_HORIZON)

@@ -6,9 +6,9 @@ import pytest
 from klog.kernel import BAD_LENGTH, DONE, MORE, Window
 
 from tests.kernel.windows import CODECS, loaded
-from tests.plain import shapes
-from tests.plain.encode import Record, batch, message
-from tests.plain.shapes import MS
+from tests.oracles.plain import shapes
+from tests.oracles.plain.encode import Record, batch, message
+from tests.oracles.plain.shapes import MS
 
 SMALL = batch([Record(0, MS, b"k", b"v")])
 LARGE = batch([Record(1, MS + 5, b"k", bytes(5000)), Record(2, MS + 3, b"k", b"v")])

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from klog.formats.codec import Decompressor
 from klog.kernel import DONE, MORE, Window
 
-from tests.plain import decode
+from tests.oracles.plain import decode
 
 Row = tuple[int, int, bytes | None, bytes | None, tuple[tuple[bytes, bytes | None], ...], int]
 CODECS = Decompressor().functions

@@ -10,12 +10,12 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from tests.broker_load import Loader, differences
 from tests.conftest import Ran, run_klog
-from tests.damage import Case
-from tests.plain.decode import Batch, scan
-from tests.power import tree
+from tests.oracles.broker_load import Loader, differences
+from tests.oracles.plain.decode import Batch, scan
 from tests.recover.like_broker import IDENTITY, options_of, recover
+from tests.support.damage import Case
+from tests.support.power import tree
 
 MOST_OFFSETS = 2**31 - 1
 UNMENDABLE = {"offset-gap", "offsets-missing", "sequence-gap"}

@@ -8,9 +8,9 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from tests.broker_load import Loader, Outcome, differences
 from tests.conftest import Ran, run_klog
-from tests.damage import Case
+from tests.oracles.broker_load import Loader, Outcome, differences
+from tests.support.damage import Case
 
 RECOVERY_POINTS, HIGH_WATERMARKS = "recovery-point-offset-checkpoint", "replication-offset-checkpoint"
 LOG_STARTS, CLEANER_OFFSETS = "log-start-offset-checkpoint", "cleaner-offset-checkpoint"

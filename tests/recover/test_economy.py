@@ -16,7 +16,7 @@ from klog.plan.model import Plan
 from klog.recover import like_broker
 
 from tests.conftest import Ran
-from tests.plain.encode import Record, batch
+from tests.oracles.plain.encode import Record, batch
 
 
 @pytest.fixture

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.check.images import CRASHES, unpacked
 from tests.conftest import Ran
-from tests.power import tree
+from tests.support.power import tree
+from tests.verify.images import CRASHES, unpacked
 
 MODES = ((), ("--like-broker",), ("--salvage",))
 NOW = "--now=2026-11-21T06:00:00Z"

@@ -10,9 +10,9 @@ from klog.log.bit_flips import Patch
 from klog.partition_plan.spliced import PatchedLog
 from klog.salvage.kept_ranges import KeptGap, KeptRanges, batches
 
-from tests.bad_sectors import spoil
-from tests.plain.encode import Record, batch
-from tests.plain.shapes import MS, some_records
+from tests.oracles.plain.encode import Record, batch
+from tests.oracles.plain.shapes import MS, some_records
+from tests.support.bad_sectors import spoil
 
 
 def kept(*stretches: tuple[int, int, int, int]) -> KeptRanges:

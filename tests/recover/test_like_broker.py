@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.broker_load import Loader, Outcome, differences
+from tests.broker_start.test_load import CRASH_SETTINGS, CRASHES, EPOCHS, as_before_its_leader, last_touched_ms
 from tests.conftest import CORPORA, run_klog, writable_copy
-from tests.damage import Source, case, corpora_sources, sources
-from tests.power import tree
+from tests.oracles.broker_load import Loader, Outcome, differences
 from tests.recover.like_broker import Beside, options_of, recover, unlike
-from tests.test_broker_load import CRASH_SETTINGS, CRASHES, EPOCHS, as_before_its_leader, last_touched_ms
+from tests.support.damage import Source, case, corpora_sources, sources
+from tests.support.power import tree
 
 # Starts that failed, and of whom: a partition, the log dir's own files, or a directory that is none.
 FAILED_PARTITIONS = {

@@ -27,13 +27,13 @@ from klog.recover.mark_clean import MarkClean
 from klog.recover.outcome import RecoverMode, RecoverOptions
 from klog.recover.recovery import RecoverTarget
 
-from tests.bad_sectors import spoil
-from tests.broker_load import MARKER, differences
-from tests.check.images import CRASHES, unpacked
-from tests.check.partitions import Damageable, flipped
 from tests.conftest import Ran
-from tests.metadata_logs import MetadataLog, config, topic, uuid, value
-from tests.power import MODELS, PowerCutDisk, PowerCutError, cut_everywhere, tree
+from tests.oracles.broker_load import MARKER, differences
+from tests.support.bad_sectors import spoil
+from tests.support.metadata_logs import MetadataLog, config, topic, uuid, value
+from tests.support.power import MODELS, PowerCutDisk, PowerCutError, cut_everywhere, tree
+from tests.verify.images import CRASHES, unpacked
+from tests.verify.partitions import Damageable, flipped
 
 Klog = Callable[..., Ran]
 pytestmark = pytest.mark.usefixtures("state_home")

@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from tests import kafka
+from tests.brokers import kafka
+from tests.brokers.wreck import Wreck
 from tests.conftest import Ran
-from tests.wreck import Wreck
 
 UNCLEAN = "UNCLEAN partition change for"
 """Said of a replica that was struck off, and comes back as a leader."""

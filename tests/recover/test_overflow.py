@@ -17,15 +17,15 @@ from klog.recover.outcome import RecoverMode
 from klog.salvage import kept_batches
 from klog.salvage.free_offsets import FreeOffsets
 
-from tests.broker_load import Loader, differences
 from tests.conftest import Ran
-from tests.plain.decode import Batch, scan
-from tests.plain.encode import Producer, Record, aborted_entries, batch, marker, message, snapshot, wrapper
-from tests.plain.shapes import MS
-from tests.power import MODELS, DeadlyDisk, KilledError, SteppedDisk, copy_of, cut_everywhere, tree
+from tests.oracles.broker_load import Loader, differences
+from tests.oracles.plain.decode import Batch, scan
+from tests.oracles.plain.encode import Producer, Record, aborted_entries, batch, marker, message, snapshot, wrapper
+from tests.oracles.plain.shapes import MS
 from tests.recover.salvaged import offsets, only, partition_of, result, salvage
 from tests.recover.test_power import repair_in
 from tests.recover.test_ranges import at_epoch, at_offset, with_bytes
+from tests.support.power import MODELS, DeadlyDisk, KilledError, SteppedDisk, copy_of, cut_everywhere, tree
 
 REACH = 2**31 - 1
 FAR, FARTHER, FARTHEST = 2**31 + 10, 2**32 + 50, 3 * 2**33 + 7

@@ -17,9 +17,9 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import FIXTURES, Ran, writable_copy
-from tests.measure import measured
-from tests.plain.encode import Record, batch
-from tests.power import only_root, tree
+from tests.oracles.plain.encode import Record, batch
+from tests.support.measure import measured
+from tests.support.power import only_root, tree
 
 NOW = "--now=1750000000000"
 NOBODY = 65534

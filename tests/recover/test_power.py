@@ -22,10 +22,10 @@ from klog.plan.staging import Staging
 from klog.recover.outcome import RecoverMode, RecoverOptions
 from klog.recover.recovery import RecoverTarget, Recovery
 
-from tests.check.images import CRASHES, unpacked
 from tests.conftest import FIXTURES, Ran, writable_copy
-from tests.damage import Source, case, corpora_sources, sources
-from tests.power import MODELS, FaultyDisk, HastyDisk, SteppedDisk, Tree, copy_of, cut_everywhere, tree
+from tests.support.damage import Source, case, corpora_sources, sources
+from tests.support.power import MODELS, FaultyDisk, HastyDisk, SteppedDisk, Tree, copy_of, cut_everywhere, tree
+from tests.verify.images import CRASHES, unpacked
 
 NOW = 1_750_000_000_000
 OPTIONS = {"segment.index.bytes": "16384"}

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.broker_load import Loader
-from tests.damage import Source, case, corpora_sources, sources
+from tests.oracles.broker_load import Loader
 from tests.recover.kept import Intact, Repaired, batches_of, missing
+from tests.support.damage import Source, case, corpora_sources, sources
 
 MODES = ((), ("--salvage",))
 modes = pytest.mark.parametrize("mode", MODES, ids=("default", "salvage"))

@@ -22,12 +22,12 @@ from klog.salvage import dropped, kept_batches
 from klog.salvage.dropped import SalvageOptions
 from klog.salvage.segment_ranges import DroppedBytes, SegmentRanges, salvage_ranges
 
-from tests.bad_sectors import spoil
 from tests.conftest import CORPORA, FIXTURES, extract
-from tests.measure import measured
-from tests.plain.encode import BatchHeader, Record, batch, message, raw_batch, wrapper
-from tests.plain.shapes import MS, some_records
+from tests.oracles.plain.encode import BatchHeader, Record, batch, message, raw_batch, wrapper
+from tests.oracles.plain.shapes import MS, some_records
 from tests.recover.salvaged import offsets, only, partition_of, result, salvage
+from tests.support.bad_sectors import spoil
+from tests.support.measure import measured
 
 COUNT = 12
 

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from tests import clients, kafka
+from tests.brokers import clients, kafka
+from tests.brokers.wreck import TOPICS, Wreck
 from tests.conftest import Ran
-from tests.plain.decode import Batch, scan
-from tests.wreck import TOPICS, Wreck
+from tests.oracles.plain.decode import Batch, scan
 
 Served = list[tuple[int, "bytes | None", "bytes | None"]]
 

@@ -21,9 +21,9 @@ from klog.log.bit_flips import offer, whole
 from klog.log.reader import MAX_BATCH_BYTES
 from klog.log.segment import Segment
 
-from tests.plain.compress import gzip_stream
-from tests.plain.encode import Record, batch, message, records_payload, wrapper
-from tests.plain.shapes import MS
+from tests.oracles.plain.compress import gzip_stream
+from tests.oracles.plain.encode import Record, batch, message, records_payload, wrapper
+from tests.oracles.plain.shapes import MS
 from tests.recover.salvaged import only, partition_of, result
 
 KIB = 1 << 10

@@ -14,11 +14,11 @@ from klog.log.bit_flips import Patch, offer, repair_bit, whole
 from klog.log.segment import Segment
 from klog.salvage.header_repairs import proven_epoch, proven_offset, with_epoch, with_magic, with_offset
 
-from tests.bad_sectors import spoil
 from tests.conftest import FIXTURES
-from tests.plain.compress import compress
-from tests.plain.encode import BatchHeader, Record, batch, empty_batch, message, raw_batch, record, wrapper
-from tests.plain.shapes import MS, plain_logs, some_records, varied_records
+from tests.oracles.plain.compress import compress
+from tests.oracles.plain.encode import BatchHeader, Record, batch, empty_batch, message, raw_batch, record, wrapper
+from tests.oracles.plain.shapes import MS, plain_logs, some_records, varied_records
+from tests.support.bad_sectors import spoil
 
 LARGEST = 128 << 20
 A, B, C = (batch(varied_records(1000 + 10 * i), codec=codec) for i, codec in enumerate(("none", "gzip", "none")))

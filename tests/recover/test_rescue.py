@@ -17,9 +17,9 @@ from klog.salvage.rescue import RescueCount, rescue
 from klog.salvage.segment_ranges import salvage_ranges
 
 from tests.dump.sinks import Kept
-from tests.plain.encode import Record, batch, message
-from tests.plain.mutate import with_crc
-from tests.plain.shapes import MS, varied_records
+from tests.oracles.plain.encode import Record, batch, message
+from tests.oracles.plain.mutate import with_crc
+from tests.oracles.plain.shapes import MS, varied_records
 from tests.recover.salvaged import only, partition_of
 
 LARGEST = 128 << 20

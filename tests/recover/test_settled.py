@@ -11,12 +11,12 @@ from pathlib import Path
 import pytest
 from klog.files import read_only
 
-from tests.check.partitions import Damageable, flipped
 from tests.conftest import FIXTURES, Ran
-from tests.plain.encode import batch
-from tests.plain.shapes import some_records
-from tests.power import tree
-from tests.test_apply import end, other_process, said
+from tests.oracles.plain.encode import batch
+from tests.oracles.plain.shapes import some_records
+from tests.plan.test_executor import end, other_process, said
+from tests.support.power import tree
+from tests.verify.partitions import Damageable, flipped
 
 pytestmark = pytest.mark.usefixtures("hasty")
 NOW = "--now=2025-06-15T15:10:00Z"

@@ -19,10 +19,10 @@ from klog.partition_plan.contents import FileRange
 from klog.partition_plan.spliced import PatchedLog, SplicedLog
 from klog.recover import salvage
 
-from tests.bad_sectors import spoil
-from tests.check.partitions import Damageable, flipped
 from tests.conftest import Ran
-from tests.power import tree
+from tests.support.bad_sectors import spoil
+from tests.support.power import tree
+from tests.verify.partitions import Damageable, flipped
 
 DATA = Random(1).randbytes(100)
 PATCHES = [Patch(at, DATA[at : at + size], b"\xaa" * size, "") for at, size in ((0, 8), (20, 1), (40, 8), (92, 8))]

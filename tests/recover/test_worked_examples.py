@@ -12,8 +12,8 @@ from klog.formats.snapshot import Producer, read_snapshot
 from klog.kernel import crc32c
 
 from tests.conftest import Ran
-from tests.lookup_logs import MS, batches_of, of_records, write_segment
-from tests.plain.encode import Record
+from tests.oracles.plain.encode import Record
+from tests.support.lookup_logs import MS, batches_of, of_records, write_segment
 
 Klog = Callable[..., Ran]
 ENTRIES = [(54, 4158), (108, 8316), (162, 12474), (216, 16632), (270, 20790), (324, 24948), (378, 29106), (432, 33264)]

@@ -6,8 +6,8 @@ import struct
 from collections.abc import Sequence
 from pathlib import Path
 
-from tests.plain import encode
-from tests.plain.encode import Record, batch, unsigned_varint
+from tests.oracles.plain import encode
+from tests.oracles.plain.encode import Record, batch, unsigned_varint
 
 T = 1_790_000_000_000
 EMPTY, ONGOING, PREPARE_COMMIT, PREPARE_ABORT, COMPLETE_COMMIT, COMPLETE_ABORT = range(6)

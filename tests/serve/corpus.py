@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests import clients, kafka
+from tests.brokers import clients, kafka
 from tests.conftest import CORPORA, writable_copy
 
 SETTINGS = {

@@ -8,8 +8,8 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from tests import kafka
-from tests.clients import SILENT
+from tests.brokers import kafka
+from tests.brokers.clients import SILENT
 
 Row = tuple[str, int, int, int, "bytes | None", "bytes | None", tuple[tuple[str, "bytes | None"], ...]]
 """Topic, partition, offset, timestamp, key, value, headers."""

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 from klog.formats.structs.schema import Data
 
-from tests import clients, kafka
-from tests.clients import START_MS, records
+from tests.brokers import clients, kafka
+from tests.brokers.clients import START_MS, records
 from tests.serve.readers import READERS, Row
 from tests.serve.serving import Serving, Wire
 

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from tests.clients import SILENT
+from tests.brokers.clients import SILENT
 from tests.conftest import FIXTURES, run_klog
+from tests.dump.test_consumer import received
 from tests.serve.readers import READERS, Row, with_librdkafka
 from tests.serve.serving import Serving
-from tests.test_dump_consumer import received
 
 MODERN, LEGACY = FIXTURES / "modern", FIXTURES / "legacy"
 MODERN_TOPICS = ("zstd", "gzip", "tx", "dense", "idempotent", "logappend", "lz4-broker", "trimmed", "empty")

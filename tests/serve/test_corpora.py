@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from klog.formats.structs.schema import Data
 
-from tests.clients import SILENT, WAIT_S
+from tests.brokers.clients import SILENT, WAIT_S
 from tests.serve.corpus import LEGACY, MODERN, Corpus
 from tests.serve.readers import CONSOLES, READERS, Row, with_console
 from tests.serve.serving import Serving, Wire

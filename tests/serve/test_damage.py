@@ -17,11 +17,11 @@ from klog.location import Location
 from klog.log.segment import Segment
 from klog.verify.log import IDS
 
-from tests import kafka
+from tests.brokers import kafka
 from tests.conftest import CORPORA, run_klog
+from tests.dump.test_consumer import received
 from tests.serve.readers import READERS, Row
 from tests.serve.serving import Serving, Wire
-from tests.test_dump_consumer import received
 
 pytestmark = [pytest.mark.corpora, pytest.mark.slow]
 IMAGES = sorted(path.parent.name for path in (CORPORA / "crash").glob("*/before.tar.gz")) or ["no corpora"]

@@ -11,7 +11,7 @@ from klog.fetch import Error
 from klog.serve.view import ServeOptions, View
 
 from tests.conftest import run_klog
-from tests.plain.encode import Producer, Record, batch, snapshot
+from tests.oracles.plain.encode import Producer, Record, batch, snapshot
 from tests.serve.coordinator_logs import (
     COMPLETE_ABORT,
     COMPLETE_COMMIT,

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from tests import clients, kafka
+from tests.brokers import clients, kafka
 from tests.conftest import FIXTURES, writable_copy
 from tests.serve.readers import CONSOLES, printed, with_console
 from tests.serve.serving import Serving

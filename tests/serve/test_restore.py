@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from tests import kafka
-from tests.clients import SILENT
+from tests.brokers import kafka
+from tests.brokers.clients import SILENT
 from tests.conftest import CORPORA, FIXTURES
 from tests.serve.readers import Row, with_librdkafka
 from tests.serve.serving import Serving

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from klog.serve.view import ServeOptions, View
 
-from tests.clients import SILENT
-from tests.plain.encode import Record, batch
+from tests.brokers.clients import SILENT
+from tests.oracles.plain.encode import Record, batch
 from tests.serve.coordinator_logs import T, commit_of, ending, rows, state, write_batches, write_records
 from tests.serve.serving import Serving, Wire
 

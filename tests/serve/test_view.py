@@ -15,13 +15,13 @@ from klog.fetch import Error, FetchResult
 from klog.serve.view import NO_ID, ServeOptions, Topic, View
 from klog.transactions.isolation import Isolation
 
+from tests.brokers.kafka import NEWEST, Cluster
+from tests.brokers.raw import Answer, Raw
 from tests.conftest import FIXTURES, run_klog, writable_copy
 from tests.dump.test_isolation import abort, commit, data
-from tests.kafka import NEWEST, Cluster
-from tests.lookup_logs import MS, batches_of, write_segment
-from tests.plain import encode
-from tests.plain.encode import Record, batch
-from tests.raw import Answer, Raw
+from tests.oracles.plain import encode
+from tests.oracles.plain.encode import Record, batch
+from tests.support.lookup_logs import MS, batches_of, write_segment
 
 MODERN = FIXTURES / "modern"
 COMMITTED: Isolation = "read_committed"

@@ -17,11 +17,11 @@ from klog.data_dir.log_dir import LogDir
 from klog.jobs.export import MANIFEST, pieces
 from klog.log.record_filter import RecordFilter
 
-from tests.check.partitions import Damageable, flipped
-from tests.cleaner.compacting import NOW_MS, ORIGINAL
+from tests.compact.compacting import NOW_MS, ORIGINAL
 from tests.conftest import ROOT, Ran, writable_copy
 from tests.jobs.pieces import dumped, folder_of, lines, partitions
 from tests.spark.cluster import Cluster, bare_python
+from tests.verify.partitions import Damageable, flipped
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 

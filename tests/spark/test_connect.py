@@ -14,9 +14,9 @@ from pathlib import Path
 import pytest
 from klog.spark.java import find_java, java_home
 
-from tests.check.partitions import Damageable, flipped
 from tests.conftest import FIXTURES, ROOT, Ran
 from tests.spark.cluster import HOME, bare_python
+from tests.verify.partitions import Damageable, flipped
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 

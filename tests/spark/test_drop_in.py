@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests import clients, kafka
-from tests.clients import START_MS, records
+from tests.brokers import clients, kafka
+from tests.brokers.clients import START_MS, records
 
 if TYPE_CHECKING:
     from pyspark.sql import Row, SparkSession

@@ -12,7 +12,7 @@ from klog.disk.disk import Disk
 from klog.jobs.output import alone
 from pyspark.sql import SparkSession
 
-from tests.cleaner.compacting import NOW_MS, ORIGINAL
+from tests.compact.compacting import NOW_MS, ORIGINAL
 from tests.conftest import FIXTURES, Ran, writable_copy
 from tests.jobs.pieces import bytes_of, dumped, folder_of, lines, partitions, rows
 

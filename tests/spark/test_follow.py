@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests import clients, kafka
-from tests.clients import records
+from tests.brokers import clients, kafka
+from tests.brokers.clients import records
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

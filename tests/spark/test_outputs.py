@@ -22,7 +22,7 @@ from klog.spark.export import export, latest
 from klog.spark.search import search
 from pyspark.sql import SparkSession
 
-from tests.cleaner.compacting import NOW_MS, ORIGINAL, SETTINGS, SEVERAL_ROUNDS
+from tests.compact.compacting import NOW_MS, ORIGINAL, SETTINGS, SEVERAL_ROUNDS
 from tests.conftest import FIXTURES, writable_copy
 from tests.jobs.pieces import Export, dumped, folder_of, lines, partitions, parts_of, pieces_of, rows
 from tests.jobs.test_compact import copied, tree

@@ -12,8 +12,8 @@ from klog.log.record_filter import HIGHEST
 from klog.spark.options import read_options
 from klog.spark.ranges import batch_ranges, hold_names_against
 
-from tests.lookup_logs import MS, of_records, write_segment
-from tests.plain.encode import Record
+from tests.oracles.plain.encode import Record
+from tests.support.lookup_logs import MS, of_records, write_segment
 
 
 @pytest.fixture

@@ -11,8 +11,8 @@ from klog.data_dir.partition import Partition
 from klog.data_dir.replicas import choose_replicas, epoch_at, find_partitions, last_leader_epoch, log_end
 from klog.errors import UsageError
 
-from tests.lookup_logs import MS, of_records, write_segment
-from tests.plain.encode import Record
+from tests.oracles.plain.encode import Record
+from tests.support.lookup_logs import MS, of_records, write_segment
 
 Epochs = Sequence[tuple[int, int]]
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests import kafka
+from tests.brokers import kafka
 from tests.conftest import FIXTURES
 from tests.serve.serving import Serving
 

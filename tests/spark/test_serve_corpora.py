@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests import kafka
+from tests.brokers import kafka
 from tests.serve.corpus import LEGACY, MODERN, Corpus
 from tests.serve.serving import Serving
 

@@ -14,8 +14,8 @@ from klog.jobs.stats import stats as job
 from klog.spark.stats import stats
 from pyspark.sql import SparkSession
 
-from tests.check.partitions import Damageable, flipped
 from tests.conftest import FIXTURES, Ran
+from tests.verify.partitions import Damageable, flipped
 
 pytestmark = pytest.mark.spark
 Klog = Callable[..., Ran]

@@ -15,8 +15,8 @@ from klog.spark.read_tasks import Task
 from klog.spark.stream import Offsets, StreamReader, shares
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 
-from tests.lookup_logs import MS, of_records, write_segment
-from tests.plain.encode import Record
+from tests.oracles.plain.encode import Record
+from tests.support.lookup_logs import MS, of_records, write_segment
 
 ALL = ReadAllAvailable()
 

@@ -12,8 +12,8 @@ from klog.spark.verify import verify
 from klog.verify.verify import log_dir_facts
 from pyspark.sql import SparkSession
 
-from tests.check.partitions import Damageable, flipped
 from tests.conftest import FIXTURES, Ran
+from tests.verify.partitions import Damageable, flipped
 
 pytestmark = pytest.mark.spark
 Klog = Callable[..., Ran]

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Sequence
 
 from klog.errors import UsageError
+
 from klog_cli import options, output
 from klog_cli.units import parse_duration, parse_size, parse_time
 
@@ -46,6 +47,7 @@ def compact(
     from klog.compact.partition import CleanerOptions
     from klog.compact.rewriting import CleanerRelease
     from klog.compact.run import CompactOptions
+
     from klog_cli.changing import Ways, one_way
     from klog_cli.views.compact import CompactArguments
     from klog_cli.views.compact import compact as run

@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 from klog.errors import UsageError
+
 from klog_cli import options, output
 
 FORMS = ("text", "table", "json", "jsonl", "csv")
@@ -23,6 +24,7 @@ def describe(
 ) -> int:
     """Show what is there: a log dir's partitions, a partition's segments, a file's header facts."""
     from klog.data_dir.log_dir import near_misses
+
     from klog_cli.views.describe import describe as run
 
     output.Quiet.on = quiet

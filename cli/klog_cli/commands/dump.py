@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from klog.errors import UsageError
+
 from klog_cli import options, output
 from klog_cli.units import parse_key, parse_size, parse_time
 

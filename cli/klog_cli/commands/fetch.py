@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from klog.errors import UsageError
+
 from klog_cli import options, output
 from klog_cli.units import parse_size
 
@@ -25,6 +26,7 @@ def fetch(
     As a broker on this log would: damage is handed out too, and said.
     """
     from klog.data_dir.log_dir import open_path
+
     from klog_cli.views.fetch import FetchArguments
     from klog_cli.views.fetch import fetch as run
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from klog.errors import UsageError
+
 from klog_cli import options, output
 from klog_cli.units import parse_time
 

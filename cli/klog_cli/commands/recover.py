@@ -6,6 +6,7 @@ import os
 import time
 
 from klog.errors import UsageError
+
 from klog_cli import options, output
 from klog_cli.units import parse_duration, parse_size, parse_time
 
@@ -38,6 +39,7 @@ def recover(
     Where damage has intact batches behind it, nothing is cut: --like-broker and --salvage say what each would cost.
     """
     from klog.recover.outcome import RecoverMode, RecoverOptions
+
     from klog_cli.changing import Ways, one_way
     from klog_cli.views.recover import recover as run
 

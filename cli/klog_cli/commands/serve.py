@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from klog.errors import UsageError
+
 from klog_cli import options, output
 from klog_cli.units import parse_size, parse_time
 
@@ -29,6 +30,7 @@ def serve(
     Consumers, groups included, mirrors and Spark read it; producers are refused. It runs until ^C or SIGTERM.
     """
     from klog.serve.view import ServeOptions
+
     from klog_cli.views.serve import ListenAddress
     from klog_cli.views.serve import serve as run
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import typer
 from klog.errors import UsageError
+
 from klog_cli import options, output
 from klog_cli.commands.spark_files import compact, export, search
 
@@ -29,6 +30,7 @@ def verify(
 ) -> int:
     """Check everything that can be wrong, as 'klog verify' does: the same findings, the same exit code."""
     from klog.verify.segment import SurveyOptions
+
     from klog_cli.views.spark import Where
     from klog_cli.views.spark import verify as run
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from klog.errors import UsageError
+
 from klog_cli import options, output
 from klog_cli.units import parse_key, parse_size, parse_time
 
@@ -36,6 +37,7 @@ def search(
     from klog.dump.request import LineStyle
     from klog.jobs.search import SearchQuery, compiled
     from klog.kernel import VALUES
+
     from klog_cli.commands.dump import key_set, wanted_of
     from klog_cli.views.spark import Where
     from klog_cli.views.spark_files import FileSelection
@@ -90,6 +92,7 @@ def export(
     Each record is there once, whatever tasks are killed or run twice. The same run goes on with what a killed one left.
     """
     from klog.jobs.export import ExportOptions
+
     from klog_cli.commands.dump import wanted_of
     from klog_cli.views.spark import Where
     from klog_cli.views.spark_files import FileSelection
@@ -146,6 +149,7 @@ def compact(
     from klog.jobs.compact import CompactJobOptions
     from klog.jobs.export import ExportOptions
     from klog.log.record_filter import RecordFilter
+
     from klog_cli.commands.compact import settings
     from klog_cli.views import spark_files
     from klog_cli.views.spark import Where

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 
 from klog.errors import UsageError
+
 from klog_cli import options, output
 from klog_cli.units import parse_duration, parse_size, parse_time
 
@@ -31,6 +32,7 @@ def truncate(
     """
     from klog.data_dir.log_dir import open_path
     from klog.truncate import TruncateOptions
+
     from klog_cli.changing import Ways, one_way
     from klog_cli.views.truncate import TruncateTarget
     from klog_cli.views.truncate import truncate as run

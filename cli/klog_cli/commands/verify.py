@@ -7,6 +7,7 @@ import time
 from typing import TYPE_CHECKING
 
 from klog.errors import UsageError
+
 from klog_cli import options, output
 from klog_cli.units import parse_duration, parse_time
 
@@ -32,6 +33,7 @@ def verify(
     """
     from klog.data_dir.log_dir import near_misses
     from klog.verify.segment import SurveyOptions
+
     from klog_cli.views.verify import verify as run
 
     output.Quiet.on = quiet

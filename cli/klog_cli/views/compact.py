@@ -14,6 +14,7 @@ from klog.errors import UsageError
 from klog.metadata.topic_config import TopicConfig
 from klog.plan.model import NOTHING
 from klog.plan.staging import Staging
+
 from klog_cli import output
 from klog_cli.changing import Changed, Chosen, Drafted, Ways, change, choose, next_step
 from klog_cli.views.compact_text import members, report

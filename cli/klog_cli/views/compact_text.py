@@ -9,6 +9,7 @@ from klog.compact.partition import CleaningRound, GroupResult
 from klog.compact.rewriting import CleaningCounts
 from klog.compact.run import CompactionRun, PartitionOutcome
 from klog.compact.selection import LogSections, Section
+
 from klog_cli.changing import Changed, settings_json, settings_text
 from klog_cli.output import human_size
 

@@ -18,6 +18,7 @@ from klog.describe import (
     describe_partition,
 )
 from klog.formats.names import ROOT_CHECKPOINTS, FileKind
+
 from klog_cli import output
 
 Facts = LogDirSummary | PartitionSummary | FileFacts

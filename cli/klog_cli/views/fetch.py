@@ -15,6 +15,7 @@ from klog.log.segment import Segment
 from klog.serve.options import End, ServeOptions
 from klog.serve.partitions import PartitionView
 from klog.serve.view import View
+
 from klog_cli import output
 
 _FINE, _PROBLEMS = 0, 4

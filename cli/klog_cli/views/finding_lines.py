@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from klog.verify.findings import Finding
+
 from klog_cli import output
 
 

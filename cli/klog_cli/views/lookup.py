@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from klog.data_dir.partition import Partition, SegmentFiles
 from klog.errors import UsageError
 from klog.lookup import Lookup, Trail, TrailDetail
+
 from klog_cli import output
 
 if TYPE_CHECKING:

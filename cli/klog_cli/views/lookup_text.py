@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from klog.formats.record import Record
 from klog.lookup.trail import IndexTrail, LookupOutcome, TimeIndexTrail, Trail
+
 from klog_cli.output import iso_time
 
 _LABEL = 10

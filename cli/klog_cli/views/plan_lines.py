@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterator, Sequence
 
 from klog.plan.model import PUT, REMOVE, TRUNCATE, Action, FileState, Plan
+
 from klog_cli import output
 
 MOST_LINES = 20

@@ -15,6 +15,7 @@ from klog.plan.draft import staged_beside, staging_of
 from klog.plan.executor import ApplyResult, apply
 from klog.plan.json_file import plan_json
 from klog.plan.model import Plan
+
 from klog_cli import output
 from klog_cli.views.plan_lines import action_lines, changes
 

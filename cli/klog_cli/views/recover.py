@@ -15,6 +15,7 @@ from klog.plan.staging import Staging
 from klog.recover.outcome import OtherMode, RecoverMode, RecoverOptions, RecoverResult
 from klog.recover.recovery import RecoverTarget, Recovery
 from klog.verify.findings import Finding, Severity
+
 from klog_cli import output
 from klog_cli.changing import (
     Changed,

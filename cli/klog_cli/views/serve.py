@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from klog.errors import UsageError
+
 from klog_cli import output
 
 if TYPE_CHECKING:

@@ -9,6 +9,7 @@ from klog.progress import Sink
 from klog.spark.session import session
 from klog.verify.segment import SurveyOptions
 from klog.verify.verify import Chosen, PartitionResult
+
 from klog_cli.views.verify import Wanted
 from klog_cli.views.verify import verify as show
 

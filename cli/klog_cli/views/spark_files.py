@@ -14,6 +14,7 @@ from klog.jobs.output import Facts
 from klog.jobs.search import SearchQuery
 from klog.spark.session import session
 from klog.transactions.isolation import Isolation
+
 from klog_cli import output
 from klog_cli.views.spark import Where
 
@@ -93,6 +94,7 @@ def compact(
     """Write compacted partitions as a new log dir, and return the exit code."""
     from klog.compact.run import CompactTarget
     from klog.spark.compact import compact as run
+
     from klog_cli.changing import choose
     from klog_cli.views.compact import exit_code, say, settings_of
 

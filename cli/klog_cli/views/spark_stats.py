@@ -10,6 +10,7 @@ from klog.data_dir.partition import Partition
 from klog.jobs.stats import FrequentKey, LargeRecord, Stats
 from klog.kernel import is_utf8
 from klog.spark.session import session
+
 from klog_cli import output
 from klog_cli.views.spark import Where
 

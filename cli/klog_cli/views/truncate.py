@@ -17,6 +17,7 @@ from klog.plan.draft import Draft
 from klog.plan.json_file import plan_json
 from klog.plan.staging import Staging
 from klog.truncate import TruncateOptions, Truncation, plan
+
 from klog_cli import output
 from klog_cli.changing import Changed, Chosen, Drafted, Ways, change, choose, next_step, settings_json, settings_text
 from klog_cli.views.plan_lines import action_lines, changes, make_indexes

@@ -14,6 +14,7 @@ from klog.verify.findings import Finding, FindingKind, Severity
 from klog.verify.log_dir_checks import root
 from klog.verify.segment import SurveyOptions
 from klog.verify.verify import Chosen, PartitionResult, VerifyTotals, facts_around, log_dir_facts, verify_partition
+
 from klog_cli import output
 from klog_cli.views.finding_lines import finding_line
 

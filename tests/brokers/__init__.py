@@ -1,0 +1,1 @@
+"""Real brokers and real clients."""

@@ -1,0 +1,278 @@
+"""What Kafka's own cleaner makes of a log dir, on a clock that stands still, in milliseconds.
+
+with CleanerOracle() as oracle:
+    for round in oracle.clean(folder, topic_settings={"orders": {"cleanup.policy": "compact"}}, now_ms=...):
+        print(round.partition, round.next_dirty)
+    oracle.select(folder, ...)         what would be cleaned, and why not; the directory is started and stopped, no more
+    oracle.visit(folder, steps, ...)   anything in between: appends, rolls, moves of the clock, forced ranges
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import MappingProxyType
+from typing import Literal, NamedTuple, TypeAlias
+
+from tests.brokers.kafka import NEWEST, Jvm
+
+NOTHING: Mapping[str, str] = MappingProxyType({})
+ALL_ROUNDS = 10_000
+ENTRY_BYTES = 24
+"""What the broker's map needs for one slot."""
+
+Step: TypeAlias = dict[str, str | int | bool]
+HighWatermarks: TypeAlias = Literal["end", "checkpoint"]
+"""`end`: those of a single replica that leads; `checkpoint`: what replication-offset-checkpoint says, else 0."""
+
+
+class CleanerError(Exception):
+    """The directory could not be started, stepped through or stopped; says what Kafka said."""
+
+
+@dataclass(frozen=True)
+class Round:
+    """One cleaning of one partition.
+
+    From *first_dirty* up to *first_uncleanable* was to be cleaned; *next_dirty* is the checkpoint afterwards, None when
+    the round failed with *error*.  *map_entries*: keys in the map at its end.  *cpu_ns*: what the thread needed for it.
+    Other figures are Kafka's CleanerStats.
+    """
+
+    partition: str
+    first_dirty: int
+    first_uncleanable: int
+    clean_bytes: int
+    cleanable_bytes: int
+    ratio: float
+    next_dirty: int | None = None
+    map_messages: int = 0
+    map_bytes: int = 0
+    map_entries: int = 0
+    messages_read: int = 0
+    messages_written: int = 0
+    bytes_read: int = 0
+    bytes_written: int = 0
+    invalid_messages: int = 0
+    buffer_utilization: float = 0.0
+    cpu_ns: int = field(default=0, compare=False)
+    error: str = ""
+
+
+class SegmentSeen(NamedTuple):
+    """A segment as the broker sees it: *largest_timestamp_ms* is what min.compaction.lag.ms is held against."""
+
+    base_offset: int
+    size: int
+    largest_timestamp_ms: int
+
+
+class LastRecord(NamedTuple):
+    """What keeps a producer's last batch: *offset* of its last data, None when only a marker is known."""
+
+    producer_id: int
+    offset: int | None
+    epoch: int
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """What is decided about a compacted partition before anything is cleaned.
+
+    *bound* is the first uncleanable offset before it is rounded down to a segment's base.
+    """
+
+    partition: str
+    first_dirty: int
+    first_uncleanable: int
+    clean_bytes: int
+    cleanable_bytes: int
+    ratio: float
+    bound: int
+    checkpoint_rewritten: bool
+    delay_ms: int
+    eligible: bool
+    log_start: int
+    last_stable: int
+    high_watermark: int
+    log_end: int
+    segments: tuple[SegmentSeen, ...]
+    producers: tuple[LastRecord, ...]
+
+
+class CleanerOracle(Jvm):
+    """Kafka's LogManager, LogCleanerManager and Cleaner in one JVM, one step after the other.
+
+    A log dir is started as a broker starts it (recovery included, unless it was stopped cleanly) and stopped cleanly;
+    producers that expired by the clock are forgotten at the start.  High watermarks are checkpointed as a broker does.
+    Files that a broker deletes after a delay are gone at once.  Topics without settings here have the broker's.
+    """
+
+    def __init__(self, version: str = NEWEST, seconds: float = 300) -> None:
+        super().__init__(version, "CleanMany.java", seconds=seconds)
+
+    def __enter__(self) -> CleanerOracle:
+        return self
+
+    def visit(
+        self,
+        log_dir: Path,
+        steps: Iterable[Step],
+        *,
+        now_ms: int,
+        topic_settings: Mapping[str, Mapping[str, str]],
+        broker_settings: Mapping[str, str] = NOTHING,
+        map_bytes: int | None = None,
+        high_watermarks: HighWatermarks = "end",
+    ) -> list[object]:
+        """Start *log_dir*, do *steps*, stop; return what each step had to say.
+
+        *topic_settings* by topic, *broker_settings* by property; *map_bytes* is the memory of the map, 24 bytes a slot
+        (None: Kafka's 128 MiB).  Raises CleanerError.
+        """
+        request = {
+            "log_dir": str(log_dir),
+            "now_ms": now_ms,
+            "broker": dict(broker_settings),
+            "topics": {topic: dict(settings) for topic, settings in topic_settings.items()},
+            "high_watermarks": high_watermarks,
+            "steps": list(steps),
+        } | ({} if map_bytes is None else {"map_bytes": map_bytes})
+        answer = self._ask(json.dumps(request))
+        if answer is None:
+            raise CleanerError(f"{log_dir}: no answer within {self.seconds} s, or the JVM ended")
+        code, state, said, message = answer
+        if code:
+            raise CleanerError(f"{log_dir}: {state.decode()}: {message.decode()}")
+        found: list[object] = json.loads(said)
+        return found
+
+    def clean(
+        self,
+        log_dir: Path,
+        *,
+        now_ms: int,
+        topic_settings: Mapping[str, Mapping[str, str]],
+        broker_settings: Mapping[str, str] = NOTHING,
+        map_bytes: int | None = None,
+        rounds: int | None = None,
+        partition: str | None = None,
+        high_watermarks: HighWatermarks = "end",
+        retention: bool = False,
+    ) -> list[Round]:
+        """Clean the filthiest log again and again, as long as one is eligible or *rounds* times; return the rounds.
+
+        *partition*: this directory alone.  *retention*: after each round also what cleanup.policy=delete, and a log
+        start that was moved, take away, as a broker does it.  A partition that fails is not tried again.
+        """
+        said = self.visit(
+            log_dir,
+            [rounds_step(rounds, partition, retention=retention)],
+            now_ms=now_ms,
+            topic_settings=topic_settings,
+            broker_settings=broker_settings,
+            map_bytes=map_bytes,
+            high_watermarks=high_watermarks,
+        )
+        return rounds_said(said[0])
+
+    def select(
+        self,
+        log_dir: Path,
+        *,
+        now_ms: int,
+        topic_settings: Mapping[str, Mapping[str, str]],
+        broker_settings: Mapping[str, str] = NOTHING,
+        high_watermarks: HighWatermarks = "end",
+    ) -> dict[str, Candidate]:
+        """Return what would be decided about each compacted partition, by its directory's name."""
+        said = self.visit(
+            log_dir,
+            [{"do": "select"}],
+            now_ms=now_ms,
+            topic_settings=topic_settings,
+            broker_settings=broker_settings,
+            high_watermarks=high_watermarks,
+        )
+        return candidates_said(said[0])
+
+
+# Steps of a visit, and how to read what they said.
+
+
+def clock_step(now_ms: int) -> Step:
+    """Move the clock; producers that expire by it are forgotten only at the next start."""
+    return {"do": "clock", "now_ms": now_ms}
+
+
+def append_step(partition: str, file: Path, position: int, size: int) -> Step:
+    """Append batches as a follower does: offsets, times and epochs as they are, all of them in one segment.
+
+    The segment's modification time becomes the clock's.  Says the log end.
+    """
+    return {"do": "append", "partition": partition, "file": str(file), "position": position, "size": size}
+
+
+def roll_step(partition: str) -> Step:
+    """Begin a new segment; says its base offset."""
+    return {"do": "roll", "partition": partition}
+
+
+def watermark_step(partition: str, offset: int) -> Step:
+    """Move the high watermark; says where it is then."""
+    return {"do": "watermark", "partition": partition, "offset": offset}
+
+
+def log_start_step(partition: str, offset: int) -> Step:
+    """Move the log start, as DeleteRecords does; not beyond the high watermark.  Says whether it moved."""
+    return {"do": "log start", "partition": partition, "offset": offset}
+
+
+def select_step() -> Step:
+    """Ask what would be decided about each compacted partition; read it with candidates_said."""
+    return {"do": "select"}
+
+
+def rounds_step(rounds: int | None = None, partition: str | None = None, *, retention: bool = False) -> Step:
+    """Clean as CleanerOracle.clean does; read it with rounds_said."""
+    step: Step = {"do": "rounds", "most": ALL_ROUNDS if rounds is None else rounds, "retention": retention}
+    return step if partition is None else step | {"partition": partition}
+
+
+def force_step(partition: str, first_dirty: int, first_uncleanable: int) -> Step:
+    """Clean one round over a range of one's own, eligible or not; *first_uncleanable* is the base of a segment.
+
+    Read what it says with round_said.
+    """
+    return {"do": "force", "partition": partition, "first_dirty": first_dirty, "first_uncleanable": first_uncleanable}
+
+
+def retain_step() -> Step:
+    """Delete segments of compacted logs by age, size and log start; says how many."""
+    return {"do": "retain"}
+
+
+def round_said(said: object) -> Round:
+    """Return the round that a force step told of."""
+    assert isinstance(said, dict)
+    return Round(**said)
+
+
+def rounds_said(said: object) -> list[Round]:
+    """Return the rounds that a rounds step told of."""
+    assert isinstance(said, list)
+    return [round_said(each) for each in said]
+
+
+def candidates_said(said: object) -> dict[str, Candidate]:
+    """Return what a select step told of, by partition."""
+    assert isinstance(said, list)
+    found = {}
+    for each in said:
+        each["segments"] = tuple(SegmentSeen(*segment) for segment in each["segments"])
+        lasts = sorted(each["producers"])
+        each["producers"] = tuple(LastRecord(id_, None if at < 0 else at, epoch) for id_, at, epoch in lasts)
+        found[each["partition"]] = Candidate(**each)
+    return found

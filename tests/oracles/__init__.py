@@ -1,0 +1,1 @@
+"""Second opinions: Kafka's tools, and plain slow code that shares nothing with klog."""

@@ -1,0 +1,1 @@
+"""What tests make: logs, damage, a disk that fails."""
