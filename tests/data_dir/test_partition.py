@@ -95,6 +95,22 @@ def test_a_directory_is_listed_once_however_much_is_asked(monkeypatch: pytest.Mo
     assert len(listed) == 1
 
 
+def test_a_partition_can_be_looked_at_with_the_files_that_it_will_have(tmp_path: Path) -> None:
+    """A repair finishes an interrupted swap first: what it plans next must rest on the files that are there then."""
+    partition = write_segment(tmp_path / "orders-3", batches(3), index=b"")
+    (tmp_path / "orders-3" / f"{BASE:020}.log.swap").write_bytes(b"123")
+    (tmp_path / "orders-3" / f"{BASE + 2:020}.snapshot").write_bytes(b"")
+    log, index, snapshot = f"{BASE:020}.log", f"{BASE:020}.index", f"{BASE + 6:020}.snapshot"
+    later = partition.with_files({snapshot: b"new", log: (log + ".swap", 3), index: b"rebuilt", "5.txt": ("x", 1)})
+    assert later.segments == (SegmentFiles(BASE, 3, log + ".swap", None, None, None),)
+    assert [file.name for file in later.snapshots] == [snapshot]
+    assert (later.files, later.topic) == (partition.files, "orders")
+    assert later.log_end is not None
+    assert later.log_end.damage is not None
+    assert [segment.log for segment in partition.segments] == [log]
+    assert [file.offset for file in partition.snapshots] == [BASE + 2]
+
+
 def test_leftovers_are_kept_apart(tmp_path: Path) -> None:
     for name in ("5.log", "5.index"):
         (tmp_path / name.replace("5", f"{5:020}")).touch()

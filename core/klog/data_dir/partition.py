@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import os
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property
 from typing import Final, NamedTuple
@@ -37,6 +37,7 @@ from klog.formats.names import (
     PartitionName,
     PartitionState,
     Stage,
+    file_name,
     parse_file,
     parse_partition,
 )
@@ -118,6 +119,22 @@ class Partition:
         """The checkpoint files of the log dir around it."""
         return self._checkpoints or RootCheckpoints(os.path.dirname(os.path.abspath(self.path)))
 
+    def with_files(self, files: Mapping[str, tuple[str, int] | bytes]) -> Partition:
+        """Return this partition as if its segments and snapshots were *files*, by the names that they will have.
+
+        The value says what holds such a file now: name and size (bytes) of a file of the directory, or its bytes where
+        none does.  `segments` have the names that the files have now, `snapshots` those that they will have.
+        """
+        other = Partition(self.path, self.checkpoints, self.name)
+        other._listing = self._listing
+        parsed = [file for file in map(parse_file, files) if file.offset is not None]
+        logs = [file for file in parsed if file.kind is FileKind.LOG]
+        other.segments = tuple(
+            _future_segment(files, file.offset) for file in _by_offset(logs) if file.offset is not None
+        )
+        other.snapshots = _by_offset(file for file in parsed if file.kind is FileKind.SNAPSHOT)
+        return other
+
     # what is there
 
     @cached_property
@@ -173,7 +190,7 @@ class Partition:
     def snapshots(self) -> tuple[FileName, ...]:
         """The producer snapshots in use, by their offset."""
         found = [file for file in self.files if file.kind is FileKind.SNAPSHOT and file.stage is Stage.IN_USE]
-        return tuple(sorted((file for file in found if file.offset is not None), key=lambda file: file.offset or 0))
+        return _by_offset(file for file in found if file.offset is not None)
 
     # what it says
 
@@ -253,6 +270,19 @@ class Partition:
         last = self.segments[-1]
         index = os.path.join(self.path, last.offset_index) if last.offset_index else None
         return find_log_end(os.path.join(self.path, last.log), index, last.base_offset)
+
+
+def _by_offset(files: Iterable[FileName]) -> tuple[FileName, ...]:
+    return tuple(sorted(files, key=lambda file: file.offset or 0))
+
+
+def _future_segment(files: Mapping[str, tuple[str, int] | bytes], base_offset: int) -> SegmentFiles:
+    """Return the segment that *files* (see `Partition.with_files`) will have at *base_offset*."""
+    stored = [files.get(file_name(base_offset, kind)) for kind in SEGMENT_KINDS]
+    log = stored[0]
+    assert isinstance(log, tuple)  # no repair writes a log from memory
+    names = [content[0] if isinstance(content, tuple) else None for content in stored[1:]]
+    return SegmentFiles(base_offset, log[1], log[0], *names)
 
 
 class _Listing(NamedTuple):

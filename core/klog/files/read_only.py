@@ -11,11 +11,34 @@ import errno
 import os
 import stat
 from types import TracebackType
+from typing import Protocol
 
 from klog.errors import NotKafkaError, UnreadableError
 
 _FLAGS = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY
 _NO_ATIME: int = getattr(os, "O_NOATIME", 0)
+
+
+class ReadableLog(Protocol):
+    """A log's bytes at their positions: a file, or what will be a file once a repair is made.  See ReadOnlyFile.
+
+    *size*: bytes, as far as known when it was opened.
+    """
+
+    path: str
+    size: int
+
+    def read_into(self, position: int, view: memoryview) -> int:
+        """Fill *view* from *position* on; return the number of bytes, fewer only at the end.  Raises OSError."""
+
+    def read(self, position: int, size: int) -> bytes:
+        """Return up to *size* bytes from *position* on; fewer only at the end.  Raises UnreadableError."""
+
+    def next_data(self, position: int) -> int:
+        """Return the first position at or after *position* that is not in a hole; *size* if there is none."""
+
+    def close(self) -> None:
+        """Close what is open; a second time does nothing."""
 
 
 def _open(path: str) -> int:

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from klog.errors import UnreadableError
-from klog.files.read_only import ReadOnlyFile
+from klog.files.read_only import ReadableLog, ReadOnlyFile
 from klog.formats.batch import BATCH, CRC_START, ENTRY, MIN_SIZE, OVERHEAD, Attributes, BatchFacts, Codec
 from klog.formats.codec import Decompressor
 from klog.formats.damage import Damage, DamageKind
@@ -117,7 +117,7 @@ def loaded(data: bytes | bytearray, position: int) -> Window:
     return window
 
 
-def repair_bit(source: ReadOnlyFile, start: int, end: int, max_batch_bytes: int) -> BitRepair | None:
+def repair_bit(source: ReadableLog, start: int, end: int, max_batch_bytes: int) -> BitRepair | None:
     """Return the batch at byte *start* with the single bit put right that is wrong in it; None if there is no such bit.
 
     Looked for in all that the checksum covers, in the checksum, and in the size.  The batch may not go on beyond *end*,
@@ -134,7 +134,7 @@ def repair_bit(source: ReadOnlyFile, start: int, end: int, max_batch_bytes: int)
     return None
 
 
-def _suspects(source: ReadOnlyFile, start: int, end: int) -> Iterator[tuple[int, int]]:
+def _suspects(source: ReadableLog, start: int, end: int) -> Iterator[tuple[int, int]]:
     """Yield bits that, flipped, make the checksum hold: the byte, from the start of the batch, and the bit in it."""
     head = source.read(start, min(BATCH.size, end - start))
     if len(head) <= ENTRY.size + 4:
@@ -161,7 +161,7 @@ def _suspects(source: ReadOnlyFile, start: int, end: int) -> Iterator[tuple[int,
             yield covered + (found >> 3), found & 7
 
 
-def _with_bit(source: ReadOnlyFile, start: int, end: int, at: int, bit: int, max_bytes: int) -> BitRepair | None:
+def _with_bit(source: ReadableLog, start: int, end: int, at: int, bit: int, max_bytes: int) -> BitRepair | None:
     head = bytearray(source.read(start, min(BATCH.size, end - start)))
     old = head[at] if at < len(head) else source.read(start + at, 1)[0]
     if at < len(head):

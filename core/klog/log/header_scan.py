@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from klog.errors import KlogError
-from klog.files.read_only import ReadOnlyFile
+from klog.files.read_only import ReadableLog, ReadOnlyFile
 from klog.formats.damage import Damage, DamageKind
 from klog.formats.header import HEADER_BYTES, Header, read_header
 from klog.formats.index import OFFSET_ENTRY
@@ -34,7 +34,7 @@ class LogEnd(NamedTuple):
     walked_from: int
 
 
-def walk_headers(log: ReadOnlyFile, position: int = 0) -> Iterator[Header | Damage]:
+def walk_headers(log: ReadableLog, position: int = 0) -> Iterator[Header | Damage]:
     """Yield the header of each entry from *position* on; what is no entry is a Damage and ends it.
 
     Raises UnreadableError.
@@ -79,7 +79,7 @@ def find_log_end(log_path: str, index_path: str | None, base_offset: int) -> Log
     return end
 
 
-def _walk_to_end(log: ReadOnlyFile, base_offset: int, start: int) -> LogEnd:
+def _walk_to_end(log: ReadableLog, base_offset: int, start: int) -> LogEnd:
     offset, position, damage = base_offset, start, None
     for found in walk_headers(log, start):
         if isinstance(found, Damage):
@@ -89,7 +89,7 @@ def _walk_to_end(log: ReadOnlyFile, base_offset: int, start: int) -> LogEnd:
     return LogEnd(offset, position, damage, start)
 
 
-def _start_of_walk(log: ReadOnlyFile, index_path: str, base_offset: int) -> int:
+def _start_of_walk(log: ReadableLog, index_path: str, base_offset: int) -> int:
     """Return the position of the last index entry but one at which a fitting batch begins, 0 when there is none.
 
     Not of the last: inside the last batch of a log there may be a copy of another that reaches to its very end, and
@@ -128,7 +128,7 @@ def _index_entry(index: ReadOnlyFile, slot: int) -> tuple[int, ...]:
     return OFFSET_ENTRY.read(content) if len(content) == OFFSET_ENTRY.size else (0, 0)
 
 
-def _begins_at(log: ReadOnlyFile, base_offset: int, relative: int, position: int) -> bool:
+def _begins_at(log: ReadableLog, base_offset: int, relative: int, position: int) -> bool:
     """Whether an entry begins at *position* that an index entry with this relative offset can be about."""
     content = log.read(position, HEADER_BYTES)
     left = log.size - position if len(content) == HEADER_BYTES else len(content)

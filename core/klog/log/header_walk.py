@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from klog.files.read_only import ReadOnlyFile
+from klog.files.read_only import ReadableLog
 from klog.formats.batch import BatchFacts
 from klog.kernel import Window
 
@@ -25,7 +25,7 @@ class HeaderWalk:
     the last batch of the window before, None at the start.
     """
 
-    def __init__(self, log: ReadOnlyFile) -> None:
+    def __init__(self, log: ReadableLog) -> None:
         self.window = Window(2 * SMALL_BYTES, _ROWS, 1)
         self.previous: BatchFacts | None = None
         self.broken = False

@@ -6,7 +6,7 @@ An index is believed only as far as the log confirms it: a wrong one makes readi
 from __future__ import annotations
 
 from klog.errors import KlogError
-from klog.files.read_only import ReadOnlyFile
+from klog.files.read_only import ReadableLog, ReadOnlyFile
 from klog.formats.batch import BATCH
 from klog.formats.header import Header, read_header
 from klog.formats.index import OFFSET_ENTRY, TIME_ENTRY
@@ -47,7 +47,7 @@ class Entries:
         return low - 1
 
 
-def position_of_offset(log: ReadOnlyFile, index: str, base_offset: int, offset: int) -> int:
+def position_of_offset(log: ReadableLog, index: str, base_offset: int, offset: int) -> int:
     """Return the position of a batch at or before the one that holds *offset*; 0 when the index does not help."""
     try:
         with ReadOnlyFile(index) as source:
@@ -65,7 +65,7 @@ def position_of_offset(log: ReadOnlyFile, index: str, base_offset: int, offset: 
     return position if fits and _leads_to(log, before, position) else 0
 
 
-def _leads_to(log: ReadOnlyFile, start: int, position: int) -> bool:
+def _leads_to(log: ReadableLog, start: int, position: int) -> bool:
     """Whether a walk from header to header from *start* on comes by *position*, or has not passed it after many steps.
 
     A log that is stored in another log's messages has headers too.
@@ -80,7 +80,7 @@ def _leads_to(log: ReadOnlyFile, start: int, position: int) -> bool:
     return start <= position
 
 
-def position_by_time(log: ReadOnlyFile, index: str, time_index: str, base_offset: int, timestamp: int) -> int:
+def position_by_time(log: ReadableLog, index: str, time_index: str, base_offset: int, timestamp: int) -> int:
     """Return a position before which no record is as young as *timestamp* (ms); 0 when the indexes do not help."""
     try:
         with ReadOnlyFile(time_index) as source:
@@ -110,7 +110,7 @@ def last_timestamp(time_index: str) -> int | None:
         return entries[entries.count - 1][0] if entries.count else None
 
 
-def header_at(log: ReadOnlyFile, position: int) -> Header | None:
+def header_at(log: ReadableLog, position: int) -> Header | None:
     """Return the header of the entry at *position*, None where none can be."""
     if not 0 <= position < log.size:
         return None

@@ -11,7 +11,7 @@ from bisect import bisect_left
 from typing import NamedTuple
 
 from klog.errors import UnreadableError
-from klog.files.read_only import ReadOnlyFile
+from klog.files.read_only import ReadableLog
 from klog.formats.batch import BATCH, ENTRY, OVERHEAD
 from klog.formats.damage import Damage, DamageKind
 from klog.kernel import DONE, MORE, Window
@@ -55,7 +55,7 @@ class LogReader:
 
     def __init__(
         self,
-        source: ReadOnlyFile,
+        source: ReadableLog,
         start: int = 0,
         end: int | None = None,
         *,

@@ -9,7 +9,7 @@ import struct
 from collections.abc import Callable
 
 from klog.errors import UnreadableError
-from klog.files.read_only import ReadOnlyFile
+from klog.files.read_only import ReadableLog
 from klog.formats.batch import BATCH, CRC_START, ENTRY, OVERHEAD
 from klog.formats.damage import Damage, DamageKind
 from klog.formats.legacy import CRC_START as MESSAGE_CRC_START
@@ -35,7 +35,7 @@ BLOCK_BYTES = 4096
 """What a disk fails to read at once, at least."""
 
 
-def next_entry(source: ReadOnlyFile, start: int, end: int, floor: int, ceiling: int, max_batch_bytes: int) -> int:
+def next_entry(source: ReadableLog, start: int, end: int, floor: int, ceiling: int, max_batch_bytes: int) -> int:
     """Return the position of the first intact entry from byte *start* to byte *end*, else *end*.
 
     Only entries with an offset from *floor* to *ceiling* count, and none larger than *max_batch_bytes*.  Blocks that
@@ -77,7 +77,7 @@ class _Checksums:
     in a hostile file every byte may begin what claims to be a batch of 100 MiB.
     """
 
-    def __init__(self, source: ReadOnlyFile, base: int) -> None:
+    def __init__(self, source: ReadableLog, base: int) -> None:
         self._source = source
         self._base = base
         self._running: dict[Checksum, list[int]] = {crc32: [0], crc32c: [0]}
@@ -113,7 +113,7 @@ class _Checksums:
         return crc(self._source.read(start, position - start), running[block])
 
 
-def readable(source: ReadOnlyFile, position: int, size: int) -> int:
+def readable(source: ReadableLog, position: int, size: int) -> int:
     """Return how many of the *size* bytes from *position* on can be read before one that cannot."""
     block = memoryview(bytearray(BLOCK_BYTES))
     at = position
@@ -128,7 +128,7 @@ def readable(source: ReadOnlyFile, position: int, size: int) -> int:
     return at - position
 
 
-def is_zero(source: ReadOnlyFile, start: int, end: int) -> bool:
+def is_zero(source: ReadableLog, start: int, end: int) -> bool:
     """Whether all bytes from *start* to *end* are zero; what cannot be read is not."""
     window = Window(STEP_BYTES, 1, 1)
     position = start
@@ -144,9 +144,7 @@ def is_zero(source: ReadOnlyFile, start: int, end: int) -> bool:
     return True
 
 
-def describe_damage(
-    source: ReadOnlyFile, start: int, found: int, end: int, status: int, max_batch_bytes: int
-) -> Damage:
+def describe_damage(source: ReadableLog, start: int, found: int, end: int, status: int, max_batch_bytes: int) -> Damage:
     """Say what is wrong with the log's bytes from *start* to *found*, where it goes on (or to its *end*).
 
     *status*: why the walk stopped at *start*; DONE when only the checksum of the entry there does not hold.
@@ -170,7 +168,7 @@ def describe_damage(
     return Damage(kind, place, f"{detail}; {size} bytes {where}", size)
 
 
-def _checksum(source: ReadOnlyFile, position: int) -> tuple[int, int, str]:
+def _checksum(source: ReadableLog, position: int) -> tuple[int, int, str]:
     """Return the stored and the computed checksum of the entry at *position*, and what such a one is called."""
     head = source.read(position, BATCH.size)
     _, size, _, magic = ENTRY.read(head)

@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from klog.files.read_only import ReadOnlyFile
+from klog.files.read_only import ReadableLog, ReadOnlyFile
 from klog.formats.codec import Decompressor
 from klog.formats.damage import Damage, DamageKind
 from klog.kernel import Window
@@ -50,7 +50,7 @@ class Segment:
 
     def reader(
         self,
-        source: ReadOnlyFile,
+        source: ReadableLog,
         start: int = 0,
         end: int | None = None,
         *,

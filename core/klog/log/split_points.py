@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from functools import cached_property
 from typing import NamedTuple
 
-from klog.files.read_only import ReadOnlyFile
+from klog.files.read_only import ReadableLog, ReadOnlyFile
 from klog.formats.index import OFFSET_ENTRY
 from klog.kernel import Window
 from klog.log.index import Entries, header_at
@@ -41,7 +41,7 @@ class SplitPoint(NamedTuple):
 class SplitPoints:
     """The cuts of an open log.  *index*: its offset index, open too, None without one.  Offsets lie within *span*."""
 
-    def __init__(self, log: ReadOnlyFile, index: ReadOnlyFile | None, span: OffsetRange) -> None:
+    def __init__(self, log: ReadableLog, index: ReadOnlyFile | None, span: OffsetRange) -> None:
         self._log = log
         self._entries = Entries(index, OFFSET_ENTRY, 1) if index else None
         self._span = span

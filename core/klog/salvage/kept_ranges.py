@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from typing import NamedTuple
 
-from klog.files.read_only import ReadOnlyFile
+from klog.files.read_only import ReadableLog
 from klog.kernel import Window
 from klog.log.reader import LogReader
 
@@ -93,7 +93,7 @@ class KeptRanges:
         return bisect_right(self.firsts, offset) - 1
 
 
-def batches(source: ReadOnlyFile, start: int, end: int) -> Iterator[Window]:
+def batches(source: ReadableLog, start: int, end: int) -> Iterator[Window]:
     """Yield windows of the batches from byte *start* to byte *end*, all of which are kept.
 
     Always the same window.  What cannot be read (any more) ends it.
