@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
+import typer
+
 from klog_cli import options, output
+
+BackupsIn = Annotated[str | None, typer.Option("--backup", metavar="DIR", help="Where the backup is to be looked for.")]
 
 
 def apply(
     plan: options.PlanFile,
-    backup: options.BackupsIn = None,
+    backup: BackupsIn = None,
     form: options.PlanOutput = "text",
     quiet: options.Quiet = False,
 ) -> int:

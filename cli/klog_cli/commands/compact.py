@@ -5,11 +5,31 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Sequence
+from typing import Annotated
 
+import typer
 from klog.errors import UsageError
 
 from klog_cli import options, output
 from klog_cli.units import parse_duration, parse_size, parse_time
+
+LikeCleaner = Annotated[
+    bool, typer.Option("--like-broker", help="A broker's digests, formats and indexes, byte for byte.")
+]
+Rules = Annotated[
+    str,
+    typer.Option(
+        metavar="4.3|3.9|2.8",
+        help="Whose rules: 4.3 keeps an empty last batch, 3.9 (from 3.1 on) not; 2.8 (up to 3.0) has tombstones and"
+        " markers go by the age of segments.",
+    ),
+]
+CopyTo = Annotated[
+    str | None, typer.Option("--to", metavar="DIR", help="Write compacted copies there; the log dir stays as it is.")
+]
+Estimated = Annotated[bool, typer.Option("--estimate", help="Only reckon what would be gained.")]
+Explain = Annotated[bool, typer.Option("--explain", help="For each partition, why it is compacted or is not.")]
+CompactJobs = Annotated[int | None, typer.Option("--jobs", min=1, help="Partitions at a time; default: cores.")]
 
 
 def compact(
@@ -19,9 +39,9 @@ def compact(
     apply: options.Apply = False,
     plan: options.PlanTo = None,
     backup: options.BackupTo = None,
-    to: options.CopyTo = None,
-    estimate: options.Estimated = False,
-    explain: options.Explain = False,
+    to: CopyTo = None,
+    estimate: Estimated = False,
+    explain: Explain = False,
     policy: options.Policy = None,
     metadata: options.MetadataDir = None,
     everything: options.Everything = False,
@@ -32,12 +52,12 @@ def compact(
     index_size: options.IndexSize = None,
     index_interval: options.IndexInterval = None,
     map_memory: options.MapMemory = "128MiB",
-    like_broker: options.LikeCleaner = False,
-    rules: options.Rules = "4.3",
+    like_broker: LikeCleaner = False,
+    rules: Rules = "4.3",
     producer_expiration: options.MaybeExpiration = None,
     now: options.Now = None,
     form: options.PlanOutput = "text",
-    jobs: options.CompactJobs = None,
+    jobs: CompactJobs = None,
     quiet: options.Quiet = False,
 ) -> int:
     """Key-based compaction, as the broker's cleaner does it. Nothing changes without --apply.

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
+import typer
 from klog.errors import UsageError
 
 from klog_cli import options, output
@@ -19,38 +20,77 @@ if TYPE_CHECKING:
 DECODERS = ("offsets", "transactions", "cluster_metadata", "remote_log_metadata", "share_group_state")
 
 
+DUMP_OUTPUTS = ("text", "jsonl", "csv", "parquet")
+Files = Annotated[str | None, typer.Option(help="Files, separated by commas, as for Kafka's tool.")]
+DumpOutput = Annotated[
+    str, typer.Option("--output", metavar="|".join(DUMP_OUTPUTS), help="How to show it; text is Kafka's own.")
+]
+To = Annotated[str | None, typer.Option(metavar="FILE", help="Write there instead of stdout; whole or not at all.")]
+DeepIteration = Annotated[bool, typer.Option("--deep-iteration", help="Records, not only batches (text).")]
+PrintDataLog = Annotated[bool, typer.Option("--print-data-log", help="Records with keys and payloads (text).")]
+SkipRecordMetadata = Annotated[
+    bool, typer.Option("--skip-record-metadata", help="Record lines without metadata (text).")
+]
+VerifyIndexOnly = Annotated[
+    bool, typer.Option("--verify-index-only", help="Check indexes against the log, do not list them.")
+]
+IndexSanityCheck = Annotated[bool, typer.Option("--index-sanity-check", help="Only the check that a broker makes.")]
+MaxBytes = Annotated[str | None, typer.Option(metavar="SIZE", help="Look only at so many bytes of each log.")]
+MaxMessageSize = Annotated[str, typer.Option(metavar="SIZE", help="How far to look behind an index entry.")]
+OffsetsDecoder = Annotated[bool, typer.Option("--offsets-decoder", help="Decode __consumer_offsets.")]
+TransactionLogDecoder = Annotated[bool, typer.Option("--transaction-log-decoder", help="Decode __transaction_state.")]
+ClusterMetadataDecoder = Annotated[bool, typer.Option("--cluster-metadata-decoder", help="Decode __cluster_metadata.")]
+RemoteLogMetadataDecoder = Annotated[
+    bool, typer.Option("--remote-log-metadata-decoder", help="Decode __remote_log_metadata.")
+]
+ShareGroupStateDecoder = Annotated[
+    bool, typer.Option("--share-group-state-decoder", help="Decode __share_group_state.")
+]
+WithIndexes = Annotated[bool, typer.Option("--with-indexes", help="Of a directory, its indexes and snapshots too.")]
+As = Annotated[
+    str | None,
+    typer.Option(
+        "--as", metavar="log|index|timeindex|txnindex|snapshot", help="What a file is whose name does not tell."
+    ),
+]
+Limit = Annotated[int | None, typer.Option(min=1, help="At most so many records (batches with --batches).")]
+Tail = Annotated[bool, typer.Option("--tail", help="Only the newest batches of each partition.")]
+NoControl = Annotated[bool, typer.Option("--no-control", help="Without control records.")]
+Batches = Annotated[bool, typer.Option("--batches", help="A row a batch instead of a record.")]
+
+
 def dump(
     paths: options.Paths = None,
-    files: options.Files = None,
+    files: Files = None,
     topic: options.Topics = None,
     partition: options.Partitions = None,
-    form: options.DumpOutput = "text",
-    to: options.To = None,
-    deep_iteration: options.DeepIteration = False,
-    print_data_log: options.PrintDataLog = False,
-    skip_record_metadata: options.SkipRecordMetadata = False,
-    verify_index_only: options.VerifyIndexOnly = False,
-    index_sanity_check: options.IndexSanityCheck = False,
-    max_bytes: options.MaxBytes = None,
-    max_message_size: options.MaxMessageSize = "5242880",
-    offsets: options.OffsetsDecoder = False,
-    transactions: options.TransactionLogDecoder = False,
-    cluster_metadata: options.ClusterMetadataDecoder = False,
-    remote_log_metadata: options.RemoteLogMetadataDecoder = False,
-    share_group_state: options.ShareGroupStateDecoder = False,
-    with_indexes: options.WithIndexes = False,
-    kind: options.As = None,
+    form: DumpOutput = "text",
+    to: To = None,
+    deep_iteration: DeepIteration = False,
+    print_data_log: PrintDataLog = False,
+    skip_record_metadata: SkipRecordMetadata = False,
+    verify_index_only: VerifyIndexOnly = False,
+    index_sanity_check: IndexSanityCheck = False,
+    max_bytes: MaxBytes = None,
+    max_message_size: MaxMessageSize = "5242880",
+    offsets: OffsetsDecoder = False,
+    transactions: TransactionLogDecoder = False,
+    cluster_metadata: ClusterMetadataDecoder = False,
+    remote_log_metadata: RemoteLogMetadataDecoder = False,
+    share_group_state: ShareGroupStateDecoder = False,
+    with_indexes: WithIndexes = False,
+    kind: As = None,
     from_offset: options.FromOffset = None,
     to_offset: options.ToOffset = None,
     from_time: options.FromTime = None,
     to_time: options.ToTime = None,
     key: options.Key = None,
     keys_from: options.KeysFrom = None,
-    limit: options.Limit = None,
+    limit: Limit = None,
     isolation: options.Isolation = "read_uncommitted",
-    tail: options.Tail = False,
-    no_control: options.NoControl = False,
-    batches: options.Batches = False,
+    tail: Tail = False,
+    no_control: NoControl = False,
+    batches: Batches = False,
     values: options.Values = "text",
     jobs: options.Jobs = None,
     max_batch_bytes: options.MaxBatchBytes = "128MiB",
@@ -164,7 +204,7 @@ def _check_choices(
     from klog.kernel import VALUES
 
     for option, given, known in (
-        ("--output", form, options.DUMP_OUTPUTS),
+        ("--output", form, DUMP_OUTPUTS),
         ("--as", kind, ("log", "index", "timeindex", "txnindex", "snapshot")),
         ("--isolation", isolation, ("read_uncommitted", "read_committed")),
         ("--values", values, VALUES),

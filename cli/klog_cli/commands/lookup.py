@@ -2,21 +2,42 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
+import typer
 from klog.errors import UsageError
 
 from klog_cli import options, output
 from klog_cli.units import parse_time
 
+LOOKUP_OUTPUTS = ("text", "json", "jsonl")
+LookupPath = Annotated[
+    str, typer.Argument(metavar="PARTITION", help="A partition directory, a .log in it, or a log dir narrowed to one.")
+]
+LookupOutput = Annotated[str, typer.Option("--output", metavar="|".join(LOOKUP_OUTPUTS), help="How to show it.")]
+Offset = Annotated[int | None, typer.Option(help="Where is this offset?")]
+Timestamp = Annotated[
+    str | None,
+    typer.Option(
+        metavar="TIME",
+        help="Which is the first record as late (epoch ms, ISO 8601, '2h ago')? With --batch, without a value: times.",
+    ),
+]
+BatchFile = Annotated[
+    str | None, typer.Option("--batch", metavar="FILE", help="Look up each number in FILE, one a line; -: stdin.")
+]
+PositionOnly = Annotated[bool, typer.Option("--position-only", help="Print just the position of the batch.")]
+
 
 def lookup(
-    path: options.LookupPath,
-    offset: options.Offset = None,
-    timestamp: options.Timestamp = None,
-    batch: options.BatchFile = None,
+    path: LookupPath,
+    offset: Offset = None,
+    timestamp: Timestamp = None,
+    batch: BatchFile = None,
     topic: options.Topics = None,
     partition: options.Partitions = None,
-    position_only: options.PositionOnly = False,
-    form: options.LookupOutput = "text",
+    position_only: PositionOnly = False,
+    form: LookupOutput = "text",
     quiet: options.Quiet = False,
 ) -> int:
     """Find an offset or a time as a broker does, and show how: segment, index, scan, batch, record.
@@ -26,10 +47,10 @@ def lookup(
     from klog_cli.views.lookup import LookupArguments, look_up, look_up_many
 
     output.Quiet.on = quiet
-    if form not in options.LOOKUP_OUTPUTS:
+    if form not in LOOKUP_OUTPUTS:
         from klog.data_dir.log_dir import near_misses
 
-        known = options.LOOKUP_OUTPUTS
+        known = LOOKUP_OUTPUTS
         raise UsageError(f"--output {form}: expected one of {', '.join(known)}{near_misses(form, known)}")
     if position_only and form != "text":
         raise UsageError("--position-only prints numbers: leave out --output")

@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
+import typer
+
 from klog_cli import options, output
+
+PLANS_OUTPUTS = ("text", "table", "json")
+LogDirPath = Annotated[str, typer.Argument(metavar="DIR", help="A log dir, or a partition directory in it.")]
+PlansOutput = Annotated[str, typer.Option("--output", metavar="|".join(PLANS_OUTPUTS), help="How to show it.")]
 
 
 def plans(
-    directory: options.LogDirPath,
-    form: options.PlansOutput = "text",
+    directory: LogDirPath,
+    form: PlansOutput = "text",
     quiet: options.Quiet = False,
 ) -> int:
     """List the plans that were made for a log dir, and how far each has come.
@@ -17,5 +25,5 @@ def plans(
     from klog_cli.views.plans import list_plans
 
     output.Quiet.on = quiet
-    options.known_form(form, options.PLANS_OUTPUTS)
+    options.known_form(form, PLANS_OUTPUTS)
     return list_plans(directory, form)

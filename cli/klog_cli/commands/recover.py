@@ -4,30 +4,67 @@ from __future__ import annotations
 
 import os
 import time
+from typing import Annotated
 
+import typer
 from klog.errors import UsageError
 
 from klog_cli import options, output
 from klog_cli.units import parse_duration, parse_size, parse_time
+
+LikeBroker = Annotated[bool, typer.Option("--like-broker", help="Exactly what a broker of 4.x does at its next start.")]
+Salvage = Annotated[bool, typer.Option("--salvage", help="Keep every intact batch, before and after damage.")]
+IndexesOnly = Annotated[bool, typer.Option("--indexes-only", help="Only indexes; logs stay as they are.")]
+FromRecoveryPoint = Annotated[
+    bool,
+    typer.Option("--from-recovery-point", help="Look only at what may not have reached the disk, as a broker does."),
+]
+RepairBits = Annotated[
+    bool,
+    typer.Option(
+        "--repair-bits",
+        help="Put right a batch in which one bit is flipped, if it is small enough to tell that from other damage.",
+    ),
+]
+RescueRecords = Annotated[
+    str | None,
+    typer.Option(metavar="FILE", help="Records of damaged batches that decode all the same, as JSON lines."),
+]
+MarkClean = Annotated[
+    bool,
+    typer.Option(
+        "--mark-clean", help="Do the whole of a broker's recovery, and write the marker that spares the broker its own."
+    ),
+]
+BrokerEpoch = Annotated[
+    str | None,
+    typer.Option(
+        metavar="none|registered",
+        help="What the marker claims (with --mark-clean): nothing, or that no record was lost since the broker ran.",
+    ),
+]
+SegmentIndexBytes = Annotated[
+    str | None, typer.Option(metavar="SIZE", help="segment.index.bytes; default: the topic's.")
+]
 
 
 def recover(
     paths: options.Paths = None,
     topic: options.Topics = None,
     partition: options.Partitions = None,
-    like_broker: options.LikeBroker = False,
-    salvage: options.Salvage = False,
+    like_broker: LikeBroker = False,
+    salvage: Salvage = False,
     apply: options.Apply = False,
     plan: options.PlanTo = None,
     backup: options.BackupTo = None,
-    indexes_only: options.IndexesOnly = False,
-    from_recovery_point: options.FromRecoveryPoint = False,
-    repair_bits: options.RepairBits = False,
-    mark_clean: options.MarkClean = False,
-    broker_epoch: options.BrokerEpoch = None,
-    rescue_records: options.RescueRecords = None,
+    indexes_only: IndexesOnly = False,
+    from_recovery_point: FromRecoveryPoint = False,
+    repair_bits: RepairBits = False,
+    mark_clean: MarkClean = False,
+    broker_epoch: BrokerEpoch = None,
+    rescue_records: RescueRecords = None,
     index_interval: options.IndexInterval = None,
-    segment_index_bytes: options.SegmentIndexBytes = None,
+    segment_index_bytes: SegmentIndexBytes = None,
     producer_expiration: options.ProducerExpiration = "24h",
     now: options.Now = None,
     form: options.PlanOutput = "text",

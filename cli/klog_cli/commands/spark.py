@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import typer
 from klog.errors import UsageError
 
 from klog_cli import options, output
 from klog_cli.commands.spark_files import compact, export, search
+
+STATS_OUTPUTS = ("text", "table", "json", "jsonl")
+StatsOutput = Annotated[str, typer.Option("--output", metavar="|".join(STATS_OUTPUTS), help="How to show it.")]
+
 
 spark = typer.Typer(
     help="The same over many data dirs, on Spark: one machine's cores, or a cluster.",
@@ -48,7 +54,7 @@ def stats(
     paths: options.Paths = None,
     topic: options.Topics = None,
     partition: options.Partitions = None,
-    form: options.StatsOutput = "text",
+    form: StatsOutput = "text",
     max_batch_bytes: options.MaxBatchBytes = "128MiB",
     master: options.Master = None,
     conf: options.SparkConf = None,
@@ -63,7 +69,7 @@ def stats(
     from klog_cli.views.spark_stats import stats as run
 
     output.Quiet.on = quiet
-    options.known_form(form, options.STATS_OUTPUTS)
+    options.known_form(form, STATS_OUTPUTS)
     if not paths:
         raise UsageError("nothing to count: name log dirs or partition directories")
     where = Where(master, options.spark_settings(conf), ship)

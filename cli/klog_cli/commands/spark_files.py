@@ -2,10 +2,45 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Annotated
+
+import typer
 from klog.errors import UsageError
 
 from klog_cli import options, output
 from klog_cli.units import parse_key, parse_size, parse_time
+
+if TYPE_CHECKING:
+    from klog.jobs.output_files import Format
+    from klog.transactions.isolation import Isolation as Level
+
+ISOLATIONS: tuple[Level, ...] = ("read_uncommitted", "read_committed")
+FILE_FORMATS: tuple[Format, ...] = ("parquet", "jsonl")
+REPLICAS = ("longest", "leader-epoch", "all")
+ExportFormat = Annotated[str, typer.Option("--format", metavar="|".join(FILE_FORMATS), help="What files to write.")]
+CompactFormat = Annotated[
+    str,
+    typer.Option(
+        "--format",
+        metavar="|".join((*FILE_FORMATS, "log")),
+        help="A table of the latest values, or (log) compacted partitions.",
+    ),
+]
+OutputPath = Annotated[
+    str | None, typer.Option("--output-path", metavar="DIR", help="Where to write: a new or an empty directory.")
+]
+FileSize = Annotated[str, typer.Option(metavar="SIZE", help="A file ends when it is larger.")]
+Replicas = Annotated[
+    str, typer.Option(metavar="|".join(REPLICAS), help="Which copy counts where a partition is there several times.")
+]
+Header = Annotated[
+    str | None,
+    typer.Option(metavar="NAME[=VALUE]", help="Only records with this header; a value may be hex:… or base64:…."),
+]
+Regex = Annotated[
+    str | None, typer.Option(metavar="REGEX", help="Only records in whose value, as bytes, this is found.")
+]
+RecordLimit = Annotated[int | None, typer.Option("--limit", min=1, help="At most so many records.")]
 
 
 def search(
@@ -14,16 +49,16 @@ def search(
     partition: options.Partitions = None,
     key: options.Key = None,
     keys_from: options.KeysFrom = None,
-    header: options.Header = None,
-    regex: options.Regex = None,
+    header: Header = None,
+    regex: Regex = None,
     from_offset: options.FromOffset = None,
     to_offset: options.ToOffset = None,
     from_time: options.FromTime = None,
     to_time: options.ToTime = None,
     isolation: options.Isolation = "read_uncommitted",
     values: options.Values = "text",
-    limit: options.RecordLimit = None,
-    replicas: options.Replicas = "longest",
+    limit: RecordLimit = None,
+    replicas: Replicas = "longest",
     max_batch_bytes: options.MaxBatchBytes = "128MiB",
     master: options.Master = None,
     conf: options.SparkConf = None,
@@ -57,9 +92,9 @@ def search(
         LineStyle(values=VALUES.index(values)),
         options.batch_bytes(max_batch_bytes),
     )
-    chosen = FileSelection(paths, topic or (), partition or (), options.known("--replicas", replicas, options.REPLICAS))
+    chosen = FileSelection(paths, topic or (), partition or (), options.known("--replicas", replicas, REPLICAS))
     where = Where(master, options.spark_settings(conf), ship)
-    return run(chosen, query, options.known("--isolation", isolation, options.ISOLATIONS), where)
+    return run(chosen, query, options.known("--isolation", isolation, ISOLATIONS), where)
 
 
 def _header(text: str) -> tuple[bytes, bytes | None]:
@@ -72,15 +107,15 @@ def export(
     paths: options.Paths = None,
     topic: options.Topics = None,
     partition: options.Partitions = None,
-    to: options.OutputPath = None,
-    form: options.ExportFormat = "parquet",
+    to: OutputPath = None,
+    form: ExportFormat = "parquet",
     from_offset: options.FromOffset = None,
     to_offset: options.ToOffset = None,
     from_time: options.FromTime = None,
     to_time: options.ToTime = None,
     isolation: options.Isolation = "read_uncommitted",
-    replicas: options.Replicas = "longest",
-    file_size: options.FileSize = "256MiB",
+    replicas: Replicas = "longest",
+    file_size: FileSize = "256MiB",
     max_batch_bytes: options.MaxBatchBytes = "128MiB",
     master: options.Master = None,
     conf: options.SparkConf = None,
@@ -101,27 +136,25 @@ def export(
     output.Quiet.on = quiet
     asked = ExportOptions(
         "",
-        options.known("--format", form, options.FILE_FORMATS),
+        options.known("--format", form, FILE_FORMATS),
         wanted_of((from_offset, to_offset), (from_time, to_time), None, True, None, False),
         parse_size(file_size),
         options.batch_bytes(max_batch_bytes),
     )
     target = _target(paths, to)
-    chosen = FileSelection(
-        paths or (), topic or (), partition or (), options.known("--replicas", replicas, options.REPLICAS)
-    )
+    chosen = FileSelection(paths or (), topic or (), partition or (), options.known("--replicas", replicas, REPLICAS))
     where = Where(master, options.spark_settings(conf), ship)
-    return run(chosen, target, asked, options.known("--isolation", isolation, options.ISOLATIONS), where)
+    return run(chosen, target, asked, options.known("--isolation", isolation, ISOLATIONS), where)
 
 
 def compact(
     paths: options.Paths = None,
     topic: options.Topics = None,
     partition: options.Partitions = None,
-    to: options.OutputPath = None,
-    form: options.CompactFormat = "parquet",
-    replicas: options.Replicas = "longest",
-    file_size: options.FileSize = "256MiB",
+    to: OutputPath = None,
+    form: CompactFormat = "parquet",
+    replicas: Replicas = "longest",
+    file_size: FileSize = "256MiB",
     policy: options.Policy = None,
     metadata: options.MetadataDir = None,
     everything: options.Everything = False,
@@ -157,7 +190,7 @@ def compact(
     output.Quiet.on = quiet
     target, memory = _target(paths, to), parse_size(map_memory)
     chosen = spark_files.FileSelection(
-        paths or (), topic or (), partition or (), options.known("--replicas", replicas, options.REPLICAS)
+        paths or (), topic or (), partition or (), options.known("--replicas", replicas, REPLICAS)
     )
     where = Where(master, options.spark_settings(conf), ship)
     of_log = settings(
@@ -172,7 +205,7 @@ def compact(
     if of_log or everything or metadata is not None or now is not None:
         raise UsageError("settings of a topic, --all, --metadata and --now go with --format log")
     batch_bytes = options.batch_bytes(max_batch_bytes)
-    files = options.known("--format", form, options.FILE_FORMATS)
+    files = options.known("--format", form, FILE_FORMATS)
     asked = ExportOptions("", files, RecordFilter(), parse_size(file_size), batch_bytes, memory)
     return spark_files.latest(chosen, target, asked, where)
 

@@ -3,18 +3,26 @@
 from __future__ import annotations
 
 import time
+from typing import Annotated
 
+import typer
 from klog.errors import UsageError
 
 from klog_cli import options, output
 from klog_cli.units import parse_duration, parse_size, parse_time
 
+CutTo = Annotated[int | None, typer.Option("--to-offset", help="The first offset to drop.")]
+CutToTimestamp = Annotated[
+    str | None, typer.Option("--to-timestamp", metavar="TIME", help="Drop everything from the first record as late on.")
+]
+CutToLogStart = Annotated[bool, typer.Option("--to-log-start", help="Drop everything.")]
+
 
 def truncate(
     path: options.PartitionPath,
-    to_offset: options.CutTo = None,
-    to_timestamp: options.CutToTimestamp = None,
-    to_log_start: options.CutToLogStart = False,
+    to_offset: CutTo = None,
+    to_timestamp: CutToTimestamp = None,
+    to_log_start: CutToLogStart = False,
     topic: options.Topics = None,
     partition: options.Partitions = None,
     apply: options.Apply = False,

@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
+import typer
+
 from klog_cli import options, output
+
+UndoBackupTo = Annotated[
+    str | None,
+    typer.Option("--backup", metavar="DIR", help="Where its own originals go; an id is looked for there, too."),
+]
 
 
 def undo(
     plan: options.PlanFile,
     apply: options.Apply = False,
-    backup: options.UndoBackupTo = None,
+    backup: UndoBackupTo = None,
     form: options.PlanOutput = "text",
     quiet: options.Quiet = False,
 ) -> int:

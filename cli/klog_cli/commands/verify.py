@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
+import typer
 from klog.errors import UsageError
 
 from klog_cli import options, output
@@ -15,13 +16,17 @@ if TYPE_CHECKING:
     from klog.verify.verify import Chosen
 
 
+Sample = Annotated[str | None, typer.Option(metavar="1/N", help="Only every Nth segment of each partition.")]
+Since = Annotated[str | None, typer.Option(metavar="TIME", help="Only segments changed since then ('2h ago', '2h').")]
+
+
 def verify(
     paths: options.Paths = None,
     topic: options.Topics = None,
     partition: options.Partitions = None,
     deep: options.Deep = False,
-    sample: options.Sample = None,
-    since: options.Since = None,
+    sample: Sample = None,
+    since: Since = None,
     form: options.VerifyOutput = "text",
     jobs: options.Jobs = None,
     max_batch_bytes: options.MaxBatchBytes = "128MiB",
