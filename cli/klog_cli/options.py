@@ -41,89 +41,103 @@ def spark_settings(given: Sequence[str] | None) -> dict[str, str]:
     return {name: value for name, _, value in (setting.partition("=") for setting in given or ())}
 
 
-Paths = Annotated[list[str] | None, typer.Argument(metavar="PATH...", help="Files, partition directories, log dirs.")]
-Topics = Annotated[list[str] | None, typer.Option(help="Only these topics of a log dir (a name or a glob).")]
-Partitions = Annotated[list[int] | None, typer.Option(help="Only these partition numbers of a log dir.")]
-FromOffset = Annotated[int | None, typer.Option(help="From this offset on.")]
-ToOffset = Annotated[int | None, typer.Option(help="Up to, not including, this offset.")]
-FromTime = Annotated[str | None, typer.Option(metavar="TIME", help="From this time on (epoch ms, ISO 8601, '2h ago').")]
-ToTime = Annotated[str | None, typer.Option(metavar="TIME", help="Up to, not including, this time.")]
+Paths = Annotated[list[str] | None, typer.Argument(metavar="PATH...", help="Log dirs, partition directories or files.")]
+Topics = Annotated[list[str] | None, typer.Option(help="Only these topics of a log dir (name or glob; repeatable).")]
+Partitions = Annotated[list[int] | None, typer.Option(help="Only these partition numbers of a log dir (repeatable).")]
+FromOffset = Annotated[int | None, typer.Option(help="First offset to include.")]
+ToOffset = Annotated[int | None, typer.Option(help="First offset to exclude.")]
+FromTime = Annotated[
+    str | None, typer.Option(metavar="TIME", help="First timestamp to include (epoch ms, ISO 8601, '2h ago').")
+]
+ToTime = Annotated[str | None, typer.Option(metavar="TIME", help="First timestamp to exclude.")]
 Key = Annotated[
-    list[str] | None, typer.Option(metavar="BYTES", help="Only records with this key; text, hex:… or base64:….")
+    list[str] | None,
+    typer.Option(metavar="BYTES", help="Only records with this key (text, hex:… or base64:…; repeatable)."),
 ]
 KeysFrom = Annotated[
-    str | None, typer.Option(metavar="FILE", help="Only records with one of the keys in FILE, one a line.")
+    str | None, typer.Option(metavar="FILE", help="Only records with one of the keys in FILE (one per line).")
 ]
 Isolation = Annotated[
-    str, typer.Option(metavar="read_uncommitted|read_committed", help="read_committed: as such a consumer sees it.")
+    str,
+    typer.Option(metavar="read_uncommitted|read_committed", help="read_committed omits aborted and open transactions."),
 ]
-Values = Annotated[str, typer.Option(metavar="text|base64|hex|redacted|none", help="How to show values (jsonl, csv).")]
-Jobs = Annotated[int | None, typer.Option(min=1, help="Threads; default: cores.")]
-MaxBatchBytes = Annotated[str, typer.Option(metavar="SIZE", help="Largest batch to read into memory.")]
-Quiet = Annotated[bool, typer.Option("--quiet", help="No notes, no bar.")]
+Values = Annotated[
+    str, typer.Option(metavar="text|base64|hex|redacted|none", help="Form of record values (jsonl, csv).")
+]
+Jobs = Annotated[int | None, typer.Option(min=1, help="Number of threads; default: number of cores.")]
+MaxBatchBytes = Annotated[str, typer.Option(metavar="SIZE", help="Largest batch to read or decompress.")]
+Quiet = Annotated[bool, typer.Option("--quiet", help="Print no notes and no progress bar.")]
 
 # fetch, serve
 FETCH_ENDS: tuple[End, ...] = ("log", "checkpoint")
 FetchEnd = Annotated[
     str,
-    typer.Option("--end", metavar="|".join(FETCH_ENDS), help="Up to where: the log's end, or the high watermark."),
+    typer.Option(
+        "--end", metavar="|".join(FETCH_ENDS), help="Read up to the log end, or up to the high watermark checkpoint."
+    ),
 ]
 
 # verify, spark verify
 VERIFY_OUTPUTS = ("text", "json", "jsonl", "table")
-VerifyOutput = Annotated[str, typer.Option("--output", metavar="|".join(VERIFY_OUTPUTS), help="How to show it.")]
-Deep = Annotated[bool, typer.Option("--deep", help="Every record too, decompressed; snapshots against the log.")]
+VerifyOutput = Annotated[str, typer.Option("--output", metavar="|".join(VERIFY_OUTPUTS), help="Output form.")]
+Deep = Annotated[
+    bool, typer.Option("--deep", help="Also decompress and read every record, and compare snapshots with the log.")
+]
 
 # apply, undo, plans
 PLAN_OUTPUTS = ("text", "json")
-PlanFile = Annotated[str, typer.Argument(metavar="PLAN", help="A plan's file, its backup directory or its id.")]
-PlanOutput = Annotated[str, typer.Option("--output", metavar="|".join(PLAN_OUTPUTS), help="How to show it.")]
-Apply = Annotated[bool, typer.Option("--apply", help="Do it; without, it is only shown.")]
+PlanFile = Annotated[str, typer.Argument(metavar="PLAN", help="A plan file, a backup directory or a plan id.")]
+PlanOutput = Annotated[str, typer.Option("--output", metavar="|".join(PLAN_OUTPUTS), help="Output form.")]
+Apply = Annotated[bool, typer.Option("--apply", help="Make the changes; without it they are only shown.")]
 
 # recover, truncate, compact
-PlanTo = Annotated[str | None, typer.Option("--plan", metavar="FILE", help="Save the plan, for 'klog apply'.")]
+PlanTo = Annotated[str | None, typer.Option("--plan", metavar="FILE", help="Save the plan in FILE, for 'klog apply'.")]
 BackupTo = Annotated[
-    str | None, typer.Option("--backup", metavar="DIR", help="Where originals go; outside of log dirs.")
+    str | None, typer.Option("--backup", metavar="DIR", help="Where to keep the original files; outside of log dirs.")
 ]
-IndexInterval = Annotated[str | None, typer.Option(metavar="SIZE", help="index.interval.bytes; default: the topic's.")]
+IndexInterval = Annotated[
+    str | None, typer.Option(metavar="SIZE", help="index.interval.bytes; default: the topic's setting.")
+]
 ProducerExpiration = Annotated[
-    str, typer.Option(metavar="DURATION", help="producer.id.expiration.ms: producers idle for so long are forgotten.")
+    str, typer.Option(metavar="DURATION", help="producer.id.expiration.ms: producers idle for longer are removed.")
 ]
-Now = Annotated[str | None, typer.Option(metavar="TIME", help="Take this for the time; default: the clock's.")]
+Now = Annotated[str | None, typer.Option(metavar="TIME", help="Use TIME as the current time; default: the clock.")]
 
 # compact, spark compact
 Policy = Annotated[
-    str | None, typer.Option(metavar="compact", help="Compact topics that are not known to be compacted as well.")
+    str | None, typer.Option(metavar="compact", help="Also compact topics that are not known to be compacted.")
 ]
 MetadataDir = Annotated[
     str | None,
-    typer.Option("--metadata", metavar="DIR", help="The log dir with the metadata log, where it is another."),
+    typer.Option("--metadata", metavar="DIR", help="Log dir with the metadata log, if it is a different one."),
 ]
 Everything = Annotated[
     bool,
-    typer.Option(
-        "--all", help="Once more from the log's start, whatever the dirty ratio and the cleaner's checkpoint say."
-    ),
+    typer.Option("--all", help="Compact from the log start; ignore the dirty ratio and the cleaner checkpoint."),
 ]
 MinDirtyRatio = Annotated[
-    str | None, typer.Option(metavar="RATIO", help="min.cleanable.dirty.ratio; default: the topic's.")
+    str | None, typer.Option(metavar="RATIO", help="min.cleanable.dirty.ratio; default: the topic's setting.")
 ]
 DeleteRetention = Annotated[
-    str | None, typer.Option(metavar="DURATION", help="delete.retention.ms; default: the topic's.")
+    str | None, typer.Option(metavar="DURATION", help="delete.retention.ms; default: the topic's setting.")
 ]
-MinLag = Annotated[str | None, typer.Option(metavar="DURATION", help="min.compaction.lag.ms; default: the topic's.")]
-SegmentSize = Annotated[str | None, typer.Option(metavar="SIZE", help="segment.bytes; default: the topic's.")]
-IndexSize = Annotated[str | None, typer.Option(metavar="SIZE", help="segment.index.bytes; default: the topic's.")]
+MinLag = Annotated[
+    str | None, typer.Option(metavar="DURATION", help="min.compaction.lag.ms; default: the topic's setting.")
+]
+SegmentSize = Annotated[str | None, typer.Option(metavar="SIZE", help="segment.bytes; default: the topic's setting.")]
+IndexSize = Annotated[
+    str | None, typer.Option(metavar="SIZE", help="segment.index.bytes; default: the topic's setting.")
+]
 MaybeExpiration = Annotated[
-    str | None, typer.Option(metavar="DURATION", help="producer.id.expiration.ms; default: the broker's.")
+    str | None, typer.Option(metavar="DURATION", help="producer.id.expiration.ms; default: the broker's setting.")
 ]
 MapMemory = Annotated[
-    str, typer.Option(metavar="SIZE", help="For the offset map of a partition; 24 bytes a key, and 10 %.")
+    str, typer.Option(metavar="SIZE", help="Memory for a partition's offset map: 24 bytes per key, plus 10 %.")
 ]
 
 # truncate, fetch
 PartitionPath = Annotated[
-    str, typer.Argument(metavar="PARTITION", help="A partition directory, or a log dir narrowed to one partition.")
+    str, typer.Argument(metavar="PARTITION", help="A partition directory, or a log dir with --topic and --partition.")
 ]
 
 # spark
@@ -131,15 +145,15 @@ Master = Annotated[
     str | None,
     typer.Option(
         metavar="URL",
-        help="Where to compute: local[*], spark://…, yarn, k8s://…, sc://…; default: the environment's, else local[*].",
+        help="Spark master: local[*], spark://…, yarn, k8s://…, sc://…; default: the environment's, else local[*].",
     ),
 ]
-SparkConf = Annotated[list[str] | None, typer.Option("--conf", metavar="K=V", help="A setting of Spark's.")]
+SparkConf = Annotated[list[str] | None, typer.Option("--conf", metavar="K=V", help="A Spark setting (repeatable).")]
 Ship = Annotated[
     str,
     typer.Option(
         metavar="archive|preinstalled|FILE",
-        help="How klog comes to executors: packed by itself, there already, or in an environment that venv-pack made.",
+        help="How executors get klog: packed by this command, already installed, or from a venv-pack archive.",
     ),
 ]
 

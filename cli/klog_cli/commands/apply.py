@@ -8,7 +8,7 @@ import typer
 
 from klog_cli import options, output
 
-BackupsIn = Annotated[str | None, typer.Option("--backup", metavar="DIR", help="Where the backup is to be looked for.")]
+BackupsIn = Annotated[str | None, typer.Option("--backup", metavar="DIR", help="Where to look for the plan's backup.")]
 
 
 def apply(
@@ -17,9 +17,10 @@ def apply(
     form: options.PlanOutput = "text",
     quiet: options.Quiet = False,
 ) -> int:
-    """Carry out a plan that a command with --plan has made, or finish one that was interrupted.
+    """Carry out a saved plan, or finish an interrupted one.
 
-    Nothing is started when a file has changed since, or when a broker runs; originals are kept first, for 'klog undo'.
+    klog refuses when a file has changed since the plan was made, or while a broker runs. The original files are kept
+    first, for 'klog undo'.
     """
     from klog_cli.views.plans import apply_plan
 

@@ -14,22 +14,24 @@ from klog_cli import options, output
 from klog_cli.units import parse_duration, parse_size, parse_time
 
 LikeCleaner = Annotated[
-    bool, typer.Option("--like-broker", help="A broker's digests, formats and indexes, byte for byte.")
+    bool, typer.Option("--like-broker", help="Use a broker's digests, formats and indexes, byte for byte.")
 ]
 Rules = Annotated[
     str,
     typer.Option(
         metavar="4.3|3.9|2.8",
-        help="Whose rules: 4.3 keeps an empty last batch, 3.9 (from 3.1 on) not; 2.8 (up to 3.0) has tombstones and"
-        " markers go by the age of segments.",
+        help="Rules of which version: 4.3 keeps an empty last batch, 3.9 (3.1 and later) does not; 2.8 (up to 3.0)"
+        " removes tombstones and markers by the age of segments.",
     ),
 ]
 CopyTo = Annotated[
-    str | None, typer.Option("--to", metavar="DIR", help="Write compacted copies there; the log dir stays as it is.")
+    str | None, typer.Option("--to", metavar="DIR", help="Write compacted copies to DIR; the log dir stays as it is.")
 ]
-Estimated = Annotated[bool, typer.Option("--estimate", help="Only reckon what would be gained.")]
-Explain = Annotated[bool, typer.Option("--explain", help="For each partition, why it is compacted or is not.")]
-CompactJobs = Annotated[int | None, typer.Option("--jobs", min=1, help="Partitions at a time; default: cores.")]
+Estimated = Annotated[bool, typer.Option("--estimate", help="Only estimate how much space would be gained.")]
+Explain = Annotated[bool, typer.Option("--explain", help="Say for each partition why it is compacted or skipped.")]
+CompactJobs = Annotated[
+    int | None, typer.Option("--jobs", min=1, help="Partitions at a time; default: number of cores.")
+]
 
 
 def compact(
@@ -60,9 +62,10 @@ def compact(
     jobs: CompactJobs = None,
     quiet: options.Quiet = False,
 ) -> int:
-    """Key-based compaction, as the broker's cleaner does it. Nothing changes without --apply.
+    """Compact topics by key, as the broker's log cleaner does. Nothing changes without --apply.
 
-    Of each key the last value stays. Offsets, order, transactions and what producers need to go on stay as they are.
+    The last value of each key is retained. Offsets, order, transactions and the state that producers need to continue
+    are preserved.
     """
     from klog.compact.partition import CleanerOptions
     from klog.compact.rewriting import CleanerRelease

@@ -13,16 +13,19 @@ FORMS = ("text", "table", "json", "jsonl", "csv")
 
 
 def describe(
-    paths: Annotated[list[str], typer.Argument(metavar="PATH...", help="Log dirs, partition directories, files.")],
+    paths: Annotated[list[str], typer.Argument(metavar="PATH...", help="Log dirs, partition directories or files.")],
     topic: options.Topics = None,
     partition: options.Partitions = None,
     deep: Annotated[
-        bool, typer.Option("--deep", help="Decompress where only that tells how many records there are.")
+        bool, typer.Option("--deep", help="Decompress batches whose headers do not give the number of records.")
     ] = False,
-    form: Annotated[str, typer.Option("--output", metavar="|".join(FORMS), help="How to show it.")] = "text",
+    form: Annotated[str, typer.Option("--output", metavar="|".join(FORMS), help="Output form.")] = "text",
     quiet: options.Quiet = False,
 ) -> int:
-    """Show what is there: a log dir's partitions, a partition's segments, a file's header facts."""
+    """Show what a log dir, a partition or a file contains.
+
+    A log dir is listed by partition, a partition by segment; for a file the facts of its headers are shown.
+    """
     from klog.data_dir.log_dir import near_misses
 
     from klog_cli.views.describe import describe as run

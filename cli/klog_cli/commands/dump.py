@@ -21,22 +21,28 @@ DECODERS = ("offsets", "transactions", "cluster_metadata", "remote_log_metadata"
 
 
 DUMP_OUTPUTS = ("text", "jsonl", "csv", "parquet")
-Files = Annotated[str | None, typer.Option(help="Files, separated by commas, as for Kafka's tool.")]
+Files = Annotated[str | None, typer.Option(help="Files, separated by commas, as Kafka's tool takes them.")]
 DumpOutput = Annotated[
-    str, typer.Option("--output", metavar="|".join(DUMP_OUTPUTS), help="How to show it; text is Kafka's own.")
+    str,
+    typer.Option("--output", metavar="|".join(DUMP_OUTPUTS), help="Output form; text is that of Kafka's dump tool."),
 ]
-To = Annotated[str | None, typer.Option(metavar="FILE", help="Write there instead of stdout; whole or not at all.")]
-DeepIteration = Annotated[bool, typer.Option("--deep-iteration", help="Records, not only batches (text).")]
-PrintDataLog = Annotated[bool, typer.Option("--print-data-log", help="Records with keys and payloads (text).")]
+To = Annotated[
+    str | None,
+    typer.Option(metavar="FILE", help="Write to FILE, which appears only when it is complete; default: stdout."),
+]
+DeepIteration = Annotated[bool, typer.Option("--deep-iteration", help="Print records, not only batches (text).")]
+PrintDataLog = Annotated[bool, typer.Option("--print-data-log", help="Print records with keys and values (text).")]
 SkipRecordMetadata = Annotated[
-    bool, typer.Option("--skip-record-metadata", help="Record lines without metadata (text).")
+    bool, typer.Option("--skip-record-metadata", help="Print records without their metadata (text).")
 ]
 VerifyIndexOnly = Annotated[
-    bool, typer.Option("--verify-index-only", help="Check indexes against the log, do not list them.")
+    bool, typer.Option("--verify-index-only", help="Compare indexes with the log instead of listing them.")
 ]
-IndexSanityCheck = Annotated[bool, typer.Option("--index-sanity-check", help="Only the check that a broker makes.")]
-MaxBytes = Annotated[str | None, typer.Option(metavar="SIZE", help="Look only at so many bytes of each log.")]
-MaxMessageSize = Annotated[str, typer.Option(metavar="SIZE", help="How far to look behind an index entry.")]
+IndexSanityCheck = Annotated[
+    bool, typer.Option("--index-sanity-check", help="Only the sanity check that a broker makes on an index.")
+]
+MaxBytes = Annotated[str | None, typer.Option(metavar="SIZE", help="Read at most SIZE bytes of each log.")]
+MaxMessageSize = Annotated[str, typer.Option(metavar="SIZE", help="How many bytes to read from an index entry on.")]
 OffsetsDecoder = Annotated[bool, typer.Option("--offsets-decoder", help="Decode __consumer_offsets.")]
 TransactionLogDecoder = Annotated[bool, typer.Option("--transaction-log-decoder", help="Decode __transaction_state.")]
 ClusterMetadataDecoder = Annotated[bool, typer.Option("--cluster-metadata-decoder", help="Decode __cluster_metadata.")]
@@ -46,17 +52,19 @@ RemoteLogMetadataDecoder = Annotated[
 ShareGroupStateDecoder = Annotated[
     bool, typer.Option("--share-group-state-decoder", help="Decode __share_group_state.")
 ]
-WithIndexes = Annotated[bool, typer.Option("--with-indexes", help="Of a directory, its indexes and snapshots too.")]
+WithIndexes = Annotated[bool, typer.Option("--with-indexes", help="Of a directory, also dump indexes and snapshots.")]
 As = Annotated[
     str | None,
     typer.Option(
-        "--as", metavar="log|index|timeindex|txnindex|snapshot", help="What a file is whose name does not tell."
+        "--as", metavar="log|index|timeindex|txnindex|snapshot", help="Kind of a file whose name does not say it."
     ),
 ]
-Limit = Annotated[int | None, typer.Option(min=1, help="At most so many records (batches with --batches).")]
-Tail = Annotated[bool, typer.Option("--tail", help="Only the newest batches of each partition.")]
-NoControl = Annotated[bool, typer.Option("--no-control", help="Without control records.")]
-Batches = Annotated[bool, typer.Option("--batches", help="A row a batch instead of a record.")]
+Limit = Annotated[int | None, typer.Option(min=1, help="At most N records (batches with --batches).")]
+Tail = Annotated[
+    bool, typer.Option("--tail", help="Only the newest batches of each partition (from the last index entry on).")
+]
+NoControl = Annotated[bool, typer.Option("--no-control", help="Omit control records.")]
+Batches = Annotated[bool, typer.Option("--batches", help="Print one row per batch instead of per record.")]
 
 
 def dump(
@@ -96,10 +104,10 @@ def dump(
     max_batch_bytes: options.MaxBatchBytes = "128MiB",
     quiet: options.Quiet = False,
 ) -> int:
-    """Show the content of any Kafka file: in the text of Kafka's own dump tool, or as data.
+    """Print any Kafka file as Kafka's dump tool does, or as data.
 
-    A directory gives its files in order.  Ranges use the indexes, so ten records from the middle of a large segment
-    cost a few KiB.  Damage is shown in its place and does not end the dump.
+    The files of a directory are printed in order. Ranges are found through the indexes, so ten records from the middle
+    of a large segment cost a few KiB of reading. Damage is reported where it is and does not end the dump.
     """
     from klog.dump.request import ALL_BYTES, DumpRequest, IndexStyle, LineStyle, LogStyle
     from klog.kernel import VALUES

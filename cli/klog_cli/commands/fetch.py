@@ -12,19 +12,23 @@ from klog_cli.units import parse_size
 
 FETCH_OUTPUTS = ("text", "json")
 FETCH_ISOLATIONS = ("read_uncommitted", "read_committed", "log_end")
-FetchOutput = Annotated[str, typer.Option("--output", metavar="|".join(FETCH_OUTPUTS), help="How to show it.")]
-FetchOffset = Annotated[int | None, typer.Option("--offset", help="From which offset on.")]
+FetchOutput = Annotated[str, typer.Option("--output", metavar="|".join(FETCH_OUTPUTS), help="Output form.")]
+FetchOffset = Annotated[int | None, typer.Option("--offset", help="Offset to fetch from.")]
 FetchBytes = Annotated[
-    str, typer.Option("--max-bytes", metavar="SIZE", help="At most so much; the first batch always.")
+    str, typer.Option("--max-bytes", metavar="SIZE", help="At most SIZE bytes; the first batch is always included.")
 ]
-FetchMinBytes = Annotated[str, typer.Option("--min-bytes", metavar="SIZE", help="Say so when there is less.")]
+FetchMinBytes = Annotated[
+    str, typer.Option("--min-bytes", metavar="SIZE", help="Report when fewer than SIZE bytes are available.")
+]
 FetchIsolation = Annotated[
     str,
     typer.Option(
-        "--isolation", metavar="|".join(FETCH_ISOLATIONS), help="Who asks: a consumer of either kind, or a follower."
+        "--isolation",
+        metavar="|".join(FETCH_ISOLATIONS),
+        help="Who fetches: a consumer of either isolation level, or (log_end) a follower.",
     ),
 ]
-Partial = Annotated[bool, typer.Option("--partial", help="Cut the last batch at the limit, as a broker does.")]
+Partial = Annotated[bool, typer.Option("--partial", help="Cut the last batch at --max-bytes, as a broker does.")]
 
 
 def fetch(
@@ -40,9 +44,9 @@ def fetch(
     form: FetchOutput = "text",
     quiet: options.Quiet = False,
 ) -> int:
-    """Show what a consumer or a follower would be handed: which batches, and where its limits cut.
+    """Show which batches a consumer or a follower would receive.
 
-    As a broker on this log would: damage is handed out too, and said.
+    The limits are applied as a broker applies them. As from a broker, damaged batches are included; klog reports them.
     """
     from klog.data_dir.log_dir import open_path
 

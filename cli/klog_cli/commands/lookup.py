@@ -12,21 +12,25 @@ from klog_cli.units import parse_time
 
 LOOKUP_OUTPUTS = ("text", "json", "jsonl")
 LookupPath = Annotated[
-    str, typer.Argument(metavar="PARTITION", help="A partition directory, a .log in it, or a log dir narrowed to one.")
+    str,
+    typer.Argument(
+        metavar="PARTITION", help="A partition directory, a .log in it, or a log dir with --topic and --partition."
+    ),
 ]
-LookupOutput = Annotated[str, typer.Option("--output", metavar="|".join(LOOKUP_OUTPUTS), help="How to show it.")]
-Offset = Annotated[int | None, typer.Option(help="Where is this offset?")]
+LookupOutput = Annotated[str, typer.Option("--output", metavar="|".join(LOOKUP_OUTPUTS), help="Output form.")]
+Offset = Annotated[int | None, typer.Option(help="Find this offset.")]
 Timestamp = Annotated[
     str | None,
     typer.Option(
         metavar="TIME",
-        help="Which is the first record as late (epoch ms, ISO 8601, '2h ago')? With --batch, without a value: times.",
+        help="Find the first record with this timestamp or a later one (epoch ms, ISO 8601, '2h ago'). With --batch,"
+        " give no value: FILE then lists timestamps.",
     ),
 ]
 BatchFile = Annotated[
-    str | None, typer.Option("--batch", metavar="FILE", help="Look up each number in FILE, one a line; -: stdin.")
+    str | None, typer.Option("--batch", metavar="FILE", help="Look up each number in FILE (one per line; - for stdin).")
 ]
-PositionOnly = Annotated[bool, typer.Option("--position-only", help="Print just the position of the batch.")]
+PositionOnly = Annotated[bool, typer.Option("--position-only", help="Print only the position of the batch.")]
 
 
 def lookup(
@@ -40,9 +44,10 @@ def lookup(
     form: LookupOutput = "text",
     quiet: options.Quiet = False,
 ) -> int:
-    """Find an offset or a time as a broker does, and show how: segment, index, scan, batch, record.
+    """Find an offset or a timestamp the way a broker does.
 
-    Where an index is missing or wrong the log is searched: the answer is right, and the trail says what was wrong.
+    Each step is shown: segment, index entry, scan, batch, record. If an index is missing or wrong, klog searches the
+    log itself: the answer is right, and the output says what was wrong.
     """
     from klog_cli.views.lookup import LookupArguments, look_up, look_up_many
 

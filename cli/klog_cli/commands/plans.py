@@ -10,7 +10,7 @@ from klog_cli import options, output
 
 PLANS_OUTPUTS = ("text", "table", "json")
 LogDirPath = Annotated[str, typer.Argument(metavar="DIR", help="A log dir, or a partition directory in it.")]
-PlansOutput = Annotated[str, typer.Option("--output", metavar="|".join(PLANS_OUTPUTS), help="How to show it.")]
+PlansOutput = Annotated[str, typer.Option("--output", metavar="|".join(PLANS_OUTPUTS), help="Output form.")]
 
 
 def plans(
@@ -18,9 +18,9 @@ def plans(
     form: PlansOutput = "text",
     quiet: options.Quiet = False,
 ) -> int:
-    """List the plans that were made for a log dir, and how far each has come.
+    """List the plans made for a log dir, and their status.
 
-    States: being planned, not begun, half done, applied, taken back, used since (somebody has changed its directories).
+    States: being planned, not begun, half done, applied, taken back, used since (its directories have changed).
     """
     from klog_cli.views.plans import list_plans
 

@@ -12,39 +12,46 @@ from klog.errors import UsageError
 from klog_cli import options, output
 from klog_cli.units import parse_duration, parse_size, parse_time
 
-LikeBroker = Annotated[bool, typer.Option("--like-broker", help="Exactly what a broker of 4.x does at its next start.")]
-Salvage = Annotated[bool, typer.Option("--salvage", help="Keep every intact batch, before and after damage.")]
-IndexesOnly = Annotated[bool, typer.Option("--indexes-only", help="Only indexes; logs stay as they are.")]
+LikeBroker = Annotated[
+    bool, typer.Option("--like-broker", help="Do exactly what a broker of 4.x does at its next start.")
+]
+Salvage = Annotated[
+    bool, typer.Option("--salvage", help="Keep every intact batch, before and after damage; cut the damage out.")
+]
+IndexesOnly = Annotated[
+    bool, typer.Option("--indexes-only", help="Rebuild only indexes; leave everything else as it is.")
+]
 FromRecoveryPoint = Annotated[
     bool,
-    typer.Option("--from-recovery-point", help="Look only at what may not have reached the disk, as a broker does."),
+    typer.Option("--from-recovery-point", help="Start at the recovery point, as a broker does."),
 ]
 RepairBits = Annotated[
     bool,
     typer.Option(
         "--repair-bits",
-        help="Put right a batch in which one bit is flipped, if it is small enough to tell that from other damage.",
+        help="Repair a batch in which one bit is flipped, if it is small enough to tell that from other damage.",
     ),
 ]
 RescueRecords = Annotated[
     str | None,
-    typer.Option(metavar="FILE", help="Records of damaged batches that decode all the same, as JSON lines."),
+    typer.Option(metavar="FILE", help="Write records of damaged batches that still decode to FILE, as JSON lines."),
 ]
 MarkClean = Annotated[
     bool,
     typer.Option(
-        "--mark-clean", help="Do the whole of a broker's recovery, and write the marker that spares the broker its own."
+        "--mark-clean",
+        help="Do a broker's whole recovery and write the clean-shutdown marker, so that the broker skips its own.",
     ),
 ]
 BrokerEpoch = Annotated[
     str | None,
     typer.Option(
         metavar="none|registered",
-        help="What the marker claims (with --mark-clean): nothing, or that no record was lost since the broker ran.",
+        help="Broker epoch in the clean-shutdown marker: none, or registered, which says that no record was lost.",
     ),
 ]
 SegmentIndexBytes = Annotated[
-    str | None, typer.Option(metavar="SIZE", help="segment.index.bytes; default: the topic's.")
+    str | None, typer.Option(metavar="SIZE", help="segment.index.bytes; default: the topic's setting.")
 ]
 
 
@@ -71,9 +78,9 @@ def recover(
     jobs: options.Jobs = None,
     quiet: options.Quiet = False,
 ) -> int:
-    """Repair: make indexes, snapshots and epochs anew, cut torn tails. Nothing changes without --apply.
+    """Rebuild indexes, snapshots and epochs; truncate torn tails. Nothing changes without --apply.
 
-    Where damage has intact batches behind it, nothing is cut: --like-broker and --salvage say what each would cost.
+    Damage with intact batches behind it is not cut: klog shows what --like-broker and --salvage would each cost.
     """
     from klog.recover.outcome import RecoverMode, RecoverOptions
 

@@ -22,22 +22,32 @@ MISSING: tuple[Absent, ...] = ("empty", "offline", "omit")
 ServePaths = Annotated[
     list[str] | None, typer.Argument(metavar="PATH...", help="Log dirs of one cluster, or partition directories.")
 ]
-Listen = Annotated[str, typer.Option(metavar="HOST:PORT", help="Where to listen; port 0 takes a free one.")]
+Listen = Annotated[str, typer.Option(metavar="HOST:PORT", help="Address to listen on; port 0 picks a free port.")]
 Advertise = Annotated[
-    str | None, typer.Option(metavar="HOST[:PORT]", help="Where clients are told to come; default: where it listens.")
+    str | None,
+    typer.Option(
+        metavar="HOST[:PORT]", help="Address that clients are told to connect to; default: the one of --listen."
+    ),
 ]
 Expose = Annotated[
     bool,
-    typer.Option("--expose", help="Listen beyond this machine: whoever reaches the port can read everything."),
+    typer.Option(
+        "--expose",
+        help="Allow --listen on other interfaces than loopback: anyone who reaches the port can read everything.",
+    ),
 ]
 Until = Annotated[
-    str | None, typer.Option(metavar="TIME", help="As it was then: nothing from the first record on that is as late.")
+    str | None,
+    typer.Option(
+        metavar="TIME",
+        help="Serve the data as of TIME: hide everything from the first record with that timestamp or a later one.",
+    ),
 ]
 OpenTransactions = Annotated[
     str,
     typer.Option(
         metavar="|".join(OPEN_TRANSACTIONS),
-        help="Transactions without an end count as aborted, or hide what follows from read_committed clients.",
+        help="Treat open transactions as aborted, or hide what follows them from read_committed clients.",
     ),
 ]
 ServeDamaged = Annotated[
@@ -45,22 +55,25 @@ ServeDamaged = Annotated[
     typer.Option(
         "--damaged",
         metavar="|".join(SERVE_DAMAGED),
-        help="Damaged batches are left out, end their partition, or are handed out as they are.",
+        help="Skip damaged batches, end the partition before the first one, or send them as they are.",
     ),
 ]
 Missing = Annotated[
     str,
     typer.Option(
-        metavar="|".join(MISSING), help="Partitions that are on other disks are shown as empty, as offline, or not."
+        metavar="|".join(MISSING), help="List partitions that are on other disks as empty, as offline, or not at all."
     ),
 ]
-Internal = Annotated[bool, typer.Option("--internal", help="Serve __consumer_offsets and __transaction_state as well.")]
-Connections = Annotated[int, typer.Option(min=1, help="At most so many clients at once.")]
+Internal = Annotated[bool, typer.Option("--internal", help="Also serve __consumer_offsets and __transaction_state.")]
+Connections = Annotated[int, typer.Option(min=1, help="Maximum number of client connections.")]
 SendBuffer = Annotated[
-    str, typer.Option(metavar="SIZE", help="A connection's send buffer; 0: the kernel's, for long lines.")
+    str,
+    typer.Option(
+        metavar="SIZE", help="Send buffer of a connection; 0 leaves it to the kernel (for links with high latency)."
+    ),
 ]
 ServeOutput = Annotated[
-    str, typer.Option("--output", metavar="|".join(SERVE_OUTPUTS), help="jsonl: a line on stdout for each request.")
+    str, typer.Option("--output", metavar="|".join(SERVE_OUTPUTS), help="jsonl prints one line per request on stdout.")
 ]
 
 
@@ -81,9 +94,9 @@ def serve(
     form: ServeOutput = "text",
     quiet: options.Quiet = False,
 ) -> int:
-    """Let clients read from a disk as from a broker: a Kafka endpoint that writes nothing.
+    """Serve the data of a disk to Kafka clients, read-only.
 
-    Consumers, groups included, mirrors and Spark read it; producers are refused. It runs until ^C or SIGTERM.
+    Consumers, consumer groups, MirrorMaker and Spark can read; producers are refused. It runs until ^C or SIGTERM.
     """
     from klog.serve.view import ServeOptions
 

@@ -11,11 +11,11 @@ from klog_cli import options, output
 from klog_cli.commands.spark_files import compact, export, search
 
 STATS_OUTPUTS = ("text", "table", "json", "jsonl")
-StatsOutput = Annotated[str, typer.Option("--output", metavar="|".join(STATS_OUTPUTS), help="How to show it.")]
+StatsOutput = Annotated[str, typer.Option("--output", metavar="|".join(STATS_OUTPUTS), help="Output form.")]
 
 
 spark = typer.Typer(
-    help="The same over many data dirs, on Spark: one machine's cores, or a cluster.",
+    help="Run these jobs on Spark, over many data dirs.",
     no_args_is_help=True,
     rich_markup_mode=None,
 )
@@ -34,7 +34,10 @@ def verify(
     ship: options.Ship = "archive",
     quiet: options.Quiet = False,
 ) -> int:
-    """Check everything that can be wrong, as 'klog verify' does: the same findings, the same exit code."""
+    """Check partitions as 'klog verify' does.
+
+    The findings and the exit code are the same.
+    """
     from klog.verify.segment import SurveyOptions
 
     from klog_cli.views.spark import Where
@@ -61,9 +64,10 @@ def stats(
     ship: options.Ship = "archive",
     quiet: options.Quiet = False,
 ) -> int:
-    """Count the records of each partition: bytes, keys, nulls, codecs, times, the largest and the most frequent.
+    """Count records, bytes, keys and codecs of each partition.
 
-    The number of different keys is right within a percent or so, as HyperLogLog counts.
+    Also time ranges, nulls, the largest records and the most frequent keys. The number of distinct keys is estimated by
+    HyperLogLog, to within about a percent.
     """
     from klog_cli.views.spark import Where
     from klog_cli.views.spark_stats import stats as run

@@ -17,30 +17,28 @@ if TYPE_CHECKING:
 ISOLATIONS: tuple[Level, ...] = ("read_uncommitted", "read_committed")
 FILE_FORMATS: tuple[Format, ...] = ("parquet", "jsonl")
 REPLICAS = ("longest", "leader-epoch", "all")
-ExportFormat = Annotated[str, typer.Option("--format", metavar="|".join(FILE_FORMATS), help="What files to write.")]
+ExportFormat = Annotated[str, typer.Option("--format", metavar="|".join(FILE_FORMATS), help="Format of the files.")]
 CompactFormat = Annotated[
     str,
     typer.Option(
         "--format",
         metavar="|".join((*FILE_FORMATS, "log")),
-        help="A table of the latest values, or (log) compacted partitions.",
+        help="A table of the last values, or (log) compacted partitions.",
     ),
 ]
 OutputPath = Annotated[
-    str | None, typer.Option("--output-path", metavar="DIR", help="Where to write: a new or an empty directory.")
+    str | None, typer.Option("--output-path", metavar="DIR", help="Directory to write to; new or empty.")
 ]
-FileSize = Annotated[str, typer.Option(metavar="SIZE", help="A file ends when it is larger.")]
+FileSize = Annotated[str, typer.Option(metavar="SIZE", help="Start a new file when one is larger than SIZE.")]
 Replicas = Annotated[
-    str, typer.Option(metavar="|".join(REPLICAS), help="Which copy counts where a partition is there several times.")
+    str, typer.Option(metavar="|".join(REPLICAS), help="Which replica to read when a partition is found several times.")
 ]
 Header = Annotated[
     str | None,
-    typer.Option(metavar="NAME[=VALUE]", help="Only records with this header; a value may be hex:… or base64:…."),
+    typer.Option(metavar="NAME[=VALUE]", help="Only records with this header (a value may be hex:… or base64:…)."),
 ]
-Regex = Annotated[
-    str | None, typer.Option(metavar="REGEX", help="Only records in whose value, as bytes, this is found.")
-]
-RecordLimit = Annotated[int | None, typer.Option("--limit", min=1, help="At most so many records.")]
+Regex = Annotated[str | None, typer.Option(metavar="REGEX", help="Only records whose value, as bytes, matches REGEX.")]
+RecordLimit = Annotated[int | None, typer.Option("--limit", min=1, help="At most N records.")]
 
 
 def search(
@@ -65,9 +63,10 @@ def search(
     ship: options.Ship = "archive",
     quiet: options.Quiet = False,
 ) -> int:
-    """Find records by key, header, regular expression, offset or time: the lines that 'klog dump' has of them.
+    """Find records by key, header, pattern, offset or time.
 
-    All that is asked for has to hold. Lines come by topic, partition and offset.
+    They are printed as the JSON lines of 'klog dump', ordered by topic, partition and offset. A record must meet all
+    conditions.
     """
     from klog.dump.request import LineStyle
     from klog.jobs.search import SearchQuery, compiled
@@ -122,9 +121,10 @@ def export(
     ship: options.Ship = "archive",
     quiet: options.Quiet = False,
 ) -> int:
-    """Write all records as Parquet or JSON lines, in a directory for each topic and partition.
+    """Write all records as Parquet or JSON lines.
 
-    Each record is there once, whatever tasks are killed or run twice. The same run goes on with what a killed one left.
+    Each topic and partition has a directory. Each record is written once, even if tasks are killed or run twice. The
+    same command continues what a killed run left.
     """
     from klog.jobs.export import ExportOptions
 
@@ -173,10 +173,10 @@ def compact(
     ship: options.Ship = "archive",
     quiet: options.Quiet = False,
 ) -> int:
-    """Write the last value of each key as Parquet or JSON lines, or (--format log) compacted partitions.
+    """Write the last value of each key as a table, or as a log.
 
-    The table is a read_committed consumer's: no aborted data, no tombstones. --format log makes what
-    'klog compact --to' makes, and takes its options.
+    The table (Parquet or JSON lines) is what a read_committed consumer sees: no aborted data, no tombstones. --format
+    log writes the compacted partitions of 'klog compact --to', and takes its options.
     """
     from klog.compact.partition import CleanerOptions
     from klog.jobs.compact import CompactJobOptions

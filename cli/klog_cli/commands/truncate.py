@@ -11,11 +11,16 @@ from klog.errors import UsageError
 from klog_cli import options, output
 from klog_cli.units import parse_duration, parse_size, parse_time
 
-CutTo = Annotated[int | None, typer.Option("--to-offset", help="The first offset to drop.")]
+CutTo = Annotated[int | None, typer.Option("--to-offset", help="First offset to drop.")]
 CutToTimestamp = Annotated[
-    str | None, typer.Option("--to-timestamp", metavar="TIME", help="Drop everything from the first record as late on.")
+    str | None,
+    typer.Option(
+        "--to-timestamp",
+        metavar="TIME",
+        help="Drop everything from the first record with this timestamp or a later one.",
+    ),
 ]
-CutToLogStart = Annotated[bool, typer.Option("--to-log-start", help="Drop everything.")]
+CutToLogStart = Annotated[bool, typer.Option("--to-log-start", help="Drop all records; the log start stays.")]
 
 
 def truncate(
@@ -34,9 +39,10 @@ def truncate(
     form: options.PlanOutput = "text",
     quiet: options.Quiet = False,
 ) -> int:
-    """Drop everything from an offset on, as a follower would. Nothing changes without --apply.
+    """Truncate a partition at an offset, as a follower would. Nothing changes without --apply.
 
-    Log, indexes, snapshots, epochs and checkpoints agree afterwards. A cut inside a batch drops the whole batch.
+    Indexes, snapshots, epochs and checkpoints are adjusted to the shorter log. An offset inside a batch drops the whole
+    batch.
     """
     from klog.data_dir.log_dir import open_path
     from klog.truncate import TruncateOptions

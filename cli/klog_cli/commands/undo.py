@@ -10,7 +10,11 @@ from klog_cli import options, output
 
 UndoBackupTo = Annotated[
     str | None,
-    typer.Option("--backup", metavar="DIR", help="Where its own originals go; an id is looked for there, too."),
+    typer.Option(
+        "--backup",
+        metavar="DIR",
+        help="Where to keep the files that undo replaces; a plan id is looked for there, too.",
+    ),
 ]
 
 
@@ -21,9 +25,10 @@ def undo(
     form: options.PlanOutput = "text",
     quiet: options.Quiet = False,
 ) -> int:
-    """Take back what a plan has done: the exact bytes, modes, owners and modification times.
+    """Undo an applied plan: restore the original files.
 
-    Only as long as nobody has used the partitions since. An undo has its own backup and can be undone.
+    Content, modes, owners and modification times are restored exactly. klog refuses when the partitions have been used
+    since. An undo has its own backup and can itself be undone.
     """
     from klog_cli.views.plans import undo_plan
 

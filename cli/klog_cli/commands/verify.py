@@ -16,8 +16,10 @@ if TYPE_CHECKING:
     from klog.verify.verify import Chosen
 
 
-Sample = Annotated[str | None, typer.Option(metavar="1/N", help="Only every Nth segment of each partition.")]
-Since = Annotated[str | None, typer.Option(metavar="TIME", help="Only segments changed since then ('2h ago', '2h').")]
+Sample = Annotated[str | None, typer.Option(metavar="1/N", help="Check only every Nth segment of each partition.")]
+Since = Annotated[
+    str | None, typer.Option(metavar="TIME", help="Check only segments modified since TIME ('2h ago', '2h').")
+]
 
 
 def verify(
@@ -32,9 +34,9 @@ def verify(
     max_batch_bytes: options.MaxBatchBytes = "128MiB",
     quiet: options.Quiet = False,
 ) -> int:
-    """Check everything that can be wrong, changing nothing: every batch, index, snapshot, checkpoint and name.
+    """Check every batch, index, snapshot and checkpoint, read-only.
 
-    Each finding says what it means, what a broker would do about it at its next start, and what repairs it.
+    Each finding says what it means, what a broker would do about it at its next start, and which command repairs it.
     """
     from klog.data_dir.log_dir import near_misses
     from klog.verify.segment import SurveyOptions
