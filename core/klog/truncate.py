@@ -19,7 +19,7 @@ from klog.formats.damage import Damage
 from klog.formats.index import ABORTED_TXN
 from klog.formats.names import SEGMENT_KINDS, FileKind, Stage, belongs, file_name, parse_file
 from klog.formats.snapshot import write_snapshot
-from klog.kernel import IndexBuilder, Window, crc32c, orderly
+from klog.kernel import IndexBuilder, Window, ascending_run, crc32c
 from klog.log.records import intact_runs
 from klog.log.segment import Segment
 from klog.partition_plan import losses as amounts
@@ -119,7 +119,9 @@ class _Cut:
                     reaching = min(max(run.window.first_reaching(self._to_offset, run.first), run.first), run.end)
                     last = builder.last_offset if builder.batches else files.base_offset - 1
                     # The builder alone sees only what stands in the way of an index entry.
-                    in_order, _ = orderly(run.window, run.first, reaching, last, -1, files.base_offset + 2**31 - 1)
+                    in_order, _ = ascending_run(
+                        run.window, run.first, reaching, last, -1, files.base_offset + 2**31 - 1
+                    )
                     if in_order < reaching or builder.walk(run.window, run.first, reaching) < reaching:
                         raise DamagedError(f"{path}: batches are not in order; first: {self._recover}")
                     if reaching < run.end:

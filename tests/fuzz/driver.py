@@ -123,7 +123,7 @@ class Fuzzer:
 
     def fill(self, window: Window, data: bytes | bytearray, starts: list[int]) -> None:
         """Load and scan: where the chain of entries breaks, go on at the next one that was made."""
-        window.room(len(data))[: len(data)] = data
+        window.buffer(len(data))[: len(data)] = data
         window.load(self.chance.choice((0, 4096, 2**40)), len(data))
         lenient = self.chance.random() < 0.2
         at = 0
@@ -191,14 +191,14 @@ class Fuzzer:
             assert len(fields) == 19 or len(text) > 20_000
 
     def as_text(self, window: Window) -> None:
-        others = window.other_controls()
+        others = window.unknown_controls()
         contents: list[bytes | None] | None = None
         if others:
             contents = [None] * window.records
             for row in others:
                 contents[row] = b" something else"
         flags = self.chance.randrange(16) | 1
-        window.cut_records(min((row for row, _, _ in window.lying_values()), default=window.records))
+        window.cut_records(min((row for row, _, _ in window.overlong_values()), default=window.records))
         contents = contents[: window.records] if contents else None
         for text in self.drain(window, lambda row: window.text_lines(row, window.records, flags, contents)):
             text.decode("utf-8")
@@ -230,7 +230,7 @@ class Fuzzer:
                 size = sum(len(part or b"") for pair in ((key, value), *headers) for part in pair)
                 assert size <= 1 << 20
             window.ends()
-        window.bad_messages()
+        window.bad_inner_crcs()
         window.gaps()
         window.times()
         window.keep(50, 2**62, 0, 2**62, self.chance.random() < 0.5, self.keys if self.chance.random() < 0.5 else None)
@@ -300,7 +300,7 @@ class Fuzzer:
         data, _ = self.content(self.entries(300, real=True))
         size = self.chance.randrange(1, len(data))
         window = self.make_window(size, 1, 1)
-        window.room(size)[:size] = data[:size]
+        window.buffer(size)[:size] = data[:size]
         window.load(0, size)
         readable = self.chance.choice((size, len(data)))
         at, status, found = 0, DONE, 0
@@ -319,7 +319,7 @@ class Fuzzer:
         data, starts = self.content(self.entries(300, real=True))
         size = self.chance.randrange(1, len(data))
         window = self.make_window(size, 8, 1)
-        window.room(size)[:size] = data[:size]
+        window.buffer(size)[:size] = data[:size]
         window.load(0, size)
         at = 0
         while at < size and window.scan(at, False, len(data) - size) != DONE and window.next_at < size:
@@ -340,7 +340,7 @@ class Fuzzer:
         real = self.chance.random() < 0.2
         data, starts = self.content(self.entries(150, real))
         window, target = self.make_window(len(data), 50, 1), self.make_window(self.chance.choice((100, 1 << 16)), 1, 1)
-        window.room(len(data))[: len(data)] = data
+        window.buffer(len(data))[: len(data)] = data
         window.load(0, len(data))
         at = 0
         while at < len(data) and window.scan(at) != DONE:
@@ -368,7 +368,7 @@ class Fuzzer:
             rewriter.begin(window, first, ready, decisions, self.chance.random() < 0.5)
             while (status := rewriter.run()) != DONE:
                 if status == OUTPUT_FULL:
-                    assert len(rewriter.target.room(0)) >= rewriter.used
+                    assert len(rewriter.target.buffer(0)) >= rewriter.used
                     rewriter.flushed()
                 elif status == TO_COMPRESS:
                     rewriter.compressed(bytes(rewriter.plain_records()))

@@ -212,7 +212,7 @@ def test_slices_and_what_is_wanted_can_be_sent_elsewhere(folder: Path) -> None:
     wanted = pickle.loads(pickle.dumps(RecordFilter(keys=KeySet([b"k"]))))
     window = split_points.Window()
     content = batch([Record(0, MS, b"k"), Record(1, MS, b"other")])
-    window.room(len(content))[: len(content)] = content
+    window.buffer(len(content))[: len(content)] = content
     window.load(0, len(content))
     window.scan(0)
     window.begin(0, 1)

@@ -8,7 +8,7 @@ from random import Random
 
 import crc32c
 import pytest
-from klog.kernel import crc32c_shift, flipped_bit, orderly
+from klog.kernel import ascending_run, crc32c_shift, flipped_bit
 
 from tests.kernel.windows import scanned
 from tests.oracles.plain.encode import BatchHeader, Record, batch, message, raw_batch
@@ -126,11 +126,11 @@ ROWS = [batch(some_records(10 * i), leader_epoch=i // 2) for i in range(1, 6)]
 
 def test_batches_in_order_pass_to_their_end() -> None:
     window = scanned(b"".join(ROWS))
-    assert orderly(window, 0, 5, 9, 0, 2**63 - 1) == (5, 15)
-    assert orderly(window, 2, 4, 22, 1, 42) == (4, 6)
-    assert orderly(window, 3, 3, 999, 0, 0) == (3, 0)
+    assert ascending_run(window, 0, 5, 9, 0, 2**63 - 1) == (5, 15)
+    assert ascending_run(window, 2, 4, 22, 1, 42) == (4, 6)
+    assert ascending_run(window, 3, 3, 999, 0, 0) == (3, 0)
     with pytest.raises(IndexError):
-        orderly(window, 0, 6, 0, 0, 0)
+        ascending_run(window, 0, 6, 0, 0, 0)
 
 
 @pytest.mark.parametrize(
@@ -138,7 +138,7 @@ def test_batches_in_order_pass_to_their_end() -> None:
     [(10, 0, 100, 0), (9, 1, 100, 0), (9, 0, 11, 0), (9, 0, 12, 1), (9, 0, 31, 2), (9, -1, 52, 5)],
 )
 def test_the_neighbour_and_the_ceiling_count(last_offset: int, epoch: int, ceiling: int, stops: int) -> None:
-    assert orderly(scanned(b"".join(ROWS)), 0, 5, last_offset, epoch, ceiling) == (stops, 3 * stops)
+    assert ascending_run(scanned(b"".join(ROWS)), 0, 5, last_offset, epoch, ceiling) == (stops, 3 * stops)
 
 
 @pytest.mark.parametrize(
@@ -156,11 +156,11 @@ def test_the_neighbour_and_the_ceiling_count(last_offset: int, epoch: int, ceili
 )
 def test_the_first_that_is_out_of_order_is_where_it_stops(odd: bytes, stops: int) -> None:
     window = scanned(b"".join([*ROWS[:2], odd, *ROWS[2:]]))
-    assert orderly(window, 0, window.count, 0, -1, 2**40)[0] == stops
+    assert ascending_run(window, 0, window.count, 0, -1, 2**40)[0] == stops
 
 
 def test_records_are_counted_as_headers_tell_them() -> None:
     """A lie below zero takes nothing away."""
     liar = raw_batch(BatchHeader(base_offset=5, count=-7), b"")
     window = scanned(liar + batch([Record(6, MS)]) + message(7, 0, None, b"v"))
-    assert orderly(window, 0, 3, 4, -1, 100) == (3, 2)
+    assert ascending_run(window, 0, 3, 4, -1, 100) == (3, 2)

@@ -356,7 +356,7 @@ def test_a_message_that_the_end_cuts_off_is_dropped_in_silence() -> None:
 def test_a_message_inside_whose_own_checksum_does_not_hold_is_named() -> None:
     bad = message(1, 1, b"b", b"2", crc=5)
     window = filled(inner(message(0, 1, b"a", b"1"), bad, message(2, 1, b"c", b"3")))
-    assert window.bad_messages() == [1]
+    assert window.bad_inner_crcs() == [1]
     assert window.records == 3
 
 
@@ -430,7 +430,7 @@ def test_an_entry_too_small_for_what_it_says_does_not_decompress(magic: int, siz
     window = Window(200)
     follows = batch(some_records(50))[: 61 if magic == 2 else 40]
     data = short + follows
-    window.room(len(data))[: len(data)] = data
+    window.buffer(len(data))[: len(data)] = data
     window.load(0, len(data))
     window.scan(0, True)
     assert window.count
@@ -483,7 +483,7 @@ def test_control_records_that_are_no_plain_markers_are_found() -> None:
     values += [values[0], values[0][:5], struct.pack(">hi", -1, 7)]
     records = [Record(i, MS, key, value) for i, (key, value) in enumerate(zip(keys, values, strict=True))]
     window = filled(batch(records, **end) + batch([Record(99, MS, b"k", b"v")]))  # type: ignore[arg-type]
-    assert window.other_controls() == [2, 3, 4, 5, 6, 7, 8]
+    assert window.unknown_controls() == [2, 3, 4, 5, 6, 7, 8]
 
 
 def test_a_row_that_is_not_there_cannot_be_asked_for() -> None:
@@ -499,7 +499,7 @@ def test_a_row_that_is_not_there_cannot_be_asked_for() -> None:
 def test_a_bit_for_control_means_nothing_in_message_sets() -> None:
     """Bit 5 of a v0 or v1 message is unused: taken for a marker, it would be read beyond its end."""
     window = filled(message(0, 1, b"", b"", attributes=0x30))
-    assert window.other_controls() == []
+    assert window.unknown_controls() == []
     assert window.keep(0, 9, -(2**63), 2**63 - 1, False, None) == 1
 
 
@@ -537,7 +537,7 @@ def test_a_message_s_value_that_claims_too_much_is_printed_as_kafka_prints_it_an
         window = begun(data, whole=True)
         found, status = all_rows(window)
         assert status == DONE
-        ((row, said, there),) = window.lying_values()
+        ((row, said, there),) = window.overlong_values()
         assert (said, there) == (claimed, 5)
         assert found[row][2:4] == (b"key", None)
         with pytest.raises(ValueError, match="claims more bytes than there are"):
@@ -546,4 +546,4 @@ def test_a_message_s_value_that_claims_too_much_is_printed_as_kafka_prints_it_an
             window.csv_lines(0, b"", 0)
         with pytest.raises(ValueError, match="claims more bytes than there are"):
             window.binary(True, bytearray(4000), memoryview(bytearray(40)).cast("i"), bytearray(2))
-    assert begun(good, whole=True).lying_values() == []
+    assert begun(good, whole=True).overlong_values() == []

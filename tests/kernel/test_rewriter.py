@@ -72,7 +72,7 @@ def rewritten(data: bytes, table: OffsetMap) -> tuple[bytes, list[int], list[int
     while (status := rewriter.run()) != DONE:
         assert status == 17  # TO_COMPRESS
         rewriter.compressed(bytes(rewriter.plain_records()))
-    made = bytes(target.room(0)[: rewriter.used])
+    made = bytes(target.buffer(0)[: rewriter.used])
     return made, [getattr(rewriter, name) for name in COUNTS], calls
 
 

@@ -348,7 +348,7 @@ def test_rows_that_are_not_there_cannot_be_asked_for() -> None:
 
 def test_a_new_content_forgets_the_old() -> None:
     window = scanned(BATCH)
-    room = window.room(2 * len(BATCH))
+    room = window.buffer(2 * len(BATCH))
     assert len(room) >= 2 * len(BATCH)
     assert (window.count, window.size, window.records) == (0, 0, 0)
 

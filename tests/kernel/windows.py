@@ -16,7 +16,7 @@ CODECS = Decompressor().functions
 def loaded(data: bytes, *, position: int = 0, records: int = 8192, output: int = 1 << 18) -> Window:
     """Return a window that holds *data*, the bytes of a file from *position* on."""
     window = Window(len(data), records, output)
-    window.room(len(data))[: len(data)] = data
+    window.buffer(len(data))[: len(data)] = data
     window.load(position, len(data))
     return window
 

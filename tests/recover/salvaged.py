@@ -8,7 +8,7 @@ from tempfile import TemporaryDirectory
 
 from klog.data_dir.partition import Partition
 from klog.files.read_only import ReadOnlyFile
-from klog.kernel import Survey
+from klog.kernel import SegmentSurvey
 from klog.log.batch import Batch
 from klog.log.segment import Segment
 from klog.partition_plan.spliced import PatchedLog
@@ -87,7 +87,7 @@ def _batches(base: int, next_base: int, data: bytes) -> list[Batch]:
         new.write_bytes(data)
         found = [part for part in Segment(str(new)).batches() if isinstance(part, Batch)]
     assert sum(batch.size for batch in found) == len(data), "damage is left"
-    survey = Survey(base, next_base, b"", b"")
+    survey = SegmentSurvey(base, next_base, b"", b"")
     for batch in found:
         survey.walk(batch.window, batch.row, batch.row + 1)
     assert [event for event in survey.events if event[0] in ODD] == []

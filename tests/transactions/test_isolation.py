@@ -140,7 +140,7 @@ def by_learning(partition: Partition) -> list[int]:
     for log in logs:
         window = Window()
         with ReadOnlyFile(log) as source:
-            window.room(source.size)[: source.size] = source.read(0, source.size)
+            window.buffer(source.size)[: source.size] = source.read(0, source.size)
             window.load(0, source.size)
         window.scan(0)
         committed.skip(window)

@@ -205,7 +205,7 @@ class Rewriting:
             target.scan(0)
             taken = group.builder.walk(target, 0, target.count)
             assert (taken, target.next_at) == (target.count, used), group.builder.stop
-            yield target.room(0)[:used]
+            yield target.buffer(0)[:used]
         self._rewriter.flushed()
 
     # batches, before their records are looked at.  Kafka: checkBatchRetention

@@ -11,7 +11,7 @@ from klog.compact.segments import SourceSegment
 from klog.errors import DamagedError
 from klog.files.read_only import ReadOnlyFile
 from klog.formats.damage import Damage, DamageKind
-from klog.kernel import Window, orderly
+from klog.kernel import Window, ascending_run
 from klog.location import Location
 from klog.log.reader import LogReader
 from klog.log.segment import Segment
@@ -72,7 +72,7 @@ class StrictReader:
     def _check_order(self, window: Window) -> None:
         if not window.count:
             return
-        in_order, _ = orderly(window, 0, window.count, self._last_offset, -1, self._base + 2**31 - 1)
+        in_order, _ = ascending_run(window, 0, window.count, self._last_offset, -1, self._base + 2**31 - 1)
         if in_order < window.count:
             facts = window.batch(in_order)
             place = Location(self.path, facts.position, facts.base_offset)

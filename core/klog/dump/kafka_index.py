@@ -309,7 +309,7 @@ class _Timestamps:
             raise DiedError(f"{where}: a batch of {entry[1]} bytes")
         size = max(entry[1], BATCH.size)
         window = Window(size, 1024, 1)
-        window.load(position, self._log.source.read_into(position, window.room(size)[:size]))
+        window.load(position, self._log.source.read_into(position, window.buffer(size)[:size]))
         window.scan(0, True)
         window.drop(min(window.count, 1))
         if window.count == 0:

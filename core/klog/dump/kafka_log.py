@@ -226,9 +226,9 @@ class _Worker:
     def _contents(self, window: Window) -> tuple[list[bytes | None] | None, tuple[int, str] | None]:
         """Return what follows each row's metadata where only Python can tell, and the row that kills Kafka's tool."""
         style = self._log.style
-        others = [] if style.bare else window.other_controls()
+        others = [] if style.bare else window.unknown_controls()
         decoder = style.decoder if style.content else None
-        liars = window.lying_values() if style.content else []
+        liars = window.overlong_values() if style.content else []
         if decoder is None and not others and not liars:
             return None, None
         contents: list[bytes | None] = [None] * window.records

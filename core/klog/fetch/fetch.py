@@ -146,7 +146,7 @@ def _scanned(
 def _loaded(window: Window, source: ReadOnlyFile, start: int, limit: int) -> int:
     """Load the log from *start* to *limit*; return how many whole batches there are, which follow each other."""
     try:
-        read = source.read_into(start, window.room(limit - start)[: limit - start])
+        read = source.read_into(start, window.buffer(limit - start)[: limit - start])
     except OSError:
         return 0
     window.load(start, read)

@@ -73,7 +73,7 @@ class SliceCache:
         with self.windows.borrowed() as window:
             size = min(SLICE_BYTES + HEADER_BYTES, end - start)
             try:
-                read = source.read_into(start, window.room(size)[:size])
+                read = source.read_into(start, window.buffer(size)[:size])
             except OSError as error:
                 raise UnreadableError(f"{source.path} @ {start}: cannot read: {error.strerror}") from error
             window.load(start, read)

@@ -8,8 +8,9 @@ from klog.kernel._kernel import (
     OpenTransactions,
     Profile,
     Rewriter,
-    Survey,
+    SegmentSurvey,
     Window,
+    ascending_run,
     crc32,
     crc32_shift,
     crc32c,
@@ -21,7 +22,6 @@ from klog.kernel._kernel import (
     java_string,
     json_text,
     offset_index_used,
-    orderly,
     time_index_used,
 )
 
@@ -65,8 +65,9 @@ __all__ = [
     "OpenTransactions",
     "Profile",
     "Rewriter",
-    "Survey",
+    "SegmentSurvey",
     "Window",
+    "ascending_run",
     "crc32",
     "crc32_shift",
     "crc32c",
@@ -78,6 +79,5 @@ __all__ = [
     "java_string",
     "json_text",
     "offset_index_used",
-    "orderly",
     "time_index_used",
 ]

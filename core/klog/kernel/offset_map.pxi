@@ -15,39 +15,17 @@ cdef extern from *:
     }
     """
     void huge_pages "klog_huge_pages"(void *start, size_t size) noexcept nogil
-    int popcount "__builtin_popcountll"(unsigned long long word) noexcept nogil
 
 cdef enum:
     ENTRY_OF_MAP_BYTES = 24
     AHEAD = 64                   # rows that are hashed and asked for before the first of them is looked up
-    LAST_WINDOW = 12             # of a digest's bytes, the first of the last four
     FEWEST_SLOTS = 1024          # that a map begins with, if it has them
     GROWTH_BITS = 2              # it becomes 4 times as large each time
     TRACED = 64                  # one slot in so many is remembered, for emptying a broker's map that holds little
-    NOTED = 1 << 27              # offsets from the start on that are noted, two bits each: 32 MiB, as they are touched
-    NOTES_A_WORD = 32
-
-cdef enum:                       # a note about an offset
-    WAS_PUT = 1
-    WAS_SUPERSEDED = 2           # by a later record of the same key
-
-cdef uint64_t EACH_NOTE = 0x5555555555555555
 
 cdef long long MOST_BROKER_BYTES = 0x7FFFFFFF  # a Java array's
 cdef long long TAKEN = 0x7FFFFFFFFFFFFFFF      # no record's offset
 cdef long long MOST_SLOTS = 0xFFFFFFFF         # 32 bits of a digest say where it belongs
-
-cdef struct MapEntry:
-    Digest digest
-    long long inverse            # ~offset, which is never 0: 0 is an empty slot
-
-cdef struct Pending:
-    const uint8_t *key
-    Py_ssize_t key_length
-    Digest digest
-    Py_ssize_t slot              # the first to look at
-    long long offset
-    Py_ssize_t row
 
 
 @cython.final
@@ -74,10 +52,7 @@ cdef class OffsetMap:
     cdef Py_ssize_t limit                    # so many entries before there have to be more slots, or none are taken
     cdef uint32_t *traces                    # the slots taken first, as many as there is room for
     cdef Py_ssize_t traces_room
-    cdef uint64_t *notes
-    cdef long long notes_start               # the offset of the first note
-    cdef Py_ssize_t noted                    # so many offsets from there on, at most, have a note
-    cdef bint is_noting                      # false once an offset did not ascend: then no note counts
+    cdef Notes notes
     cdef uint64_t part, parts
     cdef uint8_t secret[16]
     cdef bint md5
@@ -105,8 +80,8 @@ cdef class OffsetMap:
         self.traces_room = self.slots // TRACED + 1 if md5 else 1
         self.table = <MapEntry *>calloc(self.slots, sizeof(MapEntry))
         self.traces = <uint32_t *>calloc(self.traces_room, sizeof(uint32_t))
-        self.notes = <uint64_t *>calloc(NOTED // NOTES_A_WORD, sizeof(uint64_t))
-        if self.table == NULL or self.traces == NULL or self.notes == NULL:
+        self.notes.words = <uint64_t *>calloc(MOST_NOTES // NOTES_A_WORD, sizeof(uint64_t))
+        if self.table == NULL or self.traces == NULL or self.notes.words == NULL:
             raise MemoryError(f"no {self.memory} bytes for an offset map")
         if not md5:  # whose few keys are spread over all of it
             huge_pages(self.table, self.memory)
@@ -115,7 +90,7 @@ cdef class OffsetMap:
     def __dealloc__(self):
         free(self.table)
         free(self.traces)
-        free(self.notes)
+        free(self.notes.words)
 
     def clear(self, long long start=0, long long part=0, long long parts=1):
         """Forget all keys and counts; the next offsets are *start* and above, the next keys those of *part*.
@@ -136,8 +111,7 @@ cdef class OffsetMap:
 
     cdef void _reset(self, long long start) noexcept:
         cdef int narrowed = 0
-        memset(self.notes, 0, (self.noted + NOTES_A_WORD - 1) // NOTES_A_WORD * sizeof(uint64_t))
-        self.notes_start, self.noted, self.is_noting = max(start, 0), 0, True
+        clear_notes(&self.notes, max(start, 0))
         while not self.md5 and self.slots >> narrowed + GROWTH_BITS >= FEWEST_SLOTS:
             narrowed += GROWTH_BITS
         self._narrow(narrowed)
@@ -314,11 +288,11 @@ cdef class OffsetMap:
         while k < count and self.entries < self.limit:
             slot = self._place(&pending[k].digest, pending[k].slot, &collisions)
             entry = self.table + slot
-            self.is_noting = self.is_noting and pending[k].offset > last
+            self.notes.counts = self.notes.counts and pending[k].offset > last
             last = pending[k].offset
-            self._note(last, WAS_PUT)
+            add_note(&self.notes, last, WAS_PUT)
             if entry.inverse:
-                self._note(~entry.inverse, WAS_SUPERSEDED)
+                add_note(&self.notes, ~entry.inverse, WAS_SUPERSEDED)
             else:
                 entry.digest = pending[k].digest
                 if self.entries < self.traces_room:
@@ -331,45 +305,6 @@ cdef class OffsetMap:
         self.probes += k + collisions
         self.collisions += collisions
         return k
-
-    # ---- notes
-
-    cdef inline void _note(self, long long offset, uint64_t what) noexcept nogil:
-        cdef long long at
-        if offset < self.notes_start:
-            return
-        at = offset - self.notes_start
-        if at < NOTED:
-            self.notes[at // NOTES_A_WORD] |= what << 2 * (at % NOTES_A_WORD)
-            self.noted = max(self.noted, at + 1)
-
-    cdef inline int note(self, long long offset) noexcept nogil:
-        """Return what is noted of an offset; 0: nothing is known."""
-        cdef long long at
-        if not self.is_noting or offset < self.notes_start:
-            return 0
-        at = offset - self.notes_start
-        if at >= self.noted:
-            return 0
-        return <int>(self.notes[at // NOTES_A_WORD] >> 2 * (at % NOTES_A_WORD) & 3)
-
-    cdef bint all_superseded(self, long long first, long long last, long long count) noexcept nogil:
-        """Whether *count* records from *first* to *last* were put, and every one of them has been superseded."""
-        cdef long long at, end
-        cdef uint64_t word, wanted
-        if not self.is_noting or not self.notes_start <= first <= last or last - first >= NOTES_A_WORD * (count + 1):
-            return False  # not even the spread of so few records is looked through
-        at, end = first - self.notes_start, last - self.notes_start + 1
-        if end > self.noted:
-            return False
-        while at < end:
-            wanted = EACH_NOTE << 2 * (at % NOTES_A_WORD)
-            if end - at < NOTES_A_WORD - at % NOTES_A_WORD:
-                wanted &= EACH_NOTE >> 2 * (NOTES_A_WORD - end % NOTES_A_WORD)
-            word = self.notes[at // NOTES_A_WORD]
-            count -= popcount(word & word >> 1 & wanted)
-            at += NOTES_A_WORD - at % NOTES_A_WORD
-        return count == 0
 
     cdef Py_ssize_t _fill(self, const View *v, Py_ssize_t i, long long start) noexcept nogil:
         """Put rows from row *i* on until the limit is reached; return the first that was not put."""
@@ -406,7 +341,7 @@ cdef class OffsetMap:
                 stays[i - start] = False
                 if row.key_length < 0 or (row.value_length < 0 and not tombstones) or is_control(v, row):
                     continue
-                note = self.note(row.offset)
+                note = note_of(&self.notes, row.offset)
                 if note:
                     stays[i - start] = note == WAS_PUT
                 else:
@@ -433,31 +368,6 @@ cdef class OffsetMap:
             return False
         entry.inverse = ~TAKEN
         return True
-
-
-cdef inline void prefetch_entry(const MapEntry *entry) noexcept nogil:
-    """Ask for both of the lines that an entry may lie on."""
-    prefetch(entry)
-    prefetch(<const uint8_t *>entry + sizeof(MapEntry) - 1)
-
-
-cdef inline Py_ssize_t broker_slot(const Digest *digest, Py_ssize_t attempt, Py_ssize_t slots) noexcept nogil:
-    """Return where a broker looks: four bytes of the digest, further on at each attempt, then the next numbers.
-
-    Kafka: SkimpyOffsetMap.positionOf.
-    """
-    cdef int at = <int>min(attempt, LAST_WINDOW)
-    cdef uint32_t probe
-    if at <= 4:
-        probe = <uint32_t>(digest.high >> (32 - 8 * at))
-    elif at < 8:
-        probe = <uint32_t>(digest.high << (8 * at - 32) | digest.low >> (96 - 8 * at))
-    else:
-        probe = <uint32_t>(digest.low >> (96 - 8 * at))
-    probe += <uint32_t>max(0, attempt - LAST_WINDOW)
-    if <int>probe < 0:
-        probe = 0 - probe  # but 2^31 has no negative, and Kafka takes 0 for it
-    return (probe & 0x7FFFFFFF) % <uint32_t>slots
 
 
 cdef inline const uint8_t *start_of(const unsigned char[::1] data) noexcept:

@@ -1,6 +1,6 @@
 # Whether batches follow one another as those of a log must.
 
-def orderly(Window window not None, Py_ssize_t first, Py_ssize_t end, long long last_offset, int epoch, long long ceiling):
+def ascending_run(Window window not None, Py_ssize_t first, Py_ssize_t end, long long last_offset, int epoch, long long ceiling):
     """Return the first batch from *first* to *end* that cannot stand where it does, and the records of those before it.
 
     A batch can when its offsets begin above *last_offset*, the last one before it, and end at *ceiling* at most, and its

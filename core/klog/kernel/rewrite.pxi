@@ -1,4 +1,4 @@
-# What compaction leaves of batches: which records stay, and the batches that they make.
+# The batches that compaction makes of the records that stay.
 
 cdef enum:                       # what is known about a batch before its records are looked at; SKIPPED: none of them stays
     RETAIN_EMPTY = 1             # it stays even when none of its records does
@@ -13,8 +13,8 @@ cdef enum:
     HEADER_ROOM = 14             # bytes that a record can grow by when its timestamp counts from somewhere else
 
 
-cdef class Rewriter:
-    """Writes what stays of the batches of one window after another into the room of a second one, *target*.
+cdef class Rewriter(RecordRetention):
+    """Writes what stays of the batches of one window after another into the buffer of a second one, *target*.
 
     *offsets*: the last offset of each key.  *latest*: offsets above it are not covered by that.  *now*: ms since the
     epoch.  *retention*: delete.retention.ms.  *convert*: batches of old formats become record batches (v2), as 4.x does.
@@ -23,21 +23,17 @@ cdef class Rewriter:
     Kafka: Cleaner.cleanInto, MemoryRecords.filterTo.
     """
 
-    cdef OffsetMap offsets
     cdef Window window
     cdef readonly Window target
     cdef bytearray decisions
-    cdef long long latest, now, horizon
-    cdef bint convert, by_age
-    cdef readonly bint retain_legacy         # tombstones that go by age stay
+    cdef long long horizon
+    cdef bint convert
     cdef Py_ssize_t end, row
     cdef readonly Py_ssize_t at              # the batch at hand
-    cdef readonly Py_ssize_t used            # bytes of output that wait in the target's room
+    cdef readonly Py_ssize_t used            # bytes of output that wait in the target's buffer
     cdef readonly Py_ssize_t wanted          # room that the batch at hand needs, when there is not even that in all
-    cdef uint8_t *out                        # the target's room
+    cdef uint8_t *out                        # the target's buffer
     cdef Py_ssize_t out_room
-    cdef uint8_t *keep                       # for each record row, whether it stays
-    cdef Py_ssize_t keep_room
     # the batch at hand
     cdef uint8_t *plain                      # its records that stay, once one does not
     cdef Py_ssize_t plain_room, plain_used
@@ -46,8 +42,7 @@ cdef class Rewriter:
     cdef long long first_timestamp, max_timestamp, last_offset
     cdef Py_ssize_t compressed_at            # where its records begin in the output
     # totals
-    cdef readonly long long batches_in, batches_out, records_in, records_out, superseded, keyless, tombstones, expired
-    cdef readonly long long markers_in, markers_out, discarded, untouched
+    cdef readonly long long batches_in, batches_out, records_out, markers_in, markers_out, discarded, untouched
 
     def __cinit__(self, OffsetMap offsets not None, Window target not None, long long latest, long long now,
                   long long retention, bint convert=False, bint by_age=False):
@@ -55,7 +50,6 @@ cdef class Rewriter:
         self.horizon = add(now, min(retention, 0x7FFFFFFFFFFFFFFF - max(now, 0)))
 
     def __dealloc__(self):
-        free(self.keep)
         free(self.plain)
 
     def skip_superseded(self, Window window not None):
@@ -66,7 +60,7 @@ cdef class Rewriter:
             row = window.view.batches + i
             if row.magic < 2 or row.attributes & ATTRIBUTE_CONTROL or row.state & SKIPPED or row.records_count <= 0:
                 continue
-            if self.offsets.all_superseded(row.base_offset, row.last_offset, row.records_count):
+            if all_superseded(&self.offsets.notes, row.base_offset, row.last_offset, row.records_count):
                 row.state |= SKIPPED | SUPERSEDED
 
     def begin(self, Window window not None, Py_ssize_t first, Py_ssize_t end, bytearray decisions not None, bint retain_legacy=False):
@@ -77,11 +71,7 @@ cdef class Rewriter:
         window._range(first, end)
         if len(decisions) < window.view.batches_count:
             raise ValueError("a decision for each batch is wanted")
-        if self.keep_room < window.view.records_room:
-            self.keep = <uint8_t *>realloc(self.keep, window.view.records_room)
-            if self.keep == NULL:
-                raise MemoryError()
-            self.keep_room = window.view.records_room
+        self._reserve_decisions(window.view.records_room)
         self.window, self.decisions, self.retain_legacy = window, decisions, retain_legacy
         self.at, self.end, self.row = first, end, 0
         self.is_open = self.is_waiting = False
@@ -104,7 +94,7 @@ cdef class Rewriter:
         """Say that the output has been taken."""
         self.used = 0
         if self.wanted > len(self.target.data):
-            self.target.room(self.wanted)
+            self.target.buffer(self.wanted)
         self._look_at_target()
 
     cdef _look_at_target(self):
@@ -143,7 +133,7 @@ cdef class Rewriter:
         self.records_out += records
         return True
 
-    # ---- which records
+    # ---- batch by batch
 
     cdef int _run(self, View *v, const uint8_t *decisions) noexcept nogil:
         cdef const BatchRow *batch
@@ -175,61 +165,6 @@ cdef class Rewriter:
     cdef inline bint _has_rows(self, const View *v) noexcept nogil:
         """Whether a row of the batch at hand waits."""
         return self.row < v.records_count and v.records[self.row].batch == self.at
-
-    cdef void _judge(self, const View *v) noexcept nogil:
-        """Decide about all rows."""
-        cdef Pending pending[AHEAD]
-        cdef long long last[AHEAD]
-        cdef Py_ssize_t start = 0, i, k, end, count
-        cdef int note
-        cdef const RecordRow *row
-        while start < v.records_count:
-            end = min(start + AHEAD, v.records_count)
-            count = 0
-            for i in range(start, end):
-                row = v.records + i
-                last[i - start] = -1
-                if not self._is_looked_up(v, row):
-                    continue
-                note = self.offsets.note(row.offset)
-                if note:
-                    last[i - start] = row.offset + (note != WAS_PUT)
-                else:
-                    pending[count].key, pending[count].key_length = v.bases[row.batch] + row.key_at, row.key_length
-                    pending[count].row = i
-                    count += 1
-            count = self.offsets.ask(pending, count)
-            for k in range(count):
-                last[pending[k].row - start] = self.offsets.find(&pending[k].digest)
-            for i in range(start, end):
-                self.keep[i] = self._stays(v, v.records + i, last[i - start])
-            start = end
-
-    cdef inline bint _is_looked_up(self, const View *v, const RecordRow *row) noexcept nogil:
-        return row.key_length >= 0 and row.offset <= self.latest and not is_control(v, row)
-
-    cdef bint _stays(self, const View *v, const RecordRow *row, long long last) noexcept nogil:
-        """Whether a record stays; *last*: the last offset of its key, if that was looked up.  Kafka: Cleaner.shouldRetainRecord."""
-        cdef const BatchRow *batch = v.batches + row.batch
-        self.records_in += 1
-        if is_control(v, row) or row.offset > self.latest:
-            return True
-        if row.key_length < 0:
-            self.keyless += 1
-            return False
-        if row.offset < last:
-            self.superseded += 1
-            return False
-        if row.value_length >= 0:
-            return True
-        self.tombstones += 1
-        if batch.magic < 2 or self.by_age:
-            if self.retain_legacy:
-                return True
-        elif not batch.attributes & ATTRIBUTE_DELETE_HORIZON or self.now < batch.base_timestamp:
-            return True
-        self.expired += 1
-        return False
 
     # ---- the batch that they make
 
@@ -392,49 +327,3 @@ cdef class Rewriter:
         put32(w + BATCH_RECORDS_COUNT, 0)
         put32(w + BATCH_CRC, klog_crc32c(0, w + BATCH_CRC_START, BATCH_BYTES - BATCH_CRC_START))
         self.used += BATCH_BYTES
-
-
-cdef Py_ssize_t moved_records(uint8_t *w, const uint8_t *p, Py_ssize_t size, long long times, long long shift) noexcept nogil:
-    """Write whole records, *size* bytes, with other timestamp deltas: *times* what they were, and *shift*; return the bytes."""
-    cdef const uint8_t *end = p + size
-    cdef const uint8_t *record_end
-    cdef const uint8_t *rest
-    cdef uint8_t *start = w
-    cdef int length = 0
-    cdef long long delta = 0
-    while p < end:
-        p = varint(p, end, &length)
-        record_end = p + length
-        rest = varlong(p + 1, record_end, &delta)
-        delta = add(times * delta, shift)
-        w = put_varint(w, <uint32_t>(1 + varlong_bytes(delta) + (record_end - rest)))
-        w[0] = 0
-        w = put_varlong(w + 1, delta)
-        memcpy(w, rest, record_end - rest)
-        w += record_end - rest
-        p = record_end
-    return w - start
-
-
-cdef inline uint8_t *put_varlong(uint8_t *w, long long value) noexcept nogil:
-    cdef uint64_t u = (<uint64_t>value << 1) ^ <uint64_t>(value >> 63)
-    while u >= 0x80:
-        w[0] = <uint8_t>(u | 0x80)
-        u >>= 7
-        w += 1
-    w[0] = <uint8_t>u
-    return w + 1
-
-
-cdef inline uint8_t *put_varint(uint8_t *w, uint32_t value) noexcept nogil:
-    """Write a length, which is not negative."""
-    return put_varlong(w, <long long>value)
-
-
-cdef inline int varlong_bytes(long long value) noexcept nogil:
-    cdef uint64_t u = (<uint64_t>value << 1) ^ <uint64_t>(value >> 63)
-    cdef int n = 1
-    while u >= 0x80:
-        u >>= 7
-        n += 1
-    return n

@@ -39,7 +39,7 @@ cdef struct Epoch:
     long long position           # … and where that is
 
 
-cdef class Survey:
+cdef class SegmentSurvey:
     """What all intact batches of a segment say, given to `walk` in their order, with `damaged` between and `finish` behind.
 
     *base*: the segment's base offset.  *next_base*: that of the next segment, 2^63 - 1 if there is none.

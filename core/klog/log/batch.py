@@ -84,7 +84,7 @@ class Batch(NamedTuple):
         """
         codecs = (decompressor or Decompressor()).functions
         own = Window(self.size, _ROWS, 1)  # of its own, so that several batches can be read in turns
-        own.room(self.size)[: self.size] = self.content()
+        own.buffer(self.size)[: self.size] = self.content()
         own.load(self.position, self.size)
         own.scan(0)
         if own.decompress(0, 1, codecs) == 0:

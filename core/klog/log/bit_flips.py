@@ -112,7 +112,7 @@ def whole(data: bytes | bytearray, position: int, max_bytes: int, needs_checksum
 def loaded(data: bytes | bytearray, position: int) -> Window:
     """Return a window of *data*, the bytes of a file from byte *position* on."""
     window = Window(len(data), _ROWS)
-    window.room(len(data))[: len(data)] = data
+    window.buffer(len(data))[: len(data)] = data
     window.load(position, len(data))
     return window
 

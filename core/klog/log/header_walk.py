@@ -77,7 +77,7 @@ class HeaderWalk:
     def _load(self, position: int, size: int) -> None:
         size = min(size, self._log.size - position)
         try:
-            read = self._log.read_into(position, self.window.room(size)[:size])
+            read = self._log.read_into(position, self.window.buffer(size)[:size])
         except OSError:
             read = 0
         self.window.load(position, read)

@@ -103,7 +103,7 @@ class LogReader:
         while True:
             size = min(wanted, self.end - self.position)
             try:
-                read = self.source.read_into(self.position, window.room(size)[:size])
+                read = self.source.read_into(self.position, window.buffer(size)[:size])
             except OSError as error:
                 return self._unreadable(window, size, error)
             window.load(self.position, read)
@@ -149,7 +149,7 @@ class LogReader:
             if len(head) < ENTRY.size or ENTRY.read(head)[1] + OVERHEAD > end - start:
                 return True
             window = Window(end - start, 1, 1)
-            window.load(start, self.source.read_into(start, window.room(end - start)[: end - start]))
+            window.load(start, self.source.read_into(start, window.buffer(end - start)[: end - start]))
         except (OSError, UnreadableError):
             return False
         status = window.scan(0)
@@ -220,7 +220,7 @@ class LogReader:
         """Hand out what can be read before the block that cannot; if that is nothing whole, go on behind it."""
         start = self.position
         before = readable(self.source, start, size)
-        window.load(start, self.source.read_into(start, window.room(before)[:before]))
+        window.load(start, self.source.read_into(start, window.buffer(before)[:before]))
         window.scan(0, self._lenient)
         behind = self._without_others(window)
         good = self._without_bad_tail(window)

@@ -95,7 +95,7 @@ def decode_run(run: BatchRun, codecs: Codecs, file: str) -> Iterator[Damage | No
 def message_damages(rows: Window, file: str) -> list[Damage]:
     """Return the damages of messages inside intact wrappers (v0, v1) whose own checksums do not hold."""
     found = []
-    for i in rows.bad_messages():
+    for i in rows.bad_inner_crcs():
         offset, batch = rows.record(i)[0], rows.record(i)[6]
         place = Location(file, rows.batch(batch).position, offset)
         detail = "the message's own CRC-32 inside an intact wrapper does not hold"
@@ -143,7 +143,7 @@ def _swallowed(window: Window, bad: int, span: OffsetRange) -> tuple[Window | No
     if status == BAD_LENGTH or not tries:
         return None, 0
     inner = Window(start + size - at, 1024, 1 << 16)
-    inner.room(start + size - at)[: start + size - at] = window.copy(at, start + size)
+    inner.buffer(start + size - at)[: start + size - at] = window.copy(at, start + size)
     inner.load(facts.position + at - start, start + size - at)
     inner.scan(0)
     return inner, at - start

@@ -50,10 +50,10 @@ def next_entry(source: ReadableLog, start: int, end: int, floor: int, ceiling: i
         size = min(step, end - position)
         step = min(2 * step, STEP_BYTES)  # most damage is small: the next intact entry is near
         try:
-            read, is_bad = source.read_into(position, window.room(size)[:size]), False
+            read, is_bad = source.read_into(position, window.buffer(size)[:size]), False
         except OSError:
             size = readable(source, position, size)
-            read, is_bad = source.read_into(position, window.room(size)[:size]), True
+            read, is_bad = source.read_into(position, window.buffer(size)[:size]), True
         window.load(position, read)
         status, at = window.find(0, end - position, floor, ceiling)
         while status == MORE and not checksums.hold(position + at, max_batch_bytes):
@@ -135,7 +135,7 @@ def is_zero(source: ReadableLog, start: int, end: int) -> bool:
     while (position := source.next_data(position)) < end:
         size = min(STEP_BYTES, end - position)
         try:
-            window.load(position, source.read_into(position, window.room(size)[:size]))
+            window.load(position, source.read_into(position, window.buffer(size)[:size]))
         except OSError:
             return False
         if not window.zeros(0):

@@ -93,7 +93,7 @@ class SplitPoints:
         if position + size - start > _MOST_BYTES:
             return None
         try:
-            read = log.read_into(start, window.room(position + size - start)[: position + size - start])
+            read = log.read_into(start, window.buffer(position + size - start)[: position + size - start])
         except OSError:
             return None
         window.load(start, read)

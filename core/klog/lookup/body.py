@@ -141,7 +141,7 @@ class Bodies:
 
     def _own(self, position: int, content: bytes) -> Body | None:
         window = Window(len(content), _ROWS, 1)
-        window.room(len(content))[: len(content)] = content
+        window.buffer(len(content))[: len(content)] = content
         window.load(position, len(content))
         window.scan(0)
         return Body(window, 0, self._codecs, own=True) if window.count else None

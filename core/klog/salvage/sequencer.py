@@ -1,7 +1,7 @@
 """A segment's batches in the order in which they come: what continues the log is kept, the rest put right or left.
 
-Most batches go on where the one before ends, and for those the kernel is asked (`orderly`).  One that does not waits
-for the batch behind it: which of the three is odd can be told only then.
+Most batches continue where the one before ends; the kernel finds those (`ascending_run`).  One that does not is held
+until the next batch is read: only with both neighbours known can we decide which of the three is wrong.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from klog.files.read_only import ReadOnlyFile
 from klog.formats.batch import BatchFacts
 from klog.formats.damage import Damage, DamageKind
-from klog.kernel import Window, orderly
+from klog.kernel import Window, ascending_run
 from klog.log.bit_flips import BitRepair
 from klog.log.segment import MAX_RELATIVE_OFFSET
 from klog.salvage.damaged_batch import ClaimedExtent, DamagedBatches
@@ -51,7 +51,7 @@ class BatchSequencer:
         while first < end:
             if self._odd is not None:
                 self._settle(window.batch(first))
-            good, records = orderly(window, first, end, self.log.last_offset, self.log.epoch, self.log.ceiling)
+            good, records = ascending_run(window, first, end, self.log.last_offset, self.log.epoch, self.log.ceiling)
             if good > first:
                 self.log.keep_rows(window, first, good, records)
             if good < end:

@@ -12,7 +12,7 @@ from klog.files.read_only import ReadOnlyFile
 from klog.formats.codec import Decompressor
 from klog.formats.damage import Damage
 from klog.formats.index import OFFSET_ENTRY, TIME_ENTRY
-from klog.kernel import IndexBuilder, Survey, Window, offset_index_used, time_index_used
+from klog.kernel import IndexBuilder, SegmentSurvey, Window, offset_index_used, time_index_used
 from klog.log.pipeline import OrderedOutput, Work, run
 from klog.log.reader import MAX_BATCH_BYTES, WindowResult
 from klog.log.records import BatchRun, Codecs, decode_run, intact_runs, message_damages, misplaced_records
@@ -71,7 +71,7 @@ class SegmentFacts:
     def __init__(
         self,
         files: SegmentFiles,
-        survey: Survey,
+        survey: SegmentSurvey,
         indexes: tuple[IndexFile | None, IndexFile | None],
         builder: IndexBuilder | None = None,
     ) -> None:
@@ -147,14 +147,14 @@ def survey_segment(
     raw = _read(partition.path, files.offset_index, OFFSET_ENTRY.size) if files.offset_index else None
     time_index = read_time_index(partition.path, files)
     builder = IndexBuilder(files.base_offset, *request.build) if request.build is not None else None
-    facts = SegmentFacts(files, Survey(files.base_offset, next_base, b"", b""), (raw, time_index), builder)
+    facts = SegmentFacts(files, SegmentSurvey(files.base_offset, next_base, b"", b""), (raw, time_index), builder)
     try:
         with ReadOnlyFile(path) as source:
             facts.size = source.size
             if raw is not None:
                 facts.offset_index = _used(raw, OFFSET_ENTRY.size, *offset_index_used(raw.entries, source.size))
             entries = [index.entries if index else b"" for index in (facts.offset_index, time_index)]
-            facts.survey = Survey(files.base_offset, next_base, *entries)
+            facts.survey = SegmentSurvey(files.base_offset, next_base, *entries)
             jobs = request.jobs if source.size >= _LARGE_BYTES else 1
             reader = Segment(path, bounded=False).reader(source, max_batch_bytes=request.max_batch_bytes)
             run(reader, lambda: _work(path, facts, request, replay), sink, jobs, _own_window())

@@ -1,0 +1,210 @@
+# The lines that are made of a window's rows.
+
+cdef enum:
+    SMALLEST_OUTPUT = 4096       # holds any line but those with large keys, values or headers
+    JSON_LINES = 0
+    CSV_LINES = 1
+    TEXT_LINES = 2
+    HUGE = 16 << 20              # a line that takes more than this is made in pieces
+
+
+cdef class LineOutput(RecordRows):
+    """Lines of text, JSON or CSV of the rows of a window, in a buffer that is used again once it is `flushed`."""
+
+    cdef bytearray out
+    cdef uint8_t *out_start
+    cdef Py_ssize_t out_room
+    cdef readonly Py_ssize_t out_used        # bytes of output that wait in `output()`
+
+    cdef int _reserve_output(self, Py_ssize_t size) except -1:
+        self.out = bytearray(size)
+        self.out_start = <uint8_t *>PyByteArray_AS_STRING(self.out)
+        self.out_room = size
+        return 0
+
+    def output(self):
+        """Return the lines that wait; `flushed` makes room again."""
+        return memoryview(self.out)[: self.out_used]
+
+    def flushed(self):
+        """Say that the output has been taken."""
+        self.out_used = 0
+
+    def json_lines(self, Py_ssize_t first, bytes origin, int values, Py_ssize_t end=-1):
+        """Write rows from *first* (to *end*) as JSON lines; return the first row that found no room any more."""
+        return self._lines(first, self._row_end(end), JSON_LINES, origin, values, None)
+
+    def csv_lines(self, Py_ssize_t first, bytes origin, int values, Py_ssize_t end=-1):
+        """Write rows from *first* (to *end*) as CSV lines; return the first row that found no room any more."""
+        return self._lines(first, self._row_end(end), CSV_LINES, origin, values, None)
+
+    cdef Py_ssize_t _row_end(self, Py_ssize_t end):
+        return self.view.records_count if end < 0 else min(end, self.view.records_count)
+
+    def text_lines(self, Py_ssize_t first, Py_ssize_t end, int flags, list contents=None):
+        """Write rows from *first* to *end* as Kafka's dump tool does, each batch's line before its first row's.
+
+        *contents*: for each row None, or the bytes that follow its metadata.  Returns the first row that found no room.
+        """
+        if end > self.view.records_count:
+            raise IndexError(f"rows to {end} of {self.view.records_count}")
+        return self._lines(first, end, TEXT_LINES, b"", flags, contents)
+
+    cdef Py_ssize_t _lines(self, Py_ssize_t first, Py_ssize_t end, int kind, bytes origin, int option, list contents) except -1:
+        cdef LineStyle style
+        cdef Py_ssize_t row = first
+        cdef long long wanted = 0
+        cdef const uint8_t **starts = NULL
+        cdef Py_ssize_t *lengths = NULL
+        cdef Py_ssize_t count = self.view.records_count
+        if first < 0:
+            raise IndexError(f"row {first}")
+        if kind != TEXT_LINES:
+            self._all_there()
+        style.origin = <const uint8_t *>PyBytes_AS_STRING(origin)
+        style.origin_length = PyBytes_GET_SIZE(origin)
+        style.values = option
+        style.batch = -1
+        try:
+            if contents is not None:
+                starts = <const uint8_t **>calloc(count + 1, sizeof(uint8_t *))
+                lengths = <Py_ssize_t *>calloc(count + 1, sizeof(Py_ssize_t))
+                self._contents(contents, starts, lengths)
+            while row < end:
+                with nogil:
+                    row = self._write(row, end, kind, &style, starts, lengths, &wanted)
+                if row >= end or self.out_used or (kind != TEXT_LINES and self.is_huge(row, origin, option)):
+                    break
+                self._reserve_output(<Py_ssize_t>wanted)
+        finally:
+            free(starts)
+            free(lengths)
+        return row
+
+    cdef int _all_there(self) except -1:
+        if self.view.whole and self.overlong_values():
+            raise ValueError("a message's value claims more bytes than there are")
+        return 0
+
+    cdef int _contents(self, list contents, const uint8_t **starts, Py_ssize_t *lengths) except -1:
+        cdef Py_ssize_t i
+        if starts == NULL or lengths == NULL:
+            raise MemoryError()
+        if len(contents) != self.view.records_count:
+            raise ValueError(f"{len(contents)} contents for {self.view.records_count} rows")
+        for i in range(self.view.records_count):
+            if contents[i] is not None:
+                starts[i] = <const uint8_t *>PyBytes_AS_STRING(<bytes?>contents[i])
+                lengths[i] = PyBytes_GET_SIZE(contents[i])
+        return 0
+
+    cdef Py_ssize_t _write(self, Py_ssize_t row, Py_ssize_t stop, int kind, LineStyle *style, const uint8_t **starts, Py_ssize_t *lengths,
+                           long long *wanted) noexcept nogil:
+        cdef uint8_t *out = self.out_start
+        cdef uint8_t *w = out + self.out_used
+        cdef uint8_t *end = out + self.out_room
+        cdef const RecordRow *r
+        cdef const uint8_t *base
+        cdef const uint8_t *content = NULL
+        cdef View *v = &self.view
+        while row < stop:
+            r = v.records + row
+            base = v.bases[r.batch]
+            if kind == TEXT_LINES:
+                content = starts[row] if starts != NULL else NULL
+                w = self._batch_lines(w, end, r.batch + 1, style.values & TEXT_LAZY)
+                if self.line_batch <= r.batch:
+                    break
+                wanted[0] = text_room(r, base, style.values if content == NULL else 0)
+                if content != NULL:
+                    wanted[0] += lengths[row]
+            else:
+                wanted[0] = line_room(r, base, style)
+            if wanted[0] > end - w or (kind != TEXT_LINES and wanted[0] > HUGE and r.value_length >= HUGE // 6):
+                break
+            if kind == JSON_LINES:
+                w = put_json_record(w, v, r, style)
+            elif kind == CSV_LINES:
+                w = put_csv_record(w, v, r, style)
+            else:
+                w = put_text_record(w, v, r, style.values, content, lengths[row] if content != NULL else 0)
+                w = put(w, b"\n")
+            row += 1
+        self.out_used = w - out
+        return row
+
+    cdef uint8_t *_batch_lines(self, uint8_t *w, uint8_t *end, Py_ssize_t stop, bint lazy) noexcept nogil:
+        """Write the lines of batches up to *stop* that have not been written, as long as there is room before *end*."""
+        while self.line_batch < stop and w <= end - BATCH_LINE_ROOM:
+            if not self.view.batches[self.line_batch].state & SKIPPED and (not lazy or self.line_batch == stop - 1):
+                w = put_batch_line(w, self.view.batches + self.line_batch)
+            self.line_batch += 1
+        return w
+
+    def is_huge(self, Py_ssize_t i, bytes origin, int values):
+        """Whether the JSON or CSV line of row *i* is too large to be made in one piece; then `split_line` makes it."""
+        cdef LineStyle style
+        cdef const RecordRow *r = self.view.records + i
+        if not 0 <= i < self.view.records_count or r.value_length < HUGE // 6:
+            return False
+        style.origin_length = len(origin)
+        style.values = values
+        return line_room(r, self.view.bases[r.batch], &style) > HUGE and not is_control(&self.view, r)
+
+    def split_line(self, Py_ssize_t i, bint csv, bytes origin, int values):
+        """Return row *i*'s line in three parts: what comes before its value, the value as it stands, what comes after."""
+        cdef RecordRow *r = self.view.records + i
+        cdef LineStyle style
+        cdef int length = r.value_length
+        cdef uint8_t *end
+        if not 0 <= i < self.view.records_count or self.out_used:
+            raise ValueError(f"row {i}, with output of {self.out_used} bytes waiting")
+        style.origin = <const uint8_t *>PyBytes_AS_STRING(origin)
+        style.origin_length = len(origin)
+        style.values = values
+        style.batch = -1
+        r.value_length = -1
+        self._reserve_output(max(self.out_room, <Py_ssize_t>line_room(r, self.view.bases[r.batch], &style)))
+        end = put_csv_record(self.out_start, &self.view, r, &style) if csv else put_json_record(self.out_start, &self.view, r, &style)
+        r.value_length = length
+        null = 2 if csv else len(b',"value":null')
+        value = PyMemoryView_FromMemory(<char *>self.view.bases[r.batch] + r.value_at, length, 0x100)
+        return (<char *>self.out_start)[: style.value_at - self.out_start], value, (<char *>style.value_at)[null : end - style.value_at]
+
+    def batch_lines(self, Py_ssize_t stop, int flags=0):
+        """Write the text lines of the batches before *stop* that have none yet; True when all are written."""
+        cdef uint8_t *w
+        if stop > self.view.batches_count:
+            raise IndexError(f"batch {stop} of {self.view.batches_count}")
+        if flags & TEXT_LAZY:
+            self.line_batch = max(self.line_batch, stop)
+            return True
+        with nogil:
+            w = self._batch_lines(self.out_start + self.out_used, self.out_start + self.out_room, stop, False)
+            self.out_used = w - self.out_start
+        return self.line_batch >= stop
+
+    def batch_head(self, Py_ssize_t i):
+        """Return the part of batch *i*'s text line that Kafka's tool writes first (bytes)."""
+        cdef uint8_t line[BATCH_LINE_ROOM]
+        self._range(i, i + 1)
+        self.line_batch = i + 1
+        return (<char *>line)[: put_batch_head(line, self.view.batches + i) - line]
+
+    def batch_rows(self, Py_ssize_t first, Py_ssize_t end, bint csv, bytes origin):
+        """Write batches *first* to *end* as JSON (or CSV) lines; return the first that found no room any more."""
+        cdef LineStyle style
+        cdef uint8_t *w
+        cdef uint8_t *stop
+        self._range(first, end)
+        style.origin = <const uint8_t *>PyBytes_AS_STRING(origin)
+        style.origin_length = PyBytes_GET_SIZE(origin)
+        with nogil:
+            w = self.out_start + self.out_used
+            stop = self.out_start + self.out_room
+            while first < end and stop - w >= LINE_ROOM + style.origin_length:
+                if not self.view.batches[first].state & SKIPPED:
+                    w = put_csv_batch(w, self.view.batches + first, &style) if csv else put_json_batch(w, self.view.batches + first, &style)
+                first += 1
+            self.out_used = w - self.out_start
+        return first
