@@ -15,6 +15,7 @@ import subprocess
 import sys
 import tarfile
 import tempfile
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -23,28 +24,34 @@ from pathlib import Path
 import pytest
 
 from tests.brokers import kafka
+from tests.support import deadline, slowest
 
 ROOT = Path(__file__).resolve().parent.parent
 FIXTURES = ROOT / "fixtures"
 CORPORA = Path(os.environ.get("KLOG_CORPORA", ROOT.parent / "shared" / "corpora"))
 ON_CI = os.environ.get("CI", "").lower() in ("1", "true")
-NOT_RUN = pytest.StashKey[dict[str, int]]()
+NO_CORPORA, NO_KAFKA, NO_SPARK = "no corpora", "no real Kafka", "no Spark"
 
 
 # what cannot run here, and that it did not
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    config.stash[NOT_RUN] = {}
+    config.pluginmanager.register(deadline)
+    config.pluginmanager.register(slowest)
+    # Whoever selects by another marker does not mean to run for hours.
+    selected: str = config.option.markexpr
+    if "long" not in selected:
+        config.option.markexpr = f"({selected}) and not long" if selected else "not long"
 
 
 def _lacking(item: pytest.Item) -> str:
     if item.get_closest_marker("corpora") and not (CORPORA / "manifest.json").exists():
-        return f"no corpora in {CORPORA} (set KLOG_CORPORA)"
+        return f"{NO_CORPORA} in {CORPORA} (set KLOG_CORPORA)"
     if item.get_closest_marker("kafka") and kafka.missing():
-        return f"no real Kafka: {kafka.missing()}"
+        return f"{NO_KAFKA}: {kafka.missing()}"
     if item.get_closest_marker("spark") and shutil.which("java") is None:
-        return "no Spark: java not found"
+        return f"{NO_SPARK}: java not found"
     return ""
 
 
@@ -52,15 +59,15 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     lacking = _lacking(item)
     if not lacking:
         return
-    counts = item.config.stash[NOT_RUN]
-    counts[lacking] = counts.get(lacking, 0) + 1
     if ON_CI:
         pytest.fail(f"CI=true, and {lacking}", pytrace=False)
     pytest.skip(lacking)
 
 
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
-    for reason, count in config.stash[NOT_RUN].items():
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    skipped = (report.longrepr[2].removeprefix("Skipped: ") for report in terminalreporter.stats.get("skipped", ()))
+    lacking = Counter(reason for reason in skipped if reason.startswith((NO_CORPORA, NO_KAFKA, NO_SPARK)))
+    for reason, count in lacking.items():
         terminalreporter.write_line(f"NOT RUN: {count} tests: {reason}", red=True, bold=True)
 
 

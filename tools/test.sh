@@ -7,22 +7,28 @@ set -uo pipefail
 cd "$(dirname "$0")/.." || exit
 python=.venv/bin/python
 missed=()
-wanted="not long"
+wanted=
 # Else each of the hundreds of klog processes would compile all of klog first.
 unset PYTHONDONTWRITEBYTECODE
 
 if ! tools/machine.sh kafka; then
     missed+=("the tests against real Kafka, and on Spark: they need a JDK of 17 or newer, and Maven (see above)")
-    wanted+=" and not kafka and not spark"
+    wanted="not kafka and not spark"
 fi
 if [[ -z ${KLOG_CORPORA:-} && ! -e ../shared/corpora/manifest.json ]]; then
     no_corpora="the tests over the large corpora: they are not beside this folder (KLOG_CORPORA names another place)"
-    wanted+=" and not corpora"
+    wanted+="${wanted:+ and }not corpora"
 fi
+
+# A worker for each core, but for single files: starting workers would take longer than they save.
+workers=$(nproc)
+for argument in "$@"; do
+    [[ ! -f ${argument%%::*} ]] || workers=0
+done
 
 report=$(mktemp)
 trap 'rm -f "$report"' EXIT
-"$python" -m pytest --durations=15 --durations-min=10 --junitxml="$report" -m "$wanted" "$@"
+"$python" -m pytest -n "$workers" --dist loadfile --no-loadscope-reorder --junitxml="$report" ${wanted:+-m "$wanted"} "$@"
 status=$?
 
 while read -r reason; do

@@ -26,7 +26,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 CACHE = Path(os.environ.get("KLOG_KAFKA_CACHE", Path.home() / ".cache" / "klog-kafka"))
-PORT = int(os.environ.get("KLOG_KAFKA_PORT", "24000"))
+# A hundred ports for each worker of pytest-xdist: gw0, gw1 …
+WORKER = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
+PORT = int(os.environ.get("KLOG_KAFKA_PORT", "24000")) + 100 * WORKER
 NEWEST, BEFORE, LEGACY = "4.3.1", "3.9.1", "2.8.2"
 
 POM = """<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0</modelVersion>

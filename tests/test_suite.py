@@ -1,0 +1,76 @@
+"""What the suite itself promises: no test waits for ever, `long` runs only where it is named, signals arrive."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.support.deadline import deadline
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+def test_what_waits_for_ever_fails(tmp_path: Path) -> None:
+    with open(tmp_path / "stderr", "w") as stderr:
+        began = time.monotonic()
+        with pytest.raises(pytest.fail.Exception, match="longer than"), deadline(0.2, stderr):
+            time.sleep(300)
+        assert time.monotonic() - began < 60
+        time.sleep(0.3)  # it is over
+
+
+def test_what_cannot_be_interrupted_ends_with_all_tracebacks(tmp_path: Path) -> None:
+    """A lock that is taken outside Python hears of no signal."""
+    script = (
+        "import signal, sys, time\n"
+        "from tests.support.deadline import deadline\n"
+        "with deadline(0.1, sys.stderr, 0.2):\n"
+        "    signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGALRM])\n"
+        "    time.sleep(300)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, stderr=subprocess.PIPE, timeout=120, check=False)
+    assert done.returncode == 1
+    assert b'File "<string>", line 5' in done.stderr
+
+
+def test_a_job_in_the_background_hears_an_interrupt() -> None:
+    """A shell starts jobs in the background with SIGINT ignored, and what they start inherits that."""
+    test = f"{Path(__file__).relative_to(ROOT)}::test_signals_are_as_in_a_terminal"
+    run = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-n", "0", test]
+    ignored = (
+        "import os, signal, sys; signal.signal(signal.SIGINT, signal.SIG_IGN); os.execv(sys.argv[1], sys.argv[1:])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", ignored, *run], cwd=ROOT, stdout=subprocess.PIPE, timeout=120, check=False
+    )
+    assert done.returncode == 0, done.stdout.decode()
+
+
+def test_signals_are_as_in_a_terminal() -> None:
+    with pytest.raises(KeyboardInterrupt):
+        os.kill(os.getpid(), signal.SIGINT)
+    child = "import signal; print(signal.getsignal(signal.SIGINT) is signal.default_int_handler)"
+    assert subprocess.run([sys.executable, "-c", child], stdout=subprocess.PIPE, check=True).stdout == b"True\n"
+
+
+@pytest.mark.parametrize(
+    ("selected", "collected"),
+    [(["-m", "not slow"], 0), (["-m", "long"], 1)],
+    ids=["another-marker", "long"],
+)
+def test_long_runs_only_where_it_is_named(selected: list[str], collected: int) -> None:
+    test = f"{Path(__file__).relative_to(ROOT)}::test_that_is_long"
+    run = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-n", "0", "--collect-only", *selected, test]
+    done = subprocess.run(run, cwd=ROOT, stdout=subprocess.PIPE, timeout=120, check=False)
+    assert done.stdout.count(b"::test_that_is_long\n") == collected, done.stdout.decode()
+
+
+@pytest.mark.long
+def test_that_is_long() -> None:
+    """Collected by the test above."""
