@@ -9,11 +9,14 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, NamedTuple
 
-from klog.data_dir.log_dir import KafkaFile, LogDir, open_path, select
+from klog.data_dir.log_dir import LogDir
+from klog.data_dir.open_path import KafkaFile, open_path
 from klog.data_dir.partition import Partition
+from klog.data_dir.selection import select
 from klog.disk.disk import Disk, NewFile, OpenFile
-from klog.disk.output_gate import check_places, straight
+from klog.disk.output_gate import check_places
 from klog.errors import KlogError, UsageError
+from klog.files.paths import straight
 from klog.plan.draft import Draft, backup_places, make_plan, plan_id, staged_beside, staging_of
 from klog.plan.model import STAGED, Amount, Loss, Plan, StaleError
 from klog.plan.staging import Staging, in_pieces

@@ -14,12 +14,9 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-def known_form(form: str, known: Sequence[str]) -> None:
-    """Raise UsageError for an `--output` that is none of *known*, with near misses."""
-    if form not in known:
-        from klog.data_dir.log_dir import near_misses
-
-        raise UsageError(f"--output {form}: expected one of {', '.join(known)}{near_misses(form, known)}")
+def known_form(form: str, forms: Sequence[str]) -> None:
+    """Raise UsageError for an `--output` that is none of *forms*, with near misses."""
+    known("--output", form, forms)
 
 
 def known(option: str, given: str, choices: Sequence[T]) -> T:
@@ -27,7 +24,7 @@ def known(option: str, given: str, choices: Sequence[T]) -> T:
     for one in choices:
         if one == given:
             return one
-    from klog.data_dir.log_dir import near_misses
+    from klog.errors import near_misses
 
     names = [str(one) for one in choices]
     raise UsageError(f"{option} {given}: expected one of {', '.join(names)}{near_misses(given, names)}")

@@ -6,6 +6,8 @@ An exception means that there is no answer at all: not Kafka data, not supported
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 
 class KlogError(Exception):
     """The root of everything klog raises on purpose: one line that says what, where and what to do next."""
@@ -43,3 +45,11 @@ class DamagedError(KlogError):
 
 class PlanError(KlogError):
     """A plan that cannot be read, or that asks for what no plan may: paths outside of its log dirs, unknown actions."""
+
+
+def near_misses(name: str, known: Iterable[str]) -> str:
+    """Return what to append to a message about an unknown *name*: the nearest of those that are known."""
+    from difflib import get_close_matches
+
+    near = get_close_matches(name, sorted(set(known)), n=3, cutoff=0.6)
+    return f"; did you mean {' or '.join(near)}?" if near else ""

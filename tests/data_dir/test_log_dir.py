@@ -13,8 +13,11 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from klog.data_dir.log_dir import KafkaFile, Lock, LogDir, lock_state, open_path, select
+from klog.data_dir.lock_state import Lock, lock_state
+from klog.data_dir.log_dir import LogDir
+from klog.data_dir.open_path import KafkaFile, open_path
 from klog.data_dir.partition import Partition
+from klog.data_dir.selection import select
 from klog.errors import KlogError, UnreadableError, UsageError
 from klog.formats.checkpoint import Malformed
 from klog.formats.names import FileKind
@@ -101,6 +104,15 @@ def test_partitions_come_by_topic_and_number(tmp_path: Path) -> None:
     assert log_dir.foreign_directories == ("lost+found", "old.bak")
     assert [file.name for file in log_dir.files] == ["c-1"]
     assert log_dir.others == ("e-1", "f-1")
+
+
+def test_a_link_to_itself_is_neither_file_nor_directory(tmp_path: Path) -> None:
+    """One such link must not keep anybody from reading the partitions beside it."""
+    (tmp_path / "a-1").mkdir()
+    (tmp_path / "loop").symlink_to(tmp_path / "loop")
+    log_dir = LogDir(str(tmp_path))
+    assert names(log_dir) == ["a-1"]
+    assert log_dir.others == ("loop",)
 
 
 def test_malformed_files_are_values(tmp_path: Path) -> None:

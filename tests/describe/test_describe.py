@@ -11,7 +11,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from klog.data_dir.log_dir import KafkaFile, LogDir, open_path
+from klog.data_dir.log_dir import LogDir
+from klog.data_dir.open_path import KafkaFile, open_path
 from klog.data_dir.partition import Partition
 from klog.describe import FileFacts, describe_file, describe_log_dir, describe_partition
 from klog.errors import NotKafkaError, UnreadableError, UnsupportedError

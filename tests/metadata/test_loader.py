@@ -9,7 +9,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from klog.data_dir.log_dir import Lock, LogDir
+from klog.data_dir.lock_state import Lock
+from klog.data_dir.log_dir import LogDir
 from klog.data_dir.partition import Partition
 from klog.formats.checkpoint import PartitionMetadata
 from klog.formats.internal_topics import MetadataRecord, metadata_record

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Annotated
 
 import typer
-from klog.errors import UsageError
 
 from klog_cli import options, output
 
@@ -26,11 +25,8 @@ def describe(
 
     A log dir is listed by partition, a partition by segment; for a file the facts of its headers are shown.
     """
-    from klog.data_dir.log_dir import near_misses
-
     from klog_cli.views.describe import describe as run
 
     output.Quiet.on = quiet
-    if form not in FORMS:
-        raise UsageError(f"--output {form}: expected one of {', '.join(FORMS)}{near_misses(form, FORMS)}")
+    options.known_form(form, FORMS)
     return run(paths, topic or (), partition or (), deep, form)

@@ -211,16 +211,14 @@ def _check_choices(
 ) -> None:
     from klog.kernel import VALUES
 
-    for option, given, known in (
+    for option, given, choices in (
         ("--output", form, DUMP_OUTPUTS),
         ("--as", kind, ("log", "index", "timeindex", "txnindex", "snapshot")),
         ("--isolation", isolation, ("read_uncommitted", "read_committed")),
         ("--values", values, VALUES),
     ):
-        if given is not None and given not in known:
-            from klog.data_dir.log_dir import near_misses
-
-            raise UsageError(f"{option} {given}: expected one of {', '.join(known)}{near_misses(given, known)}")
+        if given is not None:
+            options.known(option, given, choices)
     if form in ("text", "parquet") and values != "text":
         raise UsageError("--values goes with --output jsonl or csv")
     if batches and form == "parquet":

@@ -52,11 +52,7 @@ def lookup(
     from klog_cli.views.lookup import LookupArguments, look_up, look_up_many
 
     output.Quiet.on = quiet
-    if form not in LOOKUP_OUTPUTS:
-        from klog.data_dir.log_dir import near_misses
-
-        known = LOOKUP_OUTPUTS
-        raise UsageError(f"--output {form}: expected one of {', '.join(known)}{near_misses(form, known)}")
+    options.known_form(form, LOOKUP_OUTPUTS)
     if position_only and form != "text":
         raise UsageError("--position-only prints numbers: leave out --output")
     asked = LookupArguments(path, tuple(topic or ()), tuple(partition or ()), form, position_only)
@@ -65,7 +61,7 @@ def lookup(
             raise UsageError("--batch FILE holds what is asked for: leave out --offset and the value of --timestamp")
         return look_up_many(asked, batch, by_time=timestamp is not None)
     if (offset is None) == (timestamp is None):
-        from klog.data_dir.log_dir import open_path
+        from klog.data_dir.open_path import open_path
 
         open_path(path)  # a path that is not there is the first thing to say
         raise UsageError("what is asked for? --offset N, --timestamp TIME or --batch FILE")

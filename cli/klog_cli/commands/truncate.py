@@ -44,7 +44,7 @@ def truncate(
     Indexes, snapshots, epochs and checkpoints are adjusted to the shorter log. An offset inside a batch drops the whole
     batch.
     """
-    from klog.data_dir.log_dir import open_path
+    from klog.data_dir.open_path import open_path
     from klog.truncate import TruncateOptions
 
     from klog_cli.changing import Ways, one_way

@@ -38,15 +38,12 @@ def verify(
 
     Each finding says what it means, what a broker would do about it at its next start, and which command repairs it.
     """
-    from klog.data_dir.log_dir import near_misses
     from klog.verify.segment import SurveyOptions
 
     from klog_cli.views.verify import verify as run
 
     output.Quiet.on = quiet
-    if form not in options.VERIFY_OUTPUTS:
-        known = options.VERIFY_OUTPUTS
-        raise UsageError(f"--output {form}: expected one of {', '.join(known)}{near_misses(form, known)}")
+    options.known_form(form, options.VERIFY_OUTPUTS)
     if not paths:
         raise UsageError("nothing to verify: name log dirs, partition directories or files")
     request = SurveyOptions(deep, jobs or os.cpu_count() or 1, options.batch_bytes(max_batch_bytes))

@@ -7,7 +7,8 @@ from typing import NamedTuple
 
 from klog.compact.rules import RefusalReason
 from klog.compact.run import CompactionRun, CompactOptions, CompactTarget, PartitionOutcome
-from klog.data_dir.log_dir import LogDir, open_path
+from klog.data_dir.log_dir import LogDir
+from klog.data_dir.open_path import open_path
 from klog.disk.disk import Disk
 from klog.disk.output_gate import check_directory
 from klog.errors import UsageError

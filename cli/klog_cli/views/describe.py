@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import fields
 
-from klog.data_dir.log_dir import KafkaFile, LogDir, open_path, select
+from klog.data_dir.log_dir import LogDir
+from klog.data_dir.open_path import KafkaFile, open_path
 from klog.data_dir.partition import Partition
+from klog.data_dir.selection import select
 from klog.describe import (
     FileFacts,
     LogDirSummary,

@@ -6,8 +6,10 @@ import os
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from klog.data_dir.log_dir import KafkaFile, LogDir, open_path, select
+from klog.data_dir.log_dir import LogDir
+from klog.data_dir.open_path import KafkaFile, open_path
 from klog.data_dir.partition import Partition
+from klog.data_dir.selection import select
 from klog.errors import UsageError
 from klog.fetch import Error, FetchListing, FetchResult, OpenFiles, listed
 from klog.formats.damage import Damage

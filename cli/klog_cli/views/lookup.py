@@ -14,7 +14,7 @@ from klog.lookup import Lookup, Trail, TrailDetail
 from klog_cli import output
 
 if TYPE_CHECKING:
-    from klog.data_dir.log_dir import KafkaFile
+    from klog.data_dir.open_path import KafkaFile
 
 FOUND, MISSED = 0, 4
 _CHUNK = 100_000
@@ -132,7 +132,9 @@ def _resolve(asked: LookupArguments) -> tuple[Partition, Sequence[SegmentFiles] 
 
     Raises UsageError when the path names none, or more than one.
     """
-    from klog.data_dir.log_dir import KafkaFile, LogDir, open_path, select
+    from klog.data_dir.log_dir import LogDir
+    from klog.data_dir.open_path import KafkaFile, open_path
+    from klog.data_dir.selection import select
 
     found = open_path(asked.path)
     if isinstance(found, KafkaFile):

@@ -7,7 +7,8 @@ import time
 from shlex import quote
 from typing import TYPE_CHECKING
 
-from klog.data_dir.log_dir import LogDir, open_path
+from klog.data_dir.log_dir import LogDir
+from klog.data_dir.open_path import open_path
 from klog.disk.disk import Disk
 from klog.plan.backup_writer import PLAN
 from klog.plan.backups import PlanStatus, find_plan, forget, plans_of, remember, state_of, sweep

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from klog.data_dir.log_dir import select
 from klog.data_dir.partition import Partition
 from klog.data_dir.replicas import choose_replicas, find_partitions
+from klog.data_dir.selection import select
 from klog.jobs.compact import CompactJobOptions
 from klog.jobs.export import ExportOptions
 from klog.jobs.output import Facts

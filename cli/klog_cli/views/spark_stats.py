@@ -5,8 +5,10 @@ from __future__ import annotations
 from base64 import b64encode
 from collections.abc import Sequence
 
-from klog.data_dir.log_dir import LogDir, open_path, select
+from klog.data_dir.log_dir import LogDir
+from klog.data_dir.open_path import open_path
 from klog.data_dir.partition import Partition
+from klog.data_dir.selection import select
 from klog.jobs.stats import FrequentKey, LargeRecord, Stats
 from klog.kernel import is_utf8
 from klog.spark.session import session

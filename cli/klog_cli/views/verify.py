@@ -5,8 +5,10 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
-from klog.data_dir.log_dir import KafkaFile, LogDir, open_path, select
+from klog.data_dir.log_dir import LogDir
+from klog.data_dir.open_path import KafkaFile, open_path
 from klog.data_dir.partition import Partition
+from klog.data_dir.selection import select
 from klog.errors import UsageError
 from klog.progress import Sink
 from klog.verify.facts import LogDirFacts

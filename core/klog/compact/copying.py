@@ -10,8 +10,9 @@ from typing import NamedTuple
 from klog.compact.run import CompactionRun, PartitionOutcome
 from klog.data_dir.log_dir import LogDir
 from klog.disk.disk import Disk
-from klog.disk.output_gate import check_directory, straight
+from klog.disk.output_gate import check_directory
 from klog.errors import UsageError
+from klog.files.paths import straight
 from klog.formats.checkpoint import OffsetEntry, write_offsets
 from klog.formats.names import FileKind, Stage
 from klog.plan.draft import Draft

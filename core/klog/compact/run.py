@@ -25,7 +25,7 @@ from klog.formats.names import FileKind
 from klog.metadata.topic_config import TopicConfig
 from klog.partition_plan import checkpoints
 from klog.plan.draft import Draft
-from klog.plan.staging import ROUNDS, Staging, remove_tree
+from klog.plan.staging import ROUNDS, Staging, nearest_directory, remove_tree
 from klog.progress import Silence, Sink
 from klog.threads import run_all
 
@@ -218,8 +218,7 @@ class CompactionRun:
             outcome.failed = error
 
     def _check_room(self, place: str, size: int) -> None:
-        while not os.path.isdir(place):
-            place = os.path.dirname(place)
+        place = nearest_directory(place)
         free = self._disk.free_bytes(place)
         if free < size:
             advice = "name another place with --backup, --plan or --to"

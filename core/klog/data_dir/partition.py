@@ -11,12 +11,12 @@ from __future__ import annotations
 
 import os
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import Final, NamedTuple
 
 from klog.errors import KlogError
+from klog.files.directory import list_directory
 from klog.files.read_only import ReadOnlyFile
 from klog.formats.checkpoint import (
     Checkpoint,
@@ -294,51 +294,11 @@ class _Listing(NamedTuple):
 
 def _list(path: str) -> _Listing:
     """List a partition directory, with the sizes of its logs."""
-    files: list[FileName] = []
-    others: list[str] = []
-    sizes: dict[str, int] = {}
-    unreadable = None
     try:
-        with scan_directory(path) as entries:
-            for entry in entries:
-                if _holds(entry.is_file):
-                    files.append(parse_file(entry.name))
-                    if entry.name.endswith(".log"):
-                        sizes[entry.name] = _size(entry)
-                elif not _holds(entry.is_dir):
-                    others.append(entry.name)
+        found = list_directory(path, sized=".log")
     except OSError as error:
-        unreadable = f"cannot be listed: {error.strerror}"
-    return _Listing(tuple(sorted(files)), tuple(sorted(others)), sizes, unreadable)
-
-
-@contextmanager
-def scan_directory(path: str) -> Iterator[Iterator[os.DirEntry[str]]]:
-    """List a directory without leaving a trace in its access time, where the system allows.  Raises OSError."""
-    flags = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
-    try:
-        descriptor = os.open(path, flags | getattr(os, "O_NOATIME", 0))
-    except PermissionError:  # O_NOATIME is for a file's owner only
-        descriptor = os.open(path, flags)
-    try:
-        with os.scandir(descriptor) as entries:
-            yield entries
-    finally:
-        os.close(descriptor)
-
-
-def _holds(question: Callable[[], bool]) -> bool:
-    try:
-        return question()
-    except OSError:
-        return False  # a link to itself
-
-
-def _size(entry: os.DirEntry[str]) -> int:
-    try:
-        return entry.stat().st_size
-    except OSError:
-        return 0  # it vanished meanwhile; whoever opens it is told
+        return _Listing((), (), {}, f"cannot be listed: {error.strerror}")
+    return _Listing(tuple(sorted(map(parse_file, found.files))), found.others, found.sizes, None)
 
 
 def _segment(offset: int, files: dict[FileKind, FileName], sizes: dict[str, int]) -> SegmentFiles:

@@ -14,7 +14,8 @@ import os
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from klog.data_dir.log_dir import EXPECTED, LogDir, open_path
+from klog.data_dir.log_dir import LogDir
+from klog.data_dir.open_path import EXPECTED, open_path
 from klog.data_dir.partition import Partition, SegmentFiles
 from klog.errors import KlogError, UsageError
 from klog.files.read_only import ReadOnlyFile

@@ -18,6 +18,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 from klog.errors import KlogError, PlanError, UsageError
+from klog.files.directory import scan_directory
+from klog.files.paths import inode_of
 from klog.formats.names import ROOT_KINDS, FileKind, parse_file, parse_partition
 
 _OF_LOG_DIRS: Final = sorted(kind.value for kind in ROOT_KINDS - {FileKind.LOCK})
@@ -61,14 +63,6 @@ def check_places(
         _raise(PlanError, _refusal(place, known, is_directory=True, is_ours=is_ours))
 
 
-def straight(path: str) -> str:
-    """Return *path*, or another that leads there where `..` stands behind a link: taken out of the text it misleads."""
-    if os.pardir not in path.split(os.sep):
-        return path
-    real = os.path.realpath(path)
-    return path if os.path.realpath(os.path.abspath(path)) == real else real
-
-
 def _raise(kind: type[KlogError], refusal: str | None) -> None:
     if refusal is not None:
         raise kind(refusal)
@@ -79,7 +73,7 @@ def _read_as_kafkas(paths: Iterable[str]) -> list[str]:
     found = [path for path in paths if os.path.isdir(path)]
     if not found:
         return []
-    from klog.data_dir.log_dir import open_path
+    from klog.data_dir.open_path import open_path
 
     def is_kafkas(path: str) -> bool:
         try:
@@ -147,7 +141,7 @@ def _inode(path: str) -> tuple[int, int] | None:
         status = os.stat(path)
     except OSError:
         return None
-    return (status.st_dev, status.st_ino) if stat.S_ISDIR(status.st_mode) else None
+    return inode_of(status) if stat.S_ISDIR(status.st_mode) else None
 
 
 def _known(directories: Iterable[str]) -> _Known:
@@ -185,8 +179,6 @@ def _paths(directory: str) -> Iterator[str]:
 
 def _names(directory: str) -> list[str] | None:
     """Return the names in a directory, none where there is no directory; None where they cannot be seen."""
-    from klog.data_dir.partition import scan_directory
-
     try:
         with scan_directory(directory) as entries:
             return [entry.name for entry in entries]

@@ -82,7 +82,7 @@ def _left_over(target: DumpTarget) -> str | None:
 
 def _must_exist(target: DumpTarget) -> None:
     if not os.path.lexists(target.path):
-        from klog.data_dir.log_dir import EXPECTED
+        from klog.data_dir.open_path import EXPECTED
 
         raise UsageError(f"{target.shown}: no such file; {EXPECTED}")
 

@@ -130,7 +130,9 @@ def expand(
         if not os.path.isdir(path):
             yield DumpTarget(path)
             continue
-        from klog.data_dir.log_dir import KafkaFile, LogDir, open_path, select
+        from klog.data_dir.log_dir import LogDir
+        from klog.data_dir.open_path import KafkaFile, open_path
+        from klog.data_dir.selection import select
 
         found = open_path(path)
         assert not isinstance(found, KafkaFile)

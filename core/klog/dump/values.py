@@ -7,7 +7,7 @@ import os
 from collections.abc import Iterator
 from typing import Any
 
-from klog.data_dir.log_dir import EXPECTED
+from klog.data_dir.open_path import EXPECTED
 from klog.dump.request import CSV, DumpRequest, DumpTarget
 from klog.errors import NotKafkaError, UnsupportedError
 from klog.files.read_only import ReadOnlyFile

@@ -14,6 +14,7 @@ from types import TracebackType
 from typing import Protocol
 
 from klog.errors import NotKafkaError, UnreadableError
+from klog.files.paths import inode_of
 
 _FLAGS = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY
 _NO_ATIME: int = getattr(os, "O_NOATIME", 0)
@@ -115,7 +116,7 @@ class ReadOnlyFile:
     def identity(self) -> tuple[int, int]:
         """Return which file it is, whatever it is called by now: device and inode."""
         facts = os.fstat(self._descriptor)
-        return facts.st_dev, facts.st_ino
+        return inode_of(facts)
 
     def modified_ms(self) -> int:
         """Return when the file was last written, in ms since the epoch, as a broker asks for it."""

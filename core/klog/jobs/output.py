@@ -23,8 +23,9 @@ from types import TracebackType
 from typing import Any
 
 from klog.disk.disk import Disk, FencedDisk
-from klog.disk.output_gate import check_directory, straight
+from klog.disk.output_gate import check_directory
 from klog.errors import KlogError, UsageError
+from klog.files.paths import straight
 from klog.formats.names import FileKind
 from klog.plan.locks import LockedError, Locks
 from klog.plan.staging import make_directories, remove_tree

@@ -16,7 +16,7 @@ from contextlib import ExitStack
 from itertools import pairwise
 from typing import NamedTuple
 
-from klog.data_dir.log_dir import lock_state
+from klog.data_dir.lock_state import lock_state
 from klog.data_dir.partition import Partition, SegmentFiles, segments_between
 from klog.errors import KlogError
 from klog.files.read_only import ReadOnlyFile

@@ -12,9 +12,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from klog.data_dir.log_dir import near_misses
 from klog.dump.arrow import Arrays, Sizes, import_pyarrow
-from klog.errors import DamagedError, UsageError
+from klog.errors import DamagedError, UsageError, near_misses
 from klog.formats.codec import Decompressor
 from klog.formats.damage import Damage
 from klog.jobs.slice_reader import records

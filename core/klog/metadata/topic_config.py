@@ -15,8 +15,8 @@ from enum import Enum
 from functools import cached_property
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
-from klog.data_dir.log_dir import LogDir, near_misses
-from klog.errors import UsageError
+from klog.data_dir.log_dir import LogDir
+from klog.errors import UsageError, near_misses
 from klog.formats.batch import OVERHEAD
 from klog.formats.names import CLUSTER_METADATA
 

@@ -18,6 +18,7 @@ from collections.abc import Iterable, Iterator
 
 from klog.disk.disk import Disk, OpenFile
 from klog.errors import PlanError
+from klog.files.paths import inode_of
 from klog.files.read_only import ReadOnlyFile
 from klog.formats.names import FileKind
 from klog.plan.file_state import file_state, status_of
@@ -180,7 +181,7 @@ class BackupWriter:
                 self._disk.set_metadata(file, after.mode, after.uid, after.gid, after.modified_ns)
             finally:
                 self._disk.close(file)
-            self._read[inode_of(target)] = after
+            self._read[inode_of(os.lstat(target))] = after
         self._mark(target)
 
     def _like(self, action: Action) -> str | None:
@@ -203,7 +204,7 @@ class BackupWriter:
         """Return what a file is; what has two names is read once."""
         if status_of(path) is None:
             return None
-        inode = inode_of(path)
+        inode = inode_of(os.lstat(path))
         if inode not in self._read:
             state = file_state(path)
             if state is None:
@@ -213,12 +214,12 @@ class BackupWriter:
 
     def _bring(self, origin: str, target: str, after: FileState) -> None:
         """Let a file that waits elsewhere be in the backup too; what has two names there gets two names here."""
-        first = self._brought.setdefault(inode_of(origin), target)
+        first = self._brought.setdefault(inode_of(os.lstat(origin)), target)
         if self._link(origin, target) or (first != target and self._link(first, target)):
             return
         self._copy(origin, 0, after.size, target, after)
         # The number may have been that of a file which is gone.
-        self._read.pop(inode_of(target), None)
+        self._read.pop(inode_of(os.lstat(target)), None)
 
     def clean(self) -> None:
         """Remove what this run has made, as far as the disk lets it: nothing has come of it."""
@@ -307,12 +308,6 @@ def _up_from(backup: str) -> Iterator[str]:
         if backup == os.path.dirname(backup):
             return
         backup = os.path.dirname(backup)
-
-
-def inode_of(path: str) -> tuple[int, int]:
-    """Return what two names of one file have in common."""
-    status = os.lstat(path)
-    return status.st_dev, status.st_ino
 
 
 def kept_plan(path: str) -> Plan | None:

@@ -12,9 +12,11 @@ from typing import NamedTuple
 
 from klog.disk.disk import Disk
 from klog.errors import KlogError, PlanError, UsageError
+from klog.files.directory import names_in
+from klog.files.paths import inode_of
 from klog.files.read_only import ReadOnlyFile
 from klog.formats.names import ROOT_CHECKPOINTS, parse_file
-from klog.plan.backup_writer import PLAN, begun, inode_of, kept_plan
+from klog.plan.backup_writer import PLAN, begun, kept_plan
 from klog.plan.guards import Difference, differences
 from klog.plan.json_file import MAX_BYTES, plan_pieces, read_plan
 from klog.plan.model import BACKUPS, STAGED, UNFINISHED, FileState, Plan, StaleError
@@ -65,7 +67,7 @@ def load_backup(directory: str) -> StoredPlan:
         if len(plan.backups) == 1 and os.path.realpath(place) != os.path.realpath(plan.backups[0]):
             plan = plan._replace(backups=(place,))
         return StoredPlan(place, plan)
-    inside = sorted(name for name in _names(directory) if os.path.isfile(os.path.join(directory, name, PLAN)))
+    inside = sorted(name for name in names_in(directory) if os.path.isfile(os.path.join(directory, name, PLAN)))
     plans = {load_plan(os.path.join(directory, name, PLAN)).id: name for name in inside}
     if len(plans) == 1:
         return load_backup(os.path.join(directory, next(iter(plans.values()))))
@@ -110,13 +112,6 @@ def _places_of(plan: str, backup: str | None) -> Iterator[str]:
     noted = pointed_to(plan)
     if noted is not None:
         yield noted
-
-
-def _names(directory: str) -> list[str]:
-    try:
-        return os.listdir(directory)
-    except OSError:
-        return []
 
 
 def pointers() -> str:
@@ -171,7 +166,7 @@ class Announcement:
             for backup in self._plan.backups:
                 self._made += make_directories(backup, self._disk)
                 file = self._disk.create(os.path.join(backup, PLAN))
-                self._files.append((file.path, inode_of(file.path)))
+                self._files.append((file.path, inode_of(os.lstat(file.path))))
                 try:
                     for piece in plan_pieces(self._plan):
                         self._disk.write(file, piece)
@@ -183,7 +178,7 @@ class Announcement:
         """Remove it, with all that was made ready, unless the plan itself has taken its place; if the disk lets it."""
         with suppress(OSError):
             for path, inode in self._files:
-                if os.path.lexists(path) and inode_of(path) == inode:
+                if os.path.lexists(path) and inode_of(os.lstat(path)) == inode:
                     _remove(os.path.dirname(path), self._disk)
             remove_made(self._made, self._disk)
             if self._is_made and not any(os.path.lexists(path) for path, _ in self._files):
@@ -248,9 +243,9 @@ def plans_of(log_dir: str) -> list[StoredPlan]:
 
 def _backups(log_dir: str) -> Iterator[str]:
     beside = os.path.join(os.path.dirname(log_dir), BACKUPS)
-    for name in _names(beside):
+    for name in names_in(beside):
         yield os.path.join(beside, name)
-    for name in _names(pointers()):
+    for name in names_in(pointers()):
         place = pointed_to(name)
         if place:
             yield place

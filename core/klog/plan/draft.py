@@ -17,8 +17,8 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from klog.disk.output_gate import straight
 from klog.errors import UnreadableError
+from klog.files.paths import straight
 from klog.plan.file_state import Digest, file_state, state_read, states_around, status_of
 from klog.plan.model import (
     BACKUPS,

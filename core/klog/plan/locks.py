@@ -13,10 +13,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from types import TracebackType
 
-from klog.data_dir.log_dir import HELD_HERE, lock_holder, lock_state
+from klog.data_dir.lock_state import HELD_HERE, lock_holder, lock_state
 from klog.disk.disk import Disk, OpenFile
 from klog.disk.output_gate import own_file
 from klog.errors import KlogError
+from klog.files.directory import names_in
+from klog.files.paths import inode_of
 from klog.formats.names import FileKind
 
 _ATTEMPTS = 10
@@ -64,7 +66,7 @@ class Locks:
                     os.close(file.descriptor)
             if is_held:
                 self._files[log_dir] = file
-                HELD_HERE.add(_inode(os.fstat(file.descriptor)))
+                HELD_HERE.add(inode_of(os.fstat(file.descriptor)))
                 return
         raise LockedError(f"a broker is starting or stopping on {log_dir}; try again when it has")
 
@@ -72,7 +74,7 @@ class Locks:
         """Open the lock file; when it has to be made, the directory's modification time stays what it was."""
         before = os.stat(log_dir).st_mtime_ns
         if os.path.lexists(path):
-            if _inode(os.lstat(path)) in HELD_HERE:
+            if inode_of(os.lstat(path)) in HELD_HERE:
                 raise LockedError(f"{log_dir} is being changed by this very process")
             return self._disk.open_lock(path)
         file = self._disk.open_lock(path)
@@ -99,7 +101,7 @@ class Locks:
                     self._remove(log_dir)
         finally:
             for file in self._files.values():
-                HELD_HERE.discard(_inode(os.fstat(file.descriptor)))
+                HELD_HERE.discard(inode_of(os.fstat(file.descriptor)))
                 os.close(file.descriptor)
             self._files = {}
 
@@ -148,10 +150,10 @@ def check_closed(directories: Iterable[str]) -> None:
             lock = lock_state(os.path.join(log_dir, FileKind.LOCK.value))
             if lock.held:
                 raise LockedError(f"{lock.of(log_dir)}, where {directory} leads; nothing was changed")
-        for name in _names(directory):
+        for name in names_in(directory):
             path = os.path.join(directory, name)
             with suppress(OSError):  # a link to nothing is open nowhere
-                files[_inode(os.stat(path))] = path
+                files[inode_of(os.stat(path))] = path
     for pid, inode in _open_files() if files else ():
         if inode in files and pid != os.getpid():
             raise LockedError(f"{files[inode]}: process {pid} has it open; stop it first, nothing was changed")
@@ -159,28 +161,17 @@ def check_closed(directories: Iterable[str]) -> None:
 
 def _open_files() -> Iterator[tuple[int, tuple[int, int]]]:
     """Yield the files that processes have open: a process's id, and the file's device and inode."""
-    for pid in filter(str.isdigit, _names("/proc")):
-        for descriptor in _names(f"/proc/{pid}/fd"):
+    for pid in filter(str.isdigit, names_in("/proc")):
+        for descriptor in names_in(f"/proc/{pid}/fd"):
             try:
-                yield int(pid), _inode(os.stat(f"/proc/{pid}/fd/{descriptor}"))
+                yield int(pid), inode_of(os.stat(f"/proc/{pid}/fd/{descriptor}"))
             except OSError:
                 continue  # closed since
-
-
-def _names(directory: str) -> list[str]:
-    try:
-        return os.listdir(directory)
-    except OSError:
-        return []
-
-
-def _inode(status: os.stat_result) -> tuple[int, int]:
-    return status.st_dev, status.st_ino
 
 
 def _is_named(file: OpenFile, path: str) -> bool:
     """Whether the open file is still what its name leads to."""
     try:
-        return _inode(os.lstat(path)) == _inode(os.fstat(file.descriptor))
+        return inode_of(os.lstat(path)) == inode_of(os.fstat(file.descriptor))
     except FileNotFoundError:
         return False

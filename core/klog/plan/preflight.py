@@ -7,8 +7,9 @@ import os
 from collections.abc import Iterable, Iterator, Sequence
 
 from klog.disk.disk import Disk
+from klog.files.paths import inode_of
 from klog.formats.names import Stage
-from klog.plan.backup_writer import inode_of, keeps_tail, may_be_linked
+from klog.plan.backup_writer import keeps_tail, may_be_linked
 from klog.plan.locks import LockedError, check_closed
 from klog.plan.model import PUT, TRUNCATE, Action, Plan
 from klog.plan.staging import device_of, lack_of_room
@@ -100,7 +101,7 @@ def _kept(plan: Plan, chain: FileHistory, backup: str, is_far: bool) -> Iterator
 
 def _is_first_name(path: str, known: set[tuple[int, int]]) -> bool:
     """Whether the file is none of the *known*, of which it then is one."""
-    inode = inode_of(path) if os.path.lexists(path) else None
+    inode = inode_of(os.lstat(path)) if os.path.lexists(path) else None
     if inode is None or inode in known:
         return inode is None
     known.add(inode)

@@ -14,10 +14,10 @@ from functools import cached_property
 from types import TracebackType
 from typing import TYPE_CHECKING, Final
 
-from klog.data_dir.log_dir import LogDir, near_misses
+from klog.data_dir.log_dir import LogDir
 from klog.data_dir.partition import Partition
 from klog.data_dir.replicas import find_partitions
-from klog.errors import UsageError
+from klog.errors import UsageError, near_misses
 from klog.fetch import OpenFiles
 from klog.fetch.slices import SliceCache
 from klog.fetch.windows import WindowPool

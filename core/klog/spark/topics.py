@@ -7,9 +7,8 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
 
-from klog.data_dir.log_dir import near_misses
 from klog.data_dir.partition import Partition
-from klog.errors import UsageError
+from klog.errors import UsageError, near_misses
 from klog.formats.names import CLUSTER_METADATA
 
 INTERNAL: Final = frozenset(("__consumer_offsets", "__transaction_state", "__share_group_state", CLUSTER_METADATA))

@@ -1,0 +1,77 @@
+"""Directories, listed without a trace in their access time, where the system allows that."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import NamedTuple
+
+
+class DirectoryListing(NamedTuple):
+    """The names in a directory, by kind; links count as what they lead to.
+
+    *sizes*: of files in bytes, as far as they were asked for.  *others*: what is neither a regular file nor a
+    directory: a pipe, a link to nothing, a link to itself.
+    """
+
+    files: tuple[str, ...]
+    directories: tuple[str, ...]
+    others: tuple[str, ...]
+    sizes: dict[str, int]
+
+
+def list_directory(path: str, sized: str | None = None) -> DirectoryListing:
+    """List a directory; *sized*: the ending of the files whose sizes are wanted too.  Raises OSError."""
+    files: list[str] = []
+    directories: list[str] = []
+    others: list[str] = []
+    sizes: dict[str, int] = {}
+    with scan_directory(path) as entries:
+        for entry in entries:
+            if _is(entry.is_file):
+                files.append(entry.name)
+                if sized is not None and entry.name.endswith(sized):
+                    sizes[entry.name] = _size(entry)
+            elif _is(entry.is_dir):
+                directories.append(entry.name)
+            else:
+                others.append(entry.name)
+    return DirectoryListing(tuple(sorted(files)), tuple(sorted(directories)), tuple(sorted(others)), sizes)
+
+
+def names_in(path: str) -> list[str]:
+    """Return the names in a directory; none where it is not there or cannot be listed."""
+    try:
+        return os.listdir(path)
+    except OSError:
+        return []
+
+
+@contextmanager
+def scan_directory(path: str) -> Iterator[Iterator[os.DirEntry[str]]]:
+    """List a directory without leaving a trace in its access time, where the system allows.  Raises OSError."""
+    flags = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+    try:
+        descriptor = os.open(path, flags | getattr(os, "O_NOATIME", 0))
+    except PermissionError:  # O_NOATIME is for a file's owner only
+        descriptor = os.open(path, flags)
+    try:
+        with os.scandir(descriptor) as entries:
+            yield entries
+    finally:
+        os.close(descriptor)
+
+
+def _is(question: Callable[[], bool]) -> bool:
+    try:
+        return question()
+    except OSError:
+        return False  # a link to itself
+
+
+def _size(entry: os.DirEntry[str]) -> int:
+    try:
+        return entry.stat().st_size
+    except OSError:
+        return 0  # it vanished meanwhile; whoever opens it is told

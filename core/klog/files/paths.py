@@ -1,0 +1,18 @@
+"""Paths and inodes: where a path leads, and what two names of one file have in common."""
+
+from __future__ import annotations
+
+import os
+
+
+def straight(path: str) -> str:
+    """Return *path*, or another that leads there where `..` stands behind a link: taken out of the text it misleads."""
+    if os.pardir not in path.split(os.sep):
+        return path
+    real = os.path.realpath(path)
+    return path if os.path.realpath(os.path.abspath(path)) == real else real
+
+
+def inode_of(status: os.stat_result) -> tuple[int, int]:
+    """Return what all names of one file have in common: its device and its inode."""
+    return status.st_dev, status.st_ino
