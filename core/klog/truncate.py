@@ -19,14 +19,14 @@ from klog.formats.damage import Damage
 from klog.formats.index import ABORTED_TXN
 from klog.formats.names import SEGMENT_KINDS, FileKind, Stage, belongs, file_name, parse_file
 from klog.formats.snapshot import write_snapshot
-from klog.kernel import IndexBuilder, Window, ascending_run, crc32c
+from klog.kernel import IndexBuilder, SegmentSurvey, Window, ascending_run, crc32c
 from klog.log.records import intact_runs
 from klog.log.segment import Segment
-from klog.partition_plan import losses as amounts
 from klog.partition_plan.contents import Content, FileRange, StoredContent, txn_entries
 from klog.partition_plan.desired_files import DesiredFiles, draft_changes
+from klog.partition_plan.losses import cut_loss, whole_losses
 from klog.plan.draft import Draft
-from klog.plan.model import Amount, Loss
+from klog.plan.model import NOTHING, Amount, Loss
 
 
 class TruncateOptions(NamedTuple):
@@ -54,10 +54,11 @@ class Truncation(NamedTuple):
 
 
 class _Place(NamedTuple):
-    """Where a segment is cut: the bytes that stay, with the batches before it in *builder*."""
+    """Where a segment is cut: the bytes that stay, with the batches before it in *builder* and *survey*."""
 
     position: int
     builder: IndexBuilder
+    survey: SegmentSurvey
     inside: int | None
 
 
@@ -95,27 +96,30 @@ class _Cut:
         later = self._segments[self._at + 1 :]
         if place.position == files.size and not later:
             self._logs = {other.log: (FileRange(other.log, 0, other.size),) for other in self._segments}
-            return Truncation(self._to_offset, end, None, (), self._kept(), {})
+            return Truncation(self._to_offset, end, None, (), self._kept(files, place), {})
         if end < start:
             end = self._start_again(start)
         else:
             self._keep(files, place, end)
         draft_changes(draft, self._partition, DesiredFiles(self._logs, self._files, self._epochs(end)))
         losses = [] if place.position == files.size else [self._loss(files, place)]
-        losses += amounts.whole_loss(self._partition, [other.log for other in later], "truncated")
-        return Truncation(self._to_offset, end, place.inside, tuple(losses), self._kept(), self._offsets(end))
+        losses += whole_losses(self._partition, [other.log for other in later], "truncated")
+        return Truncation(
+            self._to_offset, end, place.inside, tuple(losses), self._kept(files, place), self._offsets(end)
+        )
 
     def _place(self, files: SegmentFiles) -> _Place:
         """Return where to cut a segment: before the first batch that reaches the offset."""
         path = os.path.join(self._partition.path, files.log)
         segment, window = Segment(path), Window(output=0)
         builder = IndexBuilder(files.base_offset, self._settings.interval, 2**31 - 1)
+        survey = SegmentSurvey(files.base_offset, 2**63 - 1, b"", b"")
         with ReadOnlyFile(path) as source:
             reader = segment.reader(source)
             while piece := reader.next(window):
                 for run in intact_runs(window, path, segment.span):
                     if run.damage is not None:
-                        return self._at_damage(run.damage, builder)
+                        return self._at_damage(run.damage, builder, survey)
                     reaching = min(max(run.window.first_reaching(self._to_offset, run.first), run.first), run.end)
                     last = builder.last_offset if builder.batches else files.base_offset - 1
                     # The builder alone sees only what stands in the way of an index entry.
@@ -124,17 +128,18 @@ class _Cut:
                     )
                     if in_order < reaching or builder.walk(run.window, run.first, reaching) < reaching:
                         raise DamagedError(f"{path}: batches are not in order; first: {self._recover}")
+                    survey.walk(run.window, run.first, reaching)
                     if reaching < run.end:
                         batch = run.window.batch(reaching)
                         builder.finish()
                         inside = batch.base_offset if batch.base_offset < self._to_offset else None
-                        return _Place(batch.position, builder, inside)
+                        return _Place(batch.position, builder, survey, inside)
                 if piece.damage is not None:
-                    return self._at_damage(piece.damage, builder)
+                    return self._at_damage(piece.damage, builder, survey)
             builder.finish()
-            return _Place(source.size, builder, None)
+            return _Place(source.size, builder, survey, None)
 
-    def _at_damage(self, damage: Damage, builder: IndexBuilder) -> _Place:
+    def _at_damage(self, damage: Damage, builder: IndexBuilder, survey: SegmentSurvey) -> _Place:
         """Cut at damage, if nothing that is to stay follows it."""
         expected = builder.last_offset + 1 if builder.batches else builder.base
         if expected < self._to_offset:
@@ -142,7 +147,7 @@ class _Cut:
                 f"{damage.place}: {damage.detail}; cut there (--to-offset {expected}), or first: {self._recover}"
             )
         builder.finish()
-        return _Place(damage.place.position or 0, builder, None)
+        return _Place(damage.place.position or 0, builder, survey, None)
 
     @property
     def _recover(self) -> str:
@@ -208,15 +213,15 @@ class _Cut:
 
     def _loss(self, files: SegmentFiles, place: _Place) -> Loss:
         expected = place.builder.last_offset + 1 if place.builder.batches else files.base_offset
-        return amounts.cut_loss(self._partition, files.log, place.position, expected, "truncated")
+        return cut_loss(self._partition, files.log, place.position, expected, "truncated")
 
-    def _kept(self) -> Amount:
-        kept = Amount(0, 0)
-        for pieces in self._logs.values():
-            for name, start, end in pieces:
-                records = amounts.content(os.path.join(self._partition.path, name), start, end).records
-                kept = kept.plus(Amount(records, end - start))
-        return kept
+    def _kept(self, cut: SegmentFiles, place: _Place) -> Amount:
+        """Return what stays.  Segments before the cut are not read, so nobody has counted their records."""
+        size = sum(end - start for ranges in self._logs.values() for _, start, end in ranges)
+        if not size:
+            return NOTHING
+        is_alone = all(not ranges or name == cut.log for name, ranges in self._logs.items())
+        return Amount(place.survey.records + place.survey.legacy if is_alone else None, size)
 
     def _offsets(self, end: int) -> dict[FileKind, int | None]:
         partition = self._partition

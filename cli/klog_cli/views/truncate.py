@@ -121,7 +121,8 @@ def _show(cut: Truncation, interval: Mapping[str, Setting], changed: Changed, wa
     done = "made" if changed.is_applied else "planned"
     output.text(f"{changes(len(made.actions))} {done}; the log ends at {cut.log_end}\n")
     records, size = sum(loss.records or 0 for loss in cut.losses), sum(loss.bytes for loss in cut.losses)
-    output.text(f"lost: {records} records, {size} bytes; kept: {cut.kept.records} records, {cut.kept.bytes} bytes\n")
+    counted = "" if cut.kept.records is None else f"{cut.kept.records} records, "
+    output.text(f"lost: {records} records, {size} bytes; kept: {counted}{cut.kept.bytes} bytes\n")
     if changed.is_applied:
         output.text(f"backup: {output.printable(made.backups[0])}\n")
     output.note(_RISK)

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from klog.data_dir.partition import Partition
 from klog.files.read_only import ReadOnlyFile
 from klog.formats.header import HEADER_BYTES, Header, read_header
-from klog.kernel import Window
+from klog.kernel import SegmentSurvey, Window
 from klog.log.records import intact_runs
 from klog.log.segment import Segment
 from klog.plan.model import Loss
@@ -32,21 +32,18 @@ class RecordCount(NamedTuple):
         return RecordCount(self.records + other.records, first, last)
 
 
-def content(path: str, start: int = 0, end: int | None = None) -> RecordCount:
+def count_records(path: str, start: int = 0, end: int | None = None) -> RecordCount:
     """Read bytes *start* to *end* of a log, where batches begin and end, or damage does.  Raises UnreadableError."""
-    segment, window, found = Segment(path, bounded=False), Window(output=0), RecordCount()
+    segment, window, survey = Segment(path, bounded=False), Window(output=0), SegmentSurvey(0, 2**63 - 1, b"", b"")
+    last_offset = None
     with ReadOnlyFile(path) as source:
         reader = segment.reader(source, start, end)
         while reader.next(window):
             for run in intact_runs(window, path, segment.span):
                 if run.damage is None and run.first < run.end:
-                    found = found.plus(_of_rows(run.window, run.first, run.end))
-    return found
-
-
-def _of_rows(window: Window, first: int, end: int) -> RecordCount:
-    records = sum(max(window.batch(i).records_count, 0) or int(window.batch(i).magic < 2) for i in range(first, end))
-    return RecordCount(records, window.batch(first).base_offset, window.batch(end - 1).last_offset)
+                    survey.walk(run.window, run.first, run.end)
+                    last_offset = run.window.batch(run.end - 1).last_offset
+    return RecordCount(survey.records + survey.legacy, survey.first_offset if survey.batches else None, last_offset)
 
 
 def torn_batch(path: str, position: int, expected: int) -> RecordCount:
@@ -68,20 +65,20 @@ def cut_loss(partition: Partition, log: str, position: int, expected: int, reaso
     Raises UnreadableError.
     """
     path = os.path.join(partition.path, log)
-    found = content(path, position)
+    found = count_records(path, position)
     if found.first_offset != expected:
         found = torn_batch(path, position, expected).plus(found)
     return _loss(partition, found, os.path.getsize(path) - position, reason, expected)
 
 
-def whole_loss(partition: Partition, logs: Iterable[str], reason: str) -> list[Loss]:
+def whole_losses(partition: Partition, logs: Iterable[str], reason: str) -> list[Loss]:
     """Return what goes with whole logs, one loss for each.  Raises UnreadableError."""
     losses = []
     for log in logs:
         path = os.path.join(partition.path, log)
         size = os.path.getsize(path)
         if size:
-            losses.append(_loss(partition, content(path), size, reason, None))
+            losses.append(_loss(partition, count_records(path), size, reason, None))
     return losses
 
 

@@ -298,7 +298,7 @@ def _loss(value: object) -> Loss:
 
 def _amount(value: object) -> Amount:
     members = _members({"records": 0, "bytes": 0} if value is None else value, "an amount", set(Amount._fields))
-    return Amount(_number(members, "records"), _number(members, "bytes"))
+    return Amount(_maybe_number(members, "records"), _number(members, "bytes"))
 
 
 def _directory_time(value: object) -> tuple[tuple[int, str], int]:

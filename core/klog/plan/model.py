@@ -119,14 +119,15 @@ class CutOut(NamedTuple):
 
 
 class Amount(NamedTuple):
-    """How much of the logs."""
+    """How much of the logs.  *records*: None where nobody has counted them."""
 
-    records: int
+    records: int | None
     bytes: int
 
     def plus(self, other: Amount) -> Amount:
         """Return the sum."""
-        return Amount(self.records + other.records, self.bytes + other.bytes)
+        is_counted = self.records is not None and other.records is not None
+        return Amount((self.records or 0) + (other.records or 0) if is_counted else None, self.bytes + other.bytes)
 
 
 NOTHING: Final = Amount(0, 0)

@@ -12,10 +12,10 @@ from klog.broker_start.producers import BrokerClock
 from klog.data_dir.partition import Partition
 from klog.formats.checkpoint import epochs_in_force, read_epochs
 from klog.formats.names import FileKind, parse_file
-from klog.partition_plan import losses as amounts
 from klog.partition_plan.contents import FileRange, StoredContent
 from klog.partition_plan.desired_files import DesiredFiles, draft_changes
 from klog.partition_plan.epochs import rebuilt
+from klog.partition_plan.losses import count_records, cut_loss, whole_losses
 from klog.plan.draft import Draft
 from klog.plan.model import Amount, Loss
 from klog.progress import Silence, Sink
@@ -125,9 +125,9 @@ def losses(partition: Partition, outcome: StartOutcome, findings: Sequence[Findi
     found, reason = [], "log-start-beyond-end"
     for cut in outcome.cuts:
         name, reason = _source(partition, outcome, cut.base), _reason(cut, findings)
-        found.append(amounts.cut_loss(partition, name, cut.size, cut.offset, reason))
+        found.append(cut_loss(partition, name, cut.size, cut.offset, reason))
     dropped = [segment.log for segment in partition.segments if segment.base_offset in outcome.dropped]
-    return found + amounts.whole_loss(partition, dropped, reason)
+    return found + whole_losses(partition, dropped, reason)
 
 
 def _reason(cut: SegmentCut, findings: Sequence[Finding]) -> str:
@@ -153,7 +153,7 @@ def kept(partition: Partition, outcome: StartOutcome) -> Amount:
     total = Amount(0, 0)
     for pieces in outcome.logs.values():
         for name, start, end in pieces:
-            records = amounts.content(os.path.join(partition.path, name), start, end).records
+            records = count_records(os.path.join(partition.path, name), start, end).records
             total = total.plus(Amount(records, end - start))
     return total
 

@@ -255,7 +255,7 @@ class _Repair:
         """Return what goes.  Raises UnreadableError."""
         if not self._loses:
             return []
-        from klog.partition_plan import losses as amounts
+        from klog.partition_plan.losses import cut_loss
 
         found = []
         for segment in self.facts.segments:
@@ -263,7 +263,7 @@ class _Repair:
             cut = self._cuts.get(base)
             if cut is not None and base not in self._zeros:
                 position, expected, reason = cut.damage.place.position or 0, cut.expected or 0, self._reason(base, cut)
-                found.append(amounts.cut_loss(self.facts.partition, segment.files.log, position, expected, reason))
+                found.append(cut_loss(self.facts.partition, segment.files.log, position, expected, reason))
         return found
 
     def kept(self) -> Amount:
