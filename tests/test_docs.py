@@ -18,11 +18,21 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import FIXTURES, ROOT
+from tests.test_layers import FLOOR
 
-PAGES = ("README.md", "docs/dump.md", "docs/recover.md", "docs/compact.md")
+PAGES = ("README.md", *(f"docs/{page}.md" for page in ("describe", "dump", "lookup", "verify", "recover", "compact")))
 SERVING = ("README.md", "docs/serve.md")
 PORT = "29092"
 """Where the pages have `klog serve` listen; here it is another, which is free."""
+
+
+WRITTEN = sorted(
+    path.relative_to(ROOT).as_posix()
+    for path in (*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("bench/*.md"))
+)
+"""Every page of text that people read."""
+DECISIONS = [page for page in WRITTEN if re.fullmatch(r"docs/decisions/\d{3}-.*\.md", page)]
+LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 
 
 def blocks(page: str, kind: str) -> Iterator[str]:
@@ -54,6 +64,62 @@ def pattern(expected: str) -> str:
     """Return the regular expression for *expected*."""
     lines = expected.splitlines()
     return "".join(r"(?:.*\n)*?" if line == "…" else re.escape(line).replace("…", ".*") + r"\n" for line in lines)
+
+
+def text_of(page: str) -> str:
+    """Return *page* without its blocks of code."""
+    return re.sub(r"^```.*?^```$", "", (ROOT / page).read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
+
+
+def anchors(page: str) -> set[str]:
+    """Return the anchors that GitHub makes of the headings of *page*."""
+    headings = re.findall(r"^#+ (.*)$", text_of(page), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("page", WRITTEN)
+def test_every_link_leads_somewhere(page: str) -> None:
+    """To a file of this repository, and to a heading in it where the link names one."""
+    broken = []
+    for link in LINK.findall(text_of(page)):
+        if link.startswith(("https://", "http://")):
+            continue
+        file, _, anchor = link.partition("#")
+        target = os.path.normpath(os.path.join(os.path.dirname(page), file)) if file else page
+        if not (ROOT / target).exists() or (anchor and anchor not in anchors(target)):
+            broken.append(link)
+    assert broken == []
+
+
+def test_every_page_of_docs_is_linked_from_the_readme() -> None:
+    """A page that nothing leads to is not read."""
+    linked = set(LINK.findall((ROOT / "README.md").read_text(encoding="utf-8")))
+    pages = [page for page in WRITTEN if page.startswith("docs/") and page not in DECISIONS]
+    assert [page for page in pages if page not in linked] == []
+
+
+@pytest.mark.parametrize("page", DECISIONS)
+def test_a_decision_says_what_was_left_out_and_what_would_change_it(page: str) -> None:
+    """Without these, nobody can tell whether a decision still holds."""
+    parts = re.split(r"^## (.*)$", (ROOT / page).read_text(encoding="utf-8"), flags=re.MULTILINE)
+    assert parts[1::2] == ["Decision", "What we left out", "What would change our mind"]
+    assert all(part.strip() for part in parts[2::2])
+
+
+def test_the_index_of_decisions_is_complete() -> None:
+    """Each with its number and its title, in order."""
+    titles = [(ROOT / page).read_text(encoding="utf-8").partition("\n")[0].removeprefix("# ") for page in DECISIONS]
+    rows = [f"| {page[15:18]} | [{title}]({page[15:]}) |" for page, title in zip(DECISIONS, titles, strict=True)]
+    index = (ROOT / "docs/decisions/README.md").read_text(encoding="utf-8").splitlines()
+    assert [line for line in index if re.match(r"\| \d", line)] == rows
+    assert [row[2:5] for row in rows] == [f"{number:03}" for number in range(1, len(rows) + 1)]
+
+
+def test_contributing_has_a_line_for_each_package() -> None:
+    """In the order of their floors: that table is where a newcomer looks for the place of a thing."""
+    rows = re.findall(r"^\| `(\w+)` \| .* \|$", (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8"), re.MULTILINE)
+    packages = [name for name in FLOOR if not (ROOT / "cli" / name).exists() and name != "pyspark_klog"]
+    assert rows == sorted(packages, key=lambda name: (FLOOR[name], rows.index(name) if name in rows else -1))
 
 
 @pytest.fixture
@@ -113,9 +179,9 @@ def test_the_reader_of_what_is_served_runs(
 
 def test_the_library_example_runs(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     """The first thing that a programmer tries."""
-    (example,) = (block for block in blocks("README.md", "python") if block.startswith("import klog\n"))
+    (example,) = (block for block in blocks("docs/library.md", "python") if block.startswith("import klog\n"))
     monkeypatch.chdir(FIXTURES)
-    exec(compile(example, "README.md", "exec"), {})
+    exec(compile(example, "docs/library.md", "exec"), {})
     printed = capsys.readouterr().out.splitlines()
     assert printed[0].startswith("0 1750000000200 b'librdkafka-3' b'{")
     assert printed[-1] == "zstd 0 274"
@@ -125,7 +191,7 @@ def test_the_library_example_runs(monkeypatch: pytest.MonkeyPatch, capsys: pytes
 @pytest.mark.spark
 def test_the_example_on_spark_runs(path_with_klog: str) -> None:
     """What somebody with a directory and a laptop tries: nothing but the answer is printed."""
-    (example,) = (block for block in blocks("README.md", "python") if "kafka-log" in block)
+    (example,) = (block for block in blocks("docs/spark.md", "python") if "createOrReplaceTempView" in block)
     command = ["python", "-c", example]
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("SPARK", "PYSPARK"))}
     environment["PATH"] = path_with_klog
