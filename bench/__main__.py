@@ -8,8 +8,10 @@ import shutil
 import subprocess
 import sys
 import time
+from dataclasses import replace
 
 from bench import table
+from bench.against import Pair, Version, built, compared
 from bench.compact import compact
 from bench.installed import HERE, NotInstalledError, child, find_klog, kafka_dump, peers_python
 from bench.jobs import JOBS as OF_FILES
@@ -37,6 +39,7 @@ def arguments() -> argparse.Namespace:
     data = os.path.join(HERE, "data")
     parser.add_argument("--data", metavar="DIR", default=data, help="where corpora and peers live (bench/data)")
     parser.add_argument("--save", action="store_true", help="also write bench/results/<date>-<cpu>.md")
+    parser.add_argument("--against", metavar="COMMIT", help="also race another version of klog, row by row")
     parser.add_argument("--strict", action="store_true", help="exit 1 if a target is missed")
     return parser.parse_args()
 
@@ -86,6 +89,19 @@ def measured(name: str, bench: Bench) -> list[table.Row]:
     return rows
 
 
+def rows_of(name: str, bench: Bench, version: Version | None) -> list[table.Row]:
+    """Return the rows of one job; beside another *version*, a second row for each tells how the two compare."""
+    if version is None:
+        return measured(name, bench)
+    scratch = os.path.join(bench.scratch, "other")
+    os.makedirs(scratch, exist_ok=True)
+    theirs = replace(bench, klog=version.klog, scratch=scratch)
+    ours, others = Pair(bench, theirs, version.python).measured(lambda one: measured(name, one))
+    if len(ours) != len(others):
+        return [*ours, table.Row(name, f"not compared: {version.commit} has {len(others)} rows, not {len(ours)}", None)]
+    return [row for pair in zip(ours, compared(ours, others, version.commit), strict=True) for row in pair]
+
+
 def _short(error: Exception) -> str:
     """Return the error in one line: how it begins, and how it ends."""
     words = " ".join(str(error).split())
@@ -101,11 +117,12 @@ def main() -> int:
         return 2
     try:
         bench = prepared(options)
+        version = built(options.against, bench.scratch, tell) if options.against else None
     except (NotInstalledError, subprocess.CalledProcessError) as error:
         sys.stderr.write(f"{error}\n")
         return 2
     facts = table.facts(bench.peers)
-    rows = [row for name in names for row in measured(name, bench)]
+    rows = [row for name in names for row in rows_of(name, bench, version)]
     if sys.stderr.isatty():
         sys.stderr.write("\r\x1b[K")
     facts.append(f"load at the end {os.getloadavg()[0]:.1f}; the number of runs behind a median stands in brackets")
