@@ -8,6 +8,7 @@ CI=true: a build that did not compare with Kafka must not look like one that did
 from __future__ import annotations
 
 import functools
+import gc
 import io
 import os
 import shutil
@@ -135,11 +136,11 @@ def _read(number: int) -> bytes:
 def _main() -> Callable[[], int]:
     """Return the command line's main, its commands built once: that is four fifths of a short run."""
     import typer
-    from klog_cli import app
+    from klog_cli import app, command_tree
 
-    app.build = functools.cache(app.build)
+    command_tree.build = functools.cache(command_tree.build)
     # A command line ends soon and spares the collector; garbage of thousands of them would be gigabytes.
-    app._spare_the_collector = lambda: None
+    command_tree._spare_the_collector = gc.enable
     typer.main.get_command = functools.cache(typer.main.get_command)
     return app.main
 

@@ -55,7 +55,7 @@ class Command:
 def read() -> Command:
     """Return klog's command line, hidden commands and options left out."""
     import typer
-    from klog_cli.app import build
+    from klog_cli.command_tree import build
 
     klog = typer.main.get_command(build())
     help_names = klog.context_settings.get("help_option_names", ["--help"])

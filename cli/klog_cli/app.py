@@ -1,99 +1,42 @@
-"""The Typer app: which command, and what becomes of its exceptions.
+"""The command line of a process: runs it, and turns what it raises into a line and an exit code.
 
-A command's module is imported when that command is called (all of them for help), so that each start loads little.
+Typer is most of what a start costs, so it is imported only when there are options to parse.
 """
 
 from __future__ import annotations
 
-import atexit
 import gc
 import os
 import signal
 import sys
-from importlib import import_module
 
-import typer
-from klog.errors import KlogError, UsageError
+from klog.errors import KlogError
 
 from klog_cli import output
 
-COMMANDS = (
-    "describe",
-    "dump",
-    "lookup",
-    "fetch",
-    "serve",
-    "verify",
-    "recover",
-    "truncate",
-    "compact",
-    "apply",
-    "undo",
-    "plans",
-    "spark",
-)
-EXIT_CODES = (
-    "Exit codes, added up: 0 clean · 1 problems corrected · 4 problems left · "
-    "8 could not do it (I/O, permission, not Kafka data, lock held) · 16 usage · 32 cancelled (^C)."
-)
 _USAGE, _CANCELLED, _FAILED = 16, 32, 8
 _TYPER_INTERRUPTED = 130  # what Typer makes of ^C
 
 
-def _version(wanted: bool) -> None:
-    if wanted:
-        import platform
-
-        from klog import __version__
-        from klog.kernel import hardware_crc
-
-        crc = "hardware CRC-32C" if hardware_crc() else "portable CRC-32C"
-        output.text(f"klog {__version__}, Python {platform.python_version()}, kernel {__version__} with {crc}\n")
-        raise typer.Exit
-
-
-def _root(
-    version: bool = typer.Option(False, "--version", callback=_version, is_eager=True, help="Show versions and leave."),
-) -> None:
-    """Read, explain, check, repair and compact Kafka broker data directories with no broker running."""
-
-
-def build(names: tuple[str, ...] = COMMANDS) -> typer.Typer:
-    """Return the app with the commands *names*."""
-    app = typer.Typer(
-        name="klog",
-        add_completion=False,
-        no_args_is_help=True,
-        pretty_exceptions_enable=False,
-        rich_markup_mode=None,
-        context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
-        epilog=EXIT_CODES,
-    )
-    app.callback(epilog=EXIT_CODES)(_root)
-    for name in names:
-        module = import_module(f"klog_cli.commands.{name}")
-        command = getattr(module, name)
-        if isinstance(command, typer.Typer):
-            for verb in command.registered_commands:
-                verb.epilog = EXIT_CODES
-            app.add_typer(command, name=name, epilog=EXIT_CODES)
-        else:
-            app.command(name, epilog=EXIT_CODES)(command)
-    return app
-
-
 def _run(arguments: list[str]) -> int:
+    if arguments == ["--version"]:
+        from klog_cli.version import version_line
+
+        output.text(version_line())
+        return 0
+    gc.disable()  # until everything is imported: none of it is garbage, and to look through it again and again costs
+    from klog_cli.command_tree import COMMANDS, parse_and_run
+
     wanted = next((argument for argument in arguments if not argument.startswith("-")), None)
     names: tuple[str, ...] = (wanted,) if wanted in COMMANDS else COMMANDS
     if arguments[:1] == ["--version"]:
         names = ()
     if wanted == "lookup":
         arguments = _bare_timestamp(arguments)
-    command = typer.main.get_command(build(names))
-    code = command.main(arguments, prog_name="klog", standalone_mode=False)
+    code = parse_and_run(arguments, names)
     if code == _TYPER_INTERRUPTED:
         raise KeyboardInterrupt
-    return code if isinstance(code, int) else 0
+    return code
 
 
 def _bare_timestamp(arguments: list[str]) -> list[str]:
@@ -116,19 +59,12 @@ def _interrupt(_number: int, _frame: object) -> None:
 
 def main() -> int:
     """Run the command line of this process; return its exit code."""
-    _spare_the_collector()
     _occupy_standard_descriptors()
     before = signal.signal(signal.SIGINT, _interrupt)
     try:
         return _guarded(sys.argv[1:])
     finally:
         signal.signal(signal.SIGINT, before)
-
-
-def _spare_the_collector() -> None:
-    """What has been imported is no garbage, nor is what ends with the process: looking costs a sixth of a short run."""
-    gc.freeze()
-    atexit.register(gc.freeze)
 
 
 def _occupy_standard_descriptors() -> None:
@@ -149,7 +85,7 @@ def _guarded(arguments: list[str]) -> int:
             raise
         output.error(str(error))
         return error.exit_code
-    except (KeyboardInterrupt, typer.Abort):
+    except KeyboardInterrupt:
         output.error("cancelled")
         return _CANCELLED
     except output.ClosedPipeError:
@@ -178,8 +114,6 @@ def _silence_stdout() -> None:
     os.dup2(nowhere, output.STDOUT)
     os.close(nowhere)
 
-
-__all__ = ["UsageError", "build", "main"]
 
 if __name__ == "__main__":
     sys.exit(main())

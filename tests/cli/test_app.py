@@ -19,7 +19,7 @@ import klog as library
 import pytest
 from klog.errors import KlogError
 from klog.kernel import hardware_crc
-from klog_cli import app, output
+from klog_cli import app, command_tree, output
 
 from tests.conftest import Ran
 from tests.oracles.plain.encode import Record, batch
@@ -28,7 +28,7 @@ from tests.support.bad_sectors import spoil
 
 Klog = Callable[..., Ran]
 A, B, C = (batch(some_records(3 * i)) for i in range(3))
-COMMANDS = app.COMMANDS
+COMMANDS = command_tree.COMMANDS
 
 
 @pytest.fixture
@@ -70,15 +70,22 @@ def test_the_version_names_klog_python_and_kernel_and_the_crc_in_use(klog: Klog)
     assert done.stdout.decode() == f"{versions} with {crc} CRC-32C\n"
 
 
+def test_the_version_is_printed_without_a_parser_of_options() -> None:
+    """Loops over thousands of files and health checks pay for the start: Typer is two thirds of it."""
+    code = "import sys; from klog_cli.app import main; main(); print('typer' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code, "--version"], env=environment(), capture_output=True, check=True)
+    assert done.stdout.splitlines()[-1] == b"False"
+
+
 @pytest.mark.parametrize("arguments", [["--help"], ["-h"], *([name, "--help"] for name in COMMANDS)], ids=" ".join)
 def test_help_shows_the_exit_codes(klog: Klog, arguments: list[str]) -> None:
     """The same table everywhere: scripts are written by it."""
     done = klog(*arguments)
     text = " ".join(done.stdout.decode().split())
     assert (done.exit_code, done.stderr) == (0, b"")
-    assert " ".join(app.EXIT_CODES.split()) in text
+    assert " ".join(command_tree.EXIT_CODES.split()) in text
     for code in (0, 1, 4, 8, 16, 32):
-        assert f" {code} " in app.EXIT_CODES
+        assert f" {code} " in command_tree.EXIT_CODES
 
 
 def test_help_names_every_command(klog: Klog) -> None:
@@ -510,5 +517,5 @@ def test_the_app_can_be_built_for_tools() -> None:
     """Completions and the manual page come from the same declarations."""
     from typer.main import get_command
 
-    assert set(get_command(app.build()).commands) == set(COMMANDS)  # type: ignore[attr-defined]
+    assert set(get_command(command_tree.build()).commands) == set(COMMANDS)  # type: ignore[attr-defined]
     assert output.STDOUT == 1

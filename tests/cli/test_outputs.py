@@ -17,7 +17,7 @@ import typer
 from klog.disk import output_gate
 from klog.errors import PlanError, UsageError
 from klog.jobs.output import RUN, JobOutput, alone, check_target
-from klog_cli.app import build
+from klog_cli.command_tree import build
 
 from tests.conftest import FIXTURES, Ran, run_klog, writable_copy
 from tests.support.power import HastyDisk, only_root

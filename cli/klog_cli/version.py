@@ -1,0 +1,14 @@
+"""What `--version` prints."""
+
+from __future__ import annotations
+
+import platform
+
+from klog import __version__
+from klog.kernel import hardware_crc
+
+
+def version_line() -> str:
+    """Return the versions of klog, Python and the kernel, and which CRC-32C is in use."""
+    crc = "hardware CRC-32C" if hardware_crc() else "portable CRC-32C"
+    return f"klog {__version__}, Python {platform.python_version()}, kernel {__version__} with {crc}\n"
