@@ -66,6 +66,11 @@ def is_terminal(descriptor: int = STDOUT) -> bool:
     return os.isatty(descriptor)
 
 
+def takes_colour(descriptor: int = STDOUT) -> bool:
+    """Whether it is a terminal that shows colours, and the user has not declined them (https://no-color.org)."""
+    return is_terminal(descriptor) and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+
+
 def emit_json(value: object) -> None:
     """Print *value* as one JSON document, in parts: all of what is told of thousands of partitions is large."""
     import json

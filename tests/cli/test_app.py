@@ -348,7 +348,7 @@ def on_a_terminal(*arguments: str | Path, **more: str) -> bytes:
     """Return what a person would see: stdout and stderr on a terminal."""
     process, terminal = pty.fork()
     if process == 0:
-        os.execve(sys.executable, command(*arguments), environment(TERM="xterm-256color", **more))
+        os.execve(sys.executable, command(*arguments), environment(**({"TERM": "xterm-256color"} | more)))
     seen, until = b"", time.monotonic() + 30
     while time.monotonic() < until:
         if not select.select([terminal], [], [], 1)[0]:
@@ -368,9 +368,31 @@ def on_a_terminal(*arguments: str | Path, **more: str) -> bytes:
 COLOUR = re.compile(rb"\x1b\[(?:[0-9;]*;)?(?:3[0-9]|4[0-9]|9[0-7]|10[0-7])(?:;[0-9;]*)?m")
 
 
-def test_no_color_holds(folder: Path) -> None:
+@pytest.mark.parametrize("arguments", [["verify"], ["recover"]], ids=" ".join)
+def test_severities_are_coloured_on_a_terminal_alone(
+    klog_process: Klog, folder: Path, log: Path, arguments: list[str]
+) -> None:
+    """Damage has to catch the eye; in a pipe, under NO_COLOR and on a dumb terminal there is no escape sequence."""
+    damage(log)
+    seen = on_a_terminal(*arguments, folder)
+    assert b"  \x1b[31mdamage\x1b[0m  bad-crc" in seen
+    if arguments == ["verify"]:
+        assert b"  \x1b[33mwarning\x1b[0m index-missing" in seen
+    for plain in (on_a_terminal(*arguments, folder, NO_COLOR="1"), on_a_terminal(*arguments, folder, TERM="dumb")):
+        assert b"damage  bad-crc" in plain
+        assert not COLOUR.search(plain)
+    piped = klog_process(*arguments, folder)
+    assert b"  damage  bad-crc" in piped.stdout
+    assert b"\x1b" not in piped.stdout + piped.stderr
+
+
+def test_no_color_holds(folder: Path, log: Path) -> None:
     assert COLOUR.search(b"\x1b[1;31mred\x1b[0m")
-    for arguments in (["describe", folder], ["--help"], ["dump", "--help"], ["dump", "--output", "jsnl", folder]):
+    damage(log)
+    for arguments in (
+        *(["describe", folder], ["verify", folder], ["recover", folder]),
+        *(["--help"], ["dump", "--help"], ["dump", "--output", "jsnl", folder]),
+    ):
         seen = on_a_terminal(*arguments, NO_COLOR="1")
         assert len(seen) > 50
         assert not COLOUR.search(seen)
@@ -381,7 +403,7 @@ def test_parquet_is_nothing_for_a_terminal(log: Path) -> None:
 
 
 def test_in_a_pipe_nothing_is_coloured_or_drawn(klog_process: Klog, folder: Path) -> None:
-    for arguments in (["describe", folder], ["--help"], ["dump", folder]):
+    for arguments in (["describe", folder], ["verify", folder], ["--help"], ["dump", folder]):
         done = klog_process(*arguments)
         assert b"\x1b" not in done.stdout + done.stderr
         assert not re.search("[━│┃─┏╭]", done.stdout.decode())

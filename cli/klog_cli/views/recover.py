@@ -29,7 +29,7 @@ from klog_cli.changing import (
     settings_text,
     with_option,
 )
-from klog_cli.views.finding_lines import finding_line
+from klog_cli.views.finding_lines import coloured, finding_line
 from klog_cli.views.plan_lines import action_lines, changes, first_lines, make_indexes
 
 if TYPE_CHECKING:
@@ -97,7 +97,7 @@ def recover(
         output.emit_json(shown.json())
     else:
         for line in shown.lines():
-            output.text(f"{output.printable(line)}\n")
+            output.text(f"{coloured(output.printable(line))}\n")
         for line in shown.notes(ways):
             output.note(line)
     return shown.exit_code

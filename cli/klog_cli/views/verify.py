@@ -18,7 +18,7 @@ from klog.verify.segment import SurveyOptions
 from klog.verify.verify import Chosen, PartitionResult, VerifyTotals, facts_around, log_dir_facts, verify_partition
 
 from klog_cli import output
-from klog_cli.views.finding_lines import finding_line
+from klog_cli.views.finding_lines import coloured, finding_line
 
 PROBLEMS_LEFT = 4
 COULD_NOT = 8
@@ -51,7 +51,7 @@ class _Found:
                 if heading != self._heading:
                     output.text(f"{output.printable(heading)}\n")
                     self._heading = heading
-                output.text(f"  {finding_line(finding)}\n")
+                output.text(f"  {coloured(finding_line(finding))}\n")
 
     @property
     def exit_code(self) -> int:
