@@ -15,7 +15,6 @@ from klog.data_dir.partition import Partition
 from klog.errors import UnreadableError
 from klog.fetch import (
     Damaged,
-    Error,
     FetchLog,
     FetchRequest,
     FetchResult,
@@ -28,6 +27,7 @@ from klog.fetch import (
 )
 from klog.fetch.files import _Kept
 from klog.formats.damage import Damage
+from klog.formats.error_codes import ErrorCode
 from klog.log.segment import Segment
 from klog.progress import Silence
 from klog.verify.segment import NO_NEXT, SurveyOptions, survey_segment
@@ -65,7 +65,7 @@ class Fetches:
         """Read on as a consumer does: from behind the last whole batch."""
         offset = start
         while (fetched := self.get(offset, max_bytes)).size:
-            assert fetched.error is Error.NONE
+            assert fetched.error is ErrorCode.NONE
             yield fetched
             assert fetched.next_offset is not None
             assert fetched.next_offset > offset
@@ -127,18 +127,24 @@ def test_the_first_batch_comes_whole_however_small_the_limit(tmp_path: Path, lim
 def test_of_further_partitions_a_first_batch_above_the_limit_does_not_come(five: Path) -> None:
     """From version 3 of the request on: only one batch of a response may exceed what was asked for."""
     fetches = Fetches(five)
-    assert fetches.get(0, 1093, at_least_one=False) == FetchResult(Error.NONE, 5, 5, 0, next_offset=0)
+    assert fetches.get(0, 1093, at_least_one=False) == FetchResult(ErrorCode.NONE, 5, 5, 0, next_offset=0)
     assert fetches.get(0, 1094, at_least_one=False).size == 1094
 
 
 @pytest.mark.parametrize(
     ("offset", "error"),
-    [(-1, Error.OFFSET_OUT_OF_RANGE), (5, Error.NONE), (6, Error.OFFSET_OUT_OF_RANGE), (2**63 - 1, 1), (-(2**63), 1)],
+    [
+        (-1, ErrorCode.OFFSET_OUT_OF_RANGE),
+        (5, ErrorCode.NONE),
+        (6, ErrorCode.OFFSET_OUT_OF_RANGE),
+        (2**63 - 1, 1),
+        (-(2**63), 1),
+    ],
 )
-def test_beyond_the_offsets_is_an_error_and_at_the_end_is_nothing(five: Path, offset: int, error: Error) -> None:
+def test_beyond_the_offsets_is_an_error_and_at_the_end_is_nothing(five: Path, offset: int, error: ErrorCode) -> None:
     """A consumer resets on the error and waits at the end: to mix them up is a loss or a loop."""
     fetched = Fetches(five).get(offset, 1000)
-    expected = (5, 5, 0) if error is Error.NONE else (-1, -1, -1)
+    expected = (5, 5, 0) if error is ErrorCode.NONE else (-1, -1, -1)
     assert (fetched.error, fetched.size) == (error, 0)
     assert (fetched.high_watermark, fetched.last_stable_offset, fetched.log_start_offset) == expected
 
@@ -252,9 +258,9 @@ def test_a_damaged_batch_can_be_where_reading_ends(five: Path) -> None:
     flip(five / "00000000000000000000.log", 2 * 1094 + 500)
     fetches = Fetches(five, "stop")
     assert fetches.offsets(fetches.get(0, 1 << 20)) == [(0, 0), (1, 1)]
-    assert fetches.get(2, 1 << 20) == FetchResult(Error.CORRUPT_MESSAGE, -1, -1, -1)
+    assert fetches.get(2, 1 << 20) == FetchResult(ErrorCode.CORRUPT_MESSAGE, -1, -1, -1)
     assert fetches.offsets(fetches.get(3, 1 << 20)) == [(3, 3), (4, 4)]
-    assert Fetches(five, "stop").get(2, 1 << 20).error is Error.CORRUPT_MESSAGE  # also for who begins there
+    assert Fetches(five, "stop").get(2, 1 << 20).error is ErrorCode.CORRUPT_MESSAGE  # also for who begins there
 
 
 def test_a_broker_hands_damage_out(five: Path) -> None:
@@ -356,8 +362,8 @@ def test_a_partition_without_a_log_is_empty(tmp_path: Path) -> None:
     """A broker makes an empty segment there when it starts."""
     (tmp_path / "t-0").mkdir()
     fetches = Fetches(tmp_path / "t-0", "skip")
-    assert fetches.get(0, 100) == FetchResult(Error.NONE, 0, 0, 0, next_offset=0)
-    assert fetches.get(1, 100).error is Error.OFFSET_OUT_OF_RANGE
+    assert fetches.get(0, 100) == FetchResult(ErrorCode.NONE, 0, 0, 0, next_offset=0)
+    assert fetches.get(1, 100).error is ErrorCode.OFFSET_OUT_OF_RANGE
 
 
 # many threads, files that change
@@ -405,7 +411,7 @@ def test_a_file_that_vanishes_is_passed_over_and_said(tmp_path: Path) -> None:
     skipping, serving = Fetches(folder, "skip"), Fetches(folder, "serve")
     (folder / "00000000000000000100.log").unlink()
     assert skipping.offsets(skipping.get(100, 10)) == [(200, 200)]
-    assert serving.get(100, 10).error is Error.KAFKA_STORAGE_ERROR
+    assert serving.get(100, 10).error is ErrorCode.KAFKA_STORAGE_ERROR
     assert "00000000000000000100.log" in skipping.problems[0]
 
 

@@ -6,12 +6,13 @@ import random
 from collections.abc import Iterator
 
 import pytest
+from klog.formats.error_codes import ErrorCode
 from klog.formats.structs.schema import Data, Struct, load, names_by_key
 from klog.formats.structs.write import Hole
-from klog.serve.codes import READ_ONLY, ErrorCode
 from klog.serve.groups import GroupCoordinator
 from klog.serve.handlers import REFUSED, UNTOLD, HangUpError, RequestContext, ServerContext, answer
 from klog.serve.handlers.logs import fetch_wait_ms
+from klog.serve.handlers.refusals import READ_ONLY
 from klog.serve.view import ServeOptions, View
 from klog.serve.wire import ApiRequest, api, read_request, write_response
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from klog.fetch import Error
+from klog.formats.error_codes import ErrorCode
 from klog.serve.view import ServeOptions, View
 
 from tests.conftest import run_klog
@@ -44,7 +44,7 @@ def counts(tmp_path: Path, states: States, *batches: bytes, first: int = 0) -> b
             seen = view.partition("tx", 0)
             assert seen is not None
             got = seen.fetch(first, 1 << 20, isolation="read_committed")
-            assert got.error is Error.NONE
+            assert got.error is ErrorCode.NONE
             hidden = any(one.producer_id == P and one.first_offset == first for one in got.aborted)
             assert hidden == (how == "abort" and seen.last_stable_offset > first and bool(got.aborted))
             found.add(seen.last_stable_offset > first and not hidden)

@@ -7,10 +7,10 @@ import time
 from collections.abc import Callable, Mapping
 
 import pytest
+from klog.formats.error_codes import ErrorCode
 from klog.formats.structs.schema import Data, load
 from klog.serve import group as group_module
 from klog.serve import groups as groups_module
-from klog.serve.codes import ErrorCode
 from klog.serve.groups import GroupCoordinator, Offsets
 
 DISK: Mapping[str, Offsets] = {"old": {("orders", 0): (5, 1, "m"), ("orders", 1): (6, -1, "")}}

@@ -11,7 +11,8 @@ from random import Random
 
 import pytest
 from klog.errors import UsageError
-from klog.fetch import Error, FetchResult
+from klog.fetch import FetchResult
+from klog.formats.error_codes import ErrorCode
 from klog.serve.view import NO_ID, ServeOptions, Topic, View
 from klog.transactions.isolation import Isolation
 
@@ -81,7 +82,7 @@ def _await_leaders(broker: Raw) -> None:
     until = time.monotonic() + 60
     for topic in View.open([str(MODERN)]).topics.values():
         for index in topic.indexes:
-            while broker.fetch(topic.name, [(index, 0, 0)])[0].error > Error.OFFSET_OUT_OF_RANGE:
+            while broker.fetch(topic.name, [(index, 0, 0)])[0].error > ErrorCode.OFFSET_OUT_OF_RANGE:
                 assert time.monotonic() < until
                 time.sleep(0.1)
 
@@ -196,7 +197,7 @@ def test_open_transactions_count_as_aborted_or_hide_what_follows(tmp_path: Path)
     seen = hidden.partition("t", 0)
     assert seen is not None
     assert (seen.last_stable_offset, seen.high_watermark) == (5, 15)
-    assert seen.fetch(5, 100, isolation=COMMITTED).error is Error.NONE
+    assert seen.fetch(5, 100, isolation=COMMITTED).error is ErrorCode.NONE
     assert seen.list_offset(-1, COMMITTED)[0] == 5
 
 
@@ -311,8 +312,8 @@ def test_partitions_on_other_disks_are_empty_leaderless_or_left_out() -> None:
     missing = view.partition("plain", 0)
     assert missing is not None
     assert (missing.log_dir, missing.size, missing.high_watermark, missing.leader_epoch) == (None, 0, 0, -1)
-    assert missing.fetch(0, 100) == FetchResult(Error.NONE, 0, 0, 0)
-    assert missing.fetch(1, 100).error is Error.OFFSET_OUT_OF_RANGE
+    assert missing.fetch(0, 100) == FetchResult(ErrorCode.NONE, 0, 0, 0)
+    assert missing.fetch(1, 100).error is ErrorCode.OFFSET_OUT_OF_RANGE
     assert [missing.list_offset(timestamp) for timestamp in (-1, -2, 0)] == [(0, -1, -1), (0, -1, -1), (-1, -1, -1)]
     assert missing.epoch_end(0) == (-1, -1)
     assert "5 partitions are not on this disk, and shown empty: empty-1, empty-2, plain-0" in view.notes[1]

@@ -7,10 +7,10 @@ import struct
 from typing import Any
 
 import pytest
+from klog.formats.error_codes import ErrorCode
 from klog.formats.structs.read import decode
 from klog.formats.structs.schema import Data, Schema
 from klog.formats.structs.write import Hole, encode
-from klog.serve.codes import ErrorCode
 from klog.serve.wire import (
     Api,
     ApiRequest,

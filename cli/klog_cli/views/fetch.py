@@ -11,8 +11,9 @@ from klog.data_dir.open_path import KafkaFile, open_path
 from klog.data_dir.partition import Partition
 from klog.data_dir.selection import select
 from klog.errors import UsageError
-from klog.fetch import Error, FetchListing, FetchResult, OpenFiles, listed
+from klog.fetch import FetchListing, FetchResult, OpenFiles, listed
 from klog.formats.damage import Damage
+from klog.formats.error_codes import ErrorCode
 from klog.log.segment import Segment
 from klog.serve.options import End, ServeOptions
 from klog.serve.partitions import PartitionView
@@ -111,7 +112,7 @@ def _show(
     ends = f"log start {seen.log_start_offset}, high watermark {seen.high_watermark}"
     if fetched.error:
         beyond = "beyond the log's end" if wanted.offset > seen.log_start_offset else "below the log's start"
-        why = f": {wanted.offset} is {beyond}" if fetched.error is Error.OFFSET_OUT_OF_RANGE else ""
+        why = f": {wanted.offset} is {beyond}" if fetched.error is ErrorCode.OFFSET_OUT_OF_RANGE else ""
         output.text(f"{head}: {fetched.error.name} ({int(fetched.error)}){why}\n{ends}\n")
         return
     ends += f", last stable offset {fetched.last_stable_offset}"

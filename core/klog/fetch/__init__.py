@@ -10,7 +10,6 @@ Pieces of files, never bytes: whoever answers a client hands them to the kernel.
 from klog.fetch.answer import (
     AbortedTransaction,
     BatchExtent,
-    Error,
     FetchListing,
     FetchRequest,
     FetchResult,
@@ -27,7 +26,6 @@ __all__ = [
     "AbortedTransaction",
     "BatchExtent",
     "Damaged",
-    "Error",
     "FetchListing",
     "FetchLog",
     "FetchRequest",

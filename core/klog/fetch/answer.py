@@ -4,17 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from enum import IntEnum
 from typing import NamedTuple
 
-
-class Error(IntEnum):
-    """Why there is no data, by Kafka's code.  Kafka: Errors."""
-
-    NONE = 0
-    OFFSET_OUT_OF_RANGE = 1
-    CORRUPT_MESSAGE = 2
-    KAFKA_STORAGE_ERROR = 56
+from klog.formats.error_codes import ErrorCode
 
 
 class FileBytes(NamedTuple):
@@ -81,7 +73,7 @@ class FetchResult(NamedTuple):
     leave out of them.  *next_offset*: what follows the last whole batch, None where nobody looked.
     """
 
-    error: Error
+    error: ErrorCode
     high_watermark: int
     last_stable_offset: int
     log_start_offset: int

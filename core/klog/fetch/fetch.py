@@ -12,7 +12,6 @@ from klog.errors import KlogError
 from klog.fetch.answer import (
     AbortedTransaction,
     BatchExtent,
-    Error,
     FetchListing,
     FetchRequest,
     FetchResult,
@@ -27,6 +26,7 @@ from klog.fetch.verified_ranges import VerifiedRanges
 from klog.files.read_only import ReadOnlyFile
 from klog.formats.batch import ENTRY
 from klog.formats.damage import Damage
+from klog.formats.error_codes import ErrorCode
 from klog.formats.index import OFFSET_ENTRY
 from klog.kernel import Window
 from klog.log.header_scan import walk_headers
@@ -40,25 +40,25 @@ def fetch(log: FetchLog, bounds: OffsetBounds, asked: FetchRequest) -> FetchResu
     """Return what *asked* brings; nothing is raised for what is on the disk."""
     offset = asked.offset
     if not bounds.log_start_offset <= offset <= bounds.log_end_offset:
-        return _failed(Error.OFFSET_OUT_OF_RANGE)
+        return _failed(ErrorCode.OFFSET_OUT_OF_RANGE)
     try:
         readable = offset < min(asked.up_to, bounds.log_end_offset)
         first = log.first(offset, max(asked.max_bytes, 1)) if readable else None
         return _nothing(bounds, offset) if first is None else _handed(log, bounds, asked, first)
     except CorruptError:
-        return _failed(Error.CORRUPT_MESSAGE)
+        return _failed(ErrorCode.CORRUPT_MESSAGE)
     except KlogError as error:
         log.problem(str(error))
-        return _failed(Error.KAFKA_STORAGE_ERROR)
+        return _failed(ErrorCode.KAFKA_STORAGE_ERROR)
 
 
-def _failed(error: Error) -> FetchResult:
+def _failed(error: ErrorCode) -> FetchResult:
     return FetchResult(error, -1, -1, -1)
 
 
 def _nothing(bounds: OffsetBounds, offset: int) -> FetchResult:
     _, _, high, stable = bounds
-    return FetchResult(Error.NONE, high, stable, bounds.log_start_offset, next_offset=offset)
+    return FetchResult(ErrorCode.NONE, high, stable, bounds.log_start_offset, next_offset=offset)
 
 
 def _handed(log: FetchLog, bounds: OffsetBounds, asked: FetchRequest, first: FirstBatch) -> FetchResult:
@@ -78,7 +78,7 @@ def _handed(log: FetchLog, bounds: OffsetBounds, asked: FetchRequest, first: Fir
     piece = FileBytes(segment.path, start, end - start)
     aborted = () if asked.aborted is None else _aborted(log, asked, first.number, end, following)
     start_offset, _, high, stable = bounds
-    return FetchResult(Error.NONE, high, stable, start_offset, (piece,), aborted, following)
+    return FetchResult(ErrorCode.NONE, high, stable, start_offset, (piece,), aborted, following)
 
 
 # ---------------------------------------------------------------- whole batches

@@ -15,8 +15,8 @@ from functools import cached_property, partial
 from typing import Final, NamedTuple, TypeAlias
 
 from klog.errors import KlogError, UsageError
+from klog.formats.error_codes import ErrorCode
 from klog.formats.structs.schema import Data
-from klog.serve.codes import ErrorCode
 from klog.serve.connection import Connection, ConnectionLimits, GoneError, MemoryBudget
 from klog.serve.groups import LONGEST_NAME, GroupCoordinator
 from klog.serve.handlers import REFUSED, HangUpError, RequestContext, ServerContext, answer

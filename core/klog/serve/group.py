@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Final
 
-from klog.serve.codes import ErrorCode
+from klog.formats.error_codes import ErrorCode
 
 INITIAL_DELAY_S: Final = 0.1
 """How long the first member waits for others.  A broker waits 3 s (group.initial.rebalance.delay.ms)."""

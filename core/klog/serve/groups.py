@@ -14,8 +14,8 @@ from collections.abc import Callable, Mapping
 from sys import getsizeof
 from typing import Final, NamedTuple, TypeAlias
 
+from klog.formats.error_codes import ErrorCode
 from klog.formats.structs.schema import Data
-from klog.serve.codes import ErrorCode
 from klog.serve.group import LONGEST_REBALANCE_S, MEMBER_BYTES, ConsumerGroup, GroupState, Member
 
 MOST_GROUPS: Final = 1000

@@ -12,9 +12,10 @@ from klog.data_dir.partition import Partition
 from klog.data_dir.preallocation import is_preallocated_tail
 from klog.data_dir.replicas import UNKNOWN, choose_replicas, epoch_at
 from klog.errors import KlogError
-from klog.fetch import Error, FetchLog, FetchRequest, FetchResult, OffsetBounds, OpenFiles, UnservedRange, fetch
+from klog.fetch import FetchLog, FetchRequest, FetchResult, OffsetBounds, OpenFiles, UnservedRange, fetch
 from klog.fetch.slices import SliceCache
 from klog.formats.checkpoint import EpochEntry, epochs_in_force
+from klog.formats.error_codes import ErrorCode
 from klog.log.record_filter import HIGHEST
 from klog.serve.options import OnceReporter, ServeOptions
 from klog.serve.times import as_late, begins_at, largest_below
@@ -209,12 +210,14 @@ class PartitionView:
         opened = self._open()
         if opened is None:
             return (
-                FetchResult(Error.NONE, 0, 0, 0) if offset == 0 else FetchResult(Error.OFFSET_OUT_OF_RANGE, -1, -1, -1)
+                FetchResult(ErrorCode.NONE, 0, 0, 0)
+                if offset == 0
+                else FetchResult(ErrorCode.OFFSET_OUT_OF_RANGE, -1, -1, -1)
             )
         bounds = opened.bounds
         is_behind = opened.log.end_is_unknown and offset >= bounds.log_end_offset
         if (opened.partition.unreadable is not None or is_behind) and self._shared.shown.damaged != "skip":
-            return FetchResult(Error.KAFKA_STORAGE_ERROR, -1, -1, -1)
+            return FetchResult(ErrorCode.KAFKA_STORAGE_ERROR, -1, -1, -1)
         up_to = bounds.log_end_offset if to_log_end else bounds.high_watermark
         if committed:
             up_to = bounds.last_stable_offset

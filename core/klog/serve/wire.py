@@ -12,10 +12,10 @@ from collections.abc import Callable
 from functools import cache
 from typing import Any, Final, NamedTuple, cast
 
+from klog.formats.error_codes import ErrorCode
 from klog.formats.structs.read import Reader, StructError, struct_reader
 from klog.formats.structs.schema import Data, Schema, load, names_by_key
 from klog.formats.structs.write import Hole, Pieces, Writer, struct_writer
-from klog.serve.codes import ErrorCode
 
 _FILE: Final = "wire"
 _API_VERSIONS: Final = 18

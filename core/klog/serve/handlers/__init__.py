@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from klog.serve.codes import ErrorCode
+from klog.formats.error_codes import ErrorCode
 from klog.serve.handlers import groups, logs, refusals, topics
 from klog.serve.handlers.context import Answer, HangUpError, RequestContext, ServerContext
 from klog.serve.wire import versions_response

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Final
 
+from klog.formats.error_codes import ErrorCode
 from klog.formats.structs.schema import Data
-from klog.serve.codes import NO_TRANSACTIONS, ErrorCode
 from klog.serve.groups import Offsets
 from klog.serve.handlers.context import Answer, RequestContext, ServerContext
+from klog.serve.handlers.refusals import READ_ONLY
 
 _MANY_COORDINATORS, _MANY_MEMBERS, _MANY_GROUPS, _GROUP_NOT_FOUND, _BY_ID = 4, 3, 8, 6, 10
 """The versions from which on FindCoordinator, LeaveGroup and OffsetFetch take several, DescribeGroups has an error for
@@ -21,7 +22,10 @@ def find_coordinator(here: ServerContext, asked: RequestContext) -> Answer:
     if asked.body["keyType"] == _GROUP:
         found = here.node()
     else:
-        error = {"errorCode": ErrorCode.COORDINATOR_NOT_AVAILABLE, "errorMessage": NO_TRANSACTIONS}
+        error = {
+            "errorCode": ErrorCode.COORDINATOR_NOT_AVAILABLE,
+            "errorMessage": f"{READ_ONLY}; it coordinates consumer groups only",
+        }
         found = {"nodeId": -1, "host": "", "port": -1} | error
     if asked.version < _MANY_COORDINATORS:
         return {"errorMessage": None} | found

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from klog.formats.error_codes import ErrorCode
 from klog.formats.structs.schema import Data
 from klog.formats.structs.write import Hole
-from klog.serve.codes import ErrorCode
 from klog.serve.handlers.context import ZERO_ID, Answer, RequestContext, ServerContext
 from klog.serve.view import PartitionView
 

@@ -8,8 +8,11 @@ from __future__ import annotations
 import random
 from typing import Final
 
-from klog.serve.codes import NO_ACLS, READ_ONLY, ErrorCode
+from klog.formats.error_codes import ErrorCode
 from klog.serve.handlers.context import Answer, HangUpError, RequestContext, ServerContext
+
+READ_ONLY: Final = "klog serve is read-only: this endpoint shows a dead broker's disk, nothing can be written to it"
+"""The message for requests that would write.  Clients do not retry after the error codes that go with it."""
 
 _REFUSED: Final[Answer] = {"errorCode": ErrorCode.POLICY_VIOLATION, "errorMessage": READ_ONLY}
 _TOPICS_WITH_IDS: Final = 6
@@ -97,4 +100,4 @@ def sasl_handshake(_here: ServerContext, _asked: RequestContext) -> Answer:
 
 def describe_acls(_here: ServerContext, _asked: RequestContext) -> Answer:
     """Tell that there are none; MirrorMaker then leaves them alone."""
-    return {"errorCode": ErrorCode.SECURITY_DISABLED, "errorMessage": NO_ACLS}
+    return {"errorCode": ErrorCode.SECURITY_DISABLED, "errorMessage": "klog serve has no authorizer"}

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
+from klog.formats.error_codes import ErrorCode
 from klog.formats.structs.schema import Data
-from klog.serve.codes import ErrorCode
 from klog.serve.handlers.context import ZERO_ID, Answer, RequestContext, ServerContext
 from klog.serve.view import Topic
 

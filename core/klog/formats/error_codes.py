@@ -1,16 +1,16 @@
-"""Kafka's error codes, those that this endpoint gives, and the texts that go with them.  Kafka: Errors."""
+"""Kafka's error codes, as far as klog returns them.  Kafka: Errors."""
 
 from __future__ import annotations
 
 from enum import IntEnum
-from typing import Final
 
 
 class ErrorCode(IntEnum):
-    """An error in a response, by Kafka's name."""
+    """The error of a response, under Kafka's name."""
 
     NONE = 0
     OFFSET_OUT_OF_RANGE = 1
+    CORRUPT_MESSAGE = 2
     UNKNOWN_TOPIC_OR_PARTITION = 3
     LEADER_NOT_AVAILABLE = 5
     NOT_LEADER_OR_FOLLOWER = 6
@@ -29,15 +29,10 @@ class ErrorCode(IntEnum):
     INVALID_REQUEST = 42
     POLICY_VIOLATION = 44
     SECURITY_DISABLED = 54
+    KAFKA_STORAGE_ERROR = 56
     GROUP_ID_NOT_FOUND = 69
     FETCH_SESSION_ID_NOT_FOUND = 70
     MEMBER_ID_REQUIRED = 79
     GROUP_MAX_SIZE_REACHED = 81
     FENCED_INSTANCE_ID = 82
     UNKNOWN_TOPIC_ID = 100
-
-
-READ_ONLY: Final = "klog serve is read-only: this endpoint shows a dead broker's disk, nothing can be written to it"
-"""What whoever wants to write is told.  The codes beside it are none that a client tries again after."""
-NO_TRANSACTIONS: Final = f"{READ_ONLY}; it coordinates consumer groups only"
-NO_ACLS: Final = "klog serve has no authorizer"
