@@ -1,4 +1,4 @@
-"""Write docs/findings.md (`make completions`): everything that `klog verify` can find, from its own table."""
+"""Write docs/findings.md (`make completions`): the table of klog.verify.findings."""
 
 from __future__ import annotations
 
@@ -12,18 +12,20 @@ from klog.verify.findings import KINDS  # noqa: E402
 
 HEAD = """# Findings
 
-What `klog verify` can find, by id. Ids never change, and none is used again for something else, so scripts may rely on
-them. A *note* is nothing to worry about; a *warning* or *damage* makes the exit code 4. What a broker would do at its
-next start often depends on how it was stopped and on the recovery point: `klog verify` says it for the case at hand.
+Everything that `klog verify` can find, by id. Ids never change and are never reused, so scripts may rely on them. A
+*note* is harmless; a *warning* or *damage* makes the exit code 4. What a broker does at its next start often
+depends on how it was stopped and on the recovery point: the output of `klog verify` says it for the case at hand.
 
-Missing offsets are legal in a compacted topic. The cleaner's checkpoint tells which those are, and `cleanup.policy` in
-the metadata log of the same log dir (`__cluster_metadata-0`), as long as that log is whole. Where nobody has set a
-policy, the broker's own `server.properties` decides, which klog does not see: then they are a warning (`offset-gap`).
+Missing offsets are legal in a compacted topic. klog knows compacted topics from the cleaner's checkpoint, and from
+`cleanup.policy` in the metadata log of the same log dir (`__cluster_metadata-0`), if that log is intact. If no
+policy was set there, the broker's own `server.properties` decides, which klog cannot see: missing offsets are then
+a warning (`offset-gap`).
 
 `klog verify` names the command for the case at hand (`fix`): `--salvage` for a torn tail with intact batches behind
-it, none for directories that no repair touches, words in front of the command where it may cost something intact. Each
-command mends what it is named for, or leaves with 4 and says that it is left (an index of a segment whose log is
-damaged). Without a command klog can do nothing about it, or nothing that is better than what brokers do (`recover.md`).
+it, none for directories that no command repairs, and a warning in front of the command if it may lose something
+intact. Each command repairs the finding that it is named for, or exits with 4 and says what is left (such as an
+index of a segment whose log is damaged). If no command is named, klog can do nothing about it, or nothing better
+than what brokers do ([recover.md](recover.md)).
 
 | id | severity | what it is | a broker of 4.x at its next start | repaired by |
 |---|---|---|---|---|

@@ -1,6 +1,6 @@
-"""Everything that can be found wrong: the table of kinds, and a finding of one of them.
+"""The table of everything that `klog verify` can find, and a single finding.
 
-Ids never change and are never used again for something else; `docs/findings.md` is made from this table.
+Ids never change and are never reused; `docs/findings.md` is generated from this table.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 
 
 class Severity(str, Enum):
-    """How bad it is: a note is none, the others make the exit code 4."""
+    """How bad it is: a note does not affect the exit code, the others add 4."""
 
     NOTE = "note"
     WARNING = "warning"
@@ -20,9 +20,9 @@ class Severity(str, Enum):
 class FindingKind(NamedTuple):
     """A kind of finding.
 
-    *meaning*: what it is.  *broker*: what a broker of 4.x does about it at its next start, where that does not depend
-    on the rest of the partition.  *fix*: the command that repairs it, with `{partition}` and `{log_dir}`, behind words
-    where it may cost something intact; empty where no command does.
+    *meaning*: what it is.  *broker*: what a broker of 4.x does about it at its next start, as far as that does not
+    depend on the rest of the partition.  *fix*: the command that repairs it, with `{partition}` and `{log_dir}`, after
+    a warning if it may lose something intact; empty if no command repairs it.
     """
 
     id: str
@@ -33,10 +33,10 @@ class FindingKind(NamedTuple):
 
 
 class Finding(NamedTuple):
-    """Something found: of what kind, where, and in words.
+    """Something that was found: its kind, its place, and a message.
 
     *file* is relative to the log dir.  *position* is the first byte of the batch, entry or line that is wrong, *offset*
-    Kafka's; None where there is none.
+    Kafka's; None if it has none.
     """
 
     kind: FindingKind
@@ -76,7 +76,7 @@ class Finding(NamedTuple):
 
 
 def quoted(path: str) -> str:
-    """Return *path* as it is to be typed in a shell."""
+    """Return *path* quoted for a shell."""
     from shlex import quote
 
     return quote(path)
@@ -96,31 +96,31 @@ _TABLE: Final = (
     # the log
     FindingKind("torn-tail", _D, "the log ends inside a batch: a crash while it was written", _LOOKED, _RECOVER),
     FindingKind("zero-tail", _N, "zeros after the last batch of the last segment: preallocated, or never written", _LOOKED, _RECOVER),
-    FindingKind("zeroed", _D, "zeros where batches stood: blocks that never reached the disk, or were lost on it", _LOOKED, SALVAGE),
+    FindingKind("zeroed", _D, "zeros in place of batches: blocks that never reached the disk, or were lost on it", _LOOKED, SALVAGE),
     FindingKind("garbage-tail", _D, "bytes after the last batch that were never part of one", _LOOKED, _RECOVER),
-    FindingKind("unfinished-append", _N, "the broker that runs here is writing a batch", "goes on writing"),
-    FindingKind("bad-crc", _D, "a batch whose checksum does not hold", _LOOKED, SALVAGE),
+    FindingKind("unfinished-append", _N, "the broker that is running is writing a batch", "continues to write"),
+    FindingKind("bad-crc", _D, "a batch whose checksum does not match its bytes", _LOOKED, SALVAGE),
     FindingKind("bad-length", _D, "a size that no batch can have", _LOOKED, SALVAGE),
-    FindingKind("more-damage", _D, "more damaged places in a log than are told one by one", _LOOKED, SALVAGE),
-    FindingKind("bad-magic", _D, "a format version that there is not", _LOOKED, SALVAGE),
+    FindingKind("more-damage", _D, "more damaged places in a log than are reported one by one", _LOOKED, SALVAGE),
+    FindingKind("bad-magic", _D, "a format version that does not exist", _LOOKED, SALVAGE),
     FindingKind("short-header", _D, "a size too small for the batch's own header", _LOOKED, SALVAGE),
-    FindingKind("bad-compression", _D, "a batch whose checksum holds, but that cannot be decompressed", _SERVED),
-    FindingKind("bad-record", _D, "a batch whose checksum holds, but whose records are broken", _SERVED),
+    FindingKind("bad-compression", _D, "a batch whose checksum matches, but that cannot be decompressed", _SERVED),
+    FindingKind("bad-record", _D, "a batch whose checksum matches, but whose records are broken", _SERVED),
     FindingKind("bad-counts", _D, "a batch whose number of records contradicts its offsets", _SERVED),
-    FindingKind("unknown-codec", _D, "a batch compressed in a way that no version knows", _SERVED),
+    FindingKind("unknown-codec", _D, "a batch with a compression type that no version knows", _SERVED),
     FindingKind("odd-offset", _D, "a base offset, which no checksum covers, that fits neither neighbour", "passes as good data; may empty the segment when it meets an index entry", CUTS_OUT),
     FindingKind("odd-epoch", _D, "a leader epoch, which no checksum covers, that fits neither neighbour", "passes as good data; enters the epoch checkpoint if it is higher", SALVAGE),
-    FindingKind("offsets-backwards", _D, "a batch with offsets that one before it has, or lower ones", "passes, or empties the segment when it meets an index entry", CUTS_OUT),
+    FindingKind("offsets-backwards", _D, "a batch with the offsets of an earlier batch, or lower ones", "passes, or empties the segment when it meets an index entry", CUTS_OUT),
     FindingKind("offset-overflow", _D, "a batch whose offsets its segment cannot hold", "splits the segment, or does not start", SALVAGE),
-    FindingKind("segments-overlap", _D, "offsets that the next segment has too", "is not looked at; consumers see records twice", CUTS_OUT),
-    FindingKind("offset-gap", _W, "offsets that no batch has; legal where the topic was compacted", _NOT_LOOKED),
+    FindingKind("segments-overlap", _D, "offsets that the next segment also has", "is not looked at; consumers see records twice", CUTS_OUT),
+    FindingKind("offset-gap", _W, "offsets that no batch has; legal if the topic was compacted", _NOT_LOOKED),
     FindingKind("offsets-missing", _D, "offsets that no batch has, in a topic that is not compacted", _NOT_LOOKED),
     FindingKind("oversized-log", _D, "a log of more than 2 GiB", "does not start", ""),
-    FindingKind("unreadable", _D, "the system cannot read it", "the log dir goes offline", ""),
-    FindingKind("vanished", _N, "gone since it was listed: the broker that runs here deleted it", "nothing"),
+    FindingKind("unreadable", _D, "the operating system cannot read it", "the log dir goes offline", ""),
+    FindingKind("vanished", _N, "gone since it was listed: the running broker deleted it", "nothing"),
     # indexes
     FindingKind("index-missing", _W, "a segment without .index", "recovers the segment: it is rebuilt, and the log cut at the first damage", _INDEXES),
-    FindingKind("index-ragged", _D, "a size that is no multiple of an entry's", _NOT_LOOKED, _INDEXES),
+    FindingKind("index-ragged", _D, "a size that is not a multiple of an entry's", _NOT_LOOKED, _INDEXES),
     FindingKind("index-order", _D, "entries that do not ascend", _NOT_LOOKED, _INDEXES),
     FindingKind("index-hole", _D, "entries behind zeros: a page that never reached the disk", _NOT_LOOKED, _INDEXES),
     FindingKind("index-zero-tail", _W, "zeros at the end of an index that should have been trimmed", "lookups become slow, the index counts as full", _INDEXES),
@@ -128,7 +128,7 @@ _TABLE: Final = (
     FindingKind("index-beyond-log", _W, "entries for positions that the log does not have: it was longer, or has been truncated", "recovery rebuilds it; without recovery new records get offsets that were used", _INDEXES),
     FindingKind("index-sparse", _N, "long stretches of the log without an entry: lookups there are slow", _NOT_LOOKED, _INDEXES),
     FindingKind("time-index-missing", _W, "a segment without .timeindex", "creates an empty one: the file's modification time decides about retention and lookups by time", _INDEXES),
-    FindingKind("time-index-ragged", _D, "a size that is no multiple of an entry's", _NOT_LOOKED, _INDEXES),
+    FindingKind("time-index-ragged", _D, "a size that is not a multiple of an entry's", _NOT_LOOKED, _INDEXES),
     FindingKind("time-index-order", _D, "entries that do not ascend", _NOT_LOOKED, _INDEXES),
     FindingKind("time-index-hole", _D, "entries behind zeros: a page that never reached the disk", _NOT_LOOKED, _INDEXES),
     FindingKind("time-index-zero-tail", _W, "zeros at the end: the segment's largest timestamp reads as 1970", "retention by time deletes the segment", _INDEXES),
@@ -136,18 +136,18 @@ _TABLE: Final = (
     FindingKind("time-index-ahead", _W, "a timestamp that no batch up to its offset has: retention by time is wrong", _NOT_LOOKED, _INDEXES),
     FindingKind("time-index-short", _W, "the largest timestamp is missing: retention by time deletes too early", _NOT_LOOKED, _INDEXES),
     FindingKind("time-index-beyond-log", _W, "entries for offsets that the log does not have", "recovery rebuilds it", _INDEXES),
-    FindingKind("txn-index-ragged", _D, "a size that is no multiple of an entry's", "ignores the rest; what it appends later is garbage", _INDEXES),
-    FindingKind("txn-index-version", _D, "an entry of a version that there is not", "does not start", _INDEXES),
+    FindingKind("txn-index-ragged", _D, "a size that is not a multiple of an entry's", "ignores the rest; what it appends later is garbage", _INDEXES),
+    FindingKind("txn-index-version", _D, "an entry of a version that does not exist", "does not start", _INDEXES),
     FindingKind("txn-index-order", _D, "entries that do not ascend, or lie outside the segment", "recovers the segment", _INDEXES),
     FindingKind("txn-index-disagrees", _D, "aborted transactions that the markers do not show, or the other way round: consumers see aborted records, or miss committed ones", _NOT_LOOKED, _INDEXES),
     # producers, epochs
-    FindingKind("snapshot-corrupt", _W, "a producer snapshot that a broker throws away", "deletes it and replays from an older one", _RECOVER),
-    FindingKind("snapshot-disagrees", _W, "a producer snapshot that is not what the log gives", "takes it as it is", _RECOVER),
+    FindingKind("snapshot-corrupt", _W, "a producer snapshot that a broker would delete", "deletes it and replays from an older one", _RECOVER),
+    FindingKind("snapshot-disagrees", _W, "a producer snapshot that contradicts the log", "takes it as it is", _RECOVER),
     FindingKind("snapshots-missing", _W, "batches with producers, and no producer snapshot", "forgets its producers after a clean stop, else reads the whole log", _RECOVER),
     FindingKind("hanging-transaction", _N, "a transaction without a marker, though its producer has not written for long", "keeps it open: the last stable offset stays, the cleaner too"),
-    FindingKind("sequence-gap", _W, "a producer's sequence numbers leave some out", _NOT_LOOKED),
+    FindingKind("sequence-gap", _W, "missing sequence numbers of a producer", _NOT_LOOKED),
     FindingKind("txn-conflict", _D, "a batch outside a transaction while its producer has one open", "does not start when it replays this"),
-    FindingKind("bad-marker", _D, "a transaction marker that cannot be one", "does not start, or cuts the log here"),
+    FindingKind("bad-marker", _D, "an invalid transaction marker", "does not start, or cuts the log here"),
     FindingKind("epochs-missing", _W, "no leader-epoch-checkpoint, though batches have epochs", "writes what it learns from the segments that it recovers", _RECOVER),
     FindingKind("epochs-malformed", _D, "a leader-epoch-checkpoint that a broker refuses", "the log dir goes offline, or it does not start", _RECOVER),
     FindingKind("epochs-disagree", _W, "leader epochs that contradict the batches", "takes them as they are: followers may truncate wrongly", _RECOVER),
@@ -156,13 +156,13 @@ _TABLE: Final = (
     FindingKind("duplicate-segment", _D, "two files for one segment", "takes the last one it lists"),
     FindingKind("odd-name", _N, "a name that no broker would have written", "takes it all the same"),
     FindingKind("orphan-index", _N, "an index without its log", "deletes it", _RECOVER),
-    FindingKind("leftover", _N, "a file of an operation that was interrupted or has not ended", "finishes it or takes it back", _RECOVER),
+    FindingKind("leftover", _N, "a file of an operation that was interrupted or is in progress", "finishes it or takes it back", _RECOVER),
     FindingKind("metadata-missing", _D, "no partition.metadata", "sets the directory aside as -stray", ""),
     FindingKind("metadata-malformed", _D, "a partition.metadata that cannot be read", "does not start", ""),
     FindingKind("partition-empty", _N, "a partition without segments", "creates an empty one"),
-    FindingKind("foreign-directory", _D, "a directory whose name is no partition's", "does not start", "move {path} out of the log dir"),
+    FindingKind("foreign-directory", _D, "a directory whose name is not a partition's", "does not start", "move {path} out of the log dir"),
     FindingKind("duplicate-partition", _D, "the same partition twice", "does not start"),
-    FindingKind("stray-directory", _N, "a partition that a broker set aside, or has on its way out", "keeps or deletes it"),
+    FindingKind("stray-directory", _N, "a partition that a broker has set aside or is about to delete", "keeps or deletes it"),
     # the log dir's own files
     FindingKind("checkpoint-malformed", _D, "a checkpoint file that a broker refuses", "the log dir goes offline", _ROOT),
     FindingKind("meta-properties-missing", _D, "no meta.properties, though there are partitions", "does not start", ""),
