@@ -11,7 +11,9 @@ Needs Java 17 and Maven.  The jars (about 55 MB a version) live in KLOG_KAFKA_CA
 
 from __future__ import annotations
 
+import atexit
 import base64
+import hashlib
 import os
 import shutil
 import signal
@@ -24,6 +26,7 @@ import uuid
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import ClassVar
 
 CACHE = Path(os.environ.get("KLOG_KAFKA_CACHE", Path.home() / ".cache" / "klog-kafka"))
 # A hundred ports for each worker of pytest-xdist: gw0, gw1 …
@@ -110,8 +113,27 @@ def _maven(folder: Path, *goal: str) -> None:
     subprocess.run(["mvn", "-q", "-B", "-Dstyle.color=never", *goal], cwd=folder, check=True)
 
 
-def java(version: str, *arguments: str, heap: str = "512m", logged: str = "off", libs: Path | None = None) -> list[str]:
-    """Return the command line that runs a class (or a single source file) with the jars of *version*, or of *libs*."""
+def _programs() -> Path:
+    """Return the folder with the classes of tests/java; the compiler makes them when a source has changed."""
+    sources = sorted((Path(__file__).parents[1] / "java").glob("*.java"))
+    digest = hashlib.sha256(b"".join(source.read_bytes() for source in sources)).hexdigest()[:16]
+    return _fetched(CACHE / f"programs-{digest}", _compile, *map(str, sources))
+
+
+def _compile(folder: Path, *sources: str) -> None:
+    command = ["javac", "--release", "17", "-cp", f"{install(NEWEST)}/*", "-d", str(folder / "libs"), *sources]
+    subprocess.run(command, check=True)
+
+
+def program(version: str, name: str, *arguments: str, heap: str = "512m") -> list[str]:
+    """Return the command line that runs a program of tests/java with the jars of *version*."""
+    return java(version, name, *arguments, heap=heap, more=str(_programs()))
+
+
+def java(
+    version: str, *arguments: str, heap: str = "512m", logged: str = "off", libs: Path | None = None, more: str = ""
+) -> list[str]:
+    """Return the command line that runs a class with the jars of *version*, or of *libs*; *more*: classes besides."""
     return [
         "java",
         f"-Xmx{heap}",
@@ -120,7 +142,7 @@ def java(version: str, *arguments: str, heap: str = "512m", logged: str = "off",
         "-Dfile.encoding=UTF-8",
         f"-Dorg.slf4j.simpleLogger.defaultLogLevel={logged}",
         "-cp",
-        f"{libs or install(version)}/*",
+        f"{libs or install(version)}/*" + (f":{more}" if more else ""),
         *arguments,
     ]
 
@@ -147,36 +169,42 @@ def dump(version: str, *arguments: str, cwd: Path | None = None) -> Dumped:
 
 
 class Jvm:
-    """A program of tests/java that answers one request after the other, until it is closed.
+    """A program of tests/java that answers one request after the other.
 
     A request is strings, an answer a number and three strings.  One that takes longer than *seconds* ends the JVM; the
-    next request starts a new one.
+    next request starts a new one.  All that run the same program share its JVM until the test run ends: a start takes
+    as long as hundreds of requests.  Only one with a *cwd* has a JVM of its own, until it is closed.
     """
 
-    def __init__(
-        self, version: str, source: str, *arguments: str, cwd: Path | None = None, seconds: float = 120
-    ) -> None:
+    _shared: ClassVar[dict[tuple[str, ...], subprocess.Popen[bytes]]] = {}
+
+    def __init__(self, version: str, name: str, *arguments: str, cwd: Path | None = None, seconds: float = 120) -> None:
         self.version, self.cwd, self.seconds = version, cwd, seconds
-        self._program = (str(Path(__file__).parents[1] / "java" / source), *arguments)
-        self._process: subprocess.Popen[bytes] | None = None
+        self._program = (version, name, *arguments)
+        self._running = self._shared if cwd is None else {}
 
     def __exit__(self, *exc: object) -> None:
-        self.close()
+        if self.cwd is not None:
+            self.close()
 
     def close(self) -> None:
-        """End the JVM."""
-        if self._process is not None:
-            self._process.kill()
-            self._process.communicate()
-            self._process = None
+        """End the JVM, also for those that share it."""
+        if process := self._running.pop(self._program, None):
+            process.kill()
+            process.communicate()
+
+    def _started(self) -> subprocess.Popen[bytes]:
+        if self._program not in self._running:
+            # What the JVM itself says on stderr goes where the test run's stderr goes.
+            self._running[self._program] = subprocess.Popen(
+                program(*self._program, heap="1g"), stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=self.cwd
+            )
+            atexit.register(self.close)
+        return self._running[self._program]
 
     def _ask(self, *texts: str) -> tuple[int, bytes, bytes, bytes] | None:
         """Return the answer; None if it took too long, or the JVM ended."""
-        if self._process is None:
-            command = java(self.version, *self._program, heap="1g")
-            # What the JVM itself says on stderr goes where the test run's stderr goes.
-            self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=self.cwd)
-        process = self._process
+        process = self._started()
         assert process.stdin is not None
         assert process.stdout is not None
         contents = [text.encode() for text in texts]
@@ -205,7 +233,7 @@ class DumpTool(Jvm):
 
     def __init__(self, version: str = NEWEST, cwd: Path | None = None, seconds: float = 120) -> None:
         assert _number(version) >= (4, 0), version
-        super().__init__(version, "DumpMany.java", dump_class(version), cwd=cwd, seconds=seconds)
+        super().__init__(version, "DumpMany", dump_class(version), cwd=cwd, seconds=seconds)
 
     def __enter__(self) -> DumpTool:
         return self

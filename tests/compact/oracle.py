@@ -111,7 +111,7 @@ class CleanerOracle(Jvm):
     """
 
     def __init__(self, version: str = NEWEST, seconds: float = 300) -> None:
-        super().__init__(version, "CleanMany.java", seconds=seconds)
+        super().__init__(version, "CleanMany", seconds=seconds)
 
     def __enter__(self) -> CleanerOracle:
         return self

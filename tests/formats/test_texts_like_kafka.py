@@ -6,7 +6,6 @@ import base64
 import random
 import subprocess
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 from klog.formats.checkpoint import (
@@ -182,8 +181,7 @@ def cases(tmp_path_factory: pytest.TempPathFactory) -> Cases:
         contents = (make(rng) for _ in range(CASES))
         made += [(kind, content if isinstance(content, bytes) else content.encode()) for content in contents]
     requests = "".join(f"{kind} {base64.b64encode(content).decode()}\n" for kind, content in made)
-    source = Path(kafka.__file__).parents[1] / "java" / "ReadTexts.java"
-    command = kafka.java(kafka.NEWEST, str(source), str(tmp_path_factory.mktemp("texts")))
+    command = kafka.program(kafka.NEWEST, "ReadTexts", str(tmp_path_factory.mktemp("texts")))
     done = subprocess.run(command, input=requests.encode(), stdout=subprocess.PIPE, check=True, timeout=300)
     answers: Cases = {}
     for (kind, content), line in zip(made, done.stdout.decode().splitlines(), strict=True):

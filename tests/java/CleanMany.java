@@ -4,19 +4,14 @@ import java.io.*;
 import java.lang.management.*;
 import java.lang.reflect.*;
 import java.nio.ByteBuffer;
-import java.nio.charset.StandardCharsets;
 import java.nio.file.*;
 import java.util.*;
 import java.util.concurrent.*;
-import java.util.function.Supplier;
 import kafka.log.LogManager;
 import kafka.server.KafkaConfig;
 import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.common.record.internal.MemoryRecords;
-import org.apache.kafka.common.utils.Time;
 import org.apache.kafka.metadata.ConfigRepository;
-import org.apache.kafka.server.metrics.KafkaYammerMetrics;
-import org.apache.kafka.server.util.Scheduler;
 import org.apache.kafka.storage.internals.checkpoint.OffsetCheckpointFile;
 import org.apache.kafka.storage.internals.log.*;
 import org.apache.kafka.storage.internals.utils.Throttler;
@@ -27,32 +22,24 @@ import scala.jdk.javaapi.CollectionConverters;
  * What a broker's cleaner makes of a log dir, many times in one JVM: the broker's own LogManager, LogCleanerManager and
  * Cleaner on a clock that stands still, one step after the other instead of in threads.
  *
- * A request on stdin is one string of JSON, {"log_dir", "now_ms", "broker": {property: value}, "topics": {topic:
+ * A request is one string of JSON, {"log_dir", "now_ms", "broker": {property: value}, "topics": {topic:
  * {setting: value}}, "map_bytes", "high_watermarks": "end" or "checkpoint", "steps": [{"do": …}, …]}; the steps are the
  * methods of Visit.  The answer is "ok" or the class of the exception; JSON, what each step had to say; the exception's message.
- * Numbers around them are big-endian int32, a string is its length in bytes and UTF-8, as in LoadMany.
  */
-public class CleanMany {
+public class CleanMany extends RequestLoop {
     static final ObjectMapper JSON = new ObjectMapper();
     static final ThreadMXBean THREADS = ManagementFactory.getThreadMXBean();
     static final String HIGH_WATERMARKS = "replication-offset-checkpoint";
 
-    /** What is due at once is done at once, what files are to go waits for its call, the rest is never done. */
-    static class InTurn implements Scheduler {
+    /** What files are to go waits for its call, the rest is done at once or never. */
+    static class InTurn extends StillBroker.Tasks {
         final Queue<Runnable> deletions = new ConcurrentLinkedQueue<>();
 
-        public void startup() { }
-
-        public void shutdown() { }
-
-        public void resizeThreadPool(int size) { }
-
         public ScheduledFuture<?> schedule(String name, Runnable task, long delayMs, long periodMs) {
-            if (name.startsWith("delete-"))
-                deletions.add(task);
-            else if (delayMs <= 0 && periodMs < 0)
-                task.run();
-            return new Never();
+            if (!name.startsWith("delete-"))
+                return super.schedule(name, task, delayMs, periodMs);
+            deletions.add(task);
+            return new StillBroker.Never();
         }
 
         void delete() {
@@ -61,72 +48,21 @@ public class CleanMany {
         }
     }
 
-    static class Never extends FutureTask<Void> implements ScheduledFuture<Void> {
-        Never() {
-            super(() -> null);
-        }
-
-        public long getDelay(TimeUnit unit) {
-            return Long.MAX_VALUE;
-        }
-
-        public int compareTo(Delayed other) {
-            return 0;
-        }
-    }
-
-    static class Clock implements Time {
-        volatile long nowMs;
-
-        Clock(long nowMs) {
-            this.nowMs = nowMs;
-        }
-
-        public long milliseconds() {
-            return nowMs;
-        }
-
-        public long nanoseconds() {
-            return System.nanoTime();
-        }
-
-        public void sleep(long ms) {
-            Time.SYSTEM.sleep(ms);
-        }
-
-        public void waitObject(Object object, Supplier<Boolean> condition, long deadlineMs) throws InterruptedException {
-            Time.SYSTEM.waitObject(object, condition, deadlineMs);
-        }
-    }
-
     public static void main(String[] given) throws Exception {
-        DataInputStream requests = new DataInputStream(new BufferedInputStream(System.in));
-        DataOutputStream answers = new DataOutputStream(new BufferedOutputStream(new FileOutputStream(FileDescriptor.out)));
-        System.setOut(System.err);
-        while (true) {
-            try {
-                requests.readInt();
-            } catch (EOFException end) {
-                return;
-            }
-            JsonNode request = JSON.readTree(new String(requests.readNBytes(requests.readInt()), StandardCharsets.UTF_8));
-            List<Object> said = new ArrayList<>();
-            String state = "ok", message = "";
-            try {
-                visit(request, said);
-            } catch (Throwable problem) {
-                state = problem.getClass().getSimpleName();
-                message = String.valueOf(problem.getMessage());
-                System.gc(); // closes the files and mappings of what was not stopped in order
-            }
-            answers.writeInt(state.equals("ok") ? 0 : 1);
-            for (String text : new String[] {state, JSON.writeValueAsString(said), message}) {
-                byte[] bytes = text.getBytes(StandardCharsets.UTF_8);
-                answers.writeInt(bytes.length);
-                answers.write(bytes);
-            }
-            answers.flush();
+        new CleanMany().run();
+    }
+
+    Answer answer(String[] texts) throws Exception {
+        List<Object> said = new ArrayList<>();
+        String state = "ok", message = "";
+        try {
+            visit(JSON.readTree(texts[0]), said);
+        } catch (Throwable problem) {
+            state = problem.getClass().getSimpleName();
+            message = String.valueOf(problem.getMessage());
+            System.gc(); // closes the files and mappings of what was not stopped in order
         }
+        return new Answer(state.equals("ok") ? 0 : 1, state, JSON.writeValueAsString(said), message);
     }
 
     static void visit(JsonNode request, List<Object> said) throws Throwable {
@@ -141,10 +77,9 @@ public class CleanMany {
             visit.stop();
         } finally {
             if (!good)
-                visit.abandon();
+                StillBroker.abandon(visit.manager);
             stats.close();
-            var metrics = KafkaYammerMetrics.defaultRegistry();
-            List.copyOf(metrics.allMetrics().keySet()).forEach(metrics::removeMetric);
+            StillBroker.forgetMetrics();
         }
     }
 
@@ -152,7 +87,7 @@ public class CleanMany {
     static class Visit {
         final JsonNode request;
         final File logDir;
-        final Clock clock;
+        final StillBroker.Clock clock;
         final InTurn scheduler = new InTurn();
         final LogDirFailureChannel failures = new LogDirFailureChannel(1);
         final KafkaConfig config;
@@ -164,7 +99,7 @@ public class CleanMany {
         Visit(JsonNode request, BrokerTopicStats stats) {
             this.request = request;
             logDir = new File(request.get("log_dir").asText()).getAbsoluteFile();
-            clock = new Clock(request.get("now_ms").asLong());
+            clock = new StillBroker.Clock(request.get("now_ms").asLong());
             toTheEnd = request.get("high_watermarks").asText().equals("end");
             config = configuration();
             var none = CollectionConverters.asScala(List.<String>of()).toSeq();
@@ -174,14 +109,8 @@ public class CleanMany {
 
         KafkaConfig configuration() {
             var properties = properties(request.get("broker"));
-            properties.putIfAbsent("process.roles", "broker");
-            properties.putIfAbsent("node.id", "1");
-            properties.putIfAbsent("controller.quorum.bootstrap.servers", "localhost:1");
-            properties.putIfAbsent("controller.listener.names", "CONTROLLER");
-            properties.putIfAbsent("num.recovery.threads.per.data.dir", "1");
             properties.put("log.cleaner.enable", "false"); // no threads: the steps move a cleaner of their own
-            properties.put("log.dirs", logDir.getPath());
-            return new KafkaConfig(properties, false);
+            return new KafkaConfig(StillBroker.complete(properties, logDir.getPath()), false);
         }
 
         static Properties properties(JsonNode values) {
@@ -229,15 +158,6 @@ public class CleanMany {
             // What fails in a stop is only logged; then there is no marker.
             if (!Files.exists(logDir.toPath().resolve(".kafka_cleanshutdown")))
                 throw new IllegalStateException("the stop was not clean");
-        }
-
-        /** A broker that fails at its start is halted, so nothing is closed in order: only its locks go. */
-        void abandon() throws Exception {
-            for (Thread thread : Thread.getAllStackTraces().keySet())
-                if (thread.getName().startsWith("log-recovery-"))
-                    thread.join();
-            for (var lock : CollectionConverters.asJava(manager.dirLocks()))
-                lock.destroy();
         }
 
         Collection<UnifiedLog> logs() {

@@ -559,10 +559,14 @@ class Loader:
     """Kafka 4.3.1's MetadataBatchLoader in one JVM."""
 
     def lines(self, *directories: Path) -> list[list[str]]:
-        program = str(Path(__file__).parents[1] / "java" / "ReadMetadata.java")
         asked = "".join(f"{directory}\n" for directory in directories)
         done = subprocess.run(
-            kafka.java(kafka.NEWEST, program), input=asked, capture_output=True, text=True, check=True, timeout=120
+            kafka.program(kafka.NEWEST, "ReadMetadata"),
+            input=asked,
+            capture_output=True,
+            text=True,
+            check=True,
+            timeout=120,
         )
         return [answer.splitlines() for answer in done.stdout.split("\n\n")[:-1]]
 

@@ -212,8 +212,8 @@ def test_the_metadata_log_is_read_once_and_only_when_asked_for(
 
 @pytest.mark.kafka
 def test_the_table_is_kafkas() -> None:
-    program = str(Path(__file__).parents[1] / "java" / "TopicSettings.java")
-    done = subprocess.run(kafka.java(kafka.NEWEST, program), capture_output=True, text=True, check=True, timeout=120)
+    program = kafka.program(kafka.NEWEST, "TopicSettings")
+    done = subprocess.run(program, capture_output=True, text=True, check=True, timeout=120)
     rows = {name: rest for name, *rest in (line.split("\t") for line in done.stdout.splitlines())}
     assert len(rows) > 30
     for name, known in _KNOWN.items():

@@ -51,7 +51,7 @@ class Loader(Jvm):
     """
 
     def __init__(self, version: str = NEWEST, seconds: float = 120) -> None:
-        super().__init__(version, "LoadMany.java", seconds=seconds)
+        super().__init__(version, "LoadMany", seconds=seconds)
 
     def __enter__(self) -> Loader:
         return self

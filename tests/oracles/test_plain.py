@@ -336,8 +336,9 @@ def _we_read(stream: Stream) -> bytes | None:
 @pytest.mark.kafka
 def test_kafka_s_streams_end_where_ours_do() -> None:
     """Framings broken in thousands of ways: the same are read, to the same bytes, and the same are not."""
-    source = Path(__file__).parents[1] / "java" / "Decompress.java"
-    with subprocess.Popen(kafka.java(kafka.NEWEST, str(source)), stdin=subprocess.PIPE, stdout=subprocess.PIPE) as jvm:
+    with subprocess.Popen(
+        kafka.program(kafka.NEWEST, "Decompress"), stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as jvm:
         for stream in [*streams.whole_streams(), *streams.broken_streams(Random(31), 6000)]:
             theirs, ours = _kafka_reads(jvm, stream), _we_read(stream)
             # Java does not notice that a later frame is cut short if nothing has come out of it.
