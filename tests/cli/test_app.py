@@ -9,6 +9,7 @@ import pty
 import re
 import select
 import signal
+import struct
 import subprocess
 import sys
 import time
@@ -275,7 +276,8 @@ def test_an_interrupt_is_32(klog: Klog, log: Path, monkeypatch: pytest.MonkeyPat
 
 def test_an_interrupt_from_the_keyboard_is_32(log: Path) -> None:
     """In a real process, in the middle of its work."""
-    log.write_bytes(b"".join(batch([Record(i, MS, None, bytes(60_000))], codec="zstd") for i in range(40_000)))
+    one = batch([Record(0, MS, None, bytes(60_000))], codec="zstd")
+    log.write_bytes(b"".join(struct.pack(">q", offset) + one[8:] for offset in range(40_000)))
     process = subprocess.Popen(
         command("dump", "--output", "jsonl", log), stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment()
     )

@@ -38,6 +38,7 @@ from tests.support.power import (
     copy_of,
     cut_everywhere,
     only_root,
+    some_or_all,
     take_back,
     tree,
 )
@@ -106,10 +107,11 @@ def repair(data: Path, disk: Disk) -> None:
         apply(plan_repair(data, disk), disk)
 
 
+@some_or_all
 @pytest.mark.parametrize("model", MODELS)
-def test_power_cut_before_any_call(original: Path, tmp_path: Path, model: str) -> None:
+def test_power_cut_before_any_call(original: Path, tmp_path: Path, model: str, every: int) -> None:
     """Whatever a disk had kept: what was begun is finished, what was not is untouched, and both can be taken back."""
-    assert cut_everywhere(original, tmp_path, repair, models=(model,)) > 100
+    assert cut_everywhere(original, tmp_path, repair, models=(model,), every=every) > 100 // every
 
 
 # what is done, and what is kept
@@ -541,10 +543,11 @@ class FaultyDisk(SteppedDisk):
             raise OSError(self._number, os.strerror(self._number), words[-1])
 
 
+@some_or_all
 @pytest.mark.parametrize("lasting", [False, True], ids=["once", "lasting"])
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EACCES, errno.EROFS, errno.EIO], ids=errno.errorcode.get)
 def test_whatever_the_system_refuses_is_one_line_and_can_be_mended(
-    original: Path, number: int, lasting: bool, elsewhere: Path
+    original: Path, number: int, lasting: bool, elsewhere: Path, every: int
 ) -> None:
     """At every call: either nothing has changed, and nothing is left, or the plan can be finished."""
     data = copy_of(original, elsewhere / "run")
@@ -554,7 +557,7 @@ def test_whatever_the_system_refuses_is_one_line_and_can_be_mended(
     apply(plan, counting)
     after = tree(data, directory_times=False)
     outcomes = Counter[str]()
-    for at in range(len(counting.calls)):
+    for at in range(0, len(counting.calls), every):
         data = copy_of(original, elsewhere / "run")
         plan = plan_repair(data, HastyDisk())
         try:
@@ -577,8 +580,8 @@ def test_whatever_the_system_refuses_is_one_line_and_can_be_mended(
         assert tree(data, directory_times=False) == after
         take_back(plan, HastyDisk())
         assert tree(data) == before
-    assert outcomes["nothing was changed"] > 50
-    assert outcomes[str(len(plan.actions))] > 30, "when some changes are made, it is said how many of how many"
+    assert outcomes["nothing was changed"] > 50 // every
+    assert outcomes[str(len(plan.actions))] > 30 // every, "when some changes are made, it is said how many of how many"
 
 
 def test_a_file_that_cannot_be_read_stops_it(original: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -669,7 +672,8 @@ def die() -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-def test_killed_before_any_call(original: Path, elsewhere: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@some_or_all
+def test_killed_before_any_call(original: Path, elsewhere: Path, monkeypatch: pytest.MonkeyPatch, every: int) -> None:
     """Operators press ^C three times, and kernels run out of memory."""
     monkeypatch.setenv("XDG_STATE_HOME", str(elsewhere / "run" / "state"))  # goes with each copy
     data = copy_of(original, elsewhere / "run")
@@ -686,7 +690,7 @@ def test_killed_before_any_call(original: Path, elsewhere: Path, monkeypatch: py
         status = os.waitpid(child, 0)[1]
         if not os.WIFSIGNALED(status):
             break
-        kills += 1
+        kills += every
         finished(data)
         assert {**tree(data, directory_times=False), ".lock": 0} == {**after, ".lock": 0}, kills
         take_back(plans_of(str(data))[0].plan, HastyDisk())
@@ -760,9 +764,10 @@ def cut_only(data: Path, disk: Disk) -> None:
         apply(make_plan(number, "klog truncate", [str(data)], backups, [draft], NOW), disk)
 
 
-def test_power_cut_within_a_truncation(original: Path, tmp_path: Path) -> None:
+@some_or_all
+def test_power_cut_within_a_truncation(original: Path, tmp_path: Path, every: int) -> None:
     """Cut, and without its time again: that is begun, and must be finished before anything else is planned."""
-    assert cut_everywhere(original, tmp_path, cut_only) > 100
+    assert cut_everywhere(original, tmp_path, cut_only, every=every) > 100 // every
 
 
 def test_holes_stay_holes(tmp_path: Path, elsewhere: Path) -> None:
