@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 from klog.data_dir.partition import Partition
+from klog.log.index import IndexEntries, offset_entries
 from klog.lookup import Lookup, LookupOutcome, Trail
-from klog.lookup.entries import Entries, offset_entries
 
 from tests.oracles.plain import decode, encode
 from tests.oracles.plain.encode import Record
@@ -20,7 +20,7 @@ def look_up(folder: Path, offset: int) -> Trail:
         return lookup.offset(offset)
 
 
-def index(folder: Path, entries: list[tuple[int, int]]) -> Entries:
+def index(folder: Path, entries: list[tuple[int, int]]) -> IndexEntries:
     path = folder / "x.index"
     path.write_bytes(encode.offset_entries(0, entries))
     return offset_entries(str(path), 1 << 30)
@@ -29,7 +29,7 @@ def index(folder: Path, entries: list[tuple[int, int]]) -> Entries:
 def test_1_the_sparse_index(tmp_path: Path) -> None:
     """The coarse step: the greatest entry that is not above the offset."""
     entries = index(tmp_path, [(100, 4000), (110, 8200), (120, 13000), (130, 18000)])
-    led = {offset: entries.floor(offset).slot for offset in (115, 110, 99, 135)}
+    led = {offset: entries.search(offset).slot for offset in (115, 110, 99, 135)}
     assert {offset: entries[slot][1] if slot >= 0 else 0 for offset, slot in led.items()} == {
         115: 8200,
         110: 8200,
@@ -106,7 +106,7 @@ def test_5_the_warm_section(tmp_path: Path) -> None:
     warm = 5000 - 1 - 1024
     touched: list[int] = []
 
-    class Watched(Entries):
+    class Watched(IndexEntries):
         def __getitem__(self, slot: int) -> tuple[int, ...]:
             touched.append(slot)
             return super().__getitem__(slot)
@@ -114,17 +114,17 @@ def test_5_the_warm_section(tmp_path: Path) -> None:
     entries.__class__ = Watched
     for offset in (10 * (warm + 1) + 1, 45_000, 49_999, 50_000, 10**9):
         touched.clear()
-        found = entries.floor(offset)
+        found = entries.search(offset)
         assert found.warm_from == warm
         assert found.slot == min(offset // 10, 5000) - 1
         assert min(touched) >= warm
         assert len(touched) == found.probes <= 12
     for offset in (10 * (warm + 1) - 1, 10, 25):
         touched.clear()
-        found = entries.floor(offset)
+        found = entries.search(offset)
         assert (found.slot, found.warm_from) == (offset // 10 - 1, None)
         assert max(touched) <= warm
-    assert entries.floor(9) == (-1, 2, None)
+    assert entries.search(9) == (-1, 2, None)
 
 
 def test_5_the_search_is_a_floor_search(tmp_path: Path) -> None:
@@ -132,7 +132,7 @@ def test_5_the_search_is_a_floor_search(tmp_path: Path) -> None:
     for count in (0, 1, 2, 3, 1024, 1025, 1026, 3000):
         entries = index(tmp_path, [(3 * i, 7 * i) for i in range(1, count + 1)])
         for target in [*range(12), *range(3 * count - 3300, 3 * count + 4, 7)]:
-            assert entries.floor(target).slot == min(max(target, 2) // 3, count) - 1
+            assert entries.search(target).slot == min(max(target, 2) // 3, count) - 1
 
 
 def test_10_leader_epochs(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ import os
 from typing import NamedTuple
 
 from klog.formats.index import OFFSET_ENTRY
+from klog.log.index import IndexEntries
 from klog.partition_plan.contents import Content, FileRange, StoredContent, tail
 
 
@@ -57,17 +58,10 @@ def index_floor(folder: str, index: Content | None, base: int, offset: int) -> t
     """
     if not isinstance(index, StoredContent):
         return base, 0  # one that was just made leads to where a walk from the start leads
-    from klog.lookup.entries import Entries
-
-    entries = Entries(os.path.join(folder, index.name), OFFSET_ENTRY, lambda entry: True)
-    try:
-        slot = entries.floor(offset - base).slot
-        if slot < 0:
-            return base, 0
-        relative, position = entries[slot]
-        return base + relative, position
-    finally:
-        entries.close()
+    with IndexEntries(os.path.join(folder, index.name), OFFSET_ENTRY, None) as entries:
+        slot = entries.search(offset - base).slot
+        relative, position = entries[slot] if slot >= 0 else (0, 0)
+    return base + relative, position
 
 
 def index_last_offset(folder: str, index: Content | None, base: int) -> int:

@@ -6,11 +6,10 @@ import os
 
 from klog.data_dir.partition import Partition, SegmentFiles
 from klog.errors import KlogError
-from klog.files.read_only import ReadOnlyFile
 from klog.formats.batch import ENTRY
 from klog.formats.damage import Damage, DamageKind
 from klog.formats.index import OFFSET_ENTRY
-from klog.log.index import Entries
+from klog.log.index import IndexEntries
 
 
 def is_preallocated_tail(partition: Partition, damage: Damage) -> bool:
@@ -33,9 +32,11 @@ def _was_filled(partition: Partition, last: SegmentFiles, position: int) -> bool
     """Whether an index, a snapshot or a checkpoint shows that there were records at *position*."""
     end = partition.log_end
     if last.offset_index is not None:
-        with ReadOnlyFile(os.path.join(partition.path, last.offset_index)) as index:
-            entries = Entries(index, OFFSET_ENTRY, 1)
-            if entries.count and entries[entries.count - 1][1] >= position:
-                return True
+        with IndexEntries(os.path.join(partition.path, last.offset_index), OFFSET_ENTRY) as entries:
+            last_position = entries[entries.count - 1][1] if entries.count else -1
+        if entries.unreadable is not None:
+            raise entries.unreadable
+        if last_position >= position:
+            return True
     proofs = [partition.high_watermark, partition.recovery_point, *(file.offset for file in partition.snapshots)]
     return any(proof is not None and end is not None and proof > end.offset for proof in proofs)

@@ -20,10 +20,10 @@ from klog.formats.index import ABORTED_TXN, OFFSET_ENTRY, TIME_ENTRY
 from klog.formats.layout import Layout
 from klog.formats.snapshot import read_snapshot
 from klog.kernel import DONE, MORE, Window, crc32c
+from klog.log.index import IndexEntries
 from klog.log.records import broken_record
 from klog.log.segment import MAX_SEGMENT_BYTES
 
-_WARM_BYTES = 8192
 _LARGEST_SNAPSHOT = 64 << 20
 
 
@@ -33,51 +33,15 @@ class DiedError(KlogError):
     exit_code = 4
 
 
-class Entries:
-    """The entries of an index, all slots taken for valid, as a broker does.  Offsets are absolute."""
-
-    def __init__(self, path: str, layout: Layout, base_offset: int, key: str) -> None:
-        self.layout, self._base = layout, base_offset
-        try:
-            with ReadOnlyFile(path) as source:
-                if source.size > MAX_SEGMENT_BYTES:
-                    raise DiedError(f"{path}: {source.size} bytes, more than an index can have")
-                self.length = source.size
-                data = source.read(0, source.size - source.size % layout.size)
-        except KlogError as error:
-            raise DiedError(str(error)) from error
-        relative = layout.names.index("relative_offset")
-        self.columns = [list(column) for column in zip(*layout.read_all(data), strict=True)] or [
-            [] for _ in layout.names
-        ]
-        self.offsets = [base_offset + offset for offset in self.columns[relative]]
-        self.keys = self.offsets if key == "relative_offset" else self.columns[layout.names.index(key)]
-        self.others = self.columns[1 - relative]
-        self.count = len(self.offsets)
-
-    def lookup(self, wanted: int) -> int:
-        """Return the slot of the greatest key not above *wanted* by Kafka's own search, -1 for none.
-
-        Kafka: AbstractIndex.indexSlotRangeFor; on an index out of order the answer depends on the way there.
-        """
-        if self.count == 0:
-            return -1
-        warm = max(0, self.count - 1 - _WARM_BYTES // self.layout.size)
-        if self.keys[warm] < wanted:
-            low, high = warm, self.count - 1
-        elif self.keys[0] > wanted:
-            return -1
-        else:
-            low, high = 0, warm
-        while low < high:
-            middle = (low + high + 1) // 2
-            if self.keys[middle] > wanted:
-                high = middle - 1
-            elif self.keys[middle] < wanted:
-                low = middle
-            else:
-                return middle
-        return low
+def _entries(path: str, layout: Layout) -> IndexEntries:
+    """Return the entries of an index, all slots taken for valid, as a broker does.  Raises DiedError."""
+    with IndexEntries(path, layout, None) as entries:
+        if entries.size > MAX_SEGMENT_BYTES:
+            raise DiedError(f"{path}: {entries.size} bytes, more than an index can have")
+        entries.load()
+    if entries.unreadable is not None:
+        raise DiedError(str(entries.unreadable)) from entries.unreadable
+    return entries
 
 
 class _Log:
@@ -146,23 +110,24 @@ def dump_offset_index(path: str, shown: str, style: IndexStyle, reports: DumpRep
     """Yield the lines for an `.index`; what does not fit the log goes to *reports*.  Raises DiedError."""
     base_offset, stem = _paths(path)
     with _Log(stem + ".log") as log:
-        index = Entries(path, OFFSET_ENTRY, base_offset, "relative_offset")
+        index = _entries(path, OFFSET_ENTRY)
         if index.count == 0:
             yield f"{shown} is empty."
         elif style.sanity_only:
-            _check_sanity(path, index, base_offset)
+            _check_offsets(path, index, index[index.count - 1][0], base_offset, OFFSET_ENTRY)
             yield f"{shown} passed sanity check."
         else:
-            yield from _offset_entries(path, index, base_offset, log, style, reports)
+            yield from _offset_lines(path, index, base_offset, log, style, reports)
 
 
-def _offset_entries(
-    path: str, index: Entries, base_offset: int, log: _Log, style: IndexStyle, reports: DumpReports
+def _offset_lines(
+    path: str, index: IndexEntries, base_offset: int, log: _Log, style: IndexStyle, reports: DumpReports
 ) -> Iterator[str]:
     for slot in range(index.count):
-        offset, position = index.offsets[slot], index.others[slot]
-        if offset == base_offset and slot > 0:
-            return  # preallocated: nothing but zeros follows
+        relative, position = index[slot]
+        if relative == 0 and slot > 0:
+            return  # preallocated: only zeros follow
+        offset = base_offset + relative
         log.check_position(position)
         end = min(position + style.max_message_size, log.size)
         found = log.last_offset(position, end)
@@ -176,43 +141,49 @@ def _offset_entries(
             yield f"offset: {offset} position: {position}"
 
 
-def _check_sanity(path: str, index: Entries, base_offset: int) -> None:
-    """Kafka: OffsetIndex.sanityCheck, TimeIndex.sanityCheck."""
-    times = index.layout is TIME_ENTRY
-    if index.count and times and index.keys[-1] < index.keys[0]:
-        raise DiedError(f"{path}: corrupt: the last timestamp {index.keys[-1]} is below the first, {index.keys[0]}")
-    if index.count and index.offsets[-1] < base_offset:
-        raise DiedError(f"{path}: corrupt: the last offset {index.offsets[-1]} is below the base offset {base_offset}")
-    if index.length % index.layout.size:
-        raise DiedError(f"{path}: corrupt: {index.length} bytes are no multiple of {index.layout.size}")
+def _check_offsets(path: str, index: IndexEntries, last: int, base_offset: int, layout: Layout) -> None:
+    """Die of a *last* relative offset below zero, or of an odd size.  Kafka: OffsetIndex.sanityCheck."""
+    if last < 0:
+        raise DiedError(f"{path}: corrupt: the last offset {base_offset + last} is below the base offset {base_offset}")
+    if index.size % layout.size:
+        raise DiedError(f"{path}: corrupt: {index.size} bytes are no multiple of {layout.size}")
+
+
+def _check_times(path: str, times: IndexEntries, base_offset: int) -> None:
+    """Kafka: TimeIndex.sanityCheck."""
+    first = times[0][0] if times.count else 0
+    timestamp, relative = times[times.count - 1] if times.count else (0, 0)
+    if timestamp < first:
+        raise DiedError(f"{path}: corrupt: the last timestamp {timestamp} is below the first, {first}")
+    _check_offsets(path, times, relative, base_offset, TIME_ENTRY)
 
 
 def dump_time_index(path: str, shown: str, style: IndexStyle, reports: DumpReports) -> Iterator[str]:
     """Yield the lines for a `.timeindex`; what does not fit the log goes to *reports*.  Raises DiedError.
 
-    One walk over the log answers for all entries; Kafka's tool walks it anew for each.
+    One walk over the log answers for all entries; Kafka's tool walks it once for each.
     """
     base_offset, stem = _paths(path)
     with _Log(stem + ".log") as log:
-        index = Entries(stem + ".index", OFFSET_ENTRY, base_offset, "relative_offset")
-        times = Entries(path, TIME_ENTRY, base_offset, "timestamp")
+        index, times = _entries(stem + ".index", OFFSET_ENTRY), _entries(path, TIME_ENTRY)
         if style.sanity_only:
-            _check_sanity(path, times, base_offset)
+            _check_times(path, times, base_offset)
             yield f"{shown} passed sanity check."
         else:
-            yield from _time_entries(path, index, times, base_offset, log, style, reports)
+            yield from _time_lines(path, index, times, base_offset, log, style, reports)
 
 
-def _time_entries(
-    path: str, index: Entries, times: Entries, base_offset: int, log: _Log, style: IndexStyle, reports: DumpReports
-) -> Iterator[str]:
-    count = next((slot for slot in range(1, times.count) if times.offsets[slot] == base_offset), times.count)
-    queries = [(_position(index, offset), offset) for offset in times.offsets[:count]]
-    walks = _Walks(log, queries)
+def _time_lines(
+    path: str, index: IndexEntries, times: IndexEntries, base_offset: int, log: _Log, style: IndexStyle,
+    reports: DumpReports,
+) -> Iterator[str]:  # fmt: skip
+    count = next((slot for slot in range(1, times.count) if times[slot][1] == 0), times.count)
+    walks = _Walks(log, [(_position(index, times[slot][1]), base_offset + times[slot][1]) for slot in range(count)])
     largest = _Timestamps(log)
     before = -1
     for slot in range(count):
-        timestamp, offset = times.keys[slot], times.offsets[slot]
+        timestamp, relative = times[slot]
+        offset = base_offset + relative
         found = walks.answer(slot)
         if found is None or found[1] != offset:
             reports.not_found.setdefault(absolute(path), []).append((offset, -1 if found is None else found[1]))
@@ -227,9 +198,9 @@ def _time_entries(
         before = timestamp
 
 
-def _position(index: Entries, offset: int) -> int:
-    slot = index.lookup(offset)
-    return 0 if slot < 0 else index.others[slot]
+def _position(index: IndexEntries, relative: int) -> int:
+    slot = index.search(relative).slot
+    return index[slot][1] if slot >= 0 else 0
 
 
 class _Walks:

@@ -30,8 +30,9 @@ from klog.formats.error_codes import ErrorCode
 from klog.formats.index import OFFSET_ENTRY
 from klog.kernel import Window
 from klog.log.header_scan import walk_headers
-from klog.log.index import Entries, header_at
+from klog.log.index import IndexEntries, header_at
 
+_POSITION: Final = OFFSET_ENTRY.names.index("position")
 _MOST_LEGACY_BYTES: Final = 4 << 20
 """Of a log with old formats not more is handed out at once: all of it is looked at for a change of format."""
 
@@ -157,14 +158,10 @@ def _loaded(window: Window, source: ReadOnlyFile, start: int, limit: int) -> int
 def _starts(segment: SegmentLog, source: ReadOnlyFile, after: int, limit: int) -> list[int]:
     """Return positions of batches between *after* and *limit* from which to walk to the last one, ascending."""
     found: list[int] = []
-    try:
-        if segment.index is not None:
-            with ReadOnlyFile(segment.index) as index:
-                entries = Entries(index, OFFSET_ENTRY, 1)
-                slot = entries.last_at_most(limit - 1)
-                found = [entries[each][1] for each in range(max(slot - 1, 0), slot + 1)]
-    except KlogError:
-        return []  # the walk is longer without it
+    if segment.index is not None:
+        with IndexEntries(segment.index, OFFSET_ENTRY) as entries:
+            slot = entries.search(limit - 1, _POSITION).slot
+            found = [entries[each][1] for each in range(max(slot - 1, 0), slot + 1)]
     return [position for position in found if after < position < limit and header_at(source, position) is not None]
 
 
@@ -190,40 +187,15 @@ def _upper_bound(log: FetchLog, number: int, end: int) -> int:
     segment = log.segments[number]
     try:
         if segment.index is not None:
-            entries = Entries(log.files.opened(segment.index), OFFSET_ENTRY, 1)
-            slot = _slot_behind(entries, end)
-            if slot < entries.count:
-                return segment.files.base_offset + entries[slot][0]
+            entries = IndexEntries(log.files.opened(segment.index), OFFSET_ENTRY)
+            slot = entries.upper_bound(end, _POSITION)
+            relative = entries[slot][0] if slot < entries.count else 0
+            if slot < entries.count and entries.unreadable is None:
+                return segment.files.base_offset + relative
     except KlogError:
         pass  # then up to the end of the segment: too many are harmless
     behind = log.segments[number + 1 : number + 2]
     return behind[0].files.base_offset if behind else log.end
-
-
-def _slot_behind(entries: Entries, position: int) -> int:
-    """Return the slot that a broker takes for the first one behind *position*, the count for none.
-
-    One at the very position counts where its search happens to meet it.  Kafka: AbstractIndex.indexSlotRangeFor.
-    """
-    from klog.lookup.entries import WARM_BYTES
-
-    if not entries.count:
-        return 0
-    low, high = 0, entries.count - 1
-    warm = max(0, high - WARM_BYTES // OFFSET_ENTRY.size)
-    if entries[warm][1] < position:
-        low = warm
-    elif entries[0][1] > position:
-        return 0
-    else:
-        high = warm
-    while low < high:
-        middle = (low + high + 1) // 2
-        found = entries[middle][1]
-        if found == position:
-            return middle
-        low, high = (low, middle - 1) if found > position else (middle, high)
-    return low + 1
 
 
 # ---------------------------------------------------------------- what was handed out

@@ -13,8 +13,8 @@ from klog.errors import KlogError
 from klog.files.read_only import ReadableLog, ReadOnlyFile
 from klog.formats.damage import Damage, DamageKind
 from klog.formats.header import HEADER_BYTES, Header, read_header
-from klog.formats.index import OFFSET_ENTRY
 from klog.location import Location
+from klog.log.index import header_at, offset_entries
 
 _WINDOW_BYTES = 64 << 10
 _SMALL_WINDOW_BYTES = 4 << 10
@@ -97,40 +97,13 @@ def _start_of_walk(log: ReadableLog, index_path: str, base_offset: int) -> int:
     """
     fitting = 0
     try:
-        with ReadOnlyFile(index_path) as index:
-            low = _slots_in_use(index, log.size)
-            for slot in range(low - 1, max(low - 1 - _TRIES, -1), -1):
-                relative, position = _index_entry(index, slot)
-                if relative > 0 and 0 < position < log.size and _begins_at(log, base_offset, relative, position):
-                    fitting += 1
+        with offset_entries(index_path, log.size) as entries:
+            for slot in range(entries.count - 1, max(entries.count - 1 - _TRIES, -1), -1):
+                relative, position = entries[slot]
+                header = header_at(log, position) if relative > 0 and position > 0 else None
+                fitting += header is not None and base_offset <= header.base_offset <= base_offset + relative
                 if fitting == 2:
                     return position
     except KlogError:
-        pass  # the log answers without it
+        pass  # a walk from the start needs no index
     return 0
-
-
-def _slots_in_use(index: ReadOnlyFile, log_bytes: int) -> int:
-    """Return how many entries there are in front of zeros (preallocated) or of positions beyond the log (truncated)."""
-    low, high = 0, index.size // OFFSET_ENTRY.size
-    while low < high:
-        middle = (low + high) // 2
-        relative, position = _index_entry(index, middle)
-        if relative > 0 and 0 < position < log_bytes:
-            low = middle + 1
-        else:
-            high = middle
-    return low
-
-
-def _index_entry(index: ReadOnlyFile, slot: int) -> tuple[int, ...]:
-    content = index.read(slot * OFFSET_ENTRY.size, OFFSET_ENTRY.size)
-    return OFFSET_ENTRY.read(content) if len(content) == OFFSET_ENTRY.size else (0, 0)
-
-
-def _begins_at(log: ReadableLog, base_offset: int, relative: int, position: int) -> bool:
-    """Whether an entry begins at *position* that an index entry with this relative offset can be about."""
-    content = log.read(position, HEADER_BYTES)
-    left = log.size - position if len(content) == HEADER_BYTES else len(content)
-    header = read_header(content, 0, position, left)
-    return isinstance(header, Header) and base_offset <= header.base_offset <= base_offset + relative

@@ -1,9 +1,14 @@
-"""Index files, for finding where to start reading.
+"""Offset and time indexes: their entries, a broker's search among them, and where a log can be read from.
 
 An index is believed only as far as the log confirms it: a wrong one makes reading start earlier, never later.
+Kafka: AbstractIndex, OffsetIndex, TimeIndex.
 """
 
 from __future__ import annotations
+
+from collections.abc import Callable
+from types import TracebackType
+from typing import Final, NamedTuple
 
 from klog.errors import KlogError
 from klog.files.read_only import ReadableLog, ReadOnlyFile
@@ -12,56 +17,212 @@ from klog.formats.header import Header, read_header
 from klog.formats.index import OFFSET_ENTRY, TIME_ENTRY
 from klog.formats.layout import Layout
 
+WARM_BYTES: Final = 8192
+"""A broker keeps so many bytes at the end of an index warm in memory: searches begin there."""
+
+_STEP_BYTES = 1 << 16
+_LOAD_AFTER = 64
 _MOST_STEPS = 2000
 
+InUse = Callable[[tuple[int, ...]], bool]
 
-class Entries:
-    """The entries of an index file that are in use, read one at a time."""
 
-    def __init__(self, source: ReadOnlyFile, layout: Layout, key: int) -> None:
-        self._source = source
+class IndexSlot(NamedTuple):
+    """Where a search ended: *slot* is -1 when every key is above the target.
+
+    *probes*: how many entries it looked at.  *warm_from*: the first slot of the warm section, None when it left that.
+    """
+
+    slot: int
+    probes: int
+    warm_from: int | None
+
+
+class IndexEntries:
+    """The entries of an index file that are in use: those before the zeros of a preallocated file, or before leftovers.
+
+    *slots*: as many entries as the file can hold; *count* of them are in use, by *in_use* (None: all).  Nothing raises:
+    *unreadable* is why the file cannot be read, and its entries are then zeros.  *problem* says that, or that its size
+    is odd; None for nothing.  The file is read whole once it has been searched often.
+    """
+
+    def __init__(self, file: str | ReadableLog, layout: Layout, in_use: InUse | None = any) -> None:
         self._layout = layout
-        self._key = key
-        self.count = self._without_zeros(source.size // layout.size)
+        self._columns: tuple[tuple[int, ...], ...] | None = None
+        self._gap: int | None = None
+        self._file: ReadableLog | None = None
+        self._searches = 0
+        self.size = self.slots = self.count = 0
+        self.unreadable: KlogError | None = None
+        self.problem: str | None = None
+        try:
+            self._file = ReadOnlyFile(file) if isinstance(file, str) else file
+        except KlogError as error:
+            self._failed(error)
+            return
+        self.size = self._file.size
+        self.slots = self.count = self.size // layout.size
+        if self.size % layout.size:
+            self.problem = f"its size of {self.size} bytes is no multiple of {layout.size}"
+        if in_use is not None and self.slots and not in_use(self[self.slots - 1]):
+            self.count = self._before_rest(in_use)
 
-    def _without_zeros(self, slots: int) -> int:
-        """Return how many slots come before a tail of zeros: a preallocated index ends in them."""
-        if slots == 0 or any(self[slots - 1]):
-            return slots
-        low, high = 0, slots - 1
+    def _before_rest(self, in_use: InUse) -> int:
+        low, high = 0, self.slots - 1
         while low < high:
             middle = (low + high) // 2
-            low, high = (middle + 1, high) if any(self[middle]) else (low, middle)
+            low, high = (middle + 1, high) if in_use(self[middle]) else (low, middle)
         return low
 
-    def __getitem__(self, slot: int) -> tuple[int, ...]:
-        data = self._source.read(slot * self._layout.size, self._layout.size)
-        return self._layout.read(data) if len(data) == self._layout.size else (0,) * len(self._layout.names)
+    def _failed(self, error: KlogError) -> None:
+        self.unreadable, self.problem = error, str(error)
 
-    def last_at_most(self, wanted: int) -> int:
-        """Return the slot of the greatest key not above *wanted*, -1 if there is none."""
-        low, high = 0, self.count
+    def __getitem__(self, slot: int) -> tuple[int, ...]:
+        """Return the values of an entry; zeros when it cannot be read."""
+        columns, layout = self._columns, self._layout
+        if columns is not None:
+            return (columns[0][slot], columns[1][slot]) if slot < len(columns[0]) else (0, 0)
+        try:
+            assert self._file is not None
+            data = self._file.read(slot * layout.size, layout.size)
+            if len(data) == layout.size:
+                return layout.read(data)
+        except KlogError as error:
+            self._failed(error)
+        return (0,) * len(layout.names)
+
+    def load(self) -> None:
+        """Read all entries into memory, up to the zeros at the file's end."""
+        if self._columns is not None or self._file is None:
+            return
+        try:
+            content, _ = content_before_zeros(self._file, self._layout.size)
+        except KlogError as error:
+            self._failed(error)
+            return
+        self._columns = tuple(zip(*self._layout.read_all(content), strict=True)) or ((), ())
+
+    def search(self, target: int, column: int = 0) -> IndexSlot:
+        """Return the slot of the greatest key not above *target* by a broker's own search: the warm end first.
+
+        On an index out of order the answer depends on the way there.  Kafka: AbstractIndex.indexSlotRangeFor.
+        """
+        self._searches += 1
+        if self._searches == _LOAD_AFTER:
+            self.load()
+        if not self.count:
+            return IndexSlot(-1, 0, None)
+        columns = self._columns
+        is_loaded = columns is not None and self.count <= len(columns[column])
+        keys = columns[column] if columns is not None and is_loaded else _Keys(self, column)
+        low, high, probes = 0, self.count - 1, 1
+        warm = max(0, high - WARM_BYTES // self._layout.size)
+        is_warm = keys[warm] < target
+        if is_warm:
+            low = warm
+        else:
+            probes += 1
+            if keys[0] > target:
+                return IndexSlot(-1, probes, None if warm else 0)
+            high = warm
         while low < high:
-            middle = (low + high) // 2
-            low, high = (middle + 1, high) if self[middle][self._key] <= wanted else (low, middle)
-        return low - 1
+            middle = (low + high + 1) // 2
+            probes += 1
+            found = keys[middle]
+            if found == target:
+                low = middle
+                break
+            low, high = (low, middle - 1) if found > target else (middle, high)
+        return IndexSlot(low, probes, warm if is_warm or not warm else None)
+
+    def upper_bound(self, target: int, column: int = 0) -> int:
+        """Return the slot that a broker takes for the first key behind *target*; the count when there is none.
+
+        A key that equals *target* counts where the search happens to meet it, and it never meets that of slot 0.
+        Kafka: AbstractIndex.smallestUpperBoundSlotFor.
+        """
+        slot = self.search(target, column).slot
+        return slot if slot > 0 and self[slot][column] == target else slot + 1
+
+    def largest_gap(self) -> int:
+        """Return the largest difference between the values of neighbouring entries, from 0 on."""
+        if self._gap is None:
+            self.load()
+            self._gap = before = 0
+            for slot in range(self.count):
+                here = self[slot][1]
+                self._gap, before = max(self._gap, here - before), here
+        return self._gap
+
+    def close(self) -> None:
+        """Close the file."""
+        if self._file is not None:
+            self._file.close()
+
+    def __enter__(self) -> IndexEntries:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+class _Keys:
+    """A column of entries that are read one by one."""
+
+    def __init__(self, entries: IndexEntries, column: int) -> None:
+        self._entries, self._column = entries, column
+
+    def __getitem__(self, slot: int) -> int:
+        return self._entries[slot][self._column]
+
+
+def offset_entries(file: str | ReadableLog, log_bytes: int) -> IndexEntries:
+    """Return the entries of an `.index` that can be about a log of so many bytes: neither zeros nor truncated."""
+    return IndexEntries(file, OFFSET_ENTRY, lambda entry: entry[0] > 0 and 0 < entry[1] < log_bytes)
+
+
+def time_entries(file: str | ReadableLog) -> IndexEntries:
+    """Return the entries of a `.timeindex`.  One of zeros ends them, unless there is no other."""
+    entries = IndexEntries(file, TIME_ENTRY)
+    if entries.slots == 1:
+        entries.count = 1
+    return entries
+
+
+def content_before_zeros(file: ReadableLog, entry_bytes: int) -> tuple[bytes, bool]:
+    """Return the whole entries of an index up to where only zeros follow, with less than 64 KiB of these.
+
+    And whether zeros follow: else it is read to its end.  Raises UnreadableError.
+    """
+    from klog.log.resync import is_zero
+
+    content = bytearray()
+    whole = file.size - file.size % entry_bytes
+    step = _STEP_BYTES - _STEP_BYTES % entry_bytes
+    while len(content) < whole:
+        part = file.read(len(content), min(step, whole - len(content)))
+        if not part.strip(b"\0") and is_zero(file, len(content), file.size):
+            return bytes(content), True
+        content += part
+        if not part:
+            break  # it has become shorter
+    return bytes(content), False
+
+
+# where to read a log from
 
 
 def position_of_offset(log: ReadableLog, index: str, base_offset: int, offset: int) -> int:
     """Return the position of a batch at or before the one that holds *offset*; 0 when the index does not help."""
-    try:
-        with ReadOnlyFile(index) as source:
-            entries = Entries(source, OFFSET_ENTRY, 0)
-            slot = entries.last_at_most(offset - base_offset)
-            if slot < 0:
-                return 0
-            relative, position = entries[slot]
-            before = entries[slot - 1][1] if slot else 0
-    except KlogError:
-        return 0
-    header = header_at(log, position)
+    with IndexEntries(index, OFFSET_ENTRY) as entries:
+        slot = entries.search(offset - base_offset).slot
+        relative, position = entries[slot] if slot >= 0 else (0, 0)
+        before = entries[slot - 1][1] if slot > 0 else 0
+    header = header_at(log, position) if relative > 0 else None
     # a batch that begins after the entry's offset would have the search start behind what is sought
-    fits = header is not None and base_offset <= header.base_offset <= base_offset + relative and relative > 0
+    fits = header is not None and base_offset <= header.base_offset <= base_offset + relative
     return position if fits and _leads_to(log, before, position) else 0
 
 
@@ -82,32 +243,30 @@ def _leads_to(log: ReadableLog, start: int, position: int) -> bool:
 
 def position_by_time(log: ReadableLog, index: str, time_index: str, base_offset: int, timestamp: int) -> int:
     """Return a position before which no record is as young as *timestamp* (ms); 0 when the indexes do not help."""
-    try:
-        with ReadOnlyFile(time_index) as source:
-            entries = Entries(source, TIME_ENTRY, 0)
-            slot = entries.last_at_most(timestamp - 1)
-            if slot < 0:
-                return 0
-            entry = entries[slot]
-    except KlogError:
-        return 0
-    position = position_of_offset(log, index, base_offset, base_offset + entry[1])
+    with IndexEntries(time_index, TIME_ENTRY) as entries:
+        slot = entries.search(timestamp - 1).slot
+        if slot < 0:
+            return 0
+        largest, relative = entries[slot]
+    position = position_of_offset(log, index, base_offset, base_offset + relative)
     header = header_at(log, position)
-    while header is not None and header.last_offset < base_offset + entry[1]:
+    while header is not None and header.last_offset < base_offset + relative:
         position += header.size
         header = header_at(log, position)
-    confirmed = header is not None and header.max_timestamp == entry[0] and header.base_offset <= base_offset + entry[1]
+    confirmed = header is not None and header.max_timestamp == largest and header.base_offset <= base_offset + relative
     return position if confirmed else 0
 
 
 def last_timestamp(time_index: str) -> int | None:
     """Return the timestamp (ms) of the last entry of a time index, None when it has none.
 
-    Nothing is held against the log.  Raises UnreadableError.  Kafka: TimeIndex.lastEntry.
+    Nothing is compared with the log.  Raises UnreadableError.  Kafka: TimeIndex.lastEntry.
     """
-    with ReadOnlyFile(time_index) as source:
-        entries = Entries(source, TIME_ENTRY, 0)
-        return entries[entries.count - 1][0] if entries.count else None
+    with IndexEntries(time_index, TIME_ENTRY) as entries:
+        found = entries[entries.count - 1][0] if entries.count else None
+        if entries.unreadable is not None:
+            raise entries.unreadable
+    return found
 
 
 def header_at(log: ReadableLog, position: int) -> Header | None:

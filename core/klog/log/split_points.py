@@ -15,7 +15,7 @@ from typing import NamedTuple
 from klog.files.read_only import ReadableLog, ReadOnlyFile
 from klog.formats.index import OFFSET_ENTRY
 from klog.kernel import Window
-from klog.log.index import Entries, header_at
+from klog.log.index import IndexEntries, header_at
 from klog.log.reader import REACH_BYTES, LogReader
 from klog.log.records import OffsetRange
 
@@ -29,6 +29,7 @@ Inside a larger batch an index that is all wrong could still lead astray; whoeve
 _MOST_BYTES = 8 << 20
 _INDEX_PAYS = 2  # parts of so many times CONFIRM_BYTES; smaller ones are found sooner by reading the log
 _TRIES = 4
+_POSITION = OFFSET_ENTRY.names.index("position")
 
 
 class SplitPoint(NamedTuple):
@@ -43,7 +44,7 @@ class SplitPoints:
 
     def __init__(self, log: ReadableLog, index: ReadOnlyFile | None, span: OffsetRange) -> None:
         self._log = log
-        self._entries = Entries(index, OFFSET_ENTRY, 1) if index else None
+        self._entries = IndexEntries(index, OFFSET_ENTRY) if index else None
         self._span = span
 
     @cached_property
@@ -76,7 +77,7 @@ class SplitPoints:
         entries = self._entries
         if entries is None:
             return None
-        first = entries.last_at_most(target - 1) + 1
+        first = entries.search(target - 1, _POSITION).slot + 1
         for slot in range(first, min(first + _TRIES, entries.count)):
             position = entries[slot][1]
             if position >= target and (cut := self._confirmed(position)):
@@ -104,7 +105,7 @@ class SplitPoints:
 
     def _before(self, position: int) -> int:
         """Return where to walk from for *position*: where the index says that a batch begins, or the log's start."""
-        slot = self._entries.last_at_most(position - CONFIRM_BYTES) if self._entries else -1
+        slot = self._entries.search(position - CONFIRM_BYTES, _POSITION).slot if self._entries else -1
         return max(self._entries[slot][1], 0) if self._entries and slot >= 0 else 0
 
     def _by_walk(self, start: int, target: int) -> SplitPoint | None:

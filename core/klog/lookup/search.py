@@ -12,9 +12,8 @@ from klog.formats.damage import Damage, DamageKind
 from klog.kernel import Window
 from klog.location import Location
 from klog.log.header_walk import HeaderWalk
-from klog.log.index import header_at
+from klog.log.index import IndexEntries, header_at, offset_entries
 from klog.lookup.body import Bodies, Body
-from klog.lookup.entries import Entries, offset_entries
 from klog.lookup.trail import IndexTrail, ScanTrail
 
 if TYPE_CHECKING:
@@ -91,7 +90,7 @@ class SegmentSearch:
         self.bodies = Bodies(self.log, codecs)
         self._folder = folder
         self._unfinished = unfinished
-        self._entries: Entries | None = None
+        self._entries: IndexEntries | None = None
         self._confirmed: set[tuple[int, int]] = set()
 
     def close(self) -> None:
@@ -103,14 +102,14 @@ class SegmentSearch:
     # the index
 
     @property
-    def entries(self) -> Entries | None:
+    def entries(self) -> IndexEntries | None:
         """The offset index; None when there is no such file."""
         if self._entries is None and self.files.offset_index is not None:
             self._entries = offset_entries(os.path.join(self._folder, self.files.offset_index), self.log.size)
             self._entries.problem = self._entries.problem or self._leftovers(self._entries)
         return self._entries
 
-    def _leftovers(self, entries: Entries) -> str | None:
+    def _leftovers(self, entries: IndexEntries) -> str | None:
         """Say what is wrong with the slot behind the last entry in use: zeros are not, nor what a truncation left."""
         if entries.count == entries.slots:
             return None
@@ -132,7 +131,7 @@ class SegmentSearch:
         if entries is None:
             problem = "there is no offset index" if self.log.size else None
             return IndexTrail(None, None, 0, base, 0, problem=problem), self._from(0)
-        sought = entries.floor(offset - base)
+        sought = entries.search(offset - base)
         problem = entries.problem
         for slot in range(sought.slot, max(sought.slot - _TRIES, -1), -1):
             if entries[slot][0] > offset - base:
@@ -157,7 +156,7 @@ class SegmentSearch:
             self.walk.go(position, position)
         return max(row, 0)
 
-    def _confirm(self, entries: Entries, slot: int) -> tuple[int, str | None]:
+    def _confirm(self, entries: IndexEntries, slot: int) -> tuple[int, str | None]:
         """Return the row of the batch at which an entry points, or -1 and why that cannot be right.
 
         A whole batch begins there, the walk from the entry before comes by, its first offset is not above the entry's.

@@ -11,8 +11,8 @@ import os
 from typing import NamedTuple
 
 from klog.kernel import Window
+from klog.log.index import IndexEntries, IndexSlot, time_entries
 from klog.lookup.body import Body
-from klog.lookup.entries import Entries, Slot, time_entries
 from klog.lookup.notes import about_record
 from klog.lookup.search import SearchResult, SegmentSearch
 from klog.lookup.segments import SegmentChoice
@@ -68,7 +68,7 @@ class SegmentTimes:
         self._lags = lags
         self._base = search.files.base_offset
         name = search.files.time_index
-        self.entries: Entries | None = None if name is None else time_entries(os.path.join(folder, name))
+        self.entries: IndexEntries | None = None if name is None else time_entries(os.path.join(folder, name))
         self._judged: dict[int, str | None] = {}
 
     def close(self) -> None:
@@ -147,7 +147,7 @@ class SegmentTimes:
 
     def find(self, timestamp: int, start: int) -> tuple[TimeIndexTrail, SearchResult]:
         """Search the first record as late as *timestamp* (ms), not below offset *start*."""
-        sought = self.entries.floor(timestamp) if self.entries is not None else Slot(-1, 0, None)
+        sought = self.entries.search(timestamp) if self.entries is not None else IndexSlot(-1, 0, None)
         slot, problem = sought.slot, self.entries.problem if self.entries else None
         for tried in range(slot, max(slot - _TRIES, -1), -1):
             wrong = self._wrong(tried)
@@ -174,7 +174,7 @@ class SegmentTimes:
         relative = self.entries[slot][1] if self.entries is not None and slot >= 0 else 0
         return self._search.scan(*self._search.start(max(self._base + relative, start)), query)
 
-    def _trail(self, slot: int, sought: Slot, problem: str | None) -> TimeIndexTrail:
+    def _trail(self, slot: int, sought: IndexSlot, problem: str | None) -> TimeIndexTrail:
         count = self.entries.count if self.entries is not None else 0
         timestamp, relative = self.entries[slot] if self.entries is not None and slot >= 0 else (-1, 0)
         return TimeIndexTrail(
@@ -295,10 +295,10 @@ class TimeSearch:
             largest = last if last >= 0 else self.largest(number).modified_ms
             if largest < timestamp:
                 continue
-            slot = entries.floor(timestamp).slot if entries is not None else -1
+            slot = entries.search(timestamp).slot if entries is not None else -1
             relative = entries[slot][1] if entries is not None and slot >= 0 else 0
             offset = max(files.base_offset + relative, segments.log_start_offset)
-            pointed = search.entries.floor(offset - files.base_offset).slot if search.entries is not None else -1
+            pointed = search.entries.search(offset - files.base_offset).slot if search.entries is not None else -1
             position = search.entries[pointed][1] if search.entries is not None and pointed >= 0 else 0
             return self._scanned(search, position, timestamp)
         return None

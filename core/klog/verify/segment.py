@@ -13,16 +13,15 @@ from klog.formats.codec import Decompressor
 from klog.formats.damage import Damage
 from klog.formats.index import OFFSET_ENTRY, TIME_ENTRY
 from klog.kernel import IndexBuilder, SegmentSurvey, Window, offset_index_used, time_index_used
+from klog.log.index import content_before_zeros
 from klog.log.pipeline import OrderedOutput, Work, run
 from klog.log.reader import MAX_BATCH_BYTES, WindowResult
 from klog.log.records import BatchRun, Codecs, decode_run, intact_runs, message_damages, misplaced_records
-from klog.log.resync import is_zero
 from klog.log.segment import Segment
 from klog.progress import Sink
 from klog.verify.replay import ProducerReplay
 
 NO_NEXT = 2**63 - 1
-_STEP_BYTES = 1 << 16
 _LARGE_BYTES = 8 << 20
 _kept = threading.local()
 
@@ -225,19 +224,10 @@ def _damaged(facts: SegmentFacts, damage: Damage, replay: ProducerReplay | None)
 
 def _read(folder: str, name: str, entry_bytes: int) -> IndexFile:
     """Read an index up to where nothing but zeros follows."""
-    content = bytearray()
     try:
         with ReadOnlyFile(os.path.join(folder, name)) as source:
-            whole = source.size - source.size % entry_bytes
-            step = _STEP_BYTES - _STEP_BYTES % entry_bytes
-            while len(content) < whole:
-                part = source.read(len(content), min(step, whole - len(content)))
-                if not part.strip(b"\0") and is_zero(source, len(content), source.size):
-                    return IndexFile(name, source.size, 0, bytes(content), "zeros")
-                content += part
-                if not part:
-                    break  # it has become shorter
-            return IndexFile(name, source.size, 0, bytes(content), "end")
+            content, zeros_follow = content_before_zeros(source, entry_bytes)
+            return IndexFile(name, source.size, 0, content, "zeros" if zeros_follow else "end")
     except KlogError as error:
         return IndexFile(name, 0, 0, b"", "unreadable", problem=str(error))
 
