@@ -9,8 +9,7 @@ import klog.dump.table
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from klog.dump.arrays import RowGroup, schema
-from klog.dump.arrow import Sizes
+from klog.dump.arrow import RowGroup, Sizes, schema
 from klog.dump.columns import dump_parquet
 from klog.dump.request import PARQUET, DumpRequest, DumpTarget, expand
 from klog.kernel import KeySet

@@ -10,12 +10,13 @@ from pathlib import Path
 import pytest
 from klog.data_dir.partition import Partition
 from klog.dump.columns import dump_parquet
-from klog.dump.isolation import learn
-from klog.dump.request import CSV, JSON_LINES, PARQUET, TEXT, DumpRequest, DumpTarget, LineStyle, LogStyle, expand
+from klog.dump.request import CSV, JSON_LINES, PARQUET, TEXT, DumpRequest, DumpTarget, LogStyle, expand
 from klog.files.read_only import ReadOnlyFile
 from klog.kernel import Window
+from klog.log.json_lines import LineStyle
 from klog.log.reader import LogReader
 from klog.log.record_filter import RecordFilter
+from klog.transactions.isolation import AbortedFilter, visible_range
 
 from tests.dump.sinks import Kept, dump, dump_file
 from tests.oracles.plain import encode
@@ -202,22 +203,42 @@ def test_sequences_without_a_transaction_are_plain_data(folder: Path) -> None:
 
 def test_the_last_stable_offset_of_a_log_without_open_transactions_is_its_end(folder: Path) -> None:
     write(folder, data(0, 3) + data(3, 2, producer=1) + commit(5, 1))
-    assert learn([str(folder / segment.log) for segment in Partition(str(folder)).segments]).last_stable_offset == 6
+    assert visible_range(Partition(str(folder)), "read_committed").to_offset == 6
     write(folder, data(6, 3) + data(9, 2, producer=1))
-    (folder / f"{6:020}.log").write_bytes(data(6, 3) + data(9, 2, producer=1))
-    assert learn([str(folder / segment.log) for segment in Partition(str(folder)).segments]).last_stable_offset == 9
+    assert visible_range(Partition(str(folder)), "read_committed").to_offset == 9
 
 
 def test_aborted_batches_are_left_out_of_a_window(folder: Path) -> None:
     write(folder, data(0, producer=1) + data(2) + abort(4, 1))
-    committed = learn([str(folder / segment.log) for segment in Partition(str(folder)).segments])
+    path = str(folder / f"{0:020}.log")
+    aborted = AbortedFilter(visible_range(Partition(str(folder)), "read_committed").aborted or (), path)
     window = Window()
-    with ReadOnlyFile(str(folder / f"{0:020}.log")) as source:
+    with ReadOnlyFile(path) as source:
         LogReader(source).next(window)
-    committed.skip(window)
+    window.check(0, window.count)
+    assert aborted.hide(window) == []
     window.begin(0, window.count)
     window.decode()
     assert [window.record(i)[0] for i in range(window.records)] == [2, 3, 4]
+
+
+@WAYS
+@pytest.mark.parametrize("jobs", [1, 3])
+def test_an_abort_that_the_index_does_not_know_is_damage(folder: Path, seen: Seen, jobs: int) -> None:
+    """A consumer of this copy is handed the records, so they are shown; that they were aborted must not go unsaid."""
+    write(folder, data(0) + data(2, producer=1) + abort(4, 1) + data(5))
+    (folder / f"{7:020}.log").touch()
+    ended = encode.Producer(1, last_sequence=0, last_offset=3, timestamp=MS)
+    (folder / f"{7:020}.snapshot").write_bytes(encode.snapshot([ended]))
+    report = "bad index: an ABORT marker that the transaction index does not know"
+    for request in (
+        COMMITTED._replace(jobs=jobs),
+        COMMITTED._replace(jobs=jobs, output=TEXT, log_style=LogStyle(deep=True)),
+    ):
+        code, kept = dump([folder], request)
+        assert (code, [report in line for line in kept.reports]) == (4, [True])
+    (folder / f"{0:020}.txnindex").write_bytes(encode.aborted_entries([(1, 2, 4, 5)]))
+    assert seen(folder) == [0, 1, 5, 6]
 
 
 def test_an_empty_partition_has_nothing_to_see(folder: Path) -> None:

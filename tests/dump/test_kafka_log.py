@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from random import Random
 
+import pytest
 from klog.dump.files import dump_text
-from klog.dump.isolation import Committed
 from klog.dump.kafka_log import LogDump, OffsetGaps
+from klog.dump.log_input import LogInput, LogInputs
 from klog.dump.request import DumpRequest, DumpTarget, LogStyle
-from klog.files.read_only import ReadOnlyFile
 from klog.kernel import Window
 from klog.log.pipeline import run
-from klog.log.reader import LogReader
-from klog.log.record_filter import HIGHEST, RecordFilter, RecordLimit
+from klog.log.record_filter import RecordFilter, RecordLimit
+from klog.transactions.isolation import TxnBatch
 
 from tests.dump.sinks import TEXT, Kept, dump, dump_file
 from tests.oracles.plain.encode import Record, batch, message
@@ -42,24 +43,23 @@ def test_of_two_records_that_end_the_tool_the_first_one_does(tmp_path: Path) -> 
     assert b"offset: 1 " not in bytes(kept.data)
 
 
-class _Slow(Committed):
-    """Nothing is aborted, and that takes now and then its time."""
-
-    def skip(self, window: Window) -> None:
-        time.sleep((window.position >> 18) * 7 % 5 / 500)
-
-
-def test_workers_that_overtake_one_another_see_no_gaps(tmp_path: Path) -> None:
+def test_workers_that_overtake_one_another_see_no_gaps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Which offset follows which is a question of the log's order, not of who is done first."""
     path = tmp_path / f"{0:020}.log"
     noise = Random(1).randbytes(64 << 10)
     path.write_bytes(b"".join(batch([Record(i, MS, None, noise)]) for i in range(300)))
-    log = LogDump(
-        str(path), LogStyle(deep=True), RecordFilter(), count=RecordLimit(None), committed=_Slow(set(), HIGHEST)
-    )
-    with ReadOnlyFile(str(path)) as source:
-        run(LogReader(source, lenient=True), log.work, Kept(), 4)
-    assert log.gaps.listed() == []
+    leave_out = LogInput.leave_out
+
+    def slowly(log: LogInput, window: Window) -> tuple[bool, Sequence[TxnBatch]]:
+        time.sleep((window.position >> 18) * 7 % 5 / 500)
+        return leave_out(log, window)
+
+    monkeypatch.setattr(LogInput, "leave_out", slowly)
+    request = DumpRequest(TEXT, LogStyle(deep=True))
+    with LogInputs(request).open(DumpTarget(str(path)), lenient=True) as log:
+        dumped = LogDump(log, request.log_style, RecordLimit(None))
+        run(log.reader, dumped.work, Kept(), 4)
+    assert dumped.gaps.listed() == []
 
 
 def test_a_limit_on_batch_lines_counts_over_windows_and_files(tmp_path: Path) -> None:

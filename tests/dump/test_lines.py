@@ -12,11 +12,12 @@ from pathlib import Path
 
 import pytest
 from klog.dump.files import dump_lines
-from klog.dump.lines import CSV_BATCH_COLUMNS, CSV_COLUMNS, RecordOrigin, damage_csv, damage_json
-from klog.dump.request import CSV, JSON_LINES, DumpRequest, DumpTarget, LineStyle
+from klog.dump.lines import CSV_BATCH_COLUMNS, CSV_COLUMNS, damage_csv
+from klog.dump.request import CSV, JSON_LINES, DumpRequest, DumpTarget
 from klog.formats.damage import Damage, DamageKind
 from klog.kernel import VALUES
 from klog.location import Location
+from klog.log.json_lines import LineStyle, RecordOrigin, damage_json
 
 from tests.dump.sinks import Kept, Object, dump
 from tests.oracles.plain import decode, json_lines, shapes

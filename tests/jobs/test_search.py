@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from klog.dump.request import LineStyle
 from klog.errors import UsageError
 from klog.jobs.export import ExportTask
 from klog.jobs.results import TaskResult, from_batch
 from klog.jobs.search import SearchQuery, compiled, merged, search
 from klog.kernel import VALUES, KeySet
+from klog.log.json_lines import LineStyle
 from klog.log.record_filter import RecordFilter
 
 from tests.conftest import FIXTURES, writable_copy

@@ -8,8 +8,9 @@ from random import Random
 
 import pytest
 from klog.data_dir.partition import SegmentFiles, segments_between
-from klog.dump.request import JSON_LINES, TEXT, DumpRequest, LineStyle, LogStyle
+from klog.dump.request import JSON_LINES, TEXT, DumpRequest, LogStyle
 from klog.kernel import KeySet, Window
+from klog.log.json_lines import LineStyle
 from klog.log.record_filter import HIGHEST, LOWEST, RecordFilter, RecordLimit
 
 from tests.dump.sinks import Kept, bytes_read, dump, dump_file

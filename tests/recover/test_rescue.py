@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from klog.data_dir.partition import Partition
 from klog.dump.files import dump_lines
-from klog.dump.lines import RecordOrigin
 from klog.dump.request import JSON_LINES, DumpRequest, DumpTarget
 from klog.errors import UnreadableError
+from klog.log.json_lines import RecordOrigin
 from klog.salvage.dropped import SalvageOptions
 from klog.salvage.rescue import RescueCount, rescue
 from klog.salvage.segment_ranges import salvage_ranges

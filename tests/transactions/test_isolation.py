@@ -8,7 +8,6 @@ from random import Random
 
 import pytest
 from klog.data_dir.partition import Partition
-from klog.dump.isolation import learn
 from klog.files.read_only import ReadOnlyFile
 from klog.jobs.slices import LogSlice, slices
 from klog.jobs.spark_rows import RowQuery, read
@@ -20,6 +19,7 @@ from tests.oracles.plain import encode
 from tests.oracles.plain.decode import Batch, scan
 from tests.oracles.plain.encode import batch, empty_batch
 from tests.oracles.plain.shapes import MS, some_records
+from tests.oracles.read_committed import learn
 
 ASKED = RowQuery(("offset", "damage"), damage="column", isolation="read_committed")
 
@@ -203,6 +203,25 @@ def test_a_commit_that_the_index_takes_for_an_abort_is_damage(folder: Path) -> N
     found = rows(slices(Partition(str(folder)), isolation="read_committed"))
     assert [offset for offset, text in found if not text] == [3, 4]
     assert "a COMMIT marker" in next(text for _, text in found if text)
+
+
+@pytest.mark.parametrize(
+    ("first", "shown", "told"),
+    [
+        (0, [8, 9], "a COMMIT marker that the transaction index takes for an ABORT"),
+        (5, [0, 1, 3, 4, 8, 9], "an ABORT marker whose transaction begins earlier than the transaction index says"),
+    ],
+)
+def test_an_entry_with_a_wrong_first_offset_is_damage(folder: Path, first: int, shown: list[int], told: str) -> None:
+    """One flipped bit there hides committed records, or shows aborted ones: a consumer is deceived, an operator not."""
+    aborted = data(3, producer=1) + data(5, producer=1) + abort(7, 1)
+    write(folder, data(0, producer=1) + commit(2, 1) + aborted + data(8))
+    (folder / f"{0:020}.txnindex").write_bytes(encode.aborted_entries([(1, first, 7, 8)]))
+    (folder / f"{10:020}.snapshot").write_bytes(encode.snapshot([]))
+    found = rows(slices(Partition(str(folder)), isolation="read_committed"))
+    assert [offset for offset, text in found if not text] == shown
+    (report,) = [text for _, text in found if text]
+    assert f"bad index: {told}" in report
 
 
 @pytest.mark.parametrize("content", [b"\x7f" * 34, b"x" * 20, encode.aborted_entries([(1, 5, 4, 6)]), None])

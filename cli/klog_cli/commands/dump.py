@@ -109,8 +109,9 @@ def dump(
     The files of a directory are printed in order. Ranges are found through the indexes, so ten records from the middle
     of a large segment cost a few KiB of reading. Damage is reported where it is and does not end the dump.
     """
-    from klog.dump.request import ALL_BYTES, DumpRequest, IndexStyle, LineStyle, LogStyle
+    from klog.dump.request import ALL_BYTES, DumpRequest, IndexStyle, LogStyle
     from klog.kernel import VALUES
+    from klog.log.json_lines import LineStyle
 
     output.Quiet.on = quiet
     decoder = _decoder(offsets, transactions, cluster_metadata, remote_log_metadata, share_group_state)

@@ -68,9 +68,9 @@ def search(
     They are printed as the JSON lines of 'klog dump', ordered by topic, partition and offset. A record must meet all
     conditions.
     """
-    from klog.dump.request import LineStyle
     from klog.jobs.search import SearchQuery, compiled
     from klog.kernel import VALUES
+    from klog.log.json_lines import LineStyle
 
     from klog_cli.commands.dump import key_set, wanted_of
     from klog_cli.views.spark import Where

@@ -122,7 +122,7 @@ def _numbers(file: str) -> Iterator[list[int]]:
 
 
 def _origin(partition: Partition) -> bytes:
-    from klog.dump.lines import RecordOrigin
+    from klog.log.json_lines import RecordOrigin
 
     return RecordOrigin(partition.path, partition.topic, partition.number).json()
 

@@ -1,11 +1,14 @@
 """The content of any Kafka file, as the dump tool's own text or as data.
 
-lanes       many windows in parallel, one order of output
+request     what is asked for, and the files that paths name
+files       file after file, as text or as lines
+log_input   a log that is dumped: where reading begins, which records are wanted and can be seen
 kafka_log   `.log` and `.checkpoint` as Kafka's dump tool prints them
 kafka_index `.index`, `.timeindex`, `.txnindex`, `.snapshot` likewise
+reports     what Kafka's tool prints at its end: indexes that disagree with their log
 lines       records and batches as JSON lines or CSV
-columns     records as Arrow arrays, for Parquet
 values      the other files as JSON lines
-wanted      filters, and where in a partition they let reading begin
-isolation   which batches a read_committed consumer would see
+columns     records as Parquet
+table       a Parquet file while it is written
+arrow       record rows as Arrow arrays
 """

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from klog.dump.arrow import import_pyarrow
-from klog.dump.files import DAMAGED, OK, bounded, committed_in, is_unfinished, kind_of, narrowed, start_of
-from klog.dump.request import ALL_BYTES, DumpRequest, DumpTarget
+from klog.dump.files import DAMAGED, OK, kind_of
+from klog.dump.log_input import LogInputs
+from klog.dump.request import DumpRequest, DumpTarget
 from klog.dump.table import Table
 from klog.errors import KlogError, UnsupportedError
-from klog.files.read_only import ReadOnlyFile
 from klog.formats.codec import Decompressor
+from klog.formats.damage import Damage
 from klog.kernel import Window
 from klog.log.record_filter import RecordLimit
-from klog.log.records import decode_window, message_damages
-from klog.log.segment import Segment
+from klog.log.records import intact_runs, message_damages, wanted_rows
 from klog.progress import Sink
 
 _BATCH_ROWS = 16 << 10
@@ -27,13 +27,14 @@ def dump_parquet(targets: Iterable[DumpTarget], request: DumpRequest, sink: Sink
     """
     import_pyarrow().set_cpu_count(max(1, request.jobs))
     code = OK
-    count = RecordLimit(request.wanted.limit)
+    count, inputs = RecordLimit(request.wanted.limit), LogInputs(request)
     with Table(descriptor) as table:
         for target in targets:
             try:
-                for found in _windows(target, request, sink, count):
-                    if isinstance(found, int):
-                        code |= found
+                for found in _found(target, inputs, count):
+                    if isinstance(found, Damage):
+                        sink.report(str(found))
+                        code |= DAMAGED
                     else:
                         table.add(found, *target.origin)
             except KlogError as error:
@@ -42,37 +43,27 @@ def dump_parquet(targets: Iterable[DumpTarget], request: DumpRequest, sink: Sink
     return code
 
 
-def _windows(target: DumpTarget, request: DumpRequest, sink: Sink, count: RecordLimit) -> Iterator[Window | int]:
-    """Yield each window of wanted record rows of a log, and DAMAGED for each damage."""
-    if kind_of(target, request) not in ("log", "checkpoint"):
+def _found(target: DumpTarget, inputs: LogInputs, count: RecordLimit) -> Iterator[Window | Damage]:
+    """Yield each window of wanted record rows of a log, and its damage."""
+    if kind_of(target, inputs.request) not in ("log", "checkpoint"):
         raise UnsupportedError(f"{target.shown}: Parquet is for logs; --output jsonl shows it")
-    segment = Segment(target.path)
-    committed = committed_in(target, request)
-    wanted = bounded(narrowed(target, request.wanted), committed)
     window = Window(records=_BATCH_ROWS)
-    codecs = Decompressor(request.max_batch_bytes).functions
-    with ReadOnlyFile(target.path) as source:
-        start = start_of(source, target, wanted)
-        end = request.max_bytes if request.max_bytes < ALL_BYTES else None
-        reader = segment.reader(source, start, end, max_batch_bytes=request.max_batch_bytes)
-        while count.left != 0 and (piece := reader.next(window)):
-            beyond = wanted.skip(window)
-            if committed:
-                committed.skip(window)
-            for rows, damage in decode_window(window, codecs, target.shown, segment.span):
-                if damage:
-                    sink.report(str(damage))
-                    yield DAMAGED
+    codecs = Decompressor(inputs.request.max_batch_bytes).functions
+    with inputs.open(target) as log:
+        while count.left != 0 and (piece := log.reader.next(window)):
+            is_last, txns = log.leave_out(window)
+            for found in wanted_rows(intact_runs(window, log.file, log.span), log.wanted, codecs, log.file):
+                if isinstance(found, Damage):
+                    yield found
                     continue
-                wanted.keep(rows)
-                count.take(rows)
-                if rows.records:
-                    yield rows
-                for bad in message_damages(rows, target.shown):
-                    sink.report(str(bad))
-                    yield DAMAGED
-            if piece.damage and not (piece.damage.is_unfinished and is_unfinished(target, request, source)):
-                sink.report(str(piece.damage))
-                yield DAMAGED
-            if beyond:
+                count.take(found)
+                bad = message_damages(found, log.file)
+                if found.records:
+                    yield found
+                yield from bad
+            if log.aborted is not None:
+                yield from log.aborted.contradictions(txns)
+            if piece.damage and not (piece.damage.is_unfinished and log.unfinished):
+                yield piece.damage
+            if is_last:
                 return

@@ -5,16 +5,14 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable
 
-from klog.dump.isolation import Committed, learn
+from klog.dump.log_input import LogInputs
 from klog.dump.reports import DumpReports, absolute
-from klog.dump.request import ALL_BYTES, DumpRequest, DumpTarget, with_surroundings
+from klog.dump.request import ALL_BYTES, DumpRequest, DumpTarget
 from klog.errors import KlogError, UsageError
-from klog.files.read_only import ReadOnlyFile
 from klog.formats.batch import BATCH
 from klog.log.pipeline import run
-from klog.log.reader import LogReader
-from klog.log.record_filter import HIGHEST, LOWEST, RecordFilter, RecordLimit, start_position
-from klog.log.segment import MAX_SEGMENT_BYTES, Segment
+from klog.log.record_filter import RecordLimit
+from klog.log.segment import MAX_SEGMENT_BYTES
 from klog.progress import Sink
 
 OK, DAMAGED, FAILED = 0, 4, 8
@@ -48,7 +46,7 @@ def dump_text(targets: Iterable[DumpTarget], request: DumpRequest, sink: Sink) -
     """Print *targets* as Kafka's dump tool does, then its reports; return the exit code."""
     reports = DumpReports()
     code = OK
-    count = RecordLimit(request.wanted.limit)
+    count, inputs = RecordLimit(request.wanted.limit), LogInputs(request)
     tracked = sink = _LineEnds(sink)
     for target in targets:
         if count.left == 0:
@@ -56,7 +54,7 @@ def dump_text(targets: Iterable[DumpTarget], request: DumpRequest, sink: Sink) -
         tracked.finish_line()
         sink.write(f"Dumping {target.shown}\n".encode("utf-8", "surrogateescape"))
         try:
-            code |= _text_file(target, request, sink, reports, count)
+            code |= _text_file(target, inputs, sink, reports, count)
         except KlogError as error:
             sink.report(str(error))
             code |= error.exit_code
@@ -87,11 +85,12 @@ def _must_exist(target: DumpTarget) -> None:
         raise UsageError(f"{target.shown}: no such file; {EXPECTED}")
 
 
-def _text_file(target: DumpTarget, request: DumpRequest, sink: Sink, reports: DumpReports, count: RecordLimit) -> int:
+def _text_file(target: DumpTarget, inputs: LogInputs, sink: Sink, reports: DumpReports, count: RecordLimit) -> int:
+    request = inputs.request
     _must_exist(target)
     kind = kind_of(target, request)
     if kind in ("log", "checkpoint"):
-        return _text_log(target, request, sink, reports, count)
+        return _text_log(target, inputs, sink, reports, count)
     from klog.dump import kafka_index
     from klog.formats.names import FileKind, parse_file
 
@@ -147,31 +146,21 @@ def _log_title(target: DumpTarget, is_log: bool, request: DumpRequest) -> str:
     return f"Log starting offset: {base_offset}\n"
 
 
-def _text_log(target: DumpTarget, request: DumpRequest, sink: Sink, reports: DumpReports, count: RecordLimit) -> int:
+def _text_log(target: DumpTarget, inputs: LogInputs, sink: Sink, reports: DumpReports, count: RecordLimit) -> int:
     from klog.dump.kafka_log import LogDump
 
+    request = inputs.request
     sink.write(_log_title(target, kind_of(target, request) == "log", request).encode())
-    committed = committed_in(target, request)
-    wanted = narrowed(target, request.wanted)
-    dump = LogDump(
-        target.shown,
-        request.log_style,
-        bounded(wanted, committed),
-        count=count,
-        committed=committed,
-        max_batch_bytes=request.max_batch_bytes,
-    )
-    with ReadOnlyFile(target.path) as source:
-        if source.size > MAX_SEGMENT_BYTES:
+    with inputs.open(target, lenient=True) as log:
+        if log.source.size > MAX_SEGMENT_BYTES:
             raise _ShownError(
-                f"{target.shown}: {source.size} bytes, more than a segment can have; --output jsonl reads it"
+                f"{log.file}: {log.source.size} bytes, more than a segment can have; --output jsonl reads it"
             )
-        end = min(source.size, request.max_bytes)
-        start = start_of(source, target, wanted)
-        reader = Segment(target.path).reader(source, start, end, lenient=True, max_batch_bytes=request.max_batch_bytes)
-        run(reader, dump.work, sink, _jobs(request, reader))
-        head = source.read(dump.stop[1], BATCH.size) if dump.stop else b""
-        text, died = dump.end_text(os.path.basename(target.shown), reader.end, head, request.max_bytes == ALL_BYTES)
+        dump = LogDump(log, request.log_style, count)
+        run(log.reader, dump.work, sink, log.jobs)
+        head = log.source.read(dump.stop[1], BATCH.size) if dump.stop else b""
+        name = os.path.basename(log.file)
+        text, died = dump.end_text(name, log.reader.end, head, request.max_bytes == ALL_BYTES)
     sink.write(text)
     if died:
         sink.report(died)
@@ -181,61 +170,10 @@ def _text_log(target: DumpTarget, request: DumpRequest, sink: Sink, reports: Dum
     return DAMAGED if dump.trouble and not unfinished else OK
 
 
-def bounded(wanted: RecordFilter, committed: Committed | None) -> RecordFilter:
-    """Return *wanted* below the last stable offset, without markers, where only what is committed is to be seen."""
-    if committed is None:
-        return wanted
-    return wanted._replace(to_offset=min(wanted.to_offset, committed.last_stable_offset), controls=False)
-
-
-def committed_in(target: DumpTarget, request: DumpRequest) -> Committed | None:
-    """Return what a read_committed consumer would not see, None when everything is wanted."""
-    if not request.committed:
-        return None
-    around = with_surroundings(target)
-    logs = [os.path.join(around.directory, segment.log) for segment in around.segments]
-    return learn(logs or [target.path])
-
-
-def narrowed(target: DumpTarget, wanted: RecordFilter) -> RecordFilter:
-    """Return *wanted* for one file: of the newest records, those of the last so many offsets."""
-    if not wanted.tail or wanted.limit is None:
-        return wanted
-    from klog.log.header_scan import find_log_end
-
-    base_offset = Segment(target.path).base_offset or 0
-    end = find_log_end(target.path, _beside(target, "index"), base_offset).offset
-    return wanted._replace(from_offset=max(wanted.from_offset, end - wanted.limit))
-
-
-def _beside(target: DumpTarget, suffix: str) -> str | None:
-    """Return the path of the index next to a log, None if there is none."""
-    stem, dot, kind = target.path.rpartition(".")
-    path = f"{stem}.{suffix}"
-    return path if dot and kind == "log" and os.path.exists(path) else None
-
-
-def start_of(source: ReadOnlyFile, target: DumpTarget, wanted: RecordFilter) -> int:
-    """Return the position in the log where reading may begin."""
-    if wanted.tail and wanted.limit is None:
-        wanted = wanted._replace(from_offset=HIGHEST)
-    if wanted.from_offset == LOWEST and wanted.from_time == LOWEST:
-        return 0
-    index, time_index = _beside(target, "index"), _beside(target, "timeindex")
-    return start_position(source, index, time_index, Segment(target.path).base_offset or 0, wanted)
-
-
-def _jobs(request: DumpRequest, reader: LogReader) -> int:
-    """Return how many workers are worth their while."""
-    if request.wanted.limit is not None or request.wanted.in_range:
-        return 1
-    return max(1, min(request.jobs, (reader.end - reader.position) >> 22))
-
-
 def dump_lines(targets: Iterable[DumpTarget], request: DumpRequest, sink: Sink) -> int:
     """Write the records (or batches, or other content) of *targets* as JSON lines or CSV; return the exit code."""
     code = OK
-    count = RecordLimit(request.wanted.limit)
+    count, inputs = RecordLimit(request.wanted.limit), LogInputs(request)
     for target in targets:
         if count.left == 0:
             break
@@ -243,7 +181,7 @@ def dump_lines(targets: Iterable[DumpTarget], request: DumpRequest, sink: Sink) 
         try:
             _must_exist(target)
             if kind in ("log", "checkpoint"):
-                code |= _log_lines(target, request, sink, count)
+                code |= _log_lines(target, inputs, sink, count)
             else:
                 from klog.dump.values import value_lines
 
@@ -254,32 +192,10 @@ def dump_lines(targets: Iterable[DumpTarget], request: DumpRequest, sink: Sink) 
     return code
 
 
-def _log_lines(target: DumpTarget, request: DumpRequest, sink: Sink, count: RecordLimit) -> int:
-    from klog.dump.lines import LineDump, RecordOrigin
+def _log_lines(target: DumpTarget, inputs: LogInputs, sink: Sink, count: RecordLimit) -> int:
+    from klog.dump.lines import LineDump
 
-    topic, partition = target.origin
-    origin = RecordOrigin(target.shown, topic, partition)
-    segment = Segment(target.path)
-    committed = committed_in(target, request)
-    wanted = narrowed(target, request.wanted)
-    with ReadOnlyFile(target.path) as source:
-        dump = LineDump(
-            origin,
-            request.line_style,
-            bounded(wanted, committed),
-            segment.span,
-            count=count,
-            committed=committed,
-            max_batch_bytes=request.max_batch_bytes,
-            unfinished=is_unfinished(target, request, source),
-        )
-        start = start_of(source, target, wanted)
-        end = min(source.size, request.max_bytes) if request.max_bytes < ALL_BYTES else None
-        reader = segment.reader(source, start, end, max_batch_bytes=request.max_batch_bytes)
-        run(reader, dump.work, sink, _jobs(request, reader))
+    with inputs.open(target) as log:
+        dump = LineDump(log, inputs.request.line_style, count)
+        run(log.reader, dump.work, sink, log.jobs)
     return DAMAGED if dump.damages else OK
-
-
-def is_unfinished(target: DumpTarget, request: DumpRequest, source: ReadOnlyFile) -> bool:
-    """Whether the last batch may well be cut off: a broker is writing it, or --max-bytes cuts it."""
-    return target.live or request.max_bytes < min(source.size, ALL_BYTES)

@@ -7,19 +7,21 @@ then is printed here too, and the rest is one line for people.
 from __future__ import annotations
 
 from array import array
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from klog.dump.isolation import Committed
+from klog.dump.log_input import LogInput
 from klog.dump.request import Decoder, LogStyle
 from klog.errors import KlogError
 from klog.formats.batch import ENTRY, OVERHEAD, Attributes
-from klog.formats.codec import MAX_OUTPUT, Decompressor
+from klog.formats.codec import Decompressor
 from klog.kernel import BAD_LENGTH, BAD_MAGIC, DONE, MORE, TEXT_LAZY, Window
 from klog.location import Location
 from klog.log.pipeline import OrderedOutput, Work
 from klog.log.reader import WindowResult
-from klog.log.record_filter import HIGHEST, LOWEST, RecordFilter, RecordLimit
+from klog.log.record_filter import HIGHEST, LOWEST, RecordLimit
 from klog.log.records import broken_record
+from klog.transactions.isolation import TxnBatch
 
 
 @dataclass
@@ -54,27 +56,12 @@ class _DiedError(Exception):
 
 
 class LogDump:
-    """The text of one log.  `trouble` tells whether anything in it was wrong, `stop` why and where the walk ended.
+    """The text of one log.  `trouble`: whether anything in it was wrong; `stop`: why and where the walk ended."""
 
-    *file* is the path as it is shown.
-    """
-
-    def __init__(
-        self,
-        file: str,
-        style: LogStyle,
-        wanted: RecordFilter,
-        *,
-        count: RecordLimit,
-        committed: Committed | None = None,
-        max_batch_bytes: int = MAX_OUTPUT,
-    ) -> None:
-        self.file = file
-        self.style = style
-        self.wanted = wanted
-        self.committed = committed
-        self.max_batch_bytes = max_batch_bytes
-        self.count = count
+    def __init__(self, log: LogInput, style: LogStyle, count: RecordLimit) -> None:
+        self.log, self.style, self.count = log, style, count
+        self.max_batch_bytes = log.request.max_batch_bytes
+        wanted = log.wanted
         picks_records = (
             wanted.keys is not None or wanted.from_time > LOWEST or wanted.to_time < HIGHEST or wanted.limit is not None
         )
@@ -95,7 +82,7 @@ class LogDump:
         if self.died or self.stop is None or self.stop[0] == DONE:
             return b"", None
         status, at = self.stop
-        place = Location(self.file, at)
+        place = Location(self.log.file, at)
         if status == BAD_LENGTH:
             self.trouble = True
             return b"", f"{place}: a size of {ENTRY.read(head)[1]} bytes, where at least 14 was expected"
@@ -121,47 +108,53 @@ class LogDump:
 class _Worker:
     """One worker's part: its decompressor, and the gaps of the stretch at hand."""
 
-    def __init__(self, log: LogDump) -> None:
-        self._log = log
-        self._codecs = Decompressor(log.max_batch_bytes).functions
+    def __init__(self, dump: LogDump) -> None:
+        self._dump = dump
+        self._codecs = Decompressor(dump.max_batch_bytes).functions
         self._found: list[tuple[int, int, bytes]] = []
 
     def text(self, window: Window, piece: WindowResult, lane: OrderedOutput) -> bool:
         """Make text of a window; True when nothing after it is to be printed."""
-        log = self._log
-        last = log.wanted.skip(window)
-        if log.committed:
-            log.committed.skip(window)
+        dump = self._dump
+        last, txns = dump.log.leave_out(window)
         if window.check(0, window.count):
-            log.trouble = True
+            dump.trouble = True
         known = window.first_unknown_codec(0, window.count)
         self._found = []
         try:
-            ended = self._records(window, known, lane) if log.style.deep else self._batch_lines(window, known, lane)
+            ended = self._records(window, known, lane) if dump.style.deep else self._batch_lines(window, known, lane)
             if known < window.count and not ended:
                 self._lines_up_to(window, known, lane)
                 raise _DiedError("there is no such codec", window.batch_head(known), known)
         except _DiedError as death:
             self._bury(death, window, lane)
             return True
-        if self._found:
-            lane.wait()
-            for found in self._found:
-                log.gaps.add(*found)
+        self._in_turn(txns, lane)
         if piece.stop:
-            log.stop = piece.stop
+            dump.stop = piece.stop
         return ended or last
+
+    def _in_turn(self, txns: Sequence[TxnBatch], lane: OrderedOutput) -> None:
+        """Do what needs the windows in their order: gaps between records, markers that contradict the index."""
+        dump = self._dump
+        if self._found or txns:
+            lane.wait()
+        for found in self._found:
+            dump.gaps.add(*found)
+        for damage in dump.log.aborted.contradictions(txns) if txns and dump.log.aborted else ():
+            lane.report(str(damage))
+            dump.trouble = True
 
     def _bury(self, death: _DiedError, window: Window, lane: OrderedOutput) -> None:
         lane.flush(window)
         lane.write(death.partial)
         facts = window.batch(death.batch)
-        lane.report(f"{Location(self._log.file, facts.position, facts.base_offset)}: {death}")
-        self._log.trouble = self._log.died = True
+        lane.report(f"{Location(self._dump.log.file, facts.position, facts.base_offset)}: {death}")
+        self._dump.trouble = self._dump.died = True
 
     def _batch_lines(self, window: Window, end: int, lane: OrderedOutput) -> bool:
         """Print batches up to *end*; True when the wanted number is reached."""
-        count = self._log.count
+        count = self._dump.count
         ended = count.left is not None and count.left <= end
         if count.left is not None:
             end = min(end, count.left)
@@ -170,7 +163,7 @@ class _Worker:
         return ended
 
     def _lines_up_to(self, window: Window, stop: int, lane: OrderedOutput) -> None:
-        while not window.batch_lines(stop, self._log.flags):
+        while not window.batch_lines(stop, self._dump.flags):
             lane.flush(window)
 
     def _records(self, window: Window, end: int, lane: OrderedOutput) -> bool:
@@ -195,11 +188,11 @@ class _Worker:
 
     def _rows(self, window: Window, lane: OrderedOutput) -> bool:
         """Print the decoded records; True when the wanted number is reached."""
-        log = self._log
-        if log.wanted.all_records:
+        wanted = self._dump.log.wanted
+        if wanted.all_records:
             self._found.append((*window.ends(), window.gaps()))
-        log.wanted.keep(window)
-        ended = log.count.take(window)
+        wanted.keep(window)
+        ended = self._dump.count.take(window)
         contents, death = self._contents(window)
         if death is not None:
             self._die(window, contents or [], *death, lane)
@@ -208,7 +201,7 @@ class _Worker:
 
     def _print(self, window: Window, end: int, contents: list[bytes | None] | None, lane: OrderedOutput) -> None:
         at = 0
-        while (at := window.text_lines(at, end, self._log.flags, contents)) < end:
+        while (at := window.text_lines(at, end, self._dump.flags, contents)) < end:
             lane.flush(window)
 
     def _die(self, window: Window, contents: list[bytes | None], row: int, reason: str, lane: OrderedOutput) -> None:
@@ -218,14 +211,14 @@ class _Worker:
         self._lines_up_to(window, batch + 1, lane)
         lane.flush(window)
         contents[row] = b""
-        window.text_lines(row, row + 1, self._log.flags, contents)
+        window.text_lines(row, row + 1, self._dump.flags, contents)
         partial = bytes(window.output())[:-1]  # without the line's end
         window.flushed()
         raise _DiedError(reason, partial, batch)
 
     def _contents(self, window: Window) -> tuple[list[bytes | None] | None, tuple[int, str] | None]:
         """Return what follows each row's metadata where only Python can tell, and the row that kills Kafka's tool."""
-        style = self._log.style
+        style = self._dump.style
         others = [] if style.bare else window.unknown_controls()
         decoder = style.decoder if style.content else None
         liars = window.overlong_values() if style.content else []
@@ -268,5 +261,5 @@ class _Worker:
                 return [(row, str(error))]
             text = "" if shown_key is None else f" key: {shown_key}"
             text += "" if shown_value is None else f" payload: {shown_value}"
-            contents[row] = ("|" * bool(self._log.style.bare and text) + text).encode("utf-8", "replace")
+            contents[row] = ("|" * bool(self._dump.style.bare and text) + text).encode("utf-8", "replace")
         return []

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from klog.data_dir.partition import segments_between
 from klog.dump.reports import shown
 from klog.kernel import TEXT_BARE, TEXT_CONTENT, TEXT_RECORDS
+from klog.log.json_lines import LineStyle
 from klog.log.reader import MAX_BATCH_BYTES
 from klog.log.record_filter import RecordFilter
 
@@ -46,14 +47,6 @@ class IndexStyle(NamedTuple):
     sanity_only: bool = False
     verify_only: bool = False
     max_message_size: int = 5 << 20
-
-
-class LineStyle(NamedTuple):
-    """How lines look: CSV or JSON, a line a batch or a record, how values are shown (a place in kernel.VALUES)."""
-
-    csv: bool = False
-    batches: bool = False
-    values: int = 0
 
 
 class DumpRequest(NamedTuple):

@@ -10,8 +10,7 @@ import os
 from collections.abc import Collection
 from types import TracebackType
 
-from klog.dump.arrays import RowGroup, schema
-from klog.dump.arrow import Sizes, import_pyarrow
+from klog.dump.arrow import RowGroup, Sizes, import_pyarrow, schema
 from klog.kernel import Window
 
 ROW_GROUP_ROWS = 128 << 10

@@ -7,13 +7,12 @@ from collections.abc import Callable
 from typing import Literal, NamedTuple, Protocol
 
 from klog.disk.disk import Disk, OpenFile
-from klog.dump.lines import RecordOrigin, damage_json, record_lines
-from klog.dump.request import LineStyle
 from klog.dump.table import Table
 from klog.formats.damage import Damage
 from klog.jobs.output import Facts
 from klog.jobs.slices import LogSlice
 from klog.kernel import Window
+from klog.log.json_lines import LineStyle, RecordOrigin, damage_json, record_lines
 
 FILE_BYTES = 256 << 20
 Format = Literal["parquet", "jsonl"]

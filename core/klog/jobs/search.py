@@ -10,14 +10,13 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from klog.dump.lines import RecordOrigin, record_lines
-from klog.dump.request import LineStyle
 from klog.errors import UsageError
 from klog.formats.damage import Damage
 from klog.jobs.export import ExportTask, damage_facts
 from klog.jobs.results import TaskResult, json_result, to_batch
 from klog.jobs.scanning import SliceScan
 from klog.kernel import Window
+from klog.log.json_lines import LineStyle, RecordOrigin, record_lines
 from klog.log.reader import MAX_BATCH_BYTES
 from klog.log.record_filter import RecordFilter, RecordLimit
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
 from klog.formats.damage import Damage, DamageKind
 from klog.kernel import BAD_COUNT, BAD_LENGTH, DONE, MORE, Window
 from klog.location import Location
+from klog.log.record_filter import RecordFilter
 from klog.log.resync import bad_crc
 
 Codecs = tuple[Callable[[memoryview, int], "bytes | bytearray"], ...]
@@ -65,6 +66,28 @@ def decode_window(
             continue
         for damage in decode_run(run, codecs, file):
             yield run.window, damage
+
+
+def wanted_rows(
+    runs: Iterable[BatchRun | Damage], wanted: RecordFilter, codecs: Codecs, file: str
+) -> Iterator[Window | Damage]:
+    """Decode *runs*; yield their window each time it is filled with rows of wanted records, and each Damage in place.
+
+    The rows are to be used before the next step.
+    """
+    for run in runs:
+        if isinstance(run, Damage):
+            yield run
+        elif run.damage:
+            yield run.damage
+        else:
+            for damage in decode_run(run, codecs, file):
+                if damage:
+                    yield damage
+                    continue
+                wanted.keep(run.window)
+                if run.window.records:
+                    yield run.window
 
 
 def decode_run(run: BatchRun, codecs: Codecs, file: str) -> Iterator[Damage | None]:

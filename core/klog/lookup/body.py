@@ -88,8 +88,7 @@ class Body:
         window = self.window
         window.flushed()
         if window.json_lines(0, origin, 0, 1) == 0:
-            from klog.dump.lines import huge_value
-            from klog.dump.request import LineStyle
+            from klog.log.json_lines import LineStyle, huge_value
 
             before, value, after = window.split_line(0, False, origin, 0)
             return before + b"".join(huge_value(value, LineStyle())) + after.rstrip(b"\n")

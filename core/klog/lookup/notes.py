@@ -6,10 +6,8 @@ import os
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-from klog.errors import KlogError
 from klog.files.read_only import ReadOnlyFile
 from klog.formats.batch import Attributes, BatchFacts
-from klog.formats.index import ABORTED_TXN
 from klog.log.header_walk import HeaderWalk
 from klog.lookup.body import Bodies, Body
 from klog.lookup.segments import SegmentChoice
@@ -44,8 +42,10 @@ def about_record(segments: SegmentChoice, number: int, body: Body, offset: int) 
 
 
 def _about_transaction(segments: SegmentChoice, number: int, facts: BatchFacts) -> Iterator[str]:
+    from klog.transactions.isolation import indexed_abort  # needed for few records
+
     who = f"producer {facts.producer_id}"
-    indexed = _indexed(segments, number, facts)
+    indexed = indexed_abort(segments.partition.path, segments.files[number:], facts.producer_id, facts.base_offset)
     if indexed is not None:
         yield f"in a transaction of {who} that was aborted at {indexed}: read_committed consumers are not handed it"
         return
@@ -60,22 +60,6 @@ def _about_transaction(segments: SegmentChoice, number: int, facts: BatchFacts) 
         )
     else:
         yield f"in a transaction of {who}, committed at {marker.offset}"
-
-
-def _indexed(segments: SegmentChoice, number: int, facts: BatchFacts) -> int | None:
-    """Return the offset of the ABORT marker, from the transaction indexes; None if none has it.  Kafka: AbortedTxn."""
-    for files in segments.files[number:]:
-        if files.txn_index is None:
-            continue
-        try:
-            with ReadOnlyFile(os.path.join(segments.partition.path, files.txn_index)) as source:
-                entries = list(ABORTED_TXN.read_all(source.read(0, source.size)))
-        except KlogError:
-            continue
-        for _, producer_id, first, last, _ in entries:
-            if producer_id == facts.producer_id and first <= facts.base_offset <= last:
-                return last
-    return None
 
 
 def _marker(segments: SegmentChoice, number: int, facts: BatchFacts) -> tuple[_Marker | None, bool]:

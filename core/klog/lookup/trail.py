@@ -25,8 +25,8 @@ class TrailDetail(NamedTuple):
     """What a trail is to say of the record.
 
     *records*: it is decoded; without that a batch without gaps in its offsets is not looked into.  *origin*: what every
-    JSON line of a record ends with (`klog.dump.lines.RecordOrigin.json`), None when no lines are wanted.  *explains*:
-    notes say what becomes of it (transaction, high watermark).
+    JSON line of a record ends with (`RecordOrigin.json`), None when no lines are wanted.  *explains*: notes
+    say what becomes of it (transaction, high watermark).
     """
 
     records: bool = True

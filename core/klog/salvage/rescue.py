@@ -10,14 +10,13 @@ import os
 from typing import NamedTuple
 
 from klog.data_dir.partition import Partition
-from klog.dump.lines import RecordOrigin, huge_value
-from klog.dump.request import LineStyle
 from klog.errors import UnreadableError
 from klog.files.read_only import ReadOnlyFile
 from klog.formats.batch import BATCH, OVERHEAD, BatchFacts
 from klog.formats.codec import Decompressor
 from klog.kernel import Window
 from klog.log.bit_flips import loaded, whole
+from klog.log.json_lines import LineStyle, RecordOrigin, huge_value
 from klog.log.reader import MAX_BATCH_BYTES
 from klog.log.records import BatchRun, decode_run
 from klog.progress import Sink

@@ -6,12 +6,9 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 from klog.data_dir.partition import Partition
-from klog.errors import UnreadableError
 from klog.log.record_filter import HIGHEST
 from klog.serve.decisions import TransactionDecision, was_decided
-from klog.transactions.isolation import AbortedRange, IsolationState, open_at, visible_range
-from klog.transactions.markers import CompletedTxn
-from klog.transactions.replay import nearest_state, replay
+from klog.transactions.isolation import AbortedRange, IsolationState, aborted_in_log, open_at, visible_range
 
 
 class OpenTxn(NamedTuple):
@@ -65,7 +62,7 @@ class PartitionTransactions:
         """Look in the log for the aborts that concern segment *number*, which has no transaction index; once."""
         if number not in self._rebuilt:
             self._rebuilt.add(number)
-            self._add(_aborted_in(self._partition, number))
+            self._add(aborted_in_log(self._partition, number, behind=True))
 
     def _add(self, found: Iterator[AbortedRange]) -> None:
         known = {(txn.producer_id, txn.last_offset) for txn in self.aborted}
@@ -73,22 +70,3 @@ class PartitionTransactions:
         more = [txn for txn in fresh if (txn.producer_id, txn.last_offset) not in known]
         if more:
             self.aborted = tuple(sorted((*self.aborted, *more), key=lambda txn: txn.last_offset))
-
-
-def _aborted_in(partition: Partition, number: int) -> Iterator[AbortedRange]:
-    """Yield the transactions with data in a segment, or before it, that are aborted in it or behind it."""
-    segments = partition.segments
-    state = nearest_state(partition, segments[number].base_offset)
-    for i, segment in enumerate(segments):
-        following = segments[i + 1].base_offset if i + 1 < len(segments) else None
-        if following is not None and following <= state.end:
-            continue
-        first = state.ongoing.first_offset()
-        if i > number and (first is None or first >= segments[number + 1].base_offset):
-            return
-        try:
-            for event in replay(state, partition.path, (segment,)):
-                if isinstance(event, CompletedTxn) and event.aborted:
-                    yield AbortedRange(event.producer_id, event.first_offset, event.last_offset)
-        except UnreadableError:
-            continue  # whoever reads it is told

@@ -1,13 +1,16 @@
-"""What of a partition its consumers see: all from the log's start on; with read_committed nothing aborted or undecided.
+"""Which records a consumer can see: everything from the log start offset; with read_committed, no aborted and no open
+transactions.
 
-All of it is learnt before the log is read, so that a part of the log can be read without the rest.
+It is decided before the log is read: the last stable offset comes from the newest producer snapshot and the log behind
+it, aborted transactions come from the `.txnindex` files.  So a part of a log can be read without the rest, and whoever
+dumps, fetches or splits a partition sees the same records.
 """
 
 from __future__ import annotations
 
 import os
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Literal, NamedTuple
 
 from klog.data_dir.partition import Partition, SegmentFiles, segments_between
@@ -20,6 +23,7 @@ from klog.kernel import Window
 from klog.location import Location
 from klog.log.header_scan import walk_headers
 from klog.log.record_filter import HIGHEST, LOWEST, RecordFilter
+from klog.log.segment import Segment
 from klog.log.txn_index import read_txn_index
 from klog.transactions.markers import CompletedTxn, Marker, read_marker
 from klog.transactions.producer_state import ProducerState
@@ -67,17 +71,18 @@ class IsolationState:
         """Return the last stable offset, and what was aborted behind the newest snapshot."""
         try:
             end = partition.log_end
-            offset = end.offset if end else 0
+            offset, is_whole = (end.offset, end.damage is None) if end else (0, True)
         except UnreadableError:
-            offset = partition.segments[-1].base_offset
+            offset, is_whole = partition.segments[-1].base_offset, False
         state = nearest_state(partition, offset)
         if self._state is not None and state.end == self._began and self._state.end <= offset:
             state = self._state
         else:  # the first time, after a roll, or when the log was cut back
             self._began, self._aborted = state.end, set()
-        for i in range(len(partition.segments)):
+        # After a clean stop the newest snapshot is of the log's end, and no log is read for it.
+        for i in range(len(partition.segments)) if state.end != offset or not is_whole else ():
             if not _is_below(partition, i, state.end):
-                self._aborted.update(_replayed(state, partition, i))
+                self._aborted.update(_replayed(state, partition.path, partition.segments[i : i + 1]))
         self._state = state
         return state.last_stable_offset, set(self._aborted)
 
@@ -99,8 +104,20 @@ def visible_range(
     for i, segment in enumerate(partition.segments):
         if segment.txn_index is not None:
             indexed = _in_index(partition, segment)
-            aborted.update(_in_log(partition, i) if indexed is None else indexed)
+            aborted.update(aborted_in_log(partition, i) if indexed is None else indexed)
     return seen._replace(to_offset=stable, aborted=tuple(sorted(aborted, key=lambda txn: txn.last_offset)))
+
+
+def committed_in_file(path: str) -> VisibleRange:
+    """Return what read_committed means for a log that is no segment of a partition: only its own markers count.
+
+    Raises nothing for content.
+    """
+    base_offset = Segment(path).base_offset or 0
+    alone = SegmentFiles(base_offset, 0, os.path.basename(path), None, None, None)
+    state = ProducerState(base_offset)
+    aborted = tuple(_replayed(state, os.path.dirname(path), (alone,)))
+    return VisibleRange(to_offset=state.last_stable_offset, aborted=aborted)
 
 
 def _is_below(partition: Partition, i: int, offset: int) -> bool:
@@ -108,39 +125,65 @@ def _is_below(partition: Partition, i: int, offset: int) -> bool:
     return bool(following) and following[0].base_offset <= offset
 
 
-def _replayed(state: ProducerState, partition: Partition, i: int) -> Iterator[AbortedRange]:
-    """Apply a segment to *state*, as far as it can be read, and yield the transactions that are aborted in it."""
+def _replayed(state: ProducerState, directory: str, segments: Sequence[SegmentFiles]) -> Iterator[AbortedRange]:
+    """Apply segments to *state*, as far as they can be read, and yield the transactions that are aborted in them."""
     try:
-        for event in replay(state, partition.path, partition.segments[i : i + 1]):
+        for event in replay(state, directory, segments):
             if isinstance(event, CompletedTxn) and event.aborted:
                 yield AbortedRange(event.producer_id, event.first_offset, event.last_offset)
     except UnreadableError:
-        return  # whoever reads it is told
+        return  # whoever reads the log reports it
 
 
 def _in_index(partition: Partition, segment: SegmentFiles) -> list[AbortedRange] | None:
-    """Return the entries of a transaction index, None when it cannot be right."""
+    """Return what a transaction index lists, None when it cannot be right."""
     try:
         entries, size = read_txn_index(partition.path, segment.txn_index or "")
     except KlogError:
         return None
-    found = [AbortedRange(entry.producer_id, entry.first_offset, entry.last_offset) for entry in entries]
     last = segment.base_offset - 1
     for entry in entries:
         if entry.version != 0 or entry.last_offset <= last or not 0 <= entry.first_offset <= entry.last_offset:
             return None
         last = entry.last_offset
-    return found if size == len(entries) * ABORTED_TXN.size else None
+    if size != len(entries) * ABORTED_TXN.size:
+        return None
+    return [AbortedRange(entry.producer_id, entry.first_offset, entry.last_offset) for entry in entries]
 
 
-def _in_log(partition: Partition, i: int) -> list[AbortedRange]:
-    """Return what was aborted in a segment, by its log and what came before."""
-    state = nearest_state(partition, partition.segments[i].base_offset)
-    for earlier in range(i):
-        if not _is_below(partition, earlier, state.end):
-            for _ in _replayed(state, partition, earlier):
-                pass
-    return list(_replayed(state, partition, i))
+def aborted_in_log(partition: Partition, number: int, *, behind: bool = False) -> Iterator[AbortedRange]:
+    """Yield what was aborted in segment *number*, and before it from the nearest snapshot on, by the log alone.
+
+    *behind*: also the transactions with data in the segment that are aborted in a later one.
+    """
+    segments = partition.segments
+    state = nearest_state(partition, segments[number].base_offset)
+    for i in range(len(segments)):
+        if _is_below(partition, i, state.end):
+            continue
+        if i > number:
+            first = state.ongoing.first_offset()
+            if not behind or first is None or first >= segments[number + 1].base_offset:
+                return
+        yield from _replayed(state, partition.path, segments[i : i + 1])
+
+
+def indexed_abort(directory: str, segments: Sequence[SegmentFiles], producer_id: int, offset: int) -> int | None:
+    """Return the offset of the ABORT marker of the transaction that data at *offset*, in the first segment, belongs to.
+
+    By the transaction indexes of *segments*, which follow each other in *directory*; None when none of them has it.
+    """
+    for segment in segments:
+        if segment.txn_index is None:
+            continue
+        try:
+            entries, _ = read_txn_index(directory, segment.txn_index)
+        except KlogError:
+            continue
+        for txn in entries:
+            if txn.producer_id == producer_id and txn.first_offset <= offset <= txn.last_offset:
+                return txn.last_offset
+    return None
 
 
 class _Ranges:
@@ -173,30 +216,58 @@ def _by_producer(aborted: Iterable[AbortedRange]) -> dict[int, _Ranges]:
     return ranges
 
 
+class TxnBatch(NamedTuple):
+    """A batch of a transaction that was not left out: data, or a marker where *marker* says what it ends."""
+
+    facts: BatchFacts
+    marker: Marker | None = None
+
+
 class AbortedFilter:
     """Leaves aborted data out of the windows of a part of a log, and notices markers that contradict the index.
 
-    The index is believed, as a consumer believes it; but where it does not know of an abort whose data is there,
-    records are taken for good that are not, and that must not pass in silence.
+    The index is believed, as a consumer believes it.  But if it lacks an abort whose data is there, aborted records are
+    taken for committed ones, and that must be reported.
 
-    *aborted*: all that concern offsets from *known_from* up to, not including, *known_to*; where the part has others,
-    since they go backwards, the rest is learnt then.
+    *aborted*: all that concern offsets from *known_from* up to, not including, *known_to*; if the part has others,
+    because its offsets go backwards, the rest is learnt then, by one thread.  *path*: of the log, in its partition
+    directory.
     """
 
-    def __init__(self, aborted: Iterable[AbortedRange], path: str, known_from: int, known_to: int) -> None:
+    def __init__(
+        self,
+        aborted: Iterable[AbortedRange],
+        path: str,
+        known_from: int = LOWEST,
+        known_to: int = HIGHEST + 1,  # even the highest offset is below it
+    ) -> None:
         self._path = path
         self._ranges = _by_producer(aborted)
         self._known_from, self._known_to = known_from, known_to
-        self._first: int | None = None  # the first offset of the part
+        self._first: int | None = None  # the first offset of a transaction's batch in the part
         self._with_data: set[int] = set()  # producers with data that was not hidden, and no marker since
         self._ended: set[int] = set()  # producers that had a marker within the part
         self._before: dict[int, int] | None = None  # first offsets of what was open before the part, by producer
 
+    def for_log(self, path: str) -> AbortedFilter:
+        """Return a filter for another log of the same partition, which shares what is known."""
+        other = AbortedFilter((), path, self._known_from, self._known_to)
+        other._ranges = self._ranges
+        return other
+
     def hide(self, window: Window) -> list[Damage]:
-        """Leave out the aborted batches of *window*, its checksums computed; return what is wrong with markers."""
+        """Leave out the aborted batches of *window*, its checksums computed; return what is wrong with markers.
+
+        For the windows of the part in their order.
+        """
+        return self.contradictions(self.skip(window))
+
+    def skip(self, window: Window) -> list[TxnBatch]:
+        """Leave out the aborted batches of *window*, its checksums computed; return the other ones of transactions.
+
+        Several threads may call it if all is known.  Uses the window's record rows.
+        """
         found = []
-        if self._first is None and window.count:
-            self._first = window.batch(0).base_offset
         for i in window.transactional(0, window.count):
             batch = window.batch(i)
             if not batch.crc_holds:
@@ -204,39 +275,53 @@ class AbortedFilter:
             if batch.base_offset < self._known_from or batch.last_offset >= self._known_to:
                 self._learn_all()
             if batch.attributes & Attributes.CONTROL:
-                found += self._marker(batch, read_marker(window, i))
+                marker = read_marker(window, i)
+                found += [TxnBatch(batch, marker)] if isinstance(marker, Marker) else []
             elif self._is_aborted(batch):
                 window.skip(i)
             elif batch.records_count:  # compaction leaves an empty one, with nothing in it to be aborted
+                found.append(TxnBatch(batch))
+        return found
+
+    def contradictions(self, batches: Iterable[TxnBatch]) -> list[Damage]:
+        """Return what is wrong with the markers among *batches*: those of all windows, in the order of the log."""
+        found = []
+        for batch, marker in batches:
+            if self._first is None:
+                self._first = batch.base_offset
+            if marker is not None:
+                found += self._marker(batch, marker)
+            else:
                 self._with_data.add(batch.producer_id)
         return found
 
     def _learn_all(self) -> None:
         partition = Partition(os.path.dirname(self._path))
         self._ranges = _by_producer(visible_range(partition, "read_committed").aborted or ())
-        self._known_from, self._known_to = LOWEST, HIGHEST + 1  # even the highest offset is below it
+        self._known_from, self._known_to = LOWEST, HIGHEST + 1
 
     def _is_aborted(self, batch: BatchFacts) -> bool:
         ranges = self._ranges.get(batch.producer_id)
         return ranges is not None and ranges.meet(batch.base_offset, batch.last_offset)
 
-    def _marker(self, batch: BatchFacts, marker: object) -> list[Damage]:
-        if not isinstance(marker, Marker):
-            return []
+    def _marker(self, batch: BatchFacts, marker: Marker) -> list[Damage]:
         producer = batch.producer_id
         ranges = self._ranges.get(producer)
-        is_known = ranges is not None and ranges.end_at(batch.base_offset)
-        if marker.aborts:
-            is_wrong = not is_known and self._had_data(producer)
-            what = (
-                "an ABORT marker that the transaction index does not know: records before it were taken for committed"
-            )
-        else:
-            is_wrong = is_known
-            what = "a COMMIT marker that the transaction index takes for an ABORT: records before it were left out"
+        what = ""
+        if not marker.aborts:
+            # A right entry has no COMMIT of its producer within it.
+            if ranges is not None and ranges.meet(batch.base_offset, batch.base_offset):
+                what = "a COMMIT marker that the transaction index takes for an ABORT: records before it were left out"
+        elif ranges is None or not ranges.end_at(batch.base_offset):
+            if self._had_data(producer):
+                what = "an ABORT marker that the transaction index does not know"
+        elif producer in self._with_data:
+            what = "an ABORT marker whose transaction begins earlier than the transaction index says"
+        if what and marker.aborts:
+            what += ": records before it were taken for committed"
         self._with_data.discard(producer)
         self._ended.add(producer)
-        if not is_wrong:
+        if not what:
             return []
         detail = f"{what} (producer {producer}); klog recover rebuilds the index"
         return [

@@ -1,4 +1,4 @@
-"""Which batches a read_committed consumer would see."""
+"""read_committed by reading a whole log first, markers included: the slow way, which believes no index."""
 
 from __future__ import annotations
 
