@@ -244,15 +244,16 @@ class AbortedFilter:
         self._path = path
         self._ranges = _by_producer(aborted)
         self._known_from, self._known_to = known_from, known_to
+        self._is_whole = False
         self._first: int | None = None  # the first offset of a transaction's batch in the part
         self._with_data: set[int] = set()  # producers with data that was not hidden, and no marker since
         self._ended: set[int] = set()  # producers that had a marker within the part
         self._before: dict[int, int] | None = None  # first offsets of what was open before the part, by producer
 
     def for_log(self, path: str) -> AbortedFilter:
-        """Return a filter for another log of the same partition, which shares what is known."""
+        """Return a filter for a whole log of the same partition, which shares what is known."""
         other = AbortedFilter((), path, self._known_from, self._known_to)
-        other._ranges = self._ranges
+        other._ranges, other._is_whole = self._ranges, True
         return other
 
     def hide(self, window: Window) -> list[Damage]:
@@ -315,7 +316,7 @@ class AbortedFilter:
         elif ranges is None or not ranges.end_at(batch.base_offset):
             if self._had_data(producer):
                 what = "an ABORT marker that the transaction index does not know"
-        elif producer in self._with_data:
+        elif self._is_whole and producer in self._with_data:  # of slices each would see another part of it
             what = "an ABORT marker whose transaction begins earlier than the transaction index says"
         if what and marker.aborts:
             what += ": records before it were taken for committed"
