@@ -193,11 +193,11 @@ def state_home(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
 @pytest.fixture
 def hasty(monkeypatch: pytest.MonkeyPatch, state_home: Path) -> None:
     """Commands wait for no disk: the power stays."""
-    from klog_cli import changing
+    from klog.plan import session
 
     from tests.support.power import HastyDisk
 
-    monkeypatch.setattr(changing, "Disk", HastyDisk)
+    monkeypatch.setattr(session, "Disk", HastyDisk)
 
 
 # data

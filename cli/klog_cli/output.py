@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Sequence
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from types import TracebackType
 
 STDOUT, STDERR = 1, 2
@@ -49,6 +49,22 @@ def note(message: str) -> None:
     """Print one line that is good to know."""
     if not Quiet.on:
         error(message)
+
+
+class TerminalReporter:
+    """Shows what a session of `klog.plan.session` reports: lines on stderr, a bar while a plan is carried out."""
+
+    def note(self, message: str) -> None:
+        """Print one line that is good to know."""
+        note(message)
+
+    def error(self, message: str) -> None:
+        """Print one line about something that was not done."""
+        error(message)
+
+    def progress(self) -> AbstractContextManager[Results]:
+        """Return a bar."""
+        return Results()
 
 
 def plain(line: str) -> None:

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from klog_cli import changing
+from klog.plan import session
 from klog_cli.views import compact as command
 
 from tests.conftest import FIXTURES, ROOT, Ran
@@ -467,7 +467,7 @@ def test_too_little_room_is_8_before_anything_is_written(
     klog: Klog, log_dir: Path, tmp_path: Path, how: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The first pass tells how much it is going to be."""
-    for module in (changing, command):
+    for module in (session, command):
         monkeypatch.setattr(module, "Disk", FullDisk)
     before = tree(log_dir)
     where = [] if how == "--apply" else [tmp_path / "there"]

@@ -12,8 +12,8 @@ from typing import NamedTuple
 
 import pytest
 from klog.disk.disk import OpenFile
+from klog.plan import session
 from klog.recover import like_broker
-from klog_cli import changing
 
 from tests.conftest import FIXTURES, Ran
 from tests.oracles.plain import encode
@@ -364,7 +364,7 @@ def test_a_full_disk_is_8_and_leaves_nothing_behind(
 
     (damaged / f"idempotent-0/{110:020}.index").unlink()
     before = tree(damaged)
-    monkeypatch.setattr(changing, "Disk", Full)
+    monkeypatch.setattr(session, "Disk", Full)
     monkeypatch.chdir(tmp_path)
     done = klog("recover", damaged, *how)
     assert (done.exit_code, done.stdout) == (8, b"")
@@ -485,12 +485,12 @@ def test_the_next_run_finishes_what_was_interrupted(
             if words[0] == "unlink" and words[1].endswith(".snapshot"):
                 raise PowerCutError
 
-    monkeypatch.setattr(changing, "Disk", Interrupted)
+    monkeypatch.setattr(session, "Disk", Interrupted)
     with pytest.raises(PowerCutError):
         klog("recover", torn, "--apply")
     (backup,) = backups(torn)
     assert b"half done" in klog("plans", torn).stdout
-    monkeypatch.setattr(changing, "Disk", HastyDisk)
+    monkeypatch.setattr(session, "Disk", HastyDisk)
     done = klog("recover", torn, "--apply")
     assert done.exit_code == 0
     assert f"finishing {backup}, which was interrupted" in done.stderr.decode()

@@ -241,7 +241,7 @@ def test_an_undo_goes_where_there_is_room(
 def half_compacted(data: Path, klog: Klog, monkeypatch: pytest.MonkeyPatch, calls: int) -> str:
     """Compact a topic, and be killed behind so many calls that act; return the backup."""
     acting: list[DeadlyDisk] = []
-    monkeypatch.setattr("klog_cli.changing.Disk", lambda: acting.append(DeadlyDisk(data.parent, 10**9)) or acting[0])
+    monkeypatch.setattr("klog.plan.session.Disk", lambda: acting.append(DeadlyDisk(data.parent, 10**9)) or acting[0])
     real = executor._Run._act
 
     def act(run: executor._Run, places: list[int]) -> None:
@@ -423,9 +423,9 @@ def test_an_empty_directory_that_was_there_stays(klog: Klog, data: Path, tmp_pat
 def test_what_a_killed_planner_has_left_is_listed_and_removed(klog: Klog, dirty: Path) -> None:
     """Until then it took room, and nothing told that it was there."""
     code = (
-        "import os, signal; from klog.compact import compact; from klog_cli import app\n"
-        "compact.Compaction.plan = (lambda real: lambda *words: (real(*words), os.kill(os.getpid(), 9)))"
-        "(compact.Compaction.plan)\napp.main()"
+        "import os, signal; from klog.compact import partition; from klog_cli import app\n"
+        "partition.PartitionCompaction.plan = (lambda real: lambda *words: (real(*words), os.kill(os.getpid(), 9)))"
+        "(partition.PartitionCompaction.plan)\napp.main()"
     )
     command = [sys.executable, "-c", code, *COMPACT, dirty / "keys-none-0", "--apply"]
     path = os.pathsep.join(filter(None, sys.path))

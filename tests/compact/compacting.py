@@ -8,8 +8,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from klog.compact.partition import CleanerOptions
-from klog.compact.run import CompactionRun, CompactOptions, CompactTarget, PartitionOutcome
+from klog.compact.run import CompactionRun, CompactOptions, PartitionOutcome
 from klog.data_dir.log_dir import LogDir
+from klog.data_dir.selection import Selection
 from klog.disk.disk import Disk
 from klog.metadata.topic_config import TopicConfig
 from klog.plan.draft import backup_places, make_plan, plan_id
@@ -56,7 +57,7 @@ def planned(
     log_dir, name = LogDir(str(data)), plan_id("compact", now_ms)
     backups = backup_places(name, [str(data)])
     staging = [Staging(os.path.join(backups[0], STAGED), disk)]
-    targets: Sequence[CompactTarget] = [CompactTarget(log_dir, list(log_dir.partitions))]
+    targets: Sequence[Selection] = [Selection(log_dir, list(log_dir.partitions))]
     wishes = CompactOptions(now_ms, everything, choices, jobs)
     cleaning = CompactionRun(targets, staging, [TopicConfig(log_dir, settings)], wishes, disk)
     cleaning.run()

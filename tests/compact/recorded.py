@@ -15,8 +15,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from klog.compact.partition import CleanerOptions, CompactionResult
-from klog.compact.run import CompactionRun, CompactOptions, CompactTarget
+from klog.compact.run import CompactionRun, CompactOptions
 from klog.data_dir.log_dir import LogDir
+from klog.data_dir.selection import Selection
 from klog.metadata.topic_config import TopicConfig
 from klog.plan.draft import backup_places, make_plan, plan_id
 from klog.plan.executor import apply
@@ -98,7 +99,7 @@ class Compactor:
         opened = LogDir(str(self.log_dir))
         partitions = [one for one in opened.partitions if directory in (None, one.directory)]
         wishes = CompactOptions(now_ms, everything=False, choices=self._choices)
-        return CompactionRun([CompactTarget(opened, partitions)], [staging], [self._settings], wishes, self._disk)
+        return CompactionRun([Selection(opened, partitions)], [staging], [self._settings], wishes, self._disk)
 
     def compact(self, now_ms: int, directory: str) -> CompactionResult:
         """Compact a partition, which is eligible at *now_ms*."""

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-import klog_cli.changing
+import klog.plan.session
 import klog_cli.views.compact
 import pytest
 from klog.disk.disk import Disk, OpenFile
@@ -296,7 +296,7 @@ class MeddlingDisk(HastyDisk):
 @pytest.fixture
 def disk(monkeypatch: pytest.MonkeyPatch) -> Callable[[Disk], None]:
     def use(disk: Disk) -> None:
-        monkeypatch.setattr(klog_cli.changing, "Disk", lambda: disk)
+        monkeypatch.setattr(klog.plan.session, "Disk", lambda: disk)
         monkeypatch.setattr(klog_cli.views.compact, "Disk", lambda: disk)
 
     return use

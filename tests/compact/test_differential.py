@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 from klog.compact.partition import CleanerOptions
-from klog.compact.run import CompactionRun, CompactOptions, CompactTarget, PartitionOutcome
+from klog.compact.run import CompactionRun, CompactOptions, PartitionOutcome
 from klog.data_dir.log_dir import LogDir
+from klog.data_dir.selection import Selection
 from klog.disk.disk import Disk
 from klog.formats.batch import BatchFacts, Codec
 from klog.formats.damage import Damage
@@ -60,7 +61,7 @@ def known(texts: Mapping[str, str]) -> dict[str, str]:
 def compact(log_dir: Path, workload: Workload, choices: CleanerOptions, folder: Path) -> list[PartitionOutcome]:
     """Compact *log_dir* with klog, plan and all."""
     here = LogDir(str(log_dir))
-    target, backup = CompactTarget(here, list(here.partitions)), folder / "backup"
+    target, backup = Selection(here, list(here.partitions)), folder / "backup"
     wishes = CompactOptions(workload.now_ms, everything=False, choices=choices)
     cleaning = CompactionRun(
         [target], [Staging(str(backup / "staged"), Disk())], [TopicSettings(workload.topic_settings)], wishes, Disk()

@@ -9,7 +9,7 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-import klog_cli.changing
+import klog.plan.session
 import klog_cli.views.compact
 import pytest
 from klog.disk.disk import Disk
@@ -27,7 +27,7 @@ def disks(monkeypatch: pytest.MonkeyPatch) -> Callable[[Disk], None]:
     """Return a function that gives the command line another disk."""
 
     def use(disk: Disk) -> None:
-        monkeypatch.setattr(klog_cli.changing, "Disk", lambda: disk)
+        monkeypatch.setattr(klog.plan.session, "Disk", lambda: disk)
         monkeypatch.setattr(klog_cli.views.compact, "Disk", lambda: disk)
 
     return use

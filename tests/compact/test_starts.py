@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from klog.plan.executor import apply
 from klog.plan.model import PUT, TRUNCATE, Plan
-from klog.plan.undo import stage_undo, undo_plan
+from klog.plan.undo import plan_undo, stage_undo
 
 from tests.compact.compacting import NOW_MS, batches, planned, records, some, table
 from tests.oracles.broker_load import Loader, Outcome
@@ -79,7 +79,7 @@ def test_a_broker_may_start_at_any_moment_of_a_compaction(loader: Loader, stop: 
     forwards = {directory: list(prefixes(plan, data, directory)) for directory in PARTITIONS}
     apply(plan, HastyDisk())
     new = {directory: records(data / directory) for directory in PARTITIONS}
-    back = undo_plan(plan, NOW_MS)
+    back = plan_undo(plan, NOW_MS)
     stage_undo(plan, back, HastyDisk())
     backwards = {directory: list(prefixes(back, data, directory)) for directory in PARTITIONS}
     for name, states in (("forwards", forwards), ("backwards", backwards)):

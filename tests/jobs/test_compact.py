@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 from klog.compact.copying import copy
 from klog.compact.partition import CleanerOptions
-from klog.compact.run import CompactionRun, CompactOptions, CompactTarget
+from klog.compact.run import CompactionRun, CompactOptions
 from klog.data_dir.log_dir import LogDir
+from klog.data_dir.selection import Selection
 from klog.errors import DamagedError, KlogError, UnreadableError, UsageError
 from klog.jobs import compact as job
 from klog.jobs.output import Facts, JobOutput, OutputAttempt
@@ -29,7 +30,7 @@ class Run:
 
     def __init__(self, to: Path, *log_dirs: Path, settings: dict[str, str] | None = None) -> None:
         self.log_dirs = [LogDir(str(path)) for path in log_dirs]
-        targets = [CompactTarget(one, one.partitions) for one in self.log_dirs]
+        targets = [Selection(one, one.partitions) for one in self.log_dirs]
         topics = [TopicConfig(one, SETTINGS if settings is None else settings) for one in self.log_dirs]
         self.pieces = job.plan(targets, topics)
         options = job.CompactJobOptions("", NOW_MS, False, SEVERAL_ROUNDS)
@@ -47,7 +48,7 @@ class Run:
 
 def copied(to: Path, *log_dirs: Path) -> dict[str, tuple[int, bytes]]:
     """Return what `klog compact --to` makes of log dirs."""
-    targets = [CompactTarget(one, one.partitions) for one in (LogDir(str(path)) for path in log_dirs)]
+    targets = [Selection(one, one.partitions) for one in (LogDir(str(path)) for path in log_dirs)]
     topics = [TopicConfig(target.log_dir, SETTINGS) for target in targets]
     wishes = CompactOptions(NOW_MS, False, SEVERAL_ROUNDS)
     copy(str(to), lambda staging: CompactionRun(targets, staging, topics, wishes, DISK), len(targets), DISK)

@@ -12,7 +12,7 @@ import pytest
 from klog.disk.disk import Disk
 from klog.plan.executor import apply
 from klog.plan.model import Plan
-from klog.plan.undo import stage_undo, undo_plan
+from klog.plan.undo import plan_undo, stage_undo
 from klog.verify.findings import Severity
 
 from tests.oracles.broker_load import Loader, Outcome
@@ -110,7 +110,7 @@ def test_a_broker_may_start_at_any_moment(loader: Loader, merge: Merge, stop: st
     for one, folder in ((plan, memory / "forwards"), (None, memory / "backwards")):
         if one is None:
             apply(plan, HastyDisk())
-            one = undo_plan(plan, NOW)
+            one = plan_undo(plan, NOW)
             stage_undo(plan, one, HastyDisk())
         outcomes = survived(loader, one, merge, files_of(data), folder)
         assert outcomes == sorted(outcomes, key=["first", "mixed", "last"].index), "there is no way back"
@@ -154,7 +154,7 @@ def test_power_cut_before_any_call_of_a_merge(merge: Merge, tmp_path: Path) -> N
 
 def undo(plan: Plan, disk: Disk) -> Plan:
     """Take *plan* back; all is ready before *disk* is used."""
-    back = undo_plan(plan, NOW)
+    back = plan_undo(plan, NOW)
     if back.actions:
         stage_undo(plan, back, HastyDisk())
         apply(back, disk)
@@ -188,7 +188,7 @@ def test_half_an_undo_is_taken_back(merge: Merge, at: int, memory: Path) -> None
         plan = merge.plan(data, HastyDisk())
         killed(data, lambda disk, plan=plan: apply(plan, disk), at)
         half = without_lock(data)
-        back = undo_plan(plan, NOW)
+        back = plan_undo(plan, NOW)
         stage_undo(plan, back, HastyDisk())
         if not killed(data, lambda disk, back=back: apply(back, disk), undo_at):
             assert without_lock(data) == before

@@ -19,7 +19,7 @@ from klog.plan.model import PUT, REMOVE, STAGED, TRUNCATE, Action, FileState, Pl
 from klog.plan.replace_segments import replace_segments
 from klog.plan.staging import Staging
 from klog.plan.status import locate_histories
-from klog.plan.undo import stage_undo, undo_plan
+from klog.plan.undo import plan_undo, stage_undo
 from klog.plan.validation import check_plan
 
 from tests.plan.test_executor import elsewhere
@@ -52,7 +52,7 @@ def test_what_is_done_and_what_is_not_is_known_at_any_moment(merge: Merge, quick
     plan = merge.plan(data, HastyDisk())
     forwards = list(states(plan, files_of(data)))
     apply(plan, HastyDisk())
-    back = undo_plan(plan, NOW)
+    back = plan_undo(plan, NOW)
     stage_undo(plan, back, HastyDisk())
     for one, ways in ((plan, forwards), (back, list(states(back, files_of(data))))):
         for between in ways:
@@ -87,7 +87,7 @@ def test_what_a_broker_has_left_keeps_it_from_being_done(data: Path, left: str, 
         killed(data, lambda disk: apply(plan, disk), 70)
     elif moment == "to be taken back":
         apply(plan, HastyDisk())
-        done, plan = plan, undo_plan(plan, NOW)
+        done, plan = plan, plan_undo(plan, NOW)
         stage_undo(done, plan, HastyDisk())
     times = data.joinpath(MERGE.directory).stat()
     (data / MERGE.directory / left).touch()
@@ -129,7 +129,7 @@ def test_what_nothing_has_any_more_is_not_taken_back(data: Path) -> None:
     (data / f"{BASE}.timeindex").write_bytes(b"x")
     before = files_of(data)
     with pytest.raises(StaleError, match=r"timeindex\.swap: nothing has what it had"):
-        undo_plan(plan, NOW)
+        plan_undo(plan, NOW)
     assert files_of(data) == before
 
 

@@ -15,7 +15,7 @@ from klog.plan.executor import apply
 from klog.plan.json_file import plan_pieces
 from klog.plan.model import PUT, REMOVE, Plan, StaleError
 from klog.plan.staging import Staging
-from klog.plan.undo import stage_undo, undo_plan
+from klog.plan.undo import plan_undo, stage_undo
 
 from tests.plan.test_executor import NOW, name, original, plan_repair, repair
 from tests.support.power import HastyDisk, PowerCutDisk, PowerCutError, SteppedDisk, copy_of, take_back, tree
@@ -51,7 +51,7 @@ def test_undo_goes_the_other_way_round(original: Path) -> None:
     """What a broker survives at each step forwards, it survives at each step backwards."""
     plan = plan_repair(original, Disk())
     apply(plan, Disk())
-    back = undo_plan(plan, NOW)
+    back = plan_undo(plan, NOW)
     files = [action.file for action in back.actions if action.file.startswith("orders-3")]
     assert files == [action.file for action in reversed(plan.actions) if action.file.startswith("orders-3")]
     index = [action for action in back.actions if action.file == name(1841, "index")]
@@ -70,7 +70,7 @@ def test_what_was_used_since_is_not_taken_back(original: Path, file: str) -> Non
         used.write(b"more")
     before = tree(original)
     with pytest.raises(StaleError, match=f"{file}: used since"):
-        undo_plan(plan, NOW)
+        plan_undo(plan, NOW)
     assert tree(original) == before
     assert state_of(plan) is PlanStatus.USED_SINCE
 
@@ -81,7 +81,7 @@ def test_without_the_originals_nothing_is_taken_back(original: Path, kept: str) 
     apply(plan, Disk())
     Path(plan.backups[0], kept).unlink()
     with pytest.raises(StaleError, match=f"{kept}: gone"):
-        undo_plan(plan, NOW)
+        plan_undo(plan, NOW)
 
 
 @pytest.mark.parametrize("kept", [f"originals/{name(1841, 'index')}", f"tails/{name(1841, 'log')}"])
@@ -93,7 +93,7 @@ def test_originals_that_have_changed_are_not_brought_back(original: Path, kept: 
     content[3] ^= 0xFF
     path.write_bytes(content)
     after = tree(original)
-    back = undo_plan(plan, NOW)
+    back = plan_undo(plan, NOW)
 
     def carry_out() -> None:
         apply(stage_undo(plan, back, Disk()), Disk())
@@ -106,10 +106,10 @@ def test_originals_that_have_changed_are_not_brought_back(original: Path, kept: 
 
 def test_what_has_been_taken_back_is_not_taken_back_again(original: Path) -> None:
     plan = plan_repair(original, Disk())
-    assert undo_plan(plan, NOW).actions == ()
+    assert plan_undo(plan, NOW).actions == ()
     apply(plan, Disk())
     take_back(plan, Disk())
-    assert undo_plan(plan, NOW).actions == ()
+    assert plan_undo(plan, NOW).actions == ()
 
 
 def half_done(data: Path, calls_left: int = 20) -> Plan:

@@ -11,6 +11,7 @@ from random import Random
 
 import pytest
 from klog.data_dir.log_dir import LogDir
+from klog.data_dir.selection import Selection
 from klog.disk.disk import Disk
 from klog.errors import PlanError
 from klog.formats.checkpoint import read_offsets
@@ -25,7 +26,6 @@ from klog.plan.staging import Staging
 from klog.plan.validation import check_plan
 from klog.recover.mark_clean import MarkClean
 from klog.recover.outcome import RecoverMode, RecoverOptions
-from klog.recover.recovery import RecoverTarget
 
 from tests.conftest import Ran
 from tests.oracles.broker_load import MARKER, differences
@@ -473,7 +473,7 @@ def test_with_the_registered_epoch_all_log_dirs_are_marked_or_none(klog: Klog, t
 def mark(data: Path, disk: Disk, log_dirs: Sequence[Path] = ()) -> None:
     """Plan and apply as the command does, on *disk*."""
     places = [str(one) for one in log_dirs or (data,)]
-    targets = [RecoverTarget(one, one.partitions) for one in map(LogDir, places)]
+    targets = [Selection(one, one.partitions) for one in map(LogDir, places)]
     backups = backup_places("20261121-060000-recover-0000", places)
     staging = [Staging(os.path.join(backup, STAGED), disk) for backup in backups]
     found = MarkClean(targets, RecoverOptions(RecoverMode.DEFAULT, NOW_MS, mark_clean=True), staging, {})

@@ -10,9 +10,10 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-import klog_cli.changing
+import klog.plan.session
 import pytest
 from klog.data_dir.log_dir import LogDir
+from klog.data_dir.selection import Selection
 from klog.disk.disk import Disk
 from klog.plan.backups import unfinished
 from klog.plan.draft import backup_places, make_plan, plan_id
@@ -20,7 +21,7 @@ from klog.plan.executor import apply
 from klog.plan.model import STAGED
 from klog.plan.staging import Staging
 from klog.recover.outcome import RecoverMode, RecoverOptions
-from klog.recover.recovery import RecoverTarget, Recovery
+from klog.recover.recovery import Recovery
 
 from tests.conftest import FIXTURES, Ran, writable_copy
 from tests.support.damage import Source, case, corpora_sources, sources
@@ -39,7 +40,7 @@ def repair_in(mode: RecoverMode) -> Callable[[Path, Disk], None]:
     def repair(data: Path, disk: Disk) -> None:
         log_dir, number = LogDir(str(data)), plan_id("recover", NOW)
         backups = backup_places(number, [str(data)])
-        targets = [RecoverTarget(log_dir, list(log_dir.partitions))]
+        targets = [Selection(log_dir, list(log_dir.partitions))]
         staging = [Staging(os.path.join(backups[0], STAGED), disk)]
         found = Recovery(targets, RecoverOptions(mode, NOW), staging, OPTIONS)
         plan = make_plan(number, "klog recover", [str(data)], backups, found.drafts, NOW, losses=found.losses)
@@ -125,7 +126,7 @@ def disks(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[Disk], None]]:
     """Return a function that gives the command line another disk."""
 
     def use(disk: Disk) -> None:
-        monkeypatch.setattr(klog_cli.changing, "Disk", lambda: disk)
+        monkeypatch.setattr(klog.plan.session, "Disk", lambda: disk)
 
     return use
 

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from klog.compact.run import CompactTarget
 from klog.data_dir.log_dir import LogDir
+from klog.data_dir.selection import Selection
 from klog.errors import SparkError
 from klog.jobs import compact as compact_job
 from klog.jobs.export import MANIFEST, ExportOptions
@@ -65,7 +65,7 @@ def test_a_compacted_log_dir_is_what_compact_to_makes(spark: SparkSession, tmp_p
     data = writable_copy(ORIGINAL, tmp_path / "data")
     log_dir = LogDir(str(data))
     options = compact_job.CompactJobOptions("", NOW_MS, False, SEVERAL_ROUNDS)
-    targets, topics = [CompactTarget(log_dir, log_dir.partitions)], [TopicConfig(log_dir, SETTINGS)]
+    targets, topics = [Selection(log_dir, log_dir.partitions)], [TopicConfig(log_dir, SETTINGS)]
     results, outcomes = compact(spark, targets, topics, str(tmp_path / "out"), options)
     assert tree(tmp_path / "out") == copied(tmp_path / "expected", data)
     assert {"compacted"} <= {one["result"] for one in results}

@@ -25,7 +25,7 @@ from klog.plan.backups import plans_of, unfinished
 from klog.plan.executor import apply
 from klog.plan.model import BACKUPS, PUT, Plan
 from klog.plan.status import locate_histories
-from klog.plan.undo import stage_undo, undo_plan
+from klog.plan.undo import plan_undo, stage_undo
 
 some_or_all = pytest.mark.parametrize(
     "every", [pytest.param(11, id="some"), pytest.param(1, marks=pytest.mark.long, id="all")]
@@ -426,7 +426,7 @@ def _copied(source: Path, target: Path) -> Path:
 
 def take_back(plan: Plan, disk: Disk) -> Plan:
     """Undo *plan*; return the plan of the undo."""
-    back = undo_plan(plan, time.time_ns() // 1_000_000)
+    back = plan_undo(plan, time.time_ns() // 1_000_000)
     if back.actions:
         apply(stage_undo(plan, back, disk), disk)
     return back

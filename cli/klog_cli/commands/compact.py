@@ -70,8 +70,9 @@ def compact(
     from klog.compact.partition import CleanerOptions
     from klog.compact.rewriting import CleanerRelease
     from klog.compact.run import CompactOptions
+    from klog.data_dir.selection import PartitionQuery
 
-    from klog_cli.changing import Ways, one_way
+    from klog_cli.command_line import check_exclusive, plan_options
     from klog_cli.views.compact import CompactArguments
     from klog_cli.views.compact import compact as run
 
@@ -79,7 +80,7 @@ def compact(
     options.known_form(form, options.PLAN_OUTPUTS)
     if not paths:
         raise UsageError("nothing to compact: name log dirs or partition directories")
-    one_way(apply, plan)
+    check_exclusive(apply, plan)
     if [apply or plan is not None, to is not None, estimate].count(True) > 1:
         raise UsageError("--apply or --plan, --to, --estimate: one of them")
     wishes = CompactOptions(
@@ -93,8 +94,9 @@ def compact(
         (delete_retention, min_lag, producer_expiration),
         (segment_size, index_size, index_interval),
     )
-    asked = CompactArguments(tuple(paths), tuple(topic or ()), tuple(partition or ()), metadata, to, estimate, explain)
-    return run(asked, given, wishes, Ways("compact", apply, plan, backup), form)
+    query = PartitionQuery(paths, topic or (), partition or ())
+    asked = CompactArguments(query, metadata, to, estimate, explain)
+    return run(asked, given, wishes, plan_options("compact", apply, plan, backup), form)
 
 
 _WORDS = ("cleanup.policy", "min.cleanable.dirty.ratio")

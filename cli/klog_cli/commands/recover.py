@@ -82,9 +82,10 @@ def recover(
 
     Damage with intact batches behind it is not cut: klog shows what --like-broker and --salvage would each cost.
     """
+    from klog.data_dir.selection import PartitionQuery
     from klog.recover.outcome import RecoverMode, RecoverOptions
 
-    from klog_cli.changing import Ways, one_way
+    from klog_cli.command_line import check_exclusive, plan_options
     from klog_cli.views.recover import recover as run
 
     output.Quiet.on = quiet
@@ -99,7 +100,7 @@ def recover(
         _refuse_beside_mark_clean(others, bool(topic or partition))
     if broker_epoch is not None and (not mark_clean or broker_epoch not in ("none", "registered")):
         raise UsageError("--broker-epoch is none or registered, and goes with --mark-clean")
-    one_way(apply, plan)
+    check_exclusive(apply, plan)
     mode = RecoverMode.LIKE_BROKER if like_broker else RecoverMode.SALVAGE if salvage else RecoverMode.DEFAULT
     settings = RecoverOptions(
         mode,
@@ -114,8 +115,8 @@ def recover(
     )
     given = {"index.interval.bytes": index_interval, "segment.index.bytes": segment_index_bytes}
     sizes = {name: str(parse_size(text)) for name, text in given.items() if text is not None}
-    ways = Ways("recover", apply, plan, backup)
-    return run(paths, topic or (), partition or (), settings, sizes, ways, form, rescue_records)
+    query = PartitionQuery(paths, topic or (), partition or ())
+    return run(query, settings, sizes, plan_options("recover", apply, plan, backup), form, rescue_records)
 
 
 def _refuse_beside_mark_clean(others: dict[str, bool], is_narrowed: bool) -> None:

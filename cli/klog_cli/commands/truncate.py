@@ -45,9 +45,10 @@ def truncate(
     batch.
     """
     from klog.data_dir.open_path import open_path
+    from klog.data_dir.selection import PartitionQuery
     from klog.truncate import TruncateOptions
 
-    from klog_cli.changing import Ways, one_way
+    from klog_cli.command_line import check_exclusive, plan_options
     from klog_cli.views.truncate import TruncateTarget
     from klog_cli.views.truncate import truncate as run
 
@@ -56,10 +57,11 @@ def truncate(
     open_path(path)
     if [to_offset is not None, to_timestamp is not None, to_log_start].count(True) != 1:
         raise UsageError("where to? one of --to-offset, --to-timestamp and --to-log-start")
-    one_way(apply, plan)
+    check_exclusive(apply, plan)
     at_ms = parse_time(to_timestamp, output.note) if to_timestamp is not None else None
     now_ms = parse_time(now, output.note) if now is not None else int(time.time() * 1000)
     settings = TruncateOptions(now_ms, parse_duration(producer_expiration))
     interval = {} if index_interval is None else {"index.interval.bytes": str(parse_size(index_interval))}
-    ways = Ways("truncate", apply, plan, backup)
-    return run(path, topic or (), partition or (), TruncateTarget(to_offset, at_ms), settings, interval, ways, form)
+    query = PartitionQuery([path], topic or (), partition or ())
+    target = TruncateTarget(to_offset, at_ms)
+    return run(query, target, settings, interval, plan_options("truncate", apply, plan, backup), form)

@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from klog.compact.rules import RefusalReason
-from klog.compact.run import CompactionRun, CompactOptions, CompactTarget, PartitionOutcome
-from klog.data_dir.log_dir import LogDir
-from klog.data_dir.open_path import open_path
+from klog.compact.run import CompactionRun, CompactOptions, PartitionOutcome
+from klog.data_dir.selection import PartitionQuery, Selection
 from klog.disk.disk import Disk
 from klog.disk.output_gate import check_directory
-from klog.errors import UsageError
-from klog.metadata.topic_config import TopicConfig
-from klog.plan.model import NOTHING
+from klog.metadata.topic_config import TopicConfig, topic_configs
+from klog.plan.session import PlanOptions, PlanResult, PlanSession
 from klog.plan.staging import Staging
 
 from klog_cli import output
-from klog_cli.changing import Changed, Chosen, Drafted, Ways, change, choose, next_step
+from klog_cli.command_line import next_step
 from klog_cli.views.compact_text import members, report
 
 LEFT, COULD_NOT, USAGE = 4, 8, 16
@@ -26,87 +24,72 @@ LEFT, COULD_NOT, USAGE = 4, 8, 16
 class CompactArguments(NamedTuple):
     """What the command line says besides settings: which partitions, and what is wanted of them."""
 
-    paths: Sequence[str]
-    topics: Sequence[str]
-    numbers: Sequence[int]
+    query: PartitionQuery
     metadata: str | None
     to: str | None
     estimate: bool
     explain: bool
 
 
-Make = Callable[[list[Chosen], Sequence[Staging], output.Results], CompactionRun]
-
-
-def compact(asked: CompactArguments, options: Mapping[str, str], wishes: CompactOptions, ways: Ways, form: str) -> int:
+def compact(
+    asked: CompactArguments, options: Mapping[str, str], wishes: CompactOptions, plan_options: PlanOptions, form: str
+) -> int:
     """Plan a compaction, carry it out where that is wanted, and return the exit code.  Raises KlogError."""
-    found: list[tuple[CompactionRun, list[TopicConfig], bool]] = []
-
-    def make(chosen: list[Chosen], staging: Sequence[Staging], results: output.Results) -> CompactionRun:
-        topics = settings_of(asked.metadata, [one.log_dir for one in chosen], options)
-        targets = [CompactTarget(one.log_dir, one.partitions) for one in chosen]
-        cleaning = CompactionRun(targets, staging, topics, wishes, Disk(), results)
-        found.append((cleaning, topics, not all(one.whole for one in chosen)))
-        return cleaning
-
-    changed = _run(asked, make, ways)
-    cleaning, topics, is_narrow = found[0]
-    if form == "json":
-        output.emit_json(members(cleaning, changed, asked.to))
-    else:
-        for line in report(cleaning, changed, explain=asked.explain):
-            output.text(f"{output.printable(line)}\n")
-    say(cleaning.outcomes, topics, is_narrow)
-    if changed.plan is not None:
-        output.note(next_step(changed, ways))
-    return exit_code(cleaning.outcomes, is_narrow) | (COULD_NOT if changed.is_partial else 0)
-
-
-def _run(asked: CompactArguments, make: Make, ways: Ways) -> Changed:
-    """Do what was asked for; return the plan that it came to."""
-
-    def draft(chosen: list[Chosen], staging: Sequence[Staging]) -> Drafted:
-        with output.Results() as results:
-            cleaning = make(chosen, staging, results)
-            cleaning.run()
-        return Drafted(cleaning.drafts, (), (), NOTHING, None)
-
-    def chosen() -> list[Chosen]:
-        return choose(asked.paths, asked.topics, asked.numbers)
-
-    if not asked.estimate and asked.to is None:
-        return change(chosen, ways, draft)
     if asked.to is not None:
-        check_directory(asked.to, asked.paths)
-    log_dirs = chosen()
+        check_directory(asked.to, asked.query.paths)
+    if asked.estimate or asked.to is not None:
+        done = _beside(asked, options, wishes)
+    else:
+        done = _in_place(asked, options, wishes, plan_options)
+    run, result, is_narrow = done.run, done.result, not all(one.whole for one in done.selections)
+    if form == "json":
+        output.emit_json(members(run, result, asked.to))
+    else:
+        for line in report(run, result, explain=asked.explain):
+            output.text(f"{output.printable(line)}\n")
+    say(run.outcomes, done.topics, is_narrow)
+    if result.plan is not None:
+        output.note(next_step(result, plan_options))
+    return exit_code(run.outcomes, is_narrow) | (COULD_NOT if result.is_partial else 0)
+
+
+class _Compaction(NamedTuple):
+    """A compaction that is done, or planned: of what, by which settings, and what came of it."""
+
+    selections: Sequence[Selection]
+    topics: Sequence[TopicConfig]
+    run: CompactionRun
+    result: PlanResult
+
+
+def _in_place(
+    asked: CompactArguments, options: Mapping[str, str], wishes: CompactOptions, plan_options: PlanOptions
+) -> _Compaction:
+    with PlanSession(asked.query, plan_options, reporter=output.TerminalReporter()) as session:
+        topics = topic_configs([one.log_dir for one in session.selections], options, asked.metadata)
+        with output.Results() as results:
+            run = CompactionRun(session.selections, session.staging, topics, wishes, session.disk, results)
+            run.run()
+        return _Compaction(session.selections, topics, run, session.finish(run.drafts))
+
+
+def _beside(asked: CompactArguments, options: Mapping[str, str], wishes: CompactOptions) -> _Compaction:
+    """Write compacted copies into another directory, or only estimate: nothing changes where the partitions are."""
+    selections, disk = asked.query.selections(), Disk()
+    topics = topic_configs([one.log_dir for one in selections], options, asked.metadata)
     with output.Results() as results:
+
+        def make(staging: Sequence[Staging]) -> CompactionRun:
+            return CompactionRun(selections, staging, topics, wishes, disk, results)
+
         if asked.to is not None:
             from klog.compact.copying import copy
 
-            copy(asked.to, lambda staging: make(log_dirs, staging, results), len(log_dirs), Disk())
+            run = copy(asked.to, make, len(selections), disk)
         else:
-            make(log_dirs, [Staging(None, Disk()) for _ in log_dirs], results).estimate()
-    return Changed(None, is_applied=False)
-
-
-def settings_of(metadata: str | None, log_dirs: Sequence[LogDir], options: Mapping[str, str]) -> list[TopicConfig]:
-    """Return the settings that hold in each log dir: of a broker's log dirs one has the metadata log.
-
-    *metadata*: the path of a log dir that has it.  Raises UsageError, UnreadableError.
-    """
-    given = None
-    if metadata is not None:
-        opened = open_path(metadata)
-        if not isinstance(opened, LogDir):
-            raise UsageError(f"--metadata {metadata}: no log dir with a metadata log (__cluster_metadata-0)")
-        given = opened
-    with_metadata = [one for one in log_dirs if one.metadata_log is not None]
-    found = []
-    for log_dir in log_dirs:
-        of_cluster = (one for one in with_metadata if one.cluster_id == log_dir.cluster_id)
-        own = log_dir if log_dir in with_metadata else next(of_cluster, None)
-        found.append(TopicConfig(log_dir, options, given or own))
-    return found
+            run = make([Staging(None, disk) for _ in selections])
+            run.estimate()
+    return _Compaction(selections, topics, run, PlanResult(None, is_applied=False))
 
 
 # what is said about those that were left out

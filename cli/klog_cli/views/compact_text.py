@@ -9,9 +9,10 @@ from klog.compact.partition import CleaningRound, GroupResult
 from klog.compact.rewriting import CleaningCounts
 from klog.compact.run import CompactionRun, PartitionOutcome
 from klog.compact.selection import LogSections, Section
+from klog.plan.session import PlanResult
 
-from klog_cli.changing import Changed, settings_json, settings_text
 from klog_cli.output import human_size
+from klog_cli.views.topic_settings import settings_json, settings_text
 
 if TYPE_CHECKING:
     from klog.metadata.topic_config import Setting
@@ -23,7 +24,7 @@ _MARKS = {"clean": "=", "dirty": "#", "uncleanable": "~", "active": "."}
 # for people
 
 
-def report(cleaning: CompactionRun, changed: Changed, *, explain: bool) -> Iterator[str]:
+def report(cleaning: CompactionRun, result: PlanResult, *, explain: bool) -> Iterator[str]:
     """Yield what is found, and what is done about it: partition by partition, and the sum."""
     done = [one for one in cleaning.outcomes if one.is_done]
     for outcome in cleaning.outcomes:
@@ -36,7 +37,7 @@ def report(cleaning: CompactionRun, changed: Changed, *, explain: bool) -> Itera
     if not done:
         yield f"{_counted(len(cleaning.outcomes), 'partition')}: nothing to do"
         return
-    yield from _totals(done, len(cleaning.outcomes), changed)
+    yield from _totals(done, len(cleaning.outcomes), result)
 
 
 def _why_not(outcome: PartitionOutcome) -> str:
@@ -135,7 +136,7 @@ def _group(group: GroupResult) -> str:
     )
 
 
-def _totals(done: list[PartitionOutcome], partitions: int, changed: Changed) -> Iterator[str]:
+def _totals(done: list[PartitionOutcome], partitions: int, result: PlanResult) -> Iterator[str]:
     if all(one.estimate is not None for one in done):
         before = sum(one.estimate.bytes_in for one in done if one.estimate is not None)
         after = sum(one.estimate.bytes_out for one in done if one.estimate is not None)
@@ -146,8 +147,8 @@ def _totals(done: list[PartitionOutcome], partitions: int, changed: Changed) -> 
         f"{len(done)} of {_counted(partitions, 'partition')}: {counts.records_in} to {counts.records_out} records,"
         f" {human_size(before)} to {human_size(after)}"
     )
-    if changed.is_applied and changed.plan is not None:
-        yield f"backup: {changed.plan.backups[0]}"
+    if result.is_applied and result.plan is not None:
+        yield f"backup: {result.plan.backups[0]}"
 
 
 def _sums(done: Sequence[PartitionOutcome]) -> tuple[CleaningCounts, int, int]:
@@ -184,24 +185,24 @@ def _settings(outcome: PartitionOutcome) -> Mapping[str, Setting]:
 # as JSON
 
 
-def members(cleaning: CompactionRun, changed: Changed, to: str | None) -> dict[str, object]:
+def members(cleaning: CompactionRun, result: PlanResult, to: str | None) -> dict[str, object]:
     """Return everything as the members of a JSON object: the plan, and what came of each partition.
 
     *to*: where copies are.
     """
     from klog.plan.json_file import plan_json
 
-    plan: dict[str, object] = plan_json(changed.plan) if changed.plan is not None else {"id": None, "actions": []}
+    plan: dict[str, object] = plan_json(result.plan) if result.plan is not None else {"id": None, "actions": []}
     counts, before, after = _sums(cleaning.outcomes)
     return {
         **plan,
-        "applied": changed.is_applied,
+        "applied": result.is_applied,
         "to": to,
         "records_in": counts.records_in,
         "records_out": counts.records_out,
         "bytes_in": before,
         "bytes_out": after,
-        "partitions": [_outcome_json(one, changed.is_applied or to is not None) for one in cleaning.outcomes],
+        "partitions": [_outcome_json(one, result.is_applied or to is not None) for one in cleaning.outcomes],
     }
 
 

@@ -5,55 +5,27 @@ from __future__ import annotations
 import os
 import time
 from shlex import quote
-from typing import TYPE_CHECKING
 
 from klog.data_dir.log_dir import LogDir
 from klog.data_dir.open_path import open_path
-from klog.disk.disk import Disk
-from klog.plan.backup_writer import PLAN
-from klog.plan.backups import PlanStatus, find_plan, forget, plans_of, remember, state_of, sweep
-from klog.plan.draft import staged_beside, staging_of
-from klog.plan.executor import ApplyResult, apply
+from klog.plan import session
+from klog.plan.backups import PlanStatus, find_plan, plans_of, state_of
+from klog.plan.executor import ApplyResult
 from klog.plan.json_file import plan_json
 from klog.plan.model import Plan
 
 from klog_cli import output
 from klog_cli.views.plan_lines import action_lines, changes
 
-if TYPE_CHECKING:
-    from klog.plan.locks import Locks
 
-
-def carry_out(plan: Plan, disk: Disk, locks: Locks | None = None) -> ApplyResult:
-    """Apply *plan* with a bar, and leave a note where its backup is.  Every command that changes data ends here."""
-    remember(plan)
-    try:
-        with output.Results() as results:
-            return apply(plan, disk, results, locks)
-    except KeyboardInterrupt:
-        if state_of(plan) is PlanStatus.HALF_DONE:
-            output.error(f"interrupted when it was half done: 'klog apply {_backup(plan)}' finishes it")
-        raise
-    finally:
-        if not os.path.exists(os.path.join(plan.backups[0], PLAN)):
-            forget(plan)
+def apply_plan(what: str, backup: str | None, form: str) -> int:
+    """Carry out the plan that *what* names; return the exit code."""
+    _show_done(*session.apply_plan(what, backup, reporter=output.TerminalReporter()), form)
+    return 0
 
 
 def _backup(plan: Plan) -> str:
     return quote(output.printable(plan.backups[0]))
-
-
-def apply_plan(what: str, backup: str | None, form: str) -> int:
-    """Carry out the plan that *what* names; return the exit code."""
-    plan = find_plan(what, backup).plan
-    beside = staged_beside(what)
-    if os.path.isfile(what) and os.path.isdir(beside):
-        plan = plan._replace(staging=staging_of(beside, plan.log_dirs))
-    if not plan.actions:
-        _show_done(plan, None, form)
-        return 0
-    _show_done(plan, carry_out(plan, Disk()), form)
-    return 0
 
 
 def _show_done(plan: Plan, result: ApplyResult | None, form: str) -> None:
@@ -72,11 +44,12 @@ def _show_done(plan: Plan, result: ApplyResult | None, form: str) -> None:
 
 def undo_plan(what: str, backup: str | None, form: str, *, carry_out: bool) -> int:
     """Take back, or show how to take back, the plan that *what* names; return the exit code."""
-    from klog.plan.undo import undo_plan as plan_undo
+    from klog.plan.undo import plan_undo
 
     plan = find_plan(what, backup).plan
     if carry_out:
-        return _undo(plan, backup, form)
+        _show_undone(plan, *session.undo_plan(plan, backup, reporter=output.TerminalReporter()), form)
+        return 0
     back = plan_undo(plan, int(time.time() * 1000), backup)
     if form == "json":
         output.emit_json(plan_json(back))
@@ -91,26 +64,7 @@ def undo_plan(what: str, backup: str | None, form: str, *, carry_out: bool) -> i
     return 0
 
 
-def _undo(plan: Plan, backup: str | None, form: str) -> int:
-    from klog.plan.backups import Announcement
-    from klog.plan.executor import end_plan
-    from klog.plan.locks import Locks
-    from klog.plan.undo import stage_undo
-    from klog.plan.undo import undo_plan as plan_undo
-
-    disk = Disk()
-    with Locks(plan.log_dirs, disk) as locks:
-        sweep((kept for log_dir in plan.log_dirs for kept in plans_of(log_dir)), disk)
-        back = plan_undo(plan, int(time.time() * 1000), backup)
-        result = None
-        if back.actions:
-            announcement = Announcement(back._replace(actions=()), disk)
-            try:
-                back = stage_undo(plan, back, disk, announcement.make)
-                result = carry_out(back, disk, locks)
-                end_plan(plan, disk)
-            finally:
-                announcement.withdraw()
+def _show_undone(plan: Plan, back: Plan, result: ApplyResult | None, form: str) -> None:
     done = result.done if result else 0
     if form == "json":
         output.emit_json({**plan_json(back), "done": done, "done_before": 0})
@@ -120,7 +74,6 @@ def _undo(plan: Plan, backup: str | None, form: str) -> int:
         output.text(f"{plan.id}: taken back, {changes(done)} ({back.id})\n")
         output.text(f"backup: {output.printable(back.backups[0])}\n")
         output.note(f"'klog undo {_backup(back)} --apply' would do again what was taken back")
-    return 0
 
 
 def list_plans(directory: str, form: str) -> int:

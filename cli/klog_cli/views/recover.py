@@ -8,29 +8,20 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from klog.data_dir.partition import Partition
+from klog.data_dir.selection import PartitionQuery
 from klog.disk.output_gate import check_output
 from klog.errors import UsageError
 from klog.plan.model import Action, Amount, Loss
-from klog.plan.staging import Staging
+from klog.plan.session import PlanOptions, PlanResult, PlanSession
 from klog.recover.outcome import OtherMode, RecoverMode, RecoverOptions, RecoverResult
-from klog.recover.recovery import RecoverTarget, Recovery
+from klog.recover.recovery import Recovery
 from klog.verify.findings import Finding, Severity
 
 from klog_cli import output
-from klog_cli.changing import (
-    Changed,
-    Chosen,
-    Drafted,
-    Ways,
-    change,
-    choose,
-    next_step,
-    settings_json,
-    settings_text,
-    with_option,
-)
+from klog_cli.command_line import next_step, with_option
 from klog_cli.views.finding_lines import coloured, finding_line
 from klog_cli.views.plan_lines import action_lines, changes, first_lines, make_indexes
+from klog_cli.views.topic_settings import settings_json, settings_text
 
 if TYPE_CHECKING:
     from klog.recover.mark_clean import MarkClean, MarkCleanRefusal
@@ -45,12 +36,10 @@ _ADVICE = (
 
 
 def recover(
-    paths: Sequence[str],
-    topics: Sequence[str],
-    numbers: Sequence[int],
+    query: PartitionQuery,
     settings: RecoverOptions,
     options: Mapping[str, str],
-    ways: Ways,
+    plan_options: PlanOptions,
     form: str,
     rescue_to: str | None = None,
 ) -> int:
@@ -58,47 +47,35 @@ def recover(
 
     *rescue_to*: a file for the records of damaged batches that decode all the same.
     """
-    found: list[Recovery] = []
     if rescue_to is not None:
-        check_output(rescue_to, paths)
+        check_output(rescue_to, query.paths)
+    make: type[Recovery] = Recovery
+    if settings.mark_clean:
+        from klog.recover.mark_clean import MarkClean
 
-    def draft(chosen: list[Chosen], staging: Sequence[Staging]) -> Drafted:
-        named = {os.path.realpath(path) for path in paths}
-        targets = [
-            RecoverTarget(
-                one.log_dir, one.partitions, one.whole,
-                [part.directory for part in one.partitions if os.path.realpath(part.path) in named],
-            )
-            for one in chosen
-        ]  # fmt: skip
-        make: type[Recovery] = Recovery
-        if settings.mark_clean:
-            from klog.recover.mark_clean import MarkClean
-
-            make = MarkClean
+        make = MarkClean
+        part = next((one.log_dir.path for one in query.selections() if not one.whole), None)
+        if part is not None:
+            raise UsageError(f"--mark-clean is about whole log dirs: name {output.printable(part)}")
+    with PlanSession(query, plan_options, reporter=output.TerminalReporter()) as session:
         with output.Results() as results:
-            recovery = make(targets, settings, staging, options, results)
-        found.append(recovery)
+            recovery = make(session.selections, settings, session.staging, options, results)
         if rescue_to is not None:
             _rescue(recovery, rescue_to)
-        findings = [finding.json() for finding in (*recovery.findings, *_findings(recovery.results))]
-        return Drafted(recovery.drafts, findings, recovery.losses, recovery.kept, recovery.broker_would_keep)
-
-    def chosen() -> list[Chosen]:
-        log_dirs = choose(paths, topics, numbers)
-        part = next((one.log_dir.path for one in log_dirs if not one.whole), None)
-        if settings.mark_clean and part is not None:
-            raise UsageError(f"--mark-clean is about whole log dirs: name {output.printable(part)}")
-        return log_dirs
-
-    changed = change(chosen, ways, draft)
-    shown = _Shown(found[0], settings, changed)
+        result = session.finish(
+            recovery.drafts,
+            findings=[finding.json() for finding in (*recovery.findings, *_findings(recovery.results))],
+            losses=recovery.losses,
+            kept=recovery.kept,
+            broker_would_keep=recovery.broker_would_keep,
+        )
+    shown = _Shown(recovery, settings, result)
     if form == "json":
         output.emit_json(shown.json())
     else:
         for line in shown.lines():
             output.text(f"{coloured(output.printable(line))}\n")
-        for line in shown.notes(ways):
+        for line in shown.notes(plan_options):
             output.note(line)
     return shown.exit_code
 
@@ -118,9 +95,9 @@ def _findings(results: Sequence[RecoverResult]) -> Iterator[Finding]:
 
 
 class _Shown:
-    def __init__(self, recovery: Recovery, settings: RecoverOptions, changed: Changed) -> None:
+    def __init__(self, recovery: Recovery, settings: RecoverOptions, result: PlanResult) -> None:
         self._recovery, self._settings = recovery, settings
-        self._plan, self._is_applied, self._is_partial = changed
+        self._plan, self._is_applied, self._is_partial = result
 
     @property
     def _left(self) -> bool:
@@ -281,7 +258,7 @@ class _Shown:
         if self._is_applied:
             yield f"backup: {plan.backups[0]}"
 
-    def notes(self, ways: Ways) -> Iterator[str]:
+    def notes(self, options: PlanOptions) -> Iterator[str]:
         """Yield what to do next."""
         results, plan = self._recovery.results, self._plan
         for partition in self._recovery.skipped:
@@ -293,7 +270,7 @@ class _Shown:
 
             yield from mark_clean.notes(self._marking, from_recovery_point=self._settings.from_recovery_point)
         if plan is not None:
-            yield next_step(Changed(plan, self._is_applied), ways)
+            yield next_step(PlanResult(plan, self._is_applied), options)
 
 
 def _counted(partitions: int) -> str:

@@ -7,11 +7,12 @@ from typing import NamedTuple
 
 from klog.data_dir.partition import Partition
 from klog.data_dir.replicas import choose_replicas, find_partitions
-from klog.data_dir.selection import select
+from klog.data_dir.selection import PartitionQuery, select
 from klog.jobs.compact import CompactJobOptions
 from klog.jobs.export import ExportOptions
 from klog.jobs.output import Facts
 from klog.jobs.search import SearchQuery
+from klog.metadata.topic_config import topic_configs
 from klog.spark.session import session
 from klog.transactions.isolation import Isolation
 
@@ -92,17 +93,14 @@ def compact(
     where: Where,
 ) -> int:
     """Write compacted partitions as a new log dir, and return the exit code."""
-    from klog.compact.run import CompactTarget
     from klog.spark.compact import compact as run
 
-    from klog_cli.changing import choose
-    from klog_cli.views.compact import exit_code, say, settings_of
+    from klog_cli.views.compact import exit_code, say
 
-    found = choose(chosen.paths, chosen.topics, chosen.numbers)
-    targets = [CompactTarget(one.log_dir, one.partitions) for one in found]
-    topics = settings_of(metadata, [one.log_dir for one in targets], settings)
+    found = PartitionQuery(chosen.paths, chosen.topics, chosen.numbers).selections()
+    topics = topic_configs([one.log_dir for one in found], settings, metadata)
     with output.Results() as results, session(where.master, where.conf, where.ship, brief=True) as ours:
-        facts, outcomes = run(ours.spark, targets, topics, to, wishes, results)
+        facts, outcomes = run(ours.spark, found, topics, to, wishes, results)
     for one in facts:
         if one["result"] in ("compacted", "copied"):
             output.text(output.printable(_line(one)) + "\n")

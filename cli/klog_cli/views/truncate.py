@@ -8,19 +8,21 @@ from typing import NamedTuple
 
 from klog.data_dir.log_dir import LogDir
 from klog.data_dir.partition import Partition
-from klog.errors import DamagedError, KlogError, UsageError
+from klog.data_dir.selection import PartitionQuery, Selection, only
+from klog.errors import DamagedError, KlogError
 from klog.formats.names import CLUSTER_METADATA
 from klog.lookup import Lookup, TrailDetail
 from klog.metadata.topic_config import Setting, TopicConfig
 from klog.partition_plan import checkpoints
 from klog.plan.draft import Draft
 from klog.plan.json_file import plan_json
-from klog.plan.staging import Staging
+from klog.plan.session import PlanOptions, PlanResult, PlanSession
 from klog.truncate import TruncateOptions, Truncation, plan
 
 from klog_cli import output
-from klog_cli.changing import Changed, Chosen, Drafted, Ways, change, choose, next_step, settings_json, settings_text
+from klog_cli.command_line import next_step
 from klog_cli.views.plan_lines import action_lines, changes, make_indexes
+from klog_cli.views.topic_settings import settings_json, settings_text
 
 _INTERVAL = "index.interval.bytes"
 _RISK = (
@@ -37,44 +39,34 @@ class TruncateTarget(NamedTuple):
 
 
 def truncate(
-    path: str,
-    topics: Sequence[str],
-    numbers: Sequence[int],
+    query: PartitionQuery,
     to: TruncateTarget,
     settings: TruncateOptions,
     options: Mapping[str, str],
-    ways: Ways,
+    plan_options: PlanOptions,
     form: str,
 ) -> int:
     """Plan a cut, carry it out where that is wanted, and return the exit code.  Raises KlogError."""
-    found: list[tuple[Truncation, Mapping[str, Setting]]] = []
-
-    def draft(chosen: list[Chosen], staging: Sequence[Staging]) -> Drafted:
-        log_dir, partition = _one(path, chosen)
+    with PlanSession(query, plan_options, reporter=output.TerminalReporter()) as session:
+        log_dir, partition = _one(query.paths[0], session.selections)
         interval = TopicConfig(log_dir, options).value(partition.topic, _INTERVAL)
-        drafts = [Draft(log_dir.path, 0, staging[0]), Draft(log_dir.path, 0, staging[0])]
+        drafts = [Draft(log_dir.path, 0, session.staging[0]), Draft(log_dir.path, 0, session.staging[0])]
         cut = plan(partition, _offset(partition, to), settings._replace(interval=interval.number), drafts[0])
         key = (partition.topic or "", partition.number or 0)
         checkpoints.plan(log_dir, {kind: {key: offset} for kind, offset in cut.offsets.items()}, drafts[1], mend=False)
-        found.append((cut, {_INTERVAL: interval}))
-        return Drafted(drafts, (), cut.losses, cut.kept, None)
-
-    changed = change(lambda: choose([path], topics, numbers), ways, draft)
+        result = session.finish(drafts, losses=cut.losses, kept=cut.kept)
     if form == "json":
-        output.emit_json(_json(*found[0], changed))
+        output.emit_json(_json(cut, {_INTERVAL: interval}, result))
     else:
-        _show(*found[0], changed, ways)
+        _show(cut, {_INTERVAL: interval}, result, plan_options)
     return 0
 
 
-def _one(path: str, chosen: list[Chosen]) -> tuple[LogDir, Partition]:
-    partitions = [(one.log_dir, partition) for one in chosen for partition in one.partitions]
-    if len(partitions) != 1:
-        raise UsageError(f"{path}: {len(partitions)} partitions; name one, or narrow with --topic and --partition")
-    log_dir, partition = partitions[0]
+def _one(path: str, selections: Sequence[Selection]) -> tuple[LogDir, Partition]:
+    partition = only(path, [partition for one in selections for partition in one.partitions])
     if partition.topic == CLUSTER_METADATA:
         raise KlogError(f"{partition.path}: the metadata log is not cut; a node without it gets it from the others")
-    return log_dir, partition
+    return next(one.log_dir for one in selections if partition in one.partitions), partition
 
 
 def _offset(partition: Partition, to: TruncateTarget) -> int:
@@ -93,12 +85,12 @@ def _offset(partition: Partition, to: TruncateTarget) -> int:
     return trail.offset
 
 
-def _json(cut: Truncation, interval: Mapping[str, Setting], changed: Changed) -> dict[str, object]:
-    made = changed.plan
+def _json(cut: Truncation, interval: Mapping[str, Setting], result: PlanResult) -> dict[str, object]:
+    made = result.plan
     members: dict[str, object] = plan_json(made) if made is not None else {"id": None, "actions": []}
     return {
         **members,
-        "applied": changed.is_applied,
+        "applied": result.is_applied,
         "to_offset": cut.to_offset,
         "log_end_offset": cut.log_end,
         "kept": cut.kept._asdict(),
@@ -107,8 +99,8 @@ def _json(cut: Truncation, interval: Mapping[str, Setting], changed: Changed) ->
     }
 
 
-def _show(cut: Truncation, interval: Mapping[str, Setting], changed: Changed, ways: Ways) -> None:
-    made = changed.plan
+def _show(cut: Truncation, interval: Mapping[str, Setting], result: PlanResult, plan_options: PlanOptions) -> None:
+    made = result.plan
     if made is None:
         output.text(f"nothing to do: the log ends at {cut.log_end}\n")
         return
@@ -118,12 +110,12 @@ def _show(cut: Truncation, interval: Mapping[str, Setting], changed: Changed, wa
         output.text(f"{settings_text(interval)}\n")
     if cut.inside is not None:
         output.text(f"offset {cut.to_offset} is inside of a batch, which goes from its base offset {cut.inside} on\n")
-    done = "made" if changed.is_applied else "planned"
+    done = "made" if result.is_applied else "planned"
     output.text(f"{changes(len(made.actions))} {done}; the log ends at {cut.log_end}\n")
     records, size = sum(loss.records or 0 for loss in cut.losses), sum(loss.bytes for loss in cut.losses)
     counted = "" if cut.kept.records is None else f"{cut.kept.records} records, "
     output.text(f"lost: {records} records, {size} bytes; kept: {counted}{cut.kept.bytes} bytes\n")
-    if changed.is_applied:
+    if result.is_applied:
         output.text(f"backup: {output.printable(made.backups[0])}\n")
     output.note(_RISK)
-    output.note(next_step(changed, ways))
+    output.note(next_step(result, plan_options))

@@ -19,6 +19,7 @@ from klog.compact.rules import Refusal, TopicRules
 from klog.compact.selection import DirtyStart, LogSections, examine, filthiest
 from klog.data_dir.log_dir import LogDir
 from klog.data_dir.partition import Partition
+from klog.data_dir.selection import Selection
 from klog.disk.disk import Disk
 from klog.errors import DamagedError, KlogError, UnreadableError
 from klog.formats.names import FileKind
@@ -30,13 +31,6 @@ from klog.progress import Silence, Sink
 from klog.threads import run_all
 
 _LARGE_BYTES = 1 << 20
-
-
-class CompactTarget(NamedTuple):
-    """A log dir, and which of its partitions are to be looked at."""
-
-    log_dir: LogDir
-    partitions: Sequence[Partition]
 
 
 class CompactOptions(NamedTuple):
@@ -87,7 +81,7 @@ class CompactionRun:
 
     def __init__(
         self,
-        targets: Sequence[CompactTarget],
+        targets: Sequence[Selection],
         staging: Sequence[Staging],
         topics: Sequence[TopicConfig],
         wishes: CompactOptions,

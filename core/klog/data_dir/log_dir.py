@@ -51,9 +51,13 @@ class LogDir:
         within = os.path.join(self.path, "")
         return tuple(Partition(within + name.name, self.checkpoints, name) for name in names)
 
+    @cached_property
+    def _by_directory(self) -> dict[str, Partition]:
+        return {partition.directory: partition for partition in self.partitions}
+
     def partition(self, directory: str) -> Partition:
         """Return the partition in *directory*, `orders-3`.  Raises UsageError when there is none, with near misses."""
-        found = next((partition for partition in self.partitions if partition.directory == directory), None)
+        found = self._by_directory.get(directory)
         if found is None:
             near = near_misses(directory, (partition.directory for partition in self.partitions))
             raise UsageError(f"{self.path}: no partition {directory}{near}")

@@ -1,11 +1,80 @@
-"""Which partitions a command line, or a program, means: paths, narrowed to topics and partition numbers."""
+"""Which partitions a command line, or a program, means: paths, narrowed to topics and partition numbers.
+
+    for log_dir, partitions, *_ in PartitionQuery(["data"], topics=["orders-*"]).selections():
+        ...
+
+One partition is `select_one`; the best replicas of several log dirs are `klog.data_dir.replicas.select_replicas`.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import os
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
+from klog.data_dir.log_dir import LogDir
+from klog.data_dir.open_path import KafkaFile, open_path
 from klog.data_dir.partition import Partition
 from klog.errors import UsageError, near_misses
+from klog.files.paths import straight
+
+
+class Selection(NamedTuple):
+    """A log dir, and which of its partitions are meant; *whole*: all of them, and its own files too.
+
+    *named*: the directories of partitions that a path names, rather than a log dir or a topic.
+    """
+
+    log_dir: LogDir
+    partitions: Sequence[Partition]
+    whole: bool = True
+    named: frozenset[str] = frozenset()
+
+
+class PartitionQuery(NamedTuple):
+    """*paths* of log dirs and partition directories, narrowed to *topics* (names or globs) and partition *numbers*."""
+
+    paths: Sequence[str]
+    topics: Sequence[str] = ()
+    numbers: Sequence[int] = ()
+
+    def selections(self) -> list[Selection]:
+        """Return the log dirs that are meant, each once, with their partitions; all of it is looked up anew.
+
+        Raises UsageError, UnreadableError.
+        """
+        log_dirs: dict[str, LogDir] = {}
+        named: dict[str, dict[str, None]] = {}
+        whole: set[str] = set()
+        for path in map(straight, self.paths):
+            opened = open_path(path)
+            if isinstance(opened, KafkaFile):
+                raise UsageError(f"{path}: a file; name its partition directory or its log dir")
+            log_dir = opened if isinstance(opened, LogDir) else LogDir(os.path.dirname(os.path.abspath(path)))
+            place = os.path.realpath(log_dir.path)
+            directories = named.setdefault(place, {})
+            if isinstance(opened, LogDir):
+                log_dirs[place] = opened
+                whole.add(place)
+            else:
+                directories[log_dirs.setdefault(place, log_dir).partition(opened.directory).directory] = None
+        found = []
+        for place, log_dir in log_dirs.items():
+            is_whole = place in whole
+            partitions = log_dir.partitions if is_whole else list(map(log_dir.partition, named[place]))
+            found.append(Selection(log_dir, partitions, is_whole, frozenset(named[place])))
+        return self._narrowed(found)
+
+    def _narrowed(self, selections: list[Selection]) -> list[Selection]:
+        if not (self.topics or self.numbers):
+            return selections
+        every = [partition for one in selections for partition in one.partitions]
+        wanted = set(select(every, self.topics, self.numbers))
+        narrowed = [
+            one._replace(partitions=[part for part in one.partitions if part in wanted], whole=False)
+            for one in selections
+        ]
+        return [one for one in narrowed if one.partitions]
 
 
 def select(partitions: Sequence[Partition], topics: Sequence[str], numbers: Sequence[int]) -> list[Partition]:
@@ -28,3 +97,32 @@ def select(partitions: Sequence[Partition], topics: Sequence[str], numbers: Sequ
         if all(partition.number != number for partition in found):
             raise UsageError(f"no partition {number} of {', '.join(topics) or 'any topic'}")
     return [partition for partition in found if not numbers or partition.number in numbers]
+
+
+def partitions_of(opened: Iterable[LogDir | Partition | KafkaFile]) -> list[Partition]:
+    """Return the partitions of log dirs, and those that were opened themselves."""
+    every: list[Partition] = []
+    for one in opened:
+        if not isinstance(one, KafkaFile):
+            every += one.partitions if isinstance(one, LogDir) else [one]
+    return every
+
+
+def select_one(path: str, topics: Sequence[str] = (), numbers: Sequence[int] = ()) -> Partition | KafkaFile:
+    """Return the file, or the one partition, that is meant by *path*, where it is a log dir narrowed.
+
+    Raises UsageError when that is none, or several; UnreadableError.
+    """
+    opened = open_path(path)
+    if isinstance(opened, KafkaFile):
+        return opened
+    return only(path, select(partitions_of([opened]), topics, numbers))
+
+
+def only(path: str, partitions: Sequence[Partition]) -> Partition:
+    """Return the one partition.  Raises UsageError where *path* means none, or several."""
+    if len(partitions) == 1:
+        return partitions[0]
+    some = ", ".join([*(one.directory for one in partitions[:5]), *["…"][: len(partitions) > 5]])
+    listed = f" ({some})" if some else ""
+    raise UsageError(f"{path}: {len(partitions)} partitions{listed}; name one, or narrow with --topic and --partition")

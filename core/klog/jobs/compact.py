@@ -18,10 +18,11 @@ from typing import TYPE_CHECKING, NamedTuple
 from klog.compact.copying import CheckpointValues, Copier, checkpointed
 from klog.compact.partition import CleanerOptions, PartitionCompaction
 from klog.compact.rules import Refusal, RefusalReason, TopicRules
-from klog.compact.run import CompactTarget, PartitionOutcome
+from klog.compact.run import PartitionOutcome
 from klog.compact.selection import examine
 from klog.data_dir.log_dir import LogDir
 from klog.data_dir.partition import Partition
+from klog.data_dir.selection import Selection
 from klog.disk.disk import Disk
 from klog.errors import DamagedError, UnreadableError, UsageError
 from klog.formats.names import PartitionState
@@ -59,7 +60,7 @@ class CompactJobOptions(NamedTuple):
     choices: CleanerOptions
 
 
-def plan(targets: Sequence[CompactTarget], topics: Sequence[TopicConfig]) -> list[CompactTask]:
+def plan(targets: Sequence[Selection], topics: Sequence[TopicConfig]) -> list[CompactTask]:
     """Return the partitions of *targets*, whose topics' settings *topics* have.  Raises UsageError, UnreadableError."""
     pieces: list[CompactTask] = []
     seen: dict[str, str] = {}

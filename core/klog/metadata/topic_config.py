@@ -10,12 +10,13 @@ default.  What stands in a broker's `server.properties` is not in a log dir, so 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from enum import Enum
 from functools import cached_property
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 from klog.data_dir.log_dir import LogDir
+from klog.data_dir.open_path import open_path
 from klog.errors import UsageError, near_misses
 from klog.formats.batch import OVERHEAD
 from klog.formats.names import CLUSTER_METADATA
@@ -282,3 +283,26 @@ def _option(name: str, text: str) -> Value:
     if value is None:
         raise UsageError(f"{name}={text}: expected {_KNOWN[name].kind.expected}")
     return value
+
+
+def topic_configs(
+    log_dirs: Sequence[LogDir], options: Mapping[str, str], metadata: str | None = None
+) -> list[TopicConfig]:
+    """Return the settings that hold in each log dir: of a broker's log dirs one has the metadata log.
+
+    *options*: settings that are given, by their names.  *metadata*: the path of a log dir that has the metadata log.
+    Raises UsageError, UnreadableError.
+    """
+    given: LogDir | None = None
+    if metadata is not None:
+        opened = open_path(metadata)
+        if not isinstance(opened, LogDir):
+            raise UsageError(f"--metadata {metadata}: no log dir with a metadata log (__cluster_metadata-0)")
+        given = opened
+    with_metadata = [one for one in log_dirs if one.metadata_log is not None]
+    found = []
+    for log_dir in log_dirs:
+        of_cluster = (one for one in with_metadata if one.cluster_id == log_dir.cluster_id)
+        own = log_dir if log_dir in with_metadata else next(of_cluster, None)
+        found.append(TopicConfig(log_dir, options, given or own))
+    return found

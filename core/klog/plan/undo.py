@@ -1,6 +1,6 @@
 """Taking a plan back is a plan as well: the same actions the other way round, last first, from the originals.
 
-back = undo_plan(plan, now_ms)
+back = plan_undo(plan, now_ms)
 stage_undo(plan, back, disk)
 apply(back, disk, locks=locks)
 """
@@ -26,7 +26,7 @@ from klog.plan.status import FileHistory, file_histories, locate_histories
 from klog.plan.swap_files import final_name, is_transient
 
 
-def undo_plan(plan: Plan, now_ms: int, backup: str | None = None, disk: Disk | None = None) -> Plan:
+def plan_undo(plan: Plan, now_ms: int, backup: str | None = None, disk: Disk | None = None) -> Plan:
     """Return the plan that takes *plan* back, as far as it has been carried out; without actions where it has not been.
 
     *backup*: where its own backup goes, as for any plan; None: beside the log dir, or beside the backup of *plan* where
@@ -63,7 +63,7 @@ def way_out(plan: Plan, path: str, now_ms: int) -> str | None:
     None where it cannot be taken back either.  Raises UnreadableError.
     """
     try:
-        undo_plan(plan, now_ms)
+        plan_undo(plan, now_ms)
     except StaleError:
         return None
     undo = f"klog undo {quote(plan.backups[0])} --apply"

@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from klog.data_dir.log_dir import LogDir
 from klog.data_dir.partition import Partition
+from klog.data_dir.selection import Selection
 from klog.errors import KlogError
 from klog.formats.internal_topics import REMOTE_LOG_METADATA
 from klog.formats.names import CLUSTER_METADATA, REMOTE_INDEX_CACHE, ROOT_CHECKPOINTS, FileKind, PartitionState
@@ -24,7 +25,7 @@ from klog.plan.staging import Staging
 from klog.recover import beforehand
 from klog.recover.outcome import RecoverOptions, RecoverResult
 from klog.recover.rebuild import problems
-from klog.recover.recovery import RecoverTarget, Recovery
+from klog.recover.recovery import Recovery
 from klog.verify.facts import LogDirFacts
 from klog.verify.findings import quoted
 from klog.verify.log_dir_checks import root
@@ -58,7 +59,7 @@ class MarkClean(Recovery):
     *epoch*: what the markers say.  *log_dirs*: all of them.
     """
 
-    def _run(self, targets: Sequence[RecoverTarget]) -> None:
+    def _run(self, targets: Sequence[Selection]) -> None:
         log_dirs = [target.log_dir for target in targets]
         self.marked: list[str] = []
         self.marked_before = [one.path for one in log_dirs if one.clean_shutdown is not None]
@@ -74,7 +75,7 @@ class MarkClean(Recovery):
         # A broker loads what it has set aside, too; what is being deleted it never recovers.  Kafka: LogLoader.load.
         return partition.topic == CLUSTER_METADATA or partition.state is PartitionState.DELETE
 
-    def _log_dir(self, number: int, target: RecoverTarget, staging: Staging) -> None:
+    def _log_dir(self, number: int, target: Selection, staging: Staging) -> None:
         log_dir, begun = target.log_dir, len(self.results)
         if log_dir.clean_shutdown is not None:
             return

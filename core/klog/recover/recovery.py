@@ -7,11 +7,11 @@ recovery.drafts             # what is to be done about them, for klog.plan.draft
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Iterable, Mapping, Sequence
 
 from klog.data_dir.log_dir import LogDir
 from klog.data_dir.partition import Partition
+from klog.data_dir.selection import Selection
 from klog.errors import KlogError, UnreadableError
 from klog.formats.names import FileKind, PartitionState
 from klog.metadata.topic_config import TopicConfig
@@ -38,18 +38,6 @@ _STOPS = frozenset({"bad-marker", "txn-conflict"})
 _INTERVAL, _INDEX_BYTES = "index.interval.bytes", "segment.index.bytes"
 
 
-class RecoverTarget(NamedTuple):
-    """A log dir, and which of its partitions are to be looked at; *whole*: all of them, and its own files too.
-
-    *named*: directories of partitions that somebody has asked for by name.
-    """
-
-    log_dir: LogDir
-    partitions: Sequence[Partition]
-    whole: bool = True
-    named: Collection[str] = ()
-
-
 class Recovery:
     """What is to be done about *targets*, and what was found out on the way.
 
@@ -58,7 +46,7 @@ class Recovery:
 
     def __init__(
         self,
-        targets: Sequence[RecoverTarget],
+        targets: Sequence[Selection],
         settings: RecoverOptions,
         staging: Sequence[Staging],
         options: Mapping[str, str],
@@ -76,7 +64,7 @@ class Recovery:
         self._topics = TopicConfig(next((one for one in log_dirs if one.metadata_log), log_dirs[0]), options)
         self._run(targets)
 
-    def _run(self, targets: Sequence[RecoverTarget]) -> None:
+    def _run(self, targets: Sequence[Selection]) -> None:
         for number, target in enumerate(targets):
             self._log_dir(number, target, self._staging[number])
 
@@ -93,7 +81,7 @@ class Recovery:
                 records += rescue_partition(result.partition, sink).records
         return records
 
-    def _log_dir(self, number: int, target: RecoverTarget, staging: Staging) -> None:
+    def _log_dir(self, number: int, target: Selection, staging: Staging) -> None:
         log_dir = target.log_dir
         around = log_dir_facts(log_dir)
         changes: dict[FileKind, dict[tuple[str, int], int | None]] = {}

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from klog.compact.run import CompactTarget, PartitionOutcome
+from klog.compact.run import PartitionOutcome
+from klog.data_dir.selection import Selection
 from klog.disk.disk import Disk
 from klog.jobs import compact as job
 from klog.jobs.compact import CompactJobOptions
@@ -23,7 +24,7 @@ _SILENCE = Silence()
 
 def compact(
     spark: SparkSession,
-    targets: Sequence[CompactTarget],
+    targets: Sequence[Selection],
     topics: Sequence[TopicConfig],
     to: str,
     options: CompactJobOptions,

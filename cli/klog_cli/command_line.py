@@ -1,0 +1,43 @@
+"""The command as it was typed, and the one to type next."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from shlex import quote
+
+from klog.errors import UsageError
+from klog.plan.session import PlanOptions, PlanResult
+
+from klog_cli import output
+
+
+def check_exclusive(apply: bool, plan_file: str | None) -> None:
+    """Raise UsageError when a plan is to be both carried out and saved."""
+    if apply and plan_file is not None:
+        raise UsageError("--apply and --plan: one of them; 'klog apply' carries out a plan that was saved")
+
+
+def plan_options(name: str, apply: bool, plan_file: str | None, backup: str | None) -> PlanOptions:
+    """Return what becomes of the plan of the command *name*; the plan records the command as it was typed."""
+    return PlanOptions(name, apply, plan_file, backup, command_line())
+
+
+def next_step(result: PlanResult, options: PlanOptions) -> str:
+    """Return what to do next, once something is to change or has changed."""
+    assert result.plan is not None
+    if result.is_applied:
+        return f"next: start the broker; until then 'klog undo {result.plan.id} --apply' takes it back"
+    where = with_option("--apply") if options.plan_file is None else f"klog apply {quote(options.plan_file)}"
+    return f"nothing has been changed; next: {where}"
+
+
+def command_line() -> str:
+    """Return the command as it was typed."""
+    return " ".join(map(quote, ["klog", *sys.argv[1:]]))
+
+
+def with_option(option: str, without: Sequence[str] = ()) -> str:
+    """Return the command as it was typed, with *option* and without others."""
+    kept = [argument for argument in sys.argv[1:] if argument not in without]
+    return output.printable(" ".join(map(quote, ["klog", *kept, option])))
