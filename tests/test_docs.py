@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import FIXTURES, ROOT
+from tests.conftest import FIXTURES, ROOT, writable_copy
 from tests.test_layers import FLOOR
 
 PAGES = ("README.md", *(f"docs/{page}.md" for page in ("describe", "dump", "lookup", "verify", "recover", "compact")))
@@ -198,3 +198,19 @@ def test_the_example_on_spark_runs(path_with_klog: str) -> None:
     done = subprocess.run(command, capture_output=True, text=True, cwd=FIXTURES, env=environment, check=False)
     assert (done.returncode, done.stderr) == (0, "")
     assert re.search(r"^\| +zstd\| +274\| +273\|$", done.stdout, re.MULTILINE)
+
+
+def test_the_repair_from_python_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Who copies it repairs real data: it has to lock, to keep the originals, and to take them back."""
+    (example,) = (block for block in blocks("docs/library.md", "python") if "PlanSession" in block)
+    data = writable_copy(FIXTURES / "crash/torn-in-batch", tmp_path / "data")
+    before = {path: path.read_bytes() for path in data.rglob("*") if path.is_file()}
+    monkeypatch.chdir(tmp_path)
+    exec(compile(example, "docs/library.md", "exec"), {})
+    printed = capsys.readouterr().out.splitlines()
+    assert printed[0].startswith("torn 0 ")
+    assert printed[1].endswith(f"changes, the originals are in {printed[1].rpartition(' ')[2]}")
+    assert (Path(printed[1].rpartition(" ")[2]) / "plan.json").exists()
+    assert {path: path.read_bytes() for path in data.rglob("*") if path.is_file()} == before

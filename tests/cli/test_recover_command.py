@@ -194,7 +194,7 @@ def test_like_a_broker_looks_for_nothing_where_nothing_is_lost(
     """A second pass over a log that is only missing its indexes would cost as much as the first."""
     (torn / PLAIN).write_bytes((FIXTURES / "modern" / PLAIN).read_bytes())
     (torn / ".kafka_cleanshutdown").unlink()
-    monkeypatch.setattr(like_broker, "Examined", None)
+    monkeypatch.setattr(like_broker, "PartitionSurvey", None)
     assert klog("recover", torn, "--like-broker", "--apply").exit_code == 1
 
 
