@@ -20,8 +20,8 @@ if [[ -z ${KLOG_CORPORA:-} && ! -e ../shared/corpora/manifest.json ]]; then
     wanted+="${wanted:+ and }not corpora"
 fi
 
-# A worker for each core, but for single files: starting workers would take longer than they save.
-workers=$(nproc)
+# One worker more than cores, for tests that wait; for single files none: starting workers would take longer.
+workers=$(($(nproc) + 1))
 for argument in "$@"; do
     [[ ! -f ${argument%%::*} ]] || workers=0
 done

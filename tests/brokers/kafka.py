@@ -154,7 +154,7 @@ def dump_class(version: str) -> str:
 
 @dataclass(frozen=True)
 class Dumped:
-    """What one run of the dump tool did.  *died* is the exception that ended it, empty if none did."""
+    """What one run of a tool did.  *died* is the exception that ended it, empty if none did."""
 
     stdout: bytes
     stderr: bytes
@@ -224,27 +224,35 @@ class Jvm:
         return code, first, second, third
 
 
-class DumpTool(Jvm):
-    """The dump tool in one JVM: a run costs a millisecond or two instead of a second.
+class Tools(Jvm):
+    """Kafka's tools in one JVM: a run costs some milliseconds instead of a second or two.
 
     Relative file names are relative to *cwd*.  A run that takes longer than *seconds* ends with a *died* that says so.
-    Versions from 4.0 on: the Scala tool before it keeps its first System.out for ever.
+    Tools in Java alone, `org.apache.kafka.…`: one in Scala keeps its first System.out for ever.
     """
 
     def __init__(self, version: str = NEWEST, cwd: Path | None = None, seconds: float = 120) -> None:
-        assert _number(version) >= (4, 0), version
-        super().__init__(version, "DumpMany", dump_class(version), cwd=cwd, seconds=seconds)
+        super().__init__(version, "RunMany", cwd=cwd, seconds=seconds)
+
+    def run_class(self, name: str, *arguments: str) -> Dumped:
+        """Run the main of class *name* once."""
+        assert name.startswith("org.apache.kafka."), name
+        answer = self._ask(name, *arguments)
+        if answer is None:
+            return Dumped(b"", b"", 1, "timeout, or the JVM ended")
+        code, out, err, died = answer
+        return Dumped(out, err, code, died.decode())
+
+
+class DumpTool(Tools):
+    """The dump tool, from 4.0 on."""
 
     def __enter__(self) -> DumpTool:
         return self
 
     def run(self, *arguments: str) -> Dumped:
         """Run the tool once."""
-        answer = self._ask(*arguments)
-        if answer is None:
-            return Dumped(b"", b"", 1, "timeout, or the JVM ended")
-        code, out, err, died = answer
-        return Dumped(out, err, code, died.decode())
+        return self.run_class(dump_class(self.version), *arguments)
 
 
 class Cluster:

@@ -14,7 +14,6 @@ import re
 import shutil
 import socket
 import struct
-import subprocess
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -176,9 +175,9 @@ class Wreck:
             "--partition",
             "0",
         )
-        tool = kafka.java(self.cluster.version, "org.apache.kafka.tools.TransactionsCommand", *asked)
-        table = subprocess.run(tool, capture_output=True, text=True, check=True).stdout
-        return sorted(tuple(line.split()) for line in table.splitlines()[1:])
+        done = kafka.Tools(self.cluster.version).run_class("org.apache.kafka.tools.TransactionsCommand", *asked)
+        assert (done.exit_code, done.died) == (0, ""), done
+        return sorted(tuple(line.split()) for line in done.stdout.decode().splitlines()[1:])
 
     def state(self) -> State:
         """Return what the running broker knows."""

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import FIXTURES, Ran, writable_copy
+from tests.conftest import FIXTURES, Ran, run_klog, writable_copy
 from tests.support.power import tree
 
 CALLS = (
@@ -41,7 +41,12 @@ def may_trace() -> bool:
 
 
 def klog(folder: Path, *words: str, strace: tuple[str, ...] = ()) -> Ran:
-    """Run the command line in *folder* as a process of its own."""
+    """Run the command line in *folder*, below *strace* as a process of its own."""
+    if not strace:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.chdir(folder)
+            patch.setenv("XDG_STATE_HOME", str(folder / "state"))
+            return run_klog(*words)
     environment = os.environ | {
         "PYTHONPATH": os.pathsep.join(path for path in sys.path if path),
         "PYTHONDONTWRITEBYTECODE": "1",

@@ -167,10 +167,13 @@ def test_clients_are_handed_what_the_broker_handed_them(
 
 def tool(bootstrap: str, name: str, *arguments: str) -> list[str]:
     """Return the lines that a tool of Kafka's prints."""
-    where = "kafka.admin" if name == "ConfigCommand" else "org.apache.kafka.tools"
-    command = kafka.java(kafka.NEWEST, f"{where}.{name}", "--bootstrap-server", bootstrap, *arguments)
-    done = subprocess.run(command, capture_output=True, timeout=120, check=False)
-    lines = done.stdout.decode("utf-8", "surrogateescape").split("\n")
+    given = ("--bootstrap-server", bootstrap, *arguments)
+    if name == "ConfigCommand":
+        command = kafka.java(kafka.NEWEST, f"kafka.admin.{name}", *given)
+        stdout = subprocess.run(command, capture_output=True, timeout=120, check=False).stdout
+    else:
+        stdout = kafka.Tools().run_class(f"org.apache.kafka.tools.{name}", *given).stdout
+    lines = stdout.decode("utf-8", "surrogateescape").split("\n")
     return sorted(line for line in lines if line)
 
 

@@ -180,10 +180,10 @@ def test_groups_skip_nothing_in_the_new_cluster(restored: Restored) -> None:
 
 def reset(bootstrap: str, *arguments: str) -> str:
     name = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
-    command = kafka.java(kafka.NEWEST, name, "--bootstrap-server", bootstrap, "--reset-offsets", *arguments)
-    done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
-    assert (done.returncode, "Error" in done.stdout + done.stderr) == (0, False), done
-    return done.stdout
+    tools = kafka.Tools(seconds=PATIENCE_S)
+    done = tools.run_class(name, "--bootstrap-server", bootstrap, "--reset-offsets", *arguments)
+    assert (done.exit_code, done.died, b"Error" in done.stdout + done.stderr) == (0, "", False), done
+    return done.stdout.decode()
 
 
 def test_groups_go_on_exactly_where_offsets_are_the_same(restored: Restored, tmp_path: Path) -> None:

@@ -2,15 +2,16 @@ import java.io.*;
 import java.lang.reflect.InvocationTargetException;
 import java.lang.reflect.Method;
 import java.nio.charset.StandardCharsets;
+import java.util.Arrays;
 import org.apache.kafka.common.utils.Exit;
 
 /**
- * Runs a tool's main many times in one JVM: DumpMany CLASS.
+ * Runs the main of Kafka's tools many times in one JVM.
  *
- * A request is its arguments.  The answer is an exit code, what the tool wrote to System.out, what it wrote to
+ * A request is a class and the arguments of its main.  The answer is an exit code, what the tool wrote to System.out, what it wrote to
  * System.err, and the exception that ended it (empty if none did).
  */
-public class DumpMany extends RequestLoop {
+public class RunMany extends RequestLoop {
     static class Left extends Error {
         final int code;
 
@@ -20,19 +21,16 @@ public class DumpMany extends RequestLoop {
         }
     }
 
-    final Method tool;
-
-    DumpMany(String name) throws Exception {
+    public static void main(String[] given) throws Exception {
         Exit.setExitProcedure((code, message) -> { throw new Left(code); });
         Exit.setHaltProcedure((code, message) -> { throw new Left(code); });
-        tool = Class.forName(name).getMethod("main", String[].class);
+        Exit.setShutdownHookAdder((name, hook) -> { }); // they are for a tool that ends with its JVM
+        new RunMany().run();
     }
 
-    public static void main(String[] given) throws Exception {
-        new DumpMany(given[0]).run();
-    }
-
-    Answer answer(String[] arguments) throws Exception {
+    Answer answer(String[] request) throws Exception {
+        Method tool = Class.forName(request[0]).getMethod("main", String[].class);
+        String[] arguments = Arrays.copyOfRange(request, 1, request.length);
         ByteArrayOutputStream out = new ByteArrayOutputStream(), err = new ByteArrayOutputStream();
         System.setOut(new PrintStream(out, false, StandardCharsets.UTF_8));
         System.setErr(new PrintStream(err, false, StandardCharsets.UTF_8));
