@@ -35,7 +35,8 @@ from tests.oracles.broker_load import Loader, Outcome, differences
 from tests.oracles.plain import encode
 from tests.oracles.plain.encode import Record
 from tests.oracles.plain.shapes import some_records
-from tests.support.power import HastyDisk, Tree, copy_of, cut_everywhere, some_or_all, take_back, tree
+from tests.support.power import HastyDisk, Tree, copy_of, cut_everywhere, take_back, tree
+from tests.support.samples import some_or_all
 from tests.verify.partitions import Damageable, findings_in
 
 MODERN, LEGACY = FIXTURES / "modern", FIXTURES / "legacy"

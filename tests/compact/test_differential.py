@@ -155,10 +155,10 @@ def test_a_random_log_dir_is_left_as_the_cleaner_leaves_it(number: int, oracle: 
     hold(oracle, number, tmp_path)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("number", MANY)
 def test_many_random_log_dirs_are_left_as_the_cleaner_leaves_them(
     number: int, oracle: CleanerOracle, tmp_path: Path
 ) -> None:
-    """The same, ten times as many."""
+    """The same, many more."""
     hold(oracle, number, tmp_path)

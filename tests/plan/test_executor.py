@@ -38,10 +38,10 @@ from tests.support.power import (
     copy_of,
     cut_everywhere,
     only_root,
-    some_or_all,
     take_back,
     tree,
 )
+from tests.support.samples import some_or_all
 
 NOW = 1_795_239_019_000
 LOG = "orders-3/00000000000000001841.log"

@@ -19,6 +19,7 @@ from tests.oracles.broker_load import Loader, Outcome
 from tests.oracles.plain.decode import Record
 from tests.support.merging import MERGES, NOW, Files, Merge, files_of, killed, only, plan_of, records, states, write
 from tests.support.power import HastyDisk, Tree, copy_of, cut_everywhere, tree
+from tests.support.samples import some_or_all
 from tests.verify.partitions import findings_in
 
 merges = pytest.mark.parametrize("merge", MERGES.values(), ids=MERGES)
@@ -161,11 +162,12 @@ def undo(plan: Plan, disk: Disk) -> Plan:
     return back
 
 
+@some_or_all
 @merges
-def test_what_is_half_done_is_taken_back(merge: Merge, memory: Path) -> None:
+def test_what_is_half_done_is_taken_back(merge: Merge, memory: Path, every: int) -> None:
     """Whoever has second thoughts may have them at any moment."""
     original = only(merge.directory, memory / "original")
-    for at in range(1000):
+    for at in range(0, 1000, every):
         data = copy_of(original, memory / "run")
         before = without_lock(data)
         plan = merge.plan(data, HastyDisk())

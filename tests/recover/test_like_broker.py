@@ -14,6 +14,7 @@ from tests.oracles.broker_load import Loader, Outcome, differences
 from tests.recover.like_broker import Beside, options_of, recover, unlike
 from tests.support.damage import Source, case, corpora_sources, sources
 from tests.support.power import tree
+from tests.support.samples import sampled
 
 # Starts that failed, and of whom: a partition, the log dir's own files, or a directory that is none.
 FAILED_PARTITIONS = {
@@ -149,7 +150,7 @@ def test_every_image_is_one_of_these() -> None:
 
 
 @pytest.mark.kafka
-@pytest.mark.parametrize("number", range(60))
+@pytest.mark.parametrize("number", sampled(range(60), 3))
 def test_random_damage_becomes_what_kafka_makes_of_it(number: int, loader: Loader, tmp_path: Path) -> None:
     """A sample of what `make test` can afford; where Kafka does not come through, klog changes nothing and says why."""
     one = case(1, number, sources())
@@ -163,8 +164,7 @@ def wrecks(image: Callable[[str], Path], corpora: Path) -> list[Source]:
 
 @pytest.mark.kafka
 @pytest.mark.corpora
-@pytest.mark.slow
-@pytest.mark.parametrize(("seed", "number"), [*((7, number) for number in range(220)), (101, 70)])
+@pytest.mark.parametrize(("seed", "number"), [*sampled(((7, number) for number in range(220)), 8), (101, 70)])
 def test_random_damage_to_data_of_three_brokers_becomes_what_kafka_makes_of_it(
     seed: int, number: int, wrecks: list[Source], loader: Loader, tmp_path: Path
 ) -> None:

@@ -27,10 +27,6 @@ from klog.plan.model import BACKUPS, PUT, Plan
 from klog.plan.status import locate_histories
 from klog.plan.undo import plan_undo, stage_undo
 
-some_or_all = pytest.mark.parametrize(
-    "every", [pytest.param(11, id="some"), pytest.param(1, marks=pytest.mark.long, id="all")]
-)
-"""Of the calls that could be the last: one in eleven, or each of them."""
 only_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root may give files away")
 
 Meta = tuple[int, int, int, int]

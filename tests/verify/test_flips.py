@@ -12,6 +12,7 @@ from klog.formats.index import OFFSET_ENTRY, TIME_ENTRY
 from klog.log.segment import Segment
 from klog.verify.findings import Severity
 
+from tests.support.samples import some_or_all
 from tests.verify.partitions import Damageable, flipped
 
 LOG, TIME = "tx-0/00000000000000000247.log", "tx-0/00000000000000000247.timeindex"
@@ -20,12 +21,12 @@ TXN_INDEX = "tx-0/00000000000000000016.txnindex"
 SNAPSHOT = "tx-0/00000000000000000247.snapshot"
 
 
-def unnoticed(damageable: Damageable, file: str) -> list[int]:
-    """Flip each bit of *file* in turn; return the numbers of those about which nothing is said."""
+def unnoticed(damageable: Damageable, file: str, every: int) -> list[int]:
+    """Flip each *every*-th bit of *file* in turn; return the numbers of those about which nothing is said."""
     path = damageable.path / file
     data = path.read_bytes()
     silent = []
-    for bit in range(8 * len(data)):
+    for bit in range(0, 8 * len(data), every):
         damageable.change(file, flipped(bit // 8, bit % 8))
         if not damageable.problems():
             silent.append(bit)
@@ -68,34 +69,33 @@ def time_lookups_hold(log: Path, times: bytes) -> bool:
     return True
 
 
-@pytest.mark.slow
-def test_every_bit_of_a_log(tmp_path: Path) -> None:
+@some_or_all
+def test_every_bit_of_a_log(tmp_path: Path, every: int) -> None:
     """Whatever is flipped, in the data or in the header fields outside the checksum, is noticed."""
     damageable = Damageable(tmp_path, "tx-0")
     assert not damageable.problems()
-    assert unnoticed(damageable, LOG) == []
+    assert unnoticed(damageable, LOG, every) == []
 
 
-@pytest.mark.slow
+@some_or_all
 @pytest.mark.parametrize(
     ("file", "holds"), [(INDEX, lookups_hold), (TIMES, time_lookups_hold), (TIME, time_lookups_hold)]
 )
-def test_every_bit_of_an_index(tmp_path: Path, file: str, holds: Callable[[Path, bytes], bool]) -> None:
+def test_every_bit_of_an_index(tmp_path: Path, file: str, holds: Callable[[Path, bytes], bool], every: int) -> None:
     """What is not noticed is proven harmless: lookups find what they found before."""
     damageable = Damageable(tmp_path, "tx-0")
     path = tmp_path / file
     data = path.read_bytes()
-    for bit in unnoticed(damageable, file):
+    for bit in unnoticed(damageable, file, every):
         assert holds(path.with_suffix(".log"), bytes(flipped(bit // 8, bit % 8)(bytearray(data)))), bit
 
 
-@pytest.mark.slow
+@some_or_all
 @pytest.mark.parametrize("file", [SNAPSHOT, TXN_INDEX])
-def test_every_bit_of_a_snapshot_and_of_a_transaction_index(tmp_path: Path, file: str) -> None:
-    assert unnoticed(Damageable(tmp_path, "tx-0"), file) == []
+def test_every_bit_of_a_snapshot_and_of_a_transaction_index(tmp_path: Path, file: str, every: int) -> None:
+    assert unnoticed(Damageable(tmp_path, "tx-0"), file, every) == []
 
 
-@pytest.mark.slow
 def test_every_length_of_a_transaction_index(tmp_path: Path) -> None:
     """A missing entry shows a consumer what was aborted; a broker does not notice."""
     damageable = Damageable(tmp_path, "tx-0")
@@ -110,13 +110,14 @@ def test_every_length_of_a_transaction_index(tmp_path: Path) -> None:
     assert {finding.id for finding in damageable.problems(deep=False)} == {"txn-index-disagrees"}
 
 
-def test_every_length_of_a_log(tmp_path: Path) -> None:
+@some_or_all
+def test_every_length_of_a_log(tmp_path: Path, every: int) -> None:
     """A segment in the middle that ends too early: torn inside a batch, or offsets are missing."""
     damageable = Damageable(tmp_path, "tx-0")
     path = tmp_path / LOG
     data = path.read_bytes()
     starts = {position for position, *_ in batches(path)}
-    for size in range(len(data)):
+    for size in sorted({*range(0, len(data), every), *starts}):
         path.write_bytes(data[:size])
         found = {finding.id: finding for finding in damageable.findings() if finding.file == LOG}
         if size in starts:
