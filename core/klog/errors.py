@@ -10,13 +10,13 @@ from collections.abc import Iterable
 
 
 class KlogError(Exception):
-    """The root of everything klog raises on purpose: one line that says what, where and what to do next."""
+    """The root of all exceptions that klog raises on purpose: one line that says what, where and what to do next."""
 
     exit_code = 8
 
 
 class NotKafkaError(KlogError):
-    """The path is there, but it holds nothing that klog knows."""
+    """The path exists, but it contains nothing that klog recognises."""
 
 
 class UnsupportedError(KlogError):
@@ -28,17 +28,17 @@ class UnreadableError(KlogError):
 
 
 class UsageError(KlogError):
-    """The caller asked for something that makes no sense: a wrong option, a path of the wrong kind."""
+    """A wrong option, or a path of the wrong kind."""
 
     exit_code = 16
 
 
 class SparkError(KlogError):
-    """Spark did not do it: its JVM did not start, nobody answers, a job failed."""
+    """Spark failed: its JVM did not start, the connection broke, or a job failed."""
 
 
 class DamagedError(KlogError):
-    """What is to be kept is damaged, or an operation on the partition did not end: that comes first."""
+    """Data that must be kept is damaged, or an operation on the partition is incomplete: repair that first."""
 
     exit_code = 4
 
@@ -48,7 +48,7 @@ class PlanError(KlogError):
 
 
 def near_misses(name: str, known: Iterable[str]) -> str:
-    """Return what to append to a message about an unknown *name*: the nearest of those that are known."""
+    """Return a suffix for a message about an unknown *name*: the most similar of the *known* names, or nothing."""
     from difflib import get_close_matches
 
     near = get_close_matches(name, sorted(set(known)), n=3, cutoff=0.6)

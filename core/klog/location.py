@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 
 class Location(NamedTuple):
-    """A spot on disk.  *position* is bytes, *offset* is Kafka's; None where it has no meaning."""
+    """A place on disk.  *position* is bytes, *offset* is Kafka's; None if it has no meaning."""
 
     file: str
     position: int | None = None

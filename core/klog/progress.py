@@ -6,7 +6,7 @@ from typing import Protocol
 
 
 class Sink(Protocol):
-    """Where a dump goes."""
+    """Receives a dump and its progress."""
 
     def write(self, data: bytes | memoryview) -> None:
         """Take a part of the result."""
@@ -15,14 +15,14 @@ class Sink(Protocol):
         """Take a line about damage, for people."""
 
     def expect(self, size: int) -> None:
-        """Hear that *size* bytes more are going to be read."""
+        """Note that *size* more bytes will be read."""
 
     def advance(self, size: int) -> None:
         """Hear that *size* bytes have been read."""
 
 
 class Silence:
-    """A sink for whoever wants neither output nor progress."""
+    """A sink that discards output and progress."""
 
     def write(self, data: bytes | memoryview) -> None:
         """Take a part of the result, and forget it."""

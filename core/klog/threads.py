@@ -1,9 +1,9 @@
 """Threads that a ^C cannot hang.
 
-The handler of a signal may raise anywhere in the main thread, also in the middle of what Condition, Event and Thread do
-(they are Python): then a lock stays locked for whoever waits for it, or a thread that is being started loses its way.
-So the caller's thread starts others while handlers wait, and then only waits itself, for locks without Python inside;
-and never for long, since a signal that comes just before the system call does not interrupt it.
+A signal handler may raise anywhere in the main thread, also inside Condition, Event and Thread (they are written in
+Python): a lock may then never be released, or a half-started thread may hang.  So the caller's thread starts the others
+while handlers are deferred, and then only waits, on locks that have no Python inside; and never for long, because a
+signal that arrives just before the system call does not interrupt it.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _PAUSE_S: Final = 0.005
 
 @contextmanager
 def _undisturbed() -> Iterator[None]:
-    """Let the handlers of signals wait.  To block the signals would not do: any other thread may be handed them."""
+    """Defer signal handlers.  Blocking the signals would not help: any other thread may receive them."""
     if threading.current_thread() is not threading.main_thread():
         yield  # handlers run in the main thread only
         return
@@ -44,7 +44,7 @@ def _undisturbed() -> Iterator[None]:
 
 
 def _thread(work: Callable[[], None]) -> threading.Thread:
-    """Return a thread for *work* that leaves signals to the main thread, which hears at once of those it is handed."""
+    """Return a thread for *work* that blocks signals, so that the main thread receives them at once."""
 
     def run() -> None:
         signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
@@ -73,7 +73,7 @@ class _First:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> bool:
-        """End it; what it raised comes out where all are waited for."""
+        """End the thread; its exception is raised where all threads are awaited."""
         if error is not None:
             self.errors.append(error)
             self._stop()

@@ -1,10 +1,10 @@
-"""What stands in a log dir, a partition, a file: facts to be shown, no judgement.
+"""What a log dir, a partition or a file contains: facts, without judging them.
 
-    describe_log_dir(LogDir("data"))                one row a partition
-    describe_partition(Partition("data/orders-3"))  one row a segment
+    describe_log_dir(LogDir("data"))                one row per partition
+    describe_partition(Partition("data/orders-3"))  one row per segment
     describe_file(KafkaFile(path, name))            the header facts of any Kafka file
 
-Sizes are bytes, times ms since the epoch; None is what is not there or cannot be known, and *notes* say why.
+Sizes are bytes, times ms since the epoch; None means absent or unknown, and *notes* say why.
 """
 
 from __future__ import annotations

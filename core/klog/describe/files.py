@@ -1,4 +1,4 @@
-"""One file of any kind: what its header, or the whole of a small file, says."""
+"""One file of any kind: the facts of its headers, or all of a small file."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ Value = str | int | bool | None | tuple[str, ...]
 
 @dataclass(frozen=True)
 class FileFacts:
-    """A file: *facts* by name, *entries* as rows of the same columns (none where the kind has none or too many).
+    """A file: *facts* by name, *entries* as rows of the same columns (none if the kind has none, or too many).
 
     *kind* and *stage* are those of its name.  *notes*: what is wrong or odd.
     """
@@ -52,7 +52,7 @@ class FileFacts:
 
 @dataclass
 class _Found:
-    """What a reader of one kind of file has to say; the fields are those of `FileFacts`."""
+    """The result of a reader of one kind of file; the fields are those of `FileFacts`."""
 
     size: int
     facts: dict[str, Value]
@@ -64,7 +64,7 @@ class _Found:
 def describe_file(file: KafkaFile, deep: bool = False) -> FileFacts:
     """Describe *file* by the kind its name gives; with *deep*, a log's records are counted by decoding them.
 
-    Raises UnreadableError, NotKafkaError, and UnsupportedError for sizes that no broker makes.
+    Raises UnreadableError, NotKafkaError, and UnsupportedError for sizes that no broker writes.
     """
     kind = file.name.kind
     if kind in (FileKind.LOG, FileKind.KRAFT_SNAPSHOT, FileKind.BOOTSTRAP):
@@ -214,7 +214,7 @@ def _epochs(content: bytes) -> _Found:
 
 
 def _of_object(content: bytes, read: object, names: dict[str, str]) -> _Found:
-    """Take the attributes *names* of what was read (attribute → name shown), or say why it is malformed."""
+    """Add the attributes *names* (attribute → displayed name) of what was read, or why it is malformed."""
     if isinstance(read, Malformed):
         found = _Found(len(content), {})
         found.notes.append(str(read))

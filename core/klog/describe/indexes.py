@@ -16,8 +16,8 @@ _MAX_BYTES = 2**31 - 1
 class IndexSummary:
     """An index file.  *entries* are those up to the last one that is not all zeros; *zeros* is how many follow.
 
-    *ragged_bytes*: what is left at the end that is no whole entry.  *first* and *last*: the entries' fields, None when
-    there is none.
+    *ragged_bytes*: bytes of an incomplete entry at the end.  *first* and *last*: the fields of these entries, None if
+    there is no entry.
     """
 
     size: int
@@ -44,7 +44,7 @@ def summarize_index(path: str, layout: Layout) -> IndexSummary:
 
 
 def _end_of_content(index: ReadOnlyFile) -> int:
-    """Return where the zeros at the end of the file begin, in bytes."""
+    """Return the position of the zeros at the end of the file, in bytes."""
     end = index.size
     while end > 0:
         start = max(end - _CHUNK_BYTES, 0)

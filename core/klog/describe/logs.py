@@ -14,12 +14,11 @@ from klog.log.segment import Segment
 
 @dataclass(frozen=True)
 class LogSummary:
-    """What the headers of a log say.
+    """A summary of a log's headers.
 
-    *records*: None where only decompressing tells (v0, v1).  *damaged*: stretches that a deep look found to be damaged,
-    None when nobody looked; *records* are the intact ones then.  *first_timestamp* is the first batch's,
-    *last_timestamp* the largest there is.  *damage* is what stands
-    behind the last whole entry, None for nothing.
+    *records*: None if it is known only after decompressing (v0, v1).  *damaged*: the number of damaged ranges that a
+    deep read found, None without a deep read; *records* then counts the intact ones.  *first_timestamp* is that of the
+    first batch, *last_timestamp* the largest one.  *damage* is the damage behind the last whole entry, None for none.
     """
 
     size: int
@@ -70,7 +69,7 @@ def summarize(path: str, deep: bool = False) -> LogSummary:
 
 
 def first_offset(header: Header) -> int | None:
-    """Return the offset of the first record of an entry; None for a compressed one of v0 or v1, which does not tell."""
+    """Return the offset of an entry's first record; None for a compressed one of v0 or v1, which does not contain it."""
     return header.base_offset if header.magic == 2 or not header.codec else None
 
 
@@ -87,7 +86,7 @@ def _codecs(shapes: set[tuple[int, int, bool]]) -> tuple[str, ...]:
 
 
 def _flags(shapes: set[tuple[int, int, bool]]) -> tuple[str, ...]:
-    """Name what is out of the ordinary in some batch: formats of old, transactions, markers, times of the append."""
+    """Return words for what is special in some batch: old formats, transactions, markers, LogAppendTime."""
     flags = [f"v{magic}" for magic in (0, 1) if any(shape[0] == magic for shape in shapes)]
     v2 = [(Attributes(attributes & 0xFF), produced) for magic, attributes, produced in shapes if magic == 2]
     if any(Attributes.TRANSACTIONAL in attributes for attributes, _ in v2):

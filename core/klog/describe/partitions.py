@@ -21,7 +21,7 @@ from klog.formats.names import ROOT_CHECKPOINTS, ROOT_KINDS, FileKind, FileName,
 
 @dataclass(frozen=True)
 class PartitionRow:
-    """One partition of a log dir.  *incomplete*: something of it could not be read; a note says what."""
+    """One partition of a log dir.  *incomplete*: a part of it could not be read; a note says which."""
 
     topic: str | None
     partition: int | None
@@ -42,7 +42,7 @@ class PartitionRow:
 
 @dataclass(frozen=True)
 class LogDirSummary:
-    """A log dir and its partitions.  *locked*: None when that cannot be known."""
+    """A log dir and its partitions.  *locked*: None if unknown."""
 
     path: str
     cluster_id: str | None
@@ -60,7 +60,7 @@ class LogDirSummary:
 
 @dataclass(frozen=True)
 class SegmentRow:
-    """One segment.  *records*: None where only decompressing tells.  The index counts: None where there is no file."""
+    """One segment.  *records*: None if known only after decompressing.  The index counts: None if there is no file."""
 
     file: str
     base_offset: int
@@ -93,8 +93,8 @@ def describe_log_dir(
 ) -> LogDirSummary:
     """Describe *log_dir*, with rows for *partitions* only (None: for all).
 
-    *metadata_version* is the feature level, from whoever has read the metadata log.  Raises UnreadableError when the
-    directory cannot be listed.
+    *metadata_version* is the feature level, which the caller has read from the metadata log.  Raises UnreadableError
+    if the directory cannot be listed.
     """
     unclean = _was_left_unclean(log_dir)
     chosen = log_dir.partitions if partitions is None else partitions
@@ -204,7 +204,7 @@ def _partition_row(partition: Partition, unclean: bool) -> PartitionRow:
 
 
 def _file_notes(partition: Partition) -> Iterator[str]:
-    """Say what is remarkable about the names and the small files of a partition."""
+    """Return notes about the names and the small files of a partition."""
     if partition.name is not None and not partition.name.canonical:
         yield "no broker writes the directory's name so"
     left = Counter(file.stage.value for file in partition.leftovers)
@@ -266,13 +266,13 @@ def _segment_row(partition: Partition, files: SegmentFiles, is_active: bool, dee
 
 
 def _index_counts(directory: str, files: SegmentFiles) -> tuple[list[int | None], list[str]]:
-    """Return how many entries each index has (None: no such file) and what is to be said about the files."""
+    """Return how many entries each index has (None: no such file), and notes about the files."""
     counts: list[int | None] = []
     notes = []
     kinds: tuple[tuple[str | None, Layout, str], ...] = (
         (files.offset_index, OFFSET_ENTRY, "no .index"),
         (files.time_index, TIME_ENTRY, "no .timeindex"),
-        (files.txn_index, ABORTED_TXN, ""),  # brokers write none where nothing was aborted
+        (files.txn_index, ABORTED_TXN, ""),  # brokers write none if nothing was aborted
     )
     for name, layout, missing in kinds:
         counts.append(None)

@@ -31,9 +31,9 @@ class OpenFile(NamedTuple):
 
 
 class Disk:
-    """The calls by which a repair changes files, each of them one step that may fail or be the last before a power cut.
+    """The calls by which a repair changes files: each is one step that may fail, or be the last before a power cut.
 
-    Tests put another in its place, which loses power.  All raise OSError with the name of the file in it.
+    Tests replace it by one that loses power.  All calls raise OSError with the name of the file.
     """
 
     file_mode, directory_mode = 0o600, 0o700
@@ -48,11 +48,11 @@ class Disk:
         return OpenFile(os.open(path, _OPEN), path)
 
     def open_lock(self, path: str) -> OpenFile:
-        """Open a lock file, an empty one that is made where there is none."""
+        """Open a lock file; create an empty one if there is none."""
         return OpenFile(os.open(path, _LOCK, 0o644), path)
 
     def write(self, file: OpenFile, data: bytes | bytearray | memoryview) -> None:
-        """Write all of *data* where the file stands."""
+        """Write all of *data* at the file's current position."""
         view = memoryview(data)
         with _named(file.path):
             while len(view):
@@ -61,7 +61,7 @@ class Disk:
     def copy(self, source: str, start: int, end: int, file: OpenFile) -> None:
         """Append bytes *start* to *end* of the file *source* to a new file; holes stay holes.
 
-        Shares the blocks where the file system can, when all of a file is copied.
+        If a whole file is copied and the file system supports it, the blocks are shared.
         """
         descriptor = os.open(source, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
         try:
@@ -80,7 +80,7 @@ class Disk:
             os.ftruncate(file.descriptor, size)
 
     def set_metadata(self, file: OpenFile, mode: int, uid: int, gid: int, modified_ns: int) -> None:
-        """Give the file permission bits, owner and group, and a modification time in ns; what is so already stays."""
+        """Set the file's permission bits, owner, group and modification time (ns), as far as they differ."""
         with _named(file.path):
             status = os.fstat(file.descriptor)
             if (status.st_uid, status.st_gid) != (uid, gid):
@@ -91,9 +91,9 @@ class Disk:
                 os.utime(file.descriptor, ns=(modified_ns, modified_ns))
 
     def copy_attributes(self, source: str, file: OpenFile) -> None:
-        """Give the file the extended attributes of *source*: labels, ACLs; those that it may have, where it is.
+        """Give the file the extended attributes of *source* (labels, ACLs), as far as its file system allows them.
 
-        To be done before `set_metadata`: an ACL is also said by the mode.
+        Call this before `set_metadata`: an ACL also changes the mode.
         """
         if not hasattr(os, "listxattr"):
             return
@@ -106,13 +106,13 @@ class Disk:
                     raise
 
     def close(self, file: OpenFile) -> None:
-        """Close the file; says nothing about what is on the disk."""
+        """Close the file; this does not sync it."""
         os.close(file.descriptor)
 
     def sync(self, paths: Sequence[str]) -> None:
         """Return when the content and metadata of these files, and the names in these directories, are on the disk."""
         if len(paths) >= _MANY:
-            # Then what remains to do for each below is little, and each tells its own write errors.
+            # The syncs of single files below then have little to write, and each reports its own write errors.
             for path in {os.stat(path).st_dev: path for path in paths}.values():
                 _sync_file_system(path)
         for path in paths:
@@ -148,9 +148,9 @@ class Disk:
         os.utime(path, ns=(modified_ns, modified_ns))
 
     def private_directory(self) -> str:
-        """Make a directory for temporary files that nobody else can look into; return its path.
+        """Create a private directory for temporary files; return its path.
 
-        Raises UsageError where that would be in a log dir.
+        Raises UsageError if it would be in a log dir.
         """
         import tempfile
 
@@ -166,10 +166,10 @@ class Disk:
 
 
 class FencedDisk(Disk):
-    """For work that may be given up while it goes on: no directory is made but inside of *fence*, which is not made.
+    """For work that may be abandoned while it runs: directories are created only inside *fence*, which is not created.
 
-    Else whoever works on would make again what others have removed, directory by directory.  *shared*: what is made is
-    for all whom the umask lets.
+    Otherwise a task that is still running would create again what others have removed, directory by directory.
+    *shared*: what is created gets the permissions that the umask allows.
     """
 
     def __init__(self, fence: str, *, shared: bool = False) -> None:
@@ -195,7 +195,7 @@ def _named(path: str) -> Iterator[None]:
 
 
 def _attributes(path: str) -> list[str]:
-    """Return the names of a file's extended attributes; none where there can be none."""
+    """Return the names of a file's extended attributes; none if it cannot have any."""
     try:
         return os.listxattr(path, follow_symlinks=False)
     except OSError as error:
@@ -205,7 +205,7 @@ def _attributes(path: str) -> list[str]:
 
 
 def _share_blocks(source: int, target: int) -> bool:
-    """Let a new file be the same blocks as another, without a copy; False where the file system cannot."""
+    """Let a new file share the blocks of another, without a copy; False if the file system cannot."""
     import fcntl
 
     clone = 0x40049409  # FICLONE of Linux, the same on every processor that matters here
@@ -217,14 +217,14 @@ def _share_blocks(source: int, target: int) -> bool:
 
 
 def _copy_data(source: int, start: int, end: int, target: int, at: int) -> None:
-    """Copy a range to position *at* of an empty rest of a file; what is hole in one becomes hole in the other."""
+    """Copy a range to position *at* of a file that is empty from there on; holes stay holes."""
     shift = at - start
     for first, last in _data(source, start, end):
         position = first
         while position < last:
             data = os.pread(source, min(_WINDOW, last - position), position)
             if not data:
-                break  # it has shrunk: whoever asked compares digests
+                break  # it has shrunk: the caller compares digests
             view = memoryview(data)
             while len(view):
                 view = view[os.pwrite(target, view, position + shift + len(data) - len(view)) :]
@@ -233,7 +233,7 @@ def _copy_data(source: int, start: int, end: int, target: int, at: int) -> None:
 
 
 def _data(descriptor: int, start: int, end: int) -> Iterator[tuple[int, int]]:
-    """Yield the ranges between *start* and *end* that are no holes; one range where the file system does not tell."""
+    """Yield the ranges between *start* and *end* that are not holes; one range if the file system cannot tell."""
     while start < end:
         try:
             first = os.lseek(descriptor, start, os.SEEK_DATA)
@@ -248,7 +248,7 @@ def _data(descriptor: int, start: int, end: int) -> Iterator[tuple[int, int]]:
 
 
 def _sync_file_system(path: str) -> None:
-    """Start and await the writing of all that a file system has not written yet, where there is a call for it."""
+    """Write out everything that a file system has not written yet, if there is a system call for it."""
     import ctypes
 
     call = getattr(ctypes.CDLL(None), "syncfs", None)
@@ -262,10 +262,10 @@ def _sync_file_system(path: str) -> None:
 
 
 class NewFile:
-    """A file that appears under its name whole or not at all.
+    """A file that appears under its name only when it is complete.
 
-    Written under a temporary name beside it; `commit` syncs and renames it.  Left without a commit, it is gone.
-    Raises UsageError, before anything is made, where no output may be (`klog.disk.output_gate`).
+    It is written under a temporary name beside it; `commit` syncs and renames it.  Without a commit it is removed.
+    Raises UsageError, before anything is created, if no output may be written there (`klog.disk.output_gate`).
     """
 
     def __init__(self, path: str) -> None:
@@ -324,17 +324,17 @@ class Scratch:
         os.symlink(target, os.path.join(self.path, *names))
 
     def remove(self) -> None:
-        """Take it away with all that is in it; what somebody else holds on to stays."""
+        """Remove it with everything in it, except what another process keeps."""
         import shutil
 
         shutil.rmtree(self.path, ignore_errors=True)
 
 
 class Preallocation:
-    """Blocks of the disk set aside ahead of a long output, which halves what writing into a file costs.
+    """Disk blocks preallocated for a long output, which halves the cost of writing it.
 
-    Only for a regular file that is written from its end on, and not by others at once as far as can be seen (O_APPEND).
-    Its size stays that of what has been written; `release` gives back what is left over.
+    Only for a regular file that is written from its end on, and not opened for appending (O_APPEND), since others may
+    then write to it as well.  Its size stays that of what has been written; `release` frees the rest.
     """
 
     STEP_BYTES = 64 << 20
@@ -357,20 +357,20 @@ class Preallocation:
         return os.lseek(self._descriptor, 0, os.SEEK_CUR) == status.st_size
 
     def make(self, size: int) -> None:
-        """See to it that *size* bytes more have room; where the system has no way for it, they find it themselves."""
+        """Preallocate blocks for *size* more bytes, if the system supports it."""
         self._written += size
         while self._is_wanted and self._written > self._set_aside:
             self._is_wanted = _set_aside(self._descriptor, self._set_aside, self.STEP_BYTES)
             self._set_aside += self.STEP_BYTES * self._is_wanted
 
     def release(self) -> None:
-        """Give back what has not been used, if nobody else has written meanwhile.  Raises OSError."""
+        """Free what has not been used, unless another process has written to the file meanwhile.  Raises OSError."""
         if self._set_aside > self._start and os.fstat(self._descriptor).st_size == self._written:
             os.ftruncate(self._descriptor, self._written)
 
 
 def _set_aside(descriptor: int, start: int, size: int) -> bool:
-    """Allocate blocks without a change of the file's size (fallocate of Linux); False where that cannot be."""
+    """Allocate blocks without changing the file's size (Linux fallocate); False if that is not possible."""
     import ctypes
 
     allocate = getattr(ctypes.CDLL(None), "fallocate64", None)

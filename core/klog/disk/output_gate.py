@@ -1,13 +1,13 @@
-"""The gate before whatever klog writes for its users: not in a log dir or a partition, nor over one of Kafka's files.
+"""Refuses output paths in a log dir or a partition, or over one of Kafka's files.
 
     check_output("out.jsonl", ["data/orders-3"])        a file
     check_directory("copy")                             a directory that will be made, or filled
     check_places(plan.log_dirs, backups=plan.backups)   those of a plan
 
-Judged is where a path really ends, not its text: links are followed, `..` is what the system takes it for, a directory
-is known by its inode wherever it is mounted.  Log dirs and partitions are known by what is in them, for outputs go
-astray into others than those that a command names.  `klog.disk.disk.NewFile` and all that fills directories ask here
-themselves, so that no command can forget it.
+What counts is where a path really ends, not its text: links are followed, `..` is resolved as the system resolves it,
+and a directory is identified by its inode, wherever it is mounted.  Log dirs and partitions are recognised by their
+content, because an output may be misdirected into one that the command does not name.  `klog.disk.disk.NewFile`, and
+everything that fills directories, calls these functions itself, so that no command can forget it.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ _ADVICE: Final = "name a place outside of log dirs and partitions"
 
 
 def check_output(path: str, paths: Iterable[str] = ()) -> None:
-    """Raise UsageError when no file may be written at *path*.  *paths*: what the same command reads."""
+    """Raise UsageError if no file may be written at *path*.  *paths*: what the same command reads."""
     _raise(UsageError, _refusal(path, _known(_read_as_kafkas(paths))))
 
 
 def check_directory(path: str, paths: Iterable[str] = (), *, is_ours: bool = False) -> None:
-    """Raise UsageError when no directory may be made or filled at *path*.  *paths*: what the same command reads.
+    """Raise UsageError if no directory may be created or filled at *path*.  *paths*: what the same command reads.
 
-    *is_ours*: klog itself has begun to make a log dir of it.
+    *is_ours*: klog itself is creating a log dir there.
     """
     _raise(UsageError, _refusal(path, _known(_read_as_kafkas(paths)), is_directory=True, is_ours=is_ours))
 
@@ -47,7 +47,7 @@ def check_directory(path: str, paths: Iterable[str] = (), *, is_ours: bool = Fal
 def check_places(
     log_dirs: Sequence[str], *, backups: Iterable[str] = (), staging: Iterable[str] = (), files: Iterable[str] = ()
 ) -> None:
-    """Raise PlanError when something that belongs to a plan for *log_dirs* may not be where it is to be.
+    """Raise PlanError if something that belongs to a plan for *log_dirs* may not be in its place.
 
     *files*: such as the plan's own.
     """
@@ -58,7 +58,7 @@ def check_places(
         _raise(PlanError, _refusal(backup, known, is_directory=True))
         staging = [*staging, *(path for path in _paths(backup) if os.path.islink(path))]
     for place in staging:
-        # Checkpoints are in it, so that it looks like a log dir.
+        # It has checkpoints, so it looks like a log dir.
         is_ours = not any(os.path.lexists(os.path.join(place, name)) for name in _NEVER_STAGED)
         _raise(PlanError, _refusal(place, known, is_directory=True, is_ours=is_ours))
 
@@ -86,9 +86,9 @@ def _read_as_kafkas(paths: Iterable[str]) -> list[str]:
 
 
 def _refusal(path: str, known: _Known, *, is_directory: bool = False, is_ours: bool = False) -> str | None:
-    """Return why nothing may be written at *path*, None where it may.  *known*: what is Kafka's.
+    """Return why nothing may be written at *path*; None if it may.  *known*: Kafka's directories.
 
-    *is_directory*: it will be one.  *is_ours*: and it may look like a log dir itself.
+    *is_directory*: a directory is to be created.  *is_ours*: it may look like a log dir itself.
     """
     ends = [os.path.realpath(path)]
     if not is_directory:
@@ -120,7 +120,7 @@ def _why_not(end: str, known: _Known, is_directory: bool, is_ours: bool) -> str 
 
 
 def _sign(directory: str, sign: str | None, what: str) -> str | None:
-    """Return what a directory is, and by what that is known; None where nothing tells."""
+    """Return what a directory is, and the evidence for it; None if there is none."""
     return None if sign is None else f"{what} {directory} (it has {sign})"
 
 
@@ -136,7 +136,7 @@ def _upwards(path: str) -> Iterator[str]:
 
 
 def _inode(path: str) -> tuple[int, int] | None:
-    """Return device and inode of a directory; None where there is none."""
+    """Return device and inode of a directory; None if it does not exist."""
     try:
         status = os.stat(path)
     except OSError:
@@ -145,10 +145,10 @@ def _inode(path: str) -> tuple[int, int] | None:
 
 
 def _known(directories: Iterable[str]) -> _Known:
-    """Return *directories*, which are Kafka's, and what is in them, by inode."""
+    """Return *directories*, which are Kafka's, and their content, by inode."""
     known: _Known = {}
     for directory in directories:
-        # There may be thousands: whether a name is a partition's is only asked of what is met.
+        # There may be thousands: only a name that is met is checked for being a partition's.
         for path in _paths(directory):
             known.setdefault(_inode(path), (path, directory))
         known[_inode(directory)] = directory, None
@@ -157,7 +157,7 @@ def _known(directories: Iterable[str]) -> _Known:
 
 
 def _met(around: Sequence[str], known: _Known) -> str | None:
-    """Say which of *known* is among *around*, the topmost; None for none."""
+    """Return the topmost of *around* that is in *known*; None if none is."""
     for path, inside in (known[inode] for inode in map(_inode, reversed(around)) if inode in known):
         if inside is None:
             is_partition = _partition_sign(path) is not None and _log_dir_sign(path) is None
@@ -168,17 +168,17 @@ def _met(around: Sequence[str], known: _Known) -> str | None:
 
 
 def _partitions(directory: str) -> Iterator[str]:
-    """Yield what is named like a partition in a directory."""
+    """Yield the entries of a directory that are named like a partition."""
     return (path for path in _paths(directory) if parse_partition(os.path.basename(path)) is not None)
 
 
 def _paths(directory: str) -> Iterator[str]:
-    """Yield the paths of what is in a directory, nothing where that cannot be seen."""
+    """Yield the paths of a directory's entries; nothing if it cannot be listed."""
     return (os.path.join(directory, name) for name in _names(directory) or ())
 
 
 def _names(directory: str) -> list[str] | None:
-    """Return the names in a directory, none where there is no directory; None where they cannot be seen."""
+    """Return the names in a directory, none if it does not exist; None if it cannot be listed."""
     try:
         with scan_directory(directory) as entries:
             return [entry.name for entry in entries]
@@ -189,12 +189,12 @@ def _names(directory: str) -> list[str] | None:
 
 
 def own_file(directory: str) -> str | None:
-    """Return the name of a file that only log dirs have; None where there is none."""
+    """Return the name of a file that only log dirs have; None if there is none."""
     return next((name for name in _OF_LOG_DIRS if os.path.lexists(os.path.join(directory, name))), None)
 
 
 def _log_dir_sign(directory: str) -> str | None:
-    """Return the name of what makes a directory a log dir; None where it is none."""
+    """Return the name of the file that makes a directory a log dir; None if it is not one."""
     name = own_file(directory)
     if name is not None:
         return name
@@ -204,9 +204,9 @@ def _log_dir_sign(directory: str) -> str | None:
 
 
 def _partition_sign(directory: str) -> str | None:
-    """Return the name of what makes a directory a partition's; None where it is none.
+    """Return the name of the file that makes a directory a partition; None if it is not one.
 
-    People copy single segments and checkpoints anywhere, so these tell only beside a name, or both together.
+    People copy single segments and checkpoints anywhere, so these count only beside a partition's name, or together.
     """
     is_named = parse_partition(os.path.basename(os.path.abspath(directory))) is not None
     if not is_named and not any(os.path.lexists(os.path.join(directory, name)) for name in _OF_PARTITIONS):

@@ -1,4 +1,4 @@
-"""Directories, listed without a trace in their access time, where the system allows that."""
+"""Listing directories without changing their access time, if the system allows that."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from typing import NamedTuple
 
 
 class DirectoryListing(NamedTuple):
-    """The names in a directory, by kind; links count as what they lead to.
+    """The names in a directory, by kind; a link counts as what it leads to.
 
-    *sizes*: of files in bytes, as far as they were asked for.  *others*: what is neither a regular file nor a
-    directory: a pipe, a link to nothing, a link to itself.
+    *sizes*: of the files whose sizes were requested, in bytes.  *others*: what is neither a regular file nor a
+    directory: a pipe, a dangling link, a link to itself.
     """
 
     files: tuple[str, ...]
@@ -22,7 +22,7 @@ class DirectoryListing(NamedTuple):
 
 
 def list_directory(path: str, sized: str | None = None) -> DirectoryListing:
-    """List a directory; *sized*: the ending of the files whose sizes are wanted too.  Raises OSError."""
+    """List a directory; *sized*: the suffix of the files whose sizes are returned as well.  Raises OSError."""
     files: list[str] = []
     directories: list[str] = []
     others: list[str] = []
@@ -41,7 +41,7 @@ def list_directory(path: str, sized: str | None = None) -> DirectoryListing:
 
 
 def names_in(path: str) -> list[str]:
-    """Return the names in a directory; none where it is not there or cannot be listed."""
+    """Return the names in a directory; none if it does not exist or cannot be listed."""
     try:
         return os.listdir(path)
     except OSError:
@@ -50,7 +50,7 @@ def names_in(path: str) -> list[str]:
 
 @contextmanager
 def scan_directory(path: str) -> Iterator[Iterator[os.DirEntry[str]]]:
-    """List a directory without leaving a trace in its access time, where the system allows.  Raises OSError."""
+    """List a directory without changing its access time, if the system allows that.  Raises OSError."""
     flags = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
     try:
         descriptor = os.open(path, flags | getattr(os, "O_NOATIME", 0))
@@ -74,4 +74,4 @@ def _size(entry: os.DirEntry[str]) -> int:
     try:
         return entry.stat().st_size
     except OSError:
-        return 0  # it vanished meanwhile; whoever opens it is told
+        return 0  # it vanished meanwhile; opening it reports that

@@ -6,7 +6,7 @@ import os
 
 
 def straight(path: str) -> str:
-    """Return *path*, or another that leads there where `..` stands behind a link: taken out of the text it misleads."""
+    """Return *path*, or its real path if `..` follows a link in it: without `..` the text would lead elsewhere."""
     if os.pardir not in path.split(os.sep):
         return path
     real = os.path.realpath(path)

@@ -1,8 +1,8 @@
 """Files, read-only: the one place where klog opens and reads what a broker wrote.
 
-Reading is by `preadv` into the caller's memory, never through mmap: a file that shrinks, or a bad sector, kills a
-process that has it mapped, while a read gives less or an error with a position.  Nothing is locked, created or touched;
-not even the access time where the system allows that.
+Files are read by `preadv` into the caller's memory, never through mmap: a file that shrinks, or a bad sector, kills a
+process that has it mapped, while a read returns less, or an error with a position.  Nothing is locked, created or
+changed; not even the access time, if the system allows that.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ _NO_ATIME: int = getattr(os, "O_NOATIME", 0)
 
 
 class ReadableLog(Protocol):
-    """A log's bytes at their positions: a file, or what will be a file once a repair is made.  See ReadOnlyFile.
+    """The bytes of a log by position: a file, or what a repair will write to one.  See ReadOnlyFile.
 
-    *size*: bytes, as far as known when it was opened.
+    *size*: bytes when it was opened.
     """
 
     path: str
@@ -39,7 +39,7 @@ class ReadableLog(Protocol):
         """Return the first position at or after *position* that is not in a hole; *size* if there is none."""
 
     def close(self) -> None:
-        """Close what is open; a second time does nothing."""
+        """Close it; closing it again does nothing."""
 
 
 def _open(path: str) -> int:
@@ -53,8 +53,8 @@ def _open(path: str) -> int:
 class ReadOnlyFile:
     """A regular file.  *size* is its size in bytes when it was opened; it may have grown or shrunk since.
 
-    Several threads may read at once.  Raises UnreadableError where the system refuses, NotKafkaError for anything
-    that is no regular file.
+    Several threads may read at once.  Raises UnreadableError if the system refuses, NotKafkaError for anything
+    that is not a regular file.
     """
 
     def __init__(self, path: str) -> None:
@@ -96,9 +96,9 @@ class ReadOnlyFile:
         return data
 
     def next_data(self, position: int) -> int:
-        """Return where the next byte at or after *position* stands that is not in a hole; the size when all is hole.
+        """Return the position of the next byte, from *position* on, that is not in a hole; the size if there is none.
 
-        Where the file system does not tell, that is *position* itself.
+        If the file system cannot tell, that is *position* itself.
         """
         try:
             return os.lseek(self._descriptor, position, os.SEEK_DATA)

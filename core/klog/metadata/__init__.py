@@ -1,1 +1,1 @@
-"""The cluster metadata log: what it says of topics and brokers, and the settings that hold for a topic."""
+"""The cluster metadata log: its topics, brokers and features, and the settings of a topic."""

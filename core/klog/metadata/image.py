@@ -1,6 +1,6 @@
-"""What a cluster's controller has said so far, record by record: topics, partitions, settings, features, brokers.
+"""The state of a cluster after replaying the metadata log: topics, partitions, settings, features, brokers.
 
-A rule for each type of record that says something about these; Kafka: MetadataDelta.replay and the deltas below it.
+There is a rule for each type of record that changes these; Kafka: MetadataDelta.replay and the deltas below it.
 Types without a rule (quotas, ACLs, tokens, controllers …) change nothing here.
 """
 
@@ -39,8 +39,8 @@ class BrokerRegistration(NamedTuple):
     """A broker's last registration.
 
     *epoch*: the offset of its RegisterBroker record, a new one at each start.  *incarnation_id*: of that process.
-    *log_dirs*: ids of its directories, empty before 3.7.  *unregistered*: somebody has struck it off since; a snapshot
-    taken after that does not know it any more.
+    *log_dirs*: ids of its directories, empty before 3.7.  *unregistered*: it was unregistered since; a snapshot that is
+    taken after that no longer contains it.
     """
 
     epoch: int
@@ -97,7 +97,7 @@ def _topic(state: MetadataImage, data: Data) -> str | None:
     name, topic_id = data["name"], data["topicId"]
     for before in (state.topic_ids.get(name), topic_id):
         if before in state.topic_names:
-            state.forget_topic(before)  # that it was removed stood in a place that could not be read
+            state.forget_topic(before)  # the record of its removal could not be read
     state.topic_ids[name] = topic_id
     state.topic_names[topic_id] = name
     state.partitions[topic_id] = {}
@@ -133,7 +133,7 @@ def _partition(state: MetadataImage, data: Data) -> str | None:
 
 
 def _change_partition(state: MetadataImage, data: Data) -> str | None:
-    """Kafka: PartitionRegistration.merge; what is null stays."""
+    """Kafka: PartitionRegistration.merge; null fields stay as they were."""
     partitions = state.partitions.get(data["topicId"])
     if partitions is None:
         return _no_topic(data)
@@ -160,7 +160,7 @@ def _change_partition(state: MetadataImage, data: Data) -> str | None:
 
 
 def _clear_elr(state: MetadataImage, data: Data) -> str | None:
-    """Of one topic, or of all where it names none.  Kafka: TopicsDelta.replay."""
+    """Of one topic, or of all topics if it names none.  Kafka: TopicsDelta.replay."""
     name = data["topicName"]
     if name and name not in state.topic_ids:
         return f"there is no topic {name}"

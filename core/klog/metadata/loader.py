@@ -1,11 +1,11 @@
-"""The cluster as the metadata log in a log dir has it: topics, partitions, settings, features, brokers.
+"""The cluster according to the metadata log in a log dir: topics, partitions, settings, features, brokers.
 
     metadata = read_metadata(LogDir("data"))
     if metadata is not None and metadata.complete:
         print(metadata.topic_config("orders"), metadata.brokers[1].epoch)
 
-The newest intact snapshot (`….checkpoint`), then the records of the log from its end offset on.  What is torn or
-corrupt is passed over and said.  A record at the end of the log may never have been committed: no file says.
+It is the newest intact snapshot (`….checkpoint`), then the records of the log from its end offset on.  Torn or corrupt
+parts are skipped and reported.  A record at the end of the log may never have been committed: no file says.
 """
 
 from __future__ import annotations
@@ -53,8 +53,8 @@ class ClusterMetadata:
 
     *topic_ids*: by name.  *partitions*: by topic id, then number.  *configs*: by resource type (`TOPIC_RESOURCE`,
     `BROKER_RESOURCE`) and name.  *features*: finalized levels, `metadata.version` among them.  *brokers*: by node id.
-    *complete*: nothing below *end_offset* is missing; a tail that is cut off lies beyond it.  *problems*: what was
-    passed over, a sentence each.
+    *complete*: nothing below *end_offset* is missing; a torn tail is beyond it.  *problems*: a sentence for each part
+    that was skipped.
     """
 
     topic_ids: Mapping[str, str]
@@ -67,17 +67,17 @@ class ClusterMetadata:
     problems: tuple[str, ...]
 
     def partition(self, topic: str, number: int) -> PartitionRegistration | None:
-        """Return what is known of a partition; None when the cluster has no such one."""
+        """Return a partition's registration; None if the cluster has no such partition."""
         return self.partitions.get(self.topic_ids.get(topic, ""), {}).get(number)
 
     def topic_config(self, topic: str) -> Mapping[str, str]:
-        """Return the settings that were made for *topic*."""
+        """Return the settings that were set for *topic*."""
         return self.configs.get((TOPIC_RESOURCE, topic), _NOTHING)
 
     def broker_config(self, node_id: int | None) -> Mapping[str, str]:
-        """Return the settings that were made for a broker while it ran, or for all of them, by their own names.
+        """Return the settings that were set dynamically for a broker, or for all of them, by the broker's names.
 
-        *node_id* None: only those for all.  What stands in a broker's own file (`server.properties`) is not here.
+        *node_id* None: only those for all brokers.  A broker's own file (`server.properties`) is not included.
         """
         for_all = self.configs.get((BROKER_RESOURCE, ""), _NOTHING)
         own = _NOTHING if node_id is None else self.configs.get((BROKER_RESOURCE, str(node_id)), _NOTHING)
@@ -85,10 +85,10 @@ class ClusterMetadata:
 
 
 def read_metadata(log_dir: LogDir) -> ClusterMetadata | None:
-    """Return what the metadata log in *log_dir* gives; None when there is none: ZooKeeper, or another of several dirs.
+    """Return the cluster of the metadata log in *log_dir*; None if there is none: ZooKeeper, or it is in another log dir.
 
-    Never raises for what is in it, or for a file that cannot be read: `problems` tells.  Beside a running node files
-    come and go, so what seems to be missing is looked for again.
+    Its content, or a file that cannot be read, never raises: see `problems`.  Beside a running node files appear and
+    disappear, so what seems to be missing is looked for again.
     """
     path = os.path.join(log_dir.path, f"{CLUSTER_METADATA}-0")
     if not os.path.isdir(path):
@@ -157,9 +157,9 @@ class _Found(NamedTuple):
 
 
 def _records(path: str, first: int) -> Iterator[_Found | Damage]:
-    """Yield the records from offset *first* on, as they stand, with the damage between them.
+    """Yield the records from offset *first* on, in their order, with the damage between them.
 
-    Raises KlogError when the file cannot be opened.
+    Raises KlogError if the file cannot be opened.
     """
     segment, window, codecs = Segment(path), Window(), Decompressor().functions
     with ReadOnlyFile(path) as source:
@@ -192,7 +192,7 @@ class _Replay:
         self._waiting: list[tuple[bytes | None, str, int]] | None = None
 
     def take(self, value: bytes | None, file: str, offset: int) -> None:
-        """Take the record with *value* that stands at *offset* in *file*."""
+        """Replay the record with *value* at *offset* of *file*."""
         record = metadata_record(value)
         if isinstance(record, Undecodable):
             self._misfit(file, offset, str(record.message))
@@ -207,7 +207,7 @@ class _Replay:
                 self.commit()
             self._waiting = None
         elif self._waiting is not None:
-            # As bytes: what is made of them takes many times the memory.
+            # As bytes: decoded they take many times the memory.
             self._waiting.append((value, file, offset))
         elif misfit := self._state.apply(record):
             self._misfit(file, offset, f"{record.name}: {misfit}")
@@ -218,7 +218,7 @@ class _Replay:
     def hole(self, file: str, expected: int, found: int) -> None:
         """Hear that records are missing."""
         self._problems.add(f"{file}: offset {found} where {expected} was expected")
-        # The end of the transaction may have stood there; few are aborted.
+        # The end of the transaction may have been there; few are aborted.
         self.commit()
 
     def commit(self) -> None:
@@ -267,7 +267,7 @@ class _Snapshot(NamedTuple):
 
 
 def _newest_snapshot(partition: Partition, problems: _Problems) -> _Snapshot | None:
-    """Return the newest whole snapshot from which the log goes on, else the newest; None when there is none."""
+    """Return the newest whole snapshot whose end the log contains, else the newest one; None if there is none."""
     log_start = partition.segments[0].base_offset if partition.segments else None
     newest: _Snapshot | None = None
     for file in sorted(filter(_is_snapshot, partition.files), key=lambda file: (file.offset, file.epoch), reverse=True):

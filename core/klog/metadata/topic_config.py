@@ -1,10 +1,11 @@
-"""A topic's settings, as far as a log dir tells: each with its value and with where that came from.
+"""A topic's settings, as far as a log dir contains them, each with its value and its origin.  Kafka: LogConfig.
 
-    settings = Settings(LogDir("data"), {"segment.bytes": "1048576"})
-    settings.value("orders", "index.interval.bytes")    # Setting(4096, Origin.DEFAULT, "index.interval.bytes")
+    config = TopicConfig(LogDir("data"), {"segment.bytes": "1048576"})
+    config.value("orders", "index.interval.bytes")    # Setting(4096, SettingOrigin.DEFAULT, "index.interval.bytes")
 
-In this order: the option, the topic's own setting in the metadata log, what was set on brokers while they ran, Kafka's
-default.  What stands in a broker's `server.properties` is not in a log dir, so a default is an assumption.
+The first of these counts: the option; the topic's own setting in the metadata log; what was set dynamically for the
+broker or for all brokers; Kafka's default.  A broker's `server.properties` is not in a log dir, so a default is an
+assumption.
 """
 
 from __future__ import annotations
@@ -74,7 +75,7 @@ _INT, _LONG = 2**31 - 1, 2**63 - 1
 
 
 class _Kind(NamedTuple):
-    """How a value is read; *read* raises ValueError for what is none.  *expected* says what would be one."""
+    """How a value is parsed; *read* raises ValueError for an invalid one.  *expected* describes valid values."""
 
     read: Callable[[str], Value]
     expected: str
@@ -129,8 +130,8 @@ _UNITS: Final = _whole(-1, _INT)
 class _Known(NamedTuple):
     """A setting that klog knows.
 
-    *broker*: what a broker calls it, first the name that counts most, with the ms in its unit (1 where the unit is the
-    topic's).  *instead*: a topic's setting that counts more.
+    *broker*: the broker's names for it, the one with precedence first, with the ms of its unit (1 if the unit is the
+    topic's).  *instead*: a topic's setting that takes precedence.
     """
 
     kind: _Kind
@@ -184,11 +185,11 @@ _INTERNAL: Final[Mapping[str, Mapping[str, Value]]] = {
 
 
 class TopicConfig:
-    """The settings of the topics in *log_dir* (None: nothing is known of it), under *options*.
+    """The settings of the topics in *log_dir* (None: nothing is known of it), with *options*.
 
-    *options*: texts by the names that topics have for them, in Kafka's own notation (bytes, ms).  *metadata*: the log
-    dir with the metadata log, where that is another.  The metadata log is read when it is first asked for, and once.
-    Raises UsageError for an option that is none, for a *metadata* without a metadata log or with another cluster's,
+    *options*: texts by the topics' names for them, in Kafka's own notation (bytes, ms).  *metadata*: the log dir with
+    the metadata log, if it is a different one.  The metadata log is read once, when it is first needed.
+    Raises UsageError for an unknown option, for a *metadata* without a metadata log or with that of another cluster,
     UnreadableError for one that cannot be listed.
     """
 
@@ -203,7 +204,7 @@ class TopicConfig:
 
     @cached_property
     def metadata(self) -> ClusterMetadata | None:
-        """What the metadata log says; None where there is none."""
+        """The content of the metadata log; None if there is none."""
         if self._metadata_dir is None or self._metadata_dir.metadata_log is None:
             return None
         from klog.metadata.loader import read_metadata
@@ -217,10 +218,10 @@ class TopicConfig:
         return self.metadata.broker_config(self._log_dir.node_id)
 
     def value(self, topic: str | None, name: str) -> Setting:
-        """Return a setting of *topic*; None: what brokers have for topics that say nothing.
+        """Return a setting of *topic*; None: the setting of topics that have none of their own.
 
-        A text that is no value, which no broker would have taken, counts as not there.  Raises KeyError for a *name*
-        that klog does not know.
+        An invalid text, which no broker would have accepted, is ignored.  Raises KeyError for a *name* that klog does
+        not know.
         """
         known = _KNOWN[name]
         if name in self._options:
@@ -243,7 +244,7 @@ class TopicConfig:
         return None
 
     def _of_kafkas_own(self, topic: str | None, name: str) -> Setting | None:
-        """A topic that the metadata log has was given these settings there; if it says others, they have changed."""
+        """If the metadata log has the topic, these settings were set there; others mean that they have changed."""
         if topic is None or (self.metadata is not None and topic in self.metadata.topic_ids):
             return None
         value = _INTERNAL.get(topic, {}).get(name)
@@ -262,7 +263,7 @@ class TopicConfig:
 
 
 def _read(kind: _Kind, text: str | None) -> Value | None:
-    """Return the value of *text*; None where there is none, or where it is no value."""
+    """Return the value of *text*; None if there is none, or if it is invalid."""
     try:
         return None if text is None else kind.read(text.strip())
     except (ValueError, KeyError):
