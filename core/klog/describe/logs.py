@@ -69,7 +69,7 @@ def summarize(path: str, deep: bool = False) -> LogSummary:
 
 
 def first_offset(header: Header) -> int | None:
-    """Return the offset of an entry's first record; None for a compressed one of v0 or v1, which does not contain it."""
+    """Return the offset of an entry's first record; None for a compressed one of v0 or v1, which does not say it."""
     return header.base_offset if header.magic == 2 or not header.codec else None
 
 

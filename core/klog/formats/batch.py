@@ -1,14 +1,14 @@
 """The record batch: format v2, and what the three formats have in common.
 
-A `.log` is a plain sequence of entries, with no header, padding or footer.  Whatever its format, an entry begins with
+A `.log` is a plain sequence of entries, with no header, padding or footer.  In every format an entry begins with
 the same 17 bytes (`ENTRY`), so a reader can walk any log: read an entry's first 17 bytes, take `size`, and the next
 entry starts 12 + size bytes later.
 
-    magic 0, 1   message sets of old (see `legacy`): one message, or one compressed wrapper around many
+    magic 0, 1   the old message sets (see `legacy`): one message, or one compressed wrapper around many
     magic 2      a record batch: the 61 bytes of `BATCH`, then the records (see `record`), compressed or not
 
-A batch is the smallest unit of writing, of reading, of the checksum.  Its offset, size, leader epoch and magic stand
-outside the checksum, so that a broker can set them without touching the rest.
+A batch is the smallest unit of writing, of reading and of the checksum.  The checksum does not cover its offset, size,
+leader epoch and magic, so that a broker can set them without touching the rest.
 
     base offset      offset of the batch; never changes, even when compaction removes the record that had it
     last offset      base offset + last offset delta; survives compaction likewise
@@ -87,10 +87,10 @@ CODEC_NAMES = tuple(codec.name.lower() for codec in Codec)
 
 
 class BatchFacts(NamedTuple):
-    """What the header of an entry says, whatever its format, and whether its checksum holds.
+    """The header of an entry of any format, and whether its checksum matches.
 
-    *position* and *size* are bytes, the latter with the overhead; timestamps are ms.  What a format does not have is
-    -1.  Of a v0 or v1 wrapper both offsets are the last message's, until its messages have been decoded.
+    *position* and *size* are bytes, the latter with the overhead; timestamps are ms.  Fields that a format does not
+    have are -1.  Of a v0 or v1 wrapper both offsets are the last message's, until its messages have been decoded.
     """
 
     position: int
@@ -119,7 +119,7 @@ MAX_SEQUENCE = 2**31 - 1
 def increment_sequence(sequence: int, by: int) -> int:
     """Return the sequence number *by* records after *sequence*: after 2^31 - 1 comes 0.
 
-    Of damaged numbers it makes what Java's int arithmetic makes.  Kafka: DefaultRecordBatch.incrementSequence.
+    For damaged numbers the result is that of Java's int arithmetic.  Kafka: DefaultRecordBatch.incrementSequence.
     """
     if sequence >= 0 and by >= 0:
         return (sequence + by) & MAX_SEQUENCE

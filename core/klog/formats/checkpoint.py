@@ -8,8 +8,8 @@
 `leader-epoch-checkpoint` has the same frame around entries of two numbers: epoch, start offset.  A file of 0 bytes is
 valid and has no entries: brokers create these files empty.
 
-What a broker would refuse is a value here, `Malformed`, and never an exception: such a file costs a broker its log
-dir, or keeps it from starting, so everybody wants to know the line and the reason.
+What a broker would refuse is a value here, `Malformed`, and never an exception: such a file takes a broker's log dir
+offline, or prevents its start, so callers report the line and the reason.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ def offset_entries(content: bytes) -> list[OffsetEntry]:
 
 
 def read_epochs(content: bytes) -> Checkpoint[EpochEntry]:
-    """Read a `leader-epoch-checkpoint`, as it stands; `epochs_in_force` says what holds.
+    """Read a `leader-epoch-checkpoint` line by line; `epochs_in_force` returns the entries that a broker would use.
 
     A negative number is malformed as well.  Kafka: LeaderEpochCheckpointFile, LeaderEpochFileCache.assign.
     """
@@ -113,7 +113,7 @@ def _epochs(content: bytes) -> Checkpoint[EpochEntry]:
 def offsets_by_partition(checkpoint: Checkpoint[OffsetEntry]) -> dict[tuple[str, int], int]:
     """Return the offset of each topic and partition; the last of several lines counts.
 
-    Empty when the file is malformed: a broker goes on with nothing then, or not at all.
+    Empty if the file is malformed: a broker then continues without entries, or does not start.
     """
     if checkpoint.malformed is not None:
         return {}
@@ -151,7 +151,7 @@ def _write(entries: Iterable[str]) -> bytes:
 
 
 def _read(content: bytes, parse: Callable[[list[str]], EntryT | str]) -> Checkpoint[EntryT]:
-    """Read the common frame; *parse* makes an entry of a line's fields or says why not.  Kafka: CheckpointFile."""
+    """Read the common frame; *parse* returns a line's entry, or why there is none.  Kafka: CheckpointFile."""
     text = decode(content)
     if isinstance(text, Malformed):
         return Checkpoint((), text)
@@ -245,7 +245,7 @@ def _after_colon(line: str) -> str:
 
 
 def decode(content: bytes) -> str | Malformed:
-    """Return *content* as text, or where it is not UTF-8: a broker refuses the whole file then."""
+    """Return *content* as text, or the place where it is not UTF-8: a broker then refuses the whole file."""
     try:
         return content.decode("utf-8")
     except UnicodeDecodeError as error:

@@ -1,7 +1,7 @@
-"""Compression: gzip, snappy, lz4 and zstd as Kafka frames them, each with a limit on what it may yield.
+"""Compression: gzip, snappy, lz4 and zstd as Kafka frames them, with a limit on the decompressed size.
 
-The work is done by the codecs' own libraries; here are Kafka's framings around them and the answers to odd input.
-What a broker's Java accepts is accepted: several gzip members or zstd frames, garbage behind them (gzip, lz4), snappy
+The codecs' own libraries do the work; this module has Kafka's framings and the treatment of unusual input.
+It accepts what a broker's Java accepts: several gzip members or zstd frames, garbage behind them (gzip, lz4), snappy
 with and without its framing, the lz4 header checksum that Kafka 0.8 and 0.9 computed wrongly.
 """
 
@@ -212,10 +212,10 @@ class Decompressor:
         return whole
 
     def _lz4_usual(self, data: Buffer, magic: int) -> bytes:
-        """Return the frame as the library takes it for what Kafka takes it for.
+        """Return the frame with a header that makes the library read it as Kafka does.
 
-        Kafka wants independent blocks, ignores the content's size and checksum, in message sets v0 the header's
-        checksum too (its first writers got that wrong), and takes any block without bytes for the end.
+        Kafka requires independent blocks, ignores the content's size and checksum, in message sets v0 also the
+        header's checksum (its first writers computed it wrongly), and treats any block without bytes as the end.
         """
         flags, sizes = data[4], data[5]
         if bytes(data[:4]) != _LZ4_MAGIC or flags & 0xE3 != 0x60 or sizes & 0x8F or sizes < 0x40:
@@ -342,7 +342,7 @@ def _gzip_of(decompressobj: Callable[[int], Any]) -> Callable[[], Any]:
 
 
 def _zstd_bound(data: Buffer) -> int:
-    """Return how many bytes the frames of *data* can yield at most; a huge number where their structure is broken.
+    """Return the largest decompressed size that the frames of *data* allow; a huge number if their structure is broken.
 
     Adds up the blocks (RFC 8878): a raw or repeated block says its size, a compressed one holds at most 128 KiB.
     """

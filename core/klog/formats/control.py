@@ -1,4 +1,4 @@
-"""Control records: what a batch with the control flag holds instead of data.
+"""Control records: the records of a batch with the control flag.
 
     key      version int16, type int16
     value    ABORT, COMMIT             version int16, coordinator epoch int32
@@ -55,11 +55,11 @@ _INVALID: Final = "org.apache.kafka.common.InvalidRecordException: "
 
 @dataclass(frozen=True)
 class Control:
-    """What a control record says.
+    """A decoded control record.
 
-    *type_id* is None when the key does not tell; *name* is UNKNOWN for a type that Kafka does not know, empty without a
-    type.  *text* is what the dump tool prints for it after the record's metadata.  *failure* is the exception the tool
-    dies of instead, as Java prints it; empty when it does not, and *text* is empty when it does.
+    *type_id* is None if the key does not contain it; *name* is UNKNOWN for a type that Kafka does not know, empty if
+    there is no type.  *text* is what the dump tool prints for it after the record's metadata.  *failure* is the
+    exception the tool dies of instead, as Java prints it; empty when it does not, and *text* is empty when it does.
     """
 
     type_id: int | None
@@ -76,7 +76,7 @@ class Control:
 
 
 def control_record(key: bytes | None, value: bytes | None) -> Control:
-    """Return what a control record says; damage is in its *failure*.  Kafka: DumpLogSegments.printControlRecord."""
+    """Decode a control record; damage is in its *failure*.  Kafka: DumpLogSegments.printControlRecord."""
     if key is None:
         return Control(None, "", failure=f'{_NULL_POINTER}"java.nio.ByteBuffer.duplicate()" because "key" is null')
     if len(key) < KEY.size:

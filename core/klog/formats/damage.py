@@ -1,4 +1,4 @@
-"""Damage: what is wrong with a stretch of a log, as a value."""
+"""Damage: what is wrong with a range of a log, as a value."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ class DamageKind(str, Enum):
 
 
 class Damage(NamedTuple):
-    """A damaged stretch of a log.
+    """A damaged range of a log.
 
     *place* is where it begins: the first byte of the batch (of the rest, for tails).  *size* is how many bytes are
-    known to be part of it, None where that is unknown.  *detail* says what was there and what was wanted.
+    known to be part of it, None if unknown.  *detail* says what was found and what was expected.
     """
 
     kind: DamageKind

@@ -1,6 +1,6 @@
 """The header of an entry of a log, of any of the three formats, without looking at its content.
 
-Enough to walk a log from entry to entry and to say what it holds; checksums and records are the kernel's.
+Enough to walk a log from entry to entry and to describe it; the kernel handles checksums and records.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ _LAYOUTS = (MESSAGE_V0, MESSAGE_V1, BATCH)
 
 
 class Header(NamedTuple):
-    """What an entry's header says.
+    """The header of an entry.
 
     *position*: bytes from the start of the file.  *size*: bytes of the whole entry.  Timestamps in ms, -1 for none.
     *base_offset* of a compressed v0 or v1 entry is that of its last message, as the header has no other.
-    *records* is -1 there: only decompressing tells.  *leader_epoch* and *producer_id*: -1 for none.
+    *records* is -1 there: it is known only after decompressing.  *leader_epoch* and *producer_id*: -1 for none.
     """
 
     position: int
@@ -46,10 +46,10 @@ class Header(NamedTuple):
 def read_header(buffer: bytes, at: int, position: int, left: int) -> Header | DamageKind:
     """Return the header that begins at *at* in *buffer*, or what is wrong with it.
 
-    *position* is where that is in the file, *left* how many bytes of the file follow from there on.  The buffer must
-    hold `HEADER_BYTES` from *at* on, or all that is left.  Kafka: FileLogInputStream.nextBatch.
+    *position* is its position in the file, *left* the number of bytes from there to the end.  The buffer must contain
+    `HEADER_BYTES` from *at* on, or all that is left.  Kafka: FileLogInputStream.nextBatch.
     """
-    if left >= HEADER_BYTES:  # what is usual, at once
+    if left >= HEADER_BYTES:  # the usual case first
         offset, size, epoch, magic, _, attributes, delta, first, last, producer_id, _, _, count = BATCH.read(buffer, at)
         whole = OVERHEAD + size
         if magic == 2 and HEADER_BYTES <= whole <= left:

@@ -1,6 +1,6 @@
 """Entries of `.index`, `.timeindex` and `.txnindex`.
 
-The files have no header and no checksum; the segment's base offset stands only in the file's name.
+The files have no header and no checksum; the segment's base offset is only in the file's name.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What the records of Kafka's internal topics say, as data and as Kafka's dump tool prints it.
+"""The records of Kafka's internal topics, as data and as Kafka's dump tool prints them.
 
     topic                  data                     text of key and payload
     __consumer_offsets     coordinator_record       offsets
@@ -7,7 +7,7 @@
     __cluster_metadata     metadata_record          cluster_metadata
     __remote_log_metadata  remote_log_record        remote_log_metadata
 
-A record that cannot be decoded is a value too (`Undecodable`): the tool prints why and goes on, and so does klog.
+A record that cannot be decoded is a value too (`Undecodable`): the tool prints the reason and continues, as does klog.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _PREFIX_BYTES: Final = 2
 
 
 class MissingKeyError(KlogError):
-    """A record has no key where the decoder needs one: Kafka's dump tool ends here.  The text is its exception's."""
+    """A record without the key that the decoder needs: Kafka's dump tool ends here.  The text is its exception's."""
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class CoordinatorRecord:
     """A record of a coordinator's topic.
 
     *type* is the record type, *name* its schema's name without "Key".  *version* and *value* are None in a tombstone.
-    Group metadata of consumers has its members' `subscription` and `assignment` decoded (`Embedded`) where that works.
+    Group metadata of consumers has its members' `subscription` and `assignment` decoded (`Embedded`) if possible.
     """
 
     type: int
@@ -64,7 +64,7 @@ class MetadataRecord:
 
 @dataclass(frozen=True)
 class Undecodable:
-    """Why a record cannot be decoded: the message of Kafka's exception, None where that has none.
+    """Why a record cannot be decoded: the message of Kafka's exception, None if it has none.
 
     *unknown_type* is set when the only reason is that this Kafka does not know the record type.
     """

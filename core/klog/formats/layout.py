@@ -34,7 +34,7 @@ class Span(NamedTuple):
 class Layout:
     """Fields in their order, without gaps.
 
-    Values travel as tuples in field order; `names` tells which is which.
+    Values are tuples in field order; `names` has the names of the fields.
     """
 
     def __init__(self, name: str, *fields: tuple[str, str, str]) -> None:
@@ -57,7 +57,7 @@ class Layout:
         return self._struct.unpack_from(buffer, position)
 
     def read_all(self, buffer: bytes | bytearray | memoryview) -> Iterator[tuple[int, ...]]:
-        """Yield the values of structure after structure; a rest shorter than one structure is left out."""
+        """Yield the values of one structure after another; a rest shorter than a structure is ignored."""
         whole = len(buffer) - len(buffer) % self.size
         return self._struct.iter_unpack(memoryview(buffer)[:whole])
 

@@ -1,7 +1,7 @@
 """Message sets: formats v0 (before 0.10) and v1 (0.10), still on the disks of clusters that were upgraded.
 
-An entry holds one message.  When the codec bits of its attributes are set, it is a wrapper: its value, decompressed, is
-a sequence of entries of the same form, uncompressed.
+An entry contains one message.  When the codec bits of its attributes are set, it is a wrapper: its value, decompressed,
+is a sequence of entries of the same form, uncompressed.
 
     offset of an entry          of the message; for a wrapper that of its last message
     offset inside a v0 wrapper  absolute

@@ -1,10 +1,10 @@
-"""Names of directories and files: what a broker makes of them, and what it would have written.
+"""Names of directories and files: how a broker parses them, and what it would have written.
 
     orders-3                                        partition 3 of topic orders
     orders-3.0f8fad5bd9cb469fa16570867728950e-delete    … waiting for its removal; also -future, -stray
     00000000000000001841.log                        the segment from offset 1841 on; .index, .timeindex, .txnindex
     00000000000000001900.snapshot                   producers as of offset 1900
-    00000000000000001841.log.swap                   a leftover: .deleted, .cleaned, .swap, .tmp
+    00000000000000001841.log.swap                   of an interrupted operation: .deleted, .cleaned, .swap, .tmp
     00000000000000000312-0000000007.checkpoint      KRaft: everything below offset 312, written in epoch 7
 
 Brokers read more than they write: `x-+1` is partition 1, `5.log` is offset 5.  Such names are read here as a broker
@@ -22,7 +22,7 @@ CLUSTER_METADATA: Final = "__cluster_metadata"
 """Topic of the KRaft metadata log: in a log dir it belongs to the Raft layer, not to the log manager."""
 
 REMOTE_INDEX_CACHE: Final = "remote-log-index-cache"
-"""Directory in a log dir that holds copies of tiered segments' indexes."""
+"""Directory in a log dir with copies of the indexes of tiered segments."""
 
 MAX_NAME: Final = 255
 """Letters in a directory name; a topic too long for `-delete` or `-stray` is cut to it.  Kafka: LocalLog."""
@@ -67,7 +67,7 @@ _STATES = {f"-{state.value}": state for state in PartitionState if state is not 
 
 
 def parse_partition(name: str) -> PartitionName | None:
-    """Return what the directory *name* says, None when a broker would not start over it.
+    """Parse the name of a partition directory; None if a broker would not start because of it.
 
     Kafka: LocalLog.parseTopicPartitionName.
     """
@@ -104,7 +104,7 @@ def topic_is_legal(topic: str) -> bool:
 
 
 class FileKind(str, Enum):
-    """What a file's name says it is: the closed set."""
+    """The kinds of files, by their names."""
 
     LOG = "log"
     INDEX = "index"
@@ -127,7 +127,7 @@ class FileKind(str, Enum):
 
 
 class Stage(str, Enum):
-    """Where a file stands: in use, or left on the way to or from it.  The value is the suffix."""
+    """Whether a file is in use, or part of an operation that adds or removes it.  The value is the suffix."""
 
     IN_USE = ""
     DELETED = ".deleted"
@@ -140,8 +140,8 @@ class Stage(str, Enum):
 class FileName(NamedTuple):
     """A file's name, taken apart.
 
-    *offset*: a segment's base offset, a snapshot's end (exclusive); None where there is none or where it is no number,
-    which in a partition's `.log` or `.snapshot` keeps a broker from starting.  *epoch* is a KRaft snapshot's.
+    *offset*: a segment's base offset, a snapshot's end (exclusive); None if there is none or it is not a number,
+    which in a partition's `.log` or `.snapshot` prevents a broker's start.  *epoch* is a KRaft snapshot's.
     *canonical*: a broker would have written exactly this.
     """
 
@@ -167,7 +167,7 @@ ROOT_CHECKPOINTS: Final = (
 ROOT_KINDS: Final = frozenset(
     {*ROOT_CHECKPOINTS, FileKind.META_PROPERTIES, FileKind.BOOTSTRAP, FileKind.CLEAN_SHUTDOWN, FileKind.LOCK}
 )
-"""Files that stand in a log dir itself."""
+"""Files in a log dir itself."""
 
 _NUMBERED = (*SEGMENT_KINDS, FileKind.SNAPSHOT)
 _SEGMENT_STAGES = (Stage.IN_USE, Stage.DELETED, Stage.CLEANED, Stage.SWAP)
@@ -179,7 +179,7 @@ _FIXED = {kind.value: kind for kind in FileKind if kind not in (*_NUMBERED, File
 
 
 def parse_file(name: str) -> FileName:
-    """Return what the file *name* says; kind OTHER for what no broker knows.  Kafka: LogFileUtils, Snapshots.parse."""
+    """Parse a file's name; kind OTHER for a name that no broker knows.  Kafka: LogFileUtils, Snapshots.parse."""
     usual, digits = _USUAL.get(name[_OFFSET_DIGITS:]), name[:_OFFSET_DIGITS]
     if usual and digits.isascii() and digits.isdigit() and int(digits) <= LONG_MAX:
         return FileName(name, *usual, int(digits))

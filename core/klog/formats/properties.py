@@ -39,7 +39,7 @@ def read_properties(content: bytes) -> dict[str, str] | Malformed:
 def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
     """Yield each property with the number of its first line.
 
-    Comments, blank lines and blanks in front are left out; a line that ends in an odd number of backslashes goes on.
+    Comments, blank lines and leading blanks are skipped; a line that ends in an odd number of backslashes continues.
     """
     joined, first, goes_on = "", 0, False
     for number, line in enumerate(lines(text), start=1):
@@ -98,7 +98,7 @@ def _unescape(text: str) -> str | None:
 
 
 class MetaProperties(NamedTuple):
-    """What `meta.properties` says.
+    """The content of `meta.properties`.
 
     *version* 0 is ZooKeeper's form (`broker.id`), 1 is KRaft's (`node.id`).  None: not given, which version 0 allows.
     *properties* holds all of the file's keys.
@@ -132,7 +132,7 @@ def read_meta_properties(content: bytes) -> MetaProperties | Malformed:
 
 
 class QuorumState(NamedTuple):
-    """What `quorum-state` says: the KRaft node's last vote and leader; None for nobody.
+    """The content of `quorum-state`: the KRaft node's last vote and leader; None for none.
 
     *voters*: node ids, in version 0 only (later they are in the metadata log).
     """
@@ -195,9 +195,9 @@ def _voters(value: object) -> tuple[int, ...] | None:
 
 
 class CleanShutdown(NamedTuple):
-    """The content of `.kafka_cleanshutdown`; that the file exists is what makes a shutdown clean.
+    """The content of the clean-shutdown marker, `.kafka_cleanshutdown`; its existence is what makes a shutdown clean.
 
-    *broker_epoch*: None where none is given (before 3.7) or nothing can be read.
+    *broker_epoch*: None if it has none (before 3.7) or cannot be read.
     """
 
     broker_epoch: int | None

@@ -1,4 +1,4 @@
-"""The record: what a record batch (magic 2) holds, one after another, from byte 61 of the batch.
+"""The record of a record batch (magic 2); records follow each other from byte 61 of the batch on.
 
     length          varint    bytes after this field
     attributes      int8      unused
@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 
 class Record(NamedTuple):
-    """One record, of whatever format.
+    """One record, of any format.
 
     *timestamp* is ms since the epoch, -1 when there is none (v0).  *key* and *value*: None is null, which is not
     the same as b"".  *headers*: pairs of key and value in their order, keys may repeat, a value may be None.

@@ -1,6 +1,6 @@
-"""Records of `__remote_log_metadata` as text: what is known of segments copied to remote storage.
+"""Records of `__remote_log_metadata` as text: segments that were copied to remote storage.
 
-Kafka builds an object from each record, which may refuse what it is given, and prints that object.
+Kafka builds an object from each record, whose constructor may refuse the data, and prints that object.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _DELETE_STATES: Final = ("DELETE_PARTITION_MARKED", "DELETE_PARTITION_STARTED", 
 def remote_log_text(record_type: int, data: Data) -> str:
     """Return the record as Java prints its object.
 
-    Raises StructError, with the exception's message, where Kafka's classes refuse the data.
+    Raises StructError, with the exception's message, if Kafka's classes refuse the data.
     Kafka: RemoteLogSegmentMetadata, RemoteLogSegmentMetadataUpdate, RemotePartitionDeleteMetadata,
     RemoteLogSegmentMetadataSnapshot.
     """

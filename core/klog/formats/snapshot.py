@@ -5,9 +5,9 @@
     count     int32
     entries   46 bytes each, in no order
 
-The number in the name is exclusive: `00000000000000001052.snapshot` holds the effect of every batch below 1052.  Only
-the last batch of each producer is kept.  A file that breaks a rule is worth nothing to a broker: it deletes it and
-takes the next older one.
+The number in the name is exclusive: `00000000000000001052.snapshot` has the effect of every batch below 1052.  It
+contains only the last batch of each producer.  A broker deletes a file that breaks a rule, and takes the next older
+one.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ CRC_START: Final = HEADER.offsets["count"]
 _VERSION_BYTES = HEADER.offsets["crc"]
 
 Crc = Callable[[bytes], int]
-"""A CRC-32C function.  The kernel has the one that counts, and formats stand below the kernel: so it is handed in."""
+"""A CRC-32C function.  The kernel has the fast one, and formats are below the kernel: so callers pass it in."""
 
 
 class Producer(NamedTuple):
@@ -71,9 +71,9 @@ class Producer(NamedTuple):
 class Snapshot(NamedTuple):
     """A producer snapshot as read.
 
-    *problem* is what the dump tool says on stderr about a file that a broker would throw away, None for a good one.
-    With it set, *producers* are what could be read all the same: for people to look at, not to rely on.
-    The checksums are None where reading did not come so far.
+    *problem* is what the dump tool prints on stderr about a file that a broker would delete, None for a valid one.
+    If it is set, *producers* are those that could still be read: for people to look at, not to rely on.
+    The checksums are None if reading ended before them.
     """
 
     producers: tuple[Producer, ...]
@@ -110,7 +110,7 @@ def read_snapshot(content: bytes, crc32c: Crc) -> Snapshot:
 
 
 def _against_schema(reason: str, producers: tuple[Producer, ...] = ()) -> Snapshot:
-    # "null" is what Java says of a buffer that ends too early.
+    # "null" is Java's message for a buffer that ends too early.
     return Snapshot(producers, f"Snapshot failed schema validation: {reason}")
 
 

@@ -18,7 +18,7 @@ VALUE_HEAD: Final = Layout(
 
 
 class TransactionStatus(IntEnum):
-    """Where a transaction stands.  Kafka: TransactionState."""
+    """The state of a transaction.  Kafka: TransactionState."""
 
     EMPTY = 0
     ONGOING = 1

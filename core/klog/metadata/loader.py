@@ -85,7 +85,7 @@ class ClusterMetadata:
 
 
 def read_metadata(log_dir: LogDir) -> ClusterMetadata | None:
-    """Return the cluster of the metadata log in *log_dir*; None if there is none: ZooKeeper, or it is in another log dir.
+    """Return the cluster of the metadata log in *log_dir*; None if it has none (ZooKeeper, or another log dir has it).
 
     Its content, or a file that cannot be read, never raises: see `problems`.  Beside a running node files appear and
     disappear, so what seems to be missing is looked for again.

@@ -20,7 +20,7 @@ _Write: TypeAlias = Callable[[Any], str]
 
 @dataclass(frozen=True)
 class EmbeddedStruct:
-    """What a bytes field holds, decoded in turn: it stands in the field's place and prints as an object."""
+    """The decoded content of a bytes field: it replaces the field and prints as an object."""
 
     schema: Schema
     version: int

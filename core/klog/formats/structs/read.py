@@ -4,9 +4,9 @@ Two encodings.  In the classic one a string has an int16 length, bytes and array
 one lengths are unsigned varints of length + 1, 0 is null, and every struct ends with its tagged fields: a count, then
 tag, size and value of each.  Numbers are big-endian in both.
 
-What Kafka refuses is refused here, with the words of its exceptions, since its dump tool prints them; what Kafka lets
-pass (bytes left over, a tag given twice, a known tag's wrong size) passes.  No length is used before it is compared
-with what is left, so the memory taken is a small multiple of the input.
+What Kafka refuses is refused, with the messages of its exceptions, because its dump tool prints them; what Kafka
+accepts (bytes left over, a repeated tag, a wrong size of a known tag) is accepted.  A length is compared with what is
+left before it is used, so the memory needed is a small multiple of the input.
 """
 
 from __future__ import annotations
@@ -57,8 +57,8 @@ def _underflow() -> StructError:
 class Reader:
     """A cursor over *data*: *position* is the next byte to read.  Kafka: ByteBufferAccessor, Readable.
 
-    *elements* is how many elements of arrays, and tags that nobody knows, may still be read: in Python each takes a
-    hundred times what it takes in the bytes.  *version* is the one to be named where it matters.
+    *elements* is how many elements of arrays, and unknown tags, may still be read: in Python each takes a hundred
+    times its size in bytes.  *version* is the one to name in messages.
     """
 
     __slots__ = ("data", "elements", "position", "version")
@@ -72,7 +72,7 @@ class Reader:
         return len(self.data) - self.position
 
     def fixed(self, layout: struct.Struct) -> Any:
-        """Return the number at the cursor.  Raises StructError when it is cut off."""
+        """Return the number at the cursor.  Raises StructError if it is incomplete."""
         start = self.position
         end = start + layout.size
         if end > len(self.data):
@@ -93,7 +93,7 @@ class Reader:
     def unsigned_varint(self) -> int:
         """Return an unsigned varint as Kafka keeps it, in a signed 32-bit integer.
 
-        Raises StructError when it is cut off or longer than five bytes.  Kafka: ByteUtils.readUnsignedVarint.
+        Raises StructError if it is incomplete or longer than five bytes.  Kafka: ByteUtils.readUnsignedVarint.
         """
         value = 0
         for shift in range(0, 35, 7):
@@ -111,7 +111,7 @@ class Reader:
         )
 
     def count(self, elements: int) -> None:
-        """Take note that *elements* are going to be read.  Raises StructError when there have been too many."""
+        """Count *elements* that will be read.  Raises StructError if there have been too many."""
         self.elements -= elements
         if self.elements < 0:
             raise StructError(_RUNTIME, "too many elements")
@@ -313,7 +313,7 @@ def numbers_layout(fields: list[StructField]) -> struct.Struct:
 
 
 def _raising(java_class: str, message: str) -> _Read:
-    """Return what raises that; `{}` in *message* stands for the version."""
+    """Return a function that raises that; `{}` in *message* stands for the version."""
 
     def read(reader: Reader) -> None:
         raise StructError(java_class, message.format(reader.version))

@@ -15,9 +15,9 @@ A schema is one line of `schemas/*.txt`, which `tools/make_schemas.py` writes fr
     ~                it has the classic encoding in flexible versions, too
     Struct^-3{…}     Kafka refuses to read this struct in other versions
 
-Versions are tests as Kafka's generated classes make them: no modifier means no test, not even for a version that Kafka
-does not know (it takes any version of a metadata record).  `struct_bytes` decodes by a schema, `struct_write` encodes,
-`struct_json` prints.
+Versions are tested as Kafka's generated classes test them: no modifier means no test, not even for a version that Kafka
+does not know (it accepts any version of a metadata record).  `structs.read` decodes by a schema, `structs.write`
+encodes, `structs.json` prints.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ from functools import cache, cached_property
 from typing import Any, Final, NamedTuple, TypeAlias
 
 Data: TypeAlias = dict[str, Any]
-"""A decoded struct by field names, in the schema's order.  What a field holds, the schema knows and the type checker
-does not: bool, int, float, str (uuid too: 22 letters), bytes, Data, a list of these, None."""
+"""A decoded struct by field names, in the schema's order.  The schema knows the type of a field, the type checker does
+not: bool, int, float, str (uuid too: 22 letters), bytes, Data, a list of these, None."""
 
 UNKNOWN_TAGS: Final = "_unknownTaggedFields"
 """The key, only there if needed, of tagged fields that the schema does not know: a list of (tag, bytes)."""
@@ -53,7 +53,7 @@ NONE: Final = Versions(1, 0)
 
 @dataclass(frozen=True)
 class StructField:
-    """One field.  *struct* is set when *type* is "struct"; *tag* None: it stands in the body.
+    """One field.  *struct* is set if *type* is "struct"; *tag* None: it is in the body.
 
     *classic*: it has the classic encoding in every version.
     """
@@ -69,7 +69,7 @@ class StructField:
     classic: bool = False
 
     def default(self) -> Any:
-        """Return the value that stands for absence; lists and structs are new ones each time."""
+        """Return the default value; lists and structs are new objects each time."""
         text = self.declared_default
         if text == "null":
             return None
@@ -100,7 +100,7 @@ class Struct:
 
 @dataclass(frozen=True, eq=False)
 class Schema:
-    """A message: *key* is its record type or its API's number, None where it has none.
+    """A message: *key* is its record type or its API's number, None if it has none.
 
     lowest and highest: the versions Kafka knows.
     """
@@ -215,7 +215,7 @@ def _field(tokens: deque[str]) -> StructField:
 def parse(line: str) -> Schema:
     """Return the schema that *line* spells; the notation is explained at the top of this module.
 
-    Raises ValueError or IndexError for a line that spells none: the schemas come with klog, they are not input.
+    Raises ValueError or IndexError for an invalid line: the schemas are part of klog, not input.
     """
     head, _, body = line.partition(": ") if ": " in line else line.rpartition(":")
     title, known, flexible = head.rstrip(":").split(" ")

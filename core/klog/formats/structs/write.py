@@ -1,7 +1,7 @@
-"""Structs to bytes, by a schema: the counterpart of `struct_bytes`, whose beginning explains the two encodings.
+"""Structs to bytes, by a schema: the counterpart of `structs.read`, which explains the two encodings.
 
-A field that the struct does not name has its default, and one that the version does not have is left out.  Records need
-not pass through here: a `Hole` of their size stands for them, and whoever sends the message fills it from a file.
+A field that the struct does not name has its default, and one that the version does not have is omitted.  Records need
+not be copied: a `Hole` of their size stands for them, and the sender of the message fills it from a file.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _INT16, _INT32 = FIXED["int16"], FIXED["int32"]
 
 
 class Hole(NamedTuple):
-    """*size* bytes of a records field that are not here; *filling* tells whoever sends them where they are."""
+    """*size* bytes of a records field that are not here; *filling* tells the sender where they are."""
 
     size: int
     filling: Any
@@ -40,7 +40,7 @@ class Writer:
         self.tail = bytearray()
 
     def put(self, hole: Hole) -> None:
-        """Leave a hole; what is written next stands behind it."""
+        """Leave a hole; what is written next comes behind it."""
         self.pieces += (self.tail, hole)
         self.tail = bytearray()
 
@@ -63,7 +63,7 @@ _Emit: TypeAlias = Callable[["_Body", str], None]
 
 
 def _null(name: str) -> ValueError:
-    """Return what is raised where null is no value: our mistake, never the input's."""
+    """Return the exception for null in a field that is not nullable: our mistake, never the input's."""
     return ValueError(f"{name} is null, and may not be")
 
 
@@ -253,16 +253,16 @@ def struct_writer(schema: Schema, version: int) -> _Write:
 
 
 def write(schema: Schema, value: Data, version: int, writer: Writer) -> None:
-    """Append *value* in *version*, which has to be one that Kafka knows, to *writer*.
+    """Append *value* in *version*, which must be one that Kafka knows, to *writer*.
 
-    Raises ValueError for null where it is no value and for a string of more than 32767 bytes.
+    Raises ValueError for null in a field that is not nullable and for a string of more than 32767 bytes.
     Kafka: the write methods of its generated classes.
     """
     struct_writer(schema, version)(writer, value)
 
 
 def encode(schema: Schema, value: Data, version: int) -> bytes:
-    """Return *value*, which holds no hole, as bytes; as for the rest, `write`."""
+    """Return *value*, which has no hole, as bytes; see `write`."""
     writer = Writer()
     write(schema, value, version, writer)
     assert not writer.pieces
