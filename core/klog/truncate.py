@@ -16,12 +16,12 @@ from klog.errors import DamagedError, UsageError
 from klog.files.read_only import ReadOnlyFile
 from klog.formats.checkpoint import epochs_in_force, write_epochs
 from klog.formats.damage import Damage
-from klog.formats.index import ABORTED_TXN
 from klog.formats.names import SEGMENT_KINDS, FileKind, Stage, belongs, file_name, parse_file
 from klog.formats.snapshot import write_snapshot
 from klog.kernel import IndexBuilder, SegmentSurvey, Window, ascending_run, crc32c
 from klog.log.records import intact_runs
 from klog.log.segment import Segment
+from klog.log.txn_index import txn_index_content
 from klog.partition_plan.contents import Content, FileRange, StoredContent, txn_entries
 from klog.partition_plan.desired_files import DesiredFiles, draft_changes
 from klog.partition_plan.losses import cut_loss, whole_losses
@@ -177,8 +177,8 @@ class _Cut:
         self._files[index], self._files[time_index] = place.builder.offset_entries, place.builder.time_entries
         if txns in there:
             entries = txn_entries(self._partition.path, there[txns])
-            before = [entry for entry in entries if entry[3] < end]
-            self._files[txns] = b"".join(ABORTED_TXN.write(*entry) for entry in before)
+            before = [entry for entry in entries if entry.last_offset < end]
+            self._files[txns] = txn_index_content(before)
         self._snapshot(end)
 
     def _stored(self, name: str) -> StoredContent:

@@ -196,9 +196,9 @@ class _Loader:
     def _txn_index_is_sane(self, segment: StartSegment) -> bool:
         """Kafka: TransactionIndex.sanityCheck."""
         for entry in txn_entries(self._reading.folder, segment.txn_index):
-            if newer_version(entry[0]):
-                raise FailsError(f"{file_name(segment.base, FileKind.TXN_INDEX)}: version {newer_version(entry[0])}")
-            if entry[3] < segment.base:
+            if version := newer_version(entry.version):
+                raise FailsError(f"{file_name(segment.base, FileKind.TXN_INDEX)}: version {version}")
+            if entry.last_offset < segment.base:
                 return False
         return True
 

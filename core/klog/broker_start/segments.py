@@ -13,10 +13,10 @@ from klog.broker_start.producers import ProducerLoader
 from klog.files.read_only import ReadOnlyFile
 from klog.formats.batch import Attributes
 from klog.formats.codec import Decompressor
-from klog.formats.index import ABORTED_TXN
 from klog.kernel import BAD_LENGTH, IndexBuilder, Window
 from klog.log.pipeline import OrderedOutput, Work, run
 from klog.log.reader import LogReader, WindowResult
+from klog.log.txn_index import AbortedTxn, txn_index_content
 from klog.progress import Silence, Sink
 from klog.transactions.anomalies import ProducerAnomalyKind
 from klog.transactions.markers import CompletedTxn, FlawedMarker, MarkerFlaw, read_marker
@@ -149,7 +149,7 @@ class SegmentRecovery:
     ) -> None:
         settings = reading.settings
         self.builder = IndexBuilder(segment.base, settings.interval, settings.index_bytes, latest_epoch)
-        self.txn_entries: list[tuple[int, int, int, int, int]] = []
+        self.txn_entries: list[AbortedTxn] = []
         self.records = 0
         self._reading = reading
         self._segment = segment
@@ -212,12 +212,12 @@ class SegmentRecovery:
                 self._producers.end = batch.last_offset + 1
                 return
 
-    def _aborted(self, entry: tuple[int, int, int, int, int], file: str) -> None:
-        if self.txn_entries and entry[3] <= self.txn_entries[-1][3]:
-            raise FailsError(f"{file}: the markers' offsets do not increase at {entry[3]}")
+    def _aborted(self, entry: AbortedTxn, file: str) -> None:
+        if self.txn_entries and entry.last_offset <= self.txn_entries[-1].last_offset:
+            raise FailsError(f"{file}: the markers' offsets do not increase at {entry.last_offset}")
         self.txn_entries.append(entry)
 
     @property
     def txn_index(self) -> bytes:
         """The content of the transaction index."""
-        return b"".join(ABORTED_TXN.write(*entry) for entry in self.txn_entries)
+        return txn_index_content(self.txn_entries)

@@ -19,9 +19,9 @@ from klog.compact.selection import LogSections
 from klog.compact.strict_reader import Advance, no_progress
 from klog.errors import UnreadableError
 from klog.formats.codec import Decompressor
-from klog.formats.index import ABORTED_TXN
 from klog.formats.names import FileKind, file_name
 from klog.kernel import OffsetMap
+from klog.log.txn_index import txn_index_content
 from klog.plan.draft import Draft
 from klog.plan.file_state import Digest
 from klog.plan.model import same_content
@@ -233,7 +233,7 @@ class PartitionCompaction:
             return False
         indexes = {FileKind.INDEX: [group.builder.offset_entries], FileKind.TIME_INDEX: [group.builder.time_entries]}
         if group.aborted:
-            indexes[FileKind.TXN_INDEX] = [b"".join(ABORTED_TXN.write(*entry) for entry in group.aborted)]
+            indexes[FileKind.TXN_INDEX] = [txn_index_content(group.aborted)]
         before = len(draft.actions)
         replace_segments(draft, directory, bases, log, indexes)
         return len(draft.actions) > before

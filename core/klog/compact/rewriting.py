@@ -13,7 +13,7 @@ from typing import NamedTuple
 from klog.compact.legacy import remade
 from klog.compact.segments import SourceSegment, aborted_between, end_of
 from klog.compact.strict_reader import Advance, StrictReader, no_progress
-from klog.compact.transactions import CleanedTransactions, Entry
+from klog.compact.transactions import CleanedTransactions
 from klog.errors import UsageError
 from klog.files.read_only import ReadOnlyFile
 from klog.formats.batch import Attributes, BatchFacts
@@ -32,6 +32,7 @@ from klog.kernel import (
     Window,
 )
 from klog.log.records import batch_damage, broken_record
+from klog.log.txn_index import AbortedTxn
 from klog.plan.file_state import Digest
 from klog.transactions.markers import read_marker
 
@@ -269,7 +270,7 @@ class SegmentGroup:
         self.sources = sources
         self.base = sources[0].base
         self.modified_ns = sources[-1].modified_ns
-        self.aborted: list[Entry] = []
+        self.aborted: list[AbortedTxn] = []
         self.builder = IndexBuilder(self.base, interval, 2**31 - 1, 2**31 - 1)
         self._rewriting = rewriting
 

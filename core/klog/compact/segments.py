@@ -7,10 +7,9 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from klog.compact.transactions import Entry
 from klog.data_dir.partition import Partition, SegmentFiles
 from klog.errors import UnreadableError
-from klog.formats.index import ABORTED_TXN
+from klog.log.txn_index import AbortedTxn
 from klog.partition_plan.contents import StoredContent, txn_entries
 
 
@@ -28,7 +27,7 @@ class SourceSegment(NamedTuple):
     modified_ns: int
     index_bytes: int
     time_index_bytes: int
-    aborted: tuple[Entry, ...]
+    aborted: tuple[AbortedTxn, ...]
     originals: tuple[int, ...]
 
     @property
@@ -46,14 +45,10 @@ def _source(partition: Partition, files: SegmentFiles) -> SourceSegment:
     path = os.path.join(partition.path, files.log)
     try:
         status = os.stat(path)
-        aborted: tuple[Entry, ...] = ()
+        aborted: tuple[AbortedTxn, ...] = ()
         if files.txn_index is not None:
             size = os.path.getsize(os.path.join(partition.path, files.txn_index))
-            whole = size // ABORTED_TXN.size * ABORTED_TXN.size
-            aborted = tuple(
-                (entry[0], entry[1], entry[2], entry[3], entry[4])
-                for entry in txn_entries(partition.path, StoredContent(files.txn_index, whole))
-            )
+            aborted = tuple(txn_entries(partition.path, StoredContent(files.txn_index, size)))
         return SourceSegment(
             files.base_offset,
             path,
@@ -95,7 +90,7 @@ def end_of(segments: Sequence[SourceSegment], base: int, otherwise: int) -> int:
     return segments[at].base if at < len(segments) else otherwise
 
 
-def aborted_between(segments: Sequence[SourceSegment], log_start: int, start: int, end: int) -> list[Entry]:
+def aborted_between(segments: Sequence[SourceSegment], log_start: int, start: int, end: int) -> list[AbortedTxn]:
     """Return the aborted transactions that may reach into [*start*, *end*).
 
     Kafka: LocalLog.collectAbortedTransactions.
@@ -103,9 +98,9 @@ def aborted_between(segments: Sequence[SourceSegment], log_start: int, start: in
     found = []
     for at in range(_holding(segments, start), len(segments)):
         for entry in segments[at].aborted:
-            if entry[3] >= log_start and entry[2] < end:
+            if entry.last_offset >= log_start and entry.first_offset < end:
                 found.append(entry)
-            if entry[4] >= end:
+            if entry.last_stable_offset >= end:
                 return found
     return found
 

@@ -10,10 +10,8 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from klog.kernel import OpenTransactions, Window
+from klog.log.txn_index import AbortedTxn
 from klog.transactions.markers import FlawedMarker, Marker
-
-Entry = tuple[int, int, int, int, int]
-"""The values of an `ABORTED_TXN`: version, producer id, first, last and last stable offset."""
 
 _NEVER = 2**63 - 1
 
@@ -22,7 +20,7 @@ class MarkerFate(NamedTuple):
     """What becomes of a batch that belongs to a transaction: *discardable* as far as transactions go."""
 
     discardable: bool
-    kept_entry: Entry | None = None
+    kept_entry: AbortedTxn | None = None
 
 
 class CleanedTransactions:
@@ -33,15 +31,15 @@ class CleanedTransactions:
     """
 
     def __init__(self, special: Iterable[int] = ()) -> None:
-        self._waiting: list[tuple[int, int, Entry]] = []  # a heap by first offset, then in the order of arrival
+        self._waiting: list[tuple[int, int, AbortedTxn]] = []  # a heap by first offset, then in the order of arrival
         self._arrived = 0
-        self._aborted: dict[int, Entry] = {}  # whose marker has not come yet
+        self._aborted: dict[int, AbortedTxn] = {}  # whose marker has not come yet
         self._open = OpenTransactions(self._aborted, special)
 
-    def add(self, entries: Iterable[Entry]) -> None:
+    def add(self, entries: Iterable[AbortedTxn]) -> None:
         """Hear of aborted transactions; of the same one as often as may be."""
         for entry in entries:
-            heapq.heappush(self._waiting, (entry[2], self._arrived, entry))
+            heapq.heappush(self._waiting, (entry.first_offset, self._arrived, entry))
             self._arrived += 1
         self._tell_next()
 
@@ -58,8 +56,7 @@ class CleanedTransactions:
     def _begin(self, up_to: int) -> None:
         while self._waiting and self._waiting[0][0] <= up_to:
             entry = heapq.heappop(self._waiting)[2]
-            if entry[1] not in self._aborted:
-                self._aborted[entry[1]] = entry
+            self._aborted.setdefault(entry.producer_id, entry)
         self._tell_next()
 
     def data(self, producer_id: int, last_offset: int) -> MarkerFate:

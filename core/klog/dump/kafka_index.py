@@ -16,13 +16,14 @@ from klog.errors import KlogError
 from klog.files.read_only import ReadOnlyFile
 from klog.formats.batch import BATCH, ENTRY, MIN_SIZE, OVERHEAD
 from klog.formats.codec import MAX_OUTPUT, Decompressor
-from klog.formats.index import ABORTED_TXN, OFFSET_ENTRY, TIME_ENTRY
+from klog.formats.index import OFFSET_ENTRY, TIME_ENTRY
 from klog.formats.layout import Layout
 from klog.formats.snapshot import read_snapshot
 from klog.kernel import DONE, MORE, Window, crc32c
 from klog.log.index import IndexEntries
 from klog.log.records import broken_record
 from klog.log.segment import MAX_SEGMENT_BYTES
+from klog.log.txn_index import aborted_txns, newer_version
 
 _LARGEST_SNAPSHOT = 64 << 20
 
@@ -302,19 +303,16 @@ def dump_txn_index(path: str) -> Iterator[str]:
     _paths(path)
     try:
         with ReadOnlyFile(path) as source:
-            data = source.read(0, source.size)
+            for entry in aborted_txns(source):  # the tool reads all entries before it prints one
+                if version := newer_version(entry.version):
+                    raise DiedError(f"{path}: an aborted transaction of version {version}, where 0 was expected")
+            for version, producer_id, first, last, stable in aborted_txns(source):
+                yield (
+                    f"version: {version >> 8} producerId: {producer_id} firstOffset: {first} lastOffset: {last}"
+                    f" lastStableOffset: {stable}"
+                )
     except KlogError as error:
-        raise DiedError(str(error)) from error
-    lines = []
-    for version, producer_id, first, last, stable in ABORTED_TXN.read_all(data):
-        version >>= 8
-        if version > 0:
-            raise DiedError(f"{path}: an aborted transaction of version {version}, where 0 was expected")
-        lines.append(
-            f"version: {version} producerId: {producer_id} firstOffset: {first} lastOffset: {last}"
-            f" lastStableOffset: {stable}"
-        )
-    yield from lines
+        raise error if isinstance(error, DiedError) else DiedError(str(error)) from error
 
 
 def dump_snapshot(path: str) -> tuple[list[str], str | None]:

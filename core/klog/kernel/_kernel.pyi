@@ -1,4 +1,4 @@
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 
 from klog.formats.batch import BatchFacts
 
@@ -192,7 +192,7 @@ class OpenTransactions:
     committed: set[int]
     with_data: set[int]
     begins: int
-    def __init__(self, aborted: dict[int, tuple[int, int, int, int, int]], special: Iterable[int] = ()) -> None: ...
+    def __init__(self, aborted: Mapping[int, tuple[int, int, int, int, int]], special: Iterable[int] = ()) -> None: ...
     def take(self, window: Window, first: int, decisions: bytearray | None = None, now: int = -1) -> int: ...
 
 class Rewriter:

@@ -1,14 +1,19 @@
-"""The entries of a transaction index (`.txnindex`)."""
+"""The entries of a transaction index (`.txnindex`): transactions that an ABORT marker in the segment ends.
+
+Kafka: TransactionIndex, AbortedTxn.
+"""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable, Iterator
+from itertools import islice
 from typing import NamedTuple
 
-from klog.files.read_only import ReadOnlyFile
+from klog.files.read_only import ReadableLog, ReadOnlyFile
 from klog.formats.index import ABORTED_TXN
-from klog.formats.layout import Layout
 
+_STEP_BYTES = 2048 * ABORTED_TXN.size
 _MOST_BYTES = 64 << 20
 
 
@@ -22,17 +27,34 @@ class AbortedTxn(NamedTuple):
     last_stable_offset: int
 
 
+def aborted_txns(file: ReadableLog, size: int | None = None) -> Iterator[AbortedTxn]:
+    """Yield the whole entries in the first *size* bytes of an open index (None: all), with 68 KiB of it in memory.
+
+    Raises UnreadableError.
+    """
+    end = file.size if size is None else size
+    for position in range(0, end - end % ABORTED_TXN.size, _STEP_BYTES):
+        content = file.read(position, min(_STEP_BYTES, end - position))
+        yield from map(AbortedTxn._make, ABORTED_TXN.read_all(content))
+
+
 def read_txn_index(folder: str, name: str) -> tuple[list[AbortedTxn], int]:
-    """Return the whole entries of a transaction index and the size of the file in bytes.  Raises UnreadableError."""
-    layout: Layout = ABORTED_TXN
+    """Return the whole entries in the first 64 MiB of an index, and the size of the file in bytes: a broker's is small.
+
+    Raises UnreadableError.
+    """
     with ReadOnlyFile(os.path.join(folder, name)) as source:
-        content = source.read(0, min(source.size, _MOST_BYTES) // layout.size * layout.size)
-        return [AbortedTxn(*entry) for entry in layout.read_all(content)], source.size
+        return list(islice(aborted_txns(source), _MOST_BYTES // ABORTED_TXN.size)), source.size
+
+
+def txn_index_content(entries: Iterable[AbortedTxn]) -> bytes:
+    """Return the content of an index with these entries."""
+    return b"".join(ABORTED_TXN.write(*entry) for entry in entries)
 
 
 def newer_version(version: int) -> int:
-    """Return the version that a broker takes an entry for where it does not know it, else 0.
+    """Return the version that a broker takes an entry for if it does not know it, else 0.
 
-    Only the first of its two bytes counts to it.  Kafka: AbortedTxn.version.
+    A broker reads only the first of the two bytes.  Kafka: AbortedTxn.version.
     """
     return max(version >> 8, 0)

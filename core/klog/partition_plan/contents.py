@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from klog.files.read_only import ReadOnlyFile
 from klog.formats.index import ABORTED_TXN
+from klog.log.txn_index import AbortedTxn, aborted_txns
 
 
 class FileRange(NamedTuple):
@@ -48,11 +50,10 @@ def content_size(content: Content | None) -> int:
     return content.size if isinstance(content, StoredContent) else len(content)
 
 
-def txn_entries(folder: str, content: Content | None) -> list[tuple[int, ...]]:
-    """Return the whole entries of a transaction index."""
-    if content is None:
-        return []
+def txn_entries(folder: str, content: Content | None) -> Iterator[AbortedTxn]:
+    """Yield the whole entries of a transaction index.  Raises UnreadableError."""
     if isinstance(content, StoredContent):
         with ReadOnlyFile(os.path.join(folder, content.name)) as source:
-            content = source.read(0, content.size - content.size % ABORTED_TXN.size)
-    return list(ABORTED_TXN.read_all(content))
+            yield from aborted_txns(source, content.size)
+    elif content is not None:
+        yield from map(AbortedTxn._make, ABORTED_TXN.read_all(content))

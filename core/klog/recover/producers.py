@@ -6,9 +6,8 @@ from collections.abc import Collection, Iterable
 
 from klog.errors import KlogError
 from klog.formats.damage import Damage
-from klog.formats.index import ABORTED_TXN
 from klog.formats.snapshot import Producer
-from klog.log.txn_index import AbortedTxn, read_txn_index
+from klog.log.txn_index import AbortedTxn, read_txn_index, txn_index_content
 from klog.recover.outcome import RecoverOptions
 from klog.verify.facts import PartitionFacts
 from klog.verify.segment import SegmentFacts
@@ -24,13 +23,13 @@ def txn_index(facts: PartitionFacts, segment: SegmentFacts, end: int | None) -> 
 
     events = facts.replay.events.get(segment.files.log, []) if facts.replay is not None else []
     ended = [event for event in events if isinstance(event, CompletedTxn)]
-    entries = {txn.last_offset: AbortedTxn(*txn.index_entry) for txn in ended if txn.index_entry is not None}
+    entries = {txn.last_offset: txn.index_entry for txn in ended if txn.index_entry is not None}
     seen = {txn.last_offset for txn in ended}
     limit = segment.survey.next_base if end is None else end
     for entry in _witnesses(facts, segment):
         if entry.last_offset not in seen and segment.files.base_offset <= entry.last_offset < limit:
             entries.setdefault(entry.last_offset, entry)
-    return b"".join(ABORTED_TXN.write(*entries[offset]) for offset in sorted(entries))
+    return txn_index_content(entries[offset] for offset in sorted(entries))
 
 
 def _witnesses(facts: PartitionFacts, segment: SegmentFacts) -> list[AbortedTxn]:

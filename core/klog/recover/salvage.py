@@ -14,7 +14,6 @@ from itertools import zip_longest
 from klog.errors import UnreadableError
 from klog.formats.checkpoint import write_epochs
 from klog.formats.damage import Damage
-from klog.formats.index import ABORTED_TXN
 from klog.formats.names import SEGMENT_KINDS, FileKind, file_name, parse_file
 from klog.formats.snapshot import write_snapshot
 from klog.kernel import IndexBuilder, Window, crc32c
@@ -22,7 +21,7 @@ from klog.log.bit_flips import Patch
 from klog.log.reader import LogReader
 from klog.log.records import intact_runs
 from klog.log.segment import MAX_SEGMENT_BYTES, Segment
-from klog.log.txn_index import AbortedTxn
+from klog.log.txn_index import AbortedTxn, txn_index_content
 from klog.partition_plan.contents import Content, FileRange, txn_entries
 from klog.partition_plan.desired_files import DesiredFiles, draft_changes
 from klog.partition_plan.epochs import rebuilt
@@ -196,7 +195,7 @@ class _Salvage:
         old = there.get(file_name(segment.files.base_offset, FileKind.TXN_INDEX))
         entries = self._with_witnesses(part, self._end if limit is None else limit, aborted, old)
         if entries or txns in there:
-            self._files[txns] = b"".join(ABORTED_TXN.write(*entry) for entry in entries)
+            self._files[txns] = txn_index_content(entries)
 
     def _is_wrong(self, base: int) -> bool:
         found = [one for one in self._examined.facts.segments if one.files.base_offset == base]
@@ -221,15 +220,14 @@ class _Salvage:
                         if isinstance(event, CompletedTxn):
                             markers.add(event.last_offset)
                             if event.index_entry is not None:
-                                aborted[event.last_offset] = AbortedTxn(*event.index_entry)
+                                aborted[event.last_offset] = event.index_entry
         builder.finish()
         return aborted, markers
 
     def _with_witnesses(self, part: PartRanges, limit: int, found: Markers, old: Content | None) -> list[AbortedTxn]:
         """Return the transaction index's entries: those of the log, and old ones whose markers are lost in a hole."""
         entries, markers = found
-        for values in txn_entries(self._folder, old):
-            entry = AbortedTxn(*values)
+        for entry in txn_entries(self._folder, old):
             sane = entry.version == 0 and 0 <= entry.first_offset <= entry.last_offset < limit
             if sane and entry.last_offset not in markers and _is_in_hole(part, entry.last_offset):
                 entries.setdefault(entry.last_offset, entry)

@@ -14,6 +14,7 @@ from klog.formats.batch import Attributes
 from klog.formats.codec import Decompressor
 from klog.kernel import DONE, MORE, Window
 from klog.location import Location
+from klog.log.txn_index import AbortedTxn
 
 _MAX_OFFSET = 2**63 - 1
 _ABORT, _COMMIT = 0, 1
@@ -66,11 +67,11 @@ class CompletedTxn(NamedTuple):
     place: Location
 
     @property
-    def index_entry(self) -> tuple[int, int, int, int, int] | None:
-        """The values of its `ABORTED_TXN` in the `.txnindex` of the marker's segment; None when it was committed."""
+    def index_entry(self) -> AbortedTxn | None:
+        """Its entry in the `.txnindex` of the marker's segment; None when it was committed."""
         if not self.aborted:
             return None
-        return (0, self.producer_id, self.first_offset, self.last_offset, self.last_stable_offset)
+        return AbortedTxn(0, self.producer_id, self.first_offset, self.last_offset, self.last_stable_offset)
 
 
 class OngoingTxns:

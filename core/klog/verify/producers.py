@@ -60,11 +60,11 @@ def transactions(facts: PartitionFacts) -> Findings:
 def _aborted(facts: PartitionFacts, segment: SegmentFacts, completed: list[CompletedTxn]) -> Findings:
     name = segment.files.txn_index
     try:
-        entries = read_txn_index(facts.partition.path, name)[0] if name else []
+        entries, size = read_txn_index(facts.partition.path, name) if name else ([], 0)
     except KlogError:
-        return  # somebody else says so
-    if any(entry.version for entry in entries):
-        return
+        return  # reported with the index itself
+    if any(entry.version for entry in entries) or len(entries) < size // ABORTED_TXN.size:
+        return  # what an entry that was not read says is unknown
     said = {(entry.producer_id, entry.last_offset): (slot, entry) for slot, entry in enumerate(entries)}
     file = name or segment.files.log
     for txn in completed:
@@ -74,9 +74,8 @@ def _aborted(facts: PartitionFacts, segment: SegmentFacts, completed: list[Compl
                 f"producer {txn.producer_id} aborted offsets {txn.first_offset} to {txn.last_offset}: no entry says so"
             )
             yield facts.finding("txn-index-disagrees", message, file, None, txn.last_offset)
-        elif entry is not None and slot is not None and not _explained(facts, entry, txn):
-            wanted = AbortedTxn(*txn.index_entry or ())
-            message = f"entry {slot} says {_shown(entry)}, the log {_shown(wanted)}"
+        elif entry and slot is not None and txn.index_entry and not _explained(facts, entry, txn):
+            message = f"entry {slot} says {_shown(entry)}, the log {_shown(txn.index_entry)}"
             yield facts.finding("txn-index-disagrees", message, file, ABORTED_TXN.size * slot, entry.last_offset)
     for slot, entry in said.values():
         if not _explained(facts, entry, None):
