@@ -24,7 +24,7 @@ from klog.log.segment import Segment
 from klog.log.txn_index import txn_index_content
 from klog.partition_plan.contents import Content, FileRange, StoredContent, txn_entries
 from klog.partition_plan.desired_files import DesiredFiles, draft_changes
-from klog.partition_plan.losses import cut_loss, whole_losses
+from klog.partition_plan.losses import count_records, cut_loss, whole_losses
 from klog.plan.draft import Draft
 from klog.plan.model import NOTHING, Amount, Loss
 
@@ -213,7 +213,8 @@ class _Cut:
 
     def _loss(self, files: SegmentFiles, place: _Place) -> Loss:
         expected = place.builder.last_offset + 1 if place.builder.batches else files.base_offset
-        return cut_loss(self._partition, files.log, place.position, expected, "truncated")
+        found = count_records(os.path.join(self._partition.path, files.log), place.position)
+        return cut_loss(self._partition, files.log, place.position, expected, "truncated", found)
 
     def _kept(self, cut: SegmentFiles, place: _Place) -> Amount:
         """Return what stays.  Segments before the cut are not read, so nobody has counted their records."""

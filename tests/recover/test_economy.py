@@ -16,7 +16,8 @@ from klog.plan.model import Plan
 from klog.recover import like_broker
 
 from tests.conftest import Ran
-from tests.oracles.plain.encode import Record, batch
+from tests.oracles.plain.encode import Record, batch, marker
+from tests.support.reads import count_reads
 
 
 @pytest.fixture
@@ -44,6 +45,63 @@ def test_a_log_without_indexes_is_read_once(
     planned = klog("recover", data, "--output=json")
     assert planned.exit_code == 4
     assert json.loads(planned.stdout)["broker_would_keep"]["records"] == 20
+
+
+MS = 1_750_000_000_000
+
+
+def segments_of(kind: str) -> list[bytes]:
+    """Return five segments of 100 batches with 3 offsets each, but for markers: plain, idempotent or transactional."""
+    content = []
+    for base in range(0, 1500, 300):
+        batches = []
+        for at in range(base, base + 300, 3):
+            records = [Record(at + i, MS + at, b"k", b"v" * 300) for i in range(3)]
+            if kind == "plain":
+                batches.append(batch(records))
+            elif kind == "idempotent":
+                batches.append(batch(records, producer=(7, 0, at)))
+            elif at % 90 == 60:  # the transaction that is open at the end of each segment goes on in the next one
+                many = [
+                    marker(
+                        at + i, commit=i == 1, timestamp=MS, producer_id=7 + i, producer_epoch=0, coordinator_epoch=1
+                    )
+                    for i in range(3)
+                ]
+                batches += many
+            else:
+                batches.append(batch(records, producer=(7 + at % 2, 0, at // 2), transactional=True))
+        content.append(b"".join(batches))
+    return content
+
+
+@pytest.mark.parametrize("kind", ["plain", "idempotent", "transactional"])
+def test_each_segment_of_a_torn_log_is_read_once(
+    tmp_path: Path, klog: Callable[..., Ran], monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    """Survey, the broker's start and the amounts come from one pass; only of the end that is cut more is read."""
+    folder = tmp_path / "data" / "orders-0"
+    folder.mkdir(parents=True)
+    (folder.parent / "meta.properties").write_text("version=0\nbroker.id=1\n")
+    logs = [folder / f"{base:020}.log" for base in range(0, 1500, 300)]
+    for log, content in zip(logs, segments_of(kind), strict=True):
+        log.write_bytes(content)
+    assert klog("recover", folder.parent, "--apply", "--quiet").exit_code == 1
+    torn = logs[-1].stat().st_size - 100
+    os.truncate(logs[-1], torn)
+    with monkeypatch.context() as patches:
+        reads = count_reads(patches)
+        planned = klog("recover", folder.parent, "--output=json")
+    found = json.loads(planned.stdout)
+    assert planned.exit_code == 4
+    assert found["broker_would_keep"] == found["kept"]
+    assert len(found["lost"]) == 1
+    for log in logs[:-1]:
+        opens, size = reads.of(log)
+        # A batch that does not fit a window is read with the next one again.
+        assert (opens, size <= 1.02 * log.stat().st_size) == (1, True), log
+    # Once more for the producers at the new end, once for the digest of what is cut.
+    assert reads.of(logs[-1])[1] < 3.5 * torn
 
 
 def test_a_plan_for_an_intact_log_loads_nothing_that_changes_or_salvages(data: Path, klog: Callable[..., Ran]) -> None:

@@ -7,11 +7,12 @@ a new one (`Made`).
 from __future__ import annotations
 
 import os
+from bisect import bisect_right
 from typing import NamedTuple
 
 from klog.formats.index import OFFSET_ENTRY
 from klog.log.index import IndexEntries
-from klog.partition_plan.contents import Content, FileRange, StoredContent, tail
+from klog.partition_plan.contents import Content, FileRange, tail
 
 
 class ReadSettings(NamedTuple):
@@ -56,12 +57,28 @@ def index_floor(folder: str, index: Content | None, base: int, offset: int) -> t
 
     As a broker finds it, by a search that trusts the order.  Without one: (base, 0).  Kafka: OffsetIndex.lookup.
     """
-    if not isinstance(index, StoredContent):
-        return base, 0  # one that was just made leads to where a walk from the start leads
+    if isinstance(index, bytes):
+        return _floor_of_entries(index, base, offset)
+    if index is None:
+        return base, 0
     with IndexEntries(os.path.join(folder, index.name), OFFSET_ENTRY, None) as entries:
         slot = entries.search(offset - base).slot
         relative, position = entries[slot] if slot >= 0 else (0, 0)
     return base + relative, position
+
+
+def _floor_of_entries(index: bytes, base: int, offset: int) -> tuple[int, int]:
+    """Return the same of a rebuilt index, whose entries ascend."""
+    count = len(index) // OFFSET_ENTRY.size
+
+    def relative(slot: int) -> int:
+        return OFFSET_ENTRY.read(index[slot * OFFSET_ENTRY.size : (slot + 1) * OFFSET_ENTRY.size])[0]
+
+    slot = bisect_right(range(count), offset - base, key=relative) - 1
+    if slot < 0:
+        return base, 0
+    found, position = OFFSET_ENTRY.read(index[slot * OFFSET_ENTRY.size : (slot + 1) * OFFSET_ENTRY.size])
+    return base + found, position
 
 
 def index_last_offset(folder: str, index: Content | None, base: int) -> int:

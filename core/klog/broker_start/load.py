@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 from klog.broker_start.epochs import Epochs
 from klog.broker_start.files import FailsError, ReadSettings, StartSegment
+from klog.broker_start.intact_prefix import IntactPrefix
 from klog.broker_start.producers import BrokerClock, ProducerLoader, SnapshotFiles
 from klog.broker_start.segments import PartitionReader, SegmentRecovery
 from klog.broker_start.split import split
@@ -74,11 +75,21 @@ class StartOutcome(NamedTuple):
 
 
 def load(
-    partition: Partition, start: StartState, settings: ReadSettings, clock: BrokerClock, sink: Sink | None = None
+    partition: Partition,
+    start: StartState,
+    settings: ReadSettings,
+    clock: BrokerClock,
+    sink: Sink | None = None,
+    prefixes: Mapping[str, IntactPrefix] = _NOTHING,
 ) -> StartOutcome:
-    """Play the start and the stop through.  Raises UnreadableError for what the system cannot read."""
+    """Play the start and the stop through.  Raises UnreadableError for what the system cannot read.
+
+    *prefixes*: by the names of logs, what is known of them already.  These are not read again where that suffices, and
+    the outcome's *files* do not have their right content.
+    """
     try:
-        loader = _Loader(partition, start, PartitionReader(partition.path, settings, sink), clock)
+        reading = PartitionReader(partition.path, settings, sink)
+        loader = _Loader(partition, start, reading, clock, prefixes)
         return loader.load()
     except FailsError as failure:
         return StartOutcome(str(failure))
@@ -97,10 +108,18 @@ class _BackwardsError(Exception):
 
 
 class _Loader:
-    def __init__(self, partition: Partition, start: StartState, reading: PartitionReader, clock: BrokerClock) -> None:
+    def __init__(
+        self,
+        partition: Partition,
+        start: StartState,
+        reading: PartitionReader,
+        clock: BrokerClock,
+        prefixes: Mapping[str, IntactPrefix],
+    ) -> None:
         if isinstance(partition.metadata, Malformed):
             raise FailsError(f"partition.metadata, {partition.metadata}")
         self._start, self._reading, self._clock = start, reading, clock
+        self._prefixes = prefixes
         self._epochs = Epochs(partition)
         self._files = settle(partition, reading.settings)
         self._snapshots = SnapshotFiles(partition.path, self._snapshot_files())
@@ -245,6 +264,8 @@ class _Loader:
         """Kafka: LogLoader.recoverSegment."""
         producers = ProducerLoader(self._snapshots, self._clock)
         self._rebuild(producers, self._start.log_start, segment.base, clean=False)
+        if self._recover_from_prefix(segment, producers):
+            return
         recovery = SegmentRecovery(self._reading, segment, producers, self._epochs.latest)
         recovery.run()
         builder = recovery.builder
@@ -259,6 +280,21 @@ class _Loader:
             segment.txn_index = recovery.txn_index
         self._cut(segment, builder.size, builder.last_offset + 1 if builder.batches else segment.base)
         producers.save()
+
+    def _recover_from_prefix(self, segment: StartSegment, producers: ProducerLoader) -> bool:
+        """Recover a segment without reading it, from what is known of it; False where that does not tell."""
+        known = self._prefixes.get(segment.log[0].name)
+        if known is None or not known.is_of(segment, producers, self._reading.settings):
+            return False
+        latest = self._epochs.latest
+        self._epochs.assign([(epoch, start) for epoch, start in known.epochs if epoch > latest])
+        self._recovered.add(segment.base)
+        segment.offset_index, segment.time_index = known.last_entry, b""
+        segment.txn_index = None if segment.txn_index is None else b""
+        self._cut(segment, known.size, known.last_offset + 1 if known.batches else segment.base)
+        known.apply_to(producers)
+        producers.save()
+        return True
 
     # the end
 

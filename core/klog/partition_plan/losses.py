@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 from klog.data_dir.partition import Partition
@@ -59,26 +59,31 @@ def torn_batch(path: str, position: int, expected: int) -> RecordCount:
     return RecordCount(records, header.base_offset, header.last_offset)
 
 
-def cut_loss(partition: Partition, log: str, position: int, expected: int, reason: str) -> Loss:
+def cut_loss(partition: Partition, log: str, position: int, expected: int, reason: str, found: RecordCount) -> Loss:
     """Return what goes with everything from *position* of a log on, where offset *expected* was to come.
 
-    Raises UnreadableError.
+    *found*: what is intact there.  Raises UnreadableError.
     """
     path = os.path.join(partition.path, log)
-    found = count_records(path, position)
     if found.first_offset != expected:
         found = torn_batch(path, position, expected).plus(found)
     return _loss(partition, found, os.path.getsize(path) - position, reason, expected)
 
 
-def whole_losses(partition: Partition, logs: Iterable[str], reason: str) -> list[Loss]:
-    """Return what goes with whole logs, one loss for each.  Raises UnreadableError."""
+def whole_losses(
+    partition: Partition, logs: Iterable[str], reason: str, count: Callable[[str], RecordCount] | None = None
+) -> list[Loss]:
+    """Return what goes with whole logs, one loss for each; *count* counts their records, else they are read.
+
+    Raises UnreadableError.
+    """
     losses = []
     for log in logs:
         path = os.path.join(partition.path, log)
         size = os.path.getsize(path)
         if size:
-            losses.append(_loss(partition, count_records(path), size, reason, None))
+            found = count_records(path) if count is None else count(log)
+            losses.append(_loss(partition, found, size, reason, None))
     return losses
 
 

@@ -45,7 +45,7 @@ def plan(
     result.fails = _cuts_otherwise(examined, judged, outcome)
     if result.fails is not None:
         return result
-    like_broker.follow(outcome, result, draft)
+    like_broker.follow(outcome, result, draft, examined.logs)
     result.offsets = _offsets(partition, outcome, result)
     draft.rely_on_directory(partition.directory, sync=True)
     return result

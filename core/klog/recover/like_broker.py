@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 
 from klog.broker_start import load
+from klog.broker_start.intact_prefix import IntactPrefix
 from klog.broker_start.load import SegmentCut, StartOutcome, StartState
 from klog.broker_start.producers import BrokerClock
 from klog.data_dir.partition import Partition
@@ -15,13 +17,14 @@ from klog.formats.names import FileKind, parse_file
 from klog.partition_plan.contents import FileRange, StoredContent
 from klog.partition_plan.desired_files import DesiredFiles, draft_changes
 from klog.partition_plan.epochs import rebuilt
-from klog.partition_plan.losses import count_records, cut_loss, whole_losses
+from klog.partition_plan.losses import cut_loss, whole_losses
 from klog.plan.draft import Draft
 from klog.plan.model import Amount, Loss
 from klog.progress import Silence, Sink
 from klog.recover.outcome import RecoverOptions, RecoverResult
 from klog.recover.rebuild import ENDS, OF_INDEXES, OFFSET_KINDS, base_of, problems
 from klog.recover.survey import PartitionSurvey
+from klog.recover.surveyed_logs import SurveyedLogs
 from klog.verify.facts import LogDirFacts
 from klog.verify.findings import Finding
 
@@ -29,15 +32,24 @@ _RIGHTED = frozenset({"recovery-point-beyond-end", "high-watermark-beyond-end", 
 """What every start puts right."""
 
 
-def play(partition: Partition, clean: bool, settings: RecoverOptions, sink: Sink | None = None) -> StartOutcome:
-    """Return what the start comes to; *clean*: it follows a clean stop.  Raises UnreadableError."""
+def play(
+    partition: Partition,
+    clean: bool,
+    settings: RecoverOptions,
+    sink: Sink | None = None,
+    prefixes: Mapping[str, IntactPrefix] = MappingProxyType({}),
+) -> StartOutcome:
+    """Return what the start comes to; *clean*: it follows a clean stop.  *prefixes*: see `load`.
+
+    Raises UnreadableError.
+    """
     name = partition.name
     assert name is not None
     offset = partition.checkpoints.offset
     recovery_point = offset(FileKind.RECOVERY_POINTS, name.topic, name.partition) or 0
     log_start = offset(FileKind.LOG_STARTS, name.topic, name.partition) or 0
     clock = BrokerClock(settings.now_ms, settings.expiration_ms)
-    return load.load(partition, StartState(clean, recovery_point, log_start), settings.reading, clock, sink)
+    return load.load(partition, StartState(clean, recovery_point, log_start), settings.reading, clock, sink, prefixes)
 
 
 def plan(
@@ -47,14 +59,14 @@ def plan(
 
     Findings are only looked for where a broker fails, or something is lost: it takes a second pass.
     """
-    result = RecoverResult(partition)
+    result, logs = RecoverResult(partition), SurveyedLogs(partition)
     outcome = play(partition, around.clean, settings, sink)
     if outcome.fails is not None or outcome.cuts or outcome.dropped:
         close = settings._replace(from_recovery_point=_is_above_recovery_point(partition, outcome))
         examined = PartitionSurvey(partition, around, close, Silence())
-        result.findings = examined.findings
+        result.findings, logs = examined.findings, examined.logs
         result.left = [one for one in problems(examined.findings) if not _is_gone(one, examined, outcome)]
-    follow(outcome, result, draft)
+    follow(outcome, result, draft, logs)
     return result
 
 
@@ -103,31 +115,32 @@ def _is_above_recovery_point(partition: Partition, outcome: StartOutcome) -> boo
     return all(base >= first for base in outcome.recovered)
 
 
-def follow(outcome: StartOutcome, result: RecoverResult, draft: Draft) -> None:
+def follow(outcome: StartOutcome, result: RecoverResult, draft: Draft, logs: SurveyedLogs) -> None:
     """Say to *draft* what changes, and to *result* what that means.  Raises UnreadableError, OSError (staging)."""
     partition = result.partition
     if outcome.fails is not None:
         result.fails = f"a broker does not come through its start here: {outcome.fails}"
         return
     draft_changes(draft, partition, DesiredFiles(outcome.logs, outcome.files, outcome.epochs))
-    result.losses = losses(partition, outcome, result.findings)
+    result.losses = losses(partition, outcome, result.findings, logs)
     if result.losses:
-        result.kept = kept(partition, outcome)
+        result.kept = kept(outcome, logs)
     result.broker_would_keep = result.kept
     result.offsets = offsets(partition, outcome)
 
 
-def losses(partition: Partition, outcome: StartOutcome, findings: Sequence[Finding]) -> list[Loss]:
+def losses(partition: Partition, outcome: StartOutcome, findings: Sequence[Finding], logs: SurveyedLogs) -> list[Loss]:
     """Return what goes: ends of segments, and segments.
 
     The reason is the one of *findings* that the start stumbles over; for segments the one before them.
+    Raises UnreadableError.
     """
     found, reason = [], "log-start-beyond-end"
     for cut in outcome.cuts:
         name, reason = _source(partition, outcome, cut.base), _reason(cut, findings)
-        found.append(cut_loss(partition, name, cut.size, cut.offset, reason))
+        found.append(cut_loss(partition, name, cut.size, cut.offset, reason, logs.count_records(name, cut.size)))
     dropped = [segment.log for segment in partition.segments if segment.base_offset in outcome.dropped]
-    return found + whole_losses(partition, dropped, reason)
+    return found + whole_losses(partition, dropped, reason, logs.count_records)
 
 
 def _reason(cut: SegmentCut, findings: Sequence[Finding]) -> str:
@@ -148,13 +161,12 @@ def _source(partition: Partition, outcome: StartOutcome, base: int) -> str:
     return pieces[0].name
 
 
-def kept(partition: Partition, outcome: StartOutcome) -> Amount:
+def kept(outcome: StartOutcome, logs: SurveyedLogs) -> Amount:
     """Return what the logs will hold.  Raises UnreadableError."""
     total = Amount(0, 0)
     for pieces in outcome.logs.values():
         for name, start, end in pieces:
-            records = count_records(os.path.join(partition.path, name), start, end).records
-            total = total.plus(Amount(records, end - start))
+            total = total.plus(Amount(logs.count_records(name, start, end).records, end - start))
     return total
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 
+from klog.data_dir.partition import SegmentFiles
 from klog.errors import KlogError
 from klog.formats.damage import Damage
 from klog.formats.snapshot import Producer
@@ -73,8 +74,18 @@ class RebuiltSnapshots:
         state = ProducerState.load(good[max(below)], max(below)) if below else ProducerState(start)
         state.expire(self._settings.now_ms, self._settings.expiration_ms)
         found: dict[int, tuple[Producer, ...]] = {}
+        segments = self._segments_with_producers()
         for offset in wanted:
-            for event in replay(state, partition.path, partition.segments, end=offset):
+            for event in replay(state, partition.path, segments, end=offset):
                 self.is_guess |= isinstance(event, Damage) and (event.place.offset or 0) < offset
             found[offset] = state.snapshot()
         return found
+
+    def _segments_with_producers(self) -> list[SegmentFiles]:
+        """Return the segments that say something about producers; the pass has shown of the others that they do not."""
+        silent = {
+            segment.files.base_offset
+            for segment in self._facts.segments
+            if not segment.survey.producer_batches and not segment.is_broken and segment.unreadable is None
+        }
+        return [files for files in self._facts.partition.segments if files.base_offset not in silent]

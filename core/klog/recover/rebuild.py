@@ -263,7 +263,8 @@ class _Repair:
             cut = self._cuts.get(base)
             if cut is not None and base not in self._zeros:
                 position, expected, reason = cut.damage.place.position or 0, cut.expected or 0, self._reason(base, cut)
-                found.append(cut_loss(self.facts.partition, segment.files.log, position, expected, reason))
+                records = self._examined.logs.count_records(segment.files.log, position)
+                found.append(cut_loss(self.facts.partition, segment.files.log, position, expected, reason, records))
         return found
 
     def kept(self) -> Amount:

@@ -154,7 +154,7 @@ class Recovery:
         from klog.recover import like_broker
 
         try:
-            outcome = like_broker.play(examined.original, clean, settings)
+            outcome = like_broker.play(examined.original, clean, settings, prefixes=examined.logs.prefixes)
             fails = outcome.fails
         except UnreadableError as error:  # the repair went around that
             fails = str(error)
@@ -162,8 +162,8 @@ class Recovery:
         if fails is not None:
             result.notes.append(f"a broker would not start: {fails}")
         else:
-            result.broker_would_keep = like_broker.kept(examined.original, outcome)
-            lost = like_broker.losses(examined.original, outcome, examined.findings)
+            result.broker_would_keep = like_broker.kept(outcome, examined.logs)
+            lost = like_broker.losses(examined.original, outcome, examined.findings, examined.logs)
             choices[RecoverMode.LIKE_BROKER] = OtherMode(lost, result.broker_would_keep)
         if settings.mode is RecoverMode.DEFAULT and any(one.id in ENDS | OFFSET_KINDS for one in result.left):
             from klog.recover import salvage

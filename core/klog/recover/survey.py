@@ -12,6 +12,7 @@ from klog.formats.names import FileKind, Stage, belongs, parse_file
 from klog.partition_plan.contents import Content
 from klog.progress import Sink
 from klog.recover.outcome import RecoverMode, RecoverOptions
+from klog.recover.surveyed_logs import SurveyedLogs
 from klog.verify.facts import LogDirFacts, PartitionFacts
 from klog.verify.findings import Finding
 from klog.verify.indexes import offset_index_of, time_index_of
@@ -27,7 +28,7 @@ class PartitionSurvey:
     """A partition after the pass.
 
     *original*: as it is listed; `partition`, `facts`: as it is once what was interrupted has been finished or taken
-    back.  `fails`: names over which nobody can tell; then there is no more.
+    back.  `fails`: names over which nobody can tell; then there is no more.  `logs`: what the pass showed of the logs.
     """
 
     facts: PartitionFacts
@@ -38,6 +39,7 @@ class PartitionSurvey:
         self.fails: str | None = None
         self._settings = settings
         self._wrong: set[int] = set()
+        self.logs = SurveyedLogs(partition)
         away = [name for name in partition.others if parse_file(name).kind is FileKind.LOG]
         if away:
             # A disk that is not mounted looks like this; without its log an index would be an orphan.
@@ -67,6 +69,7 @@ class PartitionSurvey:
 
     def _after(self, facts: PartitionFacts, segment: SegmentFacts) -> None:
         """Keep the indexes that were made anew only where the old ones are wrong, or the log will be cut."""
+        self.logs.add(facts, segment)
         if any((*offset_index_of(facts, segment), *time_index_of(facts, segment))):
             self._wrong.add(segment.files.base_offset)
         elif not segment.is_broken:

@@ -27,6 +27,9 @@ from klog.transactions.producer_state import Event, ProducerState
 
 _CONTROL = int(Attributes.CONTROL)
 
+OpenTxns = tuple[tuple[int, int], ...]
+"""The first offset and the producer id of each open transaction, by offset."""
+
 
 def apply_window(
     state: ProducerState, window: Window, file: str = "", first: int = 0, end: int | None = None
@@ -131,3 +134,12 @@ def _drop_from(window: Window, offset: int) -> bool:
     reached = first < window.count
     window.drop(first)
     return reached
+
+
+def open_txns(state: ProducerState) -> OpenTxns | None:
+    """Return the open transactions of *state*; None where its producers contradict each other about them."""
+    entries = state.producers.values()
+    found = sorted(
+        (entry.current_txn_first_offset, entry.producer_id) for entry in entries if entry.current_txn_first_offset != -1
+    )
+    return tuple(found) if tuple(found) == state.ongoing.all() else None

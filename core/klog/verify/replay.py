@@ -10,9 +10,10 @@ from klog.kernel import Window
 
 if TYPE_CHECKING:
     from klog.transactions.producer_state import Event, ProducerState
+    from klog.transactions.replay import OpenTxns
 
 _MOST_EVENTS = 100_000
-_CONTROL = int(Attributes.CONTROL)
+_CONTROL, _TRANSACTIONAL = int(Attributes.CONTROL), int(Attributes.TRANSACTIONAL)
 
 
 class ProducerReplay:
@@ -21,7 +22,8 @@ class ProducerReplay:
     With *deep* every batch of a producer is applied, and the state is kept at the offsets of *snapshots*, else only
     transactions are followed.  `is_guess`: damage or a start in the middle has left the state uncertain.  `loaded`: the
     producers at `start`, from the snapshot there.  `state` is None as long as there was no producer: most logs have
-    none, and what follows them is slow to load.
+    none, and what follows them is slow to load.  `stops`: the logs with a batch at which a broker's recovery may stop
+    or fail because of its producer.  `opened`: the transactions that are open at `start`.
     """
 
     def __init__(self, start: int, snapshots: list[tuple[str, int, Snapshot]], deep: bool) -> None:
@@ -33,13 +35,17 @@ class ProducerReplay:
         self.state: ProducerState | None = None
         self.events: dict[str, list[Event]] = {}
         self.states: dict[int, tuple[tuple[Producer, ...], bool]] = {}
+        self.stops: set[str] = set()
         self._pending = sorted(offset for offset, _ in good if offset > start) if deep else []
         self._deep = deep
         self._count = 0
+        self._is_damaged = False
+        self._open_at_damage: OpenTxns | None = None
         if loaded is not None and loaded.producers:
             from klog.transactions.producer_state import ProducerState
 
             self.state = ProducerState.load(loaded, start)
+        self.opened = self.open_now()
 
     def take(self, log: str, window: Window, first: int, end: int) -> None:
         """Apply intact batches of a window."""
@@ -55,6 +61,24 @@ class ProducerReplay:
     def damaged(self) -> None:
         """Pass over damage."""
         self.is_guess = True
+        if not self._is_damaged:
+            self._is_damaged, self._open_at_damage = True, self.open_now()
+
+    def take_open_at_damage(self) -> OpenTxns | None:
+        """Return the transactions that were open at the first damage since the last call.
+
+        None if there was none, or if producers contradict each other.
+        """
+        found, self._is_damaged, self._open_at_damage = self._open_at_damage, False, None
+        return found
+
+    def open_now(self) -> OpenTxns | None:
+        """Return the transactions that are open here; None if producers contradict each other about them."""
+        if self.state is None:
+            return ()
+        from klog.transactions.replay import open_txns
+
+        return open_txns(self.state)
 
     def finish(self) -> None:
         """Come to the end of the log."""
@@ -73,9 +97,17 @@ class ProducerReplay:
             self.state = ProducerState(self.end)
         self.end = window.batch(end - 1).last_offset + 1
         found = self._events(self.state, log, window, first, end) if self.state is not None else []
+        self._note_stop(log, found)
         if found and self._count < _MOST_EVENTS:
             self._count += len(found)
             self.events.setdefault(log, []).extend(found)
+
+    def _note_stop(self, log: str, found: list[Event]) -> None:
+        if found:
+            from klog.transactions.anomalies import STOPS_BROKER, ProducerAnomaly
+
+            if any(isinstance(event, ProducerAnomaly) and event.kind in STOPS_BROKER for event in found):
+                self.stops.add(log)
 
     def _events(self, state: ProducerState, log: str, window: Window, first: int, end: int) -> list[Event]:
         from klog.transactions.markers import read_marker
@@ -84,8 +116,15 @@ class ProducerReplay:
         if self._deep:
             return apply_window(state, window, log, first, end)
         found: list[Event] = []
-        for i in window.transactional(first, end):
+        rows = window.transactional(first, end)
+        # As long as no transaction is open, what other batches say of their producers is not asked for.
+        for i in window.produced(first, end) if rows or state.ongoing else ():
             batch = window.batch(i)
+            if not batch.attributes & _TRANSACTIONAL:
+                entry = state.producers.get(batch.producer_id)
+                if batch.attributes & _CONTROL or (entry is not None and entry.current_txn_first_offset >= 0):
+                    self.stops.add(log)
+                continue
             found += state.apply(batch, read_marker(window, i) if batch.attributes & _CONTROL else None, log)
         state.end = self.end
         return found

@@ -64,7 +64,7 @@ class SegmentFacts:
 
     *damages* come in the order of their positions, the first MOST_DAMAGES of them; *more_damages* counts the others.
     *size* is that of the log in bytes.  *builder* makes the indexes anew, when asked for, of the batches before the
-    first damaged stretch; *is_broken*: there is one.
+    first damaged stretch; *is_broken*: there is one; *resumes_at*: base offset of the first intact batch behind it.
     """
 
     def __init__(
@@ -83,6 +83,7 @@ class SegmentFacts:
         self.unreadable: KlogError | None = None
         self.builder = builder
         self.is_broken = False
+        self.resumes_at: int | None = None
 
     def add(self, damage: Damage, is_inside: bool) -> None:
         """Take damage that comes next; *is_inside*: in a batch whose checksum holds."""
@@ -190,6 +191,8 @@ def _work(path: str, facts: SegmentFacts, request: SurveyOptions, replay: Produc
                 _damaged(facts, part.damage, replay)
                 continue
             facts.survey.walk(part.window, part.first, part.end)
+            if facts.is_broken and facts.resumes_at is None and part.first < part.end:
+                facts.resumes_at = part.window.batch(part.first).base_offset
             if facts.builder is not None and not facts.is_broken:
                 facts.builder.walk(part.window, part.first, part.end)
             if replay is not None:
