@@ -116,7 +116,7 @@ def test_files_are_closed_when_one_of_them_is_not_there(folder: str) -> None:
         ("_Salvage", flipped(5000)),
         ("_Salvage", flipped(659 + 8)),
         ("_Salvage", lambda log: log[:-1000]),
-        ("write", lambda log: log[:-1000]),
+        ("draft_changes", lambda log: log[:-1000]),
     ],
     ids=["other bytes", "another length", "shorter", "shorter while it is copied"],
 )
@@ -137,7 +137,7 @@ def test_a_log_that_changes_while_it_is_salvaged_costs_its_partition_and_no_othe
     changed: list[dict[str, object]] = []
 
     def at_this_moment(*arguments: Any) -> object:
-        partition = arguments[1] if moment == "write" else arguments[0].original
+        partition = arguments[1] if moment == "draft_changes" else arguments[0].original
         if "idempotent-0" in str(partition.path) and not changed:
             damageable.change(log, change)
             changed.append(tree(damageable.path / "idempotent-0"))
