@@ -16,6 +16,7 @@ from klog.errors import DamagedError, UsageError
 from klog.files.read_only import ReadOnlyFile
 from klog.formats.checkpoint import epochs_in_force, write_epochs
 from klog.formats.damage import Damage
+from klog.formats.limits import LONG_MAX
 from klog.formats.names import SEGMENT_KINDS, FileKind, Stage, belongs, file_name, parse_file
 from klog.formats.snapshot import write_snapshot
 from klog.kernel import IndexBuilder, SegmentSurvey, Window, ascending_run, crc32c
@@ -113,7 +114,7 @@ class _Cut:
         path = os.path.join(self._partition.path, files.log)
         segment, window = Segment(path), Window(output=0)
         builder = IndexBuilder(files.base_offset, self._settings.interval, 2**31 - 1)
-        survey = SegmentSurvey(files.base_offset, 2**63 - 1, b"", b"")
+        survey = SegmentSurvey(files.base_offset, LONG_MAX, b"", b"")
         with ReadOnlyFile(path) as source:
             reader = segment.reader(source)
             while piece := reader.next(window):

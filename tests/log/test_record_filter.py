@@ -9,9 +9,10 @@ from random import Random
 import pytest
 from klog.data_dir.partition import SegmentFiles, segments_between
 from klog.dump.request import JSON_LINES, TEXT, DumpRequest, LogStyle
+from klog.formats.limits import LONG_MAX, LONG_MIN
 from klog.kernel import KeySet, Window
 from klog.log.json_lines import LineStyle
-from klog.log.record_filter import HIGHEST, LOWEST, RecordFilter, RecordLimit
+from klog.log.record_filter import RecordFilter, RecordLimit
 
 from tests.dump.sinks import Kept, bytes_read, dump, dump_file
 from tests.kernel.windows import filled
@@ -154,9 +155,9 @@ def test_any_range_is_exact_whatever_the_indexes_say(log: Log) -> None:
             offsets = sorted(chance.sample(range(BASE - 9, BASE + 4 * COUNT + 9), 2))
             moments = sorted(chance.sample(range(MS - 200, MS + 100 * COUNT + 200), 2))
             for ranges in (
-                (*offsets, LOWEST, HIGHEST),
-                (LOWEST, HIGHEST, *moments),
-                (offsets[0], HIGHEST, moments[0], HIGHEST),
+                (*offsets, LONG_MIN, LONG_MAX),
+                (LONG_MIN, LONG_MAX, *moments),
+                (offsets[0], LONG_MAX, moments[0], LONG_MAX),
             ):
                 code, kept = dump_file(path, LINES._replace(wanted=RecordFilter(*ranges)))
                 assert (code, kept.offsets) == (0, expected(*ranges)), (name, ranges)
@@ -176,7 +177,7 @@ def test_an_index_that_was_never_written_is_none(log: Log) -> None:
         BASE + 406,
     ]
     assert lines([Path(log.path)], from_time=MS + 100 * (COUNT - 1)).offsets == expected(
-        LOWEST, HIGHEST, MS + 100 * (COUNT - 1), HIGHEST
+        LONG_MIN, LONG_MAX, MS + 100 * (COUNT - 1), LONG_MAX
     )
 
 
@@ -235,14 +236,14 @@ def test_which_segments_can_hold_an_offset() -> None:
     def bases(first: int, last: int) -> list[int]:
         return [segment.base_offset for segment in segments_between(segments, first, last)]
 
-    assert bases(LOWEST, HIGHEST) == [5, 30, 60]
+    assert bases(LONG_MIN, LONG_MAX) == [5, 30, 60]
     assert bases(0, 5) == []
     assert bases(0, 6) == [5]
     assert bases(29, 30) == [5]
     assert bases(30, 31) == [30]
     assert bases(29, 61) == [5, 30, 60]
-    assert bases(1000, HIGHEST) == [60]
-    assert segments_between([], LOWEST, HIGHEST) == ()
+    assert bases(1000, LONG_MAX) == [60]
+    assert segments_between([], LONG_MIN, LONG_MAX) == ()
 
 
 def test_a_limit_counts_over_all_files(partition: Path) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime, timedelta, timezone
 
 import pytest
-from klog.log.record_filter import HIGHEST, LOWEST
+from klog.formats.limits import LONG_MAX, LONG_MIN
 from klog.spark.filters import FilterPushdown, push
 from pyspark.sql.datasource import (
     EqualNullSafe,
@@ -54,15 +54,15 @@ def test_what_contradicts_itself_leaves_nothing() -> None:
         (EqualTo(OFFSET, 5), (5, 6)),
         (EqualNullSafe(OFFSET, 5), (5, 6)),
         (In(OFFSET, [9, 5, 7]), (5, 10)),  # type: ignore[arg-type]  # Spark gives a list
-        (GreaterThan(OFFSET, 5), (6, HIGHEST)),
-        (GreaterThanOrEqual(OFFSET, 5), (5, HIGHEST)),
-        (LessThan(OFFSET, 5), (LOWEST, 5)),
-        (LessThanOrEqual(OFFSET, 5), (LOWEST, 6)),
-        (GreaterThan(OFFSET, HIGHEST), (HIGHEST, HIGHEST)),
-        (LessThanOrEqual(OFFSET, HIGHEST), (LOWEST, HIGHEST)),
-        (EqualTo(OFFSET, None), (LOWEST, HIGHEST)),
-        (In(OFFSET, [5, None]), (LOWEST, HIGHEST)),  # type: ignore[arg-type]
-        (Not(EqualTo(OFFSET, 5)), (LOWEST, HIGHEST)),
+        (GreaterThan(OFFSET, 5), (6, LONG_MAX)),
+        (GreaterThanOrEqual(OFFSET, 5), (5, LONG_MAX)),
+        (LessThan(OFFSET, 5), (LONG_MIN, 5)),
+        (LessThanOrEqual(OFFSET, 5), (LONG_MIN, 6)),
+        (GreaterThan(OFFSET, LONG_MAX), (LONG_MAX, LONG_MAX)),
+        (LessThanOrEqual(OFFSET, LONG_MAX), (LONG_MIN, LONG_MAX)),
+        (EqualTo(OFFSET, None), (LONG_MIN, LONG_MAX)),
+        (In(OFFSET, [5, None]), (LONG_MIN, LONG_MAX)),  # type: ignore[arg-type]
+        (Not(EqualTo(OFFSET, 5)), (LONG_MIN, LONG_MAX)),
     ],
 )
 def test_offsets_bound_what_is_read(given: Filter, bounds: tuple[int, int]) -> None:
@@ -75,17 +75,17 @@ def test_offsets_bound_what_is_read(given: Filter, bounds: tuple[int, int]) -> N
 @pytest.mark.parametrize(
     ("given", "bounds"),
     [
-        (GreaterThanOrEqual(TIME, T), (T_MS, HIGHEST)),
-        (GreaterThanOrEqual(TIME, T + HALF), (T_MS + 1, HIGHEST)),
-        (GreaterThan(TIME, T), (T_MS + 1, HIGHEST)),
-        (GreaterThan(TIME, T - HALF), (T_MS, HIGHEST)),
-        (LessThan(TIME, T), (LOWEST, T_MS)),
-        (LessThan(TIME, T + HALF), (LOWEST, T_MS + 1)),
-        (LessThanOrEqual(TIME, T), (LOWEST, T_MS + 1)),
-        (LessThanOrEqual(TIME, T - HALF), (LOWEST, T_MS)),
+        (GreaterThanOrEqual(TIME, T), (T_MS, LONG_MAX)),
+        (GreaterThanOrEqual(TIME, T + HALF), (T_MS + 1, LONG_MAX)),
+        (GreaterThan(TIME, T), (T_MS + 1, LONG_MAX)),
+        (GreaterThan(TIME, T - HALF), (T_MS, LONG_MAX)),
+        (LessThan(TIME, T), (LONG_MIN, T_MS)),
+        (LessThan(TIME, T + HALF), (LONG_MIN, T_MS + 1)),
+        (LessThanOrEqual(TIME, T), (LONG_MIN, T_MS + 1)),
+        (LessThanOrEqual(TIME, T - HALF), (LONG_MIN, T_MS)),
         (EqualTo(TIME, T), (T_MS, T_MS + 1)),
         (EqualTo(TIME, T + HALF), (T_MS + 1, T_MS + 1)),
-        (GreaterThan(TIME, T.replace(tzinfo=None)), (LOWEST, HIGHEST)),
+        (GreaterThan(TIME, T.replace(tzinfo=None)), (LONG_MIN, LONG_MAX)),
     ],
 )
 def test_times_between_milliseconds_cut_where_they_should(given: Filter, bounds: tuple[int, int]) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from klog.data_dir.partition import Partition
 from klog.errors import UsageError
-from klog.log.record_filter import HIGHEST
+from klog.formats.limits import LONG_MAX
 from klog.spark.options import read_options
 from klog.spark.ranges import batch_ranges, hold_names_against
 
@@ -36,14 +36,14 @@ def bounds(partition: Partition, **options: object) -> tuple[int, int]:
 
 def test_earliest_is_the_start_of_the_log_not_of_the_file(partition: Partition) -> None:
     """Records that were deleted are still in the file, and no consumer is given them."""
-    assert bounds(partition) == (120, HIGHEST)
-    assert bounds(partition, startingOffsets=-2, endingOffsets=-1) == (120, HIGHEST)
+    assert bounds(partition) == (120, LONG_MAX)
+    assert bounds(partition, startingOffsets=-2, endingOffsets=-1) == (120, LONG_MAX)
 
 
 def test_offsets_are_taken_as_they_are(partition: Partition) -> None:
     assert bounds(partition, startingOffsets=131, endingOffsets=155) == (131, 155)
     assert bounds(partition, startingOffsets=120, endingOffsets=200) == (120, 200)
-    assert bounds(partition, startingOffsets=200) == (200, HIGHEST)
+    assert bounds(partition, startingOffsets=200) == (200, LONG_MAX)
 
 
 @pytest.mark.parametrize(
@@ -62,8 +62,8 @@ def test_an_offset_that_is_not_there_is_data_loss(partition: Partition, option: 
 def test_a_time_is_the_first_record_as_late(partition: Partition) -> None:
     """And from there on all records count, in the order of the log, as a consumer that seeks there gets them."""
     assert bounds(partition, startingTimestamp=str(MS + 157), endingTimestamp=str(MS + 170)) == (157, 170)
-    assert bounds(partition, startingOffsetsByTimestamp=MS + 157, endingOffsetsByTimestamp=MS + 9999) == (157, HIGHEST)
-    assert bounds(partition, startingTimestamp=str(MS)) == (120, HIGHEST)
+    assert bounds(partition, startingOffsetsByTimestamp=MS + 157, endingOffsetsByTimestamp=MS + 9999) == (157, LONG_MAX)
+    assert bounds(partition, startingTimestamp=str(MS)) == (120, LONG_MAX)
 
 
 def test_where_nothing_is_as_late_that_is_said_or_the_end_meant(partition: Partition) -> None:
@@ -71,7 +71,7 @@ def test_where_nothing_is_as_late_that_is_said_or_the_end_meant(partition: Parti
     with pytest.raises(UsageError, match=f"nothing in orders-0 is as late as {late}"):
         bounds(partition, startingTimestamp=late)
     latest = {"startingOffsetsByTimestampStrategy": "latest"}
-    assert bounds(partition, startingTimestamp=late, **latest) == (200, HIGHEST)
+    assert bounds(partition, startingTimestamp=late, **latest) == (200, LONG_MAX)
 
 
 def test_a_partition_without_a_segment_has_nothing_to_read(tmp_path: Path) -> None:
@@ -84,7 +84,7 @@ def test_a_partition_that_cannot_be_listed_is_read_to_say_so(tmp_path: Path) -> 
     """Left out, it would look as empty as one that never had a record."""
     for options in ({}, {"startingTimestamp": "5"}, {"startingOffsets": json.dumps({"orders": {"0": 7}})}):
         (found,) = batch_ranges([Partition(str(tmp_path / "orders-0"))], read_options({"path": "/x"} | options))
-        assert found.to_offset == HIGHEST
+        assert found.to_offset == LONG_MAX
 
 
 def test_a_name_that_is_not_here_is_a_mistake(partition: Partition) -> None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 from klog.errors import UsageError
+from klog.formats.limits import LONG_MAX, LONG_MIN
 
 from klog_cli import options, output
 from klog_cli.units import parse_key, parse_size, parse_time
@@ -176,15 +177,15 @@ def wanted_of(
 
     Raises UsageError.
     """
-    from klog.log.record_filter import HIGHEST, LOWEST, RecordFilter
+    from klog.log.record_filter import RecordFilter
 
     from_offset, to_offset = offsets
     from_time, to_time = (None if time is None else parse_time(time, output.note) for time in times)
     return RecordFilter(
-        LOWEST if from_offset is None else _in_64_bits(from_offset),
-        HIGHEST if to_offset is None else _in_64_bits(to_offset),
-        LOWEST if from_time is None else _in_64_bits(from_time),
-        HIGHEST if to_time is None else _in_64_bits(to_time),
+        LONG_MIN if from_offset is None else _in_64_bits(from_offset),
+        LONG_MAX if to_offset is None else _in_64_bits(to_offset),
+        LONG_MIN if from_time is None else _in_64_bits(from_time),
+        LONG_MAX if to_time is None else _in_64_bits(to_time),
         keys,
         not no_control,
         None if limit is None else _in_64_bits(limit),
@@ -194,7 +195,7 @@ def wanted_of(
 
 def _in_64_bits(number: int) -> int:
     """Return *number*, or the nearest that an offset or a timestamp can be."""
-    return max(-(2**63), min(number, 2**63 - 1))
+    return max(LONG_MIN, min(number, LONG_MAX))
 
 
 def _spare_inputs(to: str, paths: Sequence[str]) -> None:

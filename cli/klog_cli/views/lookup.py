@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from klog.data_dir.partition import Partition, SegmentFiles
 from klog.errors import UsageError
+from klog.formats.limits import LONG_MAX, LONG_MIN
 from klog.lookup import Lookup, Trail, TrailDetail
 
 from klog_cli import output
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
 
 FOUND, MISSED = 0, 4
 _CHUNK = 100_000
-_LOWEST, _HIGHEST = -(2**63), 2**63 - 1
 
 
 class LookupArguments(NamedTuple):
@@ -37,7 +37,7 @@ def look_up(asked: LookupArguments, target: int, by_time: bool) -> int:
     with Lookup(
         partition, segments, TrailDetail(origin=None if asked.form == "text" else _origin(partition))
     ) as lookup:
-        target = max(_LOWEST, min(target, _HIGHEST))
+        target = max(LONG_MIN, min(target, LONG_MAX))
         trail = lookup.timestamp(target) if by_time else lookup.offset(target)
     if asked.position_only:
         for problem in trail.problems:
@@ -113,7 +113,7 @@ def _numbers(file: str) -> Iterator[list[int]]:
                 continue
             if not word.removeprefix("-").isdecimal() or len(word) > 20:
                 raise UsageError(f"{file}, line {number}: {word[:40]!r} is no number")
-            found.append(max(_LOWEST, min(int(word), _HIGHEST)))
+            found.append(max(LONG_MIN, min(int(word), LONG_MAX)))
             if len(found) == _CHUNK:
                 yield found
                 found = []

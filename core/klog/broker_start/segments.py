@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from klog.broker_start.files import FailsError, ReadSettings, StartSegment, index_floor, index_last_offset
 from klog.broker_start.producers import ProducerLoader
 from klog.files.read_only import ReadOnlyFile
-from klog.formats.batch import Attributes
+from klog.formats.batch import CODEC_BITS, CONTROL_BIT
 from klog.formats.codec import Decompressor
 from klog.kernel import BAD_LENGTH, IndexBuilder, Window
 from klog.log.pipeline import OrderedOutput, Work, run
@@ -22,7 +22,6 @@ from klog.transactions.anomalies import ProducerAnomalyKind
 from klog.transactions.markers import CompletedTxn, FlawedMarker, MarkerFlaw, read_marker
 from klog.transactions.producer_state import Event, ProducerState
 
-_CONTROL, _CODEC = int(Attributes.CONTROL), int(Attributes.CODEC)
 _LARGE_BYTES = 8 << 20
 _FATAL = (ProducerAnomalyKind.NOT_TRANSACTIONAL, ProducerAnomalyKind.TXN_NOT_STARTED)
 
@@ -108,7 +107,7 @@ def _has_wrappers(window: Window) -> bool:
 def first_offset(window: Window, i: int, file: str) -> int:
     """Return the offset of the first record of batch *i*.  Raises FailsError.  Kafka: RecordBatch.baseOffset."""
     batch = window.batch(i)
-    if batch.magic >= 2 or not batch.attributes & _CODEC:
+    if batch.magic >= 2 or not batch.attributes & CODEC_BITS:
         return batch.base_offset
     ready = window.decompress(i, i + 1, Decompressor().functions)
     if ready > i:
@@ -126,7 +125,7 @@ def apply_batch(state: ProducerState, window: Window, i: int, file: str) -> tupl
     Raises FailsError where a broker does not go on.
     """
     batch = window.batch(i)
-    marker = read_marker(window, i) if batch.attributes & _CONTROL else None
+    marker = read_marker(window, i) if batch.attributes & CONTROL_BIT else None
     if isinstance(marker, FlawedMarker):
         if marker.flaw is MarkerFlaw.INVALID_RECORD:
             return None
@@ -180,7 +179,7 @@ class SegmentRecovery:
         """Take a window's batches; False where recovery stops."""
         good = window.first_bad(0, window.count)
         # A marker can end the recovery, so the indexes go no further than the next one.
-        controls = [i + 1 for i in window.produced(0, good) if window.batch(i).attributes & _CONTROL]
+        controls = [i + 1 for i in window.produced(0, good) if window.batch(i).attributes & CONTROL_BIT]
         first = 0
         for end in (*controls, good):
             taken = self.builder.walk(window, first, end)

@@ -8,6 +8,7 @@ from klog.broker_start.files import FailsError, StartSegment
 from klog.broker_start.segments import PartitionReader, first_offset
 from klog.formats.batch import BatchFacts
 from klog.formats.index import OFFSET_ENTRY, TIME_ENTRY
+from klog.formats.limits import LONG_MIN
 from klog.log.segment import MAX_RELATIVE_OFFSET
 from klog.partition_plan.contents import FileRange
 
@@ -37,7 +38,7 @@ def split(segment: StartSegment, reading: PartitionReader) -> list[StartSegment]
 
 
 def _batches(segment: StartSegment, reading: PartitionReader) -> Iterator[BatchFacts]:
-    for window in reading.windows(segment, -(2**63)):
+    for window in reading.windows(segment, LONG_MIN):
         for i in range(window.count):
             yield window.batch(i)._replace(base_offset=first_offset(window, i, segment.log[0].name))
 

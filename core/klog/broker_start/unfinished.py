@@ -11,6 +11,7 @@ from klog.broker_start.files import FailsError, ReadSettings, StartSegment
 from klog.data_dir.partition import Partition
 from klog.errors import UnreadableError
 from klog.formats.index import OFFSET_ENTRY
+from klog.formats.limits import LONG_MAX, LONG_MIN
 from klog.formats.names import FileKind, FileName, Stage, belongs, file_name, parse_file
 from klog.partition_plan.contents import Content, FileRange, StoredContent
 
@@ -41,7 +42,7 @@ def settle(partition: Partition, settings: ReadSettings) -> dict[str, Content]:
 
 def _replaced(partition: Partition, settings: ReadSettings, swaps: list[FileName]) -> tuple[int, int]:
     """Return the offsets, from and up to, whose segments the finished ones among *swaps* replace."""
-    start, end = 2**63 - 1, -(2**63)
+    start, end = LONG_MAX, LONG_MIN
     if not swaps:
         return start, end
     from klog.broker_start.segments import PartitionReader

@@ -10,15 +10,20 @@ from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from klog.compact.strict_reader import StrictReader
-from klog.formats.batch import BATCH, CRC_START, OVERHEAD, Attributes, BatchFacts
+from klog.formats.batch import (
+    BATCH,
+    CODEC_BITS,
+    CRC_START,
+    DELETE_HORIZON_BIT,
+    LOG_APPEND_TIME_BIT,
+    OVERHEAD,
+    BatchFacts,
+)
 from klog.formats.damage import DamageKind
 from klog.formats.legacy import CRC_START as MESSAGE_CRC_START
 from klog.formats.legacy import MESSAGE_V0, MESSAGE_V1
 from klog.kernel import DONE, MORE, Rewriter, Window, crc32, crc32c
 from klog.log.records import batch_damage, broken_record, message_damages
-
-_CODEC, _APPEND_TIME = int(Attributes.CODEC), int(Attributes.LOG_APPEND_TIME)
-_HORIZON = int(Attributes.DELETE_HORIZON)
 
 Compress = tuple[Callable[[memoryview, int], bytes], ...]
 
@@ -69,7 +74,7 @@ def _kept(window: Window, at: int, rewriter: Rewriter, walk: StrictReader) -> tu
 
 
 def _wrapper(facts: BatchFacts, messages: list[_Message], compress: Compress) -> bytes:
-    codec, by_append_time = facts.attributes & _CODEC, facts.attributes & _APPEND_TIME if facts.magic else 0
+    codec, by_append_time = facts.attributes & CODEC_BITS, facts.attributes & LOG_APPEND_TIME_BIT if facts.magic else 0
     first = messages[0].offset if facts.magic else 0
     inside = b"".join(
         _message(facts.magic, one.offset - first, by_append_time, one.timestamp, one.key, one.value) for one in messages
@@ -93,12 +98,12 @@ def _length(content: bytes | None) -> int:
 
 
 def _record_batch(facts: BatchFacts, messages: list[_Message], compress: Compress, horizon_ms: int) -> bytes:
-    codec, by_append_time = facts.attributes & _CODEC, facts.attributes & _APPEND_TIME if facts.magic else 0
+    codec, by_append_time = facts.attributes & CODEC_BITS, facts.attributes & LOG_APPEND_TIME_BIT if facts.magic else 0
     base = messages[0].offset
     attributes = codec | by_append_time
     base_timestamp = facts.max_timestamp if by_append_time else messages[0].timestamp
     if any(one.value is None for one in messages):
-        attributes, base_timestamp = attributes | _HORIZON, horizon_ms
+        attributes, base_timestamp = attributes | DELETE_HORIZON_BIT, horizon_ms
     records = b"".join(
         _record(one.timestamp - base_timestamp, one.offset - base, one.key, one.value) for one in messages
     )

@@ -12,13 +12,11 @@ from klog.compact.segments import SourceSegment, aborted_between, between
 from klog.compact.strict_reader import Advance, StrictReader, no_progress
 from klog.compact.transactions import CleanedTransactions
 from klog.files.read_only import ReadOnlyFile
-from klog.formats.batch import Attributes
+from klog.formats.batch import CONTROL_BIT
 from klog.kernel import OffsetMap, Window
 from klog.log.index import position_of_offset
 from klog.log.records import BatchRun, Codecs, decode_run
 from klog.transactions.markers import read_marker
-
-_CONTROL = int(Attributes.CONTROL)
 
 
 class MappedRange(NamedTuple):
@@ -96,7 +94,7 @@ class OffsetMapping:
         window, at = self._window, 0
         while (at := self._transactions.take(window, at)) < window.count:
             facts = window.batch(at)
-            if facts.attributes & _CONTROL:
+            if facts.attributes & CONTROL_BIT:
                 self._transactions.control(facts.producer_id, facts.last_offset, read_marker(window, at))
                 window.skip(at)
             elif self._transactions.data(facts.producer_id, facts.last_offset).discardable:

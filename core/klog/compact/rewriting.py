@@ -16,7 +16,7 @@ from klog.compact.strict_reader import Advance, StrictReader, no_progress
 from klog.compact.transactions import CleanedTransactions
 from klog.errors import UsageError
 from klog.files.read_only import ReadOnlyFile
-from klog.formats.batch import Attributes, BatchFacts
+from klog.formats.batch import CODEC_BITS, CONTROL_BIT, DELETE_HORIZON_BIT, BatchFacts
 from klog.formats.codec import Compressor, Decompressor
 from klog.formats.damage import DamageKind
 from klog.kernel import (
@@ -36,7 +36,6 @@ from klog.log.txn_index import AbortedTxn
 from klog.plan.file_state import Digest
 from klog.transactions.markers import read_marker
 
-_CODEC, _CONTROL, _HORIZON = int(Attributes.CODEC), int(Attributes.CONTROL), int(Attributes.DELETE_HORIZON)
 _OUTPUT_BYTES = 2 << 20
 
 
@@ -185,7 +184,7 @@ class Rewriting:
                 if status == OUTPUT_FULL:
                     yield from self._output(group)
                 elif status == TO_COMPRESS:
-                    codec = window.batch(rewriter.at).attributes & _CODEC
+                    codec = window.batch(rewriter.at).attributes & CODEC_BITS
                     rewriter.compressed(self._compress[codec](rewriter.plain_records(), 2))
                 elif status == TO_CONVERT:
                     at = rewriter.at
@@ -218,7 +217,7 @@ class Rewriting:
         at = 0
         while (at := self._transactions.take(window, at, decisions, now_ms)) < window.count:
             facts = window.batch(at)
-            if facts.attributes & _CONTROL:
+            if facts.attributes & CONTROL_BIT:
                 self._decide_marker(at, facts, decisions, group, retain)
             elif self._transactions.data(facts.producer_id, facts.last_offset).discardable:
                 window.skip(at)
@@ -245,7 +244,7 @@ class Rewriting:
         """Whether a marker that nothing needs any more goes now; *retain*: its segment is too young for that."""
         if self._terms.release is CleanerRelease.V2_8:
             return not retain
-        return bool(marker.attributes & _HORIZON) and marker.base_timestamp <= self._terms.now_ms
+        return bool(marker.attributes & DELETE_HORIZON_BIT) and marker.base_timestamp <= self._terms.now_ms
 
     def _retain_last(self, decisions: bytearray) -> None:
         """Mark the batches with the last data of an active producer, and the last one of all."""

@@ -9,11 +9,10 @@ import heapq
 from collections.abc import Iterable
 from typing import NamedTuple
 
+from klog.formats.limits import LONG_MAX
 from klog.kernel import OpenTransactions, Window
 from klog.log.txn_index import AbortedTxn
 from klog.transactions.markers import FlawedMarker, Marker
-
-_NEVER = 2**63 - 1
 
 
 class MarkerFate(NamedTuple):
@@ -44,7 +43,7 @@ class CleanedTransactions:
         self._tell_next()
 
     def _tell_next(self) -> None:
-        self._open.begins = self._waiting[0][0] if self._waiting else _NEVER
+        self._open.begins = self._waiting[0][0] if self._waiting else LONG_MAX
 
     def take(self, window: Window, first: int, decisions: bytearray | None = None, now_ms: int = -1) -> int:
         """Take batches of *window* from *first* on; return the first for `data` or `control`, or the window's count.

@@ -15,11 +15,12 @@ from klog.dump.request import Decoder, LogStyle
 from klog.errors import KlogError
 from klog.formats.batch import ENTRY, OVERHEAD, Attributes
 from klog.formats.codec import Decompressor
+from klog.formats.limits import LONG_MAX, LONG_MIN
 from klog.kernel import BAD_LENGTH, BAD_MAGIC, DONE, MORE, TEXT_LAZY, Window
 from klog.location import Location
 from klog.log.pipeline import OrderedOutput, Work
 from klog.log.reader import WindowResult
-from klog.log.record_filter import HIGHEST, LOWEST, RecordLimit
+from klog.log.record_filter import RecordLimit
 from klog.log.records import broken_record
 from klog.transactions.isolation import TxnBatch
 
@@ -63,7 +64,10 @@ class LogDump:
         self.max_batch_bytes = log.request.max_batch_bytes
         wanted = log.wanted
         picks_records = (
-            wanted.keys is not None or wanted.from_time > LOWEST or wanted.to_time < HIGHEST or wanted.limit is not None
+            wanted.keys is not None
+            or wanted.from_time > LONG_MIN
+            or wanted.to_time < LONG_MAX
+            or wanted.limit is not None
         )
         self.flags = style.flags | (TEXT_LAZY if picks_records and style.deep else 0)
         self.gaps = OffsetGaps()

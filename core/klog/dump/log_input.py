@@ -15,9 +15,10 @@ from contextlib import contextmanager
 from klog.data_dir.partition import Partition
 from klog.dump.request import ALL_BYTES, DumpRequest, DumpTarget, with_surroundings
 from klog.files.read_only import ReadOnlyFile
+from klog.formats.limits import LONG_MAX, LONG_MIN
 from klog.kernel import Window
 from klog.log.reader import LogReader
-from klog.log.record_filter import HIGHEST, LOWEST, RecordFilter, start_position
+from klog.log.record_filter import RecordFilter, start_position
 from klog.log.records import OffsetRange
 from klog.log.segment import Segment
 from klog.transactions.isolation import AbortedFilter, TxnBatch, VisibleRange, committed_in_file, visible_range
@@ -124,8 +125,8 @@ def _beside(target: DumpTarget, suffix: str) -> str | None:
 def _start_of(source: ReadOnlyFile, target: DumpTarget, wanted: RecordFilter) -> int:
     """Return the position in the log where reading may begin."""
     if wanted.tail and wanted.limit is None:
-        wanted = wanted._replace(from_offset=HIGHEST)
-    if wanted.from_offset == LOWEST and wanted.from_time == LOWEST:
+        wanted = wanted._replace(from_offset=LONG_MAX)
+    if wanted.from_offset == LONG_MIN and wanted.from_time == LONG_MIN:
         return 0
     index, time_index = _beside(target, "index"), _beside(target, "timeindex")
     return start_position(source, index, time_index, Segment(target.path).base_offset or 0, wanted)

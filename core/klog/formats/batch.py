@@ -73,6 +73,12 @@ class Attributes(IntFlag):
     DELETE_HORIZON = 0x40
 
 
+# plain numbers for hot loops: the & of an IntFlag makes a new member each time
+CODEC_BITS, LOG_APPEND_TIME_BIT = int(Attributes.CODEC), int(Attributes.LOG_APPEND_TIME)
+TRANSACTIONAL_BIT, CONTROL_BIT = int(Attributes.TRANSACTIONAL), int(Attributes.CONTROL)
+DELETE_HORIZON_BIT = int(Attributes.DELETE_HORIZON)
+
+
 class Codec(IntEnum):
     """How a batch's records are compressed."""
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 import binascii
 from typing import Final
 
-INT_MAX: Final = 2**31 - 1
-LONG_MAX: Final = 2**63 - 1
+from klog.formats.limits import INT_MAX, LONG_MAX
+
 _DIGITS_AT_LEAST: Final = 18
 """So many digits are a 64-bit number whatever they are."""
 

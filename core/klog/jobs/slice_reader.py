@@ -14,6 +14,7 @@ from klog.data_dir.preallocation import is_preallocated_tail
 from klog.errors import KlogError
 from klog.files.read_only import ReadOnlyFile
 from klog.formats.damage import Damage, DamageKind
+from klog.formats.limits import LONG_MAX
 from klog.jobs.slices import LogSlice
 from klog.kernel import Window
 from klog.location import Location
@@ -21,8 +22,6 @@ from klog.log.reader import MAX_BATCH_BYTES, LogReader
 from klog.log.record_filter import RecordFilter
 from klog.log.records import BatchRun, Codecs, OffsetRange, decode_run, intact_runs, message_damages
 from klog.transactions.isolation import AbortedFilter
-
-_HIGHEST = 2**63 - 1
 
 
 def records(
@@ -124,7 +123,7 @@ class _Reading:
             last = window.batch(window.count - 1)
             if last.crc_holds:
                 self._end = last.position + last.size
-                self._next_offset = min(last.last_offset, _HIGHEST - 1) + 1
+                self._next_offset = min(last.last_offset, LONG_MAX - 1) + 1
 
     def _is_room(self, damage: Damage) -> bool:
         """Whether what is damaged is only room at the end of a log, for what is being or was to be written."""

@@ -22,10 +22,11 @@ from klog.errors import KlogError
 from klog.files.read_only import ReadOnlyFile
 from klog.formats.batch import Attributes
 from klog.formats.damage import Damage
+from klog.formats.limits import LONG_MAX, LONG_MIN
 from klog.formats.names import FileKind
 from klog.log.header_scan import walk_headers
 from klog.log.index import position_of_offset
-from klog.log.record_filter import HIGHEST, LOWEST, RecordFilter, start_position
+from klog.log.record_filter import RecordFilter, start_position
 from klog.log.records import OffsetRange
 from klog.log.segment import Segment
 from klog.log.split_points import SplitPoints
@@ -60,11 +61,11 @@ class LogSlice(NamedTuple):
     end: int
     log_bytes: int
     live: bool = False
-    from_offset: int = LOWEST
-    to_offset: int = HIGHEST
+    from_offset: int = LONG_MIN
+    to_offset: int = LONG_MAX
     aborted: tuple[AbortedRange, ...] | None = None
-    aborted_from: int = LOWEST
-    aborted_to: int = HIGHEST
+    aborted_from: int = LONG_MIN
+    aborted_to: int = LONG_MAX
 
     @property
     def bytes(self) -> int:
@@ -131,7 +132,7 @@ def _cut(log: LogSlice, files: SegmentFiles, directory: str, split_bytes: int, w
             marks = [(start, log.base), *cuts.between(start, end, split_bytes)]
     except KlogError:
         return [log] if log.end else []
-    ends = [*marks[1:], (end, HIGHEST)]
+    ends = [*marks[1:], (end, LONG_MAX)]
     return [
         log._replace(
             start=mark[0],
@@ -166,9 +167,9 @@ def _range(
     start, end = start_position(log, index, time_index, base, wanted), log.size
     if start and not cuts.is_boundary(start):
         start = 0
-    if (wanted.from_offset > base or wanted.from_time > LOWEST) and not _any_wanted(log, start, wanted):
+    if (wanted.from_offset > base or wanted.from_time > LONG_MIN) and not _any_wanted(log, start, wanted):
         return start, start
-    if index and base < wanted.to_offset < HIGHEST:
+    if index and base < wanted.to_offset < LONG_MAX:
         end = _end(log, cuts, position_of_offset(log, index, base, wanted.to_offset), wanted.to_offset)
     return start, max(start, end)
 

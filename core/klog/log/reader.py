@@ -14,6 +14,7 @@ from klog.errors import UnreadableError
 from klog.files.read_only import ReadableLog
 from klog.formats.batch import BATCH, ENTRY, OVERHEAD
 from klog.formats.damage import Damage, DamageKind
+from klog.formats.limits import LONG_MAX
 from klog.kernel import DONE, MORE, Window
 from klog.location import Location
 from klog.log.resync import BLOCK_BYTES, describe_damage, next_entry, readable
@@ -61,7 +62,7 @@ class LogReader:
         *,
         lenient: bool = False,
         floor: int = 0,
-        ceiling: int = 2**63 - 1,
+        ceiling: int = LONG_MAX,
         max_batch_bytes: int = MAX_BATCH_BYTES,
         stop: int | None = None,
     ) -> None:

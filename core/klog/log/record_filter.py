@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from klog.formats.limits import LONG_MAX, LONG_MIN
 from klog.kernel import KeySet, Window
 
 if TYPE_CHECKING:
     from klog.files.read_only import ReadOnlyFile
-
-LOWEST, HIGHEST = -(2**63), 2**63 - 1
 
 
 class RecordFilter(NamedTuple):
@@ -18,10 +17,10 @@ class RecordFilter(NamedTuple):
     *limit*: at most so many records (or batches), None for all.  *tail*: only the newest batches.
     """
 
-    from_offset: int = LOWEST
-    to_offset: int = HIGHEST
-    from_time: int = LOWEST
-    to_time: int = HIGHEST
+    from_offset: int = LONG_MIN
+    to_offset: int = LONG_MAX
+    from_time: int = LONG_MIN
+    to_time: int = LONG_MAX
     keys: KeySet | None = None
     controls: bool = True
     limit: int | None = None
@@ -30,7 +29,12 @@ class RecordFilter(NamedTuple):
     @property
     def in_range(self) -> bool:
         """Whether offsets or times are limited."""
-        return (self.from_offset, self.to_offset, self.from_time, self.to_time) != (LOWEST, HIGHEST, LOWEST, HIGHEST)
+        return (self.from_offset, self.to_offset, self.from_time, self.to_time) != (
+            LONG_MIN,
+            LONG_MAX,
+            LONG_MIN,
+            LONG_MAX,
+        )
 
     @property
     def all_records(self) -> bool:
@@ -74,6 +78,6 @@ def start_position(
     start = 0
     if wanted.from_offset > base_offset and index:
         start = position_of_offset(log, index, base_offset, wanted.from_offset)
-    if wanted.from_time > LOWEST and index and time_index:
+    if wanted.from_time > LONG_MIN and index and time_index:
         start = max(start, position_by_time(log, index, time_index, base_offset, wanted.from_time))
     return start

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
 from klog.formats.damage import Damage, DamageKind
+from klog.formats.limits import LONG_MAX
 from klog.kernel import BAD_COUNT, BAD_LENGTH, DONE, MORE, Window
 from klog.location import Location
 from klog.log.record_filter import RecordFilter
@@ -14,13 +15,12 @@ from klog.log.resync import bad_crc
 Codecs = tuple[Callable[[memoryview, int], "bytes | bytearray"], ...]
 
 _TRIES = 1000
-_HIGHEST = 2**63 - 1
 
 
 class OffsetRange:
     """Which offsets a log can hold, for what is found inside a damaged batch: *floor* up to and with *ceiling*."""
 
-    def __init__(self, floor: int = 0, ceiling: int = 2**63 - 1) -> None:
+    def __init__(self, floor: int = 0, ceiling: int = LONG_MAX) -> None:
         self.floor, self.ceiling = floor, ceiling
 
 
@@ -156,8 +156,8 @@ def _swallowed(window: Window, bad: int, span: OffsetRange) -> tuple[Window | No
     """
     facts = window.batch(bad)
     start, size = window.at(bad), facts.size
-    floor = min(window.batch(bad - 1).last_offset, _HIGHEST - 1) + 1 if bad else span.floor
-    ceiling = max(window.batch(bad + 1).base_offset, -_HIGHEST) - 1 if bad + 1 < window.count else span.ceiling
+    floor = min(window.batch(bad - 1).last_offset, LONG_MAX - 1) + 1 if bad else span.floor
+    ceiling = max(window.batch(bad + 1).base_offset, -LONG_MAX) - 1 if bad + 1 < window.count else span.ceiling
     status, at = window.find(start + 1, start + size, floor, ceiling)
     tries = _TRIES
     while status == MORE and tries and not window.entry_holds(at):

@@ -9,6 +9,7 @@ from typing import NamedTuple
 from klog.files.read_only import ReadableLog, ReadOnlyFile
 from klog.formats.codec import Decompressor
 from klog.formats.damage import Damage, DamageKind
+from klog.formats.limits import LONG_MAX
 from klog.kernel import Window
 from klog.log.batch import Batch
 from klog.log.reader import MAX_BATCH_BYTES, LogReader
@@ -46,7 +47,7 @@ class Segment:
         stem = os.path.basename(path).split(".", 1)[0]
         self.base_offset = int(stem) if stem.isascii() and stem.isdigit() and int(stem) < 2**63 else None
         floor, reach = self.base_offset or 0, MAX_RELATIVE_OFFSET if bounded else _BELIEVED
-        self.span = OffsetRange() if self.base_offset is None else OffsetRange(floor, min(floor + reach, 2**63 - 1))
+        self.span = OffsetRange() if self.base_offset is None else OffsetRange(floor, min(floor + reach, LONG_MAX))
 
     def reader(
         self,

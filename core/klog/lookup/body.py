@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from klog.errors import UnreadableError
 from klog.files.read_only import ReadOnlyFile
-from klog.formats.batch import CODEC_NAMES, Attributes, BatchFacts
+from klog.formats.batch import CODEC_BITS, CODEC_NAMES, CONTROL_BIT, BatchFacts
 from klog.formats.codec import MAX_OUTPUT
+from klog.formats.limits import LONG_MAX, LONG_MIN
 from klog.formats.record import Record
 from klog.kernel import MORE, Window
 from klog.lookup.trail import BatchTrail
@@ -15,10 +16,7 @@ from klog.lookup.trail import BatchTrail
 if TYPE_CHECKING:
     from klog.log.records import Codecs
 
-LOWEST: Final = -(2**63)
-HIGHEST: Final = 2**63 - 1
 _ROWS = 256
-_CODEC, _CONTROL = int(Attributes.CODEC), int(Attributes.CONTROL)  # as numbers: an enum's own & is slow
 
 
 class Body:
@@ -40,26 +38,26 @@ class Body:
     @property
     def codec(self) -> str:
         """How the records are compressed."""
-        number = self.facts.attributes & _CODEC
+        number = self.facts.attributes & CODEC_BITS
         return CODEC_NAMES[number] if number < len(CODEC_NAMES) else f"unknown ({number})"
 
     @property
     def is_control(self) -> bool:
         """Whether its records are markers."""
         facts = self.facts
-        return facts.magic >= 2 and bool(facts.attributes & _CONTROL)
+        return facts.magic >= 2 and bool(facts.attributes & CONTROL_BIT)
 
     @property
     def first_offset(self) -> int:
         """The base offset; a wrapper (v0, v1), whose header has only the last one, is opened for it."""
         if self._first_offset is None:
             facts = self.facts
-            wrapped = facts.magic < 2 and facts.attributes & _CODEC
-            record = self.first(LOWEST) if wrapped else None
+            wrapped = facts.magic < 2 and facts.attributes & CODEC_BITS
+            record = self.first(LONG_MIN) if wrapped else None
             self._first_offset = facts.base_offset if record is None else record.offset
         return self._first_offset
 
-    def first(self, from_offset: int, from_time: int = LOWEST) -> Record | None:
+    def first(self, from_offset: int, from_time: int = LONG_MIN) -> Record | None:
         """Return the first record with an offset and a timestamp (ms) not below these, None if there is none.
 
         The window then has that one row.
@@ -73,7 +71,7 @@ class Body:
         status = MORE
         while status == MORE:
             status = window.decode()
-            window.keep(from_offset, HIGHEST, from_time, HIGHEST, True, None)
+            window.keep(from_offset, LONG_MAX, from_time, LONG_MAX, True, None)
             if window.records:
                 window.cut_records(1)
                 return Record(*window.record(0)[:6])
@@ -119,7 +117,7 @@ class Bodies:
         facts = window.batch(row)
         start = window.at(row)
         inside = start + facts.size <= window.size
-        if inside and not facts.attributes & _CODEC:
+        if inside and not facts.attributes & CODEC_BITS:
             return Body(window, row, self._codecs, facts)
         if facts.position != self._position:
             self._position = facts.position

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from klog.files.read_only import ReadOnlyFile
-from klog.formats.batch import Attributes, BatchFacts
+from klog.formats.batch import CONTROL_BIT, TRANSACTIONAL_BIT, BatchFacts
 from klog.log.header_walk import HeaderWalk
 from klog.lookup.body import Bodies, Body
 from klog.lookup.segments import SegmentChoice
@@ -16,7 +16,6 @@ MOST_BYTES: Final = 256 << 20
 """As much of a log is walked for the end of a transaction."""
 
 _ABORT = 0
-_TRANSACTIONAL, _CONTROL = int(Attributes.TRANSACTIONAL), int(Attributes.CONTROL)
 
 
 class _Marker(NamedTuple):
@@ -37,7 +36,7 @@ def about_record(segments: SegmentChoice, number: int, body: Body, offset: int) 
     facts = body.facts
     if body.is_control:
         yield "a control batch: a marker that no consumer is handed"
-    elif facts.magic >= 2 and facts.attributes & _TRANSACTIONAL:
+    elif facts.magic >= 2 and facts.attributes & TRANSACTIONAL_BIT:
         yield from _about_transaction(segments, number, facts)
 
 
@@ -85,7 +84,7 @@ def _marker(segments: SegmentChoice, number: int, facts: BatchFacts) -> tuple[_M
 def _marker_in(walk: HeaderWalk, bodies: Bodies, facts: BatchFacts) -> _Marker | None:
     for row in walk.window.transactional(0, walk.window.count):
         found = walk.window.batch(row)
-        is_end = found.attributes & _CONTROL and found.producer_id == facts.producer_id
+        is_end = found.attributes & CONTROL_BIT and found.producer_id == facts.producer_id
         if not is_end or found.base_offset <= facts.base_offset:
             continue
         body = bodies.of(walk.window, row)

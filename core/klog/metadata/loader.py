@@ -21,11 +21,12 @@ from klog.data_dir.log_dir import LogDir
 from klog.data_dir.partition import Partition
 from klog.errors import KlogError
 from klog.files.read_only import ReadOnlyFile
-from klog.formats.batch import Attributes
+from klog.formats.batch import CONTROL_BIT
 from klog.formats.codec import Decompressor
 from klog.formats.control import control_record
 from klog.formats.damage import Damage
 from klog.formats.internal_topics import Undecodable, metadata_record
+from klog.formats.limits import LONG_MAX, LONG_MIN
 from klog.formats.names import CLUSTER_METADATA, FileKind, FileName, Stage
 from klog.kernel import Window
 from klog.location import Location
@@ -39,9 +40,7 @@ from klog.metadata.image import (
     PartitionRegistration,
 )
 
-_LOWEST, _HIGHEST = -(2**63), 2**63 - 1
 _SNAPSHOT_HEADER, _SNAPSHOT_FOOTER = 3, 4
-_CONTROL: Final = int(Attributes.CONTROL)
 _MOST_PROBLEMS: Final = 20
 _MORE_TRIES: Final = 2
 _NOTHING: Final[Mapping[str, str]] = MappingProxyType({})
@@ -165,7 +164,7 @@ def _records(path: str, first: int) -> Iterator[_Found | Damage]:
     with ReadOnlyFile(path) as source:
         reader = segment.reader(source)
         while piece := reader.next(window):
-            window.skip_outside(first, _HIGHEST, _LOWEST)
+            window.skip_outside(first, LONG_MAX, LONG_MIN)
             for rows, damage in decode_window(window, codecs, path, segment.span):
                 if damage is not None:
                     yield damage
@@ -174,7 +173,7 @@ def _records(path: str, first: int) -> Iterator[_Found | Damage]:
                     offset, _, key, value, _, _, batch = rows.record(i)
                     if offset >= first:
                         # Only control records have keys here.
-                        is_control = key is not None and bool(rows.batch(batch).attributes & _CONTROL)
+                        is_control = key is not None and bool(rows.batch(batch).attributes & CONTROL_BIT)
                         yield _Found(offset, is_control, key, value)
             if piece.damage is not None:
                 yield piece.damage

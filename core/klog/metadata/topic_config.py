@@ -20,6 +20,7 @@ from klog.data_dir.log_dir import LogDir
 from klog.data_dir.open_path import open_path
 from klog.errors import UsageError, near_misses
 from klog.formats.batch import OVERHEAD
+from klog.formats.limits import LONG_MAX
 from klog.formats.names import CLUSTER_METADATA
 
 if TYPE_CHECKING:
@@ -71,7 +72,7 @@ class Setting(NamedTuple):
 
 # ---------------------------------------------------------------- what settings look like
 
-_INT, _LONG = 2**31 - 1, 2**63 - 1
+_INT, _LONG = 2**31 - 1, LONG_MAX
 
 
 class _Kind(NamedTuple):

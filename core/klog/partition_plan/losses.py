@@ -9,6 +9,7 @@ from typing import NamedTuple
 from klog.data_dir.partition import Partition
 from klog.files.read_only import ReadOnlyFile
 from klog.formats.header import HEADER_BYTES, Header, read_header
+from klog.formats.limits import LONG_MAX
 from klog.kernel import SegmentSurvey, Window
 from klog.log.records import intact_runs
 from klog.log.segment import Segment
@@ -34,7 +35,7 @@ class RecordCount(NamedTuple):
 
 def count_records(path: str, start: int = 0, end: int | None = None) -> RecordCount:
     """Read bytes *start* to *end* of a log, where batches begin and end, or damage does.  Raises UnreadableError."""
-    segment, window, survey = Segment(path, bounded=False), Window(output=0), SegmentSurvey(0, 2**63 - 1, b"", b"")
+    segment, window, survey = Segment(path, bounded=False), Window(output=0), SegmentSurvey(0, LONG_MAX, b"", b"")
     last_offset = None
     with ReadOnlyFile(path) as source:
         reader = segment.reader(source, start, end)

@@ -12,13 +12,13 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Final, TypeVar
 
 from klog.errors import PlanError
+from klog.formats.limits import LONG_MAX
 from klog.plan.model import TRUNCATE, VERSION, Action, Amount, CutOut, FileState, Guard, Loss, Plan
 from klog.plan.validation import check_plan, refuse, shown
 
 MAX_BYTES: Final = 512 << 20
 """The largest plan file that is read: room for a million actions."""
 
-_MAX_INT = 2**63 - 1
 _DIGESTS = {"sha256": re.compile(r"[0-9a-f]{64}"), "crc32c": re.compile(r"[0-9a-f]{8}")}
 _ACTION_KEYS = {"do", "file", "from", "size", "before", "after", "log_dir"}
 _STATE_KEYS = {"size", "mode", "uid", "gid", "modified_ns"}
@@ -171,7 +171,7 @@ def _members(value: object, what: str, known: set[str] | None = None) -> dict[st
     return value
 
 
-def _number(members: Object, name: str, most: int = _MAX_INT, default: int | None = None) -> int:
+def _number(members: Object, name: str, most: int = LONG_MAX, default: int | None = None) -> int:
     value = members.get(name, default)
     if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= most:
         refuse(f"{name} is {shown(value)}")
@@ -180,7 +180,7 @@ def _number(members: Object, name: str, most: int = _MAX_INT, default: int | Non
 
 def _maybe_number(members: Object, name: str) -> int | None:
     value = members.get(name)
-    if value is not None and (not isinstance(value, int) or isinstance(value, bool) or abs(value) > _MAX_INT):
+    if value is not None and (not isinstance(value, int) or isinstance(value, bool) or abs(value) > LONG_MAX):
         refuse(f"{name} is {shown(value)}")
     return value
 

@@ -9,7 +9,6 @@ from typing import NamedTuple
 from klog.formats.batch import BatchFacts
 from klog.log.reader import MAX_BATCH_BYTES
 
-HIGHEST = 2**63 - 1
 MOST_STRETCHES = 1 << 20
 """A log with more damaged places than this is kept up to there: nobody can look through what would be left."""
 MOST_PATCHES = 10_000

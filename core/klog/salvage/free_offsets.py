@@ -12,10 +12,10 @@ from klog.broker_start.segments import first_offset
 from klog.errors import UnreadableError
 from klog.files.read_only import ReadOnlyFile
 from klog.formats.batch import Attributes, BatchFacts
+from klog.formats.limits import LONG_MAX
 from klog.log.bit_flips import Patch, loaded
 from klog.log.segment import MAX_RELATIVE_OFFSET
 from klog.partition_plan.spliced import PatchedLog
-from klog.salvage.dropped import HIGHEST
 
 
 class SegmentPart(NamedTuple):
@@ -51,9 +51,9 @@ class FreeOffsets:
                 self.take(part.base, last, one)
 
     def limit(self, offset: int) -> int:
-        """Return the first offset above *offset*, which is free, that is taken; HIGHEST if there is none."""
+        """Return the first offset above *offset*, which is free, that is taken; LONG_MAX if there is none."""
         at = bisect_right(self._firsts, offset)
-        return self._firsts[at] if at < len(self._firsts) else HIGHEST
+        return self._firsts[at] if at < len(self._firsts) else LONG_MAX
 
     def holds(self, facts: BatchFacts) -> bool:
         """Whether a batch's offsets are free, and no later leader wrote what stands before them."""

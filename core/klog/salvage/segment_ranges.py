@@ -20,13 +20,14 @@ from klog.data_dir.partition import Partition, SegmentFiles
 from klog.errors import KlogError
 from klog.files.read_only import ReadOnlyFile
 from klog.formats.damage import Damage, DamageKind
+from klog.formats.limits import LONG_MAX
 from klog.kernel import Window
 from klog.log.bit_flips import Patch
 from klog.log.records import intact_runs
 from klog.log.segment import Segment
 from klog.partition_plan.spliced import PatchedLog
 from klog.progress import Silence, Sink
-from klog.salvage.dropped import HIGHEST, MOST_LEFT, DroppedRange, SalvageOptions, key
+from klog.salvage.dropped import MOST_LEFT, DroppedRange, SalvageOptions, key
 from klog.salvage.free_offsets import FreeOffsets, SegmentPart
 from klog.salvage.kept_batches import KeptBatches
 from klog.salvage.kept_ranges import KeptGap, KeptRanges, batches
@@ -350,7 +351,7 @@ def _offsets_lost(gap: KeptGap, left: list[DroppedRange], walked: _Walked, begin
         return None
     before = walked.files.base_offset - 1 if gap.before is None else gap.before
     after = walked.limit if gap.after is None else gap.after
-    return None if after == HIGHEST else max(after - before - 1, 0)
+    return None if after == LONG_MAX else max(after - before - 1, 0)
 
 
 def _summed(rest: DroppedBytes | None, gap: KeptGap, lost: int | None, left: list[DroppedRange]) -> DroppedBytes:

@@ -9,11 +9,12 @@ from __future__ import annotations
 from klog.files.read_only import ReadOnlyFile
 from klog.formats.batch import BatchFacts
 from klog.formats.damage import Damage, DamageKind
+from klog.formats.limits import LONG_MAX
 from klog.kernel import Window, ascending_run
 from klog.log.bit_flips import BitRepair
 from klog.log.segment import MAX_RELATIVE_OFFSET
 from klog.salvage.damaged_batch import ClaimedExtent, DamagedBatches
-from klog.salvage.dropped import HIGHEST, MOST_PATCHES, SalvageOptions, key
+from klog.salvage.dropped import MOST_PATCHES, SalvageOptions, key
 from klog.salvage.free_offsets import FreeOffsets
 from klog.salvage.header_repairs import (
     has_own_offset,
@@ -288,7 +289,7 @@ class BatchSequencer:
             value = None if following is None else proven_epoch(odd.leader_epoch, epoch, following.leader_epoch)
             return None if value is None else self._with_epoch(odd, value)
         after = following.base_offset if following is not None else self._limit
-        repaired = self._with_offset(odd, self.log.last_offset, after) if after < HIGHEST else None
+        repaired = self._with_offset(odd, self.log.last_offset, after) if after < LONG_MAX else None
         if repaired is None:
             return None
         # A copy of another batch can happen to have the size of the gap that it stands in; and with more than one bit

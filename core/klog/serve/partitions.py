@@ -16,7 +16,7 @@ from klog.fetch import FetchLog, FetchRequest, FetchResult, OffsetBounds, OpenFi
 from klog.fetch.slices import SliceCache
 from klog.formats.checkpoint import EpochEntry, epochs_in_force
 from klog.formats.error_codes import ErrorCode
-from klog.log.record_filter import HIGHEST
+from klog.formats.limits import LONG_MAX
 from klog.serve.options import OnceReporter, ServeOptions
 from klog.serve.times import as_late, begins_at, largest_below
 
@@ -265,7 +265,7 @@ class PartitionView:
         """Return the largest timestamp below the high watermark, in ms, -1 for none.  Raises KlogError."""
         if self._largest_ms is None:
             high = opened.bounds.high_watermark
-            self._largest_ms = largest_below(opened.partition, high if high < opened.log.end else HIGHEST)
+            self._largest_ms = largest_below(opened.partition, high if high < opened.log.end else LONG_MAX)
         return self._largest_ms
 
     def _epoch_of(self, offset: int) -> int:

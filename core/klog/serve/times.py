@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from klog.data_dir.partition import Partition, SegmentFiles
 from klog.files.read_only import ReadOnlyFile
+from klog.formats.limits import LONG_MAX
 from klog.kernel import Window
-from klog.log.record_filter import HIGHEST
 from klog.log.segment import Segment
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 def begins_at(partition: Partition, timestamp: int) -> int:
     """Return where the first batch begins that has a record as late as *timestamp* (ms).  Raises KlogError."""
     trail = as_late(partition, timestamp)
-    return HIGHEST if trail is None or trail.batch is None else trail.batch.base_offset
+    return LONG_MAX if trail is None or trail.batch is None else trail.batch.base_offset
 
 
 def as_late(partition: Partition, timestamp: int) -> Trail | None:
@@ -51,8 +51,8 @@ def largest_below(partition: Partition, end: int) -> int:
     largest, segments = -1, partition.segments
     with Lookup(partition) as lookup, closing(TimeSearch(lookup.segments, TrailDetail())) as times:
         for number, files in enumerate(segments):
-            following = segments[number + 1].base_offset if number + 1 < len(segments) else HIGHEST
-            if following <= end or end == HIGHEST:
+            following = segments[number + 1].base_offset if number + 1 < len(segments) else LONG_MAX
+            if following <= end or end == LONG_MAX:
                 largest = max(largest, times.largest(number).timestamp)
             elif files.base_offset < end:
                 largest = max(largest, _largest_in(os.path.join(partition.path, files.log), end))

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 from klog.data_dir.partition import Partition
-from klog.log.record_filter import HIGHEST
+from klog.formats.limits import LONG_MAX
 from klog.serve.decisions import TransactionDecision, was_decided
 from klog.transactions.isolation import AbortedRange, IsolationState, aborted_in_log, open_at, visible_range
 
@@ -36,7 +36,7 @@ class PartitionTransactions:
         learnt = IsolationState()
         seen = visible_range(partition, "read_committed", learnt)
         self._partition = partition
-        self._end = end if as_of else HIGHEST
+        self._end = end if as_of else LONG_MAX
         self.aborted = tuple(one for one in seen.aborted or () if one.first_offset < self._end)
         found = learnt.open_txns
         if as_of and end < log_end:

@@ -22,7 +22,7 @@ from pyspark.sql.datasource import (
     LessThanOrEqual,
 )
 
-from klog.log.record_filter import HIGHEST, LOWEST
+from klog.formats.limits import LONG_MAX, LONG_MIN
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
@@ -33,10 +33,10 @@ class FilterPushdown:
 
     topics: frozenset[str] | None = None
     partitions: frozenset[int] | None = None
-    from_offset: int = LOWEST
-    to_offset: int = HIGHEST
-    from_time: int = LOWEST
-    to_time: int = HIGHEST
+    from_offset: int = LONG_MIN
+    to_offset: int = LONG_MAX
+    from_time: int = LONG_MIN
+    to_time: int = LONG_MAX
 
     def means(self, topic: str | None, number: int | None) -> bool:
         """Whether rows of a partition can pass; None, which a row shows as null, equals nothing."""
@@ -86,18 +86,18 @@ def _range(each: Filter, unit: int) -> tuple[int, int]:
     numbers = [_number(value) for value in _values(each) or [getattr(each, "value", None)]]
     known = [number for number in numbers if number is not None]
     if not known or len(known) < len(numbers):
-        return LOWEST, HIGHEST
+        return LONG_MIN, LONG_MAX
     first, last = -(-min(known) // unit), max(known) // unit
-    first = min(first, HIGHEST)  # nothing reaches that far, and no further does an int64
+    first = min(first, LONG_MAX)  # nothing reaches that far, and no further does an int64
     if isinstance(each, (EqualTo, EqualNullSafe, In)):
         return first, last + 1
     if isinstance(each, GreaterThanOrEqual):
-        return first, HIGHEST
+        return first, LONG_MAX
     if isinstance(each, GreaterThan):
-        return min(last + 1, HIGHEST), HIGHEST
+        return min(last + 1, LONG_MAX), LONG_MAX
     if isinstance(each, LessThan):
-        return LOWEST, first
-    return LOWEST, last + 1 if isinstance(each, LessThanOrEqual) else HIGHEST
+        return LONG_MIN, first
+    return LONG_MIN, last + 1 if isinstance(each, LessThanOrEqual) else LONG_MAX
 
 
 def _number(value: object) -> int | None:

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from klog.data_dir.partition import Partition
 from klog.data_dir.replicas import log_end
 from klog.errors import UsageError
-from klog.log.record_filter import HIGHEST, LOWEST
+from klog.formats.limits import LONG_MAX, LONG_MIN
 from klog.lookup import Lookup
 from klog.spark.bounds import EARLIEST, LATEST, OffsetBound, TopicPartition
 from klog.spark.options import SourceOptions
@@ -17,7 +17,7 @@ NAMELESS: TopicPartition = ("", -1)
 
 
 class Range(NamedTuple):
-    """What is to be read of a partition: offsets from … up to, not including, to; `HIGHEST`: to its end."""
+    """What is to be read of a partition: offsets from … up to, not including, to; `LONG_MAX`: to its end."""
 
     partition: Partition
     from_offset: int
@@ -48,7 +48,7 @@ def hold_names_against(bounds: Iterable[OffsetBound], partitions: Iterable[Parti
 
 def _range(partition: Partition, options: SourceOptions) -> Range:
     if partition.unreadable:
-        return Range(partition, LOWEST, HIGHEST)  # who reads it is told
+        return Range(partition, LONG_MIN, LONG_MAX)  # who reads it is told
     return Range(partition, start_offset(partition, options), _end_offset(partition, options))
 
 
@@ -78,8 +78,8 @@ def _end_offset(partition: Partition, options: SourceOptions) -> int:
     wanted = bound.of(name_of(partition))
     if bound.by_time:
         found = _offset_at(partition, wanted)
-        return HIGHEST if found is None else found
-    return HIGHEST if wanted == LATEST else _in_log(bound, partition, wanted, options)
+        return LONG_MAX if found is None else found
+    return LONG_MAX if wanted == LATEST else _in_log(bound, partition, wanted, options)
 
 
 def _last(partition: Partition) -> int:

@@ -19,10 +19,11 @@ from klog.files.read_only import ReadOnlyFile
 from klog.formats.batch import Attributes, BatchFacts
 from klog.formats.damage import Damage, DamageKind
 from klog.formats.index import ABORTED_TXN
+from klog.formats.limits import LONG_MAX, LONG_MIN
 from klog.kernel import Window
 from klog.location import Location
 from klog.log.header_scan import walk_headers
-from klog.log.record_filter import HIGHEST, LOWEST, RecordFilter
+from klog.log.record_filter import RecordFilter
 from klog.log.segment import Segment
 from klog.log.txn_index import read_txn_index
 from klog.transactions.markers import CompletedTxn, Marker, read_marker
@@ -43,8 +44,8 @@ class AbortedRange(NamedTuple):
 class VisibleRange(NamedTuple):
     """Offsets from … up to, not including, to; without those of *aborted*, which is None where all data is seen."""
 
-    from_offset: int = LOWEST
-    to_offset: int = HIGHEST
+    from_offset: int = LONG_MIN
+    to_offset: int = LONG_MAX
     aborted: tuple[AbortedRange, ...] | None = None
 
     def within(self, wanted: RecordFilter) -> RecordFilter:
@@ -97,7 +98,7 @@ def visible_range(
     Kafka: UnifiedLog.read, LocalLog.addAbortedTransactions.
     """
     start = partition.log_start_offset
-    seen = VisibleRange(LOWEST if start is None else start)
+    seen = VisibleRange(LONG_MIN if start is None else start)
     if isolation == "read_uncommitted":
         return seen
     stable, aborted = (learnt or IsolationState()).catch_up(partition)
@@ -238,8 +239,8 @@ class AbortedFilter:
         self,
         aborted: Iterable[AbortedRange],
         path: str,
-        known_from: int = LOWEST,
-        known_to: int = HIGHEST + 1,  # even the highest offset is below it
+        known_from: int = LONG_MIN,
+        known_to: int = LONG_MAX + 1,  # even the highest offset is below it
     ) -> None:
         self._path = path
         self._ranges = _by_producer(aborted)
@@ -299,7 +300,7 @@ class AbortedFilter:
     def _learn_all(self) -> None:
         partition = Partition(os.path.dirname(self._path))
         self._ranges = _by_producer(visible_range(partition, "read_committed").aborted or ())
-        self._known_from, self._known_to = LOWEST, HIGHEST + 1
+        self._known_from, self._known_to = LONG_MIN, LONG_MAX + 1
 
     def _is_aborted(self, batch: BatchFacts) -> bool:
         ranges = self._ranges.get(batch.producer_id)

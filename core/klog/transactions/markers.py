@@ -10,15 +10,14 @@ from bisect import bisect_left
 from enum import Enum
 from typing import NamedTuple
 
-from klog.formats.batch import Attributes
+from klog.formats.batch import CODEC_BITS
 from klog.formats.codec import Decompressor
+from klog.formats.limits import LONG_MAX
 from klog.kernel import DONE, MORE, Window
 from klog.location import Location
 from klog.log.txn_index import AbortedTxn
 
-_MAX_OFFSET = 2**63 - 1
 _ABORT, _COMMIT = 0, 1
-_CODEC = int(Attributes.CODEC)
 _INVALID_RECORD = "org.apache.kafka.common.InvalidRecordException: "
 
 
@@ -92,14 +91,14 @@ class OngoingTxns:
 
     def begin(self, first_offset: int, producer_id: int) -> None:
         """Add a transaction."""
-        i = bisect_left(self._sorted, (first_offset, -_MAX_OFFSET))
+        i = bisect_left(self._sorted, (first_offset, -LONG_MAX))
         if i < len(self._sorted) and self._sorted[i][0] == first_offset:
             del self._sorted[i]
         self._sorted.insert(i, (first_offset, producer_id))
 
     def end(self, first_offset: int) -> bool:
         """Remove a transaction; False when there is none with that first offset."""
-        i = bisect_left(self._sorted, (first_offset, -_MAX_OFFSET))
+        i = bisect_left(self._sorted, (first_offset, -LONG_MAX))
         if i == len(self._sorted) or self._sorted[i][0] != first_offset:
             return False
         del self._sorted[i]
@@ -112,7 +111,7 @@ class OngoingTxns:
 
 def offset_after(offset: int) -> int:
     """Return the next offset, as Java's long arithmetic makes it: a damaged one can be the last that there is."""
-    return offset + 1 if offset < _MAX_OFFSET else -_MAX_OFFSET - 1
+    return offset + 1 if offset < LONG_MAX else -LONG_MAX - 1
 
 
 def read_marker(window: Window, i: int) -> Marker | FlawedMarker | None:
@@ -123,7 +122,7 @@ def read_marker(window: Window, i: int) -> Marker | FlawedMarker | None:
     facts = window.batch(i)
     if facts.records_count == 0:
         return None
-    compressed = bool(facts.attributes & _CODEC)
+    compressed = bool(facts.attributes & CODEC_BITS)
     if compressed and window.decompress(i, i + 1, Decompressor().functions) == i:
         return FlawedMarker(MarkerFlaw.UNREADABLE, str(window.error))
     window.begin(i, i + 1)

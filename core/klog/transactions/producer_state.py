@@ -15,7 +15,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final, NamedTuple
 
-from klog.formats.batch import MAX_SEQUENCE, Attributes, BatchFacts, decrement_sequence, increment_sequence
+from klog.formats.batch import (
+    CONTROL_BIT,
+    MAX_SEQUENCE,
+    TRANSACTIONAL_BIT,
+    BatchFacts,
+    decrement_sequence,
+    increment_sequence,
+)
 from klog.formats.snapshot import PRODUCER_ID_EXPIRATION_MS, Producer, Snapshot
 from klog.location import Location
 from klog.transactions.anomalies import ProducerAnomaly, ProducerAnomalyKind
@@ -25,8 +32,6 @@ BATCHES_KEPT: Final = 5
 """Batches of each producer that are remembered, to know a repeated one.  Kafka: ProducerStateEntry."""
 
 _NONE: Final = -1
-_CONTROL: Final = int(Attributes.CONTROL)
-_TRANSACTIONAL: Final = int(Attributes.TRANSACTIONAL)
 _new_tuple = tuple.__new__  # a NamedTuple's own is Python, and this is done for every batch
 
 
@@ -181,7 +186,7 @@ class ProducerState:
         entry = self.producers.get(batch.producer_id)
         if entry is None:
             entry = self.producers[batch.producer_id] = ProducerEntry(batch.producer_id)
-        if not batch.attributes & _CONTROL:
+        if not batch.attributes & CONTROL_BIT:
             return self._append(entry, batch, file)
         # Of an empty control batch a broker, too, keeps nothing but that there is such a producer.
         return () if marker is None else self._end_txn(entry, batch, marker, file)
@@ -200,9 +205,9 @@ class ProducerState:
         last = _NONE if base == _NONE else increment_sequence(base, delta)
         kept.append(_new_tuple(BatchMetadata, (last, batch.last_offset, delta, timestamp)))
         entry.last_timestamp = timestamp
-        if bool(batch.attributes & _TRANSACTIONAL) == (entry.current_txn_first_offset != _NONE):
+        if bool(batch.attributes & TRANSACTIONAL_BIT) == (entry.current_txn_first_offset != _NONE):
             return found
-        if batch.attributes & _TRANSACTIONAL:
+        if batch.attributes & TRANSACTIONAL_BIT:
             entry.current_txn_first_offset = batch.base_offset
             self.ongoing.begin(batch.base_offset, batch.producer_id)
             return found

@@ -15,7 +15,7 @@ from collections.abc import Iterator, Sequence
 
 from klog.data_dir.partition import Partition, SegmentFiles, read_small
 from klog.files.read_only import ReadOnlyFile
-from klog.formats.batch import Attributes
+from klog.formats.batch import CONTROL_BIT
 from klog.formats.damage import Damage
 from klog.formats.snapshot import read_snapshot
 from klog.kernel import Window, crc32c
@@ -24,8 +24,6 @@ from klog.log.records import intact_runs
 from klog.log.segment import Segment
 from klog.transactions.markers import read_marker
 from klog.transactions.producer_state import Event, ProducerState
-
-_CONTROL = int(Attributes.CONTROL)
 
 OpenTxns = tuple[tuple[int, int], ...]
 """The first offset and the producer id of each open transaction, by offset."""
@@ -42,7 +40,7 @@ def apply_window(
     found: list[Event] = []
     for i in window.produced(first, end):
         batch = window.batch(i)
-        events = state.apply(batch, read_marker(window, i) if batch.attributes & _CONTROL else None, file)
+        events = state.apply(batch, read_marker(window, i) if batch.attributes & CONTROL_BIT else None, file)
         if events:
             found += events
     for i in range(end - 1, first - 1, -1):

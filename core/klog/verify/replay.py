@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from klog.formats.batch import Attributes
+from klog.formats.batch import CONTROL_BIT, TRANSACTIONAL_BIT
 from klog.formats.snapshot import Producer, Snapshot
 from klog.kernel import Window
 
@@ -13,7 +13,6 @@ if TYPE_CHECKING:
     from klog.transactions.replay import OpenTxns
 
 _MOST_EVENTS = 100_000
-_CONTROL, _TRANSACTIONAL = int(Attributes.CONTROL), int(Attributes.TRANSACTIONAL)
 
 
 class ProducerReplay:
@@ -120,11 +119,11 @@ class ProducerReplay:
         # As long as no transaction is open, what other batches say of their producers is not asked for.
         for i in window.produced(first, end) if rows or state.ongoing else ():
             batch = window.batch(i)
-            if not batch.attributes & _TRANSACTIONAL:
+            if not batch.attributes & TRANSACTIONAL_BIT:
                 entry = state.producers.get(batch.producer_id)
-                if batch.attributes & _CONTROL or (entry is not None and entry.current_txn_first_offset >= 0):
+                if batch.attributes & CONTROL_BIT or (entry is not None and entry.current_txn_first_offset >= 0):
                     self.stops.add(log)
                 continue
-            found += state.apply(batch, read_marker(window, i) if batch.attributes & _CONTROL else None, log)
+            found += state.apply(batch, read_marker(window, i) if batch.attributes & CONTROL_BIT else None, log)
         state.end = self.end
         return found

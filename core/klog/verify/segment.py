@@ -12,6 +12,7 @@ from klog.files.read_only import ReadOnlyFile
 from klog.formats.codec import Decompressor
 from klog.formats.damage import Damage
 from klog.formats.index import OFFSET_ENTRY, TIME_ENTRY
+from klog.formats.limits import LONG_MAX
 from klog.kernel import IndexBuilder, SegmentSurvey, Window, offset_index_used, time_index_used
 from klog.log.index import content_before_zeros
 from klog.log.pipeline import OrderedOutput, Work, run
@@ -21,7 +22,7 @@ from klog.log.segment import Segment
 from klog.progress import Sink
 from klog.verify.replay import ProducerReplay
 
-NO_NEXT = 2**63 - 1
+NO_NEXT = LONG_MAX
 _LARGE_BYTES = 8 << 20
 _kept = threading.local()
 
