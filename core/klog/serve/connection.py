@@ -1,7 +1,7 @@
 """One client's connection: requests in, responses out, and how long anything may take.
 
-The socket never blocks; whatever waits polls with a deadline.  Memory grows with the bytes that have come and not with
-those that were announced.  Records go from their file to the socket within the kernel.
+The socket never blocks; every wait polls with a deadline.  Memory grows with the bytes received, not with those that
+were announced.  Records go from their file to the socket within the kernel.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ from klog.serve.wire import SHORTEST_REQUEST, SIZE_BYTES, body_size
 _RECEIVED_AT_ONCE: Final = 64 << 10
 _SENT_AT_ONCE: Final = 1 << 30
 _OF_FILES: Final = (errno.EIO, errno.EINVAL, errno.ESTALE, errno.ENXIO, errno.ENODATA, errno.EBADMSG, errno.EUCLEAN)
-"""What sendfile says of the file; all else is the connection's."""
+"""Errors of sendfile that are about the file; all others are the connection's."""
 _HANGS_UP: Final = getattr(select, "POLLRDHUP", 0)
-"""Linux tells when the other side has closed; elsewhere that shows at the next send."""
+"""Linux reports when the other side has closed; elsewhere the next send fails."""
 
 Opened: TypeAlias = Callable[[str], ReadOnlyFile]
 """A path → its file, which is open for as long as it is referred to."""
 
 
 class GoneError(Exception):
-    """The conversation is over; the text says why, and is empty when the client just went."""
+    """The connection is over; the text says why, and is empty if the client closed it."""
 
 
 class ConnectionLimits(NamedTuple):
@@ -56,7 +56,7 @@ class ConnectionLimits(NamedTuple):
 
 
 class MemoryBudget:
-    """Bytes that all connections may hold together.  One that is larger than all of it is held alone."""
+    """A limit on the bytes that all connections hold together.  A larger single one is held alone."""
 
     def __init__(self, size: int) -> None:
         self._size, self._held, self._changed = size, 0, threading.Condition()
@@ -78,9 +78,9 @@ class MemoryBudget:
 
 
 class Connection:
-    """A socket that was accepted; *requests* and *responses* are where all have room for large ones.
+    """An accepted socket; *requests* and *responses* are the budgets for large ones, shared by all connections.
 
-    *sending*: part of a response has left, and part has not.
+    *sending*: a part of a response has been sent, and a part has not.
     """
 
     def __init__(
@@ -131,7 +131,7 @@ class Connection:
         return request
 
     def let_go(self) -> None:
-        """Hear that nobody holds the request any more."""
+        """Release the memory of the request."""
         if self._held:
             self._requests.give_back(self._held)
             self._held = 0
@@ -156,7 +156,7 @@ class Connection:
         self.wait(0)
 
     def wait(self, seconds: float) -> None:
-        """Let *seconds* pass.  Raises GoneError when the client goes meanwhile."""
+        """Wait for *seconds*.  Raises GoneError if the client disconnects meanwhile."""
         if _poll(self._socket, _HANGS_UP).poll(seconds * 1000):
             raise GoneError("")
 
@@ -214,7 +214,7 @@ class Connection:
 
     def _send_files(self, pieces: Iterable[FileBytes], opened: Opened) -> None:
         for piece in pieces:
-            source = opened(piece.path)  # which closes when nobody refers to it
+            source = opened(piece.path)  # which closes when its last reference is gone
             self._send_file(source.fileno(), piece)
 
     def _send_file(self, descriptor: int, piece: FileBytes) -> None:

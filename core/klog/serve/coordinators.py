@@ -78,7 +78,7 @@ def taken(partition: Partition, until_ms: int | None = None) -> Iterator[tuple[b
     """
     waiting: dict[int, list[tuple[bytes, bytes | None]]] = {}
     for segment in partition.segments:
-        with suppress(KlogError):  # what is in other segments is known all the same
+        with suppress(KlogError):  # the other segments are still read
             for entry in _entries(os.path.join(partition.path, segment.log)):
                 if until_ms is not None and entry.timestamp >= until_ms:
                     continue

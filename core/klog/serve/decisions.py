@@ -1,9 +1,9 @@
-"""What the transaction coordinator had decided to commit, and whether that was about data that is still open.
+"""Which open data the transaction coordinator had decided to commit.
 
-The marker of a decision may be missing in a partition: the broker died in between, or the end of the log is lost.  A
-decision is told by the log of `__transaction_state`; what else is open of the same producer came later, or hangs from
-before, and nobody decided about it.  In doubt it is left undecided: who reads what was never committed cannot take it
-back.
+The marker of a decision may be missing in a partition: the broker died in between, or the end of the log is lost.  The
+log of `__transaction_state` still has the decision.  Other open data of the same producer is from a later transaction,
+or hangs from an earlier one, and the decision does not apply to it.  In doubt the data stays open: a consumer that has
+read what was never committed cannot take it back.
 """
 
 from __future__ import annotations
@@ -29,21 +29,21 @@ _EPOCH_BUMPS: Final = 2
 _LAST_EPOCH: Final = 2**15 - 2
 """The last one that a producer writes with: its end brings a new producer id.  Kafka: isEpochExhausted."""
 _LEAD_MS: Final = 500
-"""A record is made before the coordinator hears of its partition, but hardly longer before."""
+"""A record is created before the coordinator learns of its partition, but hardly longer before."""
 _KEPT: Final = 8
 """Records of each transactional id that are remembered: its last transactions, of which any may be open somewhere."""
 
 _UNDECIDED: Final = frozenset(
     [TransactionStatus.EMPTY, TransactionStatus.COMPLETE_COMMIT, TransactionStatus.COMPLETE_ABORT]
 )
-"""No transaction is on: the next begins behind."""
+"""States without a transaction in progress: the next one begins after them."""
 _KEPT_STATUSES: Final = _UNDECIDED | {TransactionStatus.PREPARE_COMMIT, TransactionStatus.PREPARE_ABORT}
 
 
 class TransactionDecision(NamedTuple):
-    """To commit what a producer had written with an epoch, in some partitions (None: nobody knows in which).
+    """The decision to commit what a producer wrote with an epoch, in some partitions (None: unknown in which).
 
-    *begins_ms*: when the first record of it can have been made; *starts_ms*: when the coordinator heard of the first
+    *begins_ms*: the earliest time of its first record; *starts_ms*: when the coordinator learned of the first
     partition; *ends_ms*: when it decided.  *is_exact*: no other transaction of the producer has this epoch.
     """
 
@@ -72,7 +72,7 @@ class TransactionDecision(NamedTuple):
 
 
 def _made_ms(batch: BatchFacts) -> int:
-    """Return the time of a batch's first record; of a whole batch it tells where it belongs, for none is of two."""
+    """Return the time of a batch's first record; it decides for the whole batch, which never spans two transactions."""
     if batch.attributes & (Attributes.LOG_APPEND_TIME | Attributes.DELETE_HORIZON):
         return batch.max_timestamp
     return batch.base_timestamp
@@ -82,9 +82,9 @@ def _made_ms(batch: BatchFacts) -> int:
 
 
 def decisions(partitions: Iterable[Partition], until_ms: int | None = None) -> Iterator[TransactionDecision]:
-    """Yield what the coordinator had decided to commit, by what is here of `__transaction_state`.
+    """Yield what the coordinator had decided to commit, from the available partitions of `__transaction_state`.
 
-    *until_ms*: before then.  Kafka: TransactionCoordinator.endTransaction, TransactionMetadata.
+    *until_ms*: only decisions before that time.  Kafka: TransactionCoordinator.endTransaction, TransactionMetadata.
     """
     for partition in partitions:
         kept: dict[bytes, deque[bytes]] = {}
@@ -126,7 +126,7 @@ def _prepared(told: Data, before: Data | None) -> TransactionDecision:
 
 
 def _completes(told: Data, before: Data | None) -> bool:
-    """Whether the decision itself stands before: it names the partitions."""
+    """Whether the decision itself precedes: it names the partitions."""
     return (
         before is not None
         and before["transactionStatus"] == TransactionStatus.PREPARE_COMMIT
@@ -171,7 +171,7 @@ def was_decided(
 
 
 class _OpenData(ProducerState):
-    """The state along what is open of a producer; *left*: the decisions that cover all of it so far."""
+    """The state while walking a producer's open data; *left*: the decisions that cover all of it so far."""
 
     def __init__(
         self, state: ProducerState, producer_id: int, first: int, found: Sequence[TransactionDecision]

@@ -40,7 +40,7 @@ _LARGE: Final = ("DescribeGroups", "JoinGroup")
 
 
 class EndpointReports(NamedTuple):
-    """Whom to tell: *say* of what people should know, *log* of each request (None: nobody).  Called on any thread."""
+    """Callbacks: *say* for messages to the operator, *log* for each request (None: no log).  Called on any thread."""
 
     say: Callable[[str], None]
     log: Callable[[Data], None] | None = None
@@ -62,7 +62,7 @@ class _Told:
 
 
 class Client:
-    """Who is at the other end, as far as it says: *name* is the client id, *software* what ApiVersions told."""
+    """The client, as far as it says who it is: *name* is the client id, *software* comes from ApiVersions."""
 
     def __init__(self, host: str, port: int) -> None:
         self.host, self.port, self.name, self.software = host, port, "", ""
@@ -86,7 +86,7 @@ def listen(address: Address) -> socket.socket:
 
 
 class Endpoint:
-    """Answers clients of *view* on *listener*; they are told to come to *advertised*."""
+    """Serves *view* to clients on *listener*; they are told to connect to *advertised*."""
 
     def __init__(
         self,
@@ -110,7 +110,7 @@ class Endpoint:
         return _ELEMENTS_BEYOND_THE_DISK + 2 * there
 
     def cuts_somebody_off(self) -> bool:
-        """Return whether to end now cuts off a response; those that are all but out get a moment to be so."""
+        """Return whether ending now cuts off a response; responses that are almost sent get a moment to finish."""
         until = time.monotonic() + _LAST_MOMENT_S
         while self._is_sending():
             if time.monotonic() > until:
@@ -128,7 +128,7 @@ class Endpoint:
         while True:
             try:
                 accepted, address = self._listener.accept()
-            except OSError as error:  # nobody came, the client is gone already, or there is no room for one more
+            except OSError as error:  # no client connected, it is gone already, or there are too many
                 if error.errno in _OUT_OF_RESOURCES:
                     self._told.once(error.errno, f"no more clients for now: {error.strerror}")
                     time.sleep(_PATIENCE_S)
@@ -161,7 +161,7 @@ class Endpoint:
         connection.close()
 
     def _serve(self, connection: Connection, client: Client) -> None:
-        """Answer one client until it goes, or has to."""
+        """Answer one client until it disconnects or is disconnected."""
         try:
             while self._answer_next(connection, client):
                 pass
@@ -175,7 +175,7 @@ class Endpoint:
             self._leave(connection)
 
     def _answer_next(self, connection: Connection, client: Client) -> bool:
-        """Answer the next request; return False when there is none."""
+        """Answer the next request; return False if there is none."""
         data = connection.receive()
         if data is None:
             return False
@@ -187,7 +187,7 @@ class Endpoint:
         name, version = request.api.name, request.version
         connection.reserve(_bytes_in(body) if name in _LARGE else 0)
         pieces = write_response(request, body)
-        del request, body  # whoever waits, or reads slowly, holds only what it is going to be sent
+        del request, body  # a client that waits, or reads slowly, holds only the memory of its response
         connection.let_go()
         if wait_ms:
             connection.wait(wait_ms / 1000)

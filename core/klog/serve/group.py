@@ -5,8 +5,8 @@
       └─────────────────────────────┼──────┘                                                                     │
                                     └──────── a member comes, goes, falls silent or changes what it supports ◀───┘
 
-Times are seconds of a clock that never goes back; every method is told the *now*.  Kafka: ClassicGroup, and the part
-of GroupMetadataManager that deals with it.
+Times are seconds of a monotonic clock; every method takes the *now*.  Kafka: ClassicGroup, and the part of
+GroupMetadataManager that deals with it.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ MEMBER_BYTES: Final = 4096
 
 
 class GroupState(Enum):
-    """Where a group stands, by the name that clients are told."""
+    """The state of a group, under Kafka's name."""
 
     EMPTY = "Empty"
     PREPARING = "PreparingRebalance"
@@ -35,10 +35,10 @@ class GroupState(Enum):
 
 @dataclass(eq=False)
 class Member:
-    """One member.  *protocols*: assignment strategies in its order, each with what it tells the leader.
+    """One member.  *protocols*: assignment strategies in its order, each with the metadata for the leader.
 
-    *seen*: when it last showed life; *joining* and *syncing*: a request of it waits for the group; *fenced*: another
-    came under its instance id.
+    *seen*: its last request; *joining* and *syncing*: a request of it waits for the group; *fenced*: another member
+    joined under its instance id.
     """
 
     id: str
@@ -86,11 +86,11 @@ class ConsumerGroup:
 
     @property
     def abandoned(self) -> bool:
-        """Whether nobody is in it or on the way."""
+        """Whether it has no members, and none is joining."""
         return not self.members and not self.pending
 
     def supports(self, kind: str, protocols: dict[str, bytes]) -> bool:
-        """Whether somebody with these strategies may join.  Kafka: ClassicGroup.supportsProtocols."""
+        """Whether a member with these strategies may join.  Kafka: ClassicGroup.supportsProtocols."""
         if not kind or not protocols:
             return False
         return not self.members or (kind == self.kind and bool(self._common() & set(protocols)))
@@ -105,7 +105,7 @@ class ConsumerGroup:
         return next((member for member in self.members.values() if member.instance == instance), None)
 
     def find(self, member_id: str, instance: str | None) -> Member | ErrorCode:
-        """Return the member that says it is this one, or why it is not.  Kafka: ClassicGroup.validateMember."""
+        """Return the member with this id, or why the request is refused.  Kafka: ClassicGroup.validateMember."""
         if instance is not None:
             known = self.static(instance)
             if known is None:
@@ -113,10 +113,10 @@ class ConsumerGroup:
             return known if known.id == member_id else ErrorCode.FENCED_INSTANCE_ID
         return self.members.get(member_id, ErrorCode.UNKNOWN_MEMBER_ID)
 
-    # ------------------------------------------------------------ members come and go
+    # ------------------------------------------------------------ members join and leave
 
     def join(self, member: Member, kind: str, now: float) -> None:
-        """Let *member*, new or known, take part in the rebalance that its coming begins."""
+        """Add *member*, new or known, to the rebalance that its request begins."""
         self.pending.pop(member.id, None)
         first = self.state is GroupState.EMPTY
         if not self.members:
@@ -164,7 +164,7 @@ class ConsumerGroup:
         self.deadline = now + max((member.rebalance_s for member in self.members.values()), default=0.0)
 
     def tick(self, now: float) -> None:
-        """Do what is due: forget who is silent, and end the joining when all are there or time is up."""
+        """Remove expired members, and complete the join phase if all have joined or its time is over."""
         for member_id in [key for key, lapses in self.pending.items() if lapses <= now]:
             del self.pending[member_id]
         silent = [one for one in self.members.values() if (at := one.silent_at()) is not None and at <= now]
@@ -182,7 +182,7 @@ class ConsumerGroup:
         joined = [member for member in self.members.values() if member.joining]
         for member in [one for one in self.members.values() if not one.joining and one.instance is None]:
             del self.members[member.id]
-        if self.members and not joined:  # only static members, which may come back until they count as gone
+        if self.members and not joined:  # only static members, which may return until their session expires
             self.deadline = now + max(member.rebalance_s for member in self.members.values())
             return
         self.generation += 1
@@ -210,7 +210,7 @@ class ConsumerGroup:
         self.state = GroupState.STABLE
 
     def next_change(self) -> float | None:
-        """Return when `tick` has something to do at the latest; None: as long as nobody calls, never."""
+        """Return when `tick` must be called next; None: not before the next request."""
         times = [at for member in self.members.values() if (at := member.silent_at()) is not None]
         times += self.pending.values()
         if self.state is GroupState.PREPARING:

@@ -1,8 +1,8 @@
 """The coordinator of consumer groups: classic groups and their offsets, in memory, for many threads.
 
-It knows what was committed on the disk, and what is committed since; nothing of that is ever written down.  A request
-that has to wait for other members waits here, on its own thread.  Groups, members, and what both hold are bounded, for
-whoever reaches the port may invent them.
+It has the offsets that were committed on the disk, and those committed since; nothing is written.  A request that must
+wait for other members waits here, on its own thread.  Groups, members and their data are limited, because any client
+that reaches the port can create them.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ MOST_BYTES: Final = 8 << 20
 """Of members."""
 MOST_COMMIT_BYTES: Final = 12 << 20
 LONGEST_NAME: Final = 1000
-"""Of groups, instances, kinds of groups: whoever waits holds its request."""
+"""Bytes of a group id, instance id or group type: a waiting client holds its request in memory."""
 LONGEST_METADATA: Final = 4096
 """offset.metadata.max.bytes."""
 SHORTEST_SESSION_MS: Final = 6000
 LONGEST_SESSION_MS: Final = 1_800_000
 _COMMIT_BYTES: Final = 384
 _MEMBER_ID_IS_TOLD: Final = 4
-"""From this version of JoinGroup on a new member is first told its id, and joins with that."""
+"""From this version of JoinGroup on, a new member first gets its id, and joins with it."""
 _LOOKS_EVERY_S: Final = 1.0
-"""So often whoever waits for others looks whether its client is still there."""
+"""How often a waiting request checks that its client is still connected."""
 _LEADER_SKIPS: Final = 9
-"""From this version of JoinGroup on a leader can be told not to assign anew."""
+"""From this version of JoinGroup on, a leader can be told to skip the assignment."""
 
 Committed: TypeAlias = "tuple[int, int, str]"
 """Offset, leader epoch (-1: none), metadata."""
@@ -48,7 +48,7 @@ def _still_there() -> None:
 
 
 class GroupDescription(NamedTuple):
-    """What others are told of a group."""
+    """A group as other clients see it."""
 
     kind: str
     state: str
@@ -171,7 +171,7 @@ class GroupCoordinator:
             led = group.leader == old.id
             if not group.replace(old, member, self._clock()):
                 return member
-            if led and version < _LEADER_SKIPS:  # it must not assign anew, and is only told so from version 9 on
+            if led and version < _LEADER_SKIPS:  # only from version 9 on it can be told to skip
                 return _joined(group, member) | {"leader": old.id, "members": []}
             return _joined(group, member) | {"skipAssignment": led}
         if member.instance is None and version >= _MEMBER_ID_IS_TOLD:
@@ -250,7 +250,7 @@ class GroupCoordinator:
     # ------------------------------------------------------------ offsets
 
     def may_commit(self, request: Data) -> ErrorCode:
-        """Return whether whoever asks may commit offsets.  Kafka: ClassicGroup.validateOffsetCommit."""
+        """Return whether the request may commit offsets.  Kafka: ClassicGroup.validateOffsetCommit."""
         with self._changed:
             group = self._groups.get(request["groupId"])
             alone = request["generationIdOrMemberEpoch"] < 0
@@ -284,7 +284,7 @@ class GroupCoordinator:
             since = dict(self._commits.get(name, {}))
         return {**self._on_disk(name), **since}
 
-    # ------------------------------------------------------------ what others are told
+    # ------------------------------------------------------------ descriptions and responses
 
     def names(self) -> list[str]:
         """Return the groups that were used since the start."""
@@ -293,7 +293,7 @@ class GroupCoordinator:
             return sorted({*self._groups, *self._commits})
 
     def known(self, name: str) -> GroupDescription | None:
-        """Return what there is to tell of a group; None when it was not used since the start."""
+        """Return the description of a group; None if it was not used since the start."""
         with self._changed:
             group = self._groups.get(name)
             if group is not None:
@@ -317,7 +317,7 @@ def _member(request: Data, client: str, host: str, now: float) -> Member:
 
 
 def _joined(group: ConsumerGroup, member: Member) -> Data:
-    """Return the answer to a member of a generation; the leader is told of all members, to assign."""
+    """Return the response to a member of a generation; the leader gets all members, to compute the assignment."""
     protocol, leads = group.protocol or "", member.id == group.leader
     members = [
         {"memberId": one.id, "groupInstanceId": one.instance, "metadata": one.protocols.get(protocol, b"")}

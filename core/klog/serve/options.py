@@ -1,4 +1,4 @@
-"""What is shown of a disk, and what has to be told about it."""
+"""What clients see of a disk, and notes that are reported once."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ _MOST_LINES: Final = 1000
 class ServeOptions:
     """What clients see.
 
-    *topics*: globs, none for all; *internal*: Kafka's own topics too.  *end*: of the log, or of what the checkpointed
-    high watermark covers; *until_ms*: and nothing from the first batch on that is as late.  *open_transactions*: come
-    to nothing, as they would have on a broker that waited for their timeout, or hide all behind them.  *missing*:
-    what becomes of partitions that are elsewhere: shown empty, without a leader, or not at all.
+    *topics*: globs, none for all; *internal*: Kafka's own topics too.  *end*: the log end, or the high watermark
+    checkpoint; *until_ms*: nothing from the first batch on that has this timestamp or a later one.
+    *open_transactions*: they count as aborted, as after their timeout on a broker, or hide everything behind them.
+    *missing*: partitions on other disks are empty, have no leader, or are not listed.
     """
 
     topics: tuple[str, ...] = ()
@@ -35,7 +35,7 @@ class ServeOptions:
 
 
 class OnceReporter:
-    """Lines for people, each told once, and the sum of what was left out.  Any number of threads."""
+    """Reports each line once, and counts what was skipped.  Any number of threads."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -46,7 +46,7 @@ class OnceReporter:
         self.partitions: set[str] = set()
 
     def say(self, line: str) -> None:
-        """Have *line* told, unless it was."""
+        """Report *line*, unless it was reported before."""
         with self._lock:
             if line not in self._told and len(self._told) < _MOST_LINES:
                 self._told.add(line)
@@ -55,7 +55,7 @@ class OnceReporter:
                     self._waiting.append("more of the like is not told any more")
 
     def lost(self, partition: str, loss: UnservedRange) -> None:
-        """Hear of a damaged stretch that is left out."""
+        """Note a damaged range that is skipped."""
         with self._lock:
             self.stretches += 1
             self.bytes += loss.size
@@ -64,7 +64,7 @@ class OnceReporter:
         self.say(f"{partition}: {loss.size} bytes{behind} are left out: {loss.damage}")
 
     def take(self) -> list[str]:
-        """Return the lines that nobody has taken yet."""
+        """Return the lines since the last call."""
         if not self._waiting:
             return []
         with self._lock:

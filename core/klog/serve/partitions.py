@@ -1,4 +1,4 @@
-"""A partition as clients see it: where it begins and ends, what a fetch brings, where a time is."""
+"""A partition as clients see it: its start and end, fetches, offsets for timestamps."""
 
 from __future__ import annotations
 
@@ -54,9 +54,9 @@ class _Opened(NamedTuple):
 
 
 class PartitionView:
-    """A partition, read when it is first asked for; an empty stand-in where there are no *copies*.
+    """A partition, read at its first request; an empty stand-in if there are no *copies*.
 
-    The copy that counts is the one with the newest leader, of those the longest.  Any number of threads.
+    The replica with the newest leader is served, of those the longest.  Any number of threads.
     """
 
     def __init__(self, topic: str, number: int, copies: Sequence[Partition], shared: PartitionContext) -> None:
@@ -76,7 +76,7 @@ class PartitionView:
 
     @property
     def log_dir(self) -> str | None:
-        """The log dir that it is read from; None for a stand-in."""
+        """The log dir from which it is read; None for a stand-in."""
         return None if self._chosen is None else self._chosen.checkpoints.log_dir
 
     @property
@@ -86,7 +86,7 @@ class PartitionView:
 
     @property
     def leader_epoch(self) -> int:
-        """The last leader epoch that is known; -1 for none."""
+        """The last known leader epoch; -1 for none."""
         entries = self._epochs()
         return entries[-1].epoch if entries else UNKNOWN
 
@@ -155,7 +155,7 @@ class PartitionView:
             self._shared.news.lost(self.name, loss)
 
     def _transactions(self) -> PartitionTransactions | None:
-        """Return what transactions come to, learnt at the first call; the last stable offset is right from then on."""
+        """Return the state of transactions, read at the first call; the last stable offset is right from then on."""
         opened = self._open()
         if self._txns is None and opened is not None:
             with self._lock:
@@ -202,7 +202,8 @@ class PartitionView:
     ) -> FetchResult:
         """Return batches from *offset* on, of at most *max_bytes*; the first one whole if *at_least_one*.
 
-        *partial*: cut at the limit, as a broker does.  *to_log_end*: as a follower or a debugging consumer reads.
+        *partial*: cut the last batch at the limit, as a broker does.  *to_log_end*: as for a follower or a debugging
+        consumer.
         """
         committed = isolation == "read_committed" and not to_log_end
         if committed or self._shared.shown.open_transactions == "hide":
@@ -236,9 +237,9 @@ class PartitionView:
         return txns.aborted
 
     def list_offset(self, timestamp: int, isolation: Isolation = "read_uncommitted") -> tuple[int, int, int]:
-        """Return offset, timestamp (ms) and leader epoch of what is asked for, each -1 where there is none.
+        """Return offset, timestamp (ms) and leader epoch for *timestamp*, each -1 if there is none.
 
-        *timestamp*: one of the numbers above, or ms since the epoch for the first record as late.
+        *timestamp*: one of the numbers above, or ms since the epoch: the first record with that time or a later one.
         Kafka: UnifiedLog.fetchOffsetByTimestamp, Partition.fetchOffsetForTimestamp.
         """
         if isolation == "read_committed":
@@ -281,7 +282,7 @@ class PartitionView:
         return [entry for entry in entries if entry.start_offset < opened.bounds.log_end_offset]
 
     def epoch_end(self, epoch: int) -> tuple[int, int]:
-        """Return the largest epoch up to *epoch* that is known, and where it ended; -1, -1 when that is not known.
+        """Return the largest known epoch up to *epoch*, and its end offset; -1, -1 if unknown.
 
         Kafka: LeaderEpochFileCache.endOffsetFor.
         """

@@ -17,13 +17,13 @@ if TYPE_CHECKING:
 
 
 def begins_at(partition: Partition, timestamp: int) -> int:
-    """Return where the first batch begins that has a record as late as *timestamp* (ms).  Raises KlogError."""
+    """Return the start of the first batch that has a record with *timestamp* (ms) or a later one.  Raises KlogError."""
     trail = as_late(partition, timestamp)
     return LONG_MAX if trail is None or trail.batch is None else trail.batch.base_offset
 
 
 def as_late(partition: Partition, timestamp: int) -> Trail | None:
-    """Return where the first record as late as *timestamp* (ms) is; in later segments too, unlike a broker.
+    """Return the first record with *timestamp* (ms) or a later one; in later segments too, unlike a broker.
 
     Raises KlogError.
     """

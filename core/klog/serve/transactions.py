@@ -12,17 +12,17 @@ from klog.transactions.isolation import AbortedRange, IsolationState, aborted_in
 
 
 class OpenTxn(NamedTuple):
-    """A transaction without a marker, and the first offset of it that is known."""
+    """A transaction without a marker, and its first known offset."""
 
     first_offset: int
     producer_id: int
 
 
 class PartitionTransactions:
-    """What a partition's transactions come to for those that read up to *end*; *log_end*: where its log ends.
+    """The state of a partition's transactions for clients that read up to *end*; *log_end*: the end of its log.
 
-    *decisions* tells of a producer id what the coordinator had decided to commit before it died.  *as_of*: *end* is a
-    moment of the past, and what was open then counts as open, whatever became of it.  Used by one thread at a time.
+    *decisions* returns, for a producer id, what the coordinator had decided to commit before it died.  *as_of*: *end*
+    is in the past, and what was open then counts as open, whatever became of it.  Used by one thread at a time.
     """
 
     def __init__(
@@ -51,11 +51,11 @@ class PartitionTransactions:
 
     @property
     def undecided(self) -> tuple[OpenTxn, ...]:
-        """The open ones of which nobody knows how they were meant to end."""
+        """The open ones without a decision."""
         return tuple(one for one in self.open if one not in self.committed)
 
     def end_all(self, end: int) -> None:
-        """Take the undecided ones for aborted, as if their markers stood at *end*."""
+        """Treat those without a decision as aborted, as if their markers were at *end*."""
         self._add(AbortedRange(one.producer_id, one.first_offset, end) for one in self.undecided)
 
     def rebuild(self, number: int) -> None:

@@ -1,9 +1,9 @@
-"""What is served: topics and partitions by name and id, committed offsets, and where all that differs from a broker.
+"""What is served: topics and partitions by name and id, committed offsets, and the differences from a broker.
 
-    with View.open(["b1/data", "b2/data"], Shown()) as view:
+    with View.open(["b1/data", "b2/data"], ServeOptions()) as view:
         view.partition("orders", 3).fetch(0, 1 << 20).pieces
 
-Only names are read at first: a partition's files when somebody asks for it, offsets and settings likewise.
+Only names are read at first; a partition's files, offsets and settings are read at the first request for them.
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ _MOST_NAMED: Final = 10
 
 
 class Topic:
-    """A topic.  *copies*: what is on the disk of each of its partitions.
+    """A topic.  *copies*: the replicas on disk of each of its partitions.
 
-    *indexes*: the partitions that clients are told of, *partitions* how many there are said to be.
+    *indexes*: the partitions that clients see; *partitions*: the number of partitions that they see.
     """
 
     def __init__(
@@ -56,7 +56,7 @@ class Topic:
 
     @cached_property
     def id(self) -> str:
-        """The topic's id in its 22 letters; all A where there is none, as before 2.8."""
+        """The topic's id in its 22 letters; all A if it has none, as before 2.8."""
         on_disk = (copy.topic_id for copies in self.copies.values() for copy in copies)
         known = self._known() if all(one is None for one in on_disk) else None
         if known is not None:
@@ -66,7 +66,7 @@ class Topic:
 
     @cached_property
     def count(self) -> int:
-        """How many partitions the cluster had, as far as the disk tells."""
+        """How many partitions the cluster had, as far as the disk shows."""
         known = self._known()
         numbers = () if known is None else known.partitions.get(known.topic_ids.get(self.name, ""), ())
         return max(max(self.copies), max(numbers, default=0)) + 1
@@ -88,7 +88,7 @@ class Topic:
 
     @property
     def configs(self) -> Mapping[str, str]:
-        """The settings that were made for it, from the metadata log."""
+        """The settings that were set for it, from the metadata log."""
         known = self._known()
         return {} if known is None else known.topic_config(self.name)
 
@@ -120,8 +120,8 @@ class View:
     def open(cls, paths: Sequence[str], shown: ServeOptions = ServeOptions()) -> View:  # noqa: B008  # immutable
         """Return what is in *paths*: log dirs of one cluster, partition directories, globs of both.
 
-        Raises UsageError for a path that holds none, for dirs of different clusters and for topics that are not there,
-        UnreadableError where that cannot be seen.
+        Raises UsageError for a path that is none of these, for log dirs of different clusters and for topics that do
+        not exist, UnreadableError if a path cannot be read.
         """
         view = cls(find_partitions(paths), shown)
         clusters = {one.cluster_id: one.path for one in view._dirs if one.cluster_id is not None}
@@ -172,7 +172,7 @@ class View:
         return self._ids.get(topic_id)
 
     def partition(self, topic: str, index: int) -> PartitionView | None:
-        """Return a partition; None for one that nobody knows, or that is on another disk and not shown as empty."""
+        """Return a partition; None if it is unknown, or on another disk and not listed as empty."""
         found = self._partitions.get((topic, index))
         if found is not None:
             return found
@@ -185,7 +185,7 @@ class View:
         return self._partitions.setdefault((topic, index), PartitionView(topic, index, copies, self._shared))
 
     def whole(self, partition: Partition) -> PartitionView:
-        """Return a partition of those that this was made from, whatever its name."""
+        """Return one of the partitions that were opened, whatever its name."""
         return PartitionView(partition.topic or partition.directory, partition.number or 0, (partition,), self._shared)
 
     def opened(self, path: str) -> ReadOnlyFile:
@@ -195,7 +195,7 @@ class View:
     # ------------------------------------------------------------ groups and transactions
 
     def _of(self, topic: str) -> Iterator[Partition]:
-        """Yield the best copy of each partition of a topic."""
+        """Yield the best replica of each partition of a topic."""
         from klog.data_dir.replicas import choose_replicas
 
         for copies in self._copies.get(topic, {}).values():
@@ -228,11 +228,11 @@ class View:
     def _decisions_about(self, topic: str, number: int, producer_id: int) -> Sequence[TransactionDecision]:
         return [one for one in self._decisions.get(producer_id, ()) if one.is_about(topic, number)]
 
-    # ------------------------------------------------------------ what people are told
+    # ------------------------------------------------------------ reports to the operator
 
     @property
     def notes(self) -> list[str]:
-        """Lines to begin with: what is served, and what differs from the broker that it was."""
+        """The first lines: what is served, and the differences from the former broker."""
         topics = self.topics.values()
         held = sum(len(topic.copies) for topic in topics)
         lines = [
@@ -261,11 +261,11 @@ class View:
         return [f"{len(here)} of {count} partitions of __consumer_offsets are here: groups of others begin as new"]
 
     def news(self) -> list[str]:
-        """Return what there is to tell since the last call: damage left out, files that fail, ends that differ."""
+        """Return the reports since the last call: skipped damage, files that fail, ends that differ."""
         return self._news.take()
 
     def summary(self) -> list[str]:
-        """Return what there is to say in the end: the sum of what was left out."""
+        """Return the last report: the sum of what was skipped."""
         news = self._news
         if not news.stretches:
             return []
@@ -273,7 +273,7 @@ class View:
         return [f"left out: {count}, {news.bytes} bytes, in {_counted(len(news.partitions), 'partition')}"]
 
     def close(self) -> None:
-        """Close the files that nobody reads."""
+        """Close the files that are not being read."""
         self._files.close()
 
     def __enter__(self) -> View:

@@ -1,8 +1,8 @@
-"""Requests and responses as they cross the wire: which are known, their headers, their bytes.
+"""Requests and responses on the wire: the supported ones, their headers, their bytes.
 
-A request is int32 size, header, body; a response the same.  The versions offered are all that Kafka has; what lies
-outside of them ends the connection, as it does at a broker.  ApiVersions alone is answered in any version, with the
-error that makes a client ask again in version 0 (KIP-511), and its response has the header that every client can read.
+A request is int32 size, header, body; a response the same.  All versions that Kafka has are supported; any other one
+closes the connection, as at a broker.  Only ApiVersions is answered in any version, with the error that makes a client
+retry in version 0 (KIP-511), and its response has the header that every client can read.
 """
 
 from __future__ import annotations
@@ -76,13 +76,13 @@ def api(key: int) -> Api | None:
 
 @cache
 def offered() -> list[Data]:
-    """Return what ApiVersions tells: each API with its versions."""
+    """Return the content of ApiVersions: each API with its versions."""
     apis = [one for one in map(api, sorted(_names())) if one is not None]
     return [{"apiKey": one.key, "minVersion": one.lowest, "maxVersion": one.highest} for one in apis]
 
 
 def body_size(prefix: bytes | bytearray) -> int:
-    """Return how many bytes follow the first four of a request; whether that makes sense, the caller judges."""
+    """Return how many bytes follow the first four of a request; the caller checks that number."""
     size: int = _SIZE.unpack(prefix)[0]
     return size
 
@@ -128,9 +128,9 @@ def read_request(data: bytes, elements: int) -> ApiRequest:
 
 
 def write_response(request: ApiRequest, body: Data) -> Pieces:
-    """Return the response to *request*, size and header included; where it has records, holes stand for them.
+    """Return the response to *request*, including size and header, with holes in place of records.
 
-    Raises WireError when a text in it is too long: one of the request, that was no UTF-8, grows when it is made some.
+    Raises WireError if a text in it is too long: text of the request that is not UTF-8 grows when it is converted.
     """
     write_header, write_body = _writers(request.api, request.version if request.body is not None else 0)
     writer = Writer()
@@ -147,5 +147,5 @@ def write_response(request: ApiRequest, body: Data) -> Pieces:
 
 
 def versions_response(error: ErrorCode) -> Data:
-    """Return the body that tells what is offered."""
+    """Return the body with the supported APIs."""
     return {"errorCode": error, "apiKeys": offered()}

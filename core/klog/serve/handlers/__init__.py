@@ -1,4 +1,4 @@
-"""Answers: one pure function an API, from what is here and what is asked to the body of a response."""
+"""Handlers: a pure function per API, from context and request to the body of the response.  Kafka: KafkaApis."""
 
 from __future__ import annotations
 
@@ -45,17 +45,26 @@ REFUSED: Final[dict[str, Callable[[ServerContext, RequestContext], Answer]]] = {
     "OffsetDelete": refusals.offset_delete,
     "SaslHandshake": refusals.sasl_handshake,
 }
-"""Those that are told to people, too."""
-UNTOLD: Final[dict[str, Callable[[ServerContext, RequestContext], Answer]]] = {
+"""APIs whose refusal is reported to the operator."""
+QUIETLY_REFUSED: Final[dict[str, Callable[[ServerContext, RequestContext], Answer]]] = {
     "InitProducerId": refusals.init_producer_id,
     "DescribeAcls": refusals.describe_acls,
 }
-_ALL: Final = ANSWERS | REFUSED | UNTOLD
+_ALL: Final = ANSWERS | REFUSED | QUIETLY_REFUSED
 
 
 def answer(here: ServerContext, name: str, asked: RequestContext) -> Answer:
-    """Return the body of the response to the API *name*.  Raises HangUpError when there is none."""
+    """Return the body of the response to the API *name*.  Raises HangUpError if there is no response."""
     return _ALL[name](here, asked)
 
 
-__all__ = ["ANSWERS", "REFUSED", "UNTOLD", "Answer", "HangUpError", "RequestContext", "ServerContext", "answer"]
+__all__ = [
+    "ANSWERS",
+    "QUIETLY_REFUSED",
+    "REFUSED",
+    "Answer",
+    "HangUpError",
+    "RequestContext",
+    "ServerContext",
+    "answer",
+]

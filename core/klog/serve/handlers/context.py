@@ -1,4 +1,4 @@
-"""What an answer is made from: what is here, and what is asked by whom."""
+"""The context of a handler: the server's state, and the request with its client."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ Answer: TypeAlias = Data
 """The body of a response; what it does not name has its default."""
 
 ZERO_ID = "A" * 22
-"""The uuid that stands for none."""
+"""The uuid that means none."""
 
 
 class ServerContext(NamedTuple):
-    """What answers: the disk, the groups, and where clients reach both."""
+    """The server's state: the disk, the groups, and the advertised address."""
 
     view: View
     groups: GroupCoordinator
@@ -46,4 +46,4 @@ class RequestContext(NamedTuple):
 
 
 class HangUpError(Exception):
-    """There is no response that says it: the connection ends, and the text says why."""
+    """No response can express it: the connection is closed, and the text says why."""

@@ -98,7 +98,7 @@ def _offsets(here: ServerContext, group: str, wanted: list[Data] | None, version
         partitions: dict[str, list[int]] = {}
         topics = here.view.topics
         for name, index in sorted(known):
-            # Kafka's tools ask for the ends of all that is told here, and fail as a whole where one is not served.
+            # Kafka's tools request the ends of all partitions returned here, and fail as a whole if one is not served.
             if name in topics and index in topics[name].indexes:
                 partitions.setdefault(name, []).append(index)
         wanted = [{"name": name, "partitionIndexes": indexes} for name, indexes in partitions.items()]
@@ -122,7 +122,7 @@ def _topic_offsets(here: ServerContext, known: Offsets, wanted: Data, version: i
 
 
 def list_groups(here: ServerContext, asked: RequestContext) -> Answer:
-    """Return the groups of the disk and those that have come since."""
+    """Return the groups of the disk and those created since."""
     states = {state.lower() for state in asked.body["statesFilter"]}
     kinds = {kind.lower() for kind in asked.body["typesFilter"]}
     rows = []

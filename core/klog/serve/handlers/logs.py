@@ -1,8 +1,8 @@
-"""Answers about what is in the logs: Fetch, ListOffsets, OffsetForLeaderEpoch.
+"""Handlers of requests about logs: Fetch, ListOffsets, OffsetForLeaderEpoch.
 
-Fetch follows a broker's rules; `klog.fetch` has them.  What differs: there are no sessions, so a client that asks for
-one goes on with full requests; nobody may replicate from here; and a client's leader epoch is not held against the
-disk's, for it may come from the old cluster and know a later one.
+Fetch follows a broker's rules, which are in `klog.fetch`.  The differences: there are no fetch sessions, so a client
+that requests one continues with full requests; replication is refused; and a client's leader epoch is not compared
+with the disk's, because it may come from the old cluster and know a later one.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ LONGEST_WAIT_MS: Final = 5000
 """Nothing can arrive, so a client is not kept waiting for long."""
 _DEBUGGING_CONSUMER: Final = -2
 _BY_ID, _STATE = 13, 15
-"""From which versions of Fetch on topics are named by their ids, and a follower says who it is in a tagged field."""
+"""The versions of Fetch from which on topics are named by ids, and a follower's id is in a tagged field."""
 _READ_COMMITTED: Final = 1
 _GONE: Final = object()
 _NOT_FETCHED: Final[Data] = {"highWatermark": -1, "lastStableOffset": -1, "logStartOffset": -1, "records": b""}
 
 
 def fetch(here: ServerContext, asked: RequestContext) -> Answer:
-    """Return batches of each partition, within the limits; the first there is comes whole, however large."""
+    """Return batches of each partition, within the limits; the very first batch is returned whole, however large."""
     body = asked.body
     if body["sessionEpoch"] > 0:
         return {"errorCode": ErrorCode.FETCH_SESSION_ID_NOT_FOUND}
@@ -58,7 +58,7 @@ def fetch(here: ServerContext, asked: RequestContext) -> Answer:
 
 
 def _each_once(topics: list[Data]) -> list[Data]:
-    """Return *topics* without those partitions that come again: each answer could be as large as the limit."""
+    """Return *topics* without repeated partitions: each response could be as large as the limit."""
     if len(topics) == 1 and len(topics[0]["partitions"]) == 1:
         return topics
     places = [(topic["topic"], topic["topicId"], one["partition"]) for topic in topics for one in topic["partitions"]]
@@ -151,7 +151,7 @@ def list_offsets(here: ServerContext, asked: RequestContext) -> Answer:
 
 
 def offset_for_leader_epoch(here: ServerContext, asked: RequestContext) -> Answer:
-    """Return where leaders' epochs end."""
+    """Return the end offsets of leader epochs."""
     topics = []
     for wanted in asked.body["topics"]:
         rows = []

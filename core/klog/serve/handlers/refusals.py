@@ -1,6 +1,6 @@
-"""Answers to whoever wants to write, or to log in: no, in words that its client shows and with a code that ends it.
+"""Refusals of requests that would write, or authenticate: a message that clients show, and a code that ends it.
 
-A code after which clients try again would make them loop; NOT_LEADER and storage errors are such codes.
+Clients retry after some codes, such as NOT_LEADER and storage errors, and would loop.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ READ_ONLY: Final = "klog serve is read-only: this endpoint shows a dead broker's
 
 _REFUSED: Final[Answer] = {"errorCode": ErrorCode.POLICY_VIOLATION, "errorMessage": READ_ONLY}
 _TOPICS_WITH_IDS: Final = 6
-_UNTOLD: Final = 0
+_NO_RESPONSE: Final = 0
 """acks=0: a producer that wants no response."""
 
 
 def produce(_here: ServerContext, asked: RequestContext) -> Answer:
-    """Refuse records.  Raises HangUpError for a producer that would not hear it."""
-    if asked.body["acks"] == _UNTOLD:
+    """Refuse records.  Raises HangUpError for a producer that reads no response."""
+    if asked.body["acks"] == _NO_RESPONSE:
         raise HangUpError("a producer that wants no answer (acks=0)")
     refused = _REFUSED | {"baseOffset": -1}
     return {

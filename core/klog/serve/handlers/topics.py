@@ -12,7 +12,7 @@ from klog.serve.view import Topic
 _NULL_IS_ALL: Final = 1
 """Before this version of Metadata no topics at all asks for every one."""
 _UNNAMED: Final = 12
-"""From this version of Metadata on a topic that is asked for by its id may be without a name."""
+"""From this version of Metadata on, a topic that is requested by its id may have no name."""
 _TOPIC, _DYNAMIC_TOPIC_CONFIG = 2, 1
 
 
@@ -65,7 +65,7 @@ def describe_cluster(here: ServerContext, asked: RequestContext) -> Answer:
 def describe_configs(here: ServerContext, asked: RequestContext) -> Answer:
     """Return the topics' own settings, as far as they are on the disk.
 
-    None of them is read-only: MirrorMaker does not carry over what is.
+    None of them is marked read-only: MirrorMaker does not copy such settings.
     """
     resources = {
         (one["resourceType"], one["resourceName"]): one["configurationKeys"] for one in asked.body["resources"]
