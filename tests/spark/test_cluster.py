@@ -29,9 +29,8 @@ DRIVER = """
 import sys
 from pathlib import Path
 from klog.verify.verify import log_dir_facts
-from klog.jobs.verify import Options, Part, results
+from klog.jobs.verify import VerifyOptions, VerifyTask, results
 from klog.data_dir.log_dir import LogDir
-from klog.log.record_filter import Wanted
 from klog.spark.run import run
 from klog.spark.session import session
 from klog.spark.stats import stats
@@ -41,10 +40,10 @@ from tests.spark import tasks
 cloudpickle.register_pickle_by_value(tasks)
 master, python, data, marks = sys.argv[1:]
 partitions = LogDir(data).partitions
-units = [[Part(i, partition.path, data)] for i, partition in enumerate(partitions)]
+units = [[VerifyTask(i, partition.path, data)] for i, partition in enumerate(partitions)]
 conf = {"spark.pyspark.python": python, "spark.executor.memory": "512m", "spark.driver.memory": "512m"}
 with session(master, conf, brief=True) as ours:
-    batches = run(ours.spark, tasks.verified_slowly, units, (Options(), marks), [1] * len(units))
+    batches = run(ours.spark, tasks.verified_slowly, units, (VerifyOptions(), marks), [1] * len(units))
     counted = stats(ours.spark, partitions, split_bytes=4096)
 print(sum(one.records + one.markers for one in counted))
 for checked in results(batches, partitions):

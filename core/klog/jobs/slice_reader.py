@@ -1,6 +1,6 @@
 """The records of a slice, window after window, and what is damaged between them.
 
-for found in records(part, Wanted(), Window(), Decompressor().functions):
+for found in records(part, RecordFilter(), Window(), Decompressor().functions):
     print(found if isinstance(found, Damage) else found.records)
 """
 
