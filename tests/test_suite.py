@@ -1,8 +1,13 @@
-"""What the suite itself promises: no test waits for ever, `long` runs only where it is named, signals arrive."""
+"""What the suite itself promises: no test waits for ever, `long` runs only where it is named, signals arrive.
+
+Programs in strings, which tests run in other processes, import what is there: no linter looks at them.
+"""
 
 from __future__ import annotations
 
+import ast
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -74,3 +79,16 @@ def test_long_runs_only_where_it_is_named(selected: list[str], collected: int) -
 @pytest.mark.long
 def test_that_is_long() -> None:
     """Collected by the test above."""
+
+
+IMPORT = re.compile(r"^from klog(?:_cli)?[\w.]* import [\w, ]+$", re.MULTILINE)
+
+
+def test_programs_in_strings_import_what_is_there() -> None:
+    """One that cannot start may fail a test for another reason than the one that it is about."""
+    for path in sorted((ROOT / "tests").rglob("test_*.py")):
+        if path.name == "test_layers.py":  # it plants imports of what is not there
+            continue
+        strings = (node.value for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Constant))
+        for line in (line for text in strings if isinstance(text, str) for line in IMPORT.findall(text)):
+            exec(line, {})

@@ -177,9 +177,9 @@ def test_a_discarded_run_leaves_what_was_there(tmp_path: Path) -> None:
 HOLDER = """
 import sys, time
 from klog.disk.disk import Disk
-from klog.jobs.output import Output, alone
+from klog.jobs.output import JobOutput, alone
 with alone(sys.argv[1], Disk()):
-    Output(sys.argv[1], {"job": "first"}, Disk())
+    JobOutput(sys.argv[1], {"job": "first"}, Disk())
     print("begun", flush=True)
     time.sleep(600)
 """

@@ -113,16 +113,16 @@ def test_what_vanishes_or_shrinks_costs_its_partition_a_finding(tmp_path: Path) 
 
 ASIDE = """
 import json, sys
-from klog.jobs.verify import Options, Part, results, verify
+from klog.jobs.verify import VerifyOptions, VerifyTask, results, verify
 from klog.data_dir.log_dir import LogDir
-from klog.jobs.spark_rows import Query, read
+from klog.jobs.spark_rows import RowQuery, read
 from klog.jobs.slices import slices
 log_dir = LogDir(sys.argv[1])
 found = log_dir.partitions
-parts = [Part(i, one.path, log_dir.path) for i, one in enumerate(found)]
-checked = results(verify(parts, Options()), found)
+parts = [VerifyTask(i, one.path, log_dir.path) for i, one in enumerate(found)]
+checked = results(verify(parts, VerifyOptions()), found)
 ids = {one.partition.directory: [finding.id for finding in one.findings] for one in checked}
-query = Query(("partition", "damage"), damage="column")
+query = RowQuery(("partition", "damage"), damage="column")
 rows = {}
 for one in found:
     every = [row["damage"] for made in read(slices(one), query) for row in made.to_pylist()]

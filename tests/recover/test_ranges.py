@@ -800,9 +800,9 @@ def test_a_log_full_of_headers_takes_time_in_proportion(tmp_path: Path, claim: i
 SALVAGED = """
 import sys
 from klog.data_dir.partition import Partition
-from klog.salvage.dropped import Request
+from klog.salvage.dropped import SalvageOptions
 from klog.salvage.segment_ranges import salvage_ranges
-salvage_ranges(Partition(sys.argv[1]), Request(False))
+salvage_ranges(Partition(sys.argv[1]), SalvageOptions(False))
 """
 
 

@@ -154,7 +154,8 @@ READERS: Mapping[str, Callable[[str, Topics, str, str | None], list[Row]]] = {
 
 # Java's console consumers of now and then, in a group of all topics, Kafka's own left out.
 SHOWN = ("print.partition", "print.offset", "print.timestamp", "print.key", "print.headers")
-QUIET = ("--from-beginning", "--timeout-ms", "4000")
+PATIENCE_MS = (4_000, 16_000, 64_000)
+"""How long it waits for the first record, and for each more; longer where it was handed none: on a busy machine."""
 CONSOLES = {
     kafka.LEGACY: ("kafka.tools.ConsoleConsumer", "--whitelist", ".*", "--consumer-property", "group.id={group}"),
     kafka.NEWEST: ("org.apache.kafka.tools.consumer.ConsoleConsumer", "--include", ".*", "--group", "{group}"),
@@ -167,12 +168,14 @@ def with_console(version: str, bootstrap: str, group: str) -> list[bytes]:
     name, *consume = CONSOLES[version]
     shown = [word for one in SHOWN for word in (PROPERTY[version], f"{one}=true")]
     consume = [word.format(group=group) for word in consume]
-    return printed(version, name, "--bootstrap-server", bootstrap, *consume, *QUIET, *shown)
+    for patience_ms in PATIENCE_MS:
+        wait = ("--from-beginning", "--timeout-ms", str(patience_ms))
+        if found := printed(version, name, "--bootstrap-server", bootstrap, *consume, *wait, *shown):
+            return found
+    raise AssertionError(f"{name}: no record")
 
 
 def printed(version: str, *command: str) -> list[bytes]:
     """Return the lines that a tool of Kafka's prints, sorted."""
-    done = subprocess.run(kafka.java(version, *command), capture_output=True, timeout=120, check=False)
-    found = sorted(line for line in done.stdout.split(b"\n") if line)
-    assert found, done.stderr
-    return found
+    done = subprocess.run(kafka.java(version, *command), capture_output=True, timeout=300, check=False)
+    return sorted(line for line in done.stdout.split(b"\n") if line)

@@ -128,13 +128,13 @@ def test_the_archive_is_all_that_a_bare_python_needs_to_verify(tmp_path: Path) -
         archive.extractall(tmp_path / "site")
     code = (
         "import sys; sys.path.insert(0, sys.argv[1])\n"
-        "from klog.verify.segment import Request\n"
+        "from klog.verify.segment import SurveyOptions\n"
         "from klog.verify.verify import verify_partition\n"
         "from klog.data_dir.partition import Partition\n"
         "import klog.kernel._kernel as kernel\n"
         "assert kernel.__file__.startswith(sys.argv[1])\n"
         "for path in sys.argv[2:]:\n"
-        "    checked = verify_partition(Partition(path), request=Request(deep=True))\n"
+        "    checked = verify_partition(Partition(path), request=SurveyOptions(deep=True))\n"
         "    print(checked.totals.records, [finding.id for finding in checked.findings])\n"
     )
     paths = [FIXTURES / "modern" / name for name in ("gzip-0", "lz4-broker-0", "snappy-1", "zstd-0")]
