@@ -1,7 +1,7 @@
-"""Where reading begins and ends, as options say it: words, offsets or times, for all partitions or for each.
+"""The options for where reading begins and ends: words, offsets or times, for all partitions or for each.
 
-The words and the JSON are those of Spark's own Kafka source, and so is what it refuses: a bound that names partitions
-names all of them, nothing begins at the end or ends at the beginning but in a stream.
+The words and the JSON are those of Spark's own Kafka source, and so are the rules: a bound that names partitions must
+name all of them, and only a stream may begin at the end or end at the beginning.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ TopicPartition = tuple[str, int]
 
 
 class OffsetBound(NamedTuple):
-    """One end of what is to be read.
+    """One end of the range to read.
 
     *everywhere* is the offset for each partition, `EARLIEST` or `LATEST`; None: *each* has an offset for every
-    partition.  With *by_time* these are no offsets but timestamps (ms).  *option* is the name of the option it is from.
+    partition.  With *by_time* these are timestamps (ms) instead of offsets.  *option* is the name of its option.
     """
 
     option: str

@@ -29,12 +29,12 @@ def export(
     isolation: Isolation = "read_uncommitted",
     sink: Sink = _SILENCE,
 ) -> Facts:
-    """Write the records of *partitions* as files below *to* and return the manifest that is there as well.
+    """Write the records of *partitions* as files below *to*; return the manifest, which is also written there.
 
-    Each record is there once, whatever tasks fail, are killed or run twice.  After a failure the same call goes on with
-    what is missing.  *to* and the partitions' paths have to lead to the same places wherever tasks run.
+    Each record is written once, even if tasks fail, are killed or run twice.  After a failure the same call continues
+    with what is missing.  *to* and the partitions' paths must lead to the same places wherever tasks run.
 
-    Raises UsageError where *to* has something else, LockedError where another run writes there, KlogError, OSError.
+    Raises UsageError if *to* has other content, LockedError if another run writes there, KlogError, OSError.
     """
     return _written(spark, "export", list(partitions), to, options, isolation, sink)
 

@@ -1,7 +1,7 @@
-"""Filters that Spark hands down, as bounds on what has to be read.
+"""Filters that Spark pushes down, as bounds on what must be read.
 
-Topic and partition are dealt with here for good.  Offsets and times only bound what is read: Spark looks at the rows
-once more, which costs it nothing and gives damage, a row without an offset, the same fate with and without this.
+Filters on topic and partition are applied completely.  Offsets and times only limit what is read: Spark filters the
+rows again, which costs nothing and treats damage, a row without an offset, the same with and without pushdown.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class FilterPushdown:
 
 
 def push(filters: Iterable[Filter]) -> tuple[FilterPushdown, list[Filter]]:
-    """Return what *filters*, all of which hold, leave to be read, and those that Spark has to see to itself."""
+    """Return the bounds that *filters*, combined, leave to read, and the filters that Spark must apply itself."""
     pushed, left = FilterPushdown(), []
     for each in filters:
         pushed, done = _narrowed(pushed, each)

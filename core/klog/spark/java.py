@@ -1,4 +1,4 @@
-"""Java: where it is, and the JVM that Spark's driver lives in."""
+"""Java: its path, and the JVM of Spark's driver."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ _PORT = struct.Struct(">ii")
 
 
 def find_java() -> str:
-    """Return the path of a `java` that Spark can use: that of KLOG_JAVA_HOME, JAVA_HOME or PATH, the first there is.
+    """Return the path of a `java` that Spark can use: from KLOG_JAVA_HOME, JAVA_HOME or PATH, the first that exists.
 
-    Raises UnsupportedError when there is none, or an old one, with what to install.
+    Raises UnsupportedError if there is none, or it is too old, with what to install.
     """
     install = f"install a JRE of {OLDEST} or newer (Debian: openjdk-17-jre-headless) or name one in KLOG_JAVA_HOME"
     for name in ("KLOG_JAVA_HOME", "JAVA_HOME"):
@@ -52,9 +52,9 @@ def java_home(java: str) -> str:
 
 
 def java_version(java: str) -> int | None:
-    """Return the feature version of *java*, 17, from the `release` file beside it; None where that does not tell.
+    """Return the feature version of *java*, such as 17, from the `release` file beside it; None if it is not there.
 
-    To ask the JVM itself would take half a second.
+    Starting the JVM to get it would take half a second.
     """
     try:
         with open(os.path.join(java_home(java), "release"), encoding="utf-8", errors="replace") as file:
@@ -68,14 +68,14 @@ def java_version(java: str) -> int | None:
 
 
 class Gateway:
-    """The JVM of a driver, started as Spark's own scripts start it, so that the environment's configuration holds.
+    """The JVM of a driver, started by Spark's own scripts, so that the environment's configuration applies.
 
-    It is in a process session of its own: a ^C in the terminal reaches klog alone.  What it prints goes to a file.  It
-    ends when its stdin is closed, and so with this process however that ends.
+    It has a process session of its own: a ^C in the terminal reaches klog alone.  Its output goes to a file.  It ends
+    when its stdin is closed, and so with this process, however that ends.
     """
 
     def __init__(self, home: str, conf: Mapping[str, str], scratch: Scratch, environment: Mapping[str, str]) -> None:
-        """Start it with the Spark in *home*.  Raises SparkError with what it printed last when it does not come up."""
+        """Start it with the Spark in *home*.  Raises SparkError with its last output if it does not start."""
         self._log = os.path.join(scratch.path, "driver.log")
         self._connection = os.path.join(scratch.path, "connection")
         command = [os.path.join(home, "bin", "spark-submit")]
@@ -97,7 +97,7 @@ class Gateway:
             raise
 
     def _connected(self) -> tuple[int, str]:
-        """Wait until the JVM says where it listens."""
+        """Wait until the JVM reports its port."""
         end = time.monotonic() + _PATIENCE_SECONDS
         while not os.path.exists(self._connection):
             code = self.process.poll()
@@ -111,7 +111,7 @@ class Gateway:
         return port, content[_PORT.size : _PORT.size + size].decode()
 
     def last_words(self) -> str:
-        """Return that of what the JVM printed which most likely says what is wrong, in a line."""
+        """Return the line of the JVM's output that most likely says what is wrong."""
         with open(self._log, "rb") as file:
             file.seek(max(0, os.path.getsize(self._log) - _SHOWN_BYTES))
             lines = [line.strip() for line in file.read().decode("utf-8", "replace").splitlines()]

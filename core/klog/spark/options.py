@@ -1,10 +1,10 @@
-"""What the data source is asked for: the options of Spark's own Kafka source, and ours.
+"""The options of the data source: those of Spark's own Kafka source, and ours.
 
     wanted = read_options({"path": "/data/broker-1", "subscribe": "orders"})
     wanted.paths, wanted.topics, wanted.starting
 
-Names are in any case, as everywhere in Spark.  What only makes sense towards a live cluster (addresses, time-outs,
-consumer groups) is taken and left alone, so that a job moves to a disk with all its options.
+Names are case-insensitive, as everywhere in Spark.  Options that only make sense for a live cluster (addresses,
+timeouts, consumer groups) are accepted and ignored, so that a job can keep all its options.
 """
 
 from __future__ import annotations
@@ -47,10 +47,10 @@ _ISOLATION_OF_CONSUMER = "kafka.isolation.level"
 
 @dataclass(frozen=True)
 class SourceOptions:
-    """All options, read and held against each other.
+    """All options, parsed and checked against each other.
 
-    *tasks*: at least so many, None for as many as suit.  *max_offsets*: of a trigger, None for all there are.
-    *late*: what begins where nothing is so late as its time, "error" or "latest".
+    *tasks*: the minimum number, None for the default.  *max_offsets*: per trigger, None for no limit.
+    *late*: where to begin if no record has the timestamp or a later one, "error" or "latest".
     """
 
     paths: tuple[str, ...]
@@ -113,7 +113,7 @@ class _Given:
 
 
 def read_options(options: Mapping[str, str], streaming: bool = False) -> SourceOptions:
-    """Return what *options* ask for.  Raises UsageError for what is unknown, malformed or contradictory."""
+    """Parse *options*.  Raises UsageError for unknown, malformed or contradictory ones."""
     given = _Given(options)
     starting, ending = _bounds(given, streaming)
     fail_on_data_loss = given.yes("failOnDataLoss", True)
@@ -139,7 +139,7 @@ def read_options(options: Mapping[str, str], streaming: bool = False) -> SourceO
 
 
 def read_columns(options: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the columns that *options* ask for.  Raises UsageError; of the other options only names are looked at."""
+    """Return the columns of *options*.  Raises UsageError; of the other options only the names are checked."""
     given = _Given(options)
     return _columns(given, _damage(given, "fail"))
 
@@ -189,7 +189,7 @@ def _bytes(given: _Given, name: str, least: int, otherwise: int) -> int:
 
 
 def _paths(given: _Given) -> tuple[str, ...]:
-    """Return the paths of `path` (commas between, as in log.dirs) or `paths` (JSON, as load([…]) says it), absolute.
+    """Return the paths of `path` (separated by commas, as in log.dirs) or `paths` (JSON, from load([…])), absolute.
 
     Tasks may run elsewhere, with another working directory.
     """

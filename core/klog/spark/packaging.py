@@ -1,4 +1,4 @@
-"""How klog comes to the executors of a cluster: by itself, as it is there already, or inside a packed environment."""
+"""How the executors of a cluster get klog: packed by itself, already installed, or in a packed environment."""
 
 from __future__ import annotations
 
@@ -48,10 +48,10 @@ def _installed() -> Iterator[tuple[str, str]]:
 
 
 def shipping(ship: str, scratch: Scratch) -> tuple[dict[str, str], str | None]:
-    """Return the settings that bring klog to executors, and the Python to run there (None: as without klog).
+    """Return the settings that bring klog to executors, and the Python to run there (None: the default).
 
-    *ship*: `archive` (klog packs itself), `preinstalled`, or the path of an environment that venv-pack or conda-pack
-    made, with klog in it.  Raises UsageError for anything else.
+    *ship*: `archive` (klog packs itself), `preinstalled`, or the path of an environment with klog, made by venv-pack or
+    conda-pack.  Raises UsageError for anything else.
     """
     if ship == PREINSTALLED:
         return {}, None
@@ -68,7 +68,7 @@ def shipping(ship: str, scratch: Scratch) -> tuple[dict[str, str], str | None]:
 
 
 def ship_to(spark: SparkSession, scratch: Scratch) -> None:
-    """Bring klog to a session that runs already, where the executors do not have it: one over Spark Connect too."""
+    """Bring klog to the executors of an existing session, also over Spark Connect."""
     with scratch.create("klog.zip") as file:
         write_archive(file)
     spark.addArtifacts(f"{os.path.join(scratch.path, 'klog.zip')}#{SITE}", archive=True)

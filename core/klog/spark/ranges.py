@@ -1,4 +1,4 @@
-"""From the bounds that were asked for to offsets in each partition."""
+"""From the requested bounds to offsets in each partition."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ NAMELESS: TopicPartition = ("", -1)
 
 
 class Range(NamedTuple):
-    """What is to be read of a partition: offsets from … up to, not including, to; `LONG_MAX`: to its end."""
+    """The range to read of a partition: first offset and end offset (exclusive); `LONG_MAX`: to its end."""
 
     partition: Partition
     from_offset: int
@@ -25,15 +25,15 @@ class Range(NamedTuple):
 
 
 def name_of(partition: Partition) -> TopicPartition:
-    """Return topic and number, `NAMELESS` for a directory whose name tells neither."""
+    """Return topic and number, `NAMELESS` for a directory whose name does not contain them."""
     return (partition.topic or "", partition.number or 0) if partition.name else NAMELESS
 
 
 def batch_ranges(partitions: Sequence[Partition], options: SourceOptions) -> list[Range]:
-    """Return what a batch reads of each partition: of one without a segment nothing, of one that cannot be listed all.
+    """Return the range to read of each partition: nothing of one without a segment, all of one that cannot be listed.
 
-    Raises UsageError for a partition that a bound should name, for a time that nothing is as late as, and for offsets
-    that are gone or have not come yet, unless data loss is no failure; UnreadableError from looking up times.
+    Raises UsageError for a partition that a bound should name, for a timestamp later than all records, and for offsets
+    that are deleted or not yet written, unless failOnDataLoss is false; UnreadableError from looking up times.
     """
     return [_range(partition, options) for partition in partitions if partition.segments or partition.unreadable]
 
@@ -48,7 +48,7 @@ def hold_names_against(bounds: Iterable[OffsetBound], partitions: Iterable[Parti
 
 def _range(partition: Partition, options: SourceOptions) -> Range:
     if partition.unreadable:
-        return Range(partition, LONG_MIN, LONG_MAX)  # who reads it is told
+        return Range(partition, LONG_MIN, LONG_MAX)  # reading it reports the error
     return Range(partition, start_offset(partition, options), _end_offset(partition, options))
 
 

@@ -39,10 +39,10 @@ def tasks(
     *,
     growing: defaultdict[str, IsolationState] | None = None,
 ) -> list[InputPartition]:
-    """Return the tasks that read *ranges*: even ones, never one for each partition, at least one even for nothing.
+    """Return the tasks that read *ranges*: of even size, not one per partition, and at least one even for nothing.
 
-    Spark would call the reader of no task with nothing at all.  *growing*: for the logs of a stream, what is learnt of
-    them, by their path; a last batch that is not whole is one that will be, whether or not a broker is there just now.
+    Without a task Spark would call the reader with nothing at all.  *growing*: for the logs of a stream, what is known
+    of them by path; an incomplete last batch is one that is being written, whether or not a broker runs just now.
     """
     parts: list[LogSlice] = []
     for partition, from_offset, to_offset in ranges:
@@ -70,7 +70,7 @@ def read_task(
     options: SourceOptions,
     pushed: FilterPushdown = FilterPushdown(),  # noqa: B008
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of a task.  Raises DamagedError for damage where that is asked for."""
+    """Yield the rows of a task.  Raises DamagedError for damage if the options say so."""
     from klog.jobs.spark_rows import RowQuery, read
 
     freeze_once()

@@ -1,4 +1,4 @@
-"""What runs first in a task.  It comes to executors by value: where klog has been shipped, it is found from here."""
+"""The first code of a task.  It is sent to executors by value, and finds klog where it was shipped to."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def results(job: bytes, unit: bytes, home: TaskHome) -> Iterator[bytes]:
     from klog.spark.utf8_errors import in_text
 
     if not hasattr(sys, "_klog_is_warm"):
-        # Spark collects garbage after each task, and all that was imported would be looked through each time: 20 ms.
+        # Spark collects garbage after each task, and would scan everything that was imported each time: 20 ms.
         sys._klog_is_warm = True  # type: ignore[attr-defined]
         gc.freeze()
     before = os.getcwd()

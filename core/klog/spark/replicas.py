@@ -1,4 +1,4 @@
-"""The partitions that a read asks for, one copy of each unless all are wanted."""
+"""The partitions to read, one replica of each unless all are requested."""
 
 from __future__ import annotations
 

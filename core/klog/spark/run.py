@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 U = TypeVar("U")
 O = TypeVar("O")  # noqa: E741
 Function = Callable[[U, O], "Iterator[pa.RecordBatch]"]
-"""A job: a unit and options to Arrow batches.  It is found by its name where it runs, as what it takes is pickled."""
+"""A job: from a unit and options to Arrow batches.  Tasks find it by its name, and its arguments are pickled."""
 
 _CANCELLED = 32
 _PAUSE_SECONDS = 0.1
@@ -61,11 +61,11 @@ def run(
     sink: Sink = _SILENCE,
     name: str = "klog",
 ) -> list[pa.RecordBatch]:
-    """Do *function* for each of *units* in a task of its own; return all batches, in the order of the units.
+    """Call *function* for each of *units* in a task of its own; return all batches, in the order of the units.
 
-    *sizes*: bytes of each unit, of which *sink* hears when it is done.  In the main thread a ^C cancels the job and
-    raises KeyboardInterrupt, a second one ends the process.  Raises what klog raised in a task, SparkError for whatever
-    else makes the job fail.
+    *sizes*: bytes of each unit, reported to *sink* when it is done.  In the main thread a ^C cancels the job and raises
+    KeyboardInterrupt, a second one ends the process.  Raises what klog raised in a task, SparkError for any other
+    failure of the job.
     """
     if not units:
         return []
@@ -136,13 +136,13 @@ def arrow_frame(spark: SparkSession, job: bytes, units: list[bytes]) -> DataFram
 
 
 def _watch(way: _Way, total: int, sink: Sink) -> list[bytes]:
-    """Start a job and wait for it, in small steps: the main thread has to hear ^C."""
+    """Start a job and wait for it, in small steps, so that the main thread reacts to ^C."""
     done, box = threading.Event(), _Box()
 
     def target() -> None:
         try:
             box.streams = way.start()
-        except BaseException as error:  # it is raised again by whoever waits
+        except BaseException as error:  # the waiting thread raises it again
             box.error = error
         finally:
             done.set()
@@ -182,7 +182,7 @@ def _thread(target: Callable[[], None]) -> threading.Thread:
 
 @contextmanager
 def _interrupts() -> Iterator[threading.Event]:
-    """Yield what is set at ^C; at the second the process ends, with all that it started."""
+    """Yield an event that ^C sets; the second ^C ends the process with everything it started."""
     wanted = threading.Event()
 
     def interrupt(number: int, frame: FrameType | None) -> None:
@@ -206,7 +206,7 @@ _RAISED = re.compile(r"^Traceback \(most recent call last\):\n(?:[ \t].*\n)*(.+)
 
 
 def _explained(error: BaseException) -> BaseException:
-    """Return in a line why a job failed: what klog raised in the task, else what anybody did."""
+    """Return in one line why a job failed: klog's exception in the task, else any other."""
     if isinstance(error, KlogError | KeyboardInterrupt | MemoryError):
         return error
     text = str(error)

@@ -29,10 +29,10 @@ def search(
     isolation: Isolation = "read_uncommitted",
     sink: Sink = _SILENCE,
 ) -> Iterator[TaskResult]:
-    """Yield the records that *query* asks for, as answers `lines`, by topic, partition and offset; and `damage`.
+    """Yield the records that match *query*, as results `lines`, by topic, partition and offset; and `damage`.
 
-    It goes from wave to wave of tasks, so that the driver has the finds of one wave alone, and nothing more is read
-    when the limit is reached.  Raises KlogError.
+    Tasks run in waves, so that the driver holds the results of one wave only, and nothing more is read once the limit
+    is reached.  Raises KlogError.
     """
     limit = left = query.wanted.limit
     cores = parallelism(spark)

@@ -43,7 +43,7 @@ _HERE = {
     "spark.driver.memory": "1g",
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
-    # Arrow counts references and looks at bounds for each value of each row; what comes was made by Arrow as well.
+    # Arrow counts references and checks bounds for each value of each row; the data was written by Arrow as well.
     _JVM: "-XX:+UseParallelGC -Darrow.enable_unsafe_memory_access=true -Darrow.enable_null_check_for_get=false",
 }
 _LISTS = {"spark.archives": ",", "spark.executorEnv.PYTHONPATH": ":"}
@@ -88,7 +88,7 @@ class Session:
                 self._scratch.remove()
 
     def abandon(self) -> None:
-        """Leave nothing behind, at once: the process is going to end."""
+        """Clean up at once: the process is about to end."""
         _OPEN.discard(self)
         if self._gateway is not None:
             self._gateway.kill()
@@ -115,11 +115,11 @@ def session(
 ) -> Session:
     """Return the active session, or build one.
 
-    *master*: where to compute; None: what the environment's configuration says, else this machine.  *conf*: further
-    settings.  *ship*: how klog comes to executors (`klog.spark.packaging.shipping`).  *brief*: for one command, whose
-    JVM computes next to nothing: then its second compiler costs more than it gains.
+    *master*: Spark's master; None: that of the environment's configuration, else this machine.  *conf*: further
+    settings.  *ship*: how executors get klog (`klog.spark.packaging.shipping`).  *brief*: for one command, whose
+    JVM computes next to nothing: its second compiler would cost more than it gains.
 
-    Raises UnsupportedError where pyspark or Java is missing, UsageError for an unknown *ship*, SparkError when Spark
+    Raises UnsupportedError if pyspark or Java is missing, UsageError for an unknown *ship*, SparkError if Spark
     does not start.
     """
     try:
@@ -189,9 +189,9 @@ def _build(master: str | None, conf: Mapping[str, str], ship: str, brief: bool) 
 def _home(scratch: Scratch) -> str:
     """Return the Spark to start: that of SPARK_HOME, else pip's.
 
-    Pip's is handed over with nothing in its `python/lib/pyspark.zip`, from which each worker would compile anew what is
-    installed, compiled, beside it; and what Spark writes into its home does not end up in site-packages.  Without such
-    names Spark looks for no data source in Python.
+    Pip's is passed on with an empty `python/lib/pyspark.zip`, from which each worker would otherwise compile again what
+    is installed, compiled, beside it; and what Spark writes into its home does not end up in site-packages.  Without
+    these names Spark does not look for data sources in Python.
     """
     given = os.environ.get("SPARK_HOME")
     if given:
@@ -214,7 +214,7 @@ def _settings(
 ) -> tuple[dict[str, str], str]:
     """Return the settings to start with, and the Python of the workers.
 
-    What is asked for goes before what the environment's configuration says, and that before what klog would have.
+    Given settings precede the environment's configuration, which precedes klog's defaults.
     """
     there = environment_conf(home)
     chosen = {**there, **conf}
@@ -239,9 +239,9 @@ def _settings(
 
 
 def environment_conf(home: str) -> dict[str, str]:
-    """Return what `spark-defaults.conf` sets, in SPARK_CONF_DIR or below *home*; empty where there is none.
+    """Return the settings of `spark-defaults.conf`, in SPARK_CONF_DIR or below *home*; empty if there is none.
 
-    Raises UsageError when it cannot be read.  Spark reads it by itself: this is for not getting in its way.
+    Raises UsageError if it cannot be read.  Spark reads it by itself: klog only avoids overriding it.
     """
     path = os.path.join(os.environ.get("SPARK_CONF_DIR") or os.path.join(home, "conf"), "spark-defaults.conf")
     try:
@@ -257,19 +257,19 @@ def environment_conf(home: str) -> dict[str, str]:
 
 
 def _with_retries(master: str) -> str:
-    """Return *master* with several tries for a task: on one machine there is one, unless that is said."""
+    """Return *master* with several attempts per task: on one machine there is only one by default."""
     local = _LOCAL.fullmatch(master)
     return f"local[{local['cores'] or 1},{_TRIES}]" if local else master
 
 
 def _environment(java: str, home: str, master: str) -> dict[str, str]:
-    """Return the environment of the JVM, and so of the workers on this machine: those find klog where it is here."""
+    """Return the environment of the JVM and of the workers on this machine, which find klog where this process does."""
     import klog
 
     found = [os.path.dirname(os.path.dirname(klog.__file__)), os.environ.get("PYTHONPATH", "")]
     variables = {**os.environ, "SPARK_HOME": home, "JAVA_HOME": java_home(java)}
     variables["PYTHONPATH"] = os.pathsep.join(path for path in found if path)
-    # With this Python the driver looks for data sources; with one that lacks klog it finds none, and says nothing.
+    # The driver looks for data sources with this Python; with one that lacks klog it silently finds none.
     variables["PYSPARK_DRIVER_PYTHON"] = sys.executable
     variables.setdefault(*_MEMORY)
     if master.startswith("local"):

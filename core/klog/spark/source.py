@@ -1,9 +1,9 @@
-"""The data source `kafka-log`: a broker's data directory in the place of the broker.
+"""The data source `kafka-log`: reads a broker's data directory instead of the broker.
 
     spark.read.format("kafka-log").option("subscribe", "orders").load("/data/broker-1")
 
-Columns, types and options are those of Spark's own Kafka source; `klog.spark.options` has what is ours.  Planning finds
-partitions, cuts their logs into slices and packs those into tasks; a task decodes into Arrow, and nothing else crosses
+Columns, types and options are those of Spark's own Kafka source; `klog.spark.options` has ours.  Planning finds
+partitions, divides their logs into slices and packs those into tasks; a task decodes into Arrow, and nothing else goes
 to the JVM.  Offsets and times are resolved while planning, so that all tasks see one state of the directory.
 """
 
@@ -32,11 +32,11 @@ class KafkaLog(DataSource):
 
     @classmethod
     def name(cls) -> str:
-        """Return what stands in `format(…)` and `USING`."""
+        """Return the name for `format(…)` and `USING`."""
         return "kafka-log"
 
     def schema(self) -> StructType:
-        """Return the columns.  Raises UsageError for an option that makes no sense."""
+        """Return the columns.  Raises UsageError for an invalid option."""
         return spark_schema(read_columns(self.options))
 
     def reader(self, schema: StructType) -> DataSourceReader:
@@ -53,7 +53,7 @@ class KafkaLog(DataSource):
 
 
 class KafkaLogReader(DataSourceReader):
-    """Reads a batch.  It is sent to every task, so it holds nothing but what was asked for."""
+    """Reads a batch query.  It is sent to every task, so it contains only the request."""
 
     def __init__(self, options: SourceOptions, columns: Sequence[str]) -> None:
         self.options, self.columns = options, tuple(columns)
@@ -92,7 +92,7 @@ def spark_schema(columns: Sequence[str]) -> StructType:
 
 
 def columns_of(given: StructType) -> tuple[str, ...]:
-    """Return the columns of a schema, which may be the user's own.  Raises UsageError where it is not ours."""
+    """Return the columns of a schema, which may be the user's own.  Raises UsageError for unknown columns."""
     from klog.jobs.spark_rows import COLUMNS
 
     for field in given:

@@ -27,14 +27,14 @@ def stats(
     sink: Sink = _SILENCE,
     split_bytes: int = SPLIT_BYTES,
 ) -> list[Stats]:
-    """Return what the records of each of *partitions* are like; a large one is cut into slices of *split_bytes*.
+    """Return statistics of the records of each of *partitions*; a large one is divided into slices of *split_bytes*.
 
-    Paths have to lead to the same files where Spark's tasks run.
+    Paths must lead to the same files where Spark's tasks run.
     """
     parts: list[LogSlice | str] = []
     sizes: list[int] = []
     for partition in {one.path: one for one in partitions}.values():
-        # To cut costs a look into each log, which small partitions leave to the tasks.
+        # Dividing a partition reads from each of its logs; for small ones this is left to the tasks.
         if partition.size <= split_bytes:
             parts.append(partition.path)
             sizes.append(partition.size)

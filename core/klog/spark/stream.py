@@ -1,10 +1,10 @@
 """Following a live directory: micro-batches of what a broker has appended, every record exactly once.
 
-An offset of the stream says of each partition which record comes next, in which leader epoch the one before it was
-written, and whose topic it is: {"orders-3": {"offset": 1841, "epoch": 7, "topic_id": "…"}}.  Where the log no longer
-says the same, what was handed out is not its history any more (a follower was cut back, a topic made anew), and the
-stream ends with an error.  Beyond the last whole batch nothing is handed out, with read_committed nothing from the last
-stable offset on; of the high watermark a disk knows too little to wait for it.
+An offset of the stream contains for each partition the next record's offset, the leader epoch of the record before it,
+and the topic id: {"orders-3": {"offset": 1841, "epoch": 7, "topic_id": "…"}}.  If the log no longer agrees, the records
+returned so far are not its history any more (a follower was truncated, a topic created again), and the stream ends with
+an error.  The stream returns nothing beyond the last whole batch and, with read_committed, nothing from the last stable
+offset on; a disk knows too little of the high watermark to wait for it.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ if TYPE_CHECKING:
 
 
 class Position(TypedDict):
-    """Where a partition is read on.
+    """The position of the stream in a partition.
 
-    *offset*: the next one; *epoch*: the leader epoch of the one before it, −1 where nothing tells.
+    *offset*: the next one; *epoch*: the leader epoch of the one before it, −1 if unknown.
     """
 
     offset: int
@@ -45,7 +45,7 @@ Offsets = dict[str, Position]
 
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Reads a stream.  One of them lives in the driver's process; copies of it, which only read, in the tasks."""
+    """Reads a stream.  One instance lives in the driver's process; copies of it, which only read, in the tasks."""
 
     def __init__(self, options: SourceOptions, columns: Sequence[str]) -> None:
         if options.replicas == "all":
@@ -56,7 +56,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     @in_text()
     def initialOffset(self) -> Offsets:  # noqa: N802  # a dict, and Spark's name
-        """Return where a new stream begins."""
+        """Return the first offset of a new stream."""
         found = _by_name(self.options)
         hold_names_against((self.options.starting,), found.values())
         return {name: _position(each, start_offset(each, self.options)) for name, each in found.items()}
@@ -67,12 +67,12 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     @in_text()
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802  # Spark's name
-        """Let the stream end where the logs end now."""
+        """End the stream at the current ends of the logs."""
         self._target = {name: self._end(partition) for name, partition in _by_name(self.options).items()}
 
     @in_text()
     def latestOffset(self, start: Offsets, limit: ReadLimit) -> Offsets:  # noqa: N802
-        """Return where the next micro-batch ends: *start* itself when there is nothing new."""
+        """Return the end of the next micro-batch: *start* itself if there is nothing new."""
         found = _by_name(self.options)
         self._hold_against(start, found, idle_too=False)
         begins = {name: start[name]["offset"] if name in start else _first(each) for name, each in found.items()}
@@ -105,7 +105,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return end if self._target is None else min(end, self._target.get(name, 0))
 
     def _end(self, partition: Partition) -> int:
-        """Return the offset behind the last whole batch that is to be seen.  Raises UnreadableError."""
+        """Return the offset behind the last visible whole batch.  Raises UnreadableError."""
         try:
             end = partition.log_end
         except KlogError:
@@ -117,9 +117,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return min(end.offset, visible_range(partition, self.options.isolation, self._learnt[partition.path]).to_offset)
 
     def _hold_against(self, offsets: Offsets, found: Mapping[str, Partition], idle_too: bool = True) -> None:
-        """Raise DamagedError where the directory is not one in which *offsets* were reached.
+        """Raise DamagedError if the directory is not one in which *offsets* were reached.
 
-        Not *idle_too*: without those that have nothing new, as nothing will be read of them.
+        Not *idle_too*: skip partitions that have nothing new, because nothing will be read of them.
         """
         for name, position in offsets.items():
             partition = found.get(name)
@@ -158,7 +158,7 @@ def _lost(position: Position, partition: Partition | None) -> str | None:
 
 
 def _rewritten(position: Position, partition: Partition) -> str | None:
-    """Return what tells that the log is another than the one that was read; None when nothing does."""
+    """Return the evidence that the log is not the one that was read; None if there is none."""
     offset, epoch = position["offset"], position["epoch"]
     if None not in (position["topic_id"], partition.topic_id) and position["topic_id"] != partition.topic_id:
         return f"its topic was made anew, with the id {partition.topic_id} instead of {position['topic_id']}"
@@ -176,9 +176,9 @@ def _ends_elsewhere(position: Position, partition: Partition) -> bool:
 
 
 def shares(begins: Mapping[str, int], ends: Mapping[str, int], most: int) -> dict[str, int]:
-    """Return ends for at most about *most* offsets in all: each partition's part is in proportion to what waits there.
+    """Return ends for about *most* offsets in all, divided in proportion to what is unread in each partition.
 
-    At least one where anything waits, so that no partition starves.
+    Each partition with unread records gets at least one, so that none starves.
     """
     waiting = {name: ends[name] - begins[name] for name in ends}
     total = sum(waiting.values())

@@ -29,7 +29,7 @@ class Topics(NamedTuple):
         return [partition for partition in found if self.mean(partition.topic, partition.number)]
 
     def mean(self, topic: str | None, number: int | None) -> bool:
-        """Whether a partition is meant; *topic* and *number* are None where a directory's name tells neither."""
+        """Whether a partition is selected; *topic* and *number* are None if the directory's name has none."""
         if self.assigned:
             return topic is not None and number in self.assigned.get(topic, ())
         if self.subscribed:
@@ -52,7 +52,7 @@ class Topics(NamedTuple):
 
 
 def read_topics(subscribe: str | None, pattern: str | None, assign: str | None) -> Topics:
-    """Return what the three options say.  Raises UsageError for more than one, and for what cannot be read."""
+    """Parse the three options.  Raises UsageError for more than one, and for a malformed one."""
     given = {"subscribe": subscribe, "subscribePattern": pattern, "assign": assign}
     names = [name for name, text in given.items() if text is not None]
     if len(names) > 1:

@@ -1,4 +1,4 @@
-"""What is raised in a process of Spark has to be text: names on a disk need not be, and Spark would wait for ever."""
+"""Exceptions in Spark's processes must be UTF-8: file names need not be, and Spark would wait for ever."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from klog.errors import KlogError
 
 @contextmanager
 def in_text() -> Iterator[None]:
-    """Let errors from the block, or from a function that this decorates, be ones that UTF-8 can say.
+    """Make the exceptions of a block, or of a decorated function, encodable in UTF-8.
 
-    PySpark: handle_worker_exception says that an error comes, fails to encode it, and the JVM waits for the rest.
+    PySpark: handle_worker_exception announces an error, fails to encode it, and the JVM waits for the rest.
     """
     try:
         yield

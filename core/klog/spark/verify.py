@@ -28,9 +28,9 @@ def verify(
     sink: Sink = _SILENCE,
     chosen: Chosen | None = None,
 ) -> Iterator[PartitionResult]:
-    """Check *partitions*, each with its log dir's facts, and yield what came of each, in their order.
+    """Check *partitions*, each with its log dir's facts, and yield the result of each, in their order.
 
-    All of it is looked at where Spark's tasks run: paths have to lead there to what they lead to here.
+    The files are read where Spark's tasks run: paths must lead to the same files there.
     """
     sizes = [partition.size for partition, _ in partitions]
     packs = pack_tasks(sizes, least=parallelism(spark))
