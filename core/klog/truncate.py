@@ -111,7 +111,7 @@ class _Cut:
 
     def _place(self, files: SegmentFiles) -> _Place:
         """Return where to cut a segment: before the first batch that reaches the offset."""
-        path = os.path.join(self._partition.path, files.log)
+        path = self._partition.file(files.log)
         segment, window = Segment(path), Window(output=0)
         builder = IndexBuilder(files.base_offset, self._settings.interval, 2**31 - 1)
         survey = SegmentSurvey(files.base_offset, LONG_MAX, b"", b"")
@@ -183,7 +183,7 @@ class _Cut:
         self._snapshot(end)
 
     def _stored(self, name: str) -> StoredContent:
-        return StoredContent(name, os.path.getsize(os.path.join(self._partition.path, name)))
+        return StoredContent(name, os.path.getsize(self._partition.file(name)))
 
     def _snapshot(self, end: int) -> None:
         """See to it that the producers' state at the new end is there, as after a clean stop."""
@@ -214,7 +214,7 @@ class _Cut:
 
     def _loss(self, files: SegmentFiles, place: _Place) -> Loss:
         expected = place.builder.last_offset + 1 if place.builder.batches else files.base_offset
-        found = count_records(os.path.join(self._partition.path, files.log), place.position)
+        found = count_records(self._partition.file(files.log), place.position)
         return cut_loss(self._partition, files.log, place.position, expected, "truncated", found)
 
     def _kept(self, cut: SegmentFiles, place: _Place) -> Amount:

@@ -184,7 +184,7 @@ class _Shown:
         return "left" if result.left else "clean"
 
     def _actions(self, partition: Partition) -> list[Action]:
-        return self._by_directory.get((os.path.dirname(os.path.abspath(partition.path)), partition.directory), [])
+        return self._by_directory.get((partition.log_dir, partition.directory), [])
 
     @cached_property
     def _by_directory(self) -> dict[tuple[str, str], list[Action]]:

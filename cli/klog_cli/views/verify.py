@@ -110,7 +110,7 @@ def _wanted(
             wanted += [(partition, around) for partition in thing.partitions if partition in kept]
         else:
             partition = thing if isinstance(thing, Partition) else Partition(os.path.dirname(thing.path) or ".")
-            parent = os.path.dirname(os.path.abspath(partition.path))
+            parent = partition.log_dir
             if parent not in arounds:
                 arounds[parent] = facts_around(partition)
             wanted.append((partition, arounds[parent]))

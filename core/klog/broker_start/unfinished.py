@@ -69,7 +69,7 @@ def offset_of(file: FileName) -> int:
 
 
 def _stored(partition: Partition, name: str) -> StoredContent:
-    path = os.path.join(partition.path, name)
+    path = partition.file(name)
     try:
         return StoredContent(name, os.stat(path).st_size)
     except OSError as error:

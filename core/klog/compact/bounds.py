@@ -104,7 +104,7 @@ def _follow(state: ProducerState, partition: Partition, offset: int, log_end: Lo
     """Bring *state* to *offset*; return the first damage on the way, but for a tail that lies behind the log's end."""
     if state.end >= offset:
         return None
-    active = os.path.join(partition.path, partition.segments[-1].log)
+    active = partition.file(partition.segments[-1].log)
     for event in replay(state, partition.path, partition.segments, end=offset):
         if isinstance(event, Damage):
             place = event.place
@@ -131,9 +131,9 @@ def _largest_timestamp(partition: Partition, files: SegmentFiles) -> int:
 
     Where there is no time index the log is asked.  Kafka: LogSegment.largestTimestamp.
     """
-    log = os.path.join(partition.path, files.log)
+    log = partition.file(files.log)
     if files.time_index is not None:
-        largest = last_timestamp(os.path.join(partition.path, files.time_index))
+        largest = last_timestamp(partition.file(files.time_index))
     else:
         with ReadOnlyFile(log) as source:
             found = [header.max_timestamp for header in walk_headers(source) if isinstance(header, Header)]
@@ -156,7 +156,7 @@ def overdue_ms(partition: Partition, segments: Iterable[SegmentFiles], now_ms: i
         return 0
     timestamps = []
     for files in segments:
-        with ReadOnlyFile(os.path.join(partition.path, files.log)) as source:
+        with ReadOnlyFile(partition.file(files.log)) as source:
             first = header_at(source, 0)
         if first is not None and first.max_timestamp > 0:
             timestamps.append(first.max_timestamp)

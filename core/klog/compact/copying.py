@@ -107,7 +107,7 @@ class Copier:
             last[os.path.basename(action.file)] = action
         for file in partition.files:
             if file.stage is Stage.IN_USE and file.kind is not FileKind.OTHER and file.name not in last:
-                self._copy(os.path.join(partition.path, file.name), os.path.join(directory, file.name), None)
+                self._copy(partition.file(file.name), os.path.join(directory, file.name), None)
         for name, action in last.items():
             if action.after is None:
                 continue
@@ -117,7 +117,7 @@ class Copier:
                 self._disk.rename(source, target)
                 self.written.append(target)
             else:
-                self._copy(os.path.join(partition.path, name), target, action.after)
+                self._copy(partition.file(name), target, action.after)
         self.written.append(directory)
 
     def _copy(self, source: str, target: str, wanted: FileState | None) -> None:

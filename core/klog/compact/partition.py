@@ -245,7 +245,7 @@ class PartitionCompaction:
             name = file_name(base, FileKind.LOG)
             state = draft.state(f"{partition.directory}/{name}")
             if state is None or (state.size, state.modified_ns) != self._seen[base]:
-                path = os.path.join(partition.path, name)
+                path = partition.file(name)
                 raise UnreadableError(f"{path}: has changed while it was read; is a broker running?")
 
 

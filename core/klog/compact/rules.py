@@ -158,14 +158,14 @@ def _by_files(partition: Partition) -> Refusal | None:
 
 def _links(partition: Partition, files: Sequence[FileName]) -> Iterator[str]:
     """Yield the names that are only links."""
-    return (file.name for file in files if os.path.islink(os.path.join(partition.path, file.name)))
+    return (file.name for file in files if os.path.islink(partition.file(file.name)))
 
 
 def _by_chain(partition: Partition) -> Refusal | None:
     """Hold where segments end against where the next ones begin."""
     for files, following in pairwise(partition.segments):
-        index = os.path.join(partition.path, files.offset_index) if files.offset_index else None
-        end = find_log_end(os.path.join(partition.path, files.log), index, files.base_offset)
+        index = partition.file(files.offset_index) if files.offset_index else None
+        end = find_log_end(partition.file(files.log), index, files.base_offset)
         if end.damage is not None:
             return damaged(partition, str(end.damage))
         if end.offset > following.base_offset:

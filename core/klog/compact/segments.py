@@ -42,12 +42,12 @@ def sources(partition: Partition) -> list[SourceSegment]:
 
 
 def _source(partition: Partition, files: SegmentFiles) -> SourceSegment:
-    path = os.path.join(partition.path, files.log)
+    path = partition.file(files.log)
     try:
         status = os.stat(path)
         aborted: tuple[AbortedTxn, ...] = ()
         if files.txn_index is not None:
-            size = os.path.getsize(os.path.join(partition.path, files.txn_index))
+            size = os.path.getsize(partition.file(files.txn_index))
             aborted = tuple(txn_entries(partition.path, StoredContent(files.txn_index, size)))
         return SourceSegment(
             files.base_offset,
@@ -64,7 +64,7 @@ def _source(partition: Partition, files: SegmentFiles) -> SourceSegment:
 
 
 def _size(partition: Partition, name: str | None) -> int:
-    return 0 if name is None else os.path.getsize(os.path.join(partition.path, name))
+    return 0 if name is None else os.path.getsize(partition.file(name))
 
 
 def between(segments: Sequence[SourceSegment], start: int, end: int) -> list[SourceSegment]:

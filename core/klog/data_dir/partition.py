@@ -114,10 +114,19 @@ class Partition:
         """What the directory is there for."""
         return self.name.state if self.name else PartitionState.CURRENT
 
+    @property
+    def log_dir(self) -> str:
+        """The absolute path of the directory around it."""
+        return os.path.dirname(os.path.abspath(self.path))
+
+    def file(self, name: str) -> str:
+        """Return the path of a file in the directory."""
+        return os.path.join(self.path, name)
+
     @cached_property
     def checkpoints(self) -> RootCheckpoints:
         """The checkpoint files of the log dir around it."""
-        return self._checkpoints or RootCheckpoints(os.path.dirname(os.path.abspath(self.path)))
+        return self._checkpoints or RootCheckpoints(self.log_dir)
 
     def with_files(self, files: Mapping[str, tuple[str, int] | bytes]) -> Partition:
         """Return this partition as if its segments and snapshots were *files*, by the names that they will have.
@@ -196,7 +205,7 @@ class Partition:
 
     def _small(self, kind: FileKind) -> bytes | Malformed | None:
         """Return the content of one of the partition's text files, None when it is not there."""
-        path = os.path.join(self.path, kind.value)
+        path = self.file(kind.value)
         if "_listing" in self.__dict__:
             return read_small(path) if any(file.name == kind.value for file in self.files) else None
         # of thousands of partitions the epoch may be all that is asked for: then nothing is listed for it
@@ -268,8 +277,8 @@ class Partition:
         if not self.segments:
             return None
         last = self.segments[-1]
-        index = os.path.join(self.path, last.offset_index) if last.offset_index else None
-        return find_log_end(os.path.join(self.path, last.log), index, last.base_offset)
+        index = self.file(last.offset_index) if last.offset_index else None
+        return find_log_end(self.file(last.log), index, last.base_offset)
 
 
 def _by_offset(files: Iterable[FileName]) -> tuple[FileName, ...]:

@@ -32,7 +32,7 @@ def _was_filled(partition: Partition, last: SegmentFiles, position: int) -> bool
     """Whether an index, a snapshot or a checkpoint shows that there were records at *position*."""
     end = partition.log_end
     if last.offset_index is not None:
-        with IndexEntries(os.path.join(partition.path, last.offset_index), OFFSET_ENTRY) as entries:
+        with IndexEntries(partition.file(last.offset_index), OFFSET_ENTRY) as entries:
             last_position = entries[entries.count - 1][1] if entries.count else -1
         if entries.unreadable is not None:
             raise entries.unreadable

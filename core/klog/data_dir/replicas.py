@@ -135,10 +135,10 @@ def epoch_at(partition: Partition, offset: int) -> int:
 
 def _header_with(partition: Partition, segment: SegmentFiles, offset: int) -> Header | None:
     try:
-        with ReadOnlyFile(os.path.join(partition.path, segment.log)) as log:
+        with ReadOnlyFile(partition.file(segment.log)) as log:
             start = 0
             if segment.offset_index:
-                index = os.path.join(partition.path, segment.offset_index)
+                index = partition.file(segment.offset_index)
                 start = position_of_offset(log, index, segment.base_offset, offset)
             for found in walk_headers(log, start):
                 if isinstance(found, Damage) or found.base_offset > offset:

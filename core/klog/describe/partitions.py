@@ -118,7 +118,7 @@ def describe_log_dir(
 
 def describe_partition(partition: Partition, deep: bool = False) -> PartitionSummary:
     """Describe *partition* and each of its segments; with *deep*, records are counted by decoding them."""
-    around = LogDir(os.path.dirname(os.path.abspath(partition.path)))
+    around = LogDir(partition.log_dir)
     row = _partition_row(partition, _was_left_unclean(around))
     last = len(partition.segments) - 1
     rows = [
@@ -233,7 +233,7 @@ def _what_a_broker_makes_of(file: FileName) -> str:
 
 def _segment_row(partition: Partition, files: SegmentFiles, is_active: bool, deep: bool) -> SegmentRow:
     counts, notes = _index_counts(partition.path, files)
-    path = os.path.join(partition.path, files.log)
+    path = partition.file(files.log)
     try:
         log = summarize(path, deep)
     except KlogError as error:

@@ -138,15 +138,15 @@ def _files(partition: Partition, with_indexes: bool, wanted: RecordFilter) -> It
     from klog.data_dir.log_dir import LogDir
     from klog.formats.names import FileKind, file_name
 
-    live = bool(LogDir(os.path.dirname(os.path.abspath(partition.path))).lock.held)
+    live = bool(LogDir(partition.log_dir).lock.held)
     segments = segments_between(partition.segments, wanted.from_offset, wanted.to_offset)
     for segment in segments[-1:] if wanted.tail else segments:
         last = segment is partition.segments[-1]
-        yield DumpTarget(os.path.join(partition.path, segment.log), segment, partition.segments, live and last)
+        yield DumpTarget(partition.file(segment.log), segment, partition.segments, live and last)
         if with_indexes:
             beside = [segment.offset_index, segment.time_index, segment.txn_index]
             snapshot = file_name(segment.base_offset, FileKind.SNAPSHOT)
             beside += [snapshot] if snapshot in {name.name for name in partition.snapshots} else []
-            yield from (DumpTarget(os.path.join(partition.path, name)) for name in beside if name)
+            yield from (DumpTarget(partition.file(name)) for name in beside if name)
     # what has a log's name but is no file (a link to nowhere, a FIFO) is for the dump to say
-    yield from (DumpTarget(os.path.join(partition.path, name)) for name in partition.others if name.endswith(".log"))
+    yield from (DumpTarget(partition.file(name)) for name in partition.others if name.endswith(".log"))

@@ -104,7 +104,7 @@ class FetchLog:
         """How often an index was asked: a sequential reader does that once."""
 
     def _segment(self, files: SegmentFiles, next_base: int | None) -> SegmentLog:
-        path = os.path.join(self.partition.path, files.log)
+        path = self.partition.file(files.log)
         own = Segment(path).span
         span = OffsetRange(own.floor, own.ceiling if next_base is None else min(own.ceiling, next_base - 1))
         checked = self.damaged != "serve"

@@ -104,7 +104,7 @@ def slices(
     for files in segments_between(segments, wanted.from_offset, wanted.to_offset):
         next_base = following.get(files.base_offset)
         log = whole._replace(
-            path=os.path.join(partition.path, files.log),
+            path=partition.file(files.log),
             base=files.base_offset,
             next_base=next_base,
             end=files.size,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
@@ -65,7 +64,7 @@ def _marker(segments: SegmentChoice, number: int, facts: BatchFacts) -> tuple[_M
     """Return the marker that ends a batch's transaction, and whether all of the log was looked at for it."""
     position, left = facts.position, MOST_BYTES
     for files in segments.files[number:]:
-        with ReadOnlyFile(os.path.join(segments.partition.path, files.log)) as log:
+        with ReadOnlyFile(segments.partition.file(files.log)) as log:
             walk, bodies = HeaderWalk(log), Bodies(log, segments.codecs)
             walk.go(position, position)
             while True:

@@ -43,7 +43,7 @@ class SegmentChoice:
     def stopped_cleanly(self) -> bool:
         """Whether the log dir around the partition has the marker of a clean stop."""
         if self._stopped_cleanly is None:
-            folder = os.path.dirname(os.path.abspath(self.partition.path))
+            folder = self.partition.log_dir
             self._stopped_cleanly = os.path.exists(os.path.join(folder, FileKind.CLEAN_SHUTDOWN.value))
         return self._stopped_cleanly
 

@@ -234,7 +234,7 @@ def _replay_log(partition: Partition, state: MetadataImage, start: int, problems
     for files, next_base in zip_longest(partition.segments, ends):
         if next_base is not None and next_base <= start:
             continue
-        path = os.path.join(partition.path, files.log)
+        path = partition.file(files.log)
         if files.base_offset > expected:
             replay.hole(path, expected, files.base_offset)
             expected = files.base_offset
@@ -272,7 +272,7 @@ def _newest_snapshot(partition: Partition, problems: _Problems) -> _Snapshot | N
     for file in sorted(filter(_is_snapshot, partition.files), key=lambda file: (file.offset, file.epoch), reverse=True):
         if newest is not None and (log_start is None or (file.offset or 0) < log_start):
             break  # with this one, more would be missing than is broken in the newest
-        found = _read_snapshot(os.path.join(partition.path, file.name), file.offset or 0)
+        found = _read_snapshot(partition.file(file.name), file.offset or 0)
         if found.flaw is None:
             problems.take(found.problems)
             return found

@@ -84,7 +84,7 @@ class _Writer:
         return f"{self._partition.directory}/{name}"
 
     def _path(self, name: str) -> str:
-        return os.path.join(self._partition.path, name)
+        return self._partition.file(name)
 
     def _remove(self, name: str) -> None:
         self._draft.remove(self._file(name))

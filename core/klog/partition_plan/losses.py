@@ -65,7 +65,7 @@ def cut_loss(partition: Partition, log: str, position: int, expected: int, reaso
 
     *found*: what is intact there.  Raises UnreadableError.
     """
-    path = os.path.join(partition.path, log)
+    path = partition.file(log)
     if found.first_offset != expected:
         found = torn_batch(path, position, expected).plus(found)
     return _loss(partition, found, os.path.getsize(path) - position, reason, expected)
@@ -80,7 +80,7 @@ def whole_losses(
     """
     losses = []
     for log in logs:
-        path = os.path.join(partition.path, log)
+        path = partition.file(log)
         size = os.path.getsize(path)
         if size:
             found = count_records(path) if count is None else count(log)

@@ -82,7 +82,7 @@ def _is_gone(finding: Finding, examined: PartitionSurvey, outcome: StartOutcome)
     if finding.id == "snapshots-missing":
         return any(parse_file(one).kind is FileKind.SNAPSHOT for one in outcome.files)
     if finding.id.startswith(OF_INDEXES) or parse_file(name).kind is FileKind.SNAPSHOT:
-        size = os.path.getsize(os.path.join(examined.original.path, name))
+        size = os.path.getsize(examined.original.file(name))
         return base in outcome.recovered or outcome.files.get(name) not in (StoredContent(name, size), None)
     if finding.position is None or parse_file(name).kind is not FileKind.LOG:
         return False

@@ -148,7 +148,7 @@ class MarkClean(Recovery):
         path = os.path.abspath(self.log_dirs[number].path)
         self.drafts = [draft for draft in self.drafts if draft.number != number]
         for result in self.results:
-            if os.path.dirname(os.path.abspath(result.partition.path)) == path:
+            if result.partition.log_dir == path:
                 result.losses = []
         self._staging[number].discard()
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from typing import Final, NamedTuple
@@ -79,7 +78,7 @@ def taken(partition: Partition, until_ms: int | None = None) -> Iterator[tuple[b
     waiting: dict[int, list[tuple[bytes, bytes | None]]] = {}
     for segment in partition.segments:
         with suppress(KlogError):  # the other segments are still read
-            for entry in _entries(os.path.join(partition.path, segment.log)):
+            for entry in _entries(partition.file(segment.log)):
                 if until_ms is not None and entry.timestamp >= until_ms:
                     continue
                 if entry.commits is not None:

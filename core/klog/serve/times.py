@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from contextlib import closing
 from typing import TYPE_CHECKING
 
@@ -55,7 +54,7 @@ def largest_below(partition: Partition, end: int) -> int:
             if following <= end or end == LONG_MAX:
                 largest = max(largest, times.largest(number).timestamp)
             elif files.base_offset < end:
-                largest = max(largest, _largest_in(os.path.join(partition.path, files.log), end))
+                largest = max(largest, _largest_in(partition.file(files.log), end))
     return largest
 
 

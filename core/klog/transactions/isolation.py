@@ -357,7 +357,7 @@ def _has_records(partition: Partition, producer: int, first: int, end: int) -> b
     """Whether records of *producer* stand from offset *first* up to, not including, *end*."""
     for files in segments_between(partition.segments, first, end):
         try:
-            with ReadOnlyFile(os.path.join(partition.path, files.log)) as log:
+            with ReadOnlyFile(partition.file(files.log)) as log:
                 for header in walk_headers(log):
                     if isinstance(header, Damage) or header.base_offset >= end:
                         break

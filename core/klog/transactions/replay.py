@@ -59,7 +59,7 @@ def nearest_state(partition: Partition, offset: int) -> ProducerState:
     start = partition.log_start_offset or 0
     for file in reversed(partition.snapshots):
         if file.offset is not None and start < file.offset <= offset:
-            content = read_small(os.path.join(partition.path, file.name))
+            content = read_small(partition.file(file.name))
             snapshot = read_snapshot(content, crc32c) if isinstance(content, bytes) else None
             if snapshot is not None and snapshot.problem is None:
                 return ProducerState.load(snapshot, file.offset)

@@ -55,7 +55,7 @@ class PartitionFacts:
         """The name, the offset and the content of each producer snapshot, by offset."""
         found = []
         for file in self.partition.snapshots:
-            content = read_small(os.path.join(self.partition.path, file.name))
+            content = read_small(self.partition.file(file.name))
             snapshot = read_snapshot(content, crc32c) if isinstance(content, bytes) else Snapshot((), str(content))
             found.append((file.name, file.offset or 0, snapshot))
         return found

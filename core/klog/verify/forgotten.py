@@ -66,7 +66,7 @@ class ExpiredProducers:
         Its time of modification may be older than it is, for klog and many who copy set that.
         """
         try:
-            return os.stat(os.path.join(self._facts.partition.path, name)).st_ctime_ns // 1_000_000
+            return os.stat(self._facts.partition.file(name)).st_ctime_ns // 1_000_000
         except OSError:
             return 2**62
 

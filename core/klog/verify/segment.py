@@ -144,7 +144,7 @@ def survey_segment(
 
     The indexes are read before the log is opened, so that beside a running broker they are never ahead of it.
     """
-    path = os.path.join(partition.path, files.log)
+    path = partition.file(files.log)
     raw = _read(partition.path, files.offset_index, OFFSET_ENTRY.size) if files.offset_index else None
     time_index = read_time_index(partition.path, files)
     builder = IndexBuilder(files.base_offset, *request.build) if request.build is not None else None

@@ -77,7 +77,7 @@ def log_dir_facts(log_dir: LogDir) -> LogDirFacts:
 
 def facts_around(partition: Partition) -> LogDirFacts:
     """Return the same for a partition that was named by itself: its parent is its log dir, if it looks like one."""
-    parent = LogDir(os.path.dirname(os.path.abspath(partition.path)))
+    parent = LogDir(partition.log_dir)
     try:
         return log_dir_facts(parent) if any(file.kind in ROOT_KINDS for file in parent.files) else LogDirFacts()
     except UnreadableError:
@@ -151,7 +151,7 @@ def survey_partition(
         )
     bases = [*(files.base_offset for files in partition.segments), NO_NEXT]
     for at, (files, next_base) in enumerate(zip(partition.segments, bases[1:], strict=True)):
-        if chosen is None or chosen(at, os.path.join(partition.path, files.log)):
+        if chosen is None or chosen(at, partition.file(files.log)):
             facts.segments.append(survey_segment(partition, files, next_base, request, sink, facts.replay))
             if each is not None:
                 each(facts, facts.segments[-1])
@@ -176,7 +176,7 @@ def _settled(facts: PartitionFacts, findings: list[Finding]) -> list[Finding]:
     gone = {
         segment.files.log[:20]
         for segment in facts.segments
-        if not os.path.lexists(os.path.join(facts.partition.path, segment.files.log))
+        if not os.path.lexists(facts.partition.file(segment.files.log))
     }
     settled = [finding for finding in findings if os.path.basename(finding.file)[:20] not in gone]
     settled += [facts.finding("vanished", "it was there when the directory was listed", f"{stem}.log") for stem in gone]
