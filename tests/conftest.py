@@ -81,12 +81,6 @@ def _notes_elsewhere(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]
         yield state
 
 
-@pytest.fixture(autouse=True)
-def _no_notes_of_others(_notes_elsewhere: Path) -> None:
-    """Whoever looks for the plans of a log dir reads every one that was noted: those of thousands of tests, else."""
-    shutil.rmtree(_notes_elsewhere / "klog", ignore_errors=True)
-
-
 # the command line
 
 

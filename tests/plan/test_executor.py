@@ -21,13 +21,12 @@ from klog.data_dir.log_dir import LogDir
 from klog.disk.disk import Disk, OpenFile
 from klog.errors import KlogError, PlanError, UnreadableError
 from klog.files.read_only import ReadOnlyFile
-from klog.plan.backup_writer import PLAN
 from klog.plan.backups import plans_of, unfinished
 from klog.plan.draft import Draft, backup_places, make_plan, plan_id
 from klog.plan.executor import ApplyError, apply
 from klog.plan.json_file import plan_pieces
 from klog.plan.locks import LockedError, Locks
-from klog.plan.model import STAGED, Guard, Plan, StaleError
+from klog.plan.model import PLAN, STAGED, Guard, Plan, StaleError
 from klog.plan.staging import Staging
 
 from tests.support.power import (

@@ -9,11 +9,12 @@ from pathlib import Path
 import pytest
 from klog.disk.disk import Disk
 from klog.errors import PlanError, UsageError
-from klog.plan.backups import PlanStatus, find_plan, load_backup, load_plan, plans_of, remember, state_of, unfinished
+from klog.plan.backups import PlanStatus, find_plan, load_backup, plans_of, state_of, unfinished
 from klog.plan.draft import Draft, make_plan
 from klog.plan.executor import apply
-from klog.plan.json_file import plan_pieces
+from klog.plan.json_file import load_plan, plan_pieces
 from klog.plan.model import PUT, REMOVE, Plan, StaleError
+from klog.plan.pointers import remember
 from klog.plan.staging import Staging
 from klog.plan.undo import plan_undo, stage_undo
 

@@ -24,11 +24,10 @@ from klog.formats.names import FileKind
 from klog.plan.file_state import file_state, status_of
 from klog.plan.guards import files_beside
 from klog.plan.json_file import MAX_BYTES, plan_pieces, read_plan
-from klog.plan.model import PUT, STAGED, TRUNCATE, UNFINISHED, Action, CutOut, FileState, Plan, StaleError
+from klog.plan.model import PLAN, PUT, STAGED, TRUNCATE, UNFINISHED, Action, CutOut, FileState, Plan, StaleError
 from klog.plan.staging import in_pieces, link, make_directories
 from klog.plan.status import FileHistory
 
-PLAN = "plan.json"
 ORIGINALS = "originals"
 TAILS = "tails"
 LOST_AND_FOUND = "lost+found"

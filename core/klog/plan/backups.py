@@ -5,21 +5,21 @@ from __future__ import annotations
 import itertools
 import os
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from contextlib import suppress
 from enum import Enum
 from typing import NamedTuple
 
 from klog.disk.disk import Disk
-from klog.errors import KlogError, PlanError, UsageError
+from klog.errors import KlogError, UsageError
 from klog.files.directory import names_in
 from klog.files.paths import inode_of
-from klog.files.read_only import ReadOnlyFile
 from klog.formats.names import ROOT_CHECKPOINTS, parse_file
-from klog.plan.backup_writer import PLAN, begun, kept_plan
+from klog.plan.backup_writer import begun, kept_plan
 from klog.plan.guards import Difference, differences
-from klog.plan.json_file import MAX_BYTES, plan_pieces, read_plan
-from klog.plan.model import BACKUPS, STAGED, UNFINISHED, FileState, Plan, StaleError
+from klog.plan.json_file import load_plan, plan_pieces
+from klog.plan.model import BACKUPS, PLAN, STAGED, UNFINISHED, FileState, Plan, StaleError
+from klog.plan.pointers import backups_of, backups_of_plan, forget, remember
 from klog.plan.staging import ROUNDS, make_directories, remove_made, remove_tree
 from klog.plan.status import FileHistory, locate_histories
 
@@ -42,18 +42,6 @@ class StoredPlan(NamedTuple):
 
     backup: str
     plan: Plan
-
-
-def load_plan(path: str) -> Plan:
-    """Return the plan in the file at *path*.  Raises PlanError, UnreadableError."""
-    with ReadOnlyFile(path) as source:
-        if source.size > MAX_BYTES:
-            raise PlanError(f"{path}: {source.size} bytes, too large for a plan")
-        data = source.read(0, source.size)
-    try:
-        return read_plan(data)
-    except PlanError as error:
-        raise PlanError(f"{path}: {error}") from error
 
 
 def load_backup(directory: str) -> StoredPlan:
@@ -88,7 +76,8 @@ def find_plan(what: str, backup: str | None = None) -> StoredPlan:
     if os.path.isdir(what):
         return load_backup(what)
     if os.sep not in what:
-        for place in _places_of(what, backup):
+        given = [] if backup is None else [backup, os.path.join(backup, what)]
+        for place in itertools.chain(given, backups_of_plan(what, os.getcwd())):
             if os.path.isfile(os.path.join(place, PLAN)):
                 kept = load_backup(place)
                 if kept.plan.id == what:
@@ -97,51 +86,6 @@ def find_plan(what: str, backup: str | None = None) -> StoredPlan:
     raise UsageError(
         f"{what}: expected a plan's file, a backup directory or an id that is in {where}; 'klog plans DIR' lists them"
     )
-
-
-def _places_of(plan: str, backup: str | None) -> Iterator[str]:
-    """Yield where the backup of the plan of that id may be."""
-    if backup is not None:
-        yield from (backup, os.path.join(backup, plan))
-    directory = os.getcwd()
-    while True:
-        yield os.path.join(directory, BACKUPS, plan)
-        if directory == os.path.dirname(directory):
-            break
-        directory = os.path.dirname(directory)
-    noted = pointed_to(plan)
-    if noted is not None:
-        yield noted
-
-
-def pointers() -> str:
-    """Return the directory in which the names of backups are kept, by the ids of their plans."""
-    home = os.environ.get("XDG_STATE_HOME") or os.path.join(os.path.expanduser("~"), ".local", "state")
-    return os.path.join(home, "klog", "plans")
-
-
-def remember(plan: Plan) -> None:
-    """Leave a note where the backup of *plan* is, if that can be: it may be anywhere."""
-    from klog.disk.disk import NewFile
-    from klog.disk.output_gate import check_output
-
-    disk = Disk()
-    try:
-        check_output(os.path.join(pointers(), plan.id))
-        make_directories(pointers(), disk)
-        with NewFile(os.path.join(pointers(), plan.id)) as file:
-            os.write(file.descriptor, os.fsencode(plan.backups[0]))
-            file.commit()
-    except (OSError, UsageError):
-        pass  # a nicety: the backup beside the log dir is found without
-
-
-def forget(plan: Plan) -> None:
-    """Remove the note about *plan*, of which nothing has come."""
-    try:
-        Disk().unlink(os.path.join(pointers(), plan.id))
-    except OSError:
-        pass  # there was none
 
 
 class Announcement:
@@ -212,23 +156,13 @@ def _remove(backup: str, disk: Disk) -> None:
     disk.unlink(os.path.join(backup, PLAN))
 
 
-def pointed_to(plan: str) -> str | None:
-    """Return where the backup of the plan of that id is, as far as a note tells."""
-    try:
-        with ReadOnlyFile(os.path.join(pointers(), os.path.basename(plan))) as source:
-            return os.fsdecode(source.read(0, 4096))
-    except KlogError:
-        return None
-
-
 def plans_of(log_dir: str) -> list[StoredPlan]:
     """Return the plans that have changed, or were going to change, *log_dir*; the oldest first.
 
-    Those in `klog-backup` beside it, and those that were noted.  What cannot be read is no plan.
+    Those in `klog-backup` beside it, and those that pointers lead to.  What cannot be read is no plan.
     """
     found: dict[str, StoredPlan] = {}
-    # Nearly every backup is beside the log dir and noted too.
-    for backup in dict.fromkeys(_backups(os.path.realpath(log_dir))):
+    for backup in dict.fromkeys(backups_of(log_dir)):
         path = os.path.join(backup, PLAN)
         if not os.path.isfile(path):
             continue
@@ -239,16 +173,6 @@ def plans_of(log_dir: str) -> list[StoredPlan]:
         if os.path.realpath(log_dir) in map(os.path.realpath, plan.log_dirs):
             found.setdefault(plan.id, StoredPlan(backup, plan))
     return sorted(found.values(), key=lambda kept: (kept.plan.created, kept.plan.id))
-
-
-def _backups(log_dir: str) -> Iterator[str]:
-    beside = os.path.join(os.path.dirname(log_dir), BACKUPS)
-    for name in names_in(beside):
-        yield os.path.join(beside, name)
-    for name in names_in(pointers()):
-        place = pointed_to(name)
-        if place:
-            yield place
 
 
 def state_of(plan: Plan) -> PlanStatus:

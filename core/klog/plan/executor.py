@@ -22,10 +22,22 @@ from klog.disk.disk import Disk
 from klog.disk.output_gate import check_places
 from klog.errors import KlogError
 from klog.formats.names import FileKind, parse_file
-from klog.plan.backup_writer import PLAN, BackupWriter, begun
+from klog.plan.backup_writer import BackupWriter, begun
 from klog.plan.guards import differences, is_above
 from klog.plan.locks import Locks, check_closed
-from klog.plan.model import PUT, REMOVE, STAGED, TEMPORARY, TRUNCATE, UNFINISHED, Action, FileState, Plan, StaleError
+from klog.plan.model import (
+    PLAN,
+    PUT,
+    REMOVE,
+    STAGED,
+    TEMPORARY,
+    TRUNCATE,
+    UNFINISHED,
+    Action,
+    FileState,
+    Plan,
+    StaleError,
+)
 from klog.plan.preflight import copies, twins
 from klog.plan.staging import lack_of_room, link, remove_emptied, remove_made, remove_tree
 from klog.plan.status import FileHistory, check_directories, check_leftovers, locate_histories

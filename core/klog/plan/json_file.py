@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Final, TypeVar
 
 from klog.errors import PlanError
+from klog.files.read_only import ReadOnlyFile
 from klog.formats.limits import LONG_MAX
 from klog.plan.model import TRUNCATE, VERSION, Action, Amount, CutOut, FileState, Guard, Loss, Plan
 from klog.plan.validation import check_plan, refuse, shown
@@ -304,3 +305,15 @@ def _amount(value: object) -> Amount:
 def _directory_time(value: object) -> tuple[tuple[int, str], int]:
     members = _members(value, "a directory's time", {"directory", "modified_ns", "log_dir"})
     return (_number(members, "log_dir", default=0), _text(members, "directory")), _time(members)
+
+
+def load_plan(path: str) -> Plan:
+    """Return the plan in the file at *path*.  Raises PlanError, UnreadableError."""
+    with ReadOnlyFile(path) as source:
+        if source.size > MAX_BYTES:
+            raise PlanError(f"{path}: {source.size} bytes, too large for a plan")
+        data = source.read(0, source.size)
+    try:
+        return read_plan(data)
+    except PlanError as error:
+        raise PlanError(f"{path}: {error}") from error

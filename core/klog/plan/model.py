@@ -17,6 +17,8 @@ VERSION: Final = 1
 
 BACKUPS: Final = "klog-backup"
 """The directory beside a log dir that has the backups of all plans."""
+PLAN: Final = "plan.json"
+"""The file of a backup that has the plan."""
 STAGED: Final = "staged"
 """The directory of a backup in which new files wait until they get their names; gone when the plan is done."""
 UNFINISHED: Final = "unfinished"

@@ -312,10 +312,14 @@ def carry_out(plan: Plan, disk: Disk, locks: Locks | None, reporter: Reporter) -
 
     *locks*: what holds its log dirs; None: they are taken.  Raises what `klog.plan.executor.apply` raises.
     """
-    from klog.plan.backup_writer import PLAN
-    from klog.plan.backups import PlanStatus, forget, remember, state_of
+    from klog.plan.backups import PlanStatus, state_of
     from klog.plan.executor import apply
+    from klog.plan.model import PLAN
+    from klog.plan.pointers import forget, pointed_from, remember
 
+    if pointed_from(plan):
+        # A pointer is written beside the log dir: not for a plan that is refused.
+        check_places(plan.log_dirs, backups=plan.backups, staging=filter(None, plan.staging))
     remember(plan)
     try:
         with reporter.progress() as sink:
