@@ -8,7 +8,7 @@ from dataclasses import fields
 from klog.data_dir.log_dir import LogDir
 from klog.data_dir.open_path import KafkaFile, open_path
 from klog.data_dir.partition import Partition
-from klog.data_dir.selection import select
+from klog.data_dir.selection import partitions_of, select
 from klog.describe import (
     FileFacts,
     LogDirSummary,
@@ -62,10 +62,11 @@ def describe(
     *topics* (names or globs) and *partitions* narrow log dirs; *form* is text, table, json, jsonl or csv.
     """
     opened = [open_path(path) for path in paths]
-    every = [partition for found in opened if isinstance(found, LogDir) for partition in found.partitions]
+    every = partitions_of(one for one in opened if isinstance(one, LogDir))
     every += [found for found in opened if isinstance(found, Partition)]
-    chosen = select(every, topics, partitions) if topics or partitions else every
-    wanted = [found for found in opened if not isinstance(found, Partition) or found in chosen]
+    chosen = select(every, topics, partitions)
+    known = set(chosen)
+    wanted = [found for found in opened if not isinstance(found, Partition) or found in known]
     described = [_describe(found, chosen, deep) for found in wanted]
     if form == "json":
         values = [_as_object(facts) for facts in described]

@@ -6,10 +6,9 @@ import os
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from klog.data_dir.log_dir import LogDir
-from klog.data_dir.open_path import KafkaFile, open_path
+from klog.data_dir.open_path import KafkaFile
 from klog.data_dir.partition import Partition
-from klog.data_dir.selection import select
+from klog.data_dir.selection import select_one
 from klog.errors import UsageError
 from klog.fetch import FetchListing, FetchResult, OpenFiles, listed
 from klog.formats.damage import Damage
@@ -67,13 +66,10 @@ def fetch(path: str, topics: Sequence[str], numbers: Sequence[int], wanted: Fetc
 
 def _one(path: str, topics: Sequence[str], numbers: Sequence[int]) -> Partition:
     """Return the partition that is meant.  Raises UsageError when that is none, or several."""
-    found = open_path(path)
+    found = select_one(path, topics, numbers)
     if isinstance(found, KafkaFile):
         raise UsageError(f"{path}: a fetch goes over a whole log: name the partition's directory")
-    chosen = select(found.partitions if isinstance(found, LogDir) else [found], topics, numbers)
-    if len(chosen) != 1:
-        raise UsageError(f"{path}: {len(chosen)} partitions; name one, or narrow with --topic and --partition")
-    return chosen[0]
+    return found
 
 
 def _damages(fetched: FetchResult) -> list[Damage]:

@@ -132,18 +132,11 @@ def _resolve(asked: LookupArguments) -> tuple[Partition, Sequence[SegmentFiles] 
 
     Raises UsageError when the path names none, or more than one.
     """
-    from klog.data_dir.log_dir import LogDir
-    from klog.data_dir.open_path import KafkaFile, open_path
-    from klog.data_dir.selection import select
+    from klog.data_dir.open_path import KafkaFile
+    from klog.data_dir.selection import select_one
 
-    found = open_path(asked.path)
-    if isinstance(found, KafkaFile):
-        return _of_file(found)
-    chosen = select(found.partitions if isinstance(found, LogDir) else [found], asked.topics, asked.partitions)
-    if len(chosen) != 1:
-        some = ", ".join(partition.directory for partition in chosen[:5]) + (", …" if len(chosen) > 5 else "")
-        raise UsageError(f"{asked.path}: {len(chosen)} partitions ({some}); --topic and --partition have to leave one")
-    return chosen[0], None
+    found = select_one(asked.path, asked.topics, asked.partitions)
+    return _of_file(found) if isinstance(found, KafkaFile) else (found, None)
 
 
 def _of_file(found: KafkaFile) -> tuple[Partition, Sequence[SegmentFiles]]:

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from klog.data_dir.log_dir import LogDir
-from klog.data_dir.open_path import KafkaFile, open_path
+from klog.data_dir.open_path import open_path
 from klog.data_dir.partition import Partition
-from klog.data_dir.selection import select
-from klog.errors import UsageError
 from klog.progress import Sink
 from klog.verify.facts import LogDirFacts
 from klog.verify.findings import Finding, FindingKind, Severity
 from klog.verify.log_dir_checks import root
 from klog.verify.segment import SurveyOptions
-from klog.verify.verify import Chosen, PartitionResult, VerifyTotals, facts_around, log_dir_facts, verify_partition
+from klog.verify.selection import partitions_to_verify, segments_of_files
+from klog.verify.verify import Chosen, PartitionResult, VerifyTotals, verify_partition
 
 from klog_cli import output
 from klog_cli.views.finding_lines import coloured, finding_line
@@ -84,50 +82,16 @@ def verify(
     """Check all of *paths* and return the exit code.  Raises UsageError for a path that is nothing of Kafka's."""
     opened = [open_path(path) for path in paths]
     found = _Found(form)
-    wanted = _wanted(opened, topics, numbers)
+    wanted = partitions_to_verify(opened, topics, numbers)
     with output.Results() as results:
         for thing in opened:
             if isinstance(thing, LogDir):
                 found.take(list(root(thing)), thing.path)
-        for checked in way(wanted, request, results, _of_files(opened) or chosen):
+        for checked in way(wanted, request, results, segments_of_files(opened) or chosen):
             found.take(checked.findings, checked.partition.path)
             found.totals = found.totals.plus(checked.totals)
     _end(found, form)
     return found.exit_code
-
-
-def _wanted(
-    opened: Sequence[LogDir | Partition | KafkaFile], topics: Sequence[str], numbers: Sequence[int]
-) -> list[tuple[Partition, LogDirFacts]]:
-    """Return the partitions to check, each with what it has to know of its log dir."""
-    every = [partition for thing in opened if isinstance(thing, LogDir) for partition in thing.partitions]
-    kept = select(every, topics, numbers) if topics or numbers else every
-    wanted: list[tuple[Partition, LogDirFacts]] = []
-    arounds: dict[str, LogDirFacts] = {}
-    for thing in opened:
-        if isinstance(thing, LogDir):
-            around = log_dir_facts(thing)
-            wanted += [(partition, around) for partition in thing.partitions if partition in kept]
-        else:
-            partition = thing if isinstance(thing, Partition) else Partition(os.path.dirname(thing.path) or ".")
-            parent = partition.log_dir
-            if parent not in arounds:
-                arounds[parent] = facts_around(partition)
-            wanted.append((partition, arounds[parent]))
-    return wanted
-
-
-def _of_files(opened: Sequence[LogDir | Partition | KafkaFile]) -> Chosen | None:
-    """Return which segments to look at when files are named: theirs.  Raises UsageError for a file of no segment."""
-    files = [thing for thing in opened if isinstance(thing, KafkaFile)]
-    if not files:
-        return None
-    logs = set()
-    for file in files:
-        if file.name.offset is None:
-            raise UsageError(f"{file.path}: this file belongs to no segment; name its directory")
-        logs.add(os.path.join(os.path.dirname(file.path) or ".", f"{file.name.offset:020d}.log"))
-    return lambda _, path: path in logs
 
 
 def _end(found: _Found, form: str) -> None:
