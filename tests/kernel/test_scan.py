@@ -312,7 +312,24 @@ def test_a_hostile_stretch_is_searched_in_no_time() -> None:
     assert time.perf_counter() - began < 3
 
 
-# the room
+def test_checksums_on_the_way_are_those_computed_afterwards() -> None:
+    """One pass instead of two, for whoever wants all checksums: nothing else about it may differ."""
+    damaged = bytearray(BATCH)
+    damaged[-1] ^= 0xFF
+    data = BATCH + bytes(damaged) + BATCH
+    once, later = loaded(data), loaded(data)
+    assert once.scan(0, check=True) == later.scan(0) == DONE
+    assert once.first_bad(0, 3) == 1, "it is known without `check`"
+    assert once.check(0, 3) == later.check(0, 3) == 1
+    assert once.check(0, 1) == 0
+    assert [once.batch(i) for i in range(3)] == [later.batch(i) for i in range(3)]
+    assert [once.first_bad(i, 3) for i in range(4)] == [later.first_bad(i, 3) for i in range(4)] == [1, 1, 3, 3]
+    once.drop(1)
+    once.scan(once.at(0) + len(BATCH))
+    assert once.check(0, 3) == 1, "what was dropped and is found once more is checked once more"
+
+
+# the buffer
 
 
 def test_a_window_keeps_to_its_bytes() -> None:

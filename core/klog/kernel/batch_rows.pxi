@@ -35,11 +35,12 @@ cdef class BatchRows(WindowBuffer):
         """Batches found so far."""
         return self.view.batches_count
 
-    def scan(self, Py_ssize_t start, bint lenient=False, Py_ssize_t beyond=0):
+    def scan(self, Py_ssize_t start, bint lenient=False, Py_ssize_t beyond=0, bint check=False):
         """Append the batches from *start* on; return why that ended.  `next_at` is where.
 
         *lenient*: take what Kafka's own tools take (see `unfit`).  *beyond*: so many bytes of the file follow the window;
         a last batch of which they hold a part has a row as well, already skipped: no checksum, no records.
+        *check*: compute checksums too, as `check` does, which costs less than doing it afterwards.
         """
         cdef Py_ssize_t at = start
         cdef int status = MORE
@@ -49,10 +50,10 @@ cdef class BatchRows(WindowBuffer):
             if self.view.batches_count == self.batches_room:
                 self._reserve_batches(2 * self.batches_room)
             if self.view.size - at < SMALL:
-                status = scan_entries(&self.view, &at, self.view.size, self.batches_room, lenient, beyond)
+                status = scan_entries(&self.view, &at, self.view.size, self.batches_room, lenient, beyond, check)
             else:
                 with nogil:
-                    status = scan_entries(&self.view, &at, self.view.size, self.batches_room, lenient, beyond)
+                    status = scan_entries(&self.view, &at, self.view.size, self.batches_room, lenient, beyond, check)
             if self.view.batches_count < self.batches_room:
                 break
         self.next_at = at
@@ -92,13 +93,18 @@ cdef class BatchRows(WindowBuffer):
         if not 0 <= count <= self.view.batches_count:
             raise IndexError(f"{count} of {self.view.batches_count} batches")
         self.view.batches_count = count
+        self.view.good_count = min(self.view.good_count, count)
 
     def check(self, Py_ssize_t first, Py_ssize_t end):
         """Compute the checksums of batches *first* to *end*; return how many do not hold."""
         cdef Py_ssize_t bad
         self._range(first, end)
+        if end <= self.view.good_count:
+            return 0
         with nogil:
             bad = check_entries(&self.view, first, end)
+        if first <= self.view.good_count and not bad:
+            self.view.good_count = end
         return bad
 
     cdef int _range(self, Py_ssize_t first, Py_ssize_t end) except -1:
@@ -110,7 +116,7 @@ cdef class BatchRows(WindowBuffer):
         """Return the first batch from *first* to *end* whose checksum was computed and does not hold, else *end*."""
         cdef Py_ssize_t i
         self._range(first, end)
-        for i in range(first, end):
+        for i in range(max(first, min(self.view.good_count, end)), end):
             if self.view.batches[i].state & (CHECKED | HOLDS | SKIPPED) == CHECKED:
                 return i
         return end
@@ -201,6 +207,8 @@ cdef class BatchRows(WindowBuffer):
         cdef const BatchRow *b
         cdef list found = []
         self._range(first, end)
+        if not self.view.has_producers:
+            return found
         for i in range(first, end):
             b = self.view.batches + i
             if b.producer_id >= 0 and (b.state & (HOLDS | SKIPPED) == HOLDS or not checked):

@@ -30,7 +30,8 @@ cdef class WindowBuffer:
         self.view.size = size
 
     cdef _forget(self):
-        self.view.batches_count = self.view.records_count = 0
+        self.view.batches_count = self.view.records_count = self.view.good_count = 0
+        self.view.has_producers = False
         self.view.batch = self.view.batch_end = 0
         self.view.size = 0
         self.next_at = 0

@@ -52,6 +52,8 @@ class LogReader:
     *ceiling* bound the offsets of such an entry.  With *lenient* it stops instead, where Kafka's own tools stop, and
     takes what they take.  No batch larger than *max_batch_bytes* is read into memory.  With *stop* only batches that
     begin before that byte are handed out, and judged as if the whole log were read: *stop* is where another one begins.
+    With *checked* all checksums are computed on the way: the shortest way for one thread that wants them all, while
+    several would wait for each other.
     """
 
     def __init__(
@@ -65,6 +67,7 @@ class LogReader:
         ceiling: int = LONG_MAX,
         max_batch_bytes: int = MAX_BATCH_BYTES,
         stop: int | None = None,
+        checked: bool = False,
     ) -> None:
         self.source = source
         self.position = start
@@ -72,6 +75,7 @@ class LogReader:
         self.max_batch_bytes = max_batch_bytes
         self._stop = self.end if stop is None else min(stop, self.end)
         self._lenient = lenient
+        self._checked = checked
         self._floor, self._ceiling = floor, ceiling
         self._window_bytes = FIRST_WINDOW_BYTES  # small at first: many readers want only a few records
         self._most_bytes = WINDOW_BYTES
@@ -110,7 +114,7 @@ class LogReader:
             window.load(self.position, read)
             if read < size:
                 self.end = self.position + read  # it has shrunk since it was opened
-            status = window.scan(0, self._lenient)
+            status = window.scan(0, self._lenient, check=self._checked)
             larger = self._larger(window) if status == MORE else 0
             if not larger and self._lenient:
                 return self._lenient_piece(window, status)

@@ -57,11 +57,19 @@ class Segment:
         *,
         lenient: bool = False,
         max_batch_bytes: int = MAX_BATCH_BYTES,
+        checked: bool = False,
     ) -> LogReader:
         """Return a reader over the open file from byte *start* on (it must be where a batch begins)."""
         floor, ceiling = self.span.floor, self.span.ceiling
         return LogReader(
-            source, start, end, lenient=lenient, floor=floor, ceiling=ceiling, max_batch_bytes=max_batch_bytes
+            source,
+            start,
+            end,
+            lenient=lenient,
+            floor=floor,
+            ceiling=ceiling,
+            max_batch_bytes=max_batch_bytes,
+            checked=checked,
         )
 
     def batches(
@@ -99,7 +107,7 @@ class Segment:
         codecs = Decompressor().functions
         batches = records = damaged = 0
         with ReadOnlyFile(self.path) as source:
-            reader = self.reader(source, max_batch_bytes=max_batch_bytes)
+            reader = self.reader(source, max_batch_bytes=max_batch_bytes, checked=True)
             while piece := reader.next(window):
                 damaged += piece.damage is not None
                 for run in intact_runs(window, self.path, self.span):

@@ -157,7 +157,8 @@ def survey_segment(
             entries = [index.entries if index else b"" for index in (facts.offset_index, time_index)]
             facts.survey = SegmentSurvey(files.base_offset, next_base, *entries)
             jobs = request.jobs if source.size >= _LARGE_BYTES else 1
-            reader = Segment(path, bounded=False).reader(source, max_batch_bytes=request.max_batch_bytes)
+            segment = Segment(path, bounded=False)
+            reader = segment.reader(source, max_batch_bytes=request.max_batch_bytes, checked=jobs == 1)
             run(reader, lambda: _work(path, facts, request, replay), sink, jobs, _own_window())
             facts.survey.finish()
             if builder is not None:

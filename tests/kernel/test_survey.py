@@ -1,0 +1,91 @@
+"""The survey of a segment: what it counts, whichever way it comes to its batches."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from random import Random
+
+import pytest
+from klog.kernel import SegmentSurvey
+
+from tests.kernel.windows import scanned
+from tests.oracles.plain.encode import BatchHeader, raw_batch
+
+NO_NEXT = 2**63 - 1
+
+
+def headers(draw: Random, odd: float) -> list[BatchHeader]:
+    """Return batches that mostly continue one another; a part of them, *odd*, does not."""
+    found = []
+    at, epoch, time = 100, 3, 1000
+    for _ in range(draw.randrange(1, 60)):
+        delta = draw.randrange(3)
+        base, count, timestamp, producer = at, delta + 1, time, -1
+        if draw.random() < odd:
+            base += draw.choice([0, 1, -1, 2**31])
+            count += draw.choice([0, 5, -1])
+            epoch += draw.choice([0, 1, -1])
+            timestamp += draw.choice([0, -50, 50])
+            producer = draw.choice([-1, 7])
+        found.append(
+            BatchHeader(
+                base_offset=base,
+                last_offset_delta=delta,
+                leader_epoch=epoch,
+                base_timestamp=timestamp,
+                max_timestamp=timestamp,
+                producer_id=producer,
+                count=count,
+            )
+        )
+        at, time = at + delta + 1, time + draw.randrange(3)
+    return found
+
+
+def state(survey: SegmentSurvey) -> tuple[object, ...]:
+    names = ("batches", "records", "first_offset", "last_offset", "max_timestamp", "max_timestamp_offset", "end")
+    more = ("max_timestamp_position", "min_timestamp", "producer_batches", "dropped", "events", "epochs")
+    return tuple(getattr(survey, name) for name in (*names, *more))
+
+
+@pytest.mark.parametrize("odd", [0.0, 0.05, 0.5])
+def test_a_survey_does_not_depend_on_how_its_batches_are_handed_over(odd: float) -> None:
+    """Batches that continue the log are taken in runs, and where a window ends is chance."""
+    for seed in range(200):
+        draw = Random(seed)
+        batches = headers(draw, odd)
+        window = scanned(b"".join(raw_batch(header, b"") for header in batches))
+        whole, single = (SegmentSurvey(100, NO_NEXT, b"", b"") for _ in range(2))
+        whole.walk(window, 0, window.count)
+        for i in range(window.count):
+            single.walk(window, i, i + 1)
+        assert state(whole) == state(single), seed
+        assert whole.batches == len(batches)
+        assert whole.records == sum(max(header.count, 0) for header in batches)
+        assert whole.producer_batches == sum(header.producer_id >= 0 for header in batches)
+        times = [header.max_timestamp for header in batches]
+        assert (whole.min_timestamp, whole.max_timestamp) == (min(times), max(times))
+        if not odd:
+            assert whole.events == []
+            assert whole.epochs == [(3, 100, 0)]
+            assert whole.last_offset == batches[-1].base_offset + batches[-1].last_offset_delta
+
+
+def test_one_batch_that_does_not_continue_is_found_among_those_that_do() -> None:
+    """A gap, an epoch that falls, impossible counts: each is named, with the batch that it is about."""
+    usual = [BatchHeader(base_offset=offset, last_offset_delta=0, count=1) for offset in range(20)]
+    size = len(raw_batch(usual[0], b""))
+    changes: tuple[tuple[dict[str, int], str], ...] = (
+        ({"base_offset": 50}, "odd offset"),
+        ({"base_offset": 3}, "backwards"),
+        ({"leader_epoch": -2}, "odd epoch"),
+        ({"count": 9}, "bad counts"),
+        ({"codec": 7}, "unknown codec"),
+        ({"last_offset_delta": -1}, "bad counts"),
+    )
+    for change, kind in changes:
+        batches = [*usual[:10], replace(usual[10], **change), *usual[11:]]  # type: ignore[arg-type]
+        window = scanned(b"".join(raw_batch(header, b"") for header in batches))
+        survey = SegmentSurvey(0, NO_NEXT, b"", b"")
+        survey.walk(window, 0, window.count)
+        assert (kind, 10 * size) in [(event[0], event[1]) for event in survey.events], change
