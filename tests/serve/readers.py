@@ -9,15 +9,18 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from tests.brokers import kafka
-from tests.brokers.clients import SILENT
+from tests.brokers.clients import SILENT, WAIT_S
 
 Row = tuple[str, int, int, int, "bytes | None", "bytes | None", tuple[tuple[str, "bytes | None"], ...]]
 """Topic, partition, offset, timestamp, key, value, headers."""
 
 Topics = str | Sequence[str]
 
-QUIET_S = 0.5
-"""Nothing more has come for so long: this is the end."""
+QUIET_S = 5.0
+"""Nothing more has come for so long: this is the end, where a client does not get as far as the end it is told of.
+
+So it is behind an open transaction, and behind damage.
+"""
 
 
 def names_of(topics: Topics) -> list[str]:
@@ -81,7 +84,6 @@ def with_kafka_python(bootstrap: str, topics: Topics, isolation: str, group: str
         isolation_level=isolation,
         auto_offset_reset="earliest",
         enable_auto_commit=False,
-        consumer_timeout_ms=int(QUIET_S * 1000) if group is None else 3000,
         fetch_max_wait_ms=50,
         max_partition_fetch_bytes=20_000,
     )
@@ -93,7 +95,17 @@ def with_kafka_python(bootstrap: str, topics: Topics, isolation: str, group: str
             )
         else:
             consumer.subscribe(names)
-        found = [_of_python(message) for message in consumer]
+        found: list[Row] = []
+        until, ends = time.monotonic() + WAIT_S, {}
+        while time.monotonic() < until:
+            if got := consumer.poll(timeout_ms=100):
+                found += [_of_python(message) for messages in got.values() for message in messages]
+                until = time.monotonic() + QUIET_S
+            elif places := consumer.assignment():
+                if not ends:
+                    ends, until = consumer.end_offsets(places), time.monotonic() + QUIET_S
+                if all(consumer.position(place) >= ends[place] for place in places):
+                    break
         if group is not None:
             consumer.commit()
     finally:
@@ -133,11 +145,16 @@ async def _with_aiokafka(bootstrap: str, names: list[str], isolation: str, group
             consumer.assign(
                 [TopicPartition(name, one) for name in names for one in metadata.partitions_for_topic(name)]
             )
-        quiet = 0
-        while quiet < 2:
-            got = await consumer.getmany(timeout_ms=int(QUIET_S * 500))
-            quiet = 0 if got else quiet + 1
-            found += [_of_python(message) for messages in got.values() for message in messages]
+        until, ends = time.monotonic() + WAIT_S, {}
+        while time.monotonic() < until:
+            if got := await consumer.getmany(timeout_ms=100):
+                found += [_of_python(message) for messages in got.values() for message in messages]
+                until = time.monotonic() + QUIET_S
+            elif places := consumer.assignment():
+                if not ends:
+                    ends, until = await consumer.end_offsets(places), time.monotonic() + QUIET_S
+                if all([await consumer.position(place) >= ends[place] for place in places]):
+                    break
         if group is not None:
             await consumer.commit()
     finally:
