@@ -7,6 +7,7 @@ CI=true: a build that did not compare with Kafka must not look like one that did
 
 from __future__ import annotations
 
+import fcntl
 import functools
 import gc
 import io
@@ -207,18 +208,24 @@ def corpora() -> Path:
 def image(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
     """Return a function that unpacks an archive of the corpora (`crash/v4.3.1-kill/before.tar.gz`), once a session.
 
-    Modification times are the archive's.  What it returns is shared: tests that change files copy it first.
+    Modification times are the archive's.  What it returns is shared, between workers too: tests that change files copy
+    it first.
     """
-    unpacked: dict[str, Path] = {}
+    base = tmp_path_factory.getbasetemp()
+    shared = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "images"
+    shared.mkdir(exist_ok=True)
 
     def unpack(name: str) -> Path:
-        if name not in unpacked:
-            target = tmp_path_factory.mktemp(name.split(".tar")[0].replace("/", "-"))
-            extract(CORPORA / name, target)
-            unpacked[name] = target
-        return unpacked[name]
+        target = shared / name.split(".tar")[0].replace("/", "-")
+        with open(f"{target}.lock", "w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if not target.exists():
+                fresh = Path(tempfile.mkdtemp(dir=shared))
+                extract(CORPORA / name, fresh)
+                fresh.rename(target)
+        return target
 
-    return unpack
+    return functools.cache(unpack)
 
 
 def extract(archive: Path, target: Path) -> None:

@@ -24,6 +24,12 @@ from tests.spark.cluster import Cluster, bare_python
 from tests.verify.partitions import Damageable, flipped
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
+CONF = (
+    "spark.executor.memory=512m",
+    "spark.driver.memory=512m",
+    # For an executor that lives for seconds the second compiler costs more than it gains.
+    "spark.executor.extraJavaOptions=-XX:+UseSerialGC -XX:TieredStopAtLevel=1",
+)
 
 DRIVER = """
 import sys
@@ -38,10 +44,10 @@ from pyspark import cloudpickle
 from tests.spark import tasks
 
 cloudpickle.register_pickle_by_value(tasks)
-master, python, data, marks = sys.argv[1:]
+master, python, data, marks, *settings = sys.argv[1:]
 partitions = LogDir(data).partitions
 units = [[VerifyTask(i, partition.path, data)] for i, partition in enumerate(partitions)]
-conf = {"spark.pyspark.python": python, "spark.executor.memory": "512m", "spark.driver.memory": "512m"}
+conf = {"spark.pyspark.python": python, **dict(setting.split("=", 1) for setting in settings)}
 with session(master, conf, brief=True) as ours:
     batches = run(ours.spark, tasks.verified_slowly, units, (VerifyOptions(), marks), [1] * len(units))
     counted = stats(ours.spark, partitions, split_bytes=4096)
@@ -94,7 +100,7 @@ def environment() -> dict[str, str]:
 def written_with_a_loss(cluster: Cluster, marks: Path, *arguments: str | Path) -> subprocess.CompletedProcess[str]:
     """Run a command of `klog spark` that writes; kill a worker that has written a piece which is not there yet."""
     marks.mkdir()
-    conf = [f"spark.pyspark.python={cluster.python}", "spark.executor.memory=512m", "spark.driver.memory=512m"]
+    conf = [f"spark.pyspark.python={cluster.python}", *CONF]
     command = [sys.executable, "-c", WRITER, marks, *arguments, "--master", cluster.url]
     command += [word for setting in conf for word in ("--conf", setting)]
     with subprocess.Popen(
@@ -136,7 +142,7 @@ def test_klog_ships_itself(
 ) -> None:
     """Nobody installs anything on a hundred machines for a check; nor need paths be whole there."""
     monkeypatch.chdir(data.parent)
-    conf = [f"spark.pyspark.python={cluster.python}", "spark.executor.memory=512m", "spark.driver.memory=512m"]
+    conf = [f"spark.pyspark.python={cluster.python}", *CONF]
     command = [sys.executable, "-m", "klog_cli.app", "spark", "verify", "--deep", "--output", "json", data.name]
     command += ["--master", cluster.url, *(word for setting in conf for word in ("--conf", setting))]
     done = subprocess.run(command, capture_output=True, env=environment(), check=False, timeout=240)
@@ -189,7 +195,7 @@ def test_a_packed_environment_is_unpacked_where_tasks_run(
     packed = tmp_path / "env.tar.gz"
     subprocess.run(["tar", "-czf", packed, "-C", python.parent.parent, "."], check=True)
     command = [sys.executable, "-m", "klog_cli.app", "spark", "verify", "--output", "json", data, "--ship", packed]
-    command += ["--master", cluster.url, "--conf", "spark.executor.memory=512m", "--conf", "spark.driver.memory=512m"]
+    command += ["--master", cluster.url, *(word for setting in CONF for word in ("--conf", setting))]
     done = subprocess.run(command, capture_output=True, env=environment(), check=False, timeout=240)
     alone = klog("verify", "--output", "json", data)
     assert (done.stdout, done.stderr, done.returncode) == (alone.stdout, b"", 4)
@@ -201,7 +207,7 @@ def test_a_machine_that_is_lost_in_the_middle_costs_no_result(
     """Its tasks are done again elsewhere, what it had finished counts, and nothing counts twice."""
     marks = tmp_path / "marks"
     marks.mkdir()
-    command = [sys.executable, "-c", DRIVER, cluster.url, cluster.python, data, marks]
+    command = [sys.executable, "-c", DRIVER, cluster.url, cluster.python, data, marks, *CONF]
     with subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment(), text=True
     ) as driver:
