@@ -21,9 +21,10 @@ FLOORS = (
     "log",
     "data_dir",
     "disk describe metadata transactions",
-    "plan lookup verify dump",
+    "plan lookup dump",
     "partition_plan fetch",
     "broker_start compact truncate serve",
+    "verify",
     "salvage jobs",
     "recover spark",
     "klog_cli pyspark_klog",
@@ -134,8 +135,8 @@ PLANTED = (
     ("core/klog/files/read_only.py", "import klog.kernel", "imports klog.kernel, which is not below it"),
     (
         "core/klog/verify/log.py",
-        "from klog.plan.model import Plan",
-        "imports klog.plan.model.Plan, which is not below it",
+        "from klog.recover.outcome import RecoverOptions",
+        "imports klog.recover.outcome.RecoverOptions, which is not below it",
     ),
     (
         "core/klog/verify/log.py",

@@ -18,12 +18,14 @@ from klog.partition_plan.contents import Content, FileRange, tail
 class ReadSettings(NamedTuple):
     """What of a broker's settings decides about indexes, and with how many threads a large log is read.
 
-    *interval*: index.interval.bytes; *index_bytes*: segment.index.bytes.
+    *interval*: index.interval.bytes; *index_bytes*: segment.index.bytes.  *with_files*: the outcome has the content of
+    every file; without it the indexes of thousands of recovered segments take no memory.
     """
 
     interval: int = 4096
     index_bytes: int = 10 << 20
     jobs: int = 1
+    with_files: bool = True
 
 
 class FailsError(Exception):

@@ -22,6 +22,7 @@ from klog.broker_start.segments import PartitionReader, SegmentRecovery
 from klog.broker_start.split import split
 from klog.broker_start.unfinished import offset_of, settle
 from klog.data_dir.partition import Partition
+from klog.errors import UnreadableError
 from klog.formats.checkpoint import Malformed
 from klog.formats.index import OFFSET_ENTRY, TIME_ENTRY
 from klog.formats.names import SEGMENT_KINDS, FileKind, file_name, parse_file
@@ -59,8 +60,9 @@ class StartOutcome(NamedTuple):
     """What a start and a clean stop make of a partition.
 
     *fails*: why the broker does not come through; then nothing else counts.  *logs*: the pieces of each log, *files*:
-    every other file of the log, both by name.  *epochs*: the new `leader-epoch-checkpoint`, None if it stays.  *cuts*,
-    *dropped*: what was lost, by base offset.  *recovered*: base offsets of the segments that were read.
+    every other file of the log (none, if the settings do not ask for them), both by name.  *epochs*: the new
+    `leader-epoch-checkpoint`, None if it stays.  *cuts*, *dropped*: what was lost, by base offset.  *recovered*: base
+    offsets of the segments that were read.
     """
 
     fails: str | None = None
@@ -93,6 +95,8 @@ def load(
         return loader.load()
     except FailsError as failure:
         return StartOutcome(str(failure))
+    except OSError as error:  # from the reader, which goes around a bad sector only where no broker is played
+        raise UnreadableError(f"{partition.path}: cannot read: {error.strerror}") from error
 
 
 class _OverflowError(Exception):
@@ -276,6 +280,9 @@ class _Loader:
             raise _BackwardsError
         self._recovered.add(segment.base)
         segment.offset_index, segment.time_index = builder.offset_entries, builder.time_entries
+        if not self._reading.settings.with_files:
+            # The last entry is all that the rest of the start asks of an index that was just rebuilt.
+            segment.offset_index, segment.time_index = segment.offset_index[-OFFSET_ENTRY.size :], b""
         if recovery.txn_index or segment.txn_index is not None:
             segment.txn_index = recovery.txn_index
         self._cut(segment, builder.size, builder.last_offset + 1 if builder.batches else segment.base)
@@ -359,9 +366,9 @@ class _Loader:
                 (FileKind.TIME_INDEX, segment.time_index, TIME_ENTRY.size if base == active else 1),
                 (FileKind.TXN_INDEX, segment.txn_index, 1),
             ):
-                if content is not None:
+                if content is not None and self._reading.settings.with_files:
                     files[file_name(base, kind)] = _trimmed(content, size)
-        for offset, snapshot in self._snapshots.files.items():
+        for offset, snapshot in self._snapshots.files.items() if self._reading.settings.with_files else ():
             if snapshot.name is not None:
                 files[snapshot.name] = self._files[snapshot.name]
             else:

@@ -7,9 +7,9 @@ from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
-from klog.broker_start import load
 from klog.broker_start.intact_prefix import IntactPrefix
-from klog.broker_start.load import SegmentCut, StartOutcome, StartState
+from klog.broker_start.load import SegmentCut, StartOutcome
+from klog.broker_start.next_start import next_start
 from klog.broker_start.producers import BrokerClock
 from klog.data_dir.partition import Partition
 from klog.formats.checkpoint import epochs_in_force, read_epochs
@@ -43,13 +43,8 @@ def play(
 
     Raises UnreadableError.
     """
-    name = partition.name
-    assert name is not None
-    offset = partition.checkpoints.offset
-    recovery_point = offset(FileKind.RECOVERY_POINTS, name.topic, name.partition) or 0
-    log_start = offset(FileKind.LOG_STARTS, name.topic, name.partition) or 0
     clock = BrokerClock(settings.now_ms, settings.expiration_ms)
-    return load.load(partition, StartState(clean, recovery_point, log_start), settings.reading, clock, sink, prefixes)
+    return next_start(partition, clean, settings.reading, clock, sink, prefixes)
 
 
 def plan(
@@ -63,7 +58,7 @@ def plan(
     outcome = play(partition, around.clean, settings, sink)
     if outcome.fails is not None or outcome.cuts or outcome.dropped:
         close = settings._replace(from_recovery_point=_is_above_recovery_point(partition, outcome))
-        examined = PartitionSurvey(partition, around, close, Silence())
+        examined = PartitionSurvey(partition, around, close, Silence(), outcome)
         result.findings, logs = examined.findings, examined.logs
         result.left = [one for one in problems(examined.findings) if not _is_gone(one, examined, outcome)]
     follow(outcome, result, draft, logs)

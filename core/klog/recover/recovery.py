@@ -138,13 +138,13 @@ class Recovery:
                 result = salvage.plan(examined, settings, draft, self._sink)
             else:
                 result = rebuild.plan(examined, settings, draft)
-            self._compare(result, examined, settings, around.clean)
+            self._compare(result, examined, settings)
         except KlogError as error:
             draft.actions.clear()
             return RecoverResult(partition, fails=str(error), could_not=True)
         return result
 
-    def _compare(self, result: RecoverResult, examined: PartitionSurvey, settings: RecoverOptions, clean: bool) -> None:
+    def _compare(self, result: RecoverResult, examined: PartitionSurvey, settings: RecoverOptions) -> None:
         """Say what a broker would keep, and where damage is left, what the other ways cost."""
         # Only these can make a recovery cut, or fail; playing it is a second pass over the log.
         may_cut = any(one.id in ENDS | OFFSET_KINDS | _STOPS for one in examined.findings)
@@ -154,7 +154,7 @@ class Recovery:
         from klog.recover import like_broker
 
         try:
-            outcome = like_broker.play(examined.original, clean, settings, prefixes=examined.logs.prefixes)
+            outcome = examined.next_start()
             fails = outcome.fails
         except UnreadableError as error:  # the repair went around that
             fails = str(error)

@@ -6,6 +6,9 @@ from bisect import bisect_right
 from functools import cached_property
 
 from klog.broker_start.files import FailsError
+from klog.broker_start.load import StartOutcome
+from klog.broker_start.next_start import next_start
+from klog.broker_start.producers import BrokerClock
 from klog.broker_start.unfinished import settle
 from klog.data_dir.partition import Partition
 from klog.formats.names import FileKind, Stage, belongs, parse_file
@@ -29,15 +32,24 @@ class PartitionSurvey:
 
     *original*: as it is listed; `partition`, `facts`: as it is once what was interrupted has been finished or taken
     back.  `fails`: names over which nobody can tell; then there is no more.  `logs`: what the pass showed of the logs.
+    *start*: the broker's next start, where it has been played already.
     """
 
     facts: PartitionFacts
     findings: list[Finding]
 
-    def __init__(self, partition: Partition, around: LogDirFacts, settings: RecoverOptions, sink: Sink) -> None:
+    def __init__(
+        self,
+        partition: Partition,
+        around: LogDirFacts,
+        settings: RecoverOptions,
+        sink: Sink,
+        start: StartOutcome | None = None,
+    ) -> None:
         self.original = self.partition = partition
         self.fails: str | None = None
-        self._settings = settings
+        self._settings, self._clean = settings, around.clean
+        self._start = start
         self._wrong: set[int] = set()
         self.logs = SurveyedLogs(partition)
         away = [name for name in partition.others if parse_file(name).kind is FileKind.LOG]
@@ -55,7 +67,7 @@ class PartitionSurvey:
         build, follow = IndexSettings(settings.interval, _NEVER_FULL), settings.mode is RecoverMode.SALVAGE
         request = SurveyOptions(jobs=settings.jobs, build=build, producers=follow)
         chosen = _from_recovery_point(self.partition) if settings.from_recovery_point else None
-        self.facts, found = examine(self.partition, around, request, sink, chosen, self._after)
+        self.facts, found = examine(self.partition, around, request, sink, chosen, self._after, self.next_start)
         self.findings = found
         if self.partition is not partition:
             by_name = names(PartitionFacts(partition, around))
@@ -66,6 +78,14 @@ class PartitionSurvey:
     def files(self) -> dict[str, Content]:
         """What the log consists of once what was interrupted has been finished or taken back, by name."""
         return settle(self.original, self._settings.reading)
+
+    def next_start(self) -> StartOutcome:
+        """Return what a broker's next start makes of the partition.  It is played once.  Raises UnreadableError."""
+        if self._start is None:
+            reading, prefixes = self._settings.reading, self.logs.prefixes
+            clock = BrokerClock(self._settings.now_ms, self._settings.expiration_ms)
+            self._start = next_start(self.original, self._clean, reading, clock, prefixes=prefixes)
+        return self._start
 
     def _after(self, facts: PartitionFacts, segment: SegmentFacts) -> None:
         """Keep the indexes that were made anew only where the old ones are wrong, or the log will be cut."""

@@ -3,18 +3,28 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from functools import cached_property
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from klog.data_dir.partition import Partition, read_small
+from klog.errors import UnreadableError
 from klog.formats.names import CLUSTER_METADATA, PartitionState
-from klog.formats.snapshot import Snapshot, read_snapshot
+from klog.formats.snapshot import PRODUCER_ID_EXPIRATION_MS, Snapshot, read_snapshot
 from klog.kernel import crc32c
 from klog.metadata.topic_config import SettingOrigin, TopicConfig
 from klog.verify.findings import KINDS, Finding, quoted
 from klog.verify.replay import ProducerReplay
 from klog.verify.segment import NO_NEXT, SegmentFacts
+
+if TYPE_CHECKING:
+    from klog.broker_start.load import StartOutcome
+
+StartPlay = Callable[[], "StartOutcome"]
+"""Plays a broker's next start.  Raises UnreadableError."""
+
+_OF_INDEXES = ("index.interval.bytes", "segment.index.bytes")
 
 
 class LogDirFacts(NamedTuple):
@@ -40,12 +50,14 @@ def is_left_alone(partition: Partition) -> bool:
 class PartitionFacts:
     """A partition after a pass over its segments, ascending by base offset.
 
-    `replay` is None when the pass left segments out.
+    `replay` is None when the pass left segments out.  *play* plays the broker's next start, if a check asks for it;
+    None: with the topic's settings as the log dir has them, now.
     """
 
-    def __init__(self, partition: Partition, log_dir: LogDirFacts) -> None:
+    def __init__(self, partition: Partition, log_dir: LogDirFacts, play: StartPlay | None = None) -> None:
         self.partition = partition
         self.log_dir = log_dir
+        self._play = play or self._play_now
         self.segments: list[SegmentFacts] = []
         self.replay: ProducerReplay | None = None
         self._fixes = {"": ""}
@@ -59,6 +71,32 @@ class PartitionFacts:
             snapshot = read_snapshot(content, crc32c) if isinstance(content, bytes) else Snapshot((), str(content))
             found.append((file.name, file.offset or 0, snapshot))
         return found
+
+    @cached_property
+    def next_start(self) -> StartOutcome | None:
+        """What a broker's next start makes of the partition; None when not all segments were looked at.
+
+        It costs a second pass over what a broker would recover, so only checks that found something ask for it.
+        """
+        if len(self.segments) != len(self.partition.segments):
+            return None
+        from klog.broker_start.load import StartOutcome
+
+        try:
+            return self._play()
+        except UnreadableError as error:
+            return None if self.log_dir.live else StartOutcome(fails=str(error))
+
+    def _play_now(self) -> StartOutcome:
+        from klog.broker_start.files import ReadSettings
+        from klog.broker_start.next_start import next_start
+        from klog.broker_start.producers import BrokerClock
+
+        of = self.log_dir.settings.value
+        interval, index_bytes = (of(self.partition.topic, name).number for name in _OF_INDEXES)
+        settings = ReadSettings(interval, index_bytes, with_files=False)
+        clock = BrokerClock(int(time.time() * 1000), PRODUCER_ID_EXPIRATION_MS)
+        return next_start(self.partition, self.log_dir.clean, settings, clock)
 
     @property
     def end_offset(self) -> int | None:

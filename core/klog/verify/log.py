@@ -13,7 +13,7 @@ from klog.log.reader import MAX_BATCH_BYTES
 from klog.log.segment import MAX_SEGMENT_BYTES
 from klog.verify.facts import Findings, PartitionFacts
 from klog.verify.findings import CUTS_OUT, KINDS, SALVAGE
-from klog.verify.next_start import next_start, reaction
+from klog.verify.reaction import reaction_to_batch, reaction_to_damage
 from klog.verify.segment import NO_NEXT, ByteRange, SegmentFacts
 
 IDS = {
@@ -35,7 +35,6 @@ _ZERO_BYTES = 512
 
 def damages(facts: PartitionFacts) -> Findings:
     """Damaged stretches and batches, with what still follows them."""
-    start = next_start(facts)
     for segment in facts.segments:
         log = segment.files.log
         for stretch in segment.damages:
@@ -44,7 +43,7 @@ def damages(facts: PartitionFacts) -> Findings:
             follows = "" if told else _what_follows(facts, segment, stretch)
             offset = damage.place.offset if stretch.expected is None else stretch.expected
             position = damage.place.position or 0
-            broker = reaction(start, segment, position) if start and kind != "unfinished-append" else None
+            broker = reaction_to_damage(facts, segment, position) if kind != "unfinished-append" else None
             message = damage.detail + follows + _bit(segment, stretch)
             yield facts.finding(kind, message, log, position, offset, broker, _fix(facts, kind, segment, stretch))
         if segment.more_damages:
@@ -148,7 +147,8 @@ def batches(facts: PartitionFacts) -> Findings:
             # What lies below its segment stands among offsets that others have; what lies above gets a segment.
             fix = CUTS_OUT if event == "overflow" and first < segment.files.base_offset else None
             offset = first if has_offset else None
-            yield facts.finding(kind, message, segment.files.log, position, offset, fix=fix)
+            broker = reaction_to_batch(facts, segment, position) if kind in _DECIDED_BY_START else None
+            yield facts.finding(kind, message, segment.files.log, position, offset, broker, fix)
         if segment.survey.dropped:
             yield facts.finding(
                 "more-damage", f"{segment.survey.dropped} more batches that cannot be as they are", segment.files.log
@@ -167,6 +167,8 @@ _EVENTS = {
     "bad counts": ("bad-counts", "{0} records, last offset delta {1}", False),
     "unknown codec": ("unknown-codec", "codec {0}", False),
 }
+_DECIDED_BY_START = frozenset({"odd-offset", "offsets-backwards", "offset-overflow", "segments-overlap"})
+"""Batches at which a broker's recovery may stop, split the segment, or fail."""
 
 
 def gaps(facts: PartitionFacts) -> Findings:

@@ -9,6 +9,7 @@ from klog.formats.index import ABORTED_TXN
 from klog.log.txn_index import AbortedTxn, read_txn_index
 from klog.verify.facts import Findings, PartitionFacts
 from klog.verify.findings import SALVAGE
+from klog.verify.reaction import reaction_to_batch
 from klog.verify.segment import SegmentFacts
 
 if TYPE_CHECKING:
@@ -53,7 +54,8 @@ def transactions(facts: PartitionFacts) -> Findings:
             if kind is not None:
                 detail = f": {event.detail}" if event.detail else ""
                 message = f"producer {event.producer_id}: {event.kind.value}{detail}"
-                yield facts.finding(kind, message, segment.files.log, event.place.position, event.place.offset)
+                broker = reaction_to_batch(facts, segment, event.place.position or 0)
+                yield facts.finding(kind, message, segment.files.log, event.place.position, event.place.offset, broker)
     yield from _open(facts)
 
 

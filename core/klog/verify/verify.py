@@ -14,7 +14,7 @@ from klog.formats.names import ROOT_KINDS
 from klog.metadata.topic_config import TopicConfig
 from klog.progress import Silence, Sink
 from klog.verify import indexes, log, names, producers, state, txn_index
-from klog.verify.facts import Findings, LogDirFacts, PartitionFacts
+from klog.verify.facts import Findings, LogDirFacts, PartitionFacts, StartPlay
 from klog.verify.findings import Finding, Severity
 from klog.verify.replay import ProducerReplay
 from klog.verify.segment import NO_NEXT, SegmentFacts, SurveyOptions, survey_segment
@@ -128,9 +128,13 @@ def examine(
     sink: Sink = _SILENCE,
     chosen: Chosen | None = None,
     each: Callable[[PartitionFacts, SegmentFacts], None] | None = None,
+    play: StartPlay | None = None,
 ) -> tuple[PartitionFacts, list[Finding]]:
-    """Make the pass over a partition, and all checks.  *each* is told of a segment when its pass is over."""
-    facts = survey_partition(partition, around, request, sink, chosen, each)
+    """Make the pass over a partition, and all checks.
+
+    *each* is called for a segment when its pass is over.  *play*: as `PartitionFacts` has it.
+    """
+    facts = survey_partition(partition, around, request, sink, chosen, each, play)
     findings = [finding for check in CHECKS for finding in check(facts)]
     return facts, _settled(facts, findings)
 
@@ -142,9 +146,10 @@ def survey_partition(
     sink: Sink = _SILENCE,
     chosen: Chosen | None = None,
     each: Callable[[PartitionFacts, SegmentFacts], None] | None = None,
+    play: StartPlay | None = None,
 ) -> PartitionFacts:
     """Make the pass over a partition's segments, or the *chosen* ones."""
-    facts = PartitionFacts(partition, around)
+    facts = PartitionFacts(partition, around, play)
     if chosen is None and partition.segments:
         facts.replay = ProducerReplay(
             partition.segments[0].base_offset, facts.snapshots, request.deep or request.producers

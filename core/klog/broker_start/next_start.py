@@ -1,0 +1,34 @@
+"""What a broker does with a partition at its next start, given what the log dir around it says."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from klog.broker_start.files import ReadSettings
+from klog.broker_start.intact_prefix import IntactPrefix
+from klog.broker_start.load import StartOutcome, StartState, load
+from klog.broker_start.producers import BrokerClock
+from klog.data_dir.partition import Partition
+from klog.formats.names import FileKind
+from klog.progress import Sink
+
+
+def next_start(
+    partition: Partition,
+    clean: bool,
+    settings: ReadSettings,
+    clock: BrokerClock,
+    sink: Sink | None = None,
+    prefixes: Mapping[str, IntactPrefix] = MappingProxyType({}),
+) -> StartOutcome:
+    """Play the next start; *clean*: the broker was stopped cleanly.  *prefixes*: see `load`.
+
+    The recovery point and the log start offset come from the log dir's checkpoints.  Raises UnreadableError.
+    """
+    recovery_point = log_start = None
+    if partition.name is not None:
+        topic, number = partition.name.topic, partition.name.partition
+        recovery_point = partition.checkpoints.offset(FileKind.RECOVERY_POINTS, topic, number)
+        log_start = partition.checkpoints.offset(FileKind.LOG_STARTS, topic, number)
+    return load(partition, StartState(clean, recovery_point or 0, log_start or 0), settings, clock, sink, prefixes)
