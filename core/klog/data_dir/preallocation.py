@@ -23,20 +23,29 @@ def is_preallocated_tail(partition: Partition, damage: Damage) -> bool:
     if os.path.basename(damage.place.file) != last.log:
         return False
     try:
-        return not _was_filled(partition, last, damage.place.position or 0)
+        end = partition.log_end
+        assert end is not None
+        return not held_records(partition, _last_entry(partition, last), damage.place.position or 0, end.offset)
     except KlogError:
         return True
 
 
-def _was_filled(partition: Partition, last: SegmentFiles, position: int) -> bool:
-    """Whether an index, a snapshot or a checkpoint shows that there were records at *position*."""
-    end = partition.log_end
-    if last.offset_index is not None:
-        with IndexEntries(partition.file(last.offset_index), OFFSET_ENTRY) as entries:
-            last_position = entries[entries.count - 1][1] if entries.count else -1
-        if entries.unreadable is not None:
-            raise entries.unreadable
-        if last_position >= position:
-            return True
+def held_records(partition: Partition, entry: tuple[int, int] | None, position: int, end: int) -> bool:
+    """Whether an index, a snapshot or a checkpoint shows that records stood from *position* of the last log on.
+
+    *entry*: offset and position of the last index entry.  *end*: the offset with which the log ends.
+    """
+    if entry is not None and (entry[0] >= end or entry[1] >= position):
+        return True
     proofs = [partition.high_watermark, partition.recovery_point, *(file.offset for file in partition.snapshots)]
-    return any(proof is not None and end is not None and proof > end.offset for proof in proofs)
+    return any(proof is not None and proof > end for proof in proofs)
+
+
+def _last_entry(partition: Partition, last: SegmentFiles) -> tuple[int, int] | None:
+    if last.offset_index is None:
+        return None
+    with IndexEntries(partition.file(last.offset_index), OFFSET_ENTRY) as entries:
+        found = entries[entries.count - 1] if entries.count else None
+    if entries.unreadable is not None:
+        raise entries.unreadable
+    return None if found is None else (last.base_offset + found[0], found[1])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from klog.data_dir.preallocation import held_records
 from klog.errors import KlogError
 from klog.files.read_only import ReadOnlyFile
 from klog.formats.batch import BATCH, ENTRY
@@ -114,15 +115,12 @@ def _bytes(file: str, position: int, size: int) -> bytes:
 
 
 def _proves_more(facts: PartitionFacts, segment: SegmentFacts, position: int) -> bool:
-    """Whether an index, a snapshot or a checkpoint shows that there were records at *position*."""
     index = segment.offset_index
+    entry = None
     if index is not None and index.used:
-        last = OFFSET_ENTRY.read(index.entries[-OFFSET_ENTRY.size :])
-        if last[1] >= position or segment.files.base_offset + last[0] >= segment.end_offset:
-            return True
-    partition = facts.partition
-    proofs = [partition.high_watermark, partition.recovery_point, *(file.offset for file in partition.snapshots)]
-    return any(proof is not None and proof > segment.end_offset for proof in proofs)
+        relative, entry_position = OFFSET_ENTRY.read(index.entries[-OFFSET_ENTRY.size :])
+        entry = (segment.files.base_offset + relative, entry_position)
+    return held_records(facts.partition, entry, position, segment.end_offset)
 
 
 def _begins_a_batch(damage: Damage, expected: int, segment: SegmentFacts) -> bool:
