@@ -9,10 +9,9 @@ import os
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from klog.data_dir.partition import read_small
-from klog.formats.snapshot import Producer, Snapshot, read_snapshot
-from klog.kernel import crc32c
+from klog.formats.snapshot import Producer, Snapshot
 from klog.transactions.producer_state import ProducerState
+from klog.transactions.snapshot_files import read_snapshot_file
 
 
 class SnapshotFile(NamedTuple):
@@ -41,8 +40,7 @@ class SnapshotFiles:
         file = self.files[offset]
         if file.name is None:
             return file.producers
-        content = read_small(os.path.join(self._folder, file.name))
-        found = read_snapshot(content, crc32c) if isinstance(content, bytes) else Snapshot((), str(content))
+        found = read_snapshot_file(os.path.join(self._folder, file.name))
         return None if found.problem is not None else found.producers
 
     def remove_strays(self, bases: Sequence[int]) -> None:

@@ -62,16 +62,11 @@ class RebuiltSnapshots:
 
         Raises UnreadableError.
         """
-        from klog.transactions.producer_state import ProducerState
-        from klog.transactions.replay import replay
+        from klog.transactions.replay import nearest_state, replay
 
         wanted = sorted(offsets)
-        there = self._facts.snapshots
-        good = {offset: found for _, offset, found in there if found.problem is None and offset not in wrong}
         partition = self._facts.partition
-        start = partition.log_start_offset or 0
-        below = [offset for offset in good if start < offset <= min(wanted, default=0)]
-        state = ProducerState.load(good[max(below)], max(below)) if below else ProducerState(start)
+        state = nearest_state(partition, min(wanted, default=0), wrong)
         state.expire(self._settings.now_ms, self._settings.expiration_ms)
         found: dict[int, tuple[Producer, ...]] = {}
         segments = self._segments_with_producers()

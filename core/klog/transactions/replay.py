@@ -11,19 +11,19 @@ A `.txnindex` holds the aborted ones of the events whose place is in its segment
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 
-from klog.data_dir.partition import Partition, SegmentFiles, read_small
+from klog.data_dir.partition import Partition, SegmentFiles
 from klog.files.read_only import ReadOnlyFile
 from klog.formats.batch import CONTROL_BIT
 from klog.formats.damage import Damage
-from klog.formats.snapshot import read_snapshot
-from klog.kernel import Window, crc32c
+from klog.kernel import Window
 from klog.log.index import position_of_offset
 from klog.log.records import intact_runs
 from klog.log.segment import Segment
 from klog.transactions.markers import read_marker
 from klog.transactions.producer_state import Event, ProducerState
+from klog.transactions.snapshot_files import read_snapshot_file
 
 OpenTxns = tuple[tuple[int, int], ...]
 """The first offset and the producer id of each open transaction, by offset."""
@@ -51,17 +51,17 @@ def apply_window(
     return found
 
 
-def nearest_state(partition: Partition, offset: int) -> ProducerState:
+def nearest_state(partition: Partition, offset: int, without: Collection[int] = ()) -> ProducerState:
     """Return the state in the newest snapshot, not above *offset*, that a broker would take: `replay` goes on from it.
 
-    Without one that of nobody, at the log's start.  Nobody is expired.  Kafka: ProducerStateManager.loadFromSnapshot.
+    Without one: no producers, at the log's start.  *without*: offsets of snapshots that do not count.  No producer is
+    expired.  Kafka: ProducerStateManager.loadFromSnapshot.
     """
     start = partition.log_start_offset or 0
     for file in reversed(partition.snapshots):
-        if file.offset is not None and start < file.offset <= offset:
-            content = read_small(partition.file(file.name))
-            snapshot = read_snapshot(content, crc32c) if isinstance(content, bytes) else None
-            if snapshot is not None and snapshot.problem is None:
+        if file.offset is not None and start < file.offset <= offset and file.offset not in without:
+            snapshot = read_snapshot_file(partition.file(file.name))
+            if snapshot.problem is None:
                 return ProducerState.load(snapshot, file.offset)
     return ProducerState(start)
 

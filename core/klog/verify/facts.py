@@ -8,12 +8,12 @@ from collections.abc import Callable, Iterator
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
-from klog.data_dir.partition import Partition, read_small
+from klog.data_dir.partition import Partition
 from klog.errors import UnreadableError
 from klog.formats.names import CLUSTER_METADATA, PartitionState
-from klog.formats.snapshot import PRODUCER_ID_EXPIRATION_MS, Snapshot, read_snapshot
-from klog.kernel import crc32c
+from klog.formats.snapshot import PRODUCER_ID_EXPIRATION_MS, Snapshot
 from klog.metadata.topic_config import SettingOrigin, TopicConfig
+from klog.transactions.snapshot_files import snapshots_of
 from klog.verify.findings import KINDS, Finding, quoted
 from klog.verify.replay import ProducerReplay
 from klog.verify.segment import NO_NEXT, SegmentFacts
@@ -65,12 +65,7 @@ class PartitionFacts:
     @cached_property
     def snapshots(self) -> list[tuple[str, int, Snapshot]]:
         """The name, the offset and the content of each producer snapshot, by offset."""
-        found = []
-        for file in self.partition.snapshots:
-            content = read_small(self.partition.file(file.name))
-            snapshot = read_snapshot(content, crc32c) if isinstance(content, bytes) else Snapshot((), str(content))
-            found.append((file.name, file.offset or 0, snapshot))
-        return found
+        return snapshots_of(self.partition)
 
     @cached_property
     def next_start(self) -> StartOutcome | None:
