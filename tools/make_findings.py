@@ -14,12 +14,19 @@ HEAD = """# Findings
 
 Everything that `klog verify` can find, by id. Ids never change and are never reused, so scripts may rely on them. A
 *note* is harmless; a *warning* or *damage* makes the exit code 4. What a broker does at its next start often
-depends on how it was stopped and on the recovery point: the output of `klog verify` says it for the case at hand.
+depends on how it was stopped and on the recovery point: `klog verify` then plays the start, as `klog recover
+--like-broker` does, and says what it comes to for the case at hand.
 
 Missing offsets are legal in a compacted topic. klog knows compacted topics from the cleaner's checkpoint, and from
 `cleanup.policy` in the metadata log of the same log dir (`__cluster_metadata-0`), if that log is intact. If no
 policy was set there, the broker's own `server.properties` decides, which klog cannot see: missing offsets are then
 a warning (`offset-gap`).
+
+A broker writes an index entry when it appends. An offset index entry has the position where the append begins and
+the offset with which it ends (a batch's last; before 1.1 the first of the batch at the position). A time index entry
+has a batch's largest timestamp, and the batch's last offset or (before 3.8) that of the record with the timestamp. Any
+other entry is `index-inexact`, such as one with a flipped bit, even if all lookups come out right. Not judged are
+offsets of batches that are damaged, that hold old messages in compressed form, or that compaction has thinned out.
 
 `klog verify` names the command for the case at hand (`fix`): `--salvage` for a torn tail with intact batches behind
 it, none for directories that no command repairs, and a warning in front of the command if it may lose something

@@ -124,6 +124,10 @@ INDEXES: Final[dict[str, dict[str, Maker]]] = {
     "index-disagrees": f.index("shifted"),
     "index-beyond-log": {"a longer log's": f.changed(f"{PARTITION}/{110:020}.index", lambda data: f.beyond(data))},
     "index-sparse": {"large log": f.sparse},
+    "index-inexact": {
+        "another offset": f.changed(f"{PARTITION}/{110:020}.index", f.flipped(3)),
+        "another offset of a time": f.changed(f"{PARTITION}/{110:020}.timeindex", f.flipped(11)),
+    },
     "time-index-missing": f.index("time missing"),
     "time-index-ragged": f.index("time ragged"),
     "time-index-order": f.index("time reversed"),

@@ -13,13 +13,17 @@ cdef enum:
     INDEX_SKIPS = 10             # … to a batch that begins behind the entry's offset, or after it was reached: (slot, its offset)
     TIME_MISSES = 11             # a time index entry below a timestamp up to its offset: (slot, that timestamp)
     TIME_UNREACHED = 12          # … above all timestamps up to its offset: (slot, the largest of them)
+    INDEX_INEXACT = 13           # an offset index entry about an offset that no batch ends with: (slot, its offset)
+    TIME_INEXACT = 14            # a time index entry about an offset that no broker would give: (slot, its offset)
+    TIME_INSIDE = 15             # … about an offset inside a batch, whose records tell whether it is right: (slot, its offset)
 
 cdef enum:
+    MOST_INEXACT = 64            # events kept of each of the last three kinds
     MOST_EVENTS = 1000           # kept of what batches say, and of gaps and indexes; more of the former are counted
     MOST_EPOCHS = 4096           # more leaders than a segment ever had
 
 SURVEY_KINDS = (None, "odd offset", "backwards", "overflow", "beyond next", "odd epoch", "gap", "bad counts", "unknown codec",
-                "index no batch", "index skips", "time misses", "time unreached")
+                "index no batch", "index skips", "time misses", "time unreached", "index inexact", "time inexact", "time inside")
 
 cdef struct Event:
     int kind
@@ -72,6 +76,8 @@ cdef class SegmentSurvey:
     cdef const uint8_t *slots
     cdef const uint8_t *time_slots
     cdef Py_ssize_t slot, slots_count, time_slot, time_slots_count
+    cdef Py_ssize_t exact_slot, exact_time_slot          # the next entries to be compared with the offsets of batches
+    cdef int inexact_count[3]                            # of each kind from INDEX_INEXACT on
 
     def __cinit__(self, long long base, long long next_base, bytes offset_entries not None, bytes time_entries not None):
         self.base, self.next_base = base, next_base
@@ -220,7 +226,9 @@ cdef class SegmentSurvey:
         self._pass_slots(row.position)
         self._pass_time_slots(row.base_offset)
         self._slot_here(row)
+        self._exact_slots(row)
         self._header(row)
+        self._exact_time_slots(row)
         if self.previous.position >= 0:
             self._epoch(&this)
             if not self._follows(&this, row.magic < 2 and row.attributes & ATTRIBUTE_CODEC):
@@ -342,6 +350,56 @@ cdef class SegmentSurvey:
                 self._event(TIME_UNREACHED, self.max_timestamp_position, self.time_slot, self.max_timestamp)
             self.time_slot += 1
             entry += TIME_ENTRY_BYTES
+
+    # A broker writes an entry when it appends: about the last offset of what it appends, and the position where that
+    # begins.  Before 1.1 about the first offset.  Wrappers of old messages do not say which offsets they hold, and from
+    # a batch that compaction has thinned out the last offset may have gone.
+
+    cdef void _exact_slots(self, const BatchRow *row) noexcept nogil:
+        """Judge the offset index entries about offsets up to the batch's last."""
+        cdef const uint8_t *entry = self.slots + self.exact_slot * OFFSET_ENTRY_BYTES
+        cdef long long offset
+        while self.exact_slot < self.slots_count:
+            offset = add(self.base, be32(entry + OFFSET_ENTRY_RELATIVE_OFFSET))
+            if offset > row.last_offset:
+                return
+            if offset < row.last_offset and not self._may_end_at(row, offset) and not (
+                    offset == row.base_offset and be32(entry + OFFSET_ENTRY_POSITION) == row.position):
+                self._inexact(INDEX_INEXACT, row, self.exact_slot, offset)
+            self.exact_slot += 1
+            entry += OFFSET_ENTRY_BYTES
+
+    cdef bint _may_end_at(self, const BatchRow *row, long long offset) noexcept nogil:
+        """Whether a batch, or the damage before it, may have ended with *offset* when its index entry was written."""
+        if offset < row.base_offset or row.magic < 2:
+            return self.is_after_damage or (row.magic < 2 and row.attributes & ATTRIBUTE_CODEC and offset > self.last_offset)
+        return row.records_count <= row.last_offset_delta
+
+    cdef void _exact_time_slots(self, const BatchRow *row) noexcept nogil:
+        """Judge the time index entries about offsets up to the batch's last: it must have their timestamp.
+
+        The offset is the batch's last, or that of the record which has it: brokers before 3.8 write either.
+        """
+        cdef const uint8_t *entry = self.time_slots + self.exact_time_slot * TIME_ENTRY_BYTES
+        cdef long long offset
+        while self.exact_time_slot < self.time_slots_count:
+            offset = add(self.base, be32(entry + TIME_ENTRY_RELATIVE_OFFSET))
+            if offset > row.last_offset:
+                return
+            if offset < row.base_offset and not self._may_end_at(row, offset):
+                self._inexact(TIME_INEXACT, row, self.exact_time_slot, offset)
+            elif offset >= row.base_offset and be64(entry + TIME_ENTRY_TIMESTAMP) != row.max_timestamp:
+                self._inexact(TIME_INEXACT, row, self.exact_time_slot, offset)
+            elif row.base_offset <= offset < row.last_offset and row.magic >= 2:
+                self._inexact(TIME_INSIDE, row, self.exact_time_slot, offset)
+            self.exact_time_slot += 1
+            entry += TIME_ENTRY_BYTES
+
+    cdef void _inexact(self, int kind, const BatchRow *row, Py_ssize_t slot, long long offset) noexcept nogil:
+        cdef int *count = self.inexact_count + (kind - INDEX_INEXACT)
+        if count[0] < MOST_INEXACT:
+            count[0] += 1
+            self._event(kind, row.position, slot, offset)
 
 
 # The used part of an index file.

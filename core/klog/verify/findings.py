@@ -127,6 +127,7 @@ _TABLE: Final = (
     FindingKind("index-disagrees", _D, "an entry that contradicts the log: lookups miss records or fail", _NOT_LOOKED, _INDEXES),
     FindingKind("index-beyond-log", _W, "entries for positions that the log does not have: it was longer, or has been truncated", "recovery rebuilds it; without recovery new records get offsets that were used", _INDEXES),
     FindingKind("index-sparse", _N, "long stretches of the log without an entry: lookups there are slow", _NOT_LOOKED, _INDEXES),
+    FindingKind("index-inexact", _N, "an entry of an offset or time index that no broker writes, though lookups come out right: no batch ends with its offset", _NOT_LOOKED, _INDEXES),
     FindingKind("time-index-missing", _W, "a segment without .timeindex", "creates an empty one: the file's modification time decides about retention and lookups by time", _INDEXES),
     FindingKind("time-index-ragged", _D, "a size that is not a multiple of an entry's", _NOT_LOOKED, _INDEXES),
     FindingKind("time-index-order", _D, "entries that do not ascend", _NOT_LOOKED, _INDEXES),

@@ -1,14 +1,22 @@
 """Checks of `.index` and `.timeindex` against the log.
 
 Correct lookups need an entry to lead to where a batch begins, behind all batches below its offset; how dense the
-entries are is a matter of taste (followers and the cleaner write fewer).
+entries are is a matter of taste (followers and the cleaner write fewer).  An entry that is exact is also one that a
+broker would write: of an append it has the position where that begins, and the last offset; brokers before 1.1 take the
+first.  A time index entry has the timestamp of a batch, and the batch's last offset; brokers before 3.8 may take that
+of the record which has the timestamp.
 """
 
 from __future__ import annotations
 
+from klog.errors import KlogError
+from klog.formats.batch import Attributes
+from klog.formats.damage import Damage
 from klog.formats.index import OFFSET_ENTRY, TIME_ENTRY
 from klog.formats.layout import Layout
 from klog.formats.names import PartitionState
+from klog.log.batch import Batch
+from klog.log.segment import Segment
 from klog.verify.facts import Findings, PartitionFacts
 from klog.verify.segment import IndexFile, SegmentFacts
 
@@ -95,6 +103,16 @@ def _offset_entries(facts: PartitionFacts, segment: SegmentFacts, index: IndexFi
     if index.why == "end" and segment.survey.end - last[1] > _SPARSE_BYTES:
         message = f"no entry for the {segment.survey.end - last[1]} bytes from position {last[1]} on"
         yield facts.finding("index-sparse", message, index.name)
+    wrong = {slot for event, _, slot, _ in segment.survey.events if event in ("index no batch", "index skips")}
+    for event, _, slot, offset in segment.survey.events:
+        if event == "index inexact" and slot not in wrong and not _is_disordered(segment):
+            message = f"entry {slot} is about offset {offset}, with which no batch ends"
+            yield facts.finding("index-inexact", message, index.name, slot * OFFSET_ENTRY.size, offset)
+
+
+def _is_disordered(segment: SegmentFacts) -> bool:
+    """Whether offsets of batches cannot be right, so that an entry cannot be compared with them."""
+    return any(event[0] in ("odd offset", "backwards", "overflow") for event in segment.survey.events)
 
 
 def _time_entries(facts: PartitionFacts, segment: SegmentFacts, index: IndexFile) -> Findings:
@@ -117,3 +135,37 @@ def _time_entries(facts: PartitionFacts, segment: SegmentFacts, index: IndexFile
     if is_closed and index.why == "end" and timestamp < survey.max_timestamp and facts.is_current:
         message = f"ends at timestamp {timestamp}, the segment's largest is {survey.max_timestamp}"
         yield facts.finding("time-index-short", message, index.name, at, survey.max_timestamp_offset)
+    yield from _inexact_times(facts, segment, index)
+
+
+def _inexact_times(facts: PartitionFacts, segment: SegmentFacts, index: IndexFile) -> Findings:
+    events = segment.survey.events
+    wrong = {slot for event, _, slot, _ in events if event in ("time misses", "time unreached")}
+    log = facts.partition.file(segment.files.log)
+    for event, position, slot, offset in events:
+        is_inside = event == "time inside" and not _has_timestamp(log, position, offset)
+        if (is_inside or event == "time inexact") and slot not in wrong and not _is_disordered(segment):
+            message = (
+                f"entry {slot} is about offset {offset}: no batch ends, and no record stands there with its timestamp"
+            )
+            yield facts.finding("index-inexact", message, index.name, slot * TIME_ENTRY.size, offset)
+
+
+def _has_timestamp(log: str, position: int, offset: int) -> bool:
+    """Whether the record at *offset* has the largest timestamp of the batch at *position*; True where nobody can tell.
+
+    Of a batch with LogAppendTime, all of whose records have it, brokers take the last offset or the first.
+    """
+    try:
+        batch = next(Segment(log, bounded=False).batches(position), None)
+    except KlogError:
+        return True
+    if not isinstance(batch, Batch):
+        return True  # beside a running broker it may be another one by now
+    if batch.attributes & Attributes.LOG_APPEND_TIME:
+        return offset == batch.base_offset
+    records = list(batch.records())
+    return any(
+        isinstance(record, Damage) or (record.offset == offset and record.timestamp == batch.max_timestamp)
+        for record in records
+    )
