@@ -40,7 +40,7 @@ def _run(arguments: list[str]) -> int:
 
 
 def _bare_timestamp(arguments: list[str]) -> list[str]:
-    """Give `--timestamp` beside `--batch` an empty value: the values stand in the file, and Typer insists on one."""
+    """Give `--timestamp` beside `--batch` an empty value: the values are in the file, and Typer insists on one."""
     if not any(argument.partition("=")[0] == "--batch" for argument in arguments):
         return arguments
     return ["--timestamp=" if argument == "--timestamp" else argument for argument in arguments]
@@ -68,7 +68,7 @@ def main() -> int:
 
 
 def _occupy_standard_descriptors() -> None:
-    """Open what the caller has closed (`2>&-`): else the next file opened would receive what is meant for stderr."""
+    """Open what the caller has closed (`2>&-`): otherwise the next opened file would receive the output for stderr."""
     for descriptor in (0, output.STDOUT, output.STDERR):
         try:
             os.fstat(descriptor)
@@ -99,7 +99,7 @@ def _guarded(arguments: list[str]) -> int:
     except Exception as error:  # Typer's own: its class has moved from release to release
         if os.environ.get("KLOG_TRACEBACK") or not hasattr(error, "format_message"):
             raise
-        if "\n" in error.format_message():  # nothing was asked for: this is the help
+        if "\n" in error.format_message():  # no command was given: this is the help
             output.plain(error.format_message())
             return _USAGE
         context = getattr(error, "ctx", None)
@@ -109,7 +109,7 @@ def _guarded(arguments: list[str]) -> int:
 
 
 def _silence_stdout() -> None:
-    """Keep the interpreter from complaining at its end that nobody reads stdout any more."""
+    """Keep the interpreter from reporting a closed stdout at its end."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, output.STDOUT)
     os.close(nowhere)

@@ -13,7 +13,7 @@ from klog_cli import output
 
 
 def check_exclusive(apply: bool, plan_file: str | None) -> None:
-    """Raise UsageError when a plan is to be both carried out and saved."""
+    """Raise UsageError if a plan is to be both carried out and saved."""
     if apply and plan_file is not None:
         raise UsageError("--apply and --plan: one of them; 'klog apply' carries out a plan that was saved")
 

@@ -20,7 +20,7 @@ def known_form(form: str, forms: Sequence[str]) -> None:
 
 
 def known(option: str, given: str, choices: Sequence[T]) -> T:
-    """Return the one of *choices* that is *given*.  Raises UsageError where none is, with near misses."""
+    """Return the one of *choices* that equals *given*.  Raises UsageError if none does, with near misses."""
     for one in choices:
         if one == given:
             return one
@@ -156,7 +156,7 @@ Ship = Annotated[
 
 
 def batch_bytes(text: str) -> int:
-    """Return the largest batch to read: no format has larger ones than an int says.  Raises UsageError."""
+    """Return the largest batch to read: a batch's size is an int32 in every format.  Raises UsageError."""
     from klog_cli.units import parse_size
 
     return min(parse_size(text), 2**31 - 1)

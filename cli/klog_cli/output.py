@@ -18,13 +18,13 @@ class ClosedPipeError(Exception):
 
 
 class Quiet:
-    """Whether notes and bars are wanted; set once, by --quiet."""
+    """Whether notes and progress bars are suppressed; set once, by --quiet."""
 
     on = False
 
 
 def write(data: bytes | memoryview, descriptor: int = STDOUT) -> None:
-    """Write all of *data*.  Raises ClosedPipeError when nobody reads any more."""
+    """Write all of *data*.  Raises ClosedPipeError if the reader has closed the pipe."""
     view = memoryview(data)
     try:
         while len(view):
@@ -88,7 +88,7 @@ def takes_colour(descriptor: int = STDOUT) -> bool:
 
 
 def emit_json(value: object) -> None:
-    """Print *value* as one JSON document, in parts: all of what is told of thousands of partitions is large."""
+    """Print *value* as one JSON document, in parts: the output for thousands of partitions is large."""
     import json
     from itertools import islice
 
@@ -177,7 +177,7 @@ def human_size(size: int) -> str:
 
 
 def iso_time(timestamp: int) -> str:
-    """Return ms since the epoch as ISO 8601 in UTC; as the number itself where no calendar reaches."""
+    """Return ms since the epoch as ISO 8601 in UTC; as the number itself if it is beyond the calendar."""
     from datetime import datetime, timedelta, timezone
 
     epoch = datetime(1970, 1, 1, tzinfo=timezone.utc)
@@ -188,7 +188,7 @@ def iso_time(timestamp: int) -> str:
 
 
 def _widen_pipe(descriptor: int) -> None:
-    """Let a pipe hold 1 MiB where the system can: with the usual 64 KiB half of a dump is waking up the reader."""
+    """Let a pipe hold 1 MiB if the system can: with the usual 64 KiB, half of a dump's time is waking up the reader."""
     import fcntl
 
     if hasattr(fcntl, "F_SETPIPE_SZ"):
@@ -227,7 +227,7 @@ class Results:
         plain(printable(line))
 
     def expect(self, size: int) -> None:
-        """Say that *size* bytes more are going to be read."""
+        """Note that *size* more bytes will be read."""
         self._bar.expect(size)
 
     def advance(self, size: int) -> None:

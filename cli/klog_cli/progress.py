@@ -10,7 +10,7 @@ _PAUSE_SECONDS = 0.1
 
 
 class Bar:
-    """Counts bytes and, when it is to be *shown* and the work is long, draws them."""
+    """Counts bytes, and draws a bar if it is *shown* and the work takes long."""
 
     def __init__(self, shown: bool) -> None:
         self._shown = shown

@@ -42,7 +42,7 @@ def _times(number: str, factor: int, what: str) -> int:
 
 
 def parse_time(text: str, say: Callable[[str], None], now: float | None = None) -> int:
-    """Return ms since the epoch: a number of ms, ISO 8601, or `2h ago`; *say* is told when UTC had to be assumed.
+    """Return ms since the epoch: a number of ms, ISO 8601, or `2h ago`; *say* is called if UTC had to be assumed.
 
     Raises UsageError.
     """
@@ -67,7 +67,7 @@ def parse_time(text: str, say: Callable[[str], None], now: float | None = None) 
 
 
 def parse_key(text: str) -> bytes:
-    """Return the bytes of a key: text as it stands, or `hex:` or `base64:` and its encoding.  Raises UsageError."""
+    """Return the bytes of a key: text as it is, or `hex:` or `base64:` and its encoding.  Raises UsageError."""
     import base64
     import binascii
 

@@ -173,7 +173,7 @@ def wanted_of(
     limit: int | None,
     tail: bool,
 ) -> RecordFilter:
-    """Return what records are wanted: *offsets*, *times* from and to, None where they are not limited.
+    """Return the filter for records: *offsets*, *times* from and to, None if they are not limited.
 
     Raises UsageError.
     """
@@ -199,7 +199,7 @@ def _in_64_bits(number: int) -> int:
 
 
 def _spare_inputs(to: str, paths: Sequence[str]) -> None:
-    """Refuse to write over what is to be read.  Raises UsageError."""
+    """Refuse to write over an input.  Raises UsageError."""
     if not os.path.exists(to):
         return
     for path in paths:
@@ -239,7 +239,7 @@ def _decoder(*chosen: bool) -> Decoder | None:
 
 
 def key_set(keys: list[str] | None, file: str | None) -> KeySet | None:
-    """Return the keys that are given, and those in *file*; None where none are.  Raises UsageError, OSError."""
+    """Return the given keys and those in *file*; None if there are none.  Raises UsageError, OSError."""
     if not keys and file is None:
         return None
     from klog.kernel import KeySet

@@ -55,7 +55,7 @@ def fetch(
 
     output.Quiet.on = quiet
     options.known_form(form, FETCH_OUTPUTS)
-    open_path(path)  # a path that is not there is the first thing to say
+    open_path(path)  # a missing path is reported first
     if offset is None:
         raise UsageError("from where on? --offset N")
     wanted = FetchArguments(

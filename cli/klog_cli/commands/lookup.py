@@ -63,7 +63,7 @@ def lookup(
     if (offset is None) == (timestamp is None):
         from klog.data_dir.open_path import open_path
 
-        open_path(path)  # a path that is not there is the first thing to say
+        open_path(path)  # a missing path is reported first
         raise UsageError("what is asked for? --offset N, --timestamp TIME or --batch FILE")
     target = offset if timestamp is None else parse_time(timestamp, output.note)
     assert target is not None

@@ -83,7 +83,7 @@ def search(
     options.known("--values", values, VALUES)
     pattern = None if regex is None else regex.encode("utf-8", "surrogateescape")
     if pattern is not None:
-        compiled(pattern)  # a mistake in it is said before anything starts
+        compiled(pattern)  # a mistake in it is reported before anything starts
     query = SearchQuery(
         wanted_of((from_offset, to_offset), (from_time, to_time), key_set(key, keys_from), True, limit, False),
         None if header is None else _header(header),
@@ -97,7 +97,7 @@ def search(
 
 
 def _header(text: str) -> tuple[bytes, bytes | None]:
-    """Return the name and the value of a header; None where any value is meant."""
+    """Return the name and the value of a header; None for any value."""
     name, equals, value = text.partition("=")
     return name.encode("utf-8", "surrogateescape"), parse_key(value) if equals else None
 

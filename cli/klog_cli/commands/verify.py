@@ -64,7 +64,7 @@ def _chosen(sample: str | None, since: str | None) -> Chosen | None:
         try:
             return os.stat(path).st_mtime * 1000 >= changed_ms
         except OSError:
-            return True  # whoever opens it is told why it cannot be
+            return True  # opening it reports why it cannot be read
 
     return chosen
 

@@ -22,7 +22,7 @@ LEFT, COULD_NOT, USAGE = 4, 8, 16
 
 
 class CompactArguments(NamedTuple):
-    """What the command line says besides settings: which partitions, and what is wanted of them."""
+    """The command line apart from settings: which partitions, and what to do with them."""
 
     query: PartitionQuery
     metadata: str | None
@@ -34,7 +34,7 @@ class CompactArguments(NamedTuple):
 def compact(
     asked: CompactArguments, options: Mapping[str, str], wishes: CompactOptions, plan_options: PlanOptions, form: str
 ) -> int:
-    """Plan a compaction, carry it out where that is wanted, and return the exit code.  Raises KlogError."""
+    """Plan a compaction, carry it out if requested, and return the exit code.  Raises KlogError."""
     if asked.to is not None:
         check_directory(asked.to, asked.query.paths)
     if asked.estimate or asked.to is not None:
@@ -92,11 +92,11 @@ def _beside(asked: CompactArguments, options: Mapping[str, str], wishes: Compact
     return _Compaction(selections, topics, run, PlanResult(None, is_applied=False))
 
 
-# what is said about those that were left out
+# why partitions were skipped
 
 
 def say(outcomes: Sequence[PartitionOutcome], topics: Sequence[TopicConfig], is_narrow: bool) -> None:
-    """Say which partitions were left out, and why; *is_narrow*: they were asked for by name."""
+    """Report which partitions were skipped, and why; *is_narrow*: they were selected by name."""
     unknown = 0
     for outcome in outcomes:
         if outcome.failed is not None:
@@ -106,7 +106,7 @@ def say(outcomes: Sequence[PartitionOutcome], topics: Sequence[TopicConfig], is_
         ):
             output.error(str(outcome.refused))
         elif outcome.refused is not None and outcome.refused.ground is RefusalReason.POLICY:
-            # Where there is a metadata log, a topic of which it says nothing is not compacted, most likely.
+            # If there is a metadata log, a topic without settings in it is most likely not compacted.
             is_unknown = outcome.rules is not None and not outcome.rules.is_told
             unknown += is_unknown and topics[outcome.number].metadata is None
     if unknown:

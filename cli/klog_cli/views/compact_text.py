@@ -25,7 +25,7 @@ _MARKS = {"clean": "=", "dirty": "#", "uncleanable": "~", "active": "."}
 
 
 def report(cleaning: CompactionRun, result: PlanResult, *, explain: bool) -> Iterator[str]:
-    """Yield what is found, and what is done about it: partition by partition, and the sum."""
+    """Yield the lines of the report: partition by partition, and the sum."""
     done = [one for one in cleaning.outcomes if one.is_done]
     for outcome in cleaning.outcomes:
         if outcome.is_done:
@@ -89,7 +89,7 @@ def _picture(sections: LogSections, scale: int) -> str:
 
 
 def _bar(parts: Sequence[tuple[str, int]], scale: int) -> str:
-    """Draw sizes to scale; what is there has a character at least."""
+    """Draw sizes to scale; each nonempty section has at least one character."""
     drawn = [mark * max(round(size * _WIDTH / scale), 1) for mark, size in parts if size]
     return f"[{'|'.join(drawn)}]"
 
@@ -186,7 +186,7 @@ def _settings(outcome: PartitionOutcome) -> Mapping[str, Setting]:
 
 
 def members(cleaning: CompactionRun, result: PlanResult, to: str | None) -> dict[str, object]:
-    """Return everything as the members of a JSON object: the plan, and what came of each partition.
+    """Return everything as the members of a JSON object: the plan, and the result of each partition.
 
     *to*: where copies are.
     """

@@ -47,7 +47,7 @@ _SHORT = {
 """Names that in full would make tables wider than a terminal."""
 
 INCOMPLETE = 8
-"""Exit code when something could not be read; a note says what."""
+"""Exit code if something could not be read; a note says what."""
 
 
 def describe(
@@ -128,7 +128,7 @@ def _fact_row(facts: FileFacts) -> Row:
 
 
 def _rows(facts: Facts) -> list[Row]:
-    """Return what is one line of jsonl or csv each."""
+    """Return the objects that are one line each in jsonl or csv."""
     if isinstance(facts, LogDirSummary):
         return [_as_row(row, "incomplete") | {"log_dir": facts.path} for row in facts.partitions]
     if isinstance(facts, PartitionSummary):
@@ -265,7 +265,7 @@ def _show_file(facts: FileFacts, form: str) -> None:
 
 
 def _titles(*facts: tuple[str, Value]) -> list[str]:
-    """Return the lines above a table: a name and a value each; what is not known is left out."""
+    """Return the lines above a table: a name and a value each; unknown values are omitted."""
     known = [(name, value) for name, value in facts if value is not None]
     width = max(len(name) for name, _ in known) + 3
     return [f"{name:<{width}}{value}" for name, value in known]

@@ -65,7 +65,7 @@ def fetch(path: str, topics: Sequence[str], numbers: Sequence[int], wanted: Fetc
 
 
 def _one(path: str, topics: Sequence[str], numbers: Sequence[int]) -> Partition:
-    """Return the partition that is meant.  Raises UsageError when that is none, or several."""
+    """Return the selected partition.  Raises UsageError if there is none, or several."""
     found = select_one(path, topics, numbers)
     if isinstance(found, KafkaFile):
         raise UsageError(f"{path}: a fetch goes over a whole log: name the partition's directory")
@@ -73,7 +73,7 @@ def _one(path: str, topics: Sequence[str], numbers: Sequence[int]) -> Partition:
 
 
 def _damages(fetched: FetchResult) -> list[Damage]:
-    """Return what is damaged in the whole batches that are handed out, up to the first of it."""
+    """Return the first damage in the whole batches that are returned."""
     for piece in fetched.pieces:
         end = piece.position + piece.size
         for found in Segment(piece.path).batches(piece.position, resync=False):

@@ -128,9 +128,9 @@ def _origin(partition: Partition) -> bytes:
 
 
 def _resolve(asked: LookupArguments) -> tuple[Partition, Sequence[SegmentFiles] | None]:
-    """Return the partition that is asked for, and the segments of it if not all.
+    """Return the selected partition, and its selected segments if not all.
 
-    Raises UsageError when the path names none, or more than one.
+    Raises UsageError if the path names none, or more than one.
     """
     from klog.data_dir.open_path import KafkaFile
     from klog.data_dir.selection import select_one

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 class Lines:
-    """Makes lines about one partition: its topic and number, None where the directory's name does not tell."""
+    """Makes lines about one partition: its topic and number, None if the directory's name does not contain them."""
 
     def __init__(self, topic: str | None, partition: int | None) -> None:
         self._head = f'{{"topic":{_value(topic)},"partition":{_value(partition)}'

@@ -14,7 +14,7 @@ _MOST_KEY = 60
 
 
 def lines(trail: Trail) -> Iterator[str]:
-    """Yield the lines; what stands in brackets is aligned."""
+    """Yield the lines, with the parts in brackets aligned."""
     steps = list(_steps(trail))
     width = max((len(text) for _, text, remark in steps if remark), default=0)
     for label, text, remark in steps:

@@ -1,4 +1,4 @@
-"""What `klog recover --mark-clean` says besides: which log dirs are marked, which are not, what a marker means."""
+"""What `klog recover --mark-clean` adds: which log dirs are marked, which are not, what a marker means."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ from klog.plan.model import PUT, REMOVE, TRUNCATE, Action, FileState, Plan
 from klog_cli import output
 
 MOST_LINES = 20
-"""A person reads so many lines about one partition; whoever wants all of them takes JSON."""
+"""The most lines about one partition in text; JSON has all of them."""
 
 
 def changes(count: int) -> str:
@@ -26,7 +26,7 @@ def first_lines(lines: Sequence[str], what: str) -> Iterator[str]:
 
 
 def make_indexes(actions: Sequence[Action]) -> bool:
-    """Whether an index is made anew, by settings that one has to know to compare it."""
+    """Whether an index is rebuilt, so that the settings it was built with are reported."""
     return any(action.do == PUT and action.file.endswith((".index", ".timeindex")) for action in actions)
 
 

@@ -77,7 +77,7 @@ def _show_undone(plan: Plan, back: Plan, result: ApplyResult | None, form: str) 
 
 
 def list_plans(directory: str, form: str) -> int:
-    """Show the plans that were made for a log dir; return the exit code.  Raises UsageError."""
+    """List the plans made for a log dir; return the exit code.  Raises UsageError."""
     opened = open_path(directory)
     log_dir = opened.path if isinstance(opened, LogDir) else os.path.dirname(os.path.abspath(opened.path))
     found = [(kept, state_of(kept.plan)) for kept in plans_of(log_dir)]

@@ -43,9 +43,9 @@ def recover(
     form: str,
     rescue_to: str | None = None,
 ) -> int:
-    """Plan a repair, carry it out where that is wanted, and return the exit code.  Raises KlogError.
+    """Plan a repair, carry it out if requested, and return the exit code.  Raises KlogError.
 
-    *rescue_to*: a file for the records of damaged batches that decode all the same.
+    *rescue_to*: a file for the records of damaged batches that still decode.
     """
     if rescue_to is not None:
         check_output(rescue_to, query.paths)

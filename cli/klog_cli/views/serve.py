@@ -1,4 +1,4 @@
-"""`klog serve`: where it listens, what it tells people, and how it ends."""
+"""`klog serve`: where it listens, what it reports, and how it ends."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _FILES_PER_CONNECTION = 4
 
 
 class ListenAddress(NamedTuple):
-    """Where to listen and where clients are told to come, as HOST:PORT; *expose*: beyond this machine, too."""
+    """The address to listen on and the advertised one, as HOST:PORT; *expose*: not only on loopback."""
 
     listen: str
     advertise: str | None
@@ -118,7 +118,7 @@ def _end(_number: int, _frame: object) -> None:
 
 
 class _Lines:
-    """What threads tell, a line at a time.  Where nobody reads any more, clients are served all the same."""
+    """Lines from several threads, one at a time.  If nobody reads them any more, clients are still served."""
 
     def __init__(self) -> None:
         self._lock, self._read = threading.Lock(), True
@@ -153,7 +153,7 @@ def _shown(host: str, port: int) -> str:
 
 
 def _advertised(place: ListenAddress, host: str) -> tuple[str, int]:
-    """Return where clients are told to come; port 0: the one listened on.  Raises UsageError."""
+    """Return the advertised address; port 0: the one listened on.  Raises UsageError."""
     if not _is_loopback(host) and not place.expose:
         raise UsageError(f"--listen {place.listen}: whoever reaches it can read everything; --expose if that is meant")
     if place.advertise is None:

@@ -23,7 +23,7 @@ _PROBLEMS_LEFT = 4
 
 
 class FileSelection(NamedTuple):
-    """Which partitions, and which copy of each."""
+    """Which partitions, and which replica of each."""
 
     paths: Sequence[str]
     topics: Sequence[str]

@@ -73,7 +73,7 @@ def _json(one: Stats) -> dict[str, object]:
 
 
 def _key(key: FrequentKey) -> dict[str, object]:
-    """Return a key as in a dump; `length` where only its start is there, `at_most` where the count may be too low."""
+    """Return a key as in a dump; `length` if only its start is known, `at_most` if the count may be too low."""
     facts: dict[str, object] = (
         {"key": key.start.decode()} if is_utf8(key.start) else {"key_base64": b64encode(key.start).decode()}
     )

@@ -1,4 +1,4 @@
-"""Settings of topics, each with where it came from."""
+"""Settings of topics, each with its origin."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from klog.metadata.topic_config import Setting, Value
 
 
 def settings_json(found: Mapping[str, Setting]) -> dict[str, object]:
-    """Return settings with where each came from, as JSON has them."""
+    """Return settings with their origins, for JSON."""
     return {name: {"value": one.value, "origin": one.origin.value, "name": one.name} for name, one in found.items()}
 
 
 def settings_text(found: Mapping[str, Setting]) -> str:
-    """Return settings with where each came from, for people."""
+    """Return settings with their origins, for text."""
     return ", ".join(f"{name} {_in_words(one.value)} ({one.origin.value})" for name, one in found.items())
 
 

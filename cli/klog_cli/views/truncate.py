@@ -32,7 +32,7 @@ _RISK = (
 
 
 class TruncateTarget(NamedTuple):
-    """Where to cut: an offset, a time (ms), or with neither the start of the log."""
+    """Where to truncate: at an offset, a timestamp (ms), or with neither at the log start."""
 
     offset: int | None
     timestamp_ms: int | None

@@ -95,7 +95,7 @@ def verify(
 
 
 def _end(found: _Found, form: str) -> None:
-    """Print what comes behind the findings."""
+    """Print what follows the findings."""
     if form == "json":
         members = dict(zip(VerifyTotals._fields, found.totals, strict=True))
         output.emit_json({**members, "findings": [finding.json() for finding in found.all]})
