@@ -9,8 +9,7 @@ from random import Random
 
 import pytest
 from klog.fetch import slices
-from klog.fetch.slices import SliceCache
-from klog.fetch.windows import WindowPool
+from klog.fetch.slices import SliceCache, WindowPool
 from klog.files.read_only import ReadOnlyFile
 
 from tests.fetch.test_fetch import Fetches

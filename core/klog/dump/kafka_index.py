@@ -24,6 +24,7 @@ from klog.log.index import IndexEntries
 from klog.log.records import broken_record
 from klog.log.segment import MAX_SEGMENT_BYTES
 from klog.log.txn_index import aborted_txns, newer_version
+from klog.log.windows import read_window
 
 _LARGEST_SNAPSHOT = 64 << 20
 
@@ -281,7 +282,7 @@ class _Timestamps:
             raise DiedError(f"{where}: a batch of {entry[1]} bytes")
         size = max(entry[1], BATCH.size)
         window = Window(size, 1024, 1)
-        window.load(position, self._log.source.read_into(position, window.buffer(size)[:size]))
+        read_window(self._log.source, window, position, size)
         window.scan(0, True)
         window.drop(min(window.count, 1))
         if window.count == 0:

@@ -31,6 +31,7 @@ from klog.formats.index import OFFSET_ENTRY
 from klog.kernel import Window
 from klog.log.header_scan import walk_headers
 from klog.log.index import IndexEntries, header_at
+from klog.log.windows import read_window
 
 _POSITION: Final = OFFSET_ENTRY.names.index("position")
 _MOST_LEGACY_BYTES: Final = 4 << 20
@@ -147,10 +148,9 @@ def _scanned(
 def _loaded(window: Window, source: ReadOnlyFile, start: int, limit: int) -> int:
     """Load the log from *start* to *limit*; return how many whole batches there are, which follow each other."""
     try:
-        read = source.read_into(start, window.buffer(limit - start)[: limit - start])
+        read_window(source, window, start, limit - start)
     except OSError:
         return 0
-    window.load(start, read)
     window.scan(0)
     return window.count
 

@@ -14,9 +14,8 @@ from typing import Final, Literal, NamedTuple
 from klog.data_dir.partition import Partition, SegmentFiles
 from klog.errors import KlogError
 from klog.fetch.files import OpenFiles, is_lack
-from klog.fetch.slices import Key, Slice, SliceCache
+from klog.fetch.slices import Key, Slice, SliceCache, WindowPool
 from klog.fetch.verified_ranges import UnservedRange, VerifiedRanges
-from klog.fetch.windows import WindowPool
 from klog.files.read_only import ReadOnlyFile
 from klog.formats.damage import Damage
 from klog.log.header_scan import walk_headers

@@ -2,23 +2,52 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from bisect import bisect_right
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Final, NamedTuple, TypeAlias
 
 from klog.errors import UnreadableError
-from klog.fetch.windows import WindowPool
 from klog.files.read_only import ReadOnlyFile
 from klog.formats.header import HEADER_BYTES
+from klog.kernel import Window
+from klog.log.reader import LARGE_WINDOW_BYTES
+from klog.log.windows import read_window
 
 SLICE_BYTES: Final = 960 << 10
 """So that a window of a mebibyte holds it."""
+_RECORDS: Final = 64
 _MOST_BATCHES: Final = 1 << 20
 """Sixteen bytes each: so many are kept, of all logs together."""
 
 
 Key: TypeAlias = "tuple[str, int, int]"
 """A slice's log, the byte where it starts, and how large the log was when it was opened."""
+
+
+class WindowPool:
+    """At most as many windows as there are processors, for many threads: one more than that waits.
+
+    A window costs a megabyte, and there are hundreds of connections.
+    """
+
+    def __init__(self, most: int | None = None) -> None:
+        self._idle: list[Window] = []
+        self._free = threading.Semaphore(most or min(os.cpu_count() or 1, 8))
+
+    @contextmanager
+    def borrowed(self) -> Iterator[Window]:
+        """Give a window, whose content is anything."""
+        with self._free:
+            try:
+                window = self._idle.pop()
+            except IndexError:
+                window = Window(records=_RECORDS, output=1)
+            yield window
+            if window.size <= LARGE_WINDOW_BYTES:  # one that grew for a huge batch would keep its memory for ever
+                self._idle.append(window)
 
 
 class Slice(NamedTuple):
@@ -73,10 +102,9 @@ class SliceCache:
         with self.windows.borrowed() as window:
             size = min(SLICE_BYTES + HEADER_BYTES, end - start)
             try:
-                read = source.read_into(start, window.buffer(size)[:size])
+                read = read_window(source, window, start, size)
             except OSError as error:
                 raise UnreadableError(f"{source.path} @ {start}: cannot read: {error.strerror}") from error
-            window.load(start, read)
             window.scan(0, beyond=end - start - read)
             count, ends, lasts = window.edges()
             if not count:

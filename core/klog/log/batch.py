@@ -11,8 +11,7 @@ from klog.formats.damage import Damage, DamageKind
 from klog.formats.record import Record
 from klog.kernel import BAD_COUNT, MORE, Window
 from klog.location import Location
-
-_ROWS = 1024
+from klog.log.windows import window_of
 
 
 class Batch(NamedTuple):
@@ -83,9 +82,7 @@ class Batch(NamedTuple):
         Records of a batch whose checksum does not hold may be anything: `crc_holds` tells.
         """
         codecs = (decompressor or Decompressor()).functions
-        own = Window(self.size, _ROWS, 1)  # of its own, so that several batches can be read in turns
-        own.buffer(self.size)[: self.size] = self.content()
-        own.load(self.position, self.size)
+        own = window_of(self.content(), self.position)  # of its own, so that several batches can be read in turns
         own.scan(0)
         if own.decompress(0, 1, codecs) == 0:
             yield self._damage(DamageKind.BAD_COMPRESSION, str(own.error))

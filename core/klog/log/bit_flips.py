@@ -18,8 +18,9 @@ from klog.formats.codec import Decompressor
 from klog.formats.damage import Damage, DamageKind
 from klog.formats.legacy import CRC_START as MESSAGE_CRC_START
 from klog.formats.legacy import MESSAGE_V0
-from klog.kernel import DONE, Window, crc32, crc32c, flipped_bit
+from klog.kernel import DONE, crc32, crc32c, flipped_bit
 from klog.log.records import BatchRun, decode_run, message_damages, misplaced_records
+from klog.log.windows import window_of
 
 _STEP_BYTES = 1 << 20
 _ROWS = 8192
@@ -97,7 +98,7 @@ def whole(data: bytes | bytearray, position: int, max_bytes: int, needs_checksum
     It is when its checksum holds, all its records decode and fill it exactly, and their offsets ascend within its own.
     *max_bytes*: its records may take so many when decompressed.  Without *needs_checksum* all but the checksum counts.
     """
-    window = loaded(data, position)
+    window = window_of(data, position, _ROWS)
     if window.scan(0) != DONE or window.count != 1 or (window.check(0, 1) and needs_checksum):
         return None
     facts = window.batch(0)
@@ -107,14 +108,6 @@ def whole(data: bytes | bytearray, position: int, max_bytes: int, needs_checksum
         if damage or message_damages(window, "") or misplaced_records(window, ""):
             return None
     return facts
-
-
-def loaded(data: bytes | bytearray, position: int) -> Window:
-    """Return a window of *data*, the bytes of a file from byte *position* on."""
-    window = Window(len(data), _ROWS)
-    window.buffer(len(data))[: len(data)] = data
-    window.load(position, len(data))
-    return window
 
 
 def repair_bit(source: ReadableLog, start: int, end: int, max_batch_bytes: int) -> BitRepair | None:

@@ -10,6 +10,7 @@ from typing import Final
 from klog.files.read_only import ReadableLog
 from klog.formats.batch import BatchFacts
 from klog.kernel import Window
+from klog.log.windows import read_window
 
 SMALL_BYTES: Final = 8 << 10
 LARGE_BYTES: Final = 1 << 20
@@ -77,10 +78,10 @@ class HeaderWalk:
     def _load(self, position: int, size: int) -> None:
         size = min(size, self._log.size - position)
         try:
-            read = self._log.read_into(position, self.window.buffer(size)[:size])
+            read = read_window(self._log, self.window, position, size)
         except OSError:
             read = 0
-        self.window.load(position, read)
+            self.window.load(position, 0)
         self.window.scan(0, False, self._log.size - position - read if read == size else 0)
         self._next = position + self.window.next_at
         self._end = position + read

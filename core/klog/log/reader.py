@@ -18,6 +18,7 @@ from klog.formats.limits import LONG_MAX
 from klog.kernel import DONE, MORE, Window
 from klog.location import Location
 from klog.log.resync import BLOCK_BYTES, describe_damage, next_entry, readable
+from klog.log.windows import read_window
 
 WINDOW_BYTES = 1 << 20
 LARGE_WINDOW_BYTES = 4 << 20
@@ -108,10 +109,9 @@ class LogReader:
         while True:
             size = min(wanted, self.end - self.position)
             try:
-                read = self.source.read_into(self.position, window.buffer(size)[:size])
+                read = read_window(self.source, window, self.position, size)
             except OSError as error:
                 return self._unreadable(window, size, error)
-            window.load(self.position, read)
             if read < size:
                 self.end = self.position + read  # it has shrunk since it was opened
             status = window.scan(0, self._lenient, check=self._checked)
@@ -154,7 +154,7 @@ class LogReader:
             if len(head) < ENTRY.size or ENTRY.read(head)[1] + OVERHEAD > end - start:
                 return True
             window = Window(end - start, 1, 1)
-            window.load(start, self.source.read_into(start, window.buffer(end - start)[: end - start]))
+            read_window(self.source, window, start, end - start)
         except (OSError, UnreadableError):
             return False
         status = window.scan(0)
@@ -225,7 +225,7 @@ class LogReader:
         """Hand out what can be read before the block that cannot; if that is nothing whole, go on behind it."""
         start = self.position
         before = readable(self.source, start, size)
-        window.load(start, self.source.read_into(start, window.buffer(before)[:before]))
+        read_window(self.source, window, start, before)
         window.scan(0, self._lenient)
         behind = self._without_others(window)
         good = self._without_bad_tail(window)

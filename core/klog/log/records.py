@@ -11,6 +11,7 @@ from klog.kernel import BAD_COUNT, BAD_LENGTH, DONE, MORE, Window
 from klog.location import Location
 from klog.log.record_filter import RecordFilter
 from klog.log.resync import bad_crc
+from klog.log.windows import window_of
 
 Codecs = tuple[Callable[[memoryview, int], "bytes | bytearray"], ...]
 
@@ -165,8 +166,6 @@ def _swallowed(window: Window, bad: int, span: OffsetRange) -> tuple[Window | No
         status, at = window.find(at + 1, start + size, floor, ceiling)
     if status == BAD_LENGTH or not tries:
         return None, 0
-    inner = Window(start + size - at, 1024, 1 << 16)
-    inner.buffer(start + size - at)[: start + size - at] = window.copy(at, start + size)
-    inner.load(facts.position + at - start, start + size - at)
+    inner = window_of(window.copy(at, start + size), facts.position + at - start, output=1 << 16)
     inner.scan(0)
     return inner, at - start

@@ -26,6 +26,7 @@ from klog.kernel import (
     crc32c_shift,
 )
 from klog.location import Location
+from klog.log.windows import read_window
 
 Checksum = Callable[[bytes, int], int]
 
@@ -50,11 +51,10 @@ def next_entry(source: ReadableLog, start: int, end: int, floor: int, ceiling: i
         size = min(step, end - position)
         step = min(2 * step, STEP_BYTES)  # most damage is small: the next intact entry is near
         try:
-            read, is_bad = source.read_into(position, window.buffer(size)[:size]), False
+            read, is_bad = read_window(source, window, position, size), False
         except OSError:
             size = readable(source, position, size)
-            read, is_bad = source.read_into(position, window.buffer(size)[:size]), True
-        window.load(position, read)
+            read, is_bad = read_window(source, window, position, size), True
         status, at = window.find(0, end - position, floor, ceiling)
         while status == MORE and not checksums.hold(position + at, max_batch_bytes):
             status, at = window.find(at + 1, end - position, floor, ceiling)
@@ -135,7 +135,7 @@ def is_zero(source: ReadableLog, start: int, end: int) -> bool:
     while (position := source.next_data(position)) < end:
         size = min(STEP_BYTES, end - position)
         try:
-            window.load(position, source.read_into(position, window.buffer(size)[:size]))
+            read_window(source, window, position, size)
         except OSError:
             return False
         if not window.zeros(0):

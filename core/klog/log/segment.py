@@ -9,11 +9,11 @@ from typing import NamedTuple
 from klog.files.read_only import ReadableLog, ReadOnlyFile
 from klog.formats.codec import Decompressor
 from klog.formats.damage import Damage, DamageKind
-from klog.formats.limits import LONG_MAX
+from klog.formats.limits import LONG_MAX, LONG_MIN
 from klog.kernel import Window
 from klog.log.batch import Batch
 from klog.log.reader import MAX_BATCH_BYTES, LogReader
-from klog.log.records import OffsetRange, decode_window, intact_runs
+from klog.log.records import BatchRun, OffsetRange, decode_window, intact_runs
 
 MAX_SEGMENT_BYTES = 2**31 - 1
 """A broker opens no larger `.log`: positions in a segment are int32."""
@@ -100,6 +100,39 @@ class Segment:
                     yield piece.damage
                     if not resync:
                         return
+
+    def runs(
+        self, start: int = 0, end: int | None = None, *, max_batch_bytes: int = MAX_BATCH_BYTES
+    ) -> Iterator[BatchRun | Damage]:
+        """Yield runs of intact batches from byte *start* to byte *end*, and a Damage for each stretch that is damaged.
+
+        A run is to be used before the next step: windows are filled again.  Raises as `batches` does.
+        """
+        window = Window(output=0)
+        with ReadOnlyFile(self.path) as source:
+            reader = self.reader(source, start, end, max_batch_bytes=max_batch_bytes)
+            while piece := reader.next(window):
+                for run in intact_runs(window, self.path, self.span):
+                    yield run.damage or run
+                if piece.damage:
+                    yield piece.damage
+
+    def record_windows(self, first: int = LONG_MIN) -> Iterator[Window | Damage]:
+        """Yield a window each time that its rows are filled with records, and a Damage for what cannot be read.
+
+        Batches that end below offset *first* are not decoded.  A window is to be used before the next step.  Raises as
+        `batches` does.
+        """
+        window, codecs = Window(), Decompressor().functions
+        with ReadOnlyFile(self.path) as source:
+            reader = self.reader(source)
+            while piece := reader.next(window):
+                if first > LONG_MIN:
+                    window.skip_outside(first, LONG_MAX, LONG_MIN)
+                for rows, damage in decode_window(window, codecs, self.path, self.span):
+                    yield damage or rows
+                if piece.damage:
+                    yield piece.damage
 
     def totals(self, deep: bool = False, *, max_batch_bytes: int = MAX_BATCH_BYTES) -> BatchTotals:
         """Read the whole segment and check every batch; with *deep*, decompress and decode every record too."""

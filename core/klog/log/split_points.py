@@ -18,6 +18,7 @@ from klog.kernel import Window
 from klog.log.index import IndexEntries, header_at
 from klog.log.reader import REACH_BYTES, LogReader
 from klog.log.records import OffsetRange
+from klog.log.windows import read_window
 
 CONFIRM_BYTES = REACH_BYTES
 """So much of a log in front of a cut is walked: as far as a reader follows the size of a broken batch, which then ends
@@ -94,10 +95,9 @@ class SplitPoints:
         if position + size - start > _MOST_BYTES:
             return None
         try:
-            read = log.read_into(start, window.buffer(position + size - start)[: position + size - start])
+            read_window(log, window, start, position + size - start)
         except OSError:
             return None
-        window.load(start, read)
         window.scan(0)
         row = window.row_at(position - start)
         holds = row >= 0 and not window.check(0, row + 1)

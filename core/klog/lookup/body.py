@@ -11,6 +11,7 @@ from klog.formats.codec import MAX_OUTPUT
 from klog.formats.limits import LONG_MAX, LONG_MIN
 from klog.formats.record import Record
 from klog.kernel import MORE, Window
+from klog.log.windows import window_of
 from klog.lookup.trail import BatchTrail
 
 if TYPE_CHECKING:
@@ -137,8 +138,6 @@ class Bodies:
             return b""
 
     def _own(self, position: int, content: bytes) -> Body | None:
-        window = Window(len(content), _ROWS, 1)
-        window.buffer(len(content))[: len(content)] = content
-        window.load(position, len(content))
+        window = window_of(content, position, _ROWS)
         window.scan(0)
         return Body(window, 0, self._codecs, own=True) if window.count else None

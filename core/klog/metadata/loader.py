@@ -20,17 +20,12 @@ from typing import Final, NamedTuple
 from klog.data_dir.log_dir import LogDir
 from klog.data_dir.partition import Partition
 from klog.errors import KlogError
-from klog.files.read_only import ReadOnlyFile
 from klog.formats.batch import CONTROL_BIT
-from klog.formats.codec import Decompressor
 from klog.formats.control import control_record
 from klog.formats.damage import Damage
 from klog.formats.internal_topics import Undecodable, metadata_record
-from klog.formats.limits import LONG_MAX, LONG_MIN
 from klog.formats.names import CLUSTER_METADATA, FileKind, FileName, Stage
-from klog.kernel import Window
 from klog.location import Location
-from klog.log.records import decode_window
 from klog.log.segment import Segment
 from klog.metadata.image import (
     BROKER_RESOURCE,
@@ -160,23 +155,16 @@ def _records(path: str, first: int) -> Iterator[_Found | Damage]:
 
     Raises KlogError if the file cannot be opened.
     """
-    segment, window, codecs = Segment(path), Window(), Decompressor().functions
-    with ReadOnlyFile(path) as source:
-        reader = segment.reader(source)
-        while piece := reader.next(window):
-            window.skip_outside(first, LONG_MAX, LONG_MIN)
-            for rows, damage in decode_window(window, codecs, path, segment.span):
-                if damage is not None:
-                    yield damage
-                    continue
-                for i in range(rows.records):
-                    offset, _, key, value, _, _, batch = rows.record(i)
-                    if offset >= first:
-                        # Only control records have keys here.
-                        is_control = key is not None and bool(rows.batch(batch).attributes & CONTROL_BIT)
-                        yield _Found(offset, is_control, key, value)
-            if piece.damage is not None:
-                yield piece.damage
+    for rows in Segment(path).record_windows(first):
+        if isinstance(rows, Damage):
+            yield rows
+            continue
+        for i in range(rows.records):
+            offset, _, key, value, _, _, batch = rows.record(i)
+            if offset >= first:
+                # Only control records have keys here.
+                is_control = key is not None and bool(rows.batch(batch).attributes & CONTROL_BIT)
+                yield _Found(offset, is_control, key, value)
 
 
 class _Replay:

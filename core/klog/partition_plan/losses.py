@@ -8,10 +8,10 @@ from typing import NamedTuple
 
 from klog.data_dir.partition import Partition
 from klog.files.read_only import ReadOnlyFile
+from klog.formats.damage import Damage
 from klog.formats.header import HEADER_BYTES, Header, read_header
 from klog.formats.limits import LONG_MAX
-from klog.kernel import SegmentSurvey, Window
-from klog.log.records import intact_runs
+from klog.kernel import SegmentSurvey
 from klog.log.segment import Segment
 from klog.plan.model import Loss
 
@@ -35,15 +35,11 @@ class RecordCount(NamedTuple):
 
 def count_records(path: str, start: int = 0, end: int | None = None) -> RecordCount:
     """Read bytes *start* to *end* of a log, where batches begin and end, or damage does.  Raises UnreadableError."""
-    segment, window, survey = Segment(path, bounded=False), Window(output=0), SegmentSurvey(0, LONG_MAX, b"", b"")
-    last_offset = None
-    with ReadOnlyFile(path) as source:
-        reader = segment.reader(source, start, end)
-        while reader.next(window):
-            for run in intact_runs(window, path, segment.span):
-                if run.damage is None and run.first < run.end:
-                    survey.walk(run.window, run.first, run.end)
-                    last_offset = run.window.batch(run.end - 1).last_offset
+    survey, last_offset = SegmentSurvey(0, LONG_MAX, b"", b""), None
+    for run in Segment(path, bounded=False).runs(start, end):
+        if not isinstance(run, Damage):
+            survey.walk(run.window, run.first, run.end)
+            last_offset = run.window.batch(run.end - 1).last_offset
     return RecordCount(survey.records + survey.legacy, survey.first_offset if survey.batches else None, last_offset)
 
 

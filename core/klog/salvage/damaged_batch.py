@@ -7,7 +7,8 @@ from typing import NamedTuple
 from klog.errors import UnreadableError
 from klog.files.read_only import ReadOnlyFile
 from klog.formats.batch import BATCH, OVERHEAD
-from klog.log.bit_flips import BitRepair, loaded, repair_bit
+from klog.log.bit_flips import BitRepair, repair_bit
+from klog.log.windows import window_of
 from klog.salvage.dropped import SalvageOptions
 from klog.salvage.header_repairs import with_magic
 
@@ -63,6 +64,6 @@ class DamagedBatches:
             self._bytes_left -= size
             if self._bytes_left <= 0:
                 return None
-            return base if loaded(self._source.read(position, size + OVERHEAD), position).entry_holds(0) else None
+            return base if window_of(self._source.read(position, size + OVERHEAD), position).entry_holds(0) else None
         except UnreadableError:
             return None

@@ -13,8 +13,9 @@ from klog.errors import UnreadableError
 from klog.files.read_only import ReadOnlyFile
 from klog.formats.batch import Attributes, BatchFacts
 from klog.formats.limits import LONG_MAX
-from klog.log.bit_flips import Patch, loaded
+from klog.log.bit_flips import Patch
 from klog.log.segment import MAX_RELATIVE_OFFSET
+from klog.log.windows import window_of
 from klog.partition_plan.spliced import PatchedLog
 
 
@@ -76,7 +77,7 @@ def base_of(source: ReadOnlyFile, patches: Iterable[Patch], facts: BatchFacts, l
     if facts.magic >= 2 or not facts.attributes & Attributes.CODEC:
         return facts.base_offset
     try:
-        window = loaded(PatchedLog(source, patches).read(facts.position, facts.size), facts.position)
+        window = window_of(PatchedLog(source, patches).read(facts.position, facts.size), facts.position)
         window.scan(0)
         first = first_offset(window, 0, source.path)
     except (FailsError, UnreadableError):

@@ -15,10 +15,11 @@ from klog.files.read_only import ReadOnlyFile
 from klog.formats.batch import BATCH, OVERHEAD, BatchFacts
 from klog.formats.codec import Decompressor
 from klog.kernel import Window
-from klog.log.bit_flips import loaded, whole
+from klog.log.bit_flips import whole
 from klog.log.json_lines import LineStyle, RecordOrigin, huge_value
 from klog.log.reader import MAX_BATCH_BYTES
 from klog.log.records import BatchRun, decode_run
+from klog.log.windows import window_of
 from klog.progress import Sink
 from klog.salvage.dropped import SalvageOptions
 from klog.salvage.segment_ranges import DroppedBytes, SegmentRanges, salvage_ranges
@@ -84,7 +85,7 @@ def _write(facts: BatchFacts, data: bytes, origin: RecordOrigin, sink: Sink, max
     """Write a batch's records; return how many there were."""
     why = f"bad CRC: CRC-32C 0x{facts.crc:08x}, computed 0x{facts.computed_crc:08x}"
     fields = origin.json() + f',"rescued":true,"why":{json.dumps(why)}'.encode()
-    window = loaded(data, facts.position)
+    window = window_of(data, facts.position, output=1 << 18)
     window.scan(0)
     records = 0
     for _ in decode_run(BatchRun(window, 0, 1), Decompressor(max_bytes).functions, origin.file):

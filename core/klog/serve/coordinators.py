@@ -8,13 +8,10 @@ from typing import Final, NamedTuple
 
 from klog.data_dir.partition import Partition
 from klog.errors import KlogError
-from klog.files.read_only import ReadOnlyFile
 from klog.formats.batch import Attributes
-from klog.formats.codec import Decompressor
 from klog.formats.control import control_record
+from klog.formats.damage import Damage
 from klog.formats.internal_topics import CONSUMER_OFFSETS, CoordinatorRecord, coordinator_record
-from klog.kernel import Window
-from klog.log.records import decode_window
 from klog.log.segment import Segment
 
 _OFFSET_KEYS: Final = (b"\0\0", b"\0\1")
@@ -92,18 +89,14 @@ def taken(partition: Partition, until_ms: int | None = None) -> Iterator[tuple[b
 
 def _entries(path: str) -> Iterator[_Entry]:
     """Yield the intact records of a log.  Raises KlogError when it cannot be opened."""
-    segment, window, codecs = Segment(path), Window(), Decompressor().functions
-    with ReadOnlyFile(path) as source:
-        reader = segment.reader(source)
-        while reader.next(window):
-            for rows, damage in decode_window(window, codecs, path, segment.span):
-                if damage is not None:
-                    continue
-                for i in range(rows.records):
-                    _, timestamp, key, value, _, _, number = rows.record(i)
-                    batch = rows.batch(number)
-                    commits = None
-                    if batch.attributes & Attributes.CONTROL:
-                        commits = control_record(key, value).type_id == _COMMIT_MARKER
-                    transactional = bool(batch.attributes & Attributes.TRANSACTIONAL)
-                    yield _Entry(batch.producer_id, transactional, commits, timestamp, key, value)
+    for rows in Segment(path).record_windows():
+        if isinstance(rows, Damage):
+            continue
+        for i in range(rows.records):
+            _, timestamp, key, value, _, _, number = rows.record(i)
+            batch = rows.batch(number)
+            commits = None
+            if batch.attributes & Attributes.CONTROL:
+                commits = control_record(key, value).type_id == _COMMIT_MARKER
+            transactional = bool(batch.attributes & Attributes.TRANSACTIONAL)
+            yield _Entry(batch.producer_id, transactional, commits, timestamp, key, value)

@@ -19,8 +19,7 @@ from klog.data_dir.partition import Partition
 from klog.data_dir.replicas import find_partitions
 from klog.errors import UsageError, near_misses
 from klog.fetch import OpenFiles
-from klog.fetch.slices import SliceCache
-from klog.fetch.windows import WindowPool
+from klog.fetch.slices import SliceCache, WindowPool
 from klog.files.read_only import ReadOnlyFile
 from klog.formats.names import CLUSTER_METADATA
 from klog.serve.options import Missing, OnceReporter, ServeOptions
