@@ -13,6 +13,9 @@ _klog() {
             describe) command=describe ;;
             dump) command=dump ;;
             lookup) command=lookup ;;
+            search) command=search ;;
+            stats) command=stats ;;
+            export) command=export ;;
             fetch) command=fetch ;;
             serve) command=serve ;;
             verify) command=verify ;;
@@ -60,6 +63,40 @@ _klog() {
         'lookup --topic') words='' ;;
         'lookup --partition') words='' ;;
         'lookup --output') words='text json jsonl' ;;
+        'search --topic') words='' ;;
+        'search --partition') words='' ;;
+        'search --key') words='' ;;
+        'search --keys-from') words='' ;;
+        'search --header') words='' ;;
+        'search --regex') words='' ;;
+        'search --from-offset') words='' ;;
+        'search --to-offset') words='' ;;
+        'search --from-time') words='' ;;
+        'search --to-time') words='' ;;
+        'search --isolation') words='read_uncommitted read_committed' ;;
+        'search --values') words='text base64 hex redacted none' ;;
+        'search --limit') words='' ;;
+        'search --replicas') words='' ;;
+        'search --max-batch-bytes') words='' ;;
+        'search --jobs') words='' ;;
+        'stats --topic') words='' ;;
+        'stats --partition') words='' ;;
+        'stats --output') words='text table json jsonl' ;;
+        'stats --max-batch-bytes') words='' ;;
+        'stats --jobs') words='' ;;
+        'export --topic') words='' ;;
+        'export --partition') words='' ;;
+        'export --output-path') words='' ;;
+        'export --format') words='parquet jsonl' ;;
+        'export --from-offset') words='' ;;
+        'export --to-offset') words='' ;;
+        'export --from-time') words='' ;;
+        'export --to-time') words='' ;;
+        'export --isolation') words='read_uncommitted read_committed' ;;
+        'export --replicas') words='' ;;
+        'export --file-size') words='' ;;
+        'export --max-batch-bytes') words='' ;;
+        'export --jobs') words='' ;;
         'fetch --offset') words='' ;;
         'fetch --max-bytes') words='' ;;
         'fetch --min-bytes') words='' ;;
@@ -204,10 +241,13 @@ _klog() {
     esac
     if [[ -z $value ]]; then
         case "$command" in
-            '') words='describe dump lookup fetch serve verify recover truncate compact apply undo plans spark --version -h --help' ;;
+            '') words='describe dump lookup search stats export fetch serve verify recover truncate compact apply undo plans spark --version -h --help' ;;
             describe) words='--topic --partition --deep --output --quiet -h --help' ;;
             dump) words='--files --topic --partition --output --to --deep-iteration --print-data-log --skip-record-metadata --verify-index-only --index-sanity-check --max-bytes --max-message-size --offsets-decoder --transaction-log-decoder --cluster-metadata-decoder --remote-log-metadata-decoder --share-group-state-decoder --with-indexes --as --from-offset --to-offset --from-time --to-time --key --keys-from --limit --isolation --tail --no-control --batches --values --jobs --max-batch-bytes --quiet -h --help' ;;
             lookup) words='--offset --timestamp --batch --topic --partition --position-only --output --quiet -h --help' ;;
+            search) words='--topic --partition --key --keys-from --header --regex --from-offset --to-offset --from-time --to-time --isolation --values --limit --replicas --max-batch-bytes --jobs --quiet -h --help' ;;
+            stats) words='--topic --partition --output --max-batch-bytes --jobs --quiet -h --help' ;;
+            export) words='--topic --partition --output-path --format --from-offset --to-offset --from-time --to-time --isolation --replicas --file-size --max-batch-bytes --jobs --quiet -h --help' ;;
             fetch) words='--offset --max-bytes --min-bytes --isolation --partial --end --topic --partition --output --quiet -h --help' ;;
             serve) words='--listen --advertise --expose --topic --end --until --open-transactions --damaged --missing --internal --connections --send-buffer --output --quiet -h --help' ;;
             verify) words='--topic --partition --deep --sample --since --output --jobs --max-batch-bytes --quiet -h --help' ;;

@@ -4,7 +4,7 @@ function __klog_command --description 'The command whose arguments are being wri
     set -l command
     for word in (commandline -opc)[2..-1]
         switch "$command $word"
-            case ' describe' ' dump' ' lookup' ' fetch' ' serve' ' verify' ' recover' ' truncate' ' compact' ' apply' ' undo' ' plans' ' spark' 'spark verify' 'spark stats' 'spark search' 'spark export' 'spark compact'
+            case ' describe' ' dump' ' lookup' ' search' ' stats' ' export' ' fetch' ' serve' ' verify' ' recover' ' truncate' ' compact' ' apply' ' undo' ' plans' ' spark' 'spark verify' 'spark stats' 'spark search' 'spark export' 'spark compact'
                 set command $command $word
         end
     end
@@ -15,6 +15,9 @@ complete -c klog -f
 complete -c klog -n 'test (__klog_command) = ""' -a describe -d 'Show what a log dir, a partition or a file contains'
 complete -c klog -n 'test (__klog_command) = ""' -a dump -d 'Print any Kafka file as Kafka\'s dump tool does, or as data'
 complete -c klog -n 'test (__klog_command) = ""' -a lookup -d 'Find an offset or a timestamp the way a broker does'
+complete -c klog -n 'test (__klog_command) = ""' -a search -d 'Find records by key, header, pattern, offset or time'
+complete -c klog -n 'test (__klog_command) = ""' -a stats -d 'Count records, bytes, keys and codecs of each partition'
+complete -c klog -n 'test (__klog_command) = ""' -a export -d 'Write all records as Parquet or JSON lines'
 complete -c klog -n 'test (__klog_command) = ""' -a fetch -d 'Show which batches a consumer or a follower would receive'
 complete -c klog -n 'test (__klog_command) = ""' -a serve -d 'Serve the data of a disk to Kafka clients, read-only'
 complete -c klog -n 'test (__klog_command) = ""' -a verify -d 'Check every batch, index, snapshot and checkpoint, read-only'
@@ -80,6 +83,49 @@ complete -c klog -n 'test (__klog_command) = "lookup"' -l position-only -d 'Prin
 complete -c klog -n 'test (__klog_command) = "lookup"' -l output -x -a 'text json jsonl' -d 'Output form'
 complete -c klog -n 'test (__klog_command) = "lookup"' -l quiet -d 'Print no notes and no progress bar'
 complete -c klog -n 'test (__klog_command) = "lookup"' -s h -l help -d 'Show this help and leave'
+complete -c klog -n 'test (__klog_command) = "search"' -F
+complete -c klog -n 'test (__klog_command) = "search"' -l topic -x -d 'Only these topics of a log dir (name or glob'
+complete -c klog -n 'test (__klog_command) = "search"' -l partition -x -d 'Only these partition numbers of a log dir (repeatable)'
+complete -c klog -n 'test (__klog_command) = "search"' -l key -x -d 'Only records with this key (text, hex:… or base64:…; repeatable)'
+complete -c klog -n 'test (__klog_command) = "search"' -l keys-from -r -F -d 'Only records with one of the keys in FILE (one per line)'
+complete -c klog -n 'test (__klog_command) = "search"' -l header -x -d 'Only records with this header (a value may be hex:… or base64:…)'
+complete -c klog -n 'test (__klog_command) = "search"' -l regex -x -d 'Only records whose value, as bytes, matches REGEX'
+complete -c klog -n 'test (__klog_command) = "search"' -l from-offset -x -d 'First offset to include'
+complete -c klog -n 'test (__klog_command) = "search"' -l to-offset -x -d 'First offset to exclude'
+complete -c klog -n 'test (__klog_command) = "search"' -l from-time -x -d 'First timestamp to include (epoch ms, ISO 8601, \'2h ago\')'
+complete -c klog -n 'test (__klog_command) = "search"' -l to-time -x -d 'First timestamp to exclude'
+complete -c klog -n 'test (__klog_command) = "search"' -l isolation -x -a 'read_uncommitted read_committed' -d 'read_committed omits aborted and open transactions'
+complete -c klog -n 'test (__klog_command) = "search"' -l values -x -a 'text base64 hex redacted none' -d 'Form of record values (jsonl, csv)'
+complete -c klog -n 'test (__klog_command) = "search"' -l limit -x -d 'At most N records'
+complete -c klog -n 'test (__klog_command) = "search"' -l replicas -x -d 'Which replica to read when a partition is found several times'
+complete -c klog -n 'test (__klog_command) = "search"' -l max-batch-bytes -x -d 'Largest batch to read or decompress'
+complete -c klog -n 'test (__klog_command) = "search"' -l jobs -x -d 'Number of threads'
+complete -c klog -n 'test (__klog_command) = "search"' -l quiet -d 'Print no notes and no progress bar'
+complete -c klog -n 'test (__klog_command) = "search"' -s h -l help -d 'Show this help and leave'
+complete -c klog -n 'test (__klog_command) = "stats"' -F
+complete -c klog -n 'test (__klog_command) = "stats"' -l topic -x -d 'Only these topics of a log dir (name or glob'
+complete -c klog -n 'test (__klog_command) = "stats"' -l partition -x -d 'Only these partition numbers of a log dir (repeatable)'
+complete -c klog -n 'test (__klog_command) = "stats"' -l output -x -a 'text table json jsonl' -d 'Output form'
+complete -c klog -n 'test (__klog_command) = "stats"' -l max-batch-bytes -x -d 'Largest batch to read or decompress'
+complete -c klog -n 'test (__klog_command) = "stats"' -l jobs -x -d 'Number of threads'
+complete -c klog -n 'test (__klog_command) = "stats"' -l quiet -d 'Print no notes and no progress bar'
+complete -c klog -n 'test (__klog_command) = "stats"' -s h -l help -d 'Show this help and leave'
+complete -c klog -n 'test (__klog_command) = "export"' -F
+complete -c klog -n 'test (__klog_command) = "export"' -l topic -x -d 'Only these topics of a log dir (name or glob'
+complete -c klog -n 'test (__klog_command) = "export"' -l partition -x -d 'Only these partition numbers of a log dir (repeatable)'
+complete -c klog -n 'test (__klog_command) = "export"' -l output-path -r -F -d 'Directory to write to'
+complete -c klog -n 'test (__klog_command) = "export"' -l format -x -a 'parquet jsonl' -d 'Format of the files'
+complete -c klog -n 'test (__klog_command) = "export"' -l from-offset -x -d 'First offset to include'
+complete -c klog -n 'test (__klog_command) = "export"' -l to-offset -x -d 'First offset to exclude'
+complete -c klog -n 'test (__klog_command) = "export"' -l from-time -x -d 'First timestamp to include (epoch ms, ISO 8601, \'2h ago\')'
+complete -c klog -n 'test (__klog_command) = "export"' -l to-time -x -d 'First timestamp to exclude'
+complete -c klog -n 'test (__klog_command) = "export"' -l isolation -x -a 'read_uncommitted read_committed' -d 'read_committed omits aborted and open transactions'
+complete -c klog -n 'test (__klog_command) = "export"' -l replicas -x -d 'Which replica to read when a partition is found several times'
+complete -c klog -n 'test (__klog_command) = "export"' -l file-size -x -d 'Start a new file when one is larger than SIZE'
+complete -c klog -n 'test (__klog_command) = "export"' -l max-batch-bytes -x -d 'Largest batch to read or decompress'
+complete -c klog -n 'test (__klog_command) = "export"' -l jobs -x -d 'Number of threads'
+complete -c klog -n 'test (__klog_command) = "export"' -l quiet -d 'Print no notes and no progress bar'
+complete -c klog -n 'test (__klog_command) = "export"' -s h -l help -d 'Show this help and leave'
 complete -c klog -n 'test (__klog_command) = "fetch"' -F
 complete -c klog -n 'test (__klog_command) = "fetch"' -l offset -x -d 'Offset to fetch from'
 complete -c klog -n 'test (__klog_command) = "fetch"' -l max-bytes -x -d 'At most SIZE bytes'

@@ -20,7 +20,10 @@ import pytest
 from tests.conftest import FIXTURES, ROOT, writable_copy
 from tests.test_layers import FLOOR
 
-PAGES = ("README.md", *(f"docs/{page}.md" for page in ("describe", "dump", "lookup", "verify", "recover", "compact")))
+PAGES = (
+    "README.md",
+    *(f"docs/{page}.md" for page in ("describe", "dump", "lookup", "search", "verify", "recover", "compact")),
+)
 SERVING = ("README.md", "docs/serve.md")
 PORT = "29092"
 """Where the pages have `klog serve` listen; here it is another, which is free."""

@@ -9,7 +9,9 @@ import typer
 from klog.errors import UsageError
 
 if TYPE_CHECKING:
+    from klog.jobs.output_files import Format
     from klog.serve.options import End
+    from klog.transactions.isolation import Isolation as Level
 
 T = TypeVar("T")
 
@@ -152,6 +154,18 @@ Ship = Annotated[
         metavar="archive|preinstalled|FILE",
         help="How executors get klog: packed by this command, already installed, or from a venv-pack archive.",
     ),
+]
+
+# search, export, spark compact
+ISOLATIONS: tuple[Level, ...] = ("read_uncommitted", "read_committed")
+FILE_FORMATS: tuple[Format, ...] = ("parquet", "jsonl")
+REPLICAS = ("longest", "leader-epoch", "all")
+OutputPath = Annotated[
+    str | None, typer.Option("--output-path", metavar="DIR", help="Directory to write to; new or empty.")
+]
+FileSize = Annotated[str, typer.Option(metavar="SIZE", help="Start a new file when one is larger than SIZE.")]
+Replicas = Annotated[
+    str, typer.Option(metavar="|".join(REPLICAS), help="Which replica to read when a partition is found several times.")
 ]
 
 

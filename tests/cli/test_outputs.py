@@ -59,6 +59,7 @@ WRITERS = (
     Writer("compact", "--backup", f"{KEYS} --apply", is_file=False),
     Writer("compact", "--to", KEYS, is_file=False),
     Writer("undo", "--backup", "{}/kept --apply", is_file=False),
+    Writer("export", "--output-path", "{}/data/calm-0", is_file=False),
     Writer("spark export", "--output-path", "{}/data/calm-0", is_file=False, is_spark=True),
     Writer("spark compact", "--output-path", "{}/data/calm-0", is_file=False, is_spark=True),
     Writer("spark compact", "--output-path", "{}/data/calm-0 --format log", is_file=False, is_spark=True),
@@ -69,6 +70,7 @@ READ = {
     ("dump", "--keys-from"),
     ("lookup", "--batch"),
     ("compact", "--metadata"),
+    ("search", "--keys-from"),
     ("spark search", "--keys-from"),
     ("spark compact", "--metadata"),
     *((f"spark {verb}", "--ship") for verb in ("verify", "stats", "search", "export", "compact")),
@@ -236,7 +238,7 @@ def no_spark(monkeypatch: pytest.MonkeyPatch) -> None:
     def start(*_: object, **__: object) -> None:
         pytest.fail("Spark was started", pytrace=False)
 
-    monkeypatch.setattr("klog_cli.views.spark_files.session", start)
+    monkeypatch.setattr("klog_cli.views.spark.session", start)
 
 
 def refused(done: Ran, place: str | Path) -> bool:

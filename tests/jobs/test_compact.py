@@ -15,7 +15,6 @@ from klog.data_dir.selection import Selection
 from klog.errors import DamagedError, KlogError, UnreadableError, UsageError
 from klog.jobs import compact as job
 from klog.jobs.output import Facts, JobOutput, OutputAttempt
-from klog.jobs.results import from_batch
 from klog.metadata.topic_config import TopicConfig
 
 from tests.compact.compacting import NOW_MS, ORIGINAL, SETTINGS, SEVERAL_ROUNDS
@@ -39,8 +38,7 @@ class Run:
 
     def do(self, pieces: Sequence[job.CompactTask] | None = None) -> list[int]:
         """Do *pieces*, as one task; return the numbers that it said."""
-        batches = job.compact(self.pieces if pieces is None else pieces, self.options)
-        return [answer.number for batch in batches for answer in from_batch(batch)]
+        return [answer.number for answer in job.compact(self.pieces if pieces is None else pieces, self.options)]
 
     def finish(self) -> list[Facts]:
         return job.finish(self.output, self.pieces, self.log_dirs, DISK)

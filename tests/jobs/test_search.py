@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 from klog.errors import UsageError
 from klog.jobs.export import ExportTask
-from klog.jobs.results import TaskResult, from_batch
-from klog.jobs.search import SearchQuery, compiled, merged, search
+from klog.jobs.results import TaskResult
+from klog.jobs.search import LineLimit, SearchQuery, compiled, merged, search
 from klog.kernel import VALUES, KeySet
 from klog.log.json_lines import LineStyle
 from klog.log.record_filter import RecordFilter
@@ -35,12 +35,12 @@ def split(log_dir: Path, split_bytes: int = 20_000) -> list[ExportTask]:
 def answers(pieces: Sequence[ExportTask], query: SearchQuery, tasks: int = 3) -> list[TaskResult]:
     """Return what so many tasks say, the last task first."""
     units = [pieces[at::tasks] for at in range(tasks)][::-1]
-    return [answer for unit in units for batch in search(unit, query) for answer in from_batch(batch)]
+    return [answer for unit in units for answer in search(unit, query)]
 
 
 def found(pieces: Sequence[ExportTask], query: SearchQuery, tasks: int = 3) -> list[Object]:
     """Return the objects found."""
-    every = merged(answers(pieces, query, tasks), query.wanted.limit)
+    every = merged(answers(pieces, query, tasks), LineLimit(query.wanted.limit))
     return [json.loads(line) for one in every if one.kind == "lines" for line in one.content.splitlines()]
 
 

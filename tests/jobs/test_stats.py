@@ -24,7 +24,7 @@ CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 
 def counted(units: Sequence[Sequence[LogSlice | str]], partitions: Sequence[Partition]) -> list[Stats]:
     sent = [pickle.loads(pickle.dumps(unit)) for unit in units]
-    return results([batch for unit in sent for batch in stats(unit, OPTIONS)], partitions)
+    return results([answer for unit in sent for answer in stats(unit, OPTIONS)], partitions)
 
 
 def by_hand(partition: Partition) -> tuple[object, ...]:

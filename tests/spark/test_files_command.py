@@ -149,3 +149,34 @@ def test_a_directory_that_another_run_writes_is_left_to_it(
     done = klog("spark", command, MODERN / "plain-1", "--output-path", to)
     assert (done.exit_code, done.stderr) == (0, b"")
     assert ".lock" not in os.listdir(to)
+
+
+@pytest.mark.parametrize("data", [MODERN, FIXTURES / "crash/flip-middle"], ids=lambda path: path.name)
+def test_what_spark_does_this_machine_does_alone(
+    spark: SparkSession, klog: Klog, tmp_path: Path, data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The same lines, files, reports and exit codes: an operator changes from one to the other by one word."""
+    random = os.urandom
+    # Of keys that are equally frequent the secret of a run decides which are shown.
+    monkeypatch.setattr(os, "urandom", lambda size: bytes(16) if size == 16 else random(size))
+    for words in (
+        ("search", data),
+        ("search", data, "--isolation", "read_committed", "--limit", "50", "--values", "hex"),
+        ("search", data, "--regex", "1", "--from-offset", "3"),
+        ("stats", data, "--topic", "[a-z]*", "--output", "jsonl"),
+    ):
+        here, there = klog(*words), klog("spark", *words)
+        assert here == there, words
+        assert here.stdout or data != MODERN
+    for form in ("jsonl", "parquet"):
+        done = {
+            place: klog(*place.split(), data, "--format", form, "--output-path", tmp_path / place / form)
+            for place in ("export", "spark export")
+        }
+        here, there = done["export"], done["spark export"]
+        assert (here.exit_code, here.stderr) == (there.exit_code, there.stderr)
+        assert content(tmp_path / "export" / form) == content(tmp_path / "spark export" / form) != {}
+
+
+def content(folder: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}

@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager
 from typing import NamedTuple
 
+from klog.data_dir.partition import Partition
+from klog.jobs.export import ExportOptions
+from klog.jobs.output import Facts
+from klog.jobs.results import TaskResult
+from klog.jobs.search import SearchQuery
+from klog.jobs.stats import Stats
 from klog.progress import Sink
-from klog.spark.session import session
+from klog.spark.session import Session, session
+from klog.transactions.isolation import Isolation
 from klog.verify.segment import SurveyOptions
 from klog.verify.verify import Chosen, PartitionResult
 
@@ -21,6 +29,41 @@ class Where(NamedTuple):
     conf: dict[str, str]
     ship: str
 
+    def search(
+        self,
+        partitions: Sequence[Partition],
+        query: SearchQuery,
+        isolation: Isolation,
+        sink: Sink,
+        take: Callable[[TaskResult], object],
+    ) -> None:
+        """Search on Spark; see `klog_cli.engines.Engine`."""
+        from klog.spark.search import search
+
+        with self.session() as ours:
+            for answer in search(ours.spark, partitions, query, isolation, sink):
+                take(answer)
+
+    def stats(self, partitions: Sequence[Partition], max_batch_bytes: int, sink: Sink) -> list[Stats]:
+        """Count on Spark."""
+        from klog.spark.stats import stats
+
+        with self.session() as ours:
+            return stats(ours.spark, partitions, max_batch_bytes, sink)
+
+    def export(
+        self, partitions: Sequence[Partition], to: str, options: ExportOptions, isolation: Isolation, sink: Sink
+    ) -> Facts:
+        """Write on Spark."""
+        from klog.spark.export import export
+
+        with self.session() as ours:
+            return export(ours.spark, partitions, to, options, isolation, sink)
+
+    def session(self) -> AbstractContextManager[Session]:
+        """Return a session, to be used in a block."""
+        return session(self.master, self.conf, self.ship, brief=True)
+
 
 def verify(
     paths: Sequence[str], topics: Sequence[str], numbers: Sequence[int], request: SurveyOptions, form: str, where: Where
@@ -29,7 +72,7 @@ def verify(
     from klog.spark.verify import verify as run
 
     def way(wanted: Wanted, request: SurveyOptions, sink: Sink, chosen: Chosen | None) -> Iterable[PartitionResult]:
-        with session(where.master, where.conf, where.ship, brief=True) as ours:
+        with where.session() as ours:
             return list(run(ours.spark, wanted, request, sink, chosen))
 
     return show(paths, topics, numbers, request, None, form, way)

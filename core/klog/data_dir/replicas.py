@@ -17,6 +17,7 @@ from typing import Final
 from klog.data_dir.log_dir import LogDir
 from klog.data_dir.open_path import EXPECTED, open_path
 from klog.data_dir.partition import Partition, SegmentFiles
+from klog.data_dir.selection import select
 from klog.errors import KlogError, UsageError
 from klog.files.read_only import ReadOnlyFile
 from klog.formats.checkpoint import epochs_in_force
@@ -49,6 +50,17 @@ def find_partitions(paths: Iterable[str]) -> list[Partition]:
             where = os.path.join(around[parent], name)
             found.setdefault(os.path.realpath(where) if os.path.islink(where) else where, partition)
     return list(found.values())
+
+
+def select_replicas(
+    paths: Iterable[str], topics: Sequence[str], numbers: Sequence[int], replicas: str = "longest"
+) -> list[Partition]:
+    """Return the partitions of *paths* that *topics* and *numbers* select, of each the replica that *replicas* says.
+
+    Raises UsageError, UnreadableError.
+    """
+    found = find_partitions(paths)
+    return choose_replicas(select(found, topics, numbers) if topics or numbers else found, replicas)
 
 
 def _in_path(path: str) -> list[Partition]:

@@ -27,13 +27,13 @@ from klog.disk.disk import Disk
 from klog.errors import DamagedError, UnreadableError, UsageError
 from klog.formats.names import PartitionState
 from klog.jobs.output import Facts, JobOutput, OutputAttempt
-from klog.jobs.results import TaskResult, to_batch
+from klog.jobs.results import TaskResult
 from klog.metadata.topic_config import TopicConfig
 from klog.plan.draft import Draft
 from klog.plan.staging import Staging, remove_tree
 
 if TYPE_CHECKING:
-    import pyarrow as pa
+    pass
 
 _STAGED, _ROOT = "staged", "root"
 
@@ -89,14 +89,14 @@ def begin(to: str, pieces: Sequence[CompactTask], options: CompactJobOptions, di
     return JobOutput(to, {"job": "compact", "version": __version__, "options": what, "pieces": facts}, disk)
 
 
-def compact(unit: Sequence[CompactTask], options: CompactJobOptions) -> Iterator[pa.RecordBatch]:
+def compact(unit: Sequence[CompactTask], options: CompactJobOptions) -> Iterator[TaskResult]:
     """Compact the partitions of *unit*; yield an answer `piece` of each.  Raises OSError when writing fails."""
     for piece in unit:
         with OutputAttempt(options.run, piece.number, shared=False) as attempt:
             if not attempt.is_done:
                 written, facts = _compact(piece, options, attempt)
                 attempt.commit(written, facts)
-        yield to_batch([TaskResult("piece", b"", piece.number)])
+        yield TaskResult("piece", b"", piece.number)
 
 
 def _compact(piece: CompactTask, options: CompactJobOptions, attempt: OutputAttempt) -> tuple[list[str], Facts]:

@@ -14,22 +14,19 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from klog.data_dir.partition import Partition
-from klog.disk.disk import Disk
+from klog.disk.disk import Disk, FencedDisk
 from klog.formats.damage import Damage
-from klog.jobs.output import Facts, JobOutput, OutputAttempt
+from klog.jobs.output import Facts, JobOutput, OutputAttempt, alone
 from klog.jobs.output_files import FILE_BYTES, Format, OutputFiles
-from klog.jobs.results import TaskResult, to_batch
-from klog.jobs.scanning import SliceScan
+from klog.jobs.results import TaskResult
+from klog.jobs.slice_reader import SliceScan
 from klog.jobs.slices import OPENING_BYTES, SPLIT_BYTES, TASK_BYTES, LogSlice, slices
 from klog.log.reader import MAX_BATCH_BYTES
 from klog.log.record_filter import RecordFilter
 from klog.transactions.isolation import Isolation
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 MANIFEST = "_klog_manifest.json"
 """Spark looks past names that begin so."""
@@ -110,7 +107,7 @@ def _digest(pieces: Sequence[NamedTuple]) -> str:
     return digest.hexdigest()
 
 
-def export(unit: Sequence[ExportTask], options: ExportOptions) -> Iterator[pa.RecordBatch]:
+def export(unit: Sequence[ExportTask], options: ExportOptions) -> Iterator[TaskResult]:
     """Write all records of the pieces of *unit*; yield an answer `piece` of each.
 
     Raises OSError when writing fails; what is wrong with what is read is among the facts of the piece.
@@ -134,7 +131,7 @@ Write = Callable[[ExportTask, OutputFiles], Iterable[tuple[LogSlice, Damage]]]
 """Writes a piece; what is damaged may be told several times."""
 
 
-def in_attempts(unit: Sequence[ExportTask], options: ExportOptions, write: Write) -> Iterator[pa.RecordBatch]:
+def in_attempts(unit: Sequence[ExportTask], options: ExportOptions, write: Write) -> Iterator[TaskResult]:
     """Write the pieces of *unit*, each in an attempt of its own; yield an answer `piece` of each.  Raises OSError."""
     for piece in unit:
         with OutputAttempt(options.run, piece.number) as attempt:
@@ -143,7 +140,42 @@ def in_attempts(unit: Sequence[ExportTask], options: ExportOptions, write: Write
                     found = dict.fromkeys(write(piece, tables))
                 facts = [damage_facts(part, damage) for part, damage in found]
                 attempt.commit(tables.paths, {"files": tables.files, "damage": facts})
-        yield to_batch([TaskResult("piece", b"", piece.number)])
+        yield TaskResult("piece", b"", piece.number)
+
+
+Job = Callable[[Sequence[ExportTask], ExportOptions], Iterator[TaskResult]]
+Run = Callable[[Job, list[list[ExportTask]], ExportOptions, list[int]], object]
+"""Does a job for each of some units, whose bytes are given too, here or elsewhere, and returns when all are done."""
+
+
+def write_all(
+    name: str,
+    job: Job,
+    partitions: Iterable[Partition],
+    to: str,
+    options: ExportOptions,
+    isolation: Isolation,
+    run: Run,
+) -> Facts:
+    """Write *partitions* as files below *to* by *run*, and return the manifest that is there as well.
+
+    *name*: of the job, `export` or `latest`.  Each record is there once, whatever tasks fail, are killed or run twice.
+    After a failure the same call goes on with what is missing.
+
+    Raises UsageError where *to* has something else, LockedError where another run writes there, KlogError, OSError.
+    """
+    made = pieces(partitions, options.wanted, isolation, whole=name == "latest")
+    disk = shared_disk()
+    with alone(to, disk):
+        output = begin(to, name, made, options, disk)
+        left = [piece for piece in made if piece.number not in output.done]
+        run(job, [[piece] for piece in left], options._replace(run=output.run), [piece.bytes for piece in left])
+        return finish(output, len(made))
+
+
+def shared_disk() -> Disk:
+    """Return a disk whose files and directories are for all whom the umask lets."""
+    return FencedDisk("/", shared=True)
 
 
 def damage_facts(part: LogSlice, damage: Damage) -> Facts:

@@ -9,23 +9,20 @@ from __future__ import annotations
 import os
 from collections.abc import Generator, Iterator, Sequence
 from itertools import groupby
-from typing import TYPE_CHECKING
 
 from klog.formats.damage import Damage
 from klog.jobs.export import ExportOptions, ExportTask, in_attempts
 from klog.jobs.output_files import OutputFiles
-from klog.jobs.scanning import SliceScan
+from klog.jobs.results import TaskResult
+from klog.jobs.slice_reader import SliceScan
 from klog.jobs.slices import LogSlice
 from klog.kernel import OffsetMap
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 _MOST_PARTS = 64
 """At once: the beginning of a log may have far more keys than the rest."""
 
 
-def latest(unit: Sequence[ExportTask], options: ExportOptions) -> Iterator[pa.RecordBatch]:
+def latest(unit: Sequence[ExportTask], options: ExportOptions) -> Iterator[TaskResult]:
     """Write the last record of each key of the pieces of *unit*, but for those without a value.
 
     Pieces are of whole partitions.  Yields an answer `piece` of each.  Raises OSError when writing fails.

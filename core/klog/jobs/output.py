@@ -1,8 +1,8 @@
 """What many tasks write into one directory: exactly one file set, whatever tasks are repeated, doubled or killed.
 
     with alone("out", disk):                                 # whoever drives, to the end
-        output = Output("out", {"job": "export", …}, disk)
-    with Attempt(output.run, 7) as attempt:                  # a task, for piece 7
+        output = JobOutput("out", {"job": "export", …}, disk)
+    with OutputAttempt(output.run, 7) as attempt:                  # a task, for piece 7
         …                                                    # files below attempt.path
         attempt.commit(files, {"records": 1844})
         output.finish(moves)                                 # whoever drives, when all pieces are there

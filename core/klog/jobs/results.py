@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Any, NamedTuple
-
-from klog.dump.arrow import import_pyarrow
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+U = TypeVar("U")
+O = TypeVar("O")  # noqa: E741
+_BATCH_RESULTS = 256
+_BATCH_BYTES = 1 << 16
 
 
 class TaskResult(NamedTuple):
@@ -27,14 +30,16 @@ class TaskResult(NamedTuple):
 
 def schema() -> pa.Schema:
     """Return the columns of an answer."""
-    pa = import_pyarrow()
+    import pyarrow as pa
+
     types = (pa.string(), pa.binary(), pa.int64())
     return pa.schema([pa.field(*one, nullable=False) for one in zip(TaskResult._fields, types, strict=True)])
 
 
 def to_batch(answers: Iterable[TaskResult]) -> pa.RecordBatch:
     """Return *answers* as a record batch of `schema`."""
-    pa = import_pyarrow()
+    import pyarrow as pa
+
     rows = list(answers)
     arrays = [pa.array([one[at] for one in rows], field.type) for at, field in enumerate(schema())]
     return pa.RecordBatch.from_arrays(arrays, schema=schema())
@@ -44,6 +49,17 @@ def from_batch(batch: pa.RecordBatch) -> Iterator[TaskResult]:
     """Yield the answers of a record batch."""
     for row in zip(*(column.to_pylist() for column in batch.columns), strict=True):
         yield TaskResult(*row)
+
+
+def in_batches(job: Callable[[U, O], Iterator[TaskResult]], unit: U, options: O) -> Iterator[pa.RecordBatch]:
+    """Do *job* for *unit*; yield its results as record batches, as Spark's tasks send them."""
+    waiting: list[TaskResult] = []
+    for answer in job(unit, options):
+        waiting.append(answer)
+        if len(waiting) >= _BATCH_RESULTS or len(answer.content) >= _BATCH_BYTES:
+            yield to_batch(waiting)
+            waiting = []
+    yield to_batch(waiting)
 
 
 def json_result(kind: str, facts: object, number: int = 0) -> TaskResult:

@@ -8,20 +8,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from klog.errors import UsageError
 from klog.formats.damage import Damage
 from klog.jobs.export import ExportTask, damage_facts
-from klog.jobs.results import TaskResult, json_result, to_batch
-from klog.jobs.scanning import SliceScan
+from klog.jobs.results import TaskResult, json_result
+from klog.jobs.slice_reader import SliceScan
 from klog.kernel import Window
 from klog.log.json_lines import LineStyle, RecordOrigin, record_lines
 from klog.log.reader import MAX_BATCH_BYTES
 from klog.log.record_filter import RecordFilter, RecordLimit
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 _ANSWER_BYTES = 1 << 20
 
@@ -49,7 +46,7 @@ def compiled(pattern: bytes) -> re.Pattern[bytes]:
         raise UsageError(f"{pattern.decode(errors='replace')}: no regular expression: {error}") from error
 
 
-def search(unit: Sequence[ExportTask], query: SearchQuery) -> Iterator[pa.RecordBatch]:
+def search(unit: Sequence[ExportTask], query: SearchQuery) -> Iterator[TaskResult]:
     """Yield answers `lines`, what was found in each piece in its order, `damage` where something is broken.
 
     Raises nothing for what is on the disk.
@@ -63,7 +60,7 @@ def search(unit: Sequence[ExportTask], query: SearchQuery) -> Iterator[pa.Record
             fields = RecordOrigin(part.path, part.topic, part.partition).json()
             for found in scan.read(part) if count.left != 0 else ():
                 if isinstance(found, Damage):
-                    yield to_batch([json_result("damage", damage_facts(part, found), piece.number)])
+                    yield json_result("damage", damage_facts(part, found), piece.number)
                     continue
                 if query.header is not None:
                     found.keep_with_header(*query.header)
@@ -73,12 +70,12 @@ def search(unit: Sequence[ExportTask], query: SearchQuery) -> Iterator[pa.Record
                 for some in _lines(found, fields, query.style):
                     waiting += some
                     if len(waiting) >= _ANSWER_BYTES and waiting.endswith(b"\n"):
-                        yield to_batch([TaskResult("lines", bytes(waiting), piece.number)])
+                        yield TaskResult("lines", bytes(waiting), piece.number)
                         waiting.clear()
                 if is_last:
                     break
         if waiting:
-            yield to_batch([TaskResult("lines", bytes(waiting), piece.number)])
+            yield TaskResult("lines", bytes(waiting), piece.number)
 
 
 def _lines(rows: Window, fields: bytes, style: LineStyle) -> Iterator[bytes | memoryview]:
@@ -87,16 +84,27 @@ def _lines(rows: Window, fields: bytes, style: LineStyle) -> Iterator[bytes | me
     rows.flushed()
 
 
-def merged(answers: Iterable[TaskResult], limit: int | None) -> Iterator[TaskResult]:
+class LineLimit:
+    """Counts down the lines that may still be given; None for all."""
+
+    def __init__(self, limit: int | None) -> None:
+        self.left = limit
+
+    def cut(self, answer: TaskResult) -> TaskResult:
+        """Return *answer*, its lines cut to what may still be given."""
+        if answer.kind != "lines" or self.left is None:
+            return answer
+        content = answer.content
+        lines = content.count(b"\n")
+        if lines > self.left:
+            content = b"".join(content.splitlines(keepends=True)[: self.left])
+        self.left -= min(lines, self.left)
+        return answer._replace(content=content)
+
+
+def merged(answers: Iterable[TaskResult], limit: LineLimit) -> Iterator[TaskResult]:
     """Yield the answers of tasks by their pieces, which ascend; of lines not more than *limit*."""
-    left = limit
     for answer in sorted(answers, key=lambda one: one.number):
-        if answer.kind != "lines" or left is None:
-            yield answer
-        elif left > 0:
-            content = answer.content
-            lines = content.count(b"\n")
-            if lines > left:
-                content = b"".join(content.splitlines(keepends=True)[:left])
-            left -= min(lines, left)
-            yield answer._replace(content=content)
+        found = limit.cut(answer)
+        if found.content:
+            yield found

@@ -13,6 +13,7 @@ from klog.data_dir.partition import Partition
 from klog.data_dir.preallocation import is_preallocated_tail
 from klog.errors import KlogError
 from klog.files.read_only import ReadOnlyFile
+from klog.formats.codec import Decompressor
 from klog.formats.damage import Damage, DamageKind
 from klog.formats.limits import LONG_MAX
 from klog.jobs.slices import LogSlice
@@ -22,6 +23,8 @@ from klog.log.reader import MAX_BATCH_BYTES, LogReader
 from klog.log.record_filter import RecordFilter
 from klog.log.records import BatchRun, Codecs, OffsetRange, decode_run, intact_runs, message_damages
 from klog.transactions.isolation import AbortedFilter
+
+_ROWS = 16 << 10
 
 
 def records(
@@ -141,3 +144,24 @@ class _Reading:
         elif self._end > part.end:
             detail = f"a batch reaches beyond byte {part.end}, where its index has another one begin"
             yield Damage(DamageKind.BAD_INDEX, Location(part.path, part.end), detail)
+
+
+class SliceScan:
+    """Reads data records as *wanted*, whose limit does not count.  No batch larger than *max_batch_bytes* is read."""
+
+    def __init__(self, wanted: RecordFilter, max_batch_bytes: int = MAX_BATCH_BYTES) -> None:
+        self._wanted, self._max_batch_bytes = wanted, max_batch_bytes
+        self._window = Window(records=_ROWS)
+        self._codecs = Decompressor(max_batch_bytes).functions
+
+    @property
+    def position(self) -> int:
+        """Where in its log the last window began: bytes."""
+        return self._window.position
+
+    def read(self, part: LogSlice) -> Iterator[Window | Damage]:
+        """Yield the record rows of a slice, each window good until the next step, and damage in its place.
+
+        Raises nothing: what cannot be read is damage too.
+        """
+        return records(part, self._wanted, self._window, self._codecs, self._max_batch_bytes)

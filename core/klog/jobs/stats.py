@@ -8,25 +8,21 @@ from base64 import b64decode, b64encode
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from heapq import nsmallest
 from itertools import groupby
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 from zlib import compress, decompress
 
 from klog.data_dir.partition import Partition
 from klog.formats.codec import Decompressor
 from klog.formats.damage import Damage
-from klog.jobs.results import TaskResult, from_batch, json_result, to_batch
+from klog.jobs.results import TaskResult, json_result
 from klog.jobs.slice_reader import records
-from klog.jobs.slices import LogSlice, slices
+from klog.jobs.slices import SPLIT_BYTES, LogSlice, pack_tasks, slices
 from klog.kernel import Profile, Window
 from klog.log.reader import MAX_BATCH_BYTES
 from klog.log.record_filter import RecordFilter
 
-if TYPE_CHECKING:
-    import pyarrow as pa
-
 MOST_KEYS = 10
 _SENT_KEYS = 50
-_BATCH_ANSWERS = 256
 _MOST_DAMAGES = 100
 _ROWS = 16 << 10
 _CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
@@ -87,23 +83,40 @@ class Stats(NamedTuple):
     damage: tuple[str, ...]
 
 
-def stats(unit: Sequence[LogSlice | str], options: StatsOptions) -> Iterator[pa.RecordBatch]:
+def stats(unit: Sequence[LogSlice | str], options: StatsOptions) -> Iterator[TaskResult]:
     """Count the records of *unit*: partition directories, or slices of one next to each other; an answer for each.
 
     Nothing is raised for what is on the disk: damage is counted and told.
     """
     profile = Profile(options.secret)
     reading = _Reading(options.max_batch_bytes)
-    answers: list[TaskResult] = []
     for path, parts in groupby(unit, key=_directory):
         cut = [part for part in parts if isinstance(part, LogSlice)]
         profile.clear()
         counted = reading.count(cut or slices(Partition(path)), profile, _SENT_KEYS if cut else MOST_KEYS)
-        answers.append(json_result("stats", {"path": path, **counted}))
-        if len(answers) >= _BATCH_ANSWERS:
-            yield to_batch(answers)
-            answers = []
-    yield to_batch(answers)
+        yield json_result("stats", {"path": path, **counted})
+
+
+def share_out(
+    partitions: Sequence[Partition], least: int, split_bytes: int = SPLIT_BYTES
+) -> tuple[list[list[LogSlice | str]], list[int]]:
+    """Return units of work for `stats`, *least* of them if there is enough to do, and the bytes of each.
+
+    A partition larger than *split_bytes* is cut into slices.  Paths lead to the same files wherever tasks run.
+    """
+    parts: list[LogSlice | str] = []
+    sizes: list[int] = []
+    for partition in {one.path: one for one in partitions}.values():
+        # To cut costs a look into each log, which small partitions leave to the tasks.
+        if partition.size <= split_bytes:
+            parts.append(partition.path)
+            sizes.append(partition.size)
+        else:
+            cut = slices(partition, split_bytes)
+            parts += cut
+            sizes += [part.bytes for part in cut]
+    packs = pack_tasks(sizes, least=least)
+    return [[parts[i] for i in numbers] for numbers in packs], [sum(sizes[i] for i in numbers) for numbers in packs]
 
 
 def _directory(part: LogSlice | str) -> str:
@@ -162,10 +175,10 @@ def _text(content: bytes) -> str:
     return b64encode(content).decode()
 
 
-def results(batches: Iterable[pa.RecordBatch], partitions: Sequence[Partition]) -> list[Stats]:
+def results(answers: Iterable[TaskResult], partitions: Sequence[Partition]) -> list[Stats]:
     """Return what was counted of each of *partitions*, put together from the answers of all units."""
     found: dict[str, list[dict[str, Any]]] = {}
-    for answer in (answer for batch in batches for answer in from_batch(batch)):
+    for answer in answers:
         facts = answer.facts
         found.setdefault(facts["path"], []).append(facts)
     profile = Profile(bytes(16))

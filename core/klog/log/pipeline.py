@@ -23,15 +23,15 @@ PARALLEL_OUTPUT_BYTES = 4 << 20
 """… and kept up to this size by a worker that waits for its turn."""
 
 
-_PATIENCE_S = 1.0
+PATIENCE_S = 1.0
 """How long a worker may go on writing after a ^C; what reads its output may be stuck."""
 
 
-class _OverError(Exception):
+class OverError(Exception):
     """Everything that was wanted has been written, or writing has failed: this worker is to end."""
 
 
-class _Turns:
+class Turns:
     """Whose turn it is to write."""
 
     def __init__(self) -> None:
@@ -40,11 +40,11 @@ class _Turns:
         self._changed = threading.Condition()
 
     def wait(self, number: int) -> None:
-        """Return when everything before *number* has been written; raise _OverError when nothing more is to be."""
+        """Return when everything before *number* has been written; raise OverError when nothing more is to be."""
         with self._changed:
             self._changed.wait_for(lambda: self._now == number or self._over)
             if self._over:
-                raise _OverError
+                raise OverError
 
     def done(self, number: int, last: bool) -> None:
         """Say that all of *number* has been written; with *last*, that nothing after it is to be."""
@@ -64,7 +64,7 @@ class _Turns:
 class OrderedOutput:
     """A worker's way to the sink for one stretch: every call waits for its turn."""
 
-    def __init__(self, sink: Sink, turns: _Turns, number: int) -> None:
+    def __init__(self, sink: Sink, turns: Turns, number: int) -> None:
         self._sink = sink
         self._turns = turns
         self._number = number
@@ -102,12 +102,12 @@ def run(
     Raises what a worker or the sink raised, and what a signal's handler did.  A single worker is the caller's own
     thread.  *own_window* is for the first of them, so that whoever reads many small logs needs no new one for each.
     """
-    turns = _Turns()
+    turns = Turns()
     sink.expect(reader.end - reader.position)
     output = OUTPUT_BYTES if jobs == 1 else PARALLEL_OUTPUT_BYTES
 
     def work(window: Window | None = None) -> None:
-        with suppress(_OverError):
+        with suppress(OverError):
             window = window or Window(output=output)
             process = make_work()
             while piece := reader.next(window):
@@ -123,4 +123,4 @@ def run(
     if jobs == 1:
         work(own_window)
     else:
-        run_all([partial(work, window) for window in (own_window, *[None] * (jobs - 1))], turns.stop, _PATIENCE_S)
+        run_all([partial(work, window) for window in (own_window, *[None] * (jobs - 1))], turns.stop, PATIENCE_S)

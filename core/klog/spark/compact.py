@@ -14,7 +14,7 @@ from klog.jobs.output import Facts, alone
 from klog.jobs.slices import pack_tasks
 from klog.metadata.topic_config import TopicConfig
 from klog.progress import Silence, Sink
-from klog.spark.run import parallelism, run
+from klog.spark.run import parallelism, results
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -43,6 +43,6 @@ def compact(
         packs = pack_tasks([piece.size for piece in left], least=parallelism(spark))
         units = [[left[i] for i in numbers] for numbers in packs]
         sizes = [sum(piece.size for piece in unit) for unit in units]
-        run(spark, job.compact, units, options._replace(run=output.run), sizes, sink, "klog compact")
-        results = job.finish(output, pieces, [target.log_dir for target in targets], Disk())
-    return results, job.outcomes(results, pieces)
+        results(spark, job.compact, units, options._replace(run=output.run), sizes, sink, "klog compact")
+        facts = job.finish(output, pieces, [target.log_dir for target in targets], Disk())
+    return facts, job.outcomes(facts, pieces)

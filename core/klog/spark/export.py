@@ -6,13 +6,12 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from klog.data_dir.partition import Partition
-from klog.disk.disk import Disk, FencedDisk
-from klog.jobs import export as job
-from klog.jobs.export import ExportOptions
+from klog.jobs.export import ExportOptions, Run, write_all
+from klog.jobs.export import export as export_job
 from klog.jobs.latest_values import latest as latest_job
-from klog.jobs.output import Facts, alone
+from klog.jobs.output import Facts
 from klog.progress import Silence, Sink
-from klog.spark.run import run
+from klog.spark.run import results
 from klog.transactions.isolation import Isolation
 
 if TYPE_CHECKING:
@@ -36,7 +35,7 @@ def export(
 
     Raises UsageError if *to* has other content, LockedError if another run writes there, KlogError, OSError.
     """
-    return _written(spark, "export", list(partitions), to, options, isolation, sink)
+    return write_all("export", export_job, partitions, to, options, isolation, _runner(spark, sink, "klog export"))
 
 
 def latest(
@@ -50,30 +49,10 @@ def latest(
 
     Everything else is as with `export`.
     """
-    return _written(spark, "latest", list(partitions), to, options, "read_committed", sink)
+    return write_all(
+        "latest", latest_job, partitions, to, options, "read_committed", _runner(spark, sink, "klog latest")
+    )
 
 
-def _written(
-    spark: SparkSession,
-    name: str,
-    partitions: list[Partition],
-    to: str,
-    options: ExportOptions,
-    isolation: Isolation,
-    sink: Sink,
-) -> Facts:
-    is_table = name == "latest"
-    pieces = job.pieces(partitions, options.wanted, isolation, whole=is_table)
-    disk = shared_disk()
-    with alone(to, disk):
-        output = job.begin(to, name, pieces, options, disk)
-        left = [piece for piece in pieces if piece.number not in output.done]
-        function = latest_job if is_table else job.export
-        units, sizes = [[piece] for piece in left], [piece.bytes for piece in left]
-        run(spark, function, units, options._replace(run=output.run), sizes, sink, f"klog {name}")
-        return job.finish(output, len(pieces))
-
-
-def shared_disk() -> Disk:
-    """Return a disk whose files and directories are for all whom the umask lets."""
-    return FencedDisk("/", shared=True)
+def _runner(spark: SparkSession, sink: Sink, title: str) -> Run:
+    return lambda job, units, options, sizes: results(spark, job, units, options, sizes, sink, title)

@@ -9,11 +9,13 @@ import signal
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from types import FrameType
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from klog import errors
 from klog.errors import KlogError, SparkError
+from klog.jobs.results import TaskResult, from_batch, in_batches
 from klog.progress import Silence, Sink
 from klog.spark import remote_call
 from klog.spark.packaging import SITE
@@ -76,6 +78,20 @@ def run(
     way = _connect if is_connect(spark) else _classic
     streams = _watch(way(spark, job, [pickle.dumps(unit) for unit in units], sizes, name), sum(sizes), sink)
     return [batch for stream in streams for batch in _batches(stream)]
+
+
+def results(
+    spark: SparkSession,
+    job: Callable[[U, O], Iterator[TaskResult]],
+    units: Sequence[U],
+    options: O,
+    sizes: Sequence[int],
+    sink: Sink = _SILENCE,
+    name: str = "klog",
+) -> Iterator[TaskResult]:
+    """Do *job* as `run` does, and return an iterator of what it yields."""
+    batches = run(spark, partial(in_batches, job), units, options, sizes, sink, name)
+    return (answer for batch in batches for answer in from_batch(batch))
 
 
 def _home() -> remote_call.TaskHome:

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 
 from klog.data_dir.partition import Partition
 from klog.jobs.export import ExportTask, pieces
-from klog.jobs.results import TaskResult, from_batch
-from klog.jobs.search import SearchQuery, merged
+from klog.jobs.results import TaskResult
+from klog.jobs.search import LineLimit, SearchQuery, merged
 from klog.jobs.search import search as job
 from klog.jobs.slices import TASK_BYTES, pack_tasks
 from klog.progress import Silence, Sink
-from klog.spark.run import parallelism, run
+from klog.spark.run import parallelism, results
 from klog.transactions.isolation import Isolation
 
 if TYPE_CHECKING:
@@ -34,18 +34,14 @@ def search(
     Tasks run in waves, so that the driver holds the results of one wave only, and nothing more is read once the limit
     is reached.  Raises KlogError.
     """
-    limit = left = query.wanted.limit
+    limit = LineLimit(query.wanted.limit)
     cores = parallelism(spark)
-    for wave in _waves(pieces(partitions, query.wanted, isolation, piece_bytes=0), cores, limit is None):
+    for wave in _waves(pieces(partitions, query.wanted, isolation, piece_bytes=0), cores, limit.left is None):
         packs = pack_tasks([piece.bytes for piece in wave], least=cores)
         units = [[wave[i] for i in numbers] for numbers in packs]
         sizes = [sum(piece.bytes for piece in unit) for unit in units]
-        batches = run(spark, job, units, query, sizes, sink, "klog search")
-        for answer in merged((one for batch in batches for one in from_batch(batch)), left):
-            if left is not None and answer.kind == "lines":
-                left -= answer.content.count(b"\n")
-            yield answer
-        if left == 0:
+        yield from merged(results(spark, job, units, query, sizes, sink, "klog search"), limit)
+        if limit.left == 0:
             return
 
 

@@ -7,12 +7,13 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from klog.data_dir.partition import Partition
-from klog.jobs.slices import SPLIT_BYTES, LogSlice, pack_tasks, slices
-from klog.jobs.stats import Stats, StatsOptions, results
+from klog.jobs.slices import SPLIT_BYTES
+from klog.jobs.stats import Stats, StatsOptions, share_out
+from klog.jobs.stats import results as merged
 from klog.jobs.stats import stats as job
 from klog.log.reader import MAX_BATCH_BYTES
 from klog.progress import Silence, Sink
-from klog.spark.run import parallelism, run
+from klog.spark.run import parallelism, results
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -31,19 +32,6 @@ def stats(
 
     Paths must lead to the same files where Spark's tasks run.
     """
-    parts: list[LogSlice | str] = []
-    sizes: list[int] = []
-    for partition in {one.path: one for one in partitions}.values():
-        # Dividing a partition reads from each of its logs; for small ones this is left to the tasks.
-        if partition.size <= split_bytes:
-            parts.append(partition.path)
-            sizes.append(partition.size)
-        else:
-            cut = slices(partition, split_bytes)
-            parts += cut
-            sizes += [part.bytes for part in cut]
-    packs = pack_tasks(sizes, least=parallelism(spark))
-    units = [[parts[i] for i in numbers] for numbers in packs]
-    loads = [sum(sizes[i] for i in numbers) for numbers in packs]
+    units, sizes = share_out(partitions, parallelism(spark), split_bytes)
     options = StatsOptions(os.urandom(16), max_batch_bytes)
-    return results(run(spark, job, units, options, loads, sink, "klog stats"), partitions)
+    return merged(results(spark, job, units, options, sizes, sink, "klog stats"), partitions)

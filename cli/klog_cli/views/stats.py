@@ -1,9 +1,10 @@
-"""What `klog spark stats` counted, as a table or JSON."""
+"""What `klog stats` counted, as a table or JSON."""
 
 from __future__ import annotations
 
 from base64 import b64encode
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from klog.data_dir.log_dir import LogDir
 from klog.data_dir.open_path import open_path
@@ -11,10 +12,11 @@ from klog.data_dir.partition import Partition
 from klog.data_dir.selection import select
 from klog.jobs.stats import FrequentKey, LargeRecord, Stats
 from klog.kernel import is_utf8
-from klog.spark.session import session
 
 from klog_cli import output
-from klog_cli.views.spark import Where
+
+if TYPE_CHECKING:
+    from klog_cli.engines import Engine
 
 _PROBLEMS_LEFT = 4
 _COLUMNS = ("topic", "partition", "records", "bytes", "keys", "null keys", "null values", "codecs", "first", "last")
@@ -22,14 +24,12 @@ _SHOWN_KEYS = 3
 
 
 def stats(
-    paths: Sequence[str], topics: Sequence[str], numbers: Sequence[int], max_batch_bytes: int, form: str, where: Where
+    paths: Sequence[str], topics: Sequence[str], numbers: Sequence[int], max_batch_bytes: int, form: str, engine: Engine
 ) -> int:
-    """Count the records below *paths* on Spark and return the exit code."""
-    from klog.spark.stats import stats as run
-
+    """Count the records below *paths* and return the exit code."""
     partitions = _partitions(paths, topics, numbers)
-    with output.Results() as results, session(where.master, where.conf, where.ship, brief=True) as ours:
-        found = run(ours.spark, partitions, max_batch_bytes, results)
+    with output.Results() as results:
+        found = engine.stats(partitions, max_batch_bytes, results)
     for line in (line for one in found for line in one.damage):
         output.plain(output.printable(line))
     if form == "json":

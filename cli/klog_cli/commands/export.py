@@ -1,0 +1,73 @@
+"""`klog export`, also on Spark: its options."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+from klog.errors import UsageError
+
+from klog_cli import options, output
+from klog_cli.engines import Engine, local
+from klog_cli.units import parse_size
+
+ExportFormat = Annotated[
+    str, typer.Option("--format", metavar="|".join(options.FILE_FORMATS), help="Format of the files.")
+]
+
+
+def write(
+    engine: Engine,
+    paths: options.Paths = None,
+    topic: options.Topics = None,
+    partition: options.Partitions = None,
+    to: options.OutputPath = None,
+    form: ExportFormat = "parquet",
+    from_offset: options.FromOffset = None,
+    to_offset: options.ToOffset = None,
+    from_time: options.FromTime = None,
+    to_time: options.ToTime = None,
+    isolation: options.Isolation = "read_uncommitted",
+    replicas: options.Replicas = "longest",
+    file_size: options.FileSize = "256MiB",
+    max_batch_bytes: options.MaxBatchBytes = "128MiB",
+    quiet: options.Quiet = False,
+) -> int:
+    """Write all records as Parquet or JSON lines.
+
+    Each topic and partition has a directory. Each record is written once, even if tasks are killed or run twice. The
+    same command continues what a killed run left.
+    """
+    from klog.data_dir.replicas import select_replicas
+    from klog.jobs.export import ExportOptions
+
+    from klog_cli.commands.dump import wanted_of
+    from klog_cli.views.export import export as run
+
+    output.Quiet.on = quiet
+    asked = ExportOptions(
+        "",
+        options.known("--format", form, options.FILE_FORMATS),
+        wanted_of((from_offset, to_offset), (from_time, to_time), None, True, None, False),
+        parse_size(file_size),
+        options.batch_bytes(max_batch_bytes),
+    )
+    target = output_directory(paths, to)
+    level = options.known("--isolation", isolation, options.ISOLATIONS)
+    known = options.known("--replicas", replicas, options.REPLICAS)
+    return run(select_replicas(paths or (), topic or (), partition or (), known), target, asked, level, engine)
+
+
+def output_directory(paths: list[str] | None, to: str | None) -> str:
+    """Return where to write.  Raises UsageError."""
+    if not paths:
+        raise UsageError("nothing to read: name log dirs or partition directories")
+    if to is None:
+        raise UsageError("--output-path DIR says where to write")
+    from klog.jobs.output import check_target
+
+    check_target(to, paths)
+    return to
+
+
+export = local(write)

@@ -1,0 +1,35 @@
+"""What `klog search` prints: the lines that were found, and damage."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from klog.data_dir.partition import Partition
+from klog.jobs.results import TaskResult
+from klog.jobs.search import SearchQuery
+from klog.transactions.isolation import Isolation
+
+from klog_cli import output
+
+if TYPE_CHECKING:
+    from klog_cli.engines import Engine
+
+_PROBLEMS_LEFT = 4
+
+
+def search(partitions: Sequence[Partition], query: SearchQuery, isolation: Isolation, engine: Engine) -> int:
+    """Print the records that *query* asks for and return the exit code."""
+    damages = 0
+    with output.Results() as results:
+
+        def take(answer: TaskResult) -> None:
+            nonlocal damages
+            if answer.kind == "lines":
+                results.write(answer.content)
+            else:
+                results.report(output.printable(answer.facts["message"]))
+                damages += 1
+
+        engine.search(partitions, query, isolation, results, take)
+    return _PROBLEMS_LEFT if damages else 0
