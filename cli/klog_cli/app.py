@@ -10,11 +10,10 @@ import os
 import signal
 import sys
 
-from klog.errors import KlogError
+from klog.errors import ExitCode, KlogError
 
 from klog_cli import output
 
-_USAGE, _CANCELLED, _FAILED = 16, 32, 8
 _TYPER_INTERRUPTED = 130  # what Typer makes of ^C
 
 
@@ -87,7 +86,7 @@ def _guarded(arguments: list[str]) -> int:
         return error.exit_code
     except KeyboardInterrupt:
         output.error("cancelled")
-        return _CANCELLED
+        return ExitCode.CANCELLED
     except output.ClosedPipeError:
         _silence_stdout()
         return 0
@@ -95,17 +94,17 @@ def _guarded(arguments: list[str]) -> int:
         if os.environ.get("KLOG_TRACEBACK"):
             raise
         output.error(_one_line(error))
-        return _FAILED
+        return ExitCode.OPERATIONAL_ERROR
     except Exception as error:  # Typer's own: its class has moved from release to release
         if os.environ.get("KLOG_TRACEBACK") or not hasattr(error, "format_message"):
             raise
         if "\n" in error.format_message():  # no command was given: this is the help
             output.plain(error.format_message())
-            return _USAGE
+            return ExitCode.USAGE
         context = getattr(error, "ctx", None)
         hint = f" ('{context.command_path} --help' shows what there is)" if context is not None else ""
         output.error(f"{error.format_message()}{hint}")
-        return _USAGE
+        return ExitCode.USAGE
 
 
 def _silence_stdout() -> None:

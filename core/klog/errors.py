@@ -7,12 +7,25 @@ An exception means that there is no answer at all: not Kafka data, not supported
 from __future__ import annotations
 
 from collections.abc import Iterable
+from enum import IntFlag
+
+
+class ExitCode(IntFlag):
+    """The exit codes of the command line, added up; those of fsck(8)."""
+
+    CLEAN = 0
+    CORRECTED = 1
+    PROBLEMS_LEFT = 4
+    OPERATIONAL_ERROR = 8
+    """I/O, permission, not Kafka's data, a lock that is held."""
+    USAGE = 16
+    CANCELLED = 32
 
 
 class KlogError(Exception):
     """The root of all exceptions that klog raises on purpose: one line that says what, where and what to do next."""
 
-    exit_code = 8
+    exit_code: int = ExitCode.OPERATIONAL_ERROR
 
 
 class NotKafkaError(KlogError):
@@ -30,7 +43,7 @@ class UnreadableError(KlogError):
 class UsageError(KlogError):
     """A wrong option, or a path of the wrong kind."""
 
-    exit_code = 16
+    exit_code = ExitCode.USAGE
 
 
 class SparkError(KlogError):
@@ -40,7 +53,7 @@ class SparkError(KlogError):
 class DamagedError(KlogError):
     """Data that must be kept is damaged, or an operation on the partition is incomplete: repair that first."""
 
-    exit_code = 4
+    exit_code = ExitCode.PROBLEMS_LEFT
 
 
 class PlanError(KlogError):
@@ -53,3 +66,8 @@ def near_misses(name: str, known: Iterable[str]) -> str:
 
     near = get_close_matches(name, sorted(set(known)), n=3, cutoff=0.6)
     return f"; did you mean {' or '.join(near)}?" if near else ""
+
+
+def counted(count: int, noun: str, ending: str = "s") -> str:
+    """Return *count* with its noun: `1 batch`, `2 batches`; *ending*: of the plural."""
+    return f"{count} {noun}{'' if count == 1 else ending}"

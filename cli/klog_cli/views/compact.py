@@ -10,6 +10,7 @@ from klog.compact.run import CompactionRun, CompactOptions, PartitionOutcome
 from klog.data_dir.selection import PartitionQuery, Selection
 from klog.disk.disk import Disk
 from klog.disk.output_gate import check_directory
+from klog.errors import ExitCode, counted
 from klog.metadata.topic_config import TopicConfig, topic_configs
 from klog.plan.session import PlanOptions, PlanResult, PlanSession
 from klog.plan.staging import Staging
@@ -17,8 +18,6 @@ from klog.plan.staging import Staging
 from klog_cli import output
 from klog_cli.command_line import next_step
 from klog_cli.views.compact_text import members, report
-
-LEFT, COULD_NOT, USAGE = 4, 8, 16
 
 
 class CompactArguments(NamedTuple):
@@ -50,7 +49,7 @@ def compact(
     say(run.outcomes, done.topics, is_narrow)
     if result.plan is not None:
         output.note(next_step(result, plan_options))
-    return exit_code(run.outcomes, is_narrow) | (COULD_NOT if result.is_partial else 0)
+    return exit_code(run.outcomes, is_narrow) | (ExitCode.OPERATIONAL_ERROR if result.is_partial else 0)
 
 
 class _Compaction(NamedTuple):
@@ -111,7 +110,7 @@ def say(outcomes: Sequence[PartitionOutcome], topics: Sequence[TopicConfig], is_
             unknown += is_unknown and topics[outcome.number].metadata is None
     if unknown:
         output.note(
-            f"{unknown} partition{'s' * (unknown != 1)} left out, since nothing here tells their cleanup.policy:"
+            f"{counted(unknown, 'partition')} left out, since nothing here tells their cleanup.policy:"
             " --metadata DIR names the log dir with the metadata log; --topic with --policy compact if you know it"
         )
 
@@ -121,11 +120,11 @@ def exit_code(outcomes: Sequence[PartitionOutcome], is_narrow: bool) -> int:
     code = 0
     for outcome in outcomes:
         if outcome.is_damaged:
-            code |= LEFT
+            code |= ExitCode.PROBLEMS_LEFT
         elif outcome.failed is not None or (
             outcome.refused is not None and outcome.refused.ground is RefusalReason.NAMES
         ):
-            code |= COULD_NOT
+            code |= ExitCode.OPERATIONAL_ERROR
         elif outcome.refused is not None and is_narrow and outcome.refused.ground is not RefusalReason.NO_SEGMENT:
-            code |= USAGE if outcome.refused.ground is RefusalReason.POLICY else COULD_NOT
+            code |= ExitCode.USAGE if outcome.refused.ground is RefusalReason.POLICY else ExitCode.OPERATIONAL_ERROR
     return code

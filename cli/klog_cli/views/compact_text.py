@@ -9,6 +9,7 @@ from klog.compact.partition import CleaningRound, GroupResult
 from klog.compact.rewriting import CleaningCounts
 from klog.compact.run import CompactionRun, PartitionOutcome
 from klog.compact.selection import LogSections, Section
+from klog.errors import counted
 from klog.plan.session import PlanResult
 
 from klog_cli.output import human_size
@@ -35,7 +36,7 @@ def report(cleaning: CompactionRun, result: PlanResult, *, explain: bool) -> Ite
         if explain and outcome.rules is not None and outcome.sections is not None:
             yield f"  {settings_text(_settings(outcome))}"
     if not done:
-        yield f"{_counted(len(cleaning.outcomes), 'partition')}: nothing to do"
+        yield f"{counted(len(cleaning.outcomes), 'partition')}: nothing to do"
         return
     yield from _totals(done, len(cleaning.outcomes), result)
 
@@ -59,8 +60,8 @@ def _partition(outcome: PartitionOutcome) -> Iterator[str]:
         reckoned = outcome.estimate
         yield (
             f"  about {human_size(reckoned.bytes_out)} of {human_size(reckoned.bytes_in)} would stay:"
-            f" {_counted(reckoned.keys, 'key')} in {_counted(reckoned.records, 'dirty record')},"
-            f" {_counted(reckoned.rounds, 'round')}"
+            f" {counted(reckoned.keys, 'key')} in {counted(reckoned.records, 'dirty record')},"
+            f" {counted(reckoned.rounds, 'round')}"
         )
     if outcome.compacted is not None:
         for number, one in enumerate(outcome.compacted.rounds, 1):
@@ -106,9 +107,9 @@ def _round(number: int, one: CleaningRound) -> Iterator[str]:
     counts = one.counts
     full = ", and the map is full" if one.is_full else ""
     yield (
-        f"  round {number}: offsets {one.first_dirty} to {one.next_dirty}; map: {_counted(one.keys, 'key')} in"
-        f" {one.slots} slots ({100 * one.keys / one.slots:.2g} %), {_counted(one.collisions, 'collision')}"
-        f" in {_counted(one.probes, 'probe')}{full}"
+        f"  round {number}: offsets {one.first_dirty} to {one.next_dirty}; map: {counted(one.keys, 'key')} in"
+        f" {one.slots} slots ({100 * one.keys / one.slots:.2g} %), {counted(one.collisions, 'collision')}"
+        f" in {counted(one.probes, 'probe')}{full}"
     )
     for group in one.groups:
         yield f"    {_group(group)}"
@@ -117,7 +118,7 @@ def _round(number: int, one: CleaningRound) -> Iterator[str]:
         (counts.keyless, "without a key"),
         (counts.discarded, "aborted or ended"),
     ]
-    gone.append((counts.expired, f"of {_counted(counts.tombstones, 'tombstone')} expired"))
+    gone.append((counts.expired, f"of {counted(counts.tombstones, 'tombstone')} expired"))
     told = ", ".join(f"{count} {what}" for count, what in gone if count)
     yield f"    gone: {told or 'nothing'}; markers: {counts.markers_out} of {counts.markers_in} stay"
 
@@ -140,11 +141,11 @@ def _totals(done: list[PartitionOutcome], partitions: int, result: PlanResult) -
     if all(one.estimate is not None for one in done):
         before = sum(one.estimate.bytes_in for one in done if one.estimate is not None)
         after = sum(one.estimate.bytes_out for one in done if one.estimate is not None)
-        yield f"{len(done)} of {_counted(partitions, 'partition')}: about {human_size(before - after)} would be gained"
+        yield f"{len(done)} of {counted(partitions, 'partition')}: about {human_size(before - after)} would be gained"
         return
     counts, before, after = _sums(done)
     yield (
-        f"{len(done)} of {_counted(partitions, 'partition')}: {counts.records_in} to {counts.records_out} records,"
+        f"{len(done)} of {counted(partitions, 'partition')}: {counts.records_in} to {counts.records_out} records,"
         f" {human_size(before)} to {human_size(after)}"
     )
     if result.is_applied and result.plan is not None:
@@ -171,10 +172,6 @@ def _originals(outcome: PartitionOutcome, last: CleaningRound) -> int:
     """Return the bytes on disk of the segments that the last round has replaced."""
     bases = {base for group in last.groups for base in group.bases}
     return sum(files.size for files in outcome.partition.segments if files.base_offset in bases)
-
-
-def _counted(count: int, what: str) -> str:
-    return f"{count} {what}{'s' * (count != 1)}"
 
 
 def _settings(outcome: PartitionOutcome) -> Mapping[str, Setting]:

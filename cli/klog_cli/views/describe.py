@@ -19,6 +19,7 @@ from klog.describe import (
     describe_log_dir,
     describe_partition,
 )
+from klog.errors import ExitCode
 from klog.formats.names import ROOT_CHECKPOINTS, FileKind
 
 from klog_cli import output
@@ -45,9 +46,6 @@ _SHORT = {
     "leader_epoch": "epoch",
 }
 """Names that in full would make tables wider than a terminal."""
-
-INCOMPLETE = 8
-"""Exit code if something could not be read; a note says what."""
 
 
 def describe(
@@ -80,7 +78,7 @@ def describe(
             if number:
                 output.emit_table([""], (), (), form)
             _show(facts, form)
-    return INCOMPLETE if any(_is_incomplete(facts) for facts in described) else 0
+    return ExitCode.OPERATIONAL_ERROR if any(_is_incomplete(facts) for facts in described) else 0
 
 
 def _describe(found: LogDir | Partition | KafkaFile, chosen: Sequence[Partition], deep: bool) -> Facts:

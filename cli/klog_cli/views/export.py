@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from klog.data_dir.partition import Partition
+from klog.errors import ExitCode
 from klog.jobs.export import ExportOptions
 from klog.jobs.output import Facts
 from klog.transactions.isolation import Isolation
@@ -14,8 +15,6 @@ from klog_cli import output
 
 if TYPE_CHECKING:
     from klog_cli.engines import Engine
-
-_PROBLEMS_LEFT = 4
 
 
 def export(
@@ -35,4 +34,4 @@ def tell(manifest: Facts, to: str) -> int:
     size = output.human_size(sum(one["bytes"] for one in files))
     records, several = manifest["records"], "" if len(files) == 1 else "s"
     output.text(output.printable(f"{records} records in {len(files)} file{several}, {size}: {to}") + "\n")
-    return _PROBLEMS_LEFT if manifest["damage"] else 0
+    return ExitCode.PROBLEMS_LEFT if manifest["damage"] else 0

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from klog.data_dir.open_path import KafkaFile
 from klog.data_dir.partition import Partition
 from klog.data_dir.selection import select_one
-from klog.errors import UsageError
+from klog.errors import ExitCode, UsageError
 from klog.fetch import FetchListing, FetchResult, OpenFiles, listed
 from klog.formats.damage import Damage
 from klog.formats.error_codes import ErrorCode
@@ -19,8 +19,6 @@ from klog.serve.partitions import PartitionView
 from klog.serve.view import View
 
 from klog_cli import output
-
-_FINE, _PROBLEMS = 0, 4
 
 
 class FetchArguments(NamedTuple):
@@ -61,7 +59,7 @@ def fetch(path: str, topics: Sequence[str], numbers: Sequence[int], wanted: Fetc
     damages = _damages(fetched)
     for damage in damages:
         output.error(f"handed out as it is: {damage}")
-    return _PROBLEMS if fetched.error or damages else _FINE
+    return ExitCode.PROBLEMS_LEFT if fetched.error or damages else ExitCode.CLEAN
 
 
 def _one(path: str, topics: Sequence[str], numbers: Sequence[int]) -> Partition:

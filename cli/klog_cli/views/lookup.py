@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from klog.data_dir.partition import Partition, SegmentFiles
-from klog.errors import UsageError
+from klog.errors import ExitCode, UsageError
 from klog.formats.limits import LONG_MAX, LONG_MIN
 from klog.lookup import Lookup, Trail, TrailDetail
 
@@ -17,7 +17,6 @@ from klog_cli import output
 if TYPE_CHECKING:
     from klog.data_dir.open_path import KafkaFile
 
-FOUND, MISSED = 0, 4
 _CHUNK = 100_000
 
 
@@ -57,7 +56,7 @@ def look_up(asked: LookupArguments, target: int, by_time: bool) -> int:
             import json
 
             output.emit_json(json.loads(line))
-    return FOUND if trail.found and not trail.problems else MISSED
+    return ExitCode.CLEAN if trail.found and not trail.problems else ExitCode.PROBLEMS_LEFT
 
 
 def look_up_many(asked: LookupArguments, file: str, by_time: bool) -> int:
@@ -72,14 +71,14 @@ def look_up_many(asked: LookupArguments, file: str, by_time: bool) -> int:
     else:
         line = _position if asked.position_only else _time_row if by_time else _row
     told: set[str] = set()
-    code = FOUND
+    code = ExitCode.CLEAN
     with Lookup(partition, segments, wanted) as lookup:
         for targets in _numbers(file):
             lines = [""] * len(targets)
             for place, trail in lookup.many(targets, by_time):
                 lines[place] = line(trail)
                 if trail.problems or not trail.found:
-                    code = MISSED
+                    code = ExitCode.PROBLEMS_LEFT
                     told.update(trail.problems)
             output.text("\n".join(lines) + "\n")
     for problem in sorted(told):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Sequence
 
+from klog.errors import counted
 from klog.plan.model import PUT, REMOVE, TRUNCATE, Action, FileState, Plan
 
 from klog_cli import output
@@ -15,7 +16,7 @@ MOST_LINES = 20
 
 def changes(count: int) -> str:
     """Return *count* as changes of files, in words."""
-    return f"{count} change{'s' if count != 1 else ''}"
+    return counted(count, "change")
 
 
 def first_lines(lines: Sequence[str], what: str) -> Iterator[str]:

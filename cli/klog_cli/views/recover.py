@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from klog.data_dir.partition import Partition
 from klog.data_dir.selection import PartitionQuery
 from klog.disk.output_gate import check_output
-from klog.errors import UsageError
+from klog.errors import ExitCode, UsageError, counted
 from klog.plan.model import Action, Amount, Loss
 from klog.plan.session import PlanOptions, PlanResult, PlanSession
 from klog.recover.outcome import OtherMode, RecoverMode, RecoverOptions, RecoverResult
@@ -26,7 +26,6 @@ from klog_cli.views.topic_settings import settings_json, settings_text
 if TYPE_CHECKING:
     from klog.recover.mark_clean import MarkClean, MarkCleanRefusal
 
-CORRECTED, LEFT, COULD_NOT = 1, 4, 8
 _WORST = (Severity.DAMAGE, Severity.WARNING, Severity.NOTE)
 
 _ADVICE = (
@@ -124,13 +123,13 @@ class _Shown:
         """Return fsck's: corrected, left, could not."""
         is_refused = any(refusal.could_not for refusal in self._refusals)
         is_refused |= self._is_partial or any(result.could_not for result in self._recovery.results)
-        could_not = COULD_NOT if is_refused else 0
+        could_not = ExitCode.OPERATIONAL_ERROR if is_refused else 0
         if self._is_applied:
-            return CORRECTED + (LEFT if self._left else 0) + could_not
+            return ExitCode.CORRECTED + (ExitCode.PROBLEMS_LEFT if self._left else 0) + could_not
         problems = any(finding.severity is not Severity.NOTE for finding in _findings(self._recovery.results))
         problems |= any(finding.severity is not Severity.NOTE for finding in self._recovery.findings)
         planned = self._plan is not None and (problems or self._settings.mode is RecoverMode.LIKE_BROKER)
-        return (LEFT if planned or self._left else 0) + could_not
+        return (ExitCode.PROBLEMS_LEFT if planned or self._left else 0) + could_not
 
     def json(self) -> dict[str, object]:
         """Return everything as the members of a JSON object: the plan, and what came of each partition."""
@@ -243,11 +242,11 @@ class _Shown:
         partitions = len(recovery.results)
         if plan is None:
             done = "nothing is done" if self._refusals else "nothing to do"
-            yield f"{partitions} partition{'s' * (partitions != 1)}: {done}" + "; problems are left" * self._left
+            yield f"{counted(partitions, 'partition')}: {done}" + "; problems are left" * self._left
             return
         done = "made" if self._is_applied else "planned"
         touched = sum(1 for result in recovery.results if self._actions(result.partition))
-        yield f"{changes(len(plan.actions))} {done} in {touched} of {_counted(partitions)}"
+        yield f"{changes(len(plan.actions))} {done} in {touched} of {counted(partitions, 'partition')}"
         if recovery.losses:
             yield f"lost: {_total(recovery.losses)}"
             kept = recovery.broker_would_keep
@@ -271,10 +270,6 @@ class _Shown:
             yield from mark_clean.notes(self._marking, from_recovery_point=self._settings.from_recovery_point)
         if plan is not None:
             yield next_step(PlanResult(plan, self._is_applied), options)
-
-
-def _counted(partitions: int) -> str:
-    return f"{partitions} partition{'s' * (partitions != 1)}"
 
 
 def _choice_json(choice: OtherMode) -> dict[str, object]:

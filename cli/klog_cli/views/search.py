@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from klog.data_dir.partition import Partition
+from klog.errors import ExitCode
 from klog.jobs.results import TaskResult
 from klog.jobs.search import SearchQuery
 from klog.transactions.isolation import Isolation
@@ -14,8 +15,6 @@ from klog_cli import output
 
 if TYPE_CHECKING:
     from klog_cli.engines import Engine
-
-_PROBLEMS_LEFT = 4
 
 
 def search(partitions: Sequence[Partition], query: SearchQuery, isolation: Isolation, engine: Engine) -> int:
@@ -32,4 +31,4 @@ def search(partitions: Sequence[Partition], query: SearchQuery, isolation: Isola
                 damages += 1
 
         engine.search(partitions, query, isolation, results, take)
-    return _PROBLEMS_LEFT if damages else 0
+    return ExitCode.PROBLEMS_LEFT if damages else 0

@@ -8,7 +8,7 @@ import threading
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from klog.errors import UsageError
+from klog.errors import ExitCode, UsageError
 
 from klog_cli import output
 
@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from klog.formats.structs.schema import Data
     from klog.serve.view import ServeOptions, View
 
-_CANCELLED = 32
 _HIGHEST_PORT = 65535
 _LIVING_OBJECTS = 100_000
 """So many new ones before the collector looks for garbage: what is known of a disk is made once and stays."""
@@ -72,7 +71,7 @@ def serve(
             lines.say(line)
     if cut_off:
         lines.say("klog serve ended while a client was being answered")
-    return _CANCELLED if cut_off else 0
+    return ExitCode.CANCELLED if cut_off else 0
 
 
 def _give_memory_back() -> None:

@@ -10,6 +10,7 @@ from klog.data_dir.log_dir import LogDir
 from klog.data_dir.open_path import open_path
 from klog.data_dir.partition import Partition
 from klog.data_dir.selection import select
+from klog.errors import ExitCode
 from klog.jobs.stats import FrequentKey, LargeRecord, Stats
 from klog.kernel import is_utf8
 
@@ -18,7 +19,6 @@ from klog_cli import output
 if TYPE_CHECKING:
     from klog_cli.engines import Engine
 
-_PROBLEMS_LEFT = 4
 _COLUMNS = ("topic", "partition", "records", "bytes", "keys", "null keys", "null values", "codecs", "first", "last")
 _SHOWN_KEYS = 3
 
@@ -38,7 +38,7 @@ def stats(
         output.emit_jsonl(_json(one) for one in found)
     else:
         output.emit_table((), (*_COLUMNS, "top keys"), [_cells(one) for one in found], form)
-    return _PROBLEMS_LEFT if any(one.damages for one in found) else 0
+    return ExitCode.PROBLEMS_LEFT if any(one.damages for one in found) else 0
 
 
 def _partitions(paths: Sequence[str], topics: Sequence[str], numbers: Sequence[int]) -> list[Partition]:

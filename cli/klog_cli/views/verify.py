@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from klog.data_dir.log_dir import LogDir
 from klog.data_dir.open_path import open_path
 from klog.data_dir.partition import Partition
+from klog.errors import ExitCode, counted
 from klog.progress import Sink
 from klog.verify.facts import LogDirFacts
 from klog.verify.findings import Finding, FindingKind, Severity
@@ -17,9 +18,6 @@ from klog.verify.verify import Chosen, PartitionResult, VerifyTotals, verify_par
 
 from klog_cli import output
 from klog_cli.views.finding_lines import coloured, finding_line
-
-PROBLEMS_LEFT = 4
-COULD_NOT = 8
 
 
 class _Found:
@@ -54,7 +52,7 @@ class _Found:
     @property
     def exit_code(self) -> int:
         problems = self.counts[Severity.DAMAGE] + self.counts[Severity.WARNING]
-        return (PROBLEMS_LEFT if problems else 0) + (COULD_NOT if self.could_not else 0)
+        return (ExitCode.PROBLEMS_LEFT if problems else 0) + (ExitCode.OPERATIONAL_ERROR if self.could_not else 0)
 
 
 Wanted = Sequence[tuple[Partition, LogDirFacts]]
@@ -129,10 +127,10 @@ def _explained(found: _Found) -> Iterator[str]:
 def _verdict(found: _Found) -> str:
     totals = found.totals
     numbers = zip((totals.partitions, totals.segments, totals.batches, totals.records), _NOUNS, strict=True)
-    partitions, segments, batches, records = (_counted(number, noun) for number, noun in numbers)
+    partitions, segments, batches, records = (counted(number, *noun) for number, noun in numbers)
     seen = f"{partitions}, {segments}, {output.human_size(totals.bytes)}, {batches}, {records}"
     counts = ", ".join(
-        f"{count} {severity.value}" if severity is Severity.DAMAGE else _counted(count, (severity.value, "s"))
+        f"{count} {severity.value}" if severity is Severity.DAMAGE else counted(count, severity.value)
         for severity, count in found.counts.items()
         if count
     )
@@ -143,7 +141,3 @@ def _verdict(found: _Found) -> str:
 
 
 _NOUNS = (("partition", "s"), ("segment", "s"), ("batch", "es"), ("record", "s"))
-
-
-def _counted(number: int, noun: tuple[str, str]) -> str:
-    return f"{number} {noun[0]}{noun[1] if number != 1 else ''}"

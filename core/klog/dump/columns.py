@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from klog.dump.arrow import import_pyarrow
-from klog.dump.files import DAMAGED, OK, kind_of
+from klog.dump.files import kind_of
 from klog.dump.log_input import LogInputs
 from klog.dump.request import DumpRequest, DumpTarget
 from klog.dump.table import Table
-from klog.errors import KlogError, UnsupportedError
+from klog.errors import ExitCode, KlogError, UnsupportedError
 from klog.formats.codec import Decompressor
 from klog.formats.damage import Damage
 from klog.kernel import Window
@@ -26,7 +26,7 @@ def dump_parquet(targets: Iterable[DumpTarget], request: DumpRequest, sink: Sink
     Damage goes to the sink's reports.
     """
     import_pyarrow().set_cpu_count(max(1, request.jobs))
-    code = OK
+    code = ExitCode.CLEAN
     count, inputs = RecordLimit(request.wanted.limit), LogInputs(request)
     with Table(descriptor) as table:
         for target in targets:
@@ -34,7 +34,7 @@ def dump_parquet(targets: Iterable[DumpTarget], request: DumpRequest, sink: Sink
                 for found in _found(target, inputs, count):
                     if isinstance(found, Damage):
                         sink.report(str(found))
-                        code |= DAMAGED
+                        code |= ExitCode.PROBLEMS_LEFT
                     else:
                         table.add(found, *target.origin)
             except KlogError as error:

@@ -8,20 +8,18 @@ from collections.abc import Iterable
 from klog.dump.log_input import LogInputs
 from klog.dump.reports import DumpReports, absolute
 from klog.dump.request import ALL_BYTES, DumpRequest, DumpTarget
-from klog.errors import KlogError, UsageError
+from klog.errors import ExitCode, KlogError, UsageError
 from klog.formats.batch import BATCH
 from klog.log.pipeline import run
 from klog.log.record_filter import RecordLimit
 from klog.log.segment import MAX_SEGMENT_BYTES
 from klog.progress import Sink
 
-OK, DAMAGED, FAILED = 0, 4, 8
-
 
 class _ShownError(KlogError):
     """A file that Kafka's tool would have died of."""
 
-    exit_code = DAMAGED
+    exit_code = ExitCode.PROBLEMS_LEFT
 
 
 class _LineEnds:
@@ -45,7 +43,7 @@ class _LineEnds:
 def dump_text(targets: Iterable[DumpTarget], request: DumpRequest, sink: Sink) -> int:
     """Print *targets* as Kafka's dump tool does, then its reports; return the exit code."""
     reports = DumpReports()
-    code = OK
+    code = ExitCode.CLEAN
     count, inputs = RecordLimit(request.wanted.limit), LogInputs(request)
     tracked = sink = _LineEnds(sink)
     for target in targets:
@@ -60,7 +58,7 @@ def dump_text(targets: Iterable[DumpTarget], request: DumpRequest, sink: Sink) -
             code |= error.exit_code
     for line in reports.lines():
         sink.report(line)
-    return code | (DAMAGED if reports.disagreement else OK)
+    return code | (ExitCode.PROBLEMS_LEFT if reports.disagreement else ExitCode.CLEAN)
 
 
 def kind_of(target: DumpTarget, request: DumpRequest) -> str | None:
@@ -96,19 +94,23 @@ def _text_file(target: DumpTarget, inputs: LogInputs, sink: Sink, reports: DumpR
 
     if kind is None:
         sink.report(f"Ignoring unknown file {target.shown}")
-        return OK if parse_file(os.path.basename(target.shown)).kind is not FileKind.OTHER else FAILED
+        return (
+            ExitCode.CLEAN
+            if parse_file(os.path.basename(target.shown)).kind is not FileKind.OTHER
+            else ExitCode.OPERATIONAL_ERROR
+        )
     if kind == "snapshot":
         lines, problem = kafka_index.dump_snapshot(target.path)
         _write_lines(lines, sink)
         if problem:
             sink.report(problem)
-        return DAMAGED if problem else OK
+        return ExitCode.PROBLEMS_LEFT if problem else ExitCode.CLEAN
     if kind == "txnindex":
         _write_lines(kafka_index.dump_txn_index(target.path), sink)
-        return OK
+        return ExitCode.CLEAN
     dump = kafka_index.dump_offset_index if kind == "index" else kafka_index.dump_time_index
     _write_lines(dump(target.path, target.shown, request.index_style, reports), sink)
-    return OK
+    return ExitCode.CLEAN
 
 
 def _write_lines(lines: Iterable[str], sink: Sink) -> None:
@@ -167,12 +169,12 @@ def _text_log(target: DumpTarget, inputs: LogInputs, sink: Sink, reports: DumpRe
     if dump.gaps.pairs:
         reports.gaps[absolute(target.path)] = dump.gaps.listed()
     unfinished = target.live and not died and text.startswith(b"Found")
-    return DAMAGED if dump.trouble and not unfinished else OK
+    return ExitCode.PROBLEMS_LEFT if dump.trouble and not unfinished else ExitCode.CLEAN
 
 
 def dump_lines(targets: Iterable[DumpTarget], request: DumpRequest, sink: Sink) -> int:
     """Write the records (or batches, or other content) of *targets* as JSON lines or CSV; return the exit code."""
-    code = OK
+    code = ExitCode.CLEAN
     count, inputs = RecordLimit(request.wanted.limit), LogInputs(request)
     for target in targets:
         if count.left == 0:
@@ -198,4 +200,4 @@ def _log_lines(target: DumpTarget, inputs: LogInputs, sink: Sink, count: RecordL
     with inputs.open(target) as log:
         dump = LineDump(log, inputs.request.line_style, count)
         run(log.reader, dump.work, sink, log.jobs)
-    return DAMAGED if dump.damages else OK
+    return ExitCode.PROBLEMS_LEFT if dump.damages else ExitCode.CLEAN

@@ -12,7 +12,7 @@ from types import TracebackType
 
 from klog.dump.reports import DumpReports, absolute
 from klog.dump.request import IndexStyle
-from klog.errors import KlogError
+from klog.errors import ExitCode, KlogError
 from klog.files.read_only import ReadOnlyFile
 from klog.formats.batch import BATCH, ENTRY, MIN_SIZE, OVERHEAD
 from klog.formats.codec import MAX_OUTPUT, Decompressor
@@ -32,7 +32,7 @@ _LARGEST_SNAPSHOT = 64 << 20
 class DiedError(KlogError):
     """Kafka's tool would have died here."""
 
-    exit_code = 4
+    exit_code = ExitCode.PROBLEMS_LEFT
 
 
 def _entries(path: str, layout: Layout) -> IndexEntries:

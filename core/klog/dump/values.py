@@ -9,7 +9,7 @@ from typing import Any
 
 from klog.data_dir.open_path import EXPECTED
 from klog.dump.request import CSV, DumpRequest, DumpTarget
-from klog.errors import NotKafkaError, UnsupportedError
+from klog.errors import ExitCode, NotKafkaError, UnsupportedError
 from klog.files.read_only import ReadOnlyFile
 from klog.formats import checkpoint, properties
 from klog.formats.checkpoint import Checkpoint, Malformed
@@ -20,7 +20,6 @@ from klog.formats.snapshot import read_snapshot
 from klog.kernel import crc32c
 from klog.progress import Sink
 
-OK, DAMAGED = 0, 4
 _LAYOUTS = {"index": OFFSET_ENTRY, "timeindex": TIME_ENTRY, "txnindex": ABORTED_TXN}
 _LARGEST = 64 << 20
 Row = dict[str, object]
@@ -44,10 +43,10 @@ def value_lines(target: DumpTarget, kind: str | None, request: DumpRequest, sink
             if kind in _LAYOUTS
             else _small(source.read(0, source.size), kind, file.kind)
         )
-        code = OK
+        code = ExitCode.CLEAN
         for row in rows:
             if "damage" in row:
-                code = DAMAGED
+                code = ExitCode.PROBLEMS_LEFT
                 row |= {"file": target.shown}
                 sink.report(f"{target.shown}: {row['damage']}")
             sink.write(json.dumps(row, separators=(",", ":")).encode() + b"\n")

@@ -145,7 +145,7 @@ def _facts(outcome: PartitionOutcome) -> Facts:
     partition, done = outcome.partition, outcome.compacted
     facts: Facts = {"topic": partition.topic, "partition": partition.number, "path": partition.path}
     if outcome.failed is not None:
-        return facts | {"result": "failed", "message": str(outcome.failed), "exit_code": outcome.failed.exit_code}
+        return facts | {"result": "failed", "message": str(outcome.failed), "exit_code": int(outcome.failed.exit_code)}
     if outcome.refused is not None:
         refused = outcome.refused
         return facts | {

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final
 from klog.data_dir.log_dir import LogDir
 from klog.data_dir.partition import Partition
 from klog.data_dir.replicas import find_partitions
-from klog.errors import UsageError, near_misses
+from klog.errors import UsageError, counted, near_misses
 from klog.fetch import OpenFiles
 from klog.fetch.slices import SliceCache, WindowPool
 from klog.files.read_only import ReadOnlyFile
@@ -235,8 +235,8 @@ class View:
         topics = self.topics.values()
         held = sum(len(topic.copies) for topic in topics)
         lines = [
-            f"cluster {self.cluster_id}, node {self.node_id}: {_counted(len(topics), 'topic')},"
-            f" {_counted(held, 'partition')}, from {', '.join(self.log_dirs)}; nothing is written"
+            f"cluster {self.cluster_id}, node {self.node_id}: {counted(len(topics), 'topic')},"
+            f" {counted(held, 'partition')}, from {', '.join(self.log_dirs)}; nothing is written"
         ]
         lines += [f"a broker holds {path}: each log is served as it is when first asked for" for path in self._live]
         absent = [f"{topic.name}-{number}" for topic in topics for number in topic.absent]
@@ -269,7 +269,7 @@ class View:
         if not news.stretches:
             return []
         count = f"{news.stretches} damaged stretch{'' if news.stretches == 1 else 'es'}"
-        return [f"left out: {count}, {news.bytes} bytes, in {_counted(len(news.partitions), 'partition')}"]
+        return [f"left out: {count}, {news.bytes} bytes, in {counted(len(news.partitions), 'partition')}"]
 
     def close(self) -> None:
         """Close the files that are not being read."""
@@ -292,11 +292,7 @@ def _by_topic(partitions: Sequence[Partition]) -> dict[str, dict[int, list[Parti
     return found
 
 
-def _counted(count: int, what: str) -> str:
-    return f"{count} {what}{'' if count == 1 else 's'}"
-
-
 def _elsewhere(names: Sequence[str], what: str, how: str) -> str:
     """Return the line about partitions or topics that the disk does not have."""
     named = ", ".join(names[:_MOST_NAMED]) + (", …" if len(names) > _MOST_NAMED else "")
-    return f"{_counted(len(names), what)} {'is' if len(names) == 1 else 'are'} not on this disk, and {how}: {named}"
+    return f"{counted(len(names), what)} {'is' if len(names) == 1 else 'are'} not on this disk, and {how}: {named}"

@@ -14,7 +14,7 @@ from types import FrameType
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from klog import errors
-from klog.errors import KlogError, SparkError
+from klog.errors import ExitCode, KlogError, SparkError
 from klog.jobs.results import TaskResult, from_batch, in_batches
 from klog.progress import Silence, Sink
 from klog.spark import remote_call
@@ -30,7 +30,6 @@ O = TypeVar("O")  # noqa: E741
 Function = Callable[[U, O], "Iterator[pa.RecordBatch]"]
 """A job: from a unit and options to Arrow batches.  Tasks find it by its name, and its arguments are pickled."""
 
-_CANCELLED = 32
 _PAUSE_SECONDS = 0.1
 _UNKNOWN_CORES = 8
 _SILENCE = Silence()
@@ -204,7 +203,7 @@ def _interrupts() -> Iterator[threading.Event]:
     def interrupt(number: int, frame: FrameType | None) -> None:
         if wanted.is_set():
             abandon_all()
-            os._exit(_CANCELLED)
+            os._exit(ExitCode.CANCELLED)
         wanted.set()
 
     if threading.current_thread() is not threading.main_thread():
