@@ -56,7 +56,7 @@ def test_workers_that_overtake_one_another_see_no_gaps(tmp_path: Path, monkeypat
 
     monkeypatch.setattr(LogInput, "leave_out", slowly)
     request = DumpRequest(TEXT, LogStyle(deep=True))
-    with LogInputs(request).open(DumpTarget(str(path)), lenient=True) as log:
+    with LogInputs(request).open(DumpTarget(str(path)), like_kafka=True) as log:
         dumped = LogDump(log, request.log_style, RecordLimit(None))
         run(log.reader, dumped.work, Kept(), 4)
     assert dumped.gaps.listed() == []

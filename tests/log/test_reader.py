@@ -38,12 +38,12 @@ def log_of(count: int, size: int = 100, start: int = 0) -> tuple[bytes, list[Ent
 
 
 def walk(
-    path: Path, start: int = 0, end: int | None = None, *, lenient: bool = False, max_batch_bytes: int = 128 << 20
+    path: Path, start: int = 0, end: int | None = None, *, like_kafka: bool = False, max_batch_bytes: int = 128 << 20
 ) -> tuple[list[Entry], list[Damage], list[WindowResult], list[int]]:
     """Return the entries that a walk hands out, the damage between them, its pieces, and the windows' sizes."""
     entries, damages, pieces, sizes = [], [], [], []
     with ReadOnlyFile(str(path)) as source:
-        reader = LogReader(source, start, end, lenient=lenient, max_batch_bytes=max_batch_bytes)
+        reader = LogReader(source, start, end, like_kafka=like_kafka, max_batch_bytes=max_batch_bytes)
         window = Window()
         while piece := reader.next(window):
             entries += [(window.batch(i).position, window.batch(i).size) for i in range(window.count)]
@@ -70,12 +70,12 @@ def test_a_whole_log_has_no_damage(path: Path, name: str) -> None:
     assert sum(size for _, size in entries) == len(LOGS[name])
 
 
-@pytest.mark.parametrize("lenient", [False, True])
-def test_windows_begin_small_and_hold_whole_batches_one_behind_the_other(path: Path, lenient: bool) -> None:
+@pytest.mark.parametrize("like_kafka", [False, True])
+def test_windows_begin_small_and_hold_whole_batches_one_behind_the_other(path: Path, like_kafka: bool) -> None:
     """A lookup wants a few records and not a mebibyte; a scan wants few calls."""
     data, expected = log_of(30_000, 120)
     path.write_bytes(data)
-    entries, damages, pieces, sizes = walk(path, lenient=lenient)
+    entries, damages, pieces, sizes = walk(path, like_kafka=like_kafka)
     assert (entries, damages) == (expected, [])
     assert [piece.number for piece in pieces] == list(range(len(pieces)))
     assert sizes[0] == FIRST_WINDOW_BYTES
@@ -88,15 +88,15 @@ def test_an_empty_file_is_at_its_end(path: Path) -> None:
     assert walk(path) == ([], [], [], [])
 
 
-@pytest.mark.parametrize("lenient", [False, True])
+@pytest.mark.parametrize("like_kafka", [False, True])
 @pytest.mark.parametrize("size", [FIRST_WINDOW_BYTES - 1, FIRST_WINDOW_BYTES, FIRST_WINDOW_BYTES + 1, 3 << 20])
-def test_a_batch_larger_than_a_window_is_read_whole(path: Path, size: int, lenient: bool) -> None:
+def test_a_batch_larger_than_a_window_is_read_whole(path: Path, size: int, like_kafka: bool) -> None:
     """First, last, between small ones, and several in a row."""
     small, big = batch(some_records(0)), batch([Record(3, MS, None, NOISE[: size - 72])])
     assert abs(len(big) - size) < 10
     parts = [big, small, big, big, small, small, big]
     path.write_bytes(b"".join(parts))
-    entries, damages, _, sizes = walk(path, lenient=lenient)
+    entries, damages, _, sizes = walk(path, like_kafka=like_kafka)
     assert damages == []
     assert [size for _, size in entries] == [len(part) for part in parts]
     assert max(sizes) <= max(len(big), WINDOW_BYTES)
@@ -216,7 +216,7 @@ def test_a_lenient_walk_stops_where_kafkas_tools_stop(path: Path, count: int, ta
     """And says why and where, once."""
     data, expected = log_of(count)
     path.write_bytes(data + tail)
-    entries, damages, pieces, _ = walk(path, lenient=True)
+    entries, damages, pieces, _ = walk(path, like_kafka=True)
     assert (entries, damages) == (expected, [])
     assert [piece.stop for piece in pieces if piece.stop] == [(status, len(data))]
     assert pieces[-1].stop
@@ -224,7 +224,7 @@ def test_a_lenient_walk_stops_where_kafkas_tools_stop(path: Path, count: int, ta
 
 def test_a_lenient_walk_through_a_whole_log_has_no_stop(path: Path) -> None:
     path.write_bytes(log_of(1000)[0])
-    assert [piece.stop for piece in walk(path, lenient=True)[2] if piece.stop] in ([], [(DONE, path.stat().st_size)])
+    assert [piece.stop for piece in walk(path, like_kafka=True)[2] if piece.stop] in ([], [(DONE, path.stat().st_size)])
 
 
 def test_a_lenient_walk_does_not_look_at_checksums(path: Path) -> None:
@@ -233,7 +233,7 @@ def test_a_lenient_walk_does_not_look_at_checksums(path: Path) -> None:
     for position, size in expected:
         broken[position + size - 1] ^= 0xFF
     path.write_bytes(broken)
-    assert walk(path, lenient=True)[:2] == (expected, [])
+    assert walk(path, like_kafka=True)[:2] == (expected, [])
 
 
 # bad sectors
@@ -332,7 +332,7 @@ def test_a_lenient_walk_gives_what_comes_before_a_bad_sector_and_then_fails(
     spoil(monkeypatch, range(98_304, 102_400))
     entries = []
     with ReadOnlyFile(str(path)) as source:
-        reader, window = LogReader(source, lenient=True), Window()
+        reader, window = LogReader(source, like_kafka=True), Window()
 
         def read() -> None:
             while reader.next(window):

@@ -285,11 +285,11 @@ def test_a_copy_of_a_neighbour_inside_a_broken_batch_is_not_the_log(path: Path, 
 
 
 def search(
-    path: Path, data: bytes, start: int = 0, *, floor: int = 0, ceiling: int = HIGHEST, largest: int = 1 << 27
+    path: Path, data: bytes, start: int = 0, *, min_offset: int = 0, max_offset: int = HIGHEST, largest: int = 1 << 27
 ) -> int:
     path.write_bytes(data)
     with ReadOnlyFile(str(path)) as source:
-        return next_entry(source, start, source.size, floor, ceiling, largest)
+        return next_entry(source, start, source.size, min_offset, max_offset, largest)
 
 
 @pytest.mark.parametrize(
@@ -321,8 +321,8 @@ def test_only_offsets_and_sizes_that_can_be_count(path: Path) -> None:
     assert search(path, data) == 2
     assert search(path, data, largest=len(large)) == 2
     assert search(path, data, largest=len(large) - 1) == 2 + len(large)
-    assert search(path, data, floor=BASE + 1) == len(data)
-    assert search(path, data, ceiling=BASE - 1) == len(data)
+    assert search(path, data, min_offset=BASE + 1) == len(data)
+    assert search(path, data, max_offset=BASE - 1) == len(data)
     assert search(path, data, 3) == 2 + len(large)
 
 
@@ -431,7 +431,7 @@ def test_the_reader_s_place_is_behind_the_damage(path: Path) -> None:
     """Nothing that was said to be damaged is read again."""
     path.write_bytes(A + sized(B, 5) + C)
     with ReadOnlyFile(str(path)) as source:
-        reader, window = LogReader(source, floor=BASE), Window()
+        reader, window = LogReader(source, min_offset=BASE), Window()
         piece = reader.next(window)
         assert piece
         assert piece.damage

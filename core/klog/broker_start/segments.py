@@ -51,7 +51,7 @@ class PartitionReader:
     def _walk(self, segment: StartSegment, start: int, end: int) -> Iterator[Window]:
         first = segment.log[0].start
         with ReadOnlyFile(self.path(segment)) as source:
-            reader = LogReader(source, first + start, first + end, lenient=True)
+            reader = LogReader(source, first + start, first + end, like_kafka=True)
             while piece := reader.next(self.window):
                 if self.window.count:
                     yield self.window
@@ -160,7 +160,7 @@ class SegmentRecovery:
         reading = self._reading
         with ReadOnlyFile(reading.path(self._segment)) as source:
             _, start, end = self._segment.log[0]
-            reader = LogReader(source, start, end, lenient=True)
+            reader = LogReader(source, start, end, like_kafka=True)
             jobs = reading.settings.jobs if self._segment.size >= _LARGE_BYTES else 1
             run(reader, self._make_work, reading.sink, jobs, reading.window)
         if self.builder.stop == "full":

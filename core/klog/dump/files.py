@@ -153,7 +153,7 @@ def _text_log(target: DumpTarget, inputs: LogInputs, sink: Sink, reports: DumpRe
 
     request = inputs.request
     sink.write(_log_title(target, kind_of(target, request) == "log", request).encode())
-    with inputs.open(target, lenient=True) as log:
+    with inputs.open(target, like_kafka=True) as log:
         if log.source.size > MAX_SEGMENT_BYTES:
             raise _ShownError(
                 f"{log.file}: {log.source.size} bytes, more than a segment can have; --output jsonl reads it"

@@ -72,8 +72,8 @@ class LogInputs:
         self._aborted = AbortedFilter((), "")
 
     @contextmanager
-    def open(self, target: DumpTarget, lenient: bool = False) -> Iterator[LogInput]:
-        """Open a log, which is closed at the end of the block.  *lenient*: it is walked as Kafka walks it.
+    def open(self, target: DumpTarget, like_kafka: bool = False) -> Iterator[LogInput]:
+        """Open a log, which is closed at the end of the block.  *like_kafka*: it is walked as Kafka walks it.
 
         Raises KlogError where it cannot be read.
         """
@@ -83,7 +83,7 @@ class LogInputs:
         with ReadOnlyFile(target.path) as source:
             start = _start_of(source, target, wanted)
             end = min(source.size, request.max_bytes) if request.max_bytes < ALL_BYTES else None
-            reader = segment.reader(source, start, end, lenient=lenient, max_batch_bytes=request.max_batch_bytes)
+            reader = segment.reader(source, start, end, like_kafka=like_kafka, max_batch_bytes=request.max_batch_bytes)
             log = LogInput(target, request, source, reader, wanted)
             if aborted is not None:
                 # Records below the log start offset are shown: the dump is of the file.

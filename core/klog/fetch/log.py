@@ -105,7 +105,7 @@ class FetchLog:
     def _segment(self, files: SegmentFiles, next_base: int | None) -> SegmentLog:
         path = self.partition.file(files.log)
         own = Segment(path).span
-        span = OffsetRange(own.floor, own.ceiling if next_base is None else min(own.ceiling, next_base - 1))
+        span = own.below(next_base)
         checked = self.damaged != "serve"
         sound = VerifiedRanges(path, own, files.size, self.slices, self._told) if checked else None
         return SegmentLog(path, files, span, sound)

@@ -122,7 +122,7 @@ class VerifiedRanges:
 
     def _read(self, source: ReadOnlyFile, start: int, through: int) -> None:
         """Compute checksums from *start*, where a batch begins or should, until *through* has been passed."""
-        reader = LogReader(source, start, self.size, floor=self._span.floor, ceiling=self._span.ceiling)
+        reader = LogReader(source, start, self.size, min_offset=self._span.min_offset, max_offset=self._span.max_offset)
         with self._slices.windows.borrowed() as window:
             while reader.position < through:
                 piece = reader.next(window)

@@ -65,7 +65,7 @@ class _Reading:
             self._hiding = AbortedFilter(part.aborted, part.path, part.aborted_from, part.aborted_to)
         self._max_batch_bytes = max_batch_bytes
         self._end = part.start  # of what was read last and is intact, in bytes
-        self._next_offset = self._span.floor  # the one behind that
+        self._next_offset = self._span.min_offset  # the one behind that
 
     def all(self, source: ReadOnlyFile, window: Window, codecs: Codecs) -> Iterator[Window | Damage]:
         """Yield the rows and the damage of the slice."""
@@ -74,14 +74,14 @@ class _Reading:
             source,
             part.start,
             part.log_bytes,
-            floor=self._span.floor,
-            ceiling=self._span.ceiling,
+            min_offset=self._span.min_offset,
+            max_offset=self._span.max_offset,
             max_batch_bytes=self._max_batch_bytes,
             stop=part.end,
         )
         while piece := reader.next(window):
             window.check(0, window.count)
-            between = OffsetRange(self._next_offset, self._span.ceiling)
+            between = OffsetRange(self._next_offset, self._span.max_offset)
             self._note_end(window)
             yield from self._leave_out(window)
             latest = window

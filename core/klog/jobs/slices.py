@@ -75,8 +75,7 @@ class LogSlice(NamedTuple):
     @property
     def span(self) -> OffsetRange:
         """Which offsets the log can hold."""
-        own = Segment(self.path).span
-        return OffsetRange(own.floor, own.ceiling if self.next_base is None else min(own.ceiling, self.next_base - 1))
+        return Segment(self.path).span.below(self.next_base)
 
 
 def slices(

@@ -34,10 +34,10 @@ MAX_BATCH_BYTES = 128 << 20
 
 
 class WindowResult(NamedTuple):
-    """What one step of a LogReader brought: a window's batches, and the damage that comes after the last of them.
+    """One step of a LogReader: it filled a window with batches; *damage* comes after the last of them.
 
-    *consumed*: bytes of the log that it dealt with.  *stop* is None as long as the walk goes on; else why a lenient
-    walk ended (a kernel status) and where: the bytes from the start of the file.
+    *consumed*: bytes of the log that it dealt with.  *stop* is None as long as the walk goes on; else why a
+    walk like Kafka's ended (a kernel status) and where: the bytes from the start of the file.
     """
 
     number: int
@@ -47,14 +47,12 @@ class WindowResult(NamedTuple):
 
 
 class LogReader:
-    """Hands out the batches of a log from byte *start* to byte *end*, a window at a time, to any number of threads.
+    """Reads the batches of a log from byte *start* to byte *end*, a window at a time, for any number of threads.
 
-    The walk goes on after damage at the next entry whose header makes sense and whose checksum holds; *floor* and
-    *ceiling* bound the offsets of such an entry.  With *lenient* it stops instead, where Kafka's own tools stop, and
-    takes what they take.  No batch larger than *max_batch_bytes* is read into memory.  With *stop* only batches that
-    begin before that byte are handed out, and judged as if the whole log were read: *stop* is where another one begins.
-    With *checked* all checksums are computed on the way: the shortest way for one thread that wants them all, while
-    several would wait for each other.
+    After damage it goes on at the next entry whose header makes sense and whose checksum matches, and whose offset is
+    within *min_offset* and *max_offset*.  With *like_kafka* it stops instead where Kafka's own tools stop, and takes
+    what they take.  A batch larger than *max_batch_bytes* is never read into memory.  With *stop* it yields only
+    batches that begin before that byte, as if it read the whole log: another reader begins there.
     """
 
     def __init__(
@@ -63,9 +61,9 @@ class LogReader:
         start: int = 0,
         end: int | None = None,
         *,
-        lenient: bool = False,
-        floor: int = 0,
-        ceiling: int = LONG_MAX,
+        like_kafka: bool = False,
+        min_offset: int = 0,
+        max_offset: int = LONG_MAX,
         max_batch_bytes: int = MAX_BATCH_BYTES,
         stop: int | None = None,
         checked: bool = False,
@@ -75,9 +73,9 @@ class LogReader:
         self.end = source.size if end is None else min(end, source.size)
         self.max_batch_bytes = max_batch_bytes
         self._stop = self.end if stop is None else min(stop, self.end)
-        self._lenient = lenient
+        self._like_kafka = like_kafka
         self._checked = checked
-        self._floor, self._ceiling = floor, ceiling
+        self._min_offset, self._max_offset = min_offset, max_offset
         self._window_bytes = FIRST_WINDOW_BYTES  # small at first: many readers want only a few records
         self._most_bytes = WINDOW_BYTES
         self._number = 0
@@ -114,10 +112,10 @@ class LogReader:
                 return self._unreadable(window, size, error)
             if read < size:
                 self.end = self.position + read  # it has shrunk since it was opened
-            status = window.scan(0, self._lenient, check=self._checked)
+            status = window.scan(0, self._like_kafka, check=self._checked)
             larger = self._larger(window) if status == MORE else 0
-            if not larger and self._lenient:
-                return self._lenient_piece(window, status)
+            if not larger and self._like_kafka:
+                return self._piece_like_kafka(window, status)
             if not larger and not self._is_short(window, status):
                 return self._careful_piece(window, status)
             wanted = larger or REACH_BYTES
@@ -168,7 +166,7 @@ class LogReader:
         self._broken += [window.position + window.at(i) for i in range(first, window.count)]
         self._broken_end = window.position + window.next_at if status in (DONE, MORE) else self.end
 
-    def _lenient_piece(self, window: Window, status: int) -> WindowResult:
+    def _piece_like_kafka(self, window: Window, status: int) -> WindowResult:
         self.position += window.next_at
         if window.count and status in (DONE, MORE):
             return WindowResult(self._number)  # a rest without a whole entry is looked at again, alone
@@ -213,10 +211,14 @@ class LogReader:
             count -= 1
         return count
 
+    def _next_entry(self, start: int) -> int:
+        span = self._min_offset, self._max_offset
+        return next_entry(self.source, start, self.end, *span, self.max_batch_bytes)
+
     def _resync(self, start: int, search: int, status: int) -> WindowResult:
         """Go on at the next intact entry from *search* on; what begins at *start* is broken."""
         self._window_bytes = SMALL_WINDOW_BYTES // 2  # damage seldom comes alone
-        self.position = next_entry(self.source, search, self.end, self._floor, self._ceiling, self.max_batch_bytes)
+        self.position = self._next_entry(search)
         return WindowResult(
             self._number, describe_damage(self.source, start, self.position, self.end, status, self.max_batch_bytes)
         )
@@ -226,18 +228,18 @@ class LogReader:
         start = self.position
         before = readable(self.source, start, size)
         read_window(self.source, window, start, before)
-        window.scan(0, self._lenient)
+        window.scan(0, self._like_kafka)
         behind = self._without_others(window)
         good = self._without_bad_tail(window)
         if good:
             self.position += behind if good == window.count else window.at(good)
             window.drop(good)
             return WindowResult(self._number)
-        if self._lenient:
+        if self._like_kafka:
             raise error
         window.drop(0)  # a broken batch in front of the block is lost with it, and is said to be lost once
         behind = ((start + before) // BLOCK_BYTES + 1) * BLOCK_BYTES
-        self.position = next_entry(self.source, behind, self.end, self._floor, self._ceiling, self.max_batch_bytes)
+        self.position = self._next_entry(behind)
         size = self.position - start
         detail = f"{error.strerror}; {size} bytes are lost"
         return WindowResult(

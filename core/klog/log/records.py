@@ -19,10 +19,14 @@ _TRIES = 1000
 
 
 class OffsetRange:
-    """Which offsets a log can hold, for what is found inside a damaged batch: *floor* up to and with *ceiling*."""
+    """Which offsets a log can have, for what is found behind damage: *min_offset* up to and with *max_offset*."""
 
-    def __init__(self, floor: int = 0, ceiling: int = LONG_MAX) -> None:
-        self.floor, self.ceiling = floor, ceiling
+    def __init__(self, min_offset: int = 0, max_offset: int = LONG_MAX) -> None:
+        self.min_offset, self.max_offset = min_offset, max_offset
+
+    def below(self, end: int | None) -> OffsetRange:
+        """Return the part of it below offset *end*; all of it for None."""
+        return self if end is None else OffsetRange(self.min_offset, min(self.max_offset, end - 1))
 
 
 class BatchRun(NamedTuple):
@@ -157,13 +161,13 @@ def _swallowed(window: Window, bad: int, span: OffsetRange) -> tuple[Window | No
     """
     facts = window.batch(bad)
     start, size = window.at(bad), facts.size
-    floor = min(window.batch(bad - 1).last_offset, LONG_MAX - 1) + 1 if bad else span.floor
-    ceiling = max(window.batch(bad + 1).base_offset, -LONG_MAX) - 1 if bad + 1 < window.count else span.ceiling
-    status, at = window.find(start + 1, start + size, floor, ceiling)
+    min_offset = min(window.batch(bad - 1).last_offset, LONG_MAX - 1) + 1 if bad else span.min_offset
+    max_offset = max(window.batch(bad + 1).base_offset, -LONG_MAX) - 1 if bad + 1 < window.count else span.max_offset
+    status, at = window.find(start + 1, start + size, min_offset, max_offset)
     tries = _TRIES
     while status == MORE and tries and not window.entry_holds(at):
         tries -= 1  # a hostile batch could have a large one begin at every byte
-        status, at = window.find(at + 1, start + size, floor, ceiling)
+        status, at = window.find(at + 1, start + size, min_offset, max_offset)
     if status == BAD_LENGTH or not tries:
         return None, 0
     inner = window_of(window.copy(at, start + size), facts.position + at - start, output=1 << 16)

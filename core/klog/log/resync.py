@@ -36,11 +36,13 @@ BLOCK_BYTES = 4096
 """What a disk fails to read at once, at least."""
 
 
-def next_entry(source: ReadableLog, start: int, end: int, floor: int, ceiling: int, max_batch_bytes: int) -> int:
+def next_entry(
+    source: ReadableLog, start: int, end: int, min_offset: int, max_offset: int, max_batch_bytes: int
+) -> int:
     """Return the position of the first intact entry from byte *start* to byte *end*, else *end*.
 
-    Only entries with an offset from *floor* to *ceiling* count, and none larger than *max_batch_bytes*.  Blocks that
-    cannot be read are passed over.  Takes time in proportion to the bytes searched, whatever these are.
+    Only entries with an offset from *min_offset* to *max_offset* count, and none larger than *max_batch_bytes*.
+    Unreadable blocks are skipped.  Takes time in proportion to the bytes searched, whatever these are.
     """
     window = Window(FIRST_STEP_BYTES, 1, 1)
     checksums = _Checksums(source, start)
@@ -55,9 +57,9 @@ def next_entry(source: ReadableLog, start: int, end: int, floor: int, ceiling: i
         except OSError:
             size = readable(source, position, size)
             read, is_bad = read_window(source, window, position, size), True
-        status, at = window.find(0, end - position, floor, ceiling)
+        status, at = window.find(0, end - position, min_offset, max_offset)
         while status == MORE and not checksums.hold(position + at, max_batch_bytes):
-            status, at = window.find(at + 1, end - position, floor, ceiling)
+            status, at = window.find(at + 1, end - position, min_offset, max_offset)
         if status != BAD_LENGTH:
             return position + at
         if is_bad:

@@ -46,8 +46,8 @@ class Segment:
         self.path = path
         stem = os.path.basename(path).split(".", 1)[0]
         self.base_offset = int(stem) if stem.isascii() and stem.isdigit() and int(stem) < 2**63 else None
-        floor, reach = self.base_offset or 0, MAX_RELATIVE_OFFSET if bounded else _BELIEVED
-        self.span = OffsetRange() if self.base_offset is None else OffsetRange(floor, min(floor + reach, LONG_MAX))
+        base, reach = self.base_offset or 0, MAX_RELATIVE_OFFSET if bounded else _BELIEVED
+        self.span = OffsetRange() if self.base_offset is None else OffsetRange(base, min(base + reach, LONG_MAX))
 
     def reader(
         self,
@@ -55,19 +55,19 @@ class Segment:
         start: int = 0,
         end: int | None = None,
         *,
-        lenient: bool = False,
+        like_kafka: bool = False,
         max_batch_bytes: int = MAX_BATCH_BYTES,
         checked: bool = False,
     ) -> LogReader:
         """Return a reader over the open file from byte *start* on (it must be where a batch begins)."""
-        floor, ceiling = self.span.floor, self.span.ceiling
+        min_offset, max_offset = self.span.min_offset, self.span.max_offset
         return LogReader(
             source,
             start,
             end,
-            lenient=lenient,
-            floor=floor,
-            ceiling=ceiling,
+            like_kafka=like_kafka,
+            min_offset=min_offset,
+            max_offset=max_offset,
             max_batch_bytes=max_batch_bytes,
             checked=checked,
         )

@@ -111,7 +111,7 @@ class SplitPoints:
     def _by_walk(self, start: int, target: int) -> SplitPoint | None:
         """Return the first cut at or after *target*, by a walk from the batch at *start* on; None at the end."""
         window, log = self._window, self._log
-        reader = LogReader(log, start, floor=self._span.floor, ceiling=self._span.ceiling)
+        reader = LogReader(log, start, min_offset=self._span.min_offset, max_offset=self._span.max_offset)
         joined = False  # the window's first batch follows an intact one
         while piece := reader.next(window):
             first = max(0 if joined else 1, bisect_left(range(window.count), target - window.position, key=window.at))

@@ -98,7 +98,7 @@ def batches(source: ReadableLog, start: int, end: int) -> Iterator[Window]:
 
     Always the same window.  What cannot be read (any more) ends it.
     """
-    reader, window = LogReader(source, start, end, lenient=True), Window(1, 1, 1)
+    reader, window = LogReader(source, start, end, like_kafka=True), Window(1, 1, 1)
     with suppress(OSError):
         while reader.next(window) is not None:
             if window.count:
