@@ -34,7 +34,7 @@ COMMANDS = (
     # The broker's recovery of the last segment, its look for the log's end, and the producers from the snapshot on.
     ("recover --like-broker", 3, 0, 0.3),
     # The cut, the producers, the digest of what is cut, and what goes; the segment behind it goes.
-    ("truncate --to-offset 600", 4, 4, 0.6),
+    ("truncate --to-offset 600", 4, 4, 0.65),
     # Two passes, and the digest of what is replaced.
     ("compact --policy compact --all", 3, 3, 2.8),
     ("lookup --offset 500", 2, 2, 0.2),
