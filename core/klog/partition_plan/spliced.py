@@ -1,36 +1,37 @@
-"""A log put together from pieces of files, with bytes put right, as if it were a file already."""
+"""A log as it will be after a repair, read before that: pieces of files, with bytes replaced."""
 
 from __future__ import annotations
 
 import os
 from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
+from types import TracebackType
 
 from klog.errors import UnreadableError
-from klog.files.read_only import ReadOnlyFile
+from klog.files.read_only import ReadableLog, ReadOnlyFile
 from klog.log.bit_flips import Patch
 from klog.partition_plan.contents import FileRange
 
 _LONGEST_PATCH = 8
 
 
-class PatchedLog(ReadOnlyFile):
-    """What *source* holds once *patches* are made; they do not overlap.  Reads through *source*, and closes it."""
+class PatchedLog:
+    """A ReadableLog: the bytes of *source* after *patches*, which do not overlap.  Closes *source*."""
 
-    def __init__(self, source: ReadOnlyFile, patches: Iterable[Patch]) -> None:
-        self.path, self.size, self._descriptor = source.path, source.size, source._descriptor
+    def __init__(self, source: ReadableLog, patches: Iterable[Patch]) -> None:
+        self.path, self.size = source.path, source.size
         self._source = source
         self._patches = sorted(patches)
         self._positions = [patch.position for patch in self._patches]
 
     def read_into(self, position: int, view: memoryview) -> int:
-        """Fill *view* as any source does."""
+        """Fill *view* from *position* on; return the number of bytes.  Raises OSError."""
         count = self._source.read_into(position, view)
         self._put_right(view[:count], position)
         return count
 
     def read(self, position: int, size: int) -> bytes:
-        """Return bytes as any source does."""
+        """Return up to *size* bytes from *position* on.  Raises UnreadableError."""
         data = self._source.read(position, size)
         if not self._patches:
             return data
@@ -38,12 +39,16 @@ class PatchedLog(ReadOnlyFile):
         self._put_right(memoryview(copy), position)
         return bytes(copy)
 
+    def next_data(self, position: int) -> int:
+        """Return the first position at or after *position* that is not in a hole of the source."""
+        return self._source.next_data(position)
+
     def close(self) -> None:
         """Close the source."""
         self._source.close()
 
     def _put_right(self, part: memoryview, position: int) -> None:
-        """Write what falls of the patches into *part*, which stands at *position*."""
+        """Apply the patches to *part*, the bytes from *position* on."""
         end = position + len(part)
         first = bisect_right(self._positions, position - _LONGEST_PATCH)
         for patch in self._patches[first : bisect_right(self._positions, end)]:
@@ -52,11 +57,11 @@ class PatchedLog(ReadOnlyFile):
                 part[start - position : stop - position] = patch.new[start - patch.position : stop - patch.position]
 
 
-class SplicedLog(ReadOnlyFile):
-    """What *pieces* of files in *folder* come to, one behind the other; *patches*: of each file, by its name.
+class SplicedLog:
+    """A ReadableLog: *pieces* of files in *folder*, one behind the other.  *patches*: of each file, by its name.
 
-    Somebody has decided that all of these bytes are kept.  So a file that has become shorter since, or a sector that
-    cannot be read any more, is no end and no damage: every way of reading raises UnreadableError.
+    All of these bytes are to be kept.  A file that has shrunk, or a sector that can no longer be read, is therefore
+    neither the end nor damage: every way of reading raises UnreadableError.
     """
 
     def __init__(
@@ -68,7 +73,7 @@ class SplicedLog(ReadOnlyFile):
         for _, start, end in pieces:
             self._starts.append(self._starts[-1] + end - start)
         self.size = self._starts[-1]
-        self._files: dict[str, ReadOnlyFile] = {}
+        self._files: dict[str, PatchedLog] = {}
         try:
             for piece in pieces:
                 if piece.name not in self._files:
@@ -91,7 +96,7 @@ class SplicedLog(ReadOnlyFile):
             at += 1
         return done
 
-    def _fill(self, file: ReadOnlyFile, position: int, part: memoryview) -> None:
+    def _fill(self, file: ReadableLog, position: int, part: memoryview) -> None:
         try:
             count = file.read_into(position, part)
         except OSError as error:
@@ -105,10 +110,18 @@ class SplicedLog(ReadOnlyFile):
         return bytes(data[: self.read_into(position, memoryview(data))])
 
     def next_data(self, position: int) -> int:
-        """Return *position*: holes are not looked for."""
+        """Return *position*: the pieces are not searched for holes."""
         return position
 
     def close(self) -> None:
         """Close all files."""
         for file in self._files.values():
             file.close()
+
+    def __enter__(self) -> SplicedLog:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()

@@ -1,7 +1,7 @@
-"""The recovery pass done beforehand, and the marker of a clean stop that spares a broker its own.
+"""The broker's recovery done beforehand, and the clean-shutdown marker that spares the broker its own.
 
-With the marker a broker checks nothing, so each partition is left as the broker's own unclean start and clean stop
-would leave it, and anything in doubt keeps a whole log dir from being marked, and from being changed.
+With the marker a broker checks nothing.  So each partition is left as the broker's own unclean start and clean stop
+would leave it, and a log dir with anything in doubt is neither marked nor changed.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+from klog.broker_start.load import StartOutcome
 from klog.data_dir.log_dir import LogDir
 from klog.data_dir.partition import Partition
 from klog.data_dir.selection import Selection
@@ -20,14 +21,17 @@ from klog.formats.names import CLUSTER_METADATA, REMOTE_INDEX_CACHE, ROOT_CHECKP
 from klog.formats.properties import MetaProperties, write_clean_shutdown
 from klog.metadata.loader import ClusterMetadata, read_metadata
 from klog.partition_plan import checkpoints
+from klog.partition_plan.contents import StoredContent
 from klog.plan.draft import Draft
 from klog.plan.staging import Staging
-from klog.recover import beforehand
+from klog.progress import Sink
+from klog.recover import like_broker
 from klog.recover.outcome import RecoverOptions, RecoverResult
-from klog.recover.rebuild import problems
+from klog.recover.rebuild import ENDS, OF_INDEXES, RebuildOutcome, base_of, plan_outcome, problems
 from klog.recover.recovery import Recovery
+from klog.recover.survey import PartitionSurvey
 from klog.verify.facts import LogDirFacts
-from klog.verify.findings import quoted
+from klog.verify.findings import Finding, quoted
 from klog.verify.log_dir_checks import root
 
 NOBODYS_EPOCH = -1
@@ -35,6 +39,9 @@ NOBODYS_EPOCH = -1
 
 A broker writes it as well, when it stops without an epoch.  Kafka: LogManager.shutdown.
 """
+
+_FIXED_BY_START = frozenset({"recovery-point-beyond-end", "high-watermark-beyond-end", "snapshots-missing"})
+"""What every unclean start corrects."""
 
 _GONE = frozenset({"recovery-point-beyond-end", "high-watermark-beyond-end"})
 """Signs that records were lost."""
@@ -112,7 +119,7 @@ class MarkClean(Recovery):
         self, partition: Partition, around: LogDirFacts, settings: RecoverOptions, draft: Draft
     ) -> RecoverResult:
         try:
-            return beforehand.plan(partition, around, settings, draft, self._sink)
+            return plan_unclean_start(partition, around, settings, draft, self._sink)
         except KlogError as error:
             draft.actions.clear()
             return RecoverResult(partition, fails=str(error), could_not=True)
@@ -249,3 +256,70 @@ def _is_tiered(log_dir: LogDir, metadata: ClusterMetadata | None) -> bool:
     topics = {one.topic for one in log_dir.partitions if one.topic is not None}
     configs = (metadata.topic_config(topic) for topic in topics) if metadata is not None else ()
     return REMOTE_LOG_METADATA in topics or any(one.get("remote.storage.enable") == "true" for one in configs)
+
+
+def plan_unclean_start(
+    partition: Partition, around: LogDirFacts, settings: RecoverOptions, draft: Draft, sink: Sink
+) -> RecoverResult:
+    """Add to *draft* what a broker's unclean start and clean stop change, if they leave nothing wrong.
+
+    All of the partition's files have to be on the disk afterwards, because a broker that starts cleanly never syncs
+    what is below its log end.  Raises UnreadableError, OSError (staging).
+    """
+    examined = PartitionSurvey(partition, around, settings, sink)
+    result = RecoverResult(partition, examined.findings)
+    if examined.fails is not None:
+        result.fails = examined.fails
+        return result
+    outcome = like_broker.play(examined.original, False, settings, sink)
+    if outcome.fails is not None:
+        result.fails = f"a broker does not come through its start here: {outcome.fails}"
+        return result
+    judged = plan_outcome(examined, settings)
+    result.left = _remaining(examined, judged, outcome)
+    if result.left:
+        return result
+    result.fails = _cuts_otherwise(examined, judged, outcome)
+    if result.fails is not None:
+        return result
+    like_broker.follow(outcome, result, draft, examined.logs)
+    result.offsets = _changed_offsets(partition, outcome, result)
+    draft.rely_on_directory(partition.directory, sync=True)
+    return result
+
+
+def _changed_offsets(partition: Partition, outcome: StartOutcome, result: RecoverResult) -> dict[FileKind, int | None]:
+    """Return what changes in the checkpoints, which are about partitions that are in use or will be."""
+    if partition.state is PartitionState.STRAY:
+        return {}
+    changed = dict(result.offsets)
+    if partition.recovery_point != outcome.log_end:
+        changed[FileKind.RECOVERY_POINTS] = outcome.log_end
+    return changed
+
+
+def _remaining(examined: PartitionSurvey, judged: RebuildOutcome, outcome: StartOutcome) -> list[Finding]:
+    """Return the problems that the broker's own start and stop would leave."""
+    rest = [one for one in problems(examined.findings) if one not in judged.left]
+    return judged.left + [one for one in rest if not _is_fixed(one, examined, outcome)]
+
+
+def _is_fixed(finding: Finding, examined: PartitionSurvey, outcome: StartOutcome) -> bool:
+    if finding.id in _FIXED_BY_START or finding.id in ENDS:
+        return True
+    if finding.id.startswith(OF_INDEXES):
+        return base_of(finding) in outcome.recovered
+    if finding.id == "snapshot-corrupt":
+        return not isinstance(outcome.files.get(os.path.basename(finding.file)), StoredContent)
+    return finding.id.startswith("epochs-") and like_broker.epochs_hold(examined, outcome)
+
+
+def _cuts_otherwise(examined: PartitionSurvey, judged: RebuildOutcome, outcome: StartOutcome) -> str | None:
+    """Return where the broker would truncate more or less than what is damaged, in words; None if nowhere."""
+    theirs = {cut.base: cut.size for cut in outcome.cuts}
+    odd = {base for base in judged.cuts.keys() | theirs.keys() if judged.cuts.get(base) != theirs.get(base)}
+    whole = {one.files.base_offset for one in examined.facts.segments if one.survey.batches}
+    odd = odd.difference(outcome.dropped) | whole.intersection(outcome.dropped)
+    if not odd:
+        return None
+    return f"what a broker's recovery would cut from segment {min(odd)} is not just what is broken there"

@@ -57,10 +57,8 @@ class PartitionSurvey:
             # A disk that is not mounted looks like this; without its log an index would be an orphan.
             self.fails = f"{away[0]}: neither a file nor a link to one"
         elif any(belongs(file) and file.stage is not Stage.IN_USE for file in partition.files):
-            from klog.recover.resolved import ResolvedPartition
-
             try:
-                self.partition = ResolvedPartition(partition, self.files)
+                self.partition = partition.with_files(self.files)
             except FailsError as failure:
                 self.fails = str(failure)
         # Salvage looks at all that it can mend; it reads a log several times anyway.
