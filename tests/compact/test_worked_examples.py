@@ -10,7 +10,7 @@ from typing import NamedTuple
 import pytest
 from klog.compact.mapping import OffsetMapping
 from klog.compact.partition import CleanerOptions, CompactionResult
-from klog.compact.rewriting import Rewriting, RoundParameters
+from klog.compact.rewriting import Rewriting, RoundParameters, SegmentGroup
 from klog.compact.segments import SourceSegment, grouped, sources
 from klog.compact.selection import DirtyStart, LogSections
 from klog.data_dir.log_dir import LogDir
@@ -313,7 +313,8 @@ def one_round(table: Table, memory: int, first_dirty: int, *, md5: bool) -> Roun
     terms = RoundParameters(NOW_MS, 1000, 4096, {}, 0, 14, convert=False)
     below = [one for one in segments if one.base < mapped.next_dirty]
     log = table.log.data / "written.log"
-    log.write_bytes(b"".join(bytes(piece) for piece in Rewriting(offsets, segments, 0, terms).group(below).pieces()))
+    group = SegmentGroup(below, terms.index_interval)
+    log.write_bytes(b"".join(bytes(piece) for piece in Rewriting(offsets, segments, 0, terms).rewrite(group)))
     (log.parent / f"{0:020}.log").write_bytes(log.read_bytes())
     left = [one for one in Segment(str(log.parent / f"{0:020}.log")).batches() if isinstance(one, Batch)]
     kept = [each.offset for one in left for each in one.records()]  # type: ignore[union-attr]

@@ -9,7 +9,7 @@ round's content goes into the draft.  Kafka: Cleaner.doClean.
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from klog.compact.mapping import MappedRange, OffsetMapping
@@ -185,12 +185,12 @@ class PartitionCompaction:
         groups = grouped(cleaned, rules.segment_bytes.number, rules.index_bytes.number, self._terms.first_uncleanable)
         done, written = list[GroupResult](), list[SourceSegment]()
         for sources_of in groups:
-            before, group = rewriting.counts, rewriting.group(sources_of)
+            before, group = rewriting.counts, SegmentGroup(sources_of, self._terms.index_interval)
             is_changed = True
             if mapped.is_full:
-                written.append(self._to_scratch(group, scratch, number))
+                written.append(self._to_scratch(group, rewriting.rewrite(group), scratch, number))
             else:
-                is_changed = self._to_draft(group, draft)
+                is_changed = self._to_draft(group, rewriting.rewrite(group), draft)
             bases = tuple(base for source in sources_of for base in source.originals)
             size = sum(source.size for source in sources_of)
             done.append(GroupResult(bases, size, group.builder.size, rewriting.counts.minus(before), is_changed))
@@ -203,9 +203,11 @@ class PartitionCompaction:
 
     # where a group goes
 
-    def _to_scratch(self, group: SegmentGroup, scratch: Staging, number: int) -> SourceSegment:
+    def _to_scratch(
+        self, group: SegmentGroup, log: Iterator[memoryview], scratch: Staging, number: int
+    ) -> SourceSegment:
         name = self._scratch_name(group.base, number)
-        scratch.store(name, group.pieces())
+        scratch.store(name, log)
         if self._choices.like_broker:
             # The next round's map begins where this says.
             scratch.store(self._scratch_name(group.base, number, FileKind.INDEX), [group.builder.offset_entries])
@@ -221,12 +223,12 @@ class PartitionCompaction:
             scratch.drop(self._scratch_name(segment.base, number - 1))
             scratch.drop(self._scratch_name(segment.base, number - 1, FileKind.INDEX))
 
-    def _to_draft(self, group: SegmentGroup, draft: Draft) -> bool:
-        """Let the group stand in place of its segments; False when that changes nothing."""
+    def _to_draft(self, group: SegmentGroup, new_log: Iterator[memoryview], draft: Draft) -> bool:
+        """Replace the group's segments by *new_log* and its indexes; False when that changes nothing."""
         directory = self._sections.partition.directory
         bases = [base for source in group.sources for base in source.originals]
         file = f"{directory}/{file_name(group.base, FileKind.LOG)}"
-        log = draft.prepare(file, group.pieces(), modified_ns=group.modified_ns)
+        log = draft.prepare(file, new_log, modified_ns=group.modified_ns)
         self._check_unchanged(draft, bases)
         if len(bases) == 1 and not self._choices.like_broker and same_content(draft.state(file), log.after):
             draft.put_prepared(log)

@@ -145,14 +145,11 @@ class Rewriting:
         """What has gone in and come out so far."""
         return CleaningCounts(*(getattr(self._rewriter, name) for name in CleaningCounts._fields))
 
-    def group(self, sources: Sequence[SourceSegment]) -> SegmentGroup:
-        """Return what *sources* become; to be read to its end before the next one."""
-        return SegmentGroup(self, sources, self._terms.index_interval)
+    def rewrite(self, group: SegmentGroup) -> Iterator[memoryview]:
+        """Yield the new log of *group*, and fill its indexes; each part of the log is valid until the next step.
 
-    # for its groups
-
-    def pieces(self, group: SegmentGroup) -> Iterator[memoryview]:
-        """Yield the content of a group's log; each piece counts until the next step."""
+        Groups are rewritten in their order, each to its end.  Raises DamagedError, UnreadableError.
+        """
         sources = group.sources
         for at, source in enumerate(sources):
             with ReadOnlyFile(source.path) as log:
@@ -165,12 +162,12 @@ class Rewriting:
                 aborted = aborted_between(self._segments, self._terms.log_start, source.base, upper)
                 self._transactions.add(aborted)
                 while walk.next(self._window):
-                    yield from self._rewrite(walk, group, source)
+                    yield from self._rewrite_window(walk, group, source)
         if self._rewriter.used:
             yield from self._output(group)
         group.builder.finish()
 
-    def _rewrite(self, walk: StrictReader, group: SegmentGroup, source: SourceSegment) -> Iterator[memoryview]:
+    def _rewrite_window(self, walk: StrictReader, group: SegmentGroup, source: SourceSegment) -> Iterator[memoryview]:
         window, rewriter = self._window, self._rewriter
         retain = source.modified_ms > self._legacy_horizon
         decisions = self._decide(group, retain)
@@ -262,23 +259,20 @@ class Rewriting:
 
 
 class SegmentGroup:
-    """Segments that become one: *builder* has the new indexes and *aborted* the new transaction index, once `pieces`
-    has been read to its end."""
+    """Segments that become one.
 
-    def __init__(self, rewriting: Rewriting, sources: Sequence[SourceSegment], interval: int) -> None:
+    *builder*, *aborted*: its new indexes and transaction index, complete once `Rewriting.rewrite` is at its end.
+    """
+
+    def __init__(self, sources: Sequence[SourceSegment], index_interval: int) -> None:
         self.sources = sources
         self.base = sources[0].base
         self.modified_ns = sources[-1].modified_ns
         self.aborted: list[AbortedTxn] = []
-        self.builder = IndexBuilder(self.base, interval, 2**31 - 1, 2**31 - 1)
-        self._rewriting = rewriting
-
-    def pieces(self) -> Iterator[memoryview]:
-        """Yield the new log; each piece counts until the next step.  Raises DamagedError, UnreadableError."""
-        return self._rewriting.pieces(self)
+        self.builder = IndexBuilder(self.base, index_interval, 2**31 - 1, 2**31 - 1)
 
     def source(self, path: str) -> SourceSegment:
-        """Return the new segment as the next round meets it, its log being *path*."""
+        """Return the new segment as a source of the next round; *path*: its log."""
         builder = self.builder
         return SourceSegment(
             self.base,
