@@ -23,7 +23,7 @@ from klog.plan.model import StaleError
 from klog.plan.session import PlanOptions, PlanResult, PlanSession, Reporter, apply_plan, undo_plan
 from klog.progress import Silence, Sink
 from klog.recover.outcome import RecoverMode, RecoverOptions
-from klog.recover.recovery import Recovery
+from klog.recover.recovery import recover_log_dirs
 
 from tests.conftest import FIXTURES, writable_copy
 from tests.plan.test_executor import end, other_process, said
@@ -71,7 +71,7 @@ def repair(
     with PlanSession(
         PartitionQuery([str(path) for path in (data, *beside)]), options, disk or HastyDisk(), reporter
     ) as session:
-        recovery = Recovery(session.selections, OPTIONS, session.staging, {})
+        recovery = recover_log_dirs(session.selections, OPTIONS, session.staging, {})
         return session.finish(recovery.drafts, losses=recovery.losses, kept=recovery.kept)
 
 
@@ -197,7 +197,7 @@ def test_a_block_that_fails_leaves_nothing_behind(
 
     def fail() -> None:
         with PlanSession(PartitionQuery([str(data)]), options, HastyDisk()) as session:
-            assert Recovery(session.selections, OPTIONS, session.staging, {}).drafts
+            assert recover_log_dirs(session.selections, OPTIONS, session.staging, {}).drafts
             assert files(data.parent) != before
             raise ZeroDivisionError
 
@@ -210,7 +210,7 @@ def test_a_block_that_fails_leaves_nothing_behind(
 def test_a_block_that_never_finishes_leaves_nothing_behind(data: Path) -> None:
     before = files(data.parent)
     with PlanSession(PartitionQuery([str(data)]), APPLY, HastyDisk()) as session:
-        Recovery(session.selections, OPTIONS, session.staging, {})
+        recover_log_dirs(session.selections, OPTIONS, session.staging, {})
     assert files(data.parent) == before
 
 
@@ -220,9 +220,9 @@ import os
 from klog.data_dir.selection import PartitionQuery
 from klog.plan.session import PlanOptions, PlanSession
 from klog.recover.outcome import RecoverMode, RecoverOptions
-from klog.recover.recovery import Recovery
+from klog.recover.recovery import recover_log_dirs
 with PlanSession(PartitionQuery([{str(data)!r}]), PlanOptions("recover", apply=True)) as session:
-    Recovery(session.selections, RecoverOptions(RecoverMode.DEFAULT, 0), session.staging, {{}})
+    recover_log_dirs(session.selections, RecoverOptions(RecoverMode.DEFAULT, 0), session.staging, {{}})
     os.kill(os.getpid(), {int(signal.SIGKILL)})
 """
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}

@@ -24,7 +24,7 @@ from klog.plan.file_state import file_state
 from klog.plan.model import PUT, REMOVE, STAGED, TRUNCATE, Action, Plan
 from klog.plan.staging import Staging
 from klog.plan.validation import check_plan
-from klog.recover.mark_clean import MarkClean
+from klog.recover.mark_clean import mark_clean
 from klog.recover.outcome import RecoverMode, RecoverOptions
 
 from tests.conftest import Ran
@@ -476,8 +476,8 @@ def mark(data: Path, disk: Disk, log_dirs: Sequence[Path] = ()) -> None:
     targets = [Selection(one, one.partitions) for one in map(LogDir, places)]
     backups = backup_places("20261121-060000-recover-0000", places)
     staging = [Staging(os.path.join(backup, STAGED), disk) for backup in backups]
-    found = MarkClean(targets, RecoverOptions(RecoverMode.DEFAULT, NOW_MS, mark_clean=True), staging, {})
-    plan = make_plan("20261121-060000-recover-0000", "klog", places, backups, found.drafts, NOW_MS)
+    found = mark_clean(targets, RecoverOptions(RecoverMode.DEFAULT, NOW_MS, mark_clean=True), staging, {})
+    plan = make_plan("20261121-060000-recover-0000", "klog", places, backups, found.recovery.drafts, NOW_MS)
     if plan.actions:
         apply(plan, disk)
 

@@ -21,7 +21,7 @@ from klog.plan.executor import apply
 from klog.plan.model import STAGED
 from klog.plan.staging import Staging
 from klog.recover.outcome import RecoverMode, RecoverOptions
-from klog.recover.recovery import Recovery
+from klog.recover.recovery import recover_log_dirs
 
 from tests.conftest import FIXTURES, Ran, writable_copy
 from tests.support.damage import Source, case, corpora_sources, sources
@@ -42,7 +42,7 @@ def repair_in(mode: RecoverMode) -> Callable[[Path, Disk], None]:
         backups = backup_places(number, [str(data)])
         targets = [Selection(log_dir, list(log_dir.partitions))]
         staging = [Staging(os.path.join(backups[0], STAGED), disk)]
-        found = Recovery(targets, RecoverOptions(mode, NOW), staging, OPTIONS)
+        found = recover_log_dirs(targets, RecoverOptions(mode, NOW), staging, OPTIONS)
         plan = make_plan(number, "klog recover", [str(data)], backups, found.drafts, NOW, losses=found.losses)
         if plan.actions:
             apply(plan, disk)

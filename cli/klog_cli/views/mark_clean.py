@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from klog.recover.mark_clean import NOBODYS_EPOCH, MarkClean, MarkCleanRefusal
+from klog.recover.mark_clean import NOBODYS_EPOCH, MarkCleanRefusal, MarkCleanResult
 
 _NOTHING_CLAIMED = (
     "the marker claims nothing about lost records: in elections this broker counts as one that has recovered its logs"
@@ -17,7 +17,7 @@ _ALL_CLAIMED = (
 _OF_ZOOKEEPER = "the marker is empty, as brokers with ZooKeeper write it; elections take no notice of it"
 
 
-def lines(marking: MarkClean, *, is_applied: bool) -> Iterator[str]:
+def lines(marking: MarkCleanResult, *, is_applied: bool) -> Iterator[str]:
     """Yield a line for each log dir."""
     for path in marking.marked:
         yield f"{path}: {'is' if is_applied else 'will be'} marked as cleanly stopped"
@@ -27,7 +27,7 @@ def lines(marking: MarkClean, *, is_applied: bool) -> Iterator[str]:
         yield f"{refusal.log_dir}: nothing is changed, and it is not marked: {refusal.why}"
 
 
-def notes(marking: MarkClean, *, from_recovery_point: bool) -> Iterator[str]:
+def notes(marking: MarkCleanResult, *, from_recovery_point: bool) -> Iterator[str]:
     """Yield what the markers mean, and what to do about log dirs that get none."""
     kraft = [one.is_kraft for one in marking.log_dirs if one.path in marking.marked]
     if any(kraft):
@@ -41,7 +41,7 @@ def notes(marking: MarkClean, *, from_recovery_point: bool) -> Iterator[str]:
             yield f"first: {first}"
 
 
-def json(marking: MarkClean) -> dict[str, object]:
+def json(marking: MarkCleanResult) -> dict[str, object]:
     """Return the members that JSON has besides."""
     return {
         "marked": marking.marked,

@@ -13,8 +13,9 @@ from klog.disk.output_gate import check_output
 from klog.errors import ExitCode, UsageError, counted
 from klog.plan.model import Action, Amount, Loss
 from klog.plan.session import PlanOptions, PlanResult, PlanSession
+from klog.progress import Sink
 from klog.recover.outcome import OtherMode, RecoverMode, RecoverOptions, RecoverResult
-from klog.recover.recovery import Recovery
+from klog.recover.recovery import Recovery, recover_log_dirs
 from klog.verify.findings import Finding, Severity
 
 from klog_cli import output
@@ -24,7 +25,7 @@ from klog_cli.views.plan_lines import action_lines, changes, first_lines, make_i
 from klog_cli.views.topic_settings import settings_json, settings_text
 
 if TYPE_CHECKING:
-    from klog.recover.mark_clean import MarkClean, MarkCleanRefusal
+    from klog.recover.mark_clean import MarkCleanRefusal, MarkCleanResult
 
 _WORST = (Severity.DAMAGE, Severity.WARNING, Severity.NOTE)
 
@@ -48,17 +49,13 @@ def recover(
     """
     if rescue_to is not None:
         check_output(rescue_to, query.paths)
-    make: type[Recovery] = Recovery
     if settings.mark_clean:
-        from klog.recover.mark_clean import MarkClean
-
-        make = MarkClean
         part = next((one.log_dir.path for one in query.selections() if not one.whole), None)
         if part is not None:
             raise UsageError(f"--mark-clean is about whole log dirs: name {output.printable(part)}")
     with PlanSession(query, plan_options, reporter=output.TerminalReporter()) as session:
         with output.Results() as results:
-            recovery = make(session.selections, settings, session.staging, options, results)
+            recovery, marking = _recovered(session, settings, options, results)
         if rescue_to is not None:
             _rescue(recovery, rescue_to)
         result = session.finish(
@@ -68,7 +65,7 @@ def recover(
             kept=recovery.kept,
             broker_would_keep=recovery.broker_would_keep,
         )
-    shown = _Shown(recovery, settings, result)
+    shown = _Shown(recovery, marking, settings, result)
     if form == "json":
         output.emit_json(shown.json())
     else:
@@ -77,6 +74,18 @@ def recover(
         for line in shown.notes(plan_options):
             output.note(line)
     return shown.exit_code
+
+
+def _recovered(
+    session: PlanSession, settings: RecoverOptions, options: Mapping[str, str], results: Sink
+) -> tuple[Recovery, MarkCleanResult | None]:
+    """Draft the repair; what marking log dirs takes is loaded only where they are to be marked."""
+    if not settings.mark_clean:
+        return recover_log_dirs(session.selections, settings, session.staging, options, results), None
+    from klog.recover.mark_clean import mark_clean
+
+    marking = mark_clean(session.selections, settings, session.staging, options, results)
+    return marking.recovery, marking
 
 
 def _rescue(recovery: Recovery, path: str) -> None:
@@ -94,8 +103,10 @@ def _findings(results: Sequence[RecoverResult]) -> Iterator[Finding]:
 
 
 class _Shown:
-    def __init__(self, recovery: Recovery, settings: RecoverOptions, result: PlanResult) -> None:
-        self._recovery, self._settings = recovery, settings
+    def __init__(
+        self, recovery: Recovery, marking: MarkCleanResult | None, settings: RecoverOptions, result: PlanResult
+    ) -> None:
+        self._recovery, self._marking, self._settings = recovery, marking, settings
         self._plan, self._is_applied, self._is_partial = result
 
     @property
@@ -107,16 +118,6 @@ class _Shown:
     @property
     def _refusals(self) -> list[MarkCleanRefusal]:
         return self._marking.refusals if self._marking is not None else []
-
-    @cached_property
-    def _marking(self) -> MarkClean | None:
-        """The recovery, when log dirs are to be marked; what that takes is loaded only then."""
-        if not self._settings.mark_clean:
-            return None
-        from klog.recover.mark_clean import MarkClean
-
-        assert isinstance(self._recovery, MarkClean)
-        return self._recovery
 
     @property
     def exit_code(self) -> int:

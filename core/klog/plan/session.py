@@ -1,7 +1,7 @@
 """A repair from its beginning to its end, as safe from Python as from the command line.
 
     with PlanSession(PartitionQuery(["data"]), PlanOptions("recover", apply=True)) as session:
-        recovery = Recovery(session.selections, options, session.staging, {})
+        recovery = recover_log_dirs(session.selections, options, session.staging, {})
         result = session.finish(recovery.drafts, losses=recovery.losses, kept=recovery.kept)
 
 The block runs under the locks of all log dirs, after plans that were interrupted have been finished.  What it drafts

@@ -20,15 +20,16 @@ from klog.formats.internal_topics import REMOTE_LOG_METADATA
 from klog.formats.names import CLUSTER_METADATA, REMOTE_INDEX_CACHE, ROOT_CHECKPOINTS, FileKind, PartitionState
 from klog.formats.properties import MetaProperties, write_clean_shutdown
 from klog.metadata.loader import ClusterMetadata, read_metadata
+from klog.metadata.topic_config import TopicConfig
 from klog.partition_plan import checkpoints
 from klog.partition_plan.contents import StoredContent
 from klog.plan.draft import Draft
 from klog.plan.staging import Staging
-from klog.progress import Sink
+from klog.progress import Silence, Sink
 from klog.recover import like_broker
 from klog.recover.outcome import RecoverOptions, RecoverResult
 from klog.recover.rebuild import ENDS, OF_INDEXES, RebuildOutcome, base_of, plan_outcome, problems
-from klog.recover.recovery import Recovery
+from klog.recover.recovery import Recovery, recover_log_dir, topic_config
 from klog.recover.survey import PartitionSurvey
 from klog.verify.facts import LogDirFacts
 from klog.verify.findings import Finding, quoted
@@ -59,47 +60,101 @@ class MarkCleanRefusal(NamedTuple):
     could_not: bool = True
 
 
-class MarkClean(Recovery):
-    """A recovery of whole log dirs that ends with markers of a clean stop.
+class MarkCleanResult(NamedTuple):
+    """A recovery of whole log dirs that ends with clean-shutdown markers.
 
-    *marked*: the log dirs that get one; *marked_before*: those that have one.  *refusals*: why others do not.
-    *epoch*: what the markers say.  *log_dirs*: all of them.
+    *marked*: the log dirs that get one; *marked_before*: those that have one.  *refusals*: why others get none.
+    *epoch*: the broker epoch in the markers.  *log_dirs*: all of them.
     """
 
-    def _run(self, targets: Sequence[Selection]) -> None:
-        log_dirs = [target.log_dir for target in targets]
-        self.marked: list[str] = []
-        self.marked_before = [one.path for one in log_dirs if one.clean_shutdown is not None]
-        self.refusals: list[MarkCleanRefusal] = []
-        self.epoch = NOBODYS_EPOCH
-        self.log_dirs = log_dirs
-        self._twice = _twice(log_dirs)
-        self._metadata = _metadata(log_dirs)
-        super()._run(targets)
-        self._mark()
+    recovery: Recovery
+    log_dirs: list[LogDir]
+    marked: list[str]
+    marked_before: list[str]
+    refusals: list[MarkCleanRefusal]
+    epoch: int
 
-    def _skips(self, partition: Partition) -> bool:
+
+def mark_clean(
+    selections: Sequence[Selection],
+    options: RecoverOptions,
+    staging: Sequence[Staging],
+    topic_options: Mapping[str, str],
+    sink: Sink | None = None,
+) -> MarkCleanResult:
+    """Do the broker's recovery of whole log dirs, and draft their clean-shutdown markers.
+
+    The arguments are those of `recover_log_dirs`.  Raises OSError (staging).
+    """
+    return _MarkClean(selections, options, staging).run(topic_config(selections, topic_options), sink or Silence())
+
+
+class _UncleanStart:
+    """The repair policy: leave each partition as the broker's own unclean start and clean stop would."""
+
+    def __init__(self, sink: Sink) -> None:
+        self._sink = sink
+
+    def skips(self, partition: Partition) -> bool:
         # A broker loads what it has set aside, too; what is being deleted it never recovers.  Kafka: LogLoader.load.
         return partition.topic == CLUSTER_METADATA or partition.state is PartitionState.DELETE
 
-    def _log_dir(self, number: int, target: Selection, staging: Staging) -> None:
-        log_dir, begun = target.log_dir, len(self.results)
+    def plan(self, partition: Partition, around: LogDirFacts, options: RecoverOptions, draft: Draft) -> RecoverResult:
+        try:
+            return plan_unclean_start(partition, around, options, draft, self._sink)
+        except KlogError as error:
+            draft.actions.clear()
+            return RecoverResult(partition, fails=str(error), could_not=True)
+
+    def plan_own_files(
+        self, log_dir: LogDir, whole: bool, changes: Mapping[FileKind, checkpoints.Changes], draft: Draft
+    ) -> tuple[list[Finding], list[Finding]]:
+        checkpoints.plan(log_dir, changes, draft, mend=False)
+        for file in log_dir.files:
+            if file.kind in ROOT_CHECKPOINTS and file.name == file.kind.value:
+                draft.rely_on(file.name, sync=True)
+        found = list(root(log_dir))
+        return found, problems(found)
+
+
+class _MarkClean:
+    def __init__(self, selections: Sequence[Selection], options: RecoverOptions, staging: Sequence[Staging]) -> None:
+        self._selections, self._options, self._staging = selections, options, staging
+        self.log_dirs = [selection.log_dir for selection in selections]
+        self.recovery = Recovery()
+        self.marked: list[str] = []
+        self.marked_before = [one.path for one in self.log_dirs if one.clean_shutdown is not None]
+        self.refusals: list[MarkCleanRefusal] = []
+        self._twice = _twice(self.log_dirs)
+        self._metadata = _metadata(self.log_dirs)
+
+    def run(self, topics: TopicConfig, sink: Sink) -> MarkCleanResult:
+        policy = _UncleanStart(sink)
+        for number in range(len(self._selections)):
+            self._recover(number, topics, policy)
+        epoch = self._mark()
+        return MarkCleanResult(self.recovery, self.log_dirs, self.marked, self.marked_before, self.refusals, epoch)
+
+    def _recover(self, number: int, topics: TopicConfig, policy: _UncleanStart) -> None:
+        selection, staging = self._selections[number], self._staging[number]
+        log_dir = selection.log_dir
         if log_dir.clean_shutdown is not None:
             return
         if _is_only_metadata(log_dir) and len(self.log_dirs) > 1:
-            self.skipped += log_dir.partitions
+            self.recovery.skipped += log_dir.partitions
             return
-        why = self._unfit(log_dir) if target.whole else "an earlier plan is half done in one of its partitions"
+        why = self._unfit(log_dir) if selection.whole else "an earlier plan is half done in one of its partitions"
         if why is not None:
             self.refusals.append(MarkCleanRefusal(log_dir.path, why))
             return
-        super()._log_dir(number, target, staging)
-        refusal = self._doubt(log_dir, self.results[begun:])
+        found = recover_log_dir(number, selection, self._options, staging, topics, policy)
+        self.recovery.extend(found)
+        refusal = _doubt(log_dir, found.results)
         if refusal is None:
             self.marked.append(log_dir.path)
         else:
             self.refusals.append(refusal)
-            self._leave(number)
+            self._discard(number)
 
     def _unfit(self, log_dir: LogDir) -> str | None:
         """Return why nobody can say what a marker would do there."""
@@ -115,60 +170,26 @@ class MarkClean(Recovery):
             return "tiered storage is in use, and what lies elsewhere is not looked at"
         return None
 
-    def _partition(
-        self, partition: Partition, around: LogDirFacts, settings: RecoverOptions, draft: Draft
-    ) -> RecoverResult:
-        try:
-            return plan_unclean_start(partition, around, settings, draft, self._sink)
-        except KlogError as error:
-            draft.actions.clear()
-            return RecoverResult(partition, fails=str(error), could_not=True)
-
-    def _own_files(
-        self, log_dir: LogDir, whole: bool, changes: Mapping[FileKind, checkpoints.Changes], draft: Draft
-    ) -> None:
-        checkpoints.plan(log_dir, changes, draft, mend=False)
-        for file in log_dir.files:
-            if file.kind in ROOT_CHECKPOINTS and file.name == file.kind.value:
-                draft.rely_on(file.name, sync=True)
-        self.drafts.append(draft)
-        found = list(root(log_dir))
-        self.findings += found
-        self.left += problems(found)
-
-    def _doubt(self, log_dir: LogDir, results: Sequence[RecoverResult]) -> MarkCleanRefusal | None:
-        """Return what speaks against the marker; None when nothing does."""
-        first = f"klog recover {quoted(log_dir.path)}"
-        for result in results:
-            if result.fails is not None:
-                return MarkCleanRefusal(
-                    log_dir.path, f"{result.partition.path}: {result.fails}", first, result.could_not
-                )
-        left = [*problems(list(root(log_dir))), *(one for result in results for one in result.left)]
-        if not left:
-            return None
-        more = f", and {len(left) - 1} more" if len(left) > 1 else ""
-        return MarkCleanRefusal(log_dir.path, f"{left[0].id} in {left[0].file}{more}", first, could_not=False)
-
-    def _leave(self, number: int) -> None:
-        """Let nothing come of what was drafted for a log dir."""
+    def _discard(self, number: int) -> None:
+        """Discard what was drafted for a log dir."""
         path = os.path.abspath(self.log_dirs[number].path)
-        self.drafts = [draft for draft in self.drafts if draft.number != number]
-        for result in self.results:
+        self.recovery.drafts = [draft for draft in self.recovery.drafts if draft.number != number]
+        for result in self.recovery.results:
             if result.partition.log_dir == path:
                 result.losses = []
         self._staging[number].discard()
 
     # the markers
 
-    def _mark(self) -> None:
-        """Draft the markers, behind all other changes of all log dirs."""
-        if self._settings.registered and self.marked:
+    def _mark(self) -> int:
+        """Draft the markers, after all other changes of all log dirs; return the broker epoch in them."""
+        claimed = NOBODYS_EPOCH
+        if self._options.registered and self.marked:
             epoch = self._registered()
             if isinstance(epoch, str):
                 self._refuse_all(epoch)
             else:
-                self.epoch = epoch
+                claimed = epoch
         brokers = {_broker(one) for one in self.log_dirs if one.path in self.marked}
         # Those that are there go first, for a broker with different epochs in its markers may believe one of them.
         before = [n for n, one in enumerate(self.log_dirs) if one.path in self.marked_before]
@@ -176,17 +197,18 @@ class MarkClean(Recovery):
         for number in (*(n for n in before if _broker(self.log_dirs[n]) in brokers), *new):
             log_dir = self.log_dirs[number]
             # A ZooKeeper broker knows no epoch of its own, and writes an empty file.
-            content = write_clean_shutdown(self.epoch) if log_dir.is_kraft else b""
+            content = write_clean_shutdown(claimed) if log_dir.is_kraft else b""
             draft = Draft(log_dir.path, number, self._staging[number])
-            time_ns = self._settings.now_ms * 1_000_000
+            time_ns = self._options.now_ms * 1_000_000
             draft.put(FileKind.CLEAN_SHUTDOWN.value, [content], FileKind.META_PROPERTIES.value, time_ns)
-            self.drafts.append(draft)
+            self.recovery.drafts.append(draft)
+        return claimed
 
     def _refuse_all(self, why: str) -> None:
         for number, log_dir in enumerate(self.log_dirs):
             if log_dir.path in self.marked:
                 self.refusals.append(MarkCleanRefusal(log_dir.path, why))
-                self._leave(number)
+                self._discard(number)
         self.marked = []
 
     def _registered(self) -> int | str:
@@ -199,8 +221,8 @@ class MarkClean(Recovery):
         ((broker, log_dir),) = brokers.items()
         if not log_dir.is_kraft:
             return "a broker with ZooKeeper registers no epoch in its log dirs"
-        gone = any(finding.id in _GONE for result in self.results for finding in result.findings)
-        if gone or any(result.losses for result in self.results):
+        gone = any(finding.id in _GONE for result in self.recovery.results for finding in result.findings)
+        if gone or any(result.losses for result in self.recovery.results):
             return "records are gone: the registered epoch would say that all are there"
         metadata = self._metadata.get(broker)
         if metadata is None:
@@ -214,6 +236,19 @@ class MarkClean(Recovery):
             if one.clean_shutdown is not None and one.clean_shutdown.broker_epoch != registration.epoch:
                 return f"{one.path} is marked already, with another epoch, and nobody knows what was lost there"
         return registration.epoch
+
+
+def _doubt(log_dir: LogDir, results: Sequence[RecoverResult]) -> MarkCleanRefusal | None:
+    """Return what speaks against the marker; None when nothing does."""
+    first = f"klog recover {quoted(log_dir.path)}"
+    for result in results:
+        if result.fails is not None:
+            return MarkCleanRefusal(log_dir.path, f"{result.partition.path}: {result.fails}", first, result.could_not)
+    left = [*problems(list(root(log_dir))), *(one for result in results for one in result.left)]
+    if not left:
+        return None
+    more = f", and {len(left) - 1} more" if len(left) > 1 else ""
+    return MarkCleanRefusal(log_dir.path, f"{left[0].id} in {left[0].file}{more}", first, could_not=False)
 
 
 def _broker(log_dir: LogDir) -> tuple[str | None, int | None]:

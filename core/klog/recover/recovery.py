@@ -1,6 +1,6 @@
 """From log dirs to a plan: every partition by itself, then the log dirs' own files.
 
-recovery = Recovery([Target(log_dir, log_dir.partitions)], settings, [staging], options)
+recovery = recover_log_dirs([Selection(log_dir, log_dir.partitions)], options, [staging], {})
 recovery.results            # what came of each partition
 recovery.drafts             # what is to be done about them, for klog.plan.draft.make_plan
 """
@@ -8,6 +8,8 @@ recovery.drafts             # what is to be done about them, for klog.plan.draft
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
 
 from klog.data_dir.log_dir import LogDir
 from klog.data_dir.partition import Partition
@@ -38,35 +40,27 @@ _STOPS = frozenset({"bad-marker", "txn-conflict"})
 _INTERVAL, _INDEX_BYTES = "index.interval.bytes", "segment.index.bytes"
 
 
+@dataclass
 class Recovery:
-    """What is to be done about *targets*, and what was found out on the way.
+    """What a repair of log dirs found, and what it would change.
 
-    *staging*: for each target, where new content waits.  *options*: settings of topics, by their names.
+    *findings*: about the log dirs' own files; *left*: those of them that will still be there.  *skipped*: partitions
+    that no repair touches.
     """
 
-    def __init__(
-        self,
-        targets: Sequence[Selection],
-        settings: RecoverOptions,
-        staging: Sequence[Staging],
-        options: Mapping[str, str],
-        sink: Sink | None = None,
-    ) -> None:
-        self.results: list[RecoverResult] = []
-        self.drafts: list[Draft] = []
-        self.findings: list[Finding] = []
-        self.left: list[Finding] = []
-        self.skipped: list[Partition] = []
-        self._settings, self._staging = settings, staging
-        self._sink = sink or Silence()
-        # Of the log dirs of a broker one has the metadata log, which knows the settings for all.
-        log_dirs = [target.log_dir for target in targets]
-        self._topics = TopicConfig(next((one for one in log_dirs if one.metadata_log), log_dirs[0]), options)
-        self._run(targets)
+    results: list[RecoverResult] = field(default_factory=list)
+    drafts: list[Draft] = field(default_factory=list)
+    findings: list[Finding] = field(default_factory=list)
+    left: list[Finding] = field(default_factory=list)
+    skipped: list[Partition] = field(default_factory=list)
 
-    def _run(self, targets: Sequence[Selection]) -> None:
-        for number, target in enumerate(targets):
-            self._log_dir(number, target, self._staging[number])
+    def extend(self, other: Recovery) -> None:
+        """Add what was found in another log dir."""
+        self.results += other.results
+        self.drafts += other.drafts
+        self.findings += other.findings
+        self.left += other.left
+        self.skipped += other.skipped
 
     def rescue(self, sink: Sink) -> int:
         """Write the records of damaged batches that decode all the same to *sink*, as lines; return how many.
@@ -80,101 +74,6 @@ class Recovery:
             if any(one.id in ENDS for one in result.findings):
                 records += rescue_partition(result.partition, sink).records
         return records
-
-    def _log_dir(self, number: int, target: Selection, staging: Staging) -> None:
-        log_dir = target.log_dir
-        around = log_dir_facts(log_dir)
-        changes: dict[FileKind, dict[tuple[str, int], int | None]] = {}
-        for partition in target.partitions:
-            if self._skips(partition):
-                if partition.directory in target.named and partition.state is not PartitionState.CURRENT:
-                    self.results.append(RecoverResult(partition, fails=_ASIDE))
-                    self.results[-1].broker_would_keep = NOTHING
-                else:
-                    self.skipped.append(partition)
-                continue
-            draft = Draft(log_dir.path, number, staging)
-            found = {name: self._topics.value(partition.topic, name) for name in (_INTERVAL, _INDEX_BYTES)}
-            interval, index_bytes = found[_INTERVAL].number, found[_INDEX_BYTES].number
-            settings = self._settings._replace(interval=interval, index_bytes=index_bytes)
-            result = self._partition(partition, around, settings, draft)
-            result.settings = found
-            if draft.actions:
-                draft.rely_on_directory(partition.directory)
-            self.results.append(result)
-            self.drafts.append(draft)
-            for kind, offset in result.offsets.items():
-                changes.setdefault(kind, {})[(partition.topic or "", partition.number or 0)] = offset
-        self._own_files(log_dir, target.whole, changes, Draft(log_dir.path, number, staging))
-
-    def _skips(self, partition: Partition) -> bool:
-        return is_left_alone(partition)
-
-    def _own_files(
-        self, log_dir: LogDir, whole: bool, changes: Mapping[FileKind, checkpoints.Changes], draft: Draft
-    ) -> None:
-        mend = whole and self._settings.mode is not RecoverMode.LIKE_BROKER and not self._settings.indexes_only
-        checkpoints.plan(log_dir, changes, draft, mend=mend)
-        self.drafts.append(draft)
-        if whole:
-            found = list(root(log_dir))
-            self.findings += found
-            self.left += [
-                one for one in found if one.severity is not Severity.NOTE and not (mend and one.id == _MENDED)
-            ]
-
-    def _partition(
-        self, partition: Partition, around: LogDirFacts, settings: RecoverOptions, draft: Draft
-    ) -> RecoverResult:
-        try:
-            if settings.mode is RecoverMode.LIKE_BROKER:
-                from klog.recover import like_broker
-
-                return like_broker.plan(partition, around, settings, draft, self._sink)
-            examined = PartitionSurvey(partition, around, settings, self._sink)
-            if settings.mode is RecoverMode.SALVAGE or settings.repair_bits:
-                from klog.recover import salvage
-
-                result = salvage.plan(examined, settings, draft, self._sink)
-            else:
-                result = rebuild.plan(examined, settings, draft)
-            self._compare(result, examined, settings)
-        except KlogError as error:
-            draft.actions.clear()
-            return RecoverResult(partition, fails=str(error), could_not=True)
-        return result
-
-    def _compare(self, result: RecoverResult, examined: PartitionSurvey, settings: RecoverOptions) -> None:
-        """Say what a broker would keep, and where damage is left, what the other ways cost."""
-        # Only these can make a recovery cut, or fail; playing it is a second pass over the log.
-        may_cut = any(one.id in ENDS | OFFSET_KINDS | _STOPS for one in examined.findings)
-        if not may_cut or examined.fails is not None:
-            result.broker_would_keep = result.kept
-            return
-        from klog.recover import like_broker
-
-        try:
-            outcome = examined.next_start()
-            fails = outcome.fails
-        except UnreadableError as error:  # the repair went around that
-            fails = str(error)
-        choices: dict[RecoverMode, OtherMode] = {}
-        if fails is not None:
-            result.notes.append(f"a broker would not start: {fails}")
-        else:
-            result.broker_would_keep = like_broker.kept(outcome, examined.logs)
-            lost = like_broker.losses(examined.original, outcome, examined.findings, examined.logs)
-            choices[RecoverMode.LIKE_BROKER] = OtherMode(lost, result.broker_would_keep)
-        if settings.mode is RecoverMode.DEFAULT and any(one.id in ENDS | OFFSET_KINDS for one in result.left):
-            from klog.recover import salvage
-            from klog.salvage.dropped import SalvageOptions
-            from klog.salvage.segment_ranges import salvage_ranges
-
-            found = salvage_ranges(examined.partition, SalvageOptions(settings.repair_bits))
-            lost = [loss for segment in found.segments for loss in salvage.losses(examined, segment)]
-            result.choices = {**choices, RecoverMode.SALVAGE: OtherMode(lost, salvage.kept(found))}
-
-    # what it comes to
 
     @property
     def losses(self) -> list[Loss]:
@@ -191,6 +90,154 @@ class Recovery:
         """What a broker would keep of them; None where it would not start."""
         amounts = [result.broker_would_keep for result in self.results]
         return None if None in amounts else _sum(amount for amount in amounts if amount is not None)
+
+
+class RecoverPolicy(Protocol):
+    """Which partitions of a log dir are repaired, and how."""
+
+    def skips(self, partition: Partition) -> bool:
+        """Whether a partition is not looked at."""
+
+    def plan(self, partition: Partition, around: LogDirFacts, options: RecoverOptions, draft: Draft) -> RecoverResult:
+        """Add the repair of a partition to *draft*; what cannot be done is in the result.  Raises OSError (staging)."""
+
+    def plan_own_files(
+        self, log_dir: LogDir, whole: bool, changes: Mapping[FileKind, checkpoints.Changes], draft: Draft
+    ) -> tuple[list[Finding], list[Finding]]:
+        """Add to *draft* what changes in the log dir's own files; return what was found there, and what will be left.
+
+        *whole*: all of its partitions were looked at.  Raises OSError (staging).
+        """
+
+
+def recover_log_dirs(
+    selections: Sequence[Selection],
+    options: RecoverOptions,
+    staging: Sequence[Staging],
+    topic_options: Mapping[str, str],
+    sink: Sink | None = None,
+) -> Recovery:
+    """Look at partitions of log dirs, and draft their repair.
+
+    *staging*: for each log dir, where new content waits.  *topic_options*: settings of all topics, by their names.
+    Raises OSError (staging).
+    """
+    topics, policy, found = topic_config(selections, topic_options), _Repair(options, sink or Silence()), Recovery()
+    for number, selection in enumerate(selections):
+        found.extend(recover_log_dir(number, selection, options, staging[number], topics, policy))
+    return found
+
+
+def topic_config(selections: Sequence[Selection], topic_options: Mapping[str, str]) -> TopicConfig:
+    """Return the settings of topics: of the log dirs of a broker one has the metadata log, which knows them for all."""
+    log_dirs = [selection.log_dir for selection in selections]
+    return TopicConfig(next((one for one in log_dirs if one.metadata_log), log_dirs[0]), topic_options)
+
+
+def recover_log_dir(
+    number: int,
+    selection: Selection,
+    options: RecoverOptions,
+    staging: Staging,
+    topics: TopicConfig,
+    policy: RecoverPolicy,
+) -> Recovery:
+    """Look at the partitions of one log dir, the plan's *number*-th, and draft their repair by *policy*."""
+    log_dir, found = selection.log_dir, Recovery()
+    around = log_dir_facts(log_dir)
+    changes: dict[FileKind, dict[tuple[str, int], int | None]] = {}
+    for partition in selection.partitions:
+        if policy.skips(partition):
+            if partition.directory in selection.named and partition.state is not PartitionState.CURRENT:
+                found.results.append(RecoverResult(partition, fails=_ASIDE))
+                found.results[-1].broker_would_keep = NOTHING
+            else:
+                found.skipped.append(partition)
+            continue
+        draft = Draft(log_dir.path, number, staging)
+        settings = {name: topics.value(partition.topic, name) for name in (_INTERVAL, _INDEX_BYTES)}
+        interval, index_bytes = settings[_INTERVAL].number, settings[_INDEX_BYTES].number
+        own_options = options._replace(interval=interval, index_bytes=index_bytes)
+        result = policy.plan(partition, around, own_options, draft)
+        result.settings = settings
+        if draft.actions:
+            draft.rely_on_directory(partition.directory)
+        found.results.append(result)
+        found.drafts.append(draft)
+        for kind, offset in result.offsets.items():
+            changes.setdefault(kind, {})[(partition.topic or "", partition.number or 0)] = offset
+    draft = Draft(log_dir.path, number, staging)
+    found.findings, found.left = policy.plan_own_files(log_dir, selection.whole, changes, draft)
+    found.drafts.append(draft)
+    return found
+
+
+class _Repair:
+    """The repair that *options* ask for, except mark-clean."""
+
+    def __init__(self, options: RecoverOptions, sink: Sink) -> None:
+        self._options, self._sink = options, sink
+
+    def skips(self, partition: Partition) -> bool:
+        return is_left_alone(partition)
+
+    def plan_own_files(
+        self, log_dir: LogDir, whole: bool, changes: Mapping[FileKind, checkpoints.Changes], draft: Draft
+    ) -> tuple[list[Finding], list[Finding]]:
+        mend = whole and self._options.mode is not RecoverMode.LIKE_BROKER and not self._options.indexes_only
+        checkpoints.plan(log_dir, changes, draft, mend=mend)
+        found = list(root(log_dir)) if whole else []
+        return found, [one for one in found if one.severity is not Severity.NOTE and not (mend and one.id == _MENDED)]
+
+    def plan(self, partition: Partition, around: LogDirFacts, options: RecoverOptions, draft: Draft) -> RecoverResult:
+        try:
+            if options.mode is RecoverMode.LIKE_BROKER:
+                from klog.recover import like_broker
+
+                return like_broker.plan(partition, around, options, draft, self._sink)
+            examined = PartitionSurvey(partition, around, options, self._sink)
+            if options.mode is RecoverMode.SALVAGE or options.repair_bits:
+                from klog.recover import salvage
+
+                result = salvage.plan(examined, options, draft, self._sink)
+            else:
+                result = rebuild.plan(examined, options, draft)
+            _compare(result, examined, options)
+        except KlogError as error:
+            draft.actions.clear()
+            return RecoverResult(partition, fails=str(error), could_not=True)
+        return result
+
+
+def _compare(result: RecoverResult, examined: PartitionSurvey, settings: RecoverOptions) -> None:
+    """Say what a broker would keep, and where damage is left, what the other ways cost."""
+    # Only these can make a recovery cut, or fail; playing it is a second pass over the log.
+    may_cut = any(one.id in ENDS | OFFSET_KINDS | _STOPS for one in examined.findings)
+    if not may_cut or examined.fails is not None:
+        result.broker_would_keep = result.kept
+        return
+    from klog.recover import like_broker
+
+    try:
+        outcome = examined.next_start()
+        fails = outcome.fails
+    except UnreadableError as error:  # the repair went around that
+        fails = str(error)
+    choices: dict[RecoverMode, OtherMode] = {}
+    if fails is not None:
+        result.notes.append(f"a broker would not start: {fails}")
+    else:
+        result.broker_would_keep = like_broker.kept(outcome, examined.logs)
+        lost = like_broker.losses(examined.original, outcome, examined.findings, examined.logs)
+        choices[RecoverMode.LIKE_BROKER] = OtherMode(lost, result.broker_would_keep)
+    if settings.mode is RecoverMode.DEFAULT and any(one.id in ENDS | OFFSET_KINDS for one in result.left):
+        from klog.recover import salvage
+        from klog.salvage.dropped import SalvageOptions
+        from klog.salvage.segment_ranges import salvage_ranges
+
+        found = salvage_ranges(examined.partition, SalvageOptions(settings.repair_bits))
+        lost = [loss for segment in found.segments for loss in salvage.losses(examined, segment)]
+        result.choices = {**choices, RecoverMode.SALVAGE: OtherMode(lost, salvage.kept(found))}
 
 
 def _sum(amounts: Iterable[Amount]) -> Amount:
