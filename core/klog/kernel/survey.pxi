@@ -175,13 +175,13 @@ cdef class SegmentSurvey:
         """Take batches that merely continue the log, as `_batch` would; return the first that may need a closer look.
 
         Of such a batch nothing is said: its offsets follow at once, its epoch is that of the one before, its header makes
-        sense, and no index entry leads to it.  In most logs these are all but one in thirty, so nothing is written for each.
+        sense, and no index entry leads to it or names its last offset.  In most logs these are all but one in thirty, so nothing is written for each.
         """
         cdef const BatchRow *row = rows + first
         cdef const BatchRow *stop = rows + end
         cdef const BatchRow *latest = NULL
         cdef long long last = self.previous.last_offset, ceiling = min(add(self.base, 0x7FFFFFFF), self.next_base - 1)
-        cdef long long slot_at = 0x7FFFFFFFFFFFFFFF, time_slot_at = 0x7FFFFFFFFFFFFFFF
+        cdef long long slot_at = 0x7FFFFFFFFFFFFFFF, time_slot_at = 0x7FFFFFFFFFFFFFFF, exact_at = 0x7FFFFFFFFFFFFFFF
         cdef long long largest = self.max_timestamp, smallest = self.min_timestamp, records = 0, producers = 0
         cdef int epoch = self.previous.epoch
         if self.previous.position < 0 or self.is_after_damage or ceiling < self.base:
@@ -190,12 +190,17 @@ cdef class SegmentSurvey:
             slot_at = be32(self.slots + self.slot * OFFSET_ENTRY_BYTES + OFFSET_ENTRY_POSITION)
         if self.time_slot < self.time_slots_count:
             time_slot_at = add(self.base, be32(self.time_slots + self.time_slot * TIME_ENTRY_BYTES + TIME_ENTRY_RELATIVE_OFFSET))
+        if self.exact_slot < self.slots_count:
+            exact_at = add(self.base, be32(self.slots + self.exact_slot * OFFSET_ENTRY_BYTES + OFFSET_ENTRY_RELATIVE_OFFSET))
+        if self.exact_time_slot < self.time_slots_count:
+            exact_at = min(exact_at, add(self.base, be32(
+                self.time_slots + self.exact_time_slot * TIME_ENTRY_BYTES + TIME_ENTRY_RELATIVE_OFFSET)))
         while row < stop:
             if (row.magic < 2 or row.attributes & ATTRIBUTE_CODEC > 4 or row.leader_epoch != epoch
                     or row.base_offset <= last or row.base_offset != add(last, 1) or row.base_offset < self.base
                     or row.last_offset_delta < 0 or row.last_offset > ceiling or row.last_offset < row.base_offset
                     or row.records_count < 0 or row.records_count > <long long>row.last_offset_delta + 1
-                    or row.position >= slot_at or row.base_offset > time_slot_at):
+                    or row.position >= slot_at or row.base_offset > time_slot_at or row.last_offset >= exact_at):
                 break
             if row.max_timestamp > largest:
                 largest, latest = row.max_timestamp, row
