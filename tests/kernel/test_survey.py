@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from dataclasses import replace
 from random import Random
 
@@ -89,3 +90,28 @@ def test_one_batch_that_does_not_continue_is_found_among_those_that_do() -> None
         survey = SegmentSurvey(0, NO_NEXT, b"", b"")
         survey.walk(window, 0, window.count)
         assert (kind, 10 * size) in [(event[0], event[1]) for event in survey.events], change
+
+
+def test_index_entries_about_batches_that_merely_continue_are_compared_with_those() -> None:
+    """An entry counts where its offset is, also where no other entry leads to that batch."""
+    batches = [
+        BatchHeader(base_offset=2 * i, last_offset_delta=1, base_timestamp=100 + i, max_timestamp=100 + i, count=2)
+        for i in range(100)
+    ]
+    size = len(raw_batch(batches[0], b""))
+    window = scanned(b"".join(raw_batch(header, b"") for header in batches))
+    slots = b"".join(struct.pack(">ii", 2 * i + 1, i * size) for i in range(10, 100, 10))
+    times = [struct.pack(">qi", 100 + i, 2 * i + 1) for i in range(7, 100, 7)]
+
+    def events(offset_entries: bytes, time_entries: list[bytes]) -> list[tuple[str, int, int, int]]:
+        survey = SegmentSurvey(0, NO_NEXT, offset_entries, b"".join(time_entries))
+        survey.walk(window, 0, window.count)
+        survey.finish()
+        return survey.events
+
+    assert events(slots, times) == []
+    late = [*times[:3], struct.pack(">qi", 100 + 28, 2 * 29 + 1), *times[4:]]
+    kinds = [(kind, position) for kind, position, _, _ in events(slots, late)]
+    assert ("time inexact", 29 * size) in kinds
+    inside = [*times[:3], struct.pack(">qi", 100 + 28, 2 * 28), *times[4:]]
+    assert events(slots, inside) == [("time inside", 28 * size, 3, 56)]
