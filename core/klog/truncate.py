@@ -12,17 +12,18 @@ from shlex import quote
 from typing import NamedTuple
 
 from klog.data_dir.partition import Partition, SegmentFiles
-from klog.errors import DamagedError, UsageError
+from klog.errors import DamagedError, KlogError, UsageError
 from klog.files.read_only import ReadOnlyFile
 from klog.formats.checkpoint import epochs_in_force, write_epochs
 from klog.formats.damage import Damage
 from klog.formats.limits import LONG_MAX
-from klog.formats.names import SEGMENT_KINDS, FileKind, Stage, belongs, file_name, parse_file
+from klog.formats.names import CLUSTER_METADATA, SEGMENT_KINDS, FileKind, Stage, belongs, file_name, parse_file
 from klog.formats.snapshot import write_snapshot
 from klog.kernel import IndexBuilder, SegmentSurvey, Window, ascending_run, crc32c
 from klog.log.records import intact_runs
 from klog.log.segment import Segment
 from klog.log.txn_index import txn_index_content
+from klog.lookup import Lookup, TrailDetail
 from klog.partition_plan.contents import Content, FileRange, StoredContent, txn_entries
 from klog.partition_plan.desired_files import DesiredFiles, draft_changes
 from klog.partition_plan.losses import count_records, cut_loss, whole_losses
@@ -36,6 +37,31 @@ class TruncateOptions(NamedTuple):
     now_ms: int
     expiration_ms: int
     interval: int = 4096
+
+
+class TruncateTarget(NamedTuple):
+    """Where to truncate: at an offset, at a time (ms), or with neither at the start of the log."""
+
+    offset: int | None = None
+    timestamp_ms: int | None = None
+
+    def offset_in(self, partition: Partition) -> int:
+        """Return the first offset to drop: for a time, that of the first record that is as late.
+
+        Raises DamagedError where damage keeps a time from being found, UnreadableError.
+        """
+        if self.offset is not None:
+            return self.offset
+        if self.timestamp_ms is None:
+            return partition.log_start_offset or 0
+        with Lookup(partition, wanted=TrailDetail()) as lookup:
+            trail = lookup.timestamp(self.timestamp_ms)
+        if trail.problems:
+            raise DamagedError(f"{trail.problems[0]}; first: klog recover {quote(partition.path)}")
+        if trail.offset is None:
+            # All records are earlier and stay, as after a first run.
+            return partition.log_end.offset if partition.log_end is not None else 0
+        return trail.offset
 
 
 class Truncation(NamedTuple):
@@ -66,8 +92,11 @@ class _Place(NamedTuple):
 def plan(partition: Partition, to_offset: int, settings: TruncateOptions, draft: Draft) -> Truncation:
     """Say to *draft* what has to change so that no offset from *to_offset* on is left.
 
-    Raises UsageError for an offset below the log's start, DamagedError, UnreadableError; OSError (staging).
+    Raises UsageError for an offset below the log's start, KlogError for the metadata log, DamagedError,
+    UnreadableError; OSError (staging).
     """
+    if partition.topic == CLUSTER_METADATA:
+        raise KlogError(f"{partition.path}: the metadata log is not cut; a node without it gets it from the others")
     segments, start = partition.segments, partition.log_start_offset or 0
     if not segments:
         raise UsageError(f"{partition.path}: there is no segment")

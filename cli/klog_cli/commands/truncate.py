@@ -46,10 +46,9 @@ def truncate(
     """
     from klog.data_dir.open_path import open_path
     from klog.data_dir.selection import PartitionQuery
-    from klog.truncate import TruncateOptions
+    from klog.truncate import TruncateOptions, TruncateTarget
 
     from klog_cli.command_line import check_exclusive, plan_options
-    from klog_cli.views.truncate import TruncateTarget
     from klog_cli.views.truncate import truncate as run
 
     output.Quiet.on = quiet

@@ -2,22 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from shlex import quote
-from typing import NamedTuple
+from collections.abc import Mapping
 
-from klog.data_dir.log_dir import LogDir
-from klog.data_dir.partition import Partition
-from klog.data_dir.selection import PartitionQuery, Selection, only
-from klog.errors import DamagedError, KlogError
-from klog.formats.names import CLUSTER_METADATA
-from klog.lookup import Lookup, TrailDetail
+from klog.data_dir.selection import PartitionQuery, only
 from klog.metadata.topic_config import Setting, TopicConfig
 from klog.partition_plan import checkpoints
 from klog.plan.draft import Draft
 from klog.plan.json_file import plan_json
 from klog.plan.session import PlanOptions, PlanResult, PlanSession
-from klog.truncate import TruncateOptions, Truncation, plan
+from klog.truncate import TruncateOptions, TruncateTarget, Truncation, plan
 
 from klog_cli import output
 from klog_cli.command_line import next_step
@@ -31,13 +24,6 @@ _RISK = (
 )
 
 
-class TruncateTarget(NamedTuple):
-    """Where to truncate: at an offset, a timestamp (ms), or with neither at the log start."""
-
-    offset: int | None
-    timestamp_ms: int | None
-
-
 def truncate(
     query: PartitionQuery,
     to: TruncateTarget,
@@ -48,10 +34,11 @@ def truncate(
 ) -> int:
     """Plan a cut, carry it out where that is wanted, and return the exit code.  Raises KlogError."""
     with PlanSession(query, plan_options, reporter=output.TerminalReporter()) as session:
-        log_dir, partition = _one(query.paths[0], session.selections)
+        partition = only(query.paths[0], [part for one in session.selections for part in one.partitions])
+        log_dir = next(one.log_dir for one in session.selections if partition in one.partitions)
         interval = TopicConfig(log_dir, options).value(partition.topic, _INTERVAL)
         drafts = [Draft(log_dir.path, 0, session.staging[0]), Draft(log_dir.path, 0, session.staging[0])]
-        cut = plan(partition, _offset(partition, to), settings._replace(interval=interval.number), drafts[0])
+        cut = plan(partition, to.offset_in(partition), settings._replace(interval=interval.number), drafts[0])
         key = (partition.topic or "", partition.number or 0)
         checkpoints.plan(log_dir, {kind: {key: offset} for kind, offset in cut.offsets.items()}, drafts[1], mend=False)
         result = session.finish(drafts, losses=cut.losses, kept=cut.kept)
@@ -60,29 +47,6 @@ def truncate(
     else:
         _show(cut, {_INTERVAL: interval}, result, plan_options)
     return 0
-
-
-def _one(path: str, selections: Sequence[Selection]) -> tuple[LogDir, Partition]:
-    partition = only(path, [partition for one in selections for partition in one.partitions])
-    if partition.topic == CLUSTER_METADATA:
-        raise KlogError(f"{partition.path}: the metadata log is not cut; a node without it gets it from the others")
-    return next(one.log_dir for one in selections if partition in one.partitions), partition
-
-
-def _offset(partition: Partition, to: TruncateTarget) -> int:
-    """Return the first offset to drop."""
-    if to.offset is not None:
-        return to.offset
-    if to.timestamp_ms is None:
-        return partition.log_start_offset or 0
-    with Lookup(partition, wanted=TrailDetail()) as lookup:
-        trail = lookup.timestamp(to.timestamp_ms)
-    if trail.problems:
-        raise DamagedError(f"{trail.problems[0]}; first: klog recover {quote(partition.path)}")
-    if trail.offset is None:
-        # Everything is earlier and stays, as after a first run.
-        return partition.log_end.offset if partition.log_end is not None else 0
-    return trail.offset
 
 
 def _json(cut: Truncation, interval: Mapping[str, Setting], result: PlanResult) -> dict[str, object]:
