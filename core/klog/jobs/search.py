@@ -103,8 +103,11 @@ class LineLimit:
 
 
 def merged(answers: Iterable[TaskResult], limit: LineLimit) -> Iterator[TaskResult]:
-    """Yield the answers of tasks by their pieces, which ascend; of lines not more than *limit*."""
+    """Yield the answers of tasks by their pieces, which ascend, up to the last line that *limit* lets pass.
+
+    So damage behind that line is not reported, however much was read of it.
+    """
     for answer in sorted(answers, key=lambda one: one.number):
-        found = limit.cut(answer)
-        if found.content:
-            yield found
+        if limit.left == 0:
+            return
+        yield limit.cut(answer)

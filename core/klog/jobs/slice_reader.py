@@ -21,7 +21,7 @@ from klog.kernel import Window
 from klog.location import Location
 from klog.log.reader import MAX_BATCH_BYTES, LogReader
 from klog.log.record_filter import RecordFilter
-from klog.log.records import BatchRun, Codecs, OffsetRange, decode_run, intact_runs, message_damages
+from klog.log.records import BatchRun, Codecs, OffsetRange, intact_runs, message_damages, wanted_rows
 from klog.transactions.isolation import AbortedFilter
 
 _ROWS = 16 << 10
@@ -80,35 +80,30 @@ class _Reading:
             stop=part.end,
         )
         while piece := reader.next(window):
-            window.check(0, window.count)
-            between = OffsetRange(self._next_offset, self._span.max_offset)
-            self._note_end(window)
-            yield from self._leave_out(window)
-            latest = window
-            for run in intact_runs(window, part.path, between):
-                if run.window is not latest:
-                    latest = run.window
-                    self._leave_to_others(latest)
-                    yield from self._leave_out(latest)
-                yield from self._of_run(run, codecs)
+            for found in wanted_rows(self._runs(window), self._wanted, codecs, part.path):
+                if isinstance(found, Damage):
+                    yield found
+                    continue
+                bad = message_damages(found, part.path)
+                yield found
+                yield from bad
             if piece.damage and not self._is_room(piece.damage):
                 yield piece.damage
         yield from self._changed(reader)
 
-    def _of_run(self, run: BatchRun, codecs: Codecs) -> Iterator[Window | Damage]:
-        if run.damage:
-            yield run.damage
-            return
-        rows, path = run.window, self._part.path
-        for damage in decode_run(run, codecs, path):
-            if damage:
-                yield damage
-                continue
-            bad = message_damages(rows, path)
-            self._wanted.keep(rows)
-            if rows.records:
-                yield rows
-            yield from bad
+    def _runs(self, window: Window) -> Iterator[BatchRun | Damage]:
+        """Yield the intact batches of the slice and the damaged ones, and what is wrong with markers."""
+        window.check(0, window.count)
+        between = OffsetRange(self._next_offset, self._span.max_offset)
+        self._note_end(window)
+        yield from self._leave_out(window)
+        latest = window
+        for run in intact_runs(window, self._part.path, between):
+            if run.window is not latest:
+                latest = run.window
+                self._leave_to_others(latest)
+                yield from self._leave_out(latest)
+            yield run
 
     def _leave_out(self, window: Window) -> list[Damage]:
         """Leave out the batches that are not wanted or not to be seen; return what is wrong with markers."""
