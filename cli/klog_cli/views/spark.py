@@ -17,8 +17,8 @@ from klog.spark.session import Session, session
 from klog.transactions.isolation import Isolation
 from klog.verify.segment import SurveyOptions
 from klog.verify.verify import Chosen, PartitionResult
+from klog.verify.workers import Wanted
 
-from klog_cli.views.verify import Wanted
 from klog_cli.views.verify import verify as show
 
 

@@ -6,15 +6,14 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from klog.data_dir.log_dir import LogDir
 from klog.data_dir.open_path import open_path
-from klog.data_dir.partition import Partition
 from klog.errors import ExitCode, counted
 from klog.progress import Sink
-from klog.verify.facts import LogDirFacts
 from klog.verify.findings import Finding, FindingKind, Severity
 from klog.verify.log_dir_checks import root
 from klog.verify.segment import SurveyOptions
 from klog.verify.selection import partitions_to_verify, segments_of_files
-from klog.verify.verify import Chosen, PartitionResult, VerifyTotals, verify_partition
+from klog.verify.verify import Chosen, PartitionResult, VerifyTotals
+from klog.verify.workers import Wanted, verify_partitions
 
 from klog_cli import output
 from klog_cli.views.finding_lines import coloured, finding_line
@@ -55,17 +54,8 @@ class _Found:
         return (ExitCode.PROBLEMS_LEFT if problems else 0) + (ExitCode.OPERATIONAL_ERROR if self.could_not else 0)
 
 
-Wanted = Sequence[tuple[Partition, LogDirFacts]]
-"""The partitions to check, each with what it has to know of its log dir."""
-
 Way = Callable[[Wanted, SurveyOptions, Sink, Chosen | None], Iterable[PartitionResult]]
-"""Who checks them: this process, or Spark."""
-
-
-def here(wanted: Wanted, request: SurveyOptions, sink: Sink, chosen: Chosen | None) -> Iterator[PartitionResult]:
-    """Check one partition after the other."""
-    for partition, around in wanted:
-        yield verify_partition(partition, around, request, sink, chosen)
+"""Who checks the partitions: this machine, or Spark."""
 
 
 def verify(
@@ -75,7 +65,7 @@ def verify(
     request: SurveyOptions,
     chosen: Chosen | None,
     form: str,
-    way: Way = here,
+    way: Way = verify_partitions,
 ) -> int:
     """Check all of *paths* and return the exit code.  Raises UsageError for a path that is nothing of Kafka's."""
     opened = [open_path(path) for path in paths]

@@ -121,8 +121,8 @@ class SurveyOptions(NamedTuple):
 
     *producers*: each batch of theirs is followed, as by *deep*: microseconds for one.
 
-    Small ones are read one after the other: beside the interpreter's lock, threads over many of them only get in each
-    other's way.
+    Small segments are read by one thread: because of the interpreter's lock several only get in each other's way
+    (`klog.verify.workers` has processes for many of them).
     """
 
     deep: bool = False
