@@ -1,4 +1,4 @@
-"""Zeros behind the last batch of a log: room that was set aside, or what a power cut left of records."""
+"""Zeros behind the last batch of a log: preallocated space, or what a power cut left of records."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from klog.log.index import IndexEntries
 
 
 def is_preallocated_tail(partition: Partition, damage: Damage) -> bool:
-    """Whether *damage*, in a log of *partition*, is only room at its end: nothing shows that records stood there.
+    """Whether *damage*, in a log of *partition*, is preallocated space: nothing shows that it held records.
 
     Fewer zeros than an entry begins with are the beginning of a batch, whose offset starts with zeros.
     """

@@ -1,4 +1,4 @@
-"""Where batches end, in slices of logs that were walked lately: a reader that goes on asks no index and no header."""
+"""Where batches end, in slices of logs that were read lately: a sequential reader needs no index and no header."""
 
 from __future__ import annotations
 

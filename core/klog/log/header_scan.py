@@ -1,7 +1,7 @@
 """A log from header to header: what it holds at a glance, and where it ends.
 
 Only headers are read, no content and no checksum, so this is cheap on any log: of large entries little more than their
-first 61 bytes come from the disk.  Reading in earnest is the job of the reader.
+first 61 bytes come from the disk.  LogReader reads whole batches.
 """
 
 from __future__ import annotations

@@ -72,7 +72,7 @@ class HeaderWalk:
         return self.window.count > 0
 
     def forget(self) -> None:
-        """Take nothing for granted that is in the window."""
+        """Do not use what is in the window again."""
         self._end = -1
 
     def _load(self, position: int, size: int) -> None:

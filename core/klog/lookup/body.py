@@ -1,4 +1,4 @@
-"""A batch in full: whether its checksum holds, and the first record of it that fits."""
+"""A whole batch: whether its checksum matches, and its first record that is wanted."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _ROWS = 256
 
 
 class Body:
-    """Batch *row* of *window*, all of it in memory.  *own*: nobody else decodes in that window."""
+    """Batch *row* of *window*, all of it in memory.  *own*: only this object decodes in that window."""
 
     def __init__(
         self, window: Window, row: int, codecs: Codecs, facts: BatchFacts | None = None, own: bool = False
@@ -33,7 +33,7 @@ class Body:
         self.facts: BatchFacts = facts or window.batch(row)
         """What the header says."""
         self.broken: str | None = None
-        """Why the records could not be read to the end, once somebody tried."""
+        """Why reading the records failed; None if it did not, or was not tried."""
         self._first_offset: int | None = None
 
     @property
@@ -127,7 +127,7 @@ class Bodies:
         return self._body
 
     def holds(self, facts: BatchFacts) -> bool:
-        """Whether the checksum of a batch holds that is in no window any more."""
+        """Whether the checksum matches of a batch that is in no window any more."""
         body = self._own(facts.position, self._read(facts.position, facts.size))
         return body is not None and body.holds
 

@@ -40,7 +40,7 @@ class LookupQuery(Protocol):
 
 
 class OffsetQuery:
-    """The first batch that reaches *offset*."""
+    """The first batch whose last offset is not below *offset*."""
 
     def __init__(self, offset: int) -> None:
         self._offset = offset
@@ -59,7 +59,7 @@ class OffsetQuery:
 
 
 class SearchResult(NamedTuple):
-    """What a search in a segment came to.
+    """The result of a search in a segment.
 
     *body* is None when no batch was found.  *damages* lie between where the walk began and the batch; *adjacent*: the
     last of them right before it.  *end_offset*: the next offset after the last batch, where none was found; None for a
@@ -77,8 +77,8 @@ class SearchResult(NamedTuple):
 class SegmentSearch:
     """One segment, opened for any number of searches; they are fastest in ascending order.
 
-    *unfinished*: it is the last one, and nobody knows that the broker was stopped cleanly; then index and log may be
-    apart at their ends.
+    *unfinished*: it is the last one, and no clean-shutdown marker is there; then index and log may
+    differ at their ends.
     Raises UnreadableError when the log cannot be opened.
     """
 

@@ -59,8 +59,8 @@ class TimeQuery:
 class SegmentTimes:
     """The time index of one segment, beside the search in it.
 
-    *lags*: it is that of the last segment, and nobody knows that the broker was stopped cleanly; then what was written
-    last may not be in it.
+    *lags*: it is that of the last segment, and no clean-shutdown marker is there; then what was
+    written last may not be in it.
     """
 
     def __init__(self, folder: str, search: SegmentSearch, lags: bool) -> None:

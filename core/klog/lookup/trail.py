@@ -105,9 +105,9 @@ class Trail(NamedTuple):
     """A search and its answer.
 
     *target* is the offset asked for, or with *by_time* the timestamp (ms).  *offset* is that of the record found, or of
-    the next one after a gap; None when there is none.  *record* is None too where nobody wanted it decoded;
+    the next one after a gap; None when there is none.  *record* is None too if it was not asked for;
     *record_json* is its line in `klog dump --output jsonl`.  *notes* say in words what an operator should know;
-    *problems* what is wrong with log or indexes: with any of them the answer holds, but somebody should look.
+    *problems* what is wrong with log or indexes: with any of them the answer is right, but an operator should look.
     """
 
     target: int
