@@ -1,7 +1,7 @@
 """The files of a partition as a broker's start changes them, in memory: nothing here touches a disk.
 
-A file that will be there afterwards is either one that is there now, perhaps cut or under another name (`Stored`), or
-a new one (`Made`).
+A file that will be there afterwards is either one that is there now, perhaps truncated or under another name
+(`StoredContent`), or new bytes.
 """
 
 from __future__ import annotations

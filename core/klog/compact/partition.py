@@ -1,6 +1,6 @@
 """The cleaner, offline: rounds of two passes over one partition, until nothing dirty is left that may be cleaned.
 
-    done = Compaction(sections, Choices(map_memory=128 << 20)).plan(draft, scratch)
+    done = PartitionCompaction(sections, CleanerOptions(map_memory=128 << 20)).plan(draft, scratch)
 
 A round ends where the offset map is full, as a broker's does; the next one reads what it has written.  Only the last
 round's content goes into the draft.  Kafka: Cleaner.doClean.

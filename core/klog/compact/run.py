@@ -1,8 +1,8 @@
-"""From log dirs to a plan: which partitions are compacted, each by itself, the filthiest first.
+"""From log dirs to a plan: which partitions are compacted, each by itself, the highest dirty ratio first.
 
-cleaning = Cleaning(targets, staging, settings, wishes, disk)
-cleaning.run()
-cleaning.outcomes           # what came of each partition
+run = CompactionRun(selections, staging, topics, options, disk)
+run.run()
+run.outcomes                # the result of each partition
 """
 
 from __future__ import annotations
