@@ -125,3 +125,16 @@ def test_an_inexact_entry_is_a_note(tmp_path: Path) -> None:
     assert found.severity is Severity.NOTE
     assert (found.position, found.file) == (0, f"idempotent-0/{375:020}.index")
     assert damageable.problems() == []
+
+
+def test_an_append_of_several_batches_has_one_entry_that_is_right(tmp_path: Path) -> None:
+    """As followers write them: about the last offset of the last batch, at the position of the first."""
+    damageable = Damageable(tmp_path, "idempotent-0")
+    there = batches(tmp_path / f"idempotent-0/{375:020}.log")
+    for first, last in ((1, 2), (1, 5), (2, len(there) - 1)):
+        entry = OFFSETS.pack(there[last].last_offset - 375, there[first].position)
+        damageable.change(f"idempotent-0/{375:020}.index", lambda _, entry=entry: entry)
+        assert noted(tmp_path) == [], (first, last)
+        wrong = OFFSETS.pack(there[last].last_offset - 376, there[first].position)
+        damageable.change(f"idempotent-0/{375:020}.index", lambda _, wrong=wrong: wrong)
+        assert len(noted(tmp_path)) == 1, (first, last)
