@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import pytest
 from klog.compact.segments import SourceSegment, aborted_between, between, grouped
-from klog.compact.transactions import CleanedTransactions, Entry
+from klog.compact.transactions import CleanedTransactions
+from klog.log.txn_index import AbortedTxn
 
 FAR = 2**31 - 1
 
 
 def source(
-    base: int, size: int = 100, index: int = 8, times: int = 12, aborted: tuple[Entry, ...] = ()
+    base: int, size: int = 100, index: int = 8, times: int = 12, aborted: tuple[AbortedTxn, ...] = ()
 ) -> SourceSegment:
     return SourceSegment(base, f"{base:020}.log", size, 0, index, times, aborted, (base,))
 
@@ -71,9 +72,9 @@ def test_a_range_has_the_segments_that_hold_it(start: int, end: int, wanted: lis
 
 def test_aborted_transactions_of_a_range_are_found_as_far_as_they_may_reach() -> None:
     """Of those that ended below the log's start nothing is left, and those that begin behind the range are others'."""
-    one: Entry = (0, 1, 2, 8, 9)
-    other: Entry = (0, 2, 12, 15, 12)
-    third: Entry = (0, 3, 19, 25, 26)
+    one = AbortedTxn(0, 1, 2, 8, 9)
+    other = AbortedTxn(0, 2, 12, 15, 12)
+    third = AbortedTxn(0, 3, 19, 25, 26)
     segments = [source(0, aborted=(one,)), source(10, aborted=(other,)), source(20, aborted=(third,))]
     assert aborted_between(segments, 0, 0, 30) == [one, other, third]
     assert aborted_between(segments, 8, 0, 30) == [one, other, third]

@@ -6,9 +6,10 @@ import struct
 from random import Random
 
 import pytest
-from klog.compact.transactions import CleanedTransactions, Entry
+from klog.compact.transactions import CleanedTransactions
 from klog.formats.batch import Attributes
 from klog.kernel import WITHOUT_DATA, OpenTransactions, Window
+from klog.log.txn_index import AbortedTxn
 from klog.transactions.markers import read_marker
 
 from tests.kernel.windows import scanned
@@ -28,9 +29,9 @@ def odd_marker(offset: int, pid: int, draw: Random) -> bytes:
     return batch(ends, codec=codec, transactional=True, control=True, producer=(pid, 0, -1), last_offset=offset + 1)
 
 
-def some_log(draw: Random) -> tuple[bytes, list[Entry]]:
+def some_log(draw: Random) -> tuple[bytes, list[AbortedTxn]]:
     """Return batches, two offsets each, and the aborted transactions that their index tells of."""
-    log, entries, first = b"", list[Entry](), dict[int, int]()
+    log, entries, first = b"", list[AbortedTxn](), dict[int, int]()
     for number in range(draw.randrange(1, 120)):
         offset, pid = 2 * number, draw.randrange(4)
         kind = draw.random()
@@ -54,17 +55,17 @@ def some_log(draw: Random) -> tuple[bytes, list[Entry]]:
             log += batch([end], producer=(pid, 0, -1), delete_horizon_ms=horizon_ms, **flags)
             begun = first.pop(pid, None)
             if not commit and begun is not None:
-                entries.append((0, pid, begun, offset, offset + 1))
+                entries.append(AbortedTxn(0, pid, begun, offset, offset + 1))
     return log, entries
 
 
 class Seen:
     """What became of the batches of a window: which are skipped, what is decided, which index entries stay."""
 
-    def __init__(self, log: bytes, entries: list[Entry], special: set[int]) -> None:
+    def __init__(self, log: bytes, entries: list[AbortedTxn], special: set[int]) -> None:
         self.window = scanned(log)
         self.decisions = bytearray(self.window.count)
-        self.kept: list[Entry | None] = []
+        self.kept: list[AbortedTxn | None] = []
         self.transactions = CleanedTransactions(special)
         self.transactions.add(entries)
 
@@ -84,7 +85,7 @@ class Seen:
             if facts.attributes & HORIZON and facts.base_timestamp <= NOW_MS:
                 self.window.skip(at)
 
-    def all(self) -> tuple[list[bool], bytes, list[Entry | None]]:
+    def all(self) -> tuple[list[bool], bytes, list[AbortedTxn | None]]:
         """Return all of it."""
         window = self.window
         window.begin(0, window.count)
