@@ -84,7 +84,9 @@ def test_a_backup_on_another_mount_brings_everything_back(
     done = klog("recover", wreck, "--salvage", NOW, "--apply", "--backup", elsewhere / "kept", "--output=json")
     assert done.exit_code == 1
     assert json.loads(done.stdout)["backup"] == str(elsewhere / "kept")
-    assert sorted(path.name for path in wreck.parent.iterdir()) == ["data"]
+    assert sorted(path.name for path in wreck.parent.iterdir()) == ["data", "klog-backup"]
+    (pointer,) = (wreck.parent / "klog-backup").iterdir()
+    assert pointer.read_text() == str(elsewhere / "kept")
     assert klog("undo", elsewhere / "kept", "--apply").exit_code == 0
     assert tree(wreck) == before
 
