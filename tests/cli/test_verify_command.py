@@ -42,7 +42,7 @@ def test_findings_are_grouped_and_explained_once(klog: Klog, damaged: Path) -> N
     assert lines[1].split()[:6] == ["damage", "bad-crc", "00000000000000000375.log", "@", "0", "(offset"]
     assert lines[2] == f"{damaged}/zstd-0"
     assert lines[3].split()[:2] == ["note", "leftover"]
-    assert lines[5] == "bad-crc: a batch whose checksum does not hold"
+    assert lines[5] == "bad-crc: a batch whose checksum does not match its bytes"
     assert lines[7] == f"  klog recover {damaged}/idempotent-0 --salvage"
     assert lines[-1].startswith("1 damage, 1 note in 2 partitions, 6 segments")
 
