@@ -67,9 +67,9 @@ def test_a_segment_s_name_is_its_base_offset(name: str, base: int | None) -> Non
     segment = Segment(f"somewhere/{name}")
     assert segment.base_offset == base
     if base is None:
-        assert (segment.span.floor, segment.span.ceiling) == (0, 2**63 - 1)
+        assert (segment.span.min_offset, segment.span.max_offset) == (0, 2**63 - 1)
     else:
-        assert (segment.span.floor, segment.span.ceiling) == (base, min(base + MAX_RELATIVE_OFFSET, 2**63 - 1))
+        assert (segment.span.min_offset, segment.span.max_offset) == (base, min(base + MAX_RELATIVE_OFFSET, 2**63 - 1))
 
 
 # its batches
