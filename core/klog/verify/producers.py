@@ -123,7 +123,7 @@ def snapshots_by_replay(facts: PartitionFacts) -> Findings:
         return
     if any(event[0] in _DISORDER for segment in facts.segments for event in segment.survey.events):
         return  # of batches whose offsets cannot be, nobody can say which producer's state they are
-    from klog.verify.forgotten import ExpiredProducers
+    from klog.verify.expired_producers import ExpiredProducers
 
     forgotten = ExpiredProducers(facts)
     for name, offset, snapshot in facts.snapshots:
