@@ -7,6 +7,8 @@ import os
 import signal
 import subprocess
 import sys
+import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -116,7 +118,18 @@ def test_answers_come_in_the_order_of_the_units(workers: int, monkeypatch: pytes
     monkeypatch.setattr(local, "_HELD_BYTES", 3 << 20)
     found: list[int] = []
     sink = Kept()
-    local.run(counted, range(12), 8, [5] * 12, sink, workers, lambda answer: found.append(answer.number) or False)  # type: ignore[func-returns-value]
+    is_ahead = threading.Event()
+
+    def uneven(unit: int, options: int) -> Iterator[TaskResult]:
+        if unit == 0 and workers > 1:
+            is_ahead.wait(60)
+            time.sleep(0.1)  # time to hand out too early what the second unit has
+        for answer in counted(unit, options):
+            if unit == 1 and answer.number == options + 2:
+                is_ahead.set()
+            yield answer
+
+    local.run(uneven, range(12), 8, [5] * 12, sink, workers, lambda answer: found.append(answer.number) or False)  # type: ignore[func-returns-value]
     assert found == list(range(96))
     assert (sink.expected, sink.advanced) == (60, 60)
 

@@ -161,6 +161,20 @@ def test_a_flipped_offset_that_leaves_its_index_behind_empties_the_segment_and_d
     assert set(told.values()) == {"cuts the log here, at offset 232, and deletes the 2 segments after it"}
 
 
+def test_what_lies_behind_the_first_damage_is_deleted_with_its_segment(tmp_path: Path) -> None:
+    """A broker does not look at the second damage: it has deleted the segment before."""
+    data = writable_copy(FIXTURES / "crash/flip-middle", tmp_path / "data")
+    log = data / "torn-0" / f"{364:020}.log"
+    log.write_bytes(flipped(70)(bytearray(log.read_bytes())))
+    found = LogDir(str(data))
+    partition, around = found.partition("torn-0"), log_dir_facts(found)
+    told = {one.file[-7:]: one.broker for one in verify_partition(partition, around).findings if one.id == "bad-crc"}
+    assert told == {
+        "296.log": "cuts the log here, at offset 301, and deletes the 1 segment after it",
+        "364.log": "deletes this segment, with all others from the first damage on",
+    }
+
+
 @pytest.mark.parametrize(
     ("fixture", "directory", "base"),
     [("compaction/before", "keys-none-0", 0), ("compaction/before", "grouping-0", 348), ("modern", "tx-0", 376)],

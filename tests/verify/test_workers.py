@@ -12,7 +12,12 @@ import time
 from pathlib import Path
 
 import pytest
+from klog.data_dir.log_dir import LogDir
+from klog.errors import KlogError, UnreadableError
+from klog.progress import Silence
 from klog.verify import workers
+from klog.verify.segment import SurveyOptions
+from klog.verify.verify import log_dir_facts
 
 from tests.conftest import FIXTURES, run_klog_process
 
@@ -84,6 +89,30 @@ def test_an_interrupt_ends_the_processes_too(many: Path) -> None:
     _, errors = process.communicate(timeout=60)
     assert (process.returncode, errors) == (32, b"klog: cancelled\n")
     assert [child for child in children if Path(f"/proc/{child}").exists()] == []
+
+
+@pytest.mark.parametrize("error", [UnreadableError("data: Input/output error"), MemoryError("no more")])
+def test_what_a_process_raises_is_raised(many: Path, error: Exception, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Otherwise the partitions that it should have checked would count as clean."""
+
+    def fail(*_: object) -> None:
+        raise error
+
+    monkeypatch.setattr(workers, "verify_partition", fail)
+    found = LogDir(str(many))
+    around = log_dir_facts(found)
+    wanted = [(partition, around) for partition in found.partitions]
+    with pytest.raises(type(error), match=str(error)):
+        list(workers.verify_partitions(wanted, SurveyOptions(jobs=2), Silence(), None))
+
+
+def test_a_process_that_is_killed_is_no_success(many: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The out-of-memory killer takes one of them, and the rest of its partitions with it."""
+    monkeypatch.setattr(workers, "verify_partition", lambda *_: os.kill(os.getpid(), signal.SIGKILL))
+    found = LogDir(str(many))
+    wanted = [(partition, log_dir_facts(found)) for partition in found.partitions]
+    with pytest.raises(KlogError, match="ended"):
+        list(workers.verify_partitions(wanted, SurveyOptions(jobs=2), Silence(), None))
 
 
 def _environment() -> dict[str, str]:

@@ -122,5 +122,5 @@ def _work(
             ]
             pickle.dump(results, pipe, pickle.HIGHEST_PROTOCOL)
             pipe.flush()
-    except Exception as error:  # the first process raises it, as if it had done the work itself
+    except (KlogError, OSError, MemoryError) as error:  # the first process raises it, as if it had done the work itself
         pickle.dump(error, pipe)
