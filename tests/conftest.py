@@ -26,7 +26,7 @@ from pathlib import Path
 import pytest
 
 from tests.brokers import kafka
-from tests.support import deadline, slowest
+from tests.support import deadline, slowest, workers
 
 ROOT = Path(__file__).resolve().parent.parent
 FIXTURES = ROOT / "fixtures"
@@ -41,6 +41,7 @@ NO_CORPORA, NO_KAFKA, NO_SPARK = "no corpora", "no real Kafka", "no Spark"
 def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(deadline)
     config.pluginmanager.register(slowest)
+    config.pluginmanager.register(workers)
     # Whoever selects by another marker does not mean to run for hours.
     selected: str = config.option.markexpr
     if "long" not in selected:

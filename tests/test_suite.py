@@ -44,6 +44,29 @@ def test_what_cannot_be_interrupted_ends_with_all_tracebacks(tmp_path: Path) -> 
     assert b'File "<string>", line 5' in done.stderr
 
 
+def test_workers_that_do_not_end_are_named_and_ended(tmp_path: Path) -> None:
+    """What hangs between tests, or behind the last, would else hang for ever, and nobody would know where."""
+    (tmp_path / "conftest.py").write_text(
+        "import os, time\n"
+        "from tests.support.workers import Watch\n"
+        "def pytest_configure(config):\n"
+        "    if 'PYTEST_XDIST_WORKER' not in os.environ:\n"
+        "        config.pluginmanager.register(Watch(0.5, 3))\n"
+        "def pytest_sessionfinish():\n"
+        "    if 'PYTEST_XDIST_WORKER' in os.environ:\n"
+        "        time.sleep(300)\n"
+    )
+    (tmp_path / "test_one.py").write_text("def test_one(): pass\n")
+    run = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-n", "1", "--rootdir", ".", "."]
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    environment.pop("PYTEST_XDIST_WORKER", None)
+    done = subprocess.run(run, cwd=tmp_path, env=environment, stderr=subprocess.PIPE, timeout=120, check=False)
+    assert done.returncode == 1
+    assert b"1 tests in" in done.stderr
+    assert b"pytest -q" in done.stderr  # the processes
+    assert b"given up" in done.stderr
+
+
 def test_a_job_in_the_background_hears_an_interrupt() -> None:
     """A shell starts jobs in the background with SIGINT ignored, and what they start inherits that."""
     test = f"{Path(__file__).relative_to(ROOT)}::test_signals_are_as_in_a_terminal"

@@ -12,12 +12,7 @@ import time
 from pathlib import Path
 
 import pytest
-from klog.data_dir.log_dir import LogDir
-from klog.errors import KlogError, UnreadableError
-from klog.progress import Silence
 from klog.verify import workers
-from klog.verify.segment import SurveyOptions
-from klog.verify.verify import log_dir_facts
 
 from tests.conftest import FIXTURES, run_klog_process
 
@@ -91,28 +86,50 @@ def test_an_interrupt_ends_the_processes_too(many: Path) -> None:
     assert [child for child in children if Path(f"/proc/{child}").exists()] == []
 
 
-@pytest.mark.parametrize("error", [UnreadableError("data: Input/output error"), MemoryError("no more")])
-def test_what_a_process_raises_is_raised(many: Path, error: Exception, monkeypatch: pytest.MonkeyPatch) -> None:
+RAISED = """
+import os, signal, sys
+from klog.data_dir.log_dir import LogDir
+from klog.errors import KlogError, UnreadableError
+from klog.progress import Silence
+from klog.verify import workers
+from klog.verify.segment import SurveyOptions
+from klog.verify.verify import log_dir_facts
+
+def fail(*_):
+    {}
+
+workers.verify_partition = fail
+found = LogDir(sys.argv[1])
+wanted = [(partition, log_dir_facts(found)) for partition in found.partitions]
+try:
+    list(workers.verify_partitions(wanted, SurveyOptions(jobs=2), Silence(), None))
+except (KlogError, MemoryError) as error:
+    print(type(error).__name__, error, sep=": ")
+"""
+
+
+@pytest.mark.parametrize(
+    ("fails", "raised"),
+    [
+        ("raise UnreadableError('data: Input/output error')", "UnreadableError: data: Input/output error"),
+        ("raise MemoryError('no more')", "MemoryError: no more"),
+        ("os.kill(os.getpid(), signal.SIGKILL)", "KlogError: a process that checked partitions was ended by somebody"),
+    ],
+    ids=["unreadable", "memory", "killed"],
+)
+def test_what_a_process_raises_is_raised(many: Path, fails: str, raised: str) -> None:
     """Otherwise the partitions that it should have checked would count as clean."""
-
-    def fail(*_: object) -> None:
-        raise error
-
-    monkeypatch.setattr(workers, "verify_partition", fail)
-    found = LogDir(str(many))
-    around = log_dir_facts(found)
-    wanted = [(partition, around) for partition in found.partitions]
-    with pytest.raises(type(error), match=str(error)):
-        list(workers.verify_partitions(wanted, SurveyOptions(jobs=2), Silence(), None))
+    command = [sys.executable, "-c", RAISED.format(fails), str(many)]
+    done = subprocess.run(command, env=_environment(), capture_output=True, check=True, timeout=120)
+    assert done.stdout.decode().startswith(raised)
 
 
-def test_a_process_that_is_killed_is_no_success(many: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The out-of-memory killer takes one of them, and the rest of its partitions with it."""
-    monkeypatch.setattr(workers, "verify_partition", lambda *_: os.kill(os.getpid(), signal.SIGKILL))
-    found = LogDir(str(many))
-    wanted = [(partition, log_dir_facts(found)) for partition in found.partitions]
-    with pytest.raises(KlogError, match="ended"):
-        list(workers.verify_partitions(wanted, SurveyOptions(jobs=2), Silence(), None))
+def test_nothing_is_forked_beside_a_thread(many: Path) -> None:
+    """In the copy only one thread would go on, and whatever the others hold would be held for ever."""
+    thread = "import threading, time; threading.Thread(target=time.sleep, args=(60,), daemon=True).start()\n"
+    command = [sys.executable, "-c", thread + COUNTED, "verify", str(many), "--jobs", "2"]
+    done = subprocess.run(command, env=_environment(), capture_output=True, check=True, timeout=120)
+    assert done.stdout.split()[-1] == b"0"
 
 
 def _environment() -> dict[str, str]:

@@ -1,0 +1,84 @@
+"""A pytest plugin for parallel workers: what they are at when nothing comes of them, and an end to the wait.
+
+A test has its own end (see `deadline`); this one is for what lies between tests, and behind the last.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import threading
+import time
+from collections.abc import Iterator
+
+import pytest
+
+PROGRESS_SECONDS = 300.0
+SAID_AFTER_SECONDS = 240.0
+ENDED_AFTER_SECONDS = 1500.0
+"""More than one test may take with its grace."""
+
+
+class Watch:
+    """Watches the workers from the process that started them."""
+
+    def __init__(self, said_after: float = SAID_AFTER_SECONDS, ended_after: float = ENDED_AFTER_SECONDS) -> None:
+        self._said_after = said_after
+        self._ended_after = ended_after
+        self._running: dict[str, float] = {}
+        self._done = 0
+        self._began = self._last = self._said = time.monotonic()
+        self._over = threading.Event()
+        self._stderr = os.dup(2)  # pytest redirects descriptor 2
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtestloop(self) -> Iterator[None]:
+        thread = threading.Thread(target=self._watch, name="watch", daemon=True)
+        thread.start()
+        return (yield)
+
+    def pytest_runtest_logstart(self, nodeid: str) -> None:
+        self._running[nodeid] = self._last = time.monotonic()
+
+    def pytest_runtest_logfinish(self, nodeid: str) -> None:
+        self._running.pop(nodeid, None)
+        self._last = time.monotonic()
+        self._done += 1
+
+    def pytest_handlecrashitem(self, crashitem: str) -> None:
+        self._say(f"a worker died in {crashitem}")
+        self._running.pop(crashitem, None)
+
+    def pytest_unconfigure(self) -> None:
+        self._over.set()
+
+    def _watch(self) -> None:
+        progress = self._began
+        while not self._over.wait(min(self._said_after, 5.0)):
+            now = time.monotonic()
+            if now - progress >= PROGRESS_SECONDS:
+                progress = now
+                self._say(f"{self._done} tests in {now - self._began:.0f} s", "")
+            if now - max(self._last, self._said) >= self._said_after:
+                self._said = now
+                self._report(now)
+            if now - self._last >= self._ended_after:
+                self._say(f"nothing has come for {self._ended_after:g} s: given up")
+                os._exit(1)
+
+    def _report(self, now: float) -> None:
+        self._say(f"{self._done} tests in {now - self._began:.0f} s, nothing for {now - self._last:.0f} s; running:")
+        for test, began in list(self._running.items()):
+            self._say(f"  {test}, for {now - began:.0f} s")
+        processes = subprocess.run(
+            ["ps", "--no-headers", "-e", "--forest", "-o", "pid,etimes,stat,args"], capture_output=True, check=False
+        )
+        self._say(*(line[:150] for line in processes.stdout.decode(errors="replace").splitlines()))
+
+    def _say(self, *lines: str) -> None:
+        os.write(self._stderr, ("\n" + "\n".join(lines)).encode(errors="replace"))
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if config.getoption("numprocesses", None) and "PYTEST_XDIST_WORKER" not in os.environ:
+        config.pluginmanager.register(Watch())
