@@ -17,7 +17,7 @@ import pytest
 FLOORS = (
     "errors location progress threads",
     "formats",
-    "files kernel",
+    "files kernel replication",
     "log",
     "data_dir",
     "disk describe metadata transactions",

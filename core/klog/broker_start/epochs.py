@@ -6,48 +6,52 @@ from collections.abc import Iterable
 
 from klog.broker_start.files import FailsError
 from klog.data_dir.partition import Partition
-from klog.formats.checkpoint import EpochEntry, epochs_in_force, write_epochs
+from klog.formats.checkpoint import EpochEntry, write_epochs
+from klog.replication.epoch_cache import EpochCache
 
 
 class Epochs:
-    """The epochs, ascending in both columns, and whether the file is written anew."""
+    """The epochs, and whether the file is rewritten."""
 
     def __init__(self, partition: Partition) -> None:
         found = partition.epochs
         if found is not None and found.malformed is not None:
             raise FailsError(f"leader-epoch-checkpoint, {found.malformed}")
-        self.entries = epochs_in_force(found.entries) if found else []
+        self._cache = EpochCache(found.entries if found else ())
         self._is_missing = found is None
         self._is_changed = False
 
     @property
+    def entries(self) -> list[EpochEntry]:
+        """The epochs with their start offsets, ascending in both."""
+        return self._cache.entries
+
+    @property
     def latest(self) -> int:
         """The latest epoch; -1 without one."""
-        return self.entries[-1].epoch if self.entries else -1
+        return self._cache.latest
 
     def assign(self, entries: Iterable[tuple[int, int]]) -> None:
         """Add epochs that batches began, as (epoch, start offset)."""
         for epoch, start_offset in entries:
-            self.entries = epochs_in_force([*self.entries, EpochEntry(epoch, start_offset)])
+            self._cache.assign(epoch, start_offset)
             self._is_changed = True
 
     def clear(self) -> None:
-        """Forget all."""
+        """Remove all."""
         self._is_changed = True
-        self.entries = []
+        self._cache = EpochCache()
 
     def cut_end(self, log_end: int) -> None:
-        """Forget epochs that begin at *log_end* or beyond."""
-        kept = [entry for entry in self.entries if entry.start_offset < log_end]
-        self._is_changed |= len(kept) < len(self.entries)
-        self.entries = kept
+        """Remove epochs that begin at *log_end* or beyond."""
+        before = len(self.entries)
+        self._cache.truncate_end(log_end)
+        self._is_changed |= len(self.entries) < before
 
     def cut_start(self, log_start: int) -> None:
-        """Forget epochs that had ended at *log_start*; the one in force there begins there."""
-        before = [entry for entry in self.entries if entry.start_offset <= log_start]
-        if before:
-            self._is_changed = True
-            self.entries[: len(before)] = [EpochEntry(before[-1].epoch, log_start)]
+        """Remove epochs that had ended at *log_start*; the one in force there begins there."""
+        self._is_changed |= any(entry.start_offset <= log_start for entry in self.entries)
+        self._cache.truncate_start(log_start)
 
     @property
     def content(self) -> bytes | None:

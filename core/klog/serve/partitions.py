@@ -17,6 +17,7 @@ from klog.fetch.slices import SliceCache
 from klog.formats.checkpoint import EpochEntry, epochs_in_force
 from klog.formats.error_codes import ErrorCode
 from klog.formats.limits import LONG_MAX
+from klog.replication.epoch_cache import EpochCache
 from klog.serve.options import OnceReporter, ServeOptions
 from klog.serve.times import as_late, begins_at, largest_below
 
@@ -270,7 +271,7 @@ class PartitionView:
         return self._largest_ms
 
     def _epoch_of(self, offset: int) -> int:
-        return next((entry.epoch for entry in reversed(self._epochs()) if entry.start_offset <= offset), UNKNOWN)
+        return EpochCache(self._epochs()).epoch_at(offset)
 
     def _epochs(self) -> list[EpochEntry]:
         """Return the epochs of leaders; of a moment of the past those that had written by then."""
@@ -286,11 +287,6 @@ class PartitionView:
 
         Kafka: LeaderEpochFileCache.endOffsetFor.
         """
-        entries, end = self._epochs(), self._bounds().high_watermark
-        if not entries or not 0 <= epoch <= entries[-1].epoch:
-            return -1, -1
-        if epoch == entries[-1].epoch:
-            return epoch, end
-        later = next(entry for entry in entries if entry.epoch > epoch)
-        known = [entry.epoch for entry in entries if entry.epoch <= epoch]
-        return known[-1] if known else epoch, min(later.start_offset, end)
+        end = self._bounds().high_watermark
+        known, offset = EpochCache(self._epochs()).end_offset_for(epoch, end)
+        return known, min(offset, end)

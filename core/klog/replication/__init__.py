@@ -1,0 +1,1 @@
+"""How replicas follow a leader: epochs, truncation, election; pure functions that read no disk."""
