@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 from klog.data_dir.log_dir import LogDir
-from klog.data_dir.partition import SMALL_FILE_BYTES, Partition, SegmentFiles
+from klog.data_dir.partition import Partition, SegmentFiles
+from klog.data_dir.root_files import SMALL_FILE_BYTES
 from klog.errors import KlogError, UnreadableError
 from klog.files.read_only import ReadOnlyFile
 from klog.formats.checkpoint import Malformed

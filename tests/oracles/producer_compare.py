@@ -13,7 +13,8 @@ import os
 from collections import Counter, defaultdict
 from pathlib import Path
 
-from klog.data_dir.partition import Partition, read_small
+from klog.data_dir.partition import Partition
+from klog.data_dir.root_files import read_small
 from klog.formats.damage import Damage
 from klog.formats.index import ABORTED_TXN
 from klog.formats.names import CLUSTER_METADATA

@@ -13,7 +13,8 @@ from functools import cached_property
 from typing import NamedTuple
 
 from klog.data_dir.lock_state import Lock, lock_state
-from klog.data_dir.partition import Partition, RootCheckpoints, read_small
+from klog.data_dir.partition import Partition
+from klog.data_dir.root_files import RootFiles, read_small
 from klog.errors import UnreadableError, UsageError, near_misses
 from klog.files.directory import list_directory
 from klog.formats.checkpoint import Malformed
@@ -27,7 +28,7 @@ from klog.formats.names import (
     parse_file,
     parse_partition,
 )
-from klog.formats.properties import CleanShutdown, MetaProperties, read_clean_shutdown, read_meta_properties
+from klog.formats.properties import CleanShutdown, MetaProperties, read_clean_shutdown
 
 
 class LogDir:
@@ -35,7 +36,7 @@ class LogDir:
 
     def __init__(self, path: str) -> None:
         self.path = path
-        self.checkpoints = RootCheckpoints(path)
+        self.checkpoints = RootFiles(path)
 
     @cached_property
     def _listing(self) -> _Listing:
@@ -96,13 +97,10 @@ class LogDir:
 
     # whose it is
 
-    @cached_property
+    @property
     def meta(self) -> MetaProperties | Malformed | None:
         """The content of `meta.properties`; None when there is none: the directory was never formatted."""
-        if not self._has(FileKind.META_PROPERTIES):
-            return None
-        content = read_small(os.path.join(self.path, FileKind.META_PROPERTIES.value))
-        return content if isinstance(content, Malformed) else read_meta_properties(content)
+        return self.checkpoints.meta if self._has(FileKind.META_PROPERTIES) else None
 
     @property
     def cluster_id(self) -> str | None:

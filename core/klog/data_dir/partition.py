@@ -13,21 +13,17 @@ import os
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
-from klog.errors import KlogError
+from klog.data_dir.root_files import RootFiles, read_small
 from klog.files.directory import list_directory
-from klog.files.read_only import ReadOnlyFile
 from klog.formats.checkpoint import (
     Checkpoint,
     EpochEntry,
     Malformed,
-    OffsetEntry,
     PartitionMetadata,
     epochs_in_force,
-    offsets_by_partition,
     read_epochs,
-    read_offsets,
     read_partition_metadata,
 )
 from klog.formats.names import (
@@ -43,9 +39,6 @@ from klog.formats.names import (
 )
 from klog.log.header_scan import LogEnd, find_log_end
 
-SMALL_FILE_BYTES: Final = 64 << 20
-"""No text file or snapshot of a broker comes near this; a larger one is not read."""
-
 
 class SegmentFiles(NamedTuple):
     """The names of a segment's files, None for one that is not there.  *size*: bytes of the log as it was listed."""
@@ -58,42 +51,13 @@ class SegmentFiles(NamedTuple):
     txn_index: str | None
 
 
-class RootCheckpoints:
-    """The four checkpoint files of a log dir, each read when it is first asked for."""
-
-    def __init__(self, log_dir: str) -> None:
-        self.log_dir = log_dir
-        self._read: dict[FileKind, Checkpoint[OffsetEntry] | None] = {}
-        self._offsets: dict[FileKind, dict[tuple[str, int], int]] = {}
-
-    def file(self, kind: FileKind) -> Checkpoint[OffsetEntry] | None:
-        """Return the content of one of `ROOT_CHECKPOINTS`, None when there is no such file."""
-        if kind not in self._read:
-            path = os.path.join(self.log_dir, kind.value)
-            found: Checkpoint[OffsetEntry] | None = None
-            if os.path.lexists(path):
-                content = read_small(path)
-                found = Checkpoint((), content) if isinstance(content, Malformed) else read_offsets(content)
-            self._read[kind] = found
-        return self._read[kind]
-
-    def offset(self, kind: FileKind, topic: str, partition: int) -> int | None:
-        """Return what a checkpoint file says of a partition, None when it says nothing or is malformed."""
-        if kind not in self._offsets:
-            found = self.file(kind)
-            self._offsets[kind] = offsets_by_partition(found) if found is not None else {}
-        return self._offsets[kind].get((topic, partition))
-
-
 class Partition:
     """A partition directory.  Its path need not end in a name a broker would accept: then *topic* is None.
 
     *name*: what the path's last part says, for whoever knows already.
     """
 
-    def __init__(
-        self, path: str, checkpoints: RootCheckpoints | None = None, name: PartitionName | None = None
-    ) -> None:
+    def __init__(self, path: str, checkpoints: RootFiles | None = None, name: PartitionName | None = None) -> None:
         self.path = path
         self.directory = os.path.basename(os.path.abspath(path)) if name is None else name.name
         self.name = parse_partition(self.directory) if name is None else name
@@ -124,9 +88,9 @@ class Partition:
         return os.path.join(self.path, name)
 
     @cached_property
-    def checkpoints(self) -> RootCheckpoints:
+    def checkpoints(self) -> RootFiles:
         """The checkpoint files of the log dir around it."""
-        return self._checkpoints or RootCheckpoints(self.log_dir)
+        return self._checkpoints or RootFiles(self.log_dir)
 
     def with_files(self, files: Mapping[str, tuple[str, int] | bytes]) -> Partition:
         """Return this partition as if its segments and snapshots were *files*, by the names that they will have.
@@ -320,17 +284,6 @@ def _segment(offset: int, files: dict[FileKind, FileName], sizes: dict[str, int]
         names.get(FileKind.TIME_INDEX),
         names.get(FileKind.TXN_INDEX),
     )
-
-
-def read_small(path: str) -> bytes | Malformed:
-    """Return the whole content of a text file or snapshot; a `Malformed` of line 0 says why it cannot be read."""
-    try:
-        with ReadOnlyFile(path) as source:
-            if source.size > SMALL_FILE_BYTES:
-                return Malformed(0, f"{source.size} bytes are far too many for such a file")
-            return source.read(0, source.size)
-    except KlogError as error:
-        return Malformed(0, str(error))
 
 
 def segments_between(segments: Sequence[SegmentFiles], first: int, end: int) -> tuple[SegmentFiles, ...]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from klog.data_dir.lock_state import lock_state
 from klog.data_dir.open_path import KafkaFile
-from klog.data_dir.partition import SMALL_FILE_BYTES
+from klog.data_dir.root_files import SMALL_FILE_BYTES
 from klog.describe.indexes import summarize_index
 from klog.describe.logs import LogSummary, first_offset, summarize
 from klog.errors import NotKafkaError, UnreadableError, UnsupportedError

@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping
 
 from klog.data_dir.log_dir import LogDir
-from klog.data_dir.partition import read_small
+from klog.data_dir.root_files import read_small
 from klog.formats.checkpoint import OffsetEntry, offset_entries, write_offsets
 from klog.formats.names import ROOT_CHECKPOINTS, FileKind
 from klog.plan.draft import Draft

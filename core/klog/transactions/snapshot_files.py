@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from klog.data_dir.partition import Partition, read_small
+from klog.data_dir.partition import Partition
+from klog.data_dir.root_files import read_small
 from klog.formats.snapshot import Snapshot, read_snapshot
 from klog.kernel import crc32c
 

@@ -1,0 +1,140 @@
+"""Whether two directories are copies of one partition, or only bear its name.
+
+Directories are copies when their topic ids do not differ, the cluster ids of their log dirs do not differ, and at least
+one of the two is known on both sides.  Two clusters have topics of the same name, and a topic that was deleted and
+created again is another one: copies of different things are never compared, ranked or merged.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Final, NamedTuple
+
+from klog.data_dir.partition import Partition
+from klog.errors import KlogError, UsageError, near_misses
+from klog.formats.names import CLUSTER_METADATA
+
+_MOST_PLACES: Final = 3
+
+
+class IdentityError(KlogError):
+    """Directories of one name are different things, or nothing says that they are the same."""
+
+
+class PartitionIdentity(NamedTuple):
+    """What a directory is a copy of, beside its name; None for what no file says.
+
+    *topic_id*: from `partition.metadata`, since 2.8.  *cluster_id*: from `meta.properties` of the log dir.
+    """
+
+    topic_id: str | None
+    cluster_id: str | None
+
+
+class IdentityChoice(NamedTuple):
+    """What counts where names are not enough.
+
+    *cluster_ids*, *topic_ids*: directories of others are left out; empty: all stay.  *by_name*: where no file says what
+    a directory is a copy of, its name does.
+    """
+
+    cluster_ids: Sequence[str] = ()
+    topic_ids: Sequence[str] = ()
+    by_name: bool = False
+
+    def includes(self, identity: PartitionIdentity) -> bool:
+        """Whether a directory of this identity stays."""
+        return all(
+            not chosen or found in chosen or (found is None and self.by_name)
+            for chosen, found in zip((self.topic_ids, self.cluster_ids), identity, strict=True)
+        )
+
+
+def identity_of(partition: Partition) -> PartitionIdentity:
+    """Return what the files around *partition* say."""
+    # The metadata log has one topic id in every cluster: it says nothing.
+    topic_id = None if partition.topic == CLUSTER_METADATA else partition.topic_id
+    return PartitionIdentity(topic_id, partition.checkpoints.cluster_id)
+
+
+def are_copies(one: PartitionIdentity, other: PartitionIdentity, by_name: bool = False) -> bool:
+    """Whether two directories of the same topic and partition number are copies of one partition.
+
+    *by_name*: names that are equal are enough where nothing speaks against it.
+    """
+    pairs = [pair for pair in zip(one, other, strict=True) if None not in pair]
+    return all(here == there for here, there in pairs) and (bool(pairs) or by_name)
+
+
+def group_copies(partitions: Iterable[Partition], choice: IdentityChoice = IdentityChoice()) -> list[list[Partition]]:  # noqa: B008
+    """Return the copies of each partition, in the order in which partitions first come; one without a name is alone.
+
+    Raises IdentityError, a line for each thing that has the name, when directories of one name are no copies.
+    """
+    groups: dict[tuple[str, int] | str, list[Partition]] = {}
+    for partition in partitions:
+        name = partition.name
+        groups.setdefault(partition.path if name is None else (name.topic, name.partition), []).append(partition)
+    problems = [line for group in groups.values() for line in _differences(group, choice.by_name)]
+    if problems:
+        raise IdentityError("\n".join(problems))
+    return list(groups.values())
+
+
+def choose_identity(partitions: Sequence[Partition], choice: IdentityChoice) -> tuple[list[Partition], str | None]:
+    """Return the partitions that *choice* includes, and a sentence about the others, None when there are none.
+
+    Raises UsageError for an id that nothing has.
+    """
+    if not (choice.cluster_ids or choice.topic_ids):
+        return list(partitions), None
+    identities = [identity_of(partition) for partition in partitions]
+    for what, wanted, found in (
+        ("cluster", choice.cluster_ids, {one.cluster_id for one in identities} - {None}),
+        ("topic", choice.topic_ids, {one.topic_id for one in identities} - {None}),
+    ):
+        known = [one for one in found if one is not None]
+        for one in wanted:
+            if one not in known:
+                raise UsageError(f"no {what} has the id {one}{near_misses(one, known)}")
+    kept = [one for one, identity in zip(partitions, identities, strict=True) if choice.includes(identity)]
+    left = len(partitions) - len(kept)
+    return kept, f"{left} of {len(partitions)} partition directories are of other ids: left out" if left else None
+
+
+def _differences(group: Sequence[Partition], by_name: bool) -> list[str]:
+    """Return a line about what the directories of one name are, nothing when all are copies of one partition."""
+    places: dict[PartitionIdentity, list[str]] = {}
+    for partition in group:
+        places.setdefault(identity_of(partition), []).append(partition.path)
+    identities = list(places)
+    if len(group) == 1 or all(
+        are_copies(one, other, by_name)
+        for number, one in enumerate(identities)
+        for other in identities[number:]
+        if other is not one or len(places[one]) > 1
+    ):
+        return []
+    described = [f"{_described(identity)} in {_listed(places[identity])}" for identity in identities]
+    name = group[0].directory
+    if any(None in identity for identity in identities):
+        advice = "--cluster ID or --topic-id ID chooses, --by-name takes what is unknown for the same"
+    else:
+        advice = "--cluster ID or --topic-id ID chooses"
+    if len(identities) == 1:
+        return [f"{name} is there {len(group)} times, and no file says of which topic: {described[0]}; {advice}"]
+    return [f"{name} is {_number(len(identities))} things: {', '.join(described)}; {advice}"]
+
+
+def _described(identity: PartitionIdentity) -> str:
+    topic = f"topic {identity.topic_id}" if identity.topic_id else "a topic without an id"
+    return f"{topic} of {f'cluster {identity.cluster_id}' if identity.cluster_id else 'an unknown cluster'}"
+
+
+def _listed(paths: Sequence[str]) -> str:
+    more = len(paths) - _MOST_PLACES
+    return ", ".join(paths[:_MOST_PLACES]) + (f" and {more} more" if more > 0 else "")
+
+
+def _number(count: int) -> str:
+    return {2: "two", 3: "three", 4: "four"}.get(count, str(count))
