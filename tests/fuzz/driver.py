@@ -145,6 +145,7 @@ class Fuzzer:
             stop = window.decompress(first, count, codecs, self.chance.choice((1 << 12, 1 << 18)))
             if not often:
                 self.skip_broken(window, first, stop)
+            assert first <= window.first_unsound(first, stop) <= stop
             window.begin(first, stop, whole)
             while True:
                 status = window.decode()

@@ -547,3 +547,46 @@ def test_a_message_s_value_that_claims_too_much_is_printed_as_kafka_prints_it_an
         with pytest.raises(ValueError, match="claims more bytes than there are"):
             window.binary(True, bytearray(4000), memoryview(bytearray(40)).cast("i"), bytearray(2))
     assert begun(good, whole=True).overlong_values() == []
+
+
+# whether there is anything to be said, without rows
+
+
+def row_path(data: bytes) -> bool:
+    """Whether decoding into rows finds nothing wrong with the records of *data*."""
+    window = begun(data, records=8)
+    return window.decode() == DONE and not window.stray_records() and not window.bad_inner_crcs()
+
+
+def test_sound_batches_are_passed_over_and_messages_are_not() -> None:
+    """What is sound needs no rows, a batch that was left out no look; messages are only judged by their rows."""
+    data = b"".join(batch(some_records(3 * i), codec=codec) for i, codec in enumerate(compress.CODECS))
+    window = begun(data + around(body(b"\xff")) + batch(some_records(30)))
+    assert window.first_unsound(0, 7) == 5
+    assert window.first_unsound(0, 5) == 5
+    window.skip(5)
+    assert window.first_unsound(0, 7) == 7
+    assert window.first_unsound(7, 7) == 7
+    assert begun(batch(some_records(0)) + message(3, 1, None, b"v")).first_unsound(0, 2) == 1
+    with pytest.raises(IndexError):
+        window.first_unsound(0, 8)
+
+
+@pytest.mark.parametrize("codec", ["none", "lz4"])
+def test_a_batch_is_sound_exactly_if_its_rows_are(codec: str) -> None:
+    """A deep check makes rows only of what is not sound: whatever a byte is changed to, nothing may go unsaid."""
+    records = b"".join(record(offset_delta=3 * i, key=b"k", value=b"v", headers=((b"h", b"w"),)) for i in range(3))
+    judged = set()
+    for at in range(len(records)):
+        for flips in (0xFF, *(1 << bit for bit in range(8))):
+            data = around(records[:at] + bytes((records[at] ^ flips,)) + records[at + 1 :], count=3, codec=codec)
+            sound = begun(data, records=8).first_unsound(0, 1) == 1
+            assert sound == row_path(data), (at, flips)
+            judged.add(sound)
+    assert judged == {True, False}
+
+
+@pytest.mark.parametrize("count", [-1, 0, 1, 2, 3])
+def test_the_number_of_records_is_part_of_being_sound(count: int) -> None:
+    data = around(GOOD, LAST, count=count)
+    assert (begun(data).first_unsound(0, 1) == 1) == row_path(data) == (count in (0, 2))

@@ -105,6 +105,32 @@ cdef bint batch_decodes(View *v) noexcept nogil:
     return p == end
 
 
+cdef bint records_are_sound(const View *v, Py_ssize_t at) noexcept nogil:
+    """Whether batch *at* (v2), decompressed, has exactly the records that it counts, their offsets its own and ascending."""
+    cdef const BatchRow *batch = v.batches + at
+    cdef const uint8_t *base = v.bases[at]
+    cdef const uint8_t *end = base + v.lengths[at]
+    cdef const uint8_t *p = base + (0 if batch.attributes & ATTRIBUTE_CODEC else BATCH_BYTES)
+    cdef RecordRow row
+    cdef long long previous = 0
+    cdef int i
+    if batch.size < BATCH_BYTES or batch.records_count < 0:
+        return False
+    for i in range(batch.records_count):
+        p = decode_record(p, end, base, batch, &row)
+        if p == NULL or not batch.base_offset <= row.offset <= batch.last_offset or (i and row.offset <= previous):
+            return False
+        previous = row.offset
+    return p == end or not batch.records_count
+
+
+cdef Py_ssize_t first_unsound(const View *v, Py_ssize_t i, Py_ssize_t end) noexcept nogil:
+    """Return the first batch from *i* to *end* that is not skipped and not known to be sound: of v0 and v1 none is."""
+    while i < end and (v.batches[i].state & SKIPPED or (v.batches[i].magic >= 2 and records_are_sound(v, i))):
+        i += 1
+    return i
+
+
 cdef int decode_message(const uint8_t *p, const uint8_t *end, const uint8_t *base, const BatchRow *wrapper,
                         RecordRow *row, bint lenient) noexcept nogil:
     """Decode the message whose entry is p … end.  Kafka: LegacyRecord.
@@ -194,6 +220,7 @@ cdef int decode_set(View *v) noexcept nogil:
         status = decode_message(p, p + size, base, batch, row, v.whole)
         if status != DONE:
             return status
+        v.has_bad_messages |= row.headers_at == MESSAGE_BAD
         if wrapped and batch.magic == 1:
             row.offset = add(row.offset, v.set_base)
         if v.record == 0:

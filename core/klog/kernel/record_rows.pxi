@@ -103,12 +103,25 @@ cdef class RecordRows(BatchRows):
         """Fill the record rows anew; return DONE, MORE, or how batch `decoding` is broken."""
         cdef int status
         self.view.records_count = 0
+        self.view.has_bad_messages = False
         if self.view.batch_end - self.view.batch > 1:
             with nogil:
                 status = decode_some(&self.view)
         else:
             status = decode_some(&self.view)
         return status
+
+    def first_unsound(self, Py_ssize_t first, Py_ssize_t end):
+        """Return the first batch from *first* to *end* whose records have to be decoded to say what is wrong, else *end*.
+
+        Of a batch before it every record is whole, and its offset is the batch's and above the one before.  Skipped batches
+        are passed over, those of messages (v0, v1) never.  Compressed ones have been decompressed.  Fills no rows.
+        """
+        cdef Py_ssize_t i
+        self._range(first, end)
+        with nogil:
+            i = first_unsound(&self.view, first, end)
+        return i
 
     @property
     def decoding(self):
@@ -155,6 +168,8 @@ cdef class RecordRows(BatchRows):
     def bad_inner_crcs(self):
         """Return the rows of messages (v0, v1) inside wrappers whose own checksum does not match."""
         cdef Py_ssize_t i
+        if not self.view.has_bad_messages:
+            return []
         return [i for i in range(self.view.records_count) if self.view.records[i].headers_at == MESSAGE_BAD]
 
     def stray_records(self):

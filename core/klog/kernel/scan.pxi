@@ -13,6 +13,7 @@ cdef struct View:
     RecordRow *records
     Py_ssize_t records_count
     Py_ssize_t records_room
+    bint has_bad_messages        # among the records is a message (v0, v1) whose own checksum does not match
     # where decoding is
     Py_ssize_t batch             # the batch at hand
     Py_ssize_t batch_end         # first batch not to decode

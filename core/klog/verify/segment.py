@@ -210,9 +210,15 @@ def _work(path: str, facts: SegmentFacts, request: SurveyOptions, replay: Produc
 
 def _broken_inside(part: BatchRun, codecs: Codecs, path: str) -> list[Damage]:
     """Decompress and decode batches whose checksums hold; return what is wrong with their records."""
-    broken: list[Damage] = []
-    for damage in decode_run(part, codecs, path):
-        broken += [damage] if damage else message_damages(part.window, path) + misplaced_records(part.window, path)
+    broken, window, first = list[Damage](), part.window, part.first
+    while first < part.end:
+        ready = window.decompress(first, part.end, codecs)
+        unsound = window.first_unsound(first, ready)
+        if unsound == first or unsound < ready:
+            ready = max(ready, first + 1)
+            for damage in decode_run(part._replace(first=unsound, end=ready), codecs, path):
+                broken += [damage] if damage else message_damages(window, path) + misplaced_records(window, path)
+        first = ready
     return broken
 
 
