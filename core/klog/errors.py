@@ -1,4 +1,4 @@
-"""What klog raises when it cannot answer.
+"""The exceptions of klog, and its exit codes.
 
 Damage in a file's content is never raised while reading: it is a value (`klog.formats.damage.Damage`).
 An exception means that there is no answer at all: not Kafka data, not supported, refused, unreadable.

@@ -1,4 +1,4 @@
-"""Where something is: a file, a byte position in it, a Kafka offset."""
+"""A location: a file, a byte position in it, a Kafka offset."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How a long task reports: progress, lines of damage, output."""
+"""The protocols with which a long task reports progress, damage and output."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Threads that a ^C cannot hang.
+"""Threads that ^C cannot leave hanging.
 
 A signal handler may raise anywhere in the main thread, also inside Condition, Event and Thread (they are written in
 Python): a lock may then never be released, or a half-started thread may hang.  So the caller's thread starts the others

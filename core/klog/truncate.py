@@ -1,4 +1,4 @@
-"""A log cut at an offset, as a follower cuts it: everything from there on goes, and all files agree afterwards.
+"""Truncates a log at an offset, as a follower does, so that all files agree afterwards.
 
 Kafka: UnifiedLog.truncateTo, truncateFullyAndStartAt.  A broker that runs remembers where it cut; one that starts
 computes the end from what is left, so the log ends behind its last whole batch.

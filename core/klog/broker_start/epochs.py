@@ -1,4 +1,4 @@
-"""The leader epochs of a partition along a broker's start.  Kafka: LeaderEpochFileCache."""
+"""The leader epochs of a partition during a broker's start.  Kafka: LeaderEpochFileCache."""
 
 from __future__ import annotations
 

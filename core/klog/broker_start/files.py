@@ -1,4 +1,4 @@
-"""The files of a partition as a broker's start changes them, in memory: nothing here touches a disk.
+"""The files of a partition during a broker's start, in memory: nothing here changes the disk.
 
 A file that will be there afterwards is either one that is there now, perhaps truncated or under another name
 (`StoredContent`), or new bytes.

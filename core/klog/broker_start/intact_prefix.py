@@ -1,4 +1,4 @@
-"""A segment's recovery without a second read, from what an earlier pass over its log has shown.
+"""Recovers a segment without reading it again, from the results of an earlier pass over its log.
 
 A broker's recovery ends at the first damage.  What it makes of the batches before that is known from any pass that
 checked their checksums and built the indexes; only producers need more.  Of these nothing but open transactions can

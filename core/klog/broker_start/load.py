@@ -1,4 +1,4 @@
-"""A partition's start and clean stop, as Kafka 4.3.1 makes them, played through in memory.
+"""Plays the start and clean shutdown of a partition as Kafka 4.3.1 does them, in memory.
 
     outcome = load(partition, Start(clean=False, recovery_point=1841, log_start=0), settings, clock)
     outcome.files               # what of the log will be in the directory afterwards, by name

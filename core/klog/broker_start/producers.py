@@ -1,4 +1,4 @@
-"""The producers' state and its snapshots along a broker's start.
+"""Producer state and its snapshots during a broker's start.
 
 Kafka: ProducerStateManager, UnifiedLog.rebuildProducerState.
 """

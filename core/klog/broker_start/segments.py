@@ -1,4 +1,4 @@
-"""Reading and recovering one segment as a broker does, without a change on disk.
+"""Reads and recovers one segment as a broker does, without changing the disk.
 
 Kafka: LogSegment.recover, readNextOffset, read; FileLogInputStream.
 """

@@ -1,4 +1,4 @@
-"""A segment whose offsets do not fit it, split into several.  Kafka: LocalLog.splitOverflowedSegment."""
+"""Splits a segment whose offsets do not fit into it.  Kafka: LocalLog.splitOverflowedSegment."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What operations have left that did not end: the first three passes of a broker's start.
+"""Files of unfinished operations, and what the first three passes of a broker's start do with them.
 
 Kafka: LogLoader.removeTempFilesAndCollectSwapFiles, LogLoader.load.
 """

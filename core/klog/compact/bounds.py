@@ -1,4 +1,4 @@
-"""From which offset on a log cannot be cleaned yet, and who its producers are at its end.
+"""The first offset of a log that cannot be cleaned yet, and the producers at its end.
 
 Kafka: LogCleanerManager.cleanableOffsets, findFirstUncleanableSegment, maxCompactionDelay; UnifiedLog.lastStableOffset,
 lastRecordsOfActiveProducers.

@@ -1,4 +1,4 @@
-"""Compacted copies of partitions in a fresh directory, which a broker can take for a log dir."""
+"""Writes compacted copies of partitions into a new directory, which a broker can use as a log dir."""
 
 from __future__ import annotations
 

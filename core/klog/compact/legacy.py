@@ -1,4 +1,4 @@
-"""What stays of message sets (v0, v1) that cannot be taken or left as they are.
+"""Rewrites message sets (v0, v1) from which some messages are removed.
 
 As the cleaners of their time made them (2.x): a wrapper of the same format and codec.  Or as 4.x does: a record batch.
 Kafka: MemoryRecords.buildRetainedRecordsInto, MemoryRecordsBuilder.

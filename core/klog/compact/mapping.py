@@ -1,4 +1,4 @@
-"""The first pass of a round: the last offset of each key in the dirty section, as far as the map has room.
+"""The first pass of a round: maps each key of the dirty section to its last offset, until the map is full.
 
 Kafka: Cleaner.buildOffsetMap.
 """

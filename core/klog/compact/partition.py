@@ -1,4 +1,4 @@
-"""The cleaner, offline: rounds of two passes over one partition, until nothing dirty is left that may be cleaned.
+"""The offline log cleaner: rounds of two passes over one partition, until nothing cleanable is dirty.
 
     done = PartitionCompaction(sections, CleanerOptions(map_memory=128 << 20)).plan(draft, scratch)
 

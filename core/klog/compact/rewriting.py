@@ -1,4 +1,4 @@
-"""The second pass of a round: groups of segments, each written as one with what stays.
+"""The second pass of a round: rewrites each group of segments as one segment with the retained records.
 
 Kafka: Cleaner.cleanSegments, Cleaner.cleanInto.
 """

@@ -1,4 +1,4 @@
-"""What compaction goes by: a topic's settings, each with its origin, and what is not compacted at all."""
+"""The rules of compaction: a topic's settings, each with its origin, and the reasons to refuse a partition."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From log dirs to a plan: which partitions are compacted, each by itself, the highest dirty ratio first.
+"""From log dirs to a plan: compacts each partition on its own, the highest dirty ratio first.
 
 run = CompactionRun(selections, staging, topics, options, disk)
 run.run()

@@ -1,4 +1,4 @@
-"""The segments of a log as a cleaning meets them: those on disk, and from the second round on those it has written."""
+"""The segments that a round cleans: those on disk, and from the second round on those written by the round before."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What of a log may be cleaned, and which log is to be cleaned first.
+"""Which part of a log can be cleaned, and which log is cleaned first.
 
     found = examine(partition, Rules.of(settings, partition.topic), now_ms)
     if isinstance(found, Refusal):

@@ -1,4 +1,4 @@
-"""Reading a log that is going to be cleaned: nothing in it may be damaged, since what is written gets new checksums."""
+"""Reads a log that will be cleaned, and refuses damage: rewritten batches get new checksums, which would hide it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which transactions a cleaning has seen data of: what decides how long their markers and index entries stay.
+"""Which transactions still have data in a log: this decides how long markers and index entries are retained.
 
 The rules are those of Kafka 4.3.1: CleanedTransactionMetadata.
 """

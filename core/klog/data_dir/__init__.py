@@ -1,1 +1,1 @@
-"""What lies in a broker's data directory: log dirs, partitions, their replicas."""
+"""The contents of a broker's data directory: log dirs, partitions, replicas."""

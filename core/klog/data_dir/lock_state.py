@@ -1,4 +1,4 @@
-"""Who holds a log dir: the POSIX lock on its `.lock`, which a broker, or a klog that repairs, keeps until it stops."""
+"""Which process holds a log dir: the POSIX lock on `.lock`, which a broker or a repairing klog keeps until it stops."""
 
 from __future__ import annotations
 

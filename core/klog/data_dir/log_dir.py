@@ -1,4 +1,4 @@
-"""A log dir, what `log.dirs` names: its partitions, its checkpoints, whose it is, how it was left, who holds it.
+"""A log dir, one directory of `log.dirs`: its partitions, checkpoints, owner, last shutdown and lock.
 
     log_dir = LogDir("data")
     print(log_dir.cluster_id, log_dir.lock.held, len(log_dir.partitions))

@@ -1,4 +1,4 @@
-"""What a path names: a log dir, a partition directory or one of Kafka's files."""
+"""Opens what a path names: a log dir, a partition directory or one of Kafka's files."""
 
 from __future__ import annotations
 

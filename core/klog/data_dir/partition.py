@@ -1,4 +1,4 @@
-"""A partition directory: its segments, its snapshots, its epochs, and where its log ends.
+"""A partition directory: its segments, snapshots and epochs, and its log end offset.
 
     for partition in LogDir("data").partitions:
         print(partition.topic, partition.number, len(partition.segments), partition.log_end)

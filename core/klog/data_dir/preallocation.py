@@ -1,4 +1,4 @@
-"""Zeros behind the last batch of a log: preallocated space, or what a power cut left of records."""
+"""Zeros after the last batch of a log: preallocated space, or records that a power cut lost."""
 
 from __future__ import annotations
 

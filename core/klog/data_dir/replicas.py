@@ -1,4 +1,4 @@
-"""The partitions that paths lead to, and which copy counts where several log dirs have the same one.
+"""The partitions below some paths, and the choice of one replica where several log dirs have the same partition.
 
     longest         the copy whose log ends last: what a broker would have served that led with all it had
     leader-epoch    the copy that followed the newest leader, then the longest: as an unclean election should choose

@@ -1,4 +1,4 @@
-"""Which partitions a command line, or a program, means: paths, narrowed to topics and partition numbers.
+"""Which partitions a command line or a program selects: paths, narrowed by topic and partition number.
 
     for log_dir, partitions, *_ in PartitionQuery(["data"], topics=["orders-*"]).selections():
         ...

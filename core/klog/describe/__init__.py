@@ -1,4 +1,4 @@
-"""What a log dir, a partition or a file contains: facts, without judging them.
+"""Facts about a log dir, a partition or a file, without a judgement.
 
     describe_log_dir(LogDir("data"))                one row per partition
     describe_partition(Partition("data/orders-3"))  one row per segment

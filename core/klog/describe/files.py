@@ -1,4 +1,4 @@
-"""One file of any kind: the facts of its headers, or all of a small file."""
+"""Describes one file of any kind: the facts in its headers, or all of a small file."""
 
 from __future__ import annotations
 

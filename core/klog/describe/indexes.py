@@ -1,4 +1,4 @@
-"""An index file summed up: how many entries it has before its zeros."""
+"""Summarises an index file: how many entries it has before its zeros."""
 
 from __future__ import annotations
 

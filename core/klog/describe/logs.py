@@ -1,4 +1,4 @@
-"""One log summed up from its headers."""
+"""Summarises one log from its headers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A log dir as rows of partitions, a partition as rows of segments."""
+"""Describes a log dir as rows of partitions, and a partition as rows of segments."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Writing: the few calls that change a file system, and the gate that every path written to passes."""
+"""Writing: every call that changes a file system, and the gate that every output path passes."""

@@ -1,4 +1,4 @@
-"""The handful of calls that change anything on a disk."""
+"""Every call that changes something on a disk."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The content of any Kafka file, as the dump tool's own text or as data.
+"""Prints any Kafka file, as Kafka's dump tool does or as data.
 
 request     what is asked for, and the files that paths name
 files       file after file, as text or as lines

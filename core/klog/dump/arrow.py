@@ -1,4 +1,4 @@
-"""Record rows as Arrow arrays, in memory of their own.
+"""Record rows as Arrow arrays that own their memory.
 
 Keys and values are `binary`: a binary_view of the log would save nothing in Parquet and is slow to ship.
 """

@@ -1,4 +1,4 @@
-"""Dumping file after file: which part of the dump a file's name asks for, and what came of it."""
+"""Dumps one file after the other, chooses the renderer by the file's name, and collects the results."""
 
 from __future__ import annotations
 

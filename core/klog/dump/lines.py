@@ -1,4 +1,4 @@
-"""Records and batches as JSON lines or CSV, damage in its place."""
+"""Records and batches as JSON lines or CSV, with damage reported where it occurs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The logs of a dump, opened one after the other: where reading begins, and which records are wanted and can be seen.
+"""Opens the logs of a dump one after the other: where to begin, and which records are requested and visible.
 
 inputs = LogInputs(request)
 for target in targets:

@@ -1,4 +1,4 @@
-"""What Kafka's dump tool says on stderr once it has gone through all files, in the order in which it says it."""
+"""The summary that Kafka's dump tool prints on stderr after all files, in its order."""
 
 from __future__ import annotations
 

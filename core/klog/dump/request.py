@@ -1,4 +1,4 @@
-"""What a dump is asked to do, and for which files."""
+"""The options of a dump, and the files that it covers."""
 
 from __future__ import annotations
 

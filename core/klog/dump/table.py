@@ -1,4 +1,4 @@
-"""A Parquet file while it is written.
+"""Writes a Parquet file.
 
 The dictionaries of keys and values are off, since keys seldom repeat within a row group; offsets and timestamps are
 delta-encoded.

@@ -1,4 +1,4 @@
-"""The files that are no logs as JSON lines: an object an entry."""
+"""Files other than logs as JSON lines, one object for each entry."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a consumer or a follower would be handed: which bytes of which files, within its limits.
+"""Which bytes of which files a consumer or a follower would receive, within its limits.
 
     log = FetchLog(Partition("data/orders-3"), Files())
     answer = fetch(log, Bounds(0, end, end, end), Asked(offset=17, max_bytes=1 << 20, up_to=end))

@@ -1,4 +1,4 @@
-"""What is asked of a partition, and what is answered."""
+"""The request and the result of a fetch."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A fetch: from an offset and limits to a piece of a file.
+"""A fetch: from an offset and limits to a range of bytes in a file.
 
 Kafka: UnifiedLog.read, LocalLog.read, LogSegment.read, FileRecords.slice; clients: CompletedFetch.
 """

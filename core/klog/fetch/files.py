@@ -1,4 +1,4 @@
-"""Descriptors of logs that many threads read: each opened at its first use, idle ones closed when there are many."""
+"""File descriptors of logs that many threads read: opened at first use, idle ones closed when there are many."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A partition's log as fetches see it: where batches are, found once and remembered."""
+"""A partition's log for fetches: finds batches once and remembers them."""
 
 from __future__ import annotations
 

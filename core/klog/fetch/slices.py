@@ -1,4 +1,4 @@
-"""Where batches end, in slices of logs that were read lately: a sequential reader needs no index and no header."""
+"""Remembers where batches end in recently read slices, so that a sequential reader needs no index and no header."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What of a log is known to be intact, and what to be damaged: a checksum is computed once, before its batch is sent.
+"""Which ranges of a log are known to be intact or damaged: each checksum is computed once, before its batch is sent.
 
 Kept are ranges, not batches: a log without damage that was read from end to end is one range, and a mark every 960 KiB
 where a slice of it begins.

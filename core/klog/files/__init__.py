@@ -1,1 +1,1 @@
-"""Reading: files and directories, without a trace."""
+"""Reads files and directories without leaving a trace."""

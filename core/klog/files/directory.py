@@ -1,4 +1,4 @@
-"""Listing directories without changing their access time, if the system allows that."""
+"""Lists directories without changing their access time, where the system allows that."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Paths and inodes: where a path leads, and what two names of one file have in common."""
+"""Paths and inodes: where a path leads, and whether two names are one file."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Files, read-only: the one place where klog opens and reads what a broker wrote.
+"""The one place where klog opens and reads a broker's files.
 
 Files are read by `preadv` into the caller's memory, never through mmap: a file that shrinks, or a bad sector, kills a
 process that has it mapped, while a read returns less, or an error with a position.  Nothing is locked, created or

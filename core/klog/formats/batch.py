@@ -1,4 +1,4 @@
-"""The record batch: format v2, and what the three formats have in common.
+"""The record batch (format v2), and what all three formats have in common.
 
 A `.log` is a plain sequence of entries, with no header, padding or footer.  In every format an entry begins with
 the same 17 bytes (`ENTRY`), so a reader can walk any log: read an entry's first 17 bytes, take `size`, and the next

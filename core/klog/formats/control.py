@@ -1,4 +1,4 @@
-"""Control records: the records of a batch with the control flag.
+"""Control records: the records of batches with the control flag.
 
     key      version int16, type int16
     value    ABORT, COMMIT             version int16, coordinator epoch int32

@@ -1,4 +1,4 @@
-"""Damage: what is wrong with a range of a log, as a value."""
+"""Damage as a value: a range of a log, and what is wrong with it."""
 
 from __future__ import annotations
 

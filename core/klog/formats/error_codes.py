@@ -1,4 +1,4 @@
-"""Kafka's error codes, as far as klog returns them.  Kafka: Errors."""
+"""The Kafka error codes that klog returns.  Kafka: Errors."""
 
 from __future__ import annotations
 

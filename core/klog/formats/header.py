@@ -1,4 +1,4 @@
-"""The header of an entry of a log, of any of the three formats, without looking at its content.
+"""The header of a log entry in any of the three formats, without its content.
 
 Enough to walk a log from entry to entry and to describe it; the kernel handles checksums and records.
 """

@@ -1,4 +1,4 @@
-"""A fixed binary structure, declared once: names, widths, meaning.
+"""A fixed binary structure, declared once: names, widths, meanings.
 
 All of Kafka's fixed structures are big-endian and unpadded.  The compiled kernel takes its byte offsets from these
 declarations too (`tools/make_layouts.py` writes them into `kernel/layouts.pxi`).

@@ -1,4 +1,4 @@
-"""Message sets: formats v0 (before 0.10) and v1 (0.10), still on the disks of clusters that were upgraded.
+"""Message sets: formats v0 (before 0.10) and v1 (0.10), still on the disks of upgraded clusters.
 
 An entry contains one message.  When the codec bits of its attributes are set, it is a wrapper: its value, decompressed,
 is a sequence of entries of the same form, uncompressed.

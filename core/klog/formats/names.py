@@ -1,4 +1,4 @@
-"""Names of directories and files: how a broker parses them, and what it would have written.
+"""Names of directories and files: how a broker parses and writes them.
 
     orders-3                                        partition 3 of topic orders
     orders-3.0f8fad5bd9cb469fa16570867728950e-delete    … waiting for its removal; also -future, -stray

@@ -1,4 +1,4 @@
-"""`meta.properties`, `quorum-state`, `.kafka_cleanshutdown`: who a log dir belongs to and how it was left.
+"""`meta.properties`, `quorum-state`, `.kafka_cleanshutdown`: who owns a log dir, and how it was shut down.
 
     meta.properties                          quorum-state, one line of JSON
     #                                            {"leaderId":1,"leaderEpoch":3,"votedId":-1,…,"data_version":0}

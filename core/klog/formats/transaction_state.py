@@ -1,4 +1,4 @@
-"""How each value in `__transaction_state` begins, in every version: enough to leave out most of them undecoded."""
+"""How each value in `__transaction_state` begins, in every version: enough to skip most of them undecoded."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Jobs over many data dirs: plain functions from a unit of work to Arrow batches, and what makes one result of them."""
+"""Jobs over many data dirs: plain functions from a unit of work to Arrow batches, and the merging of results."""

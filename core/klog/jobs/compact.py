@@ -1,4 +1,4 @@
-"""Compaction of many partitions at once into a new log dir: a task compacts one partition after the other.
+"""Compacts many partitions into a new log dir; a task compacts one partition after the other.
 
     pieces = plan(targets, topics)
     output = begin(to, pieces, options)

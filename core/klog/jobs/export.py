@@ -1,4 +1,4 @@
-"""Records as files: Parquet, or JSON lines, by topic and partition, from many tasks into one directory.
+"""Exports records as Parquet or JSON lines, by topic and partition, from many tasks into one directory.
 
     made = pieces(partitions, options.wanted, "read_committed")
     output = begin(to, "export", made, options, disk)

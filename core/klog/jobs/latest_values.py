@@ -1,4 +1,4 @@
-"""The table that a consumer builds from a compacted topic: the last value of each key, as files by topic and partition.
+"""The last value of each key of a compacted topic, as files by topic and partition.
 
 A partition is read twice: for the last offset of each key, and for the records at these offsets.  Where the keys do not
 fit into the memory that they may have, they are parted by their digests, and each part is read for by itself.

@@ -1,4 +1,4 @@
-"""What many tasks write into one directory: exactly one file set, whatever tasks are repeated, doubled or killed.
+"""Output of many tasks in one directory: exactly one set of files, even if tasks are repeated, doubled or killed.
 
     with alone("out", disk):                                 # whoever drives, to the end
         output = JobOutput("out", {"job": "export", …}, disk)

@@ -1,4 +1,4 @@
-"""Files of records below a directory, by topic and partition, none much larger than asked for."""
+"""Files of records by topic and partition, each of about the requested size at most."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What tasks send back: one schema for results and findings of every job."""
+"""The results of tasks: one schema for the results and findings of every job."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Records by key, header, regular expression, offset or time, as the JSON lines that a dump has of them.
+"""Finds records by key, header, regular expression, offset or time, as JSON lines.
 
 for unit in …:  search(unit, query)         # tasks
 merged(answers, limit)                      # lines by topic, partition and offset

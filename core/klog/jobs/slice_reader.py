@@ -1,4 +1,4 @@
-"""The records of a slice, window after window, and what is damaged between them.
+"""Reads the records of a slice, window by window, and the damage between them.
 
 for found in records(part, RecordFilter(), Window(), Decompressor().functions):
     print(found if isinstance(found, Damage) else found.records)

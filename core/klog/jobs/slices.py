@@ -1,4 +1,4 @@
-"""Units of work: slices of logs, and slices packed into tasks of about one size.
+"""Units of work: slices of logs, packed into tasks of about equal size.
 
     made = slices(partition)
     for task in pack([part.bytes for part in made]):

@@ -1,4 +1,4 @@
-"""Slices of logs as Arrow record batches, a row a record: the columns of Spark's own Kafka source, and a few more.
+"""Slices of logs as Arrow record batches, one row for each record: the columns of Spark's Kafka source, and a few more.
 
     query = Query(("topic", "partition", "offset", "value"))
     for batch in read(slices(partition), query):

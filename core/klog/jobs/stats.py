@@ -1,4 +1,4 @@
-"""The job that counts: records of each partition, its keys, its largest and its most frequent."""
+"""Counts the records of each partition, its keys, its largest and most frequent ones."""
 
 from __future__ import annotations
 

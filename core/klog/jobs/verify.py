@@ -1,4 +1,4 @@
-"""The job that checks whole partitions: what is found, and how much was looked at."""
+"""Checks whole partitions: findings, and how much was read."""
 
 from __future__ import annotations
 

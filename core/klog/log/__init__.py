@@ -1,1 +1,1 @@
-"""One segment's bytes: batches, records and indexes, and how they are searched, filtered and read past damage."""
+"""The bytes of one segment: batches, records and indexes; searching, filtering and resync after damage."""

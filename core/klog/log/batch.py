@@ -1,4 +1,4 @@
-"""A batch that was read: its facts, and its records when somebody asks for them."""
+"""A batch that was read: its facts, and its records on request."""
 
 from __future__ import annotations
 

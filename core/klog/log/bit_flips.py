@@ -1,4 +1,4 @@
-"""One wrong bit: which it is, whether the batch is whole with it put right, and how often chance would say the same.
+"""One flipped bit: which one it is, whether the batch is intact with it repaired, and how likely chance explains it.
 
 A checksum tells where a single flipped bit is (`kernel.flipped_bit`).  Of other damage it names a bit by chance, once
 in 2^32 for each bit that there is, and records decode whatever is in their values: the larger the batch, the less that

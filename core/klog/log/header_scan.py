@@ -1,4 +1,4 @@
-"""A log from header to header: what it holds at a glance, and where it ends.
+"""Scans a log from header to header: a summary of it, and where it ends.
 
 Only headers are read, no content and no checksum, so this is cheap on any log: of large entries little more than their
 first 61 bytes come from the disk.  LogReader reads whole batches.

@@ -1,4 +1,4 @@
-"""A walk along a log from header to header, window by window.
+"""Walks along a log from header to header, window by window.
 
 Of large batches only the headers are read.  Windows grow where batches are small or many searches fall close together.
 """

@@ -1,4 +1,4 @@
-"""Offset and time indexes: their entries, a broker's search among them, and where a log can be read from.
+"""Offset and time indexes: their entries, a broker's search in them, and positions from which to read the log.
 
 An index is believed only as far as the log confirms it: a wrong one makes reading start earlier, never later.
 Kafka: AbstractIndex, OffsetIndex, TimeIndex.

@@ -1,4 +1,4 @@
-"""Records as JSON lines or CSV, and damage as a JSON line: how every command shows them."""
+"""Records as JSON lines or CSV, and damage as a JSON line, the same for every command."""
 
 from __future__ import annotations
 

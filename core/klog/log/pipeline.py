@@ -1,4 +1,4 @@
-"""Many windows in parallel, one order of output.
+"""Processes many windows in parallel and writes their output in order.
 
 Each worker owns a window and its buffers, fetches the next stretch of the log, makes lines of it, and writes them when
 all earlier stretches have been written.  Nothing is copied from hand to hand.

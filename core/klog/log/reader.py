@@ -1,4 +1,4 @@
-"""A log, window by window: whole batches in their order, and what is wrong between them.
+"""Reads a log window by window: whole batches in order, and the damage between them.
 
 The walk from header to header is sequential by nature, so it happens under a lock; everything that is done with a
 window afterwards can happen in as many threads as there are windows in flight.

@@ -1,4 +1,4 @@
-"""Which records somebody asks for: ranges, keys, how many."""
+"""Selects records: by range, by key, by number."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From a window's batches to its records: what is intact is decoded, what is not is said, each in its place."""
+"""Decodes the records of a window's intact batches, and reports damage where it occurs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""After damage: where a log goes on, and what to call what lies between.
+"""Finds the next batch after damage, and classifies the damage.
 
 A log goes on at the next position where an entry's header makes sense *and* its checksum holds.
 """

@@ -1,4 +1,4 @@
-"""A segment: one `.log` file, whose name is the offset that it starts from."""
+"""A segment: one `.log` file, named after its base offset."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where a log can be cut in two so that both parts read as the whole does: in front of an intact batch, behind another.
+"""Where a log can be split so that both parts read as the whole does: between two intact batches.
 
 A cut that is none would be loss and repetition at once, since a producer may have put the image of a batch into a
 value.  So an index only proposes: what stands before a cut is walked, checksums included, for a stretch that is longer

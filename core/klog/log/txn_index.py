@@ -1,4 +1,4 @@
-"""The entries of a transaction index (`.txnindex`): transactions that an ABORT marker in the segment ends.
+"""The entries of a transaction index (`.txnindex`): aborted transactions whose marker is in the segment.
 
 Kafka: TransactionIndex, AbortedTxn.
 """

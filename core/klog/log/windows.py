@@ -1,4 +1,4 @@
-"""Windows of a log's bytes, from memory or from a file; nothing is looked for in them yet."""
+"""Loads windows of a log's bytes, from memory or from a file, without scanning them."""
 
 from __future__ import annotations
 

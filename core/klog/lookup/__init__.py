@@ -1,4 +1,4 @@
-"""Where is it: from an offset or a time to the batch, as a broker finds it, with the trail of the search.
+"""From an offset or a time to the batch, as a broker finds it, with the trail of the search.
 
 Segment by its base offset, entry by the index, batch by a walk along the headers, record inside the batch.  The log
 answers: where an index is missing or wrong, the trail says so and the answer is right all the same.

@@ -1,4 +1,4 @@
-"""A whole batch: whether its checksum matches, and its first record that is wanted."""
+"""Reads a whole batch: whether its checksum matches, and the first record that matches the search."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an operator should know of a record that was found: where in the log it is, whether a consumer is handed it."""
+"""Notes on a record that was found: where it is in the log, and whether a consumer can see it."""
 
 from __future__ import annotations
 

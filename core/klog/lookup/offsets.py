@@ -1,4 +1,4 @@
-"""Lookup by offset in a partition: the segment, what its search came to, and what that means."""
+"""Lookup by offset in a partition: the segment, the result of its search, and what the result means."""
 
 from __future__ import annotations
 

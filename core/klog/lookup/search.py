@@ -1,4 +1,4 @@
-"""The search in one segment: the index, the walk from there, the batch; and what to do when log or index are wrong."""
+"""Searches one segment: index, header walk, batch; and what to do when log or index are damaged."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The segments that lookups search, each opened when its turn comes, and what is wrong with them."""
+"""The segments of a lookup, each opened when it is needed, and the problems found in them."""
 
 from __future__ import annotations
 

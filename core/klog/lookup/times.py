@@ -1,4 +1,4 @@
-"""Lookup by time, as a broker answers ListOffsets: the segment by its largest timestamp, the time index, the scan.
+"""Lookup by time, as a broker answers ListOffsets: segment by largest timestamp, time index, scan.
 
 Where the time indexes are what a broker would have written, the answer is a broker's, even "none" where a segment was
 chosen by its modification time.  Where one is missing or contradicts the log, the log answers.

@@ -1,4 +1,4 @@
-"""The trail of a search: each step as a value, from the segment down to the record."""
+"""The trail of a search: each step as a value, from the segment to the record."""
 
 from __future__ import annotations
 

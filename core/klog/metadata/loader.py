@@ -1,4 +1,4 @@
-"""The cluster according to the metadata log in a log dir: topics, partitions, settings, features, brokers.
+"""Loads the state of a cluster from the metadata log in a log dir.
 
     metadata = read_metadata(LogDir("data"))
     if metadata is not None and metadata.complete:

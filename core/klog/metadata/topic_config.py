@@ -1,4 +1,4 @@
-"""A topic's settings, as far as a log dir contains them, each with its value and its origin.  Kafka: LogConfig.
+"""The settings of a topic that a log dir contains, each with its value and origin.  Kafka: LogConfig.
 
     config = TopicConfig(LogDir("data"), {"segment.bytes": "1048576"})
     config.value("orders", "index.interval.bytes")    # Setting(4096, SettingOrigin.DEFAULT, "index.interval.bytes")

@@ -1,1 +1,1 @@
-"""From the content that a partition is to have to a draft of changes: shared by recover, truncate and compact."""
+"""From the desired content of a partition to a draft of changes; shared by recover, truncate and compact."""

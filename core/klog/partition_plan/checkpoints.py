@@ -1,4 +1,4 @@
-"""The checkpoint files of a log dir: lines that change with a partition, and files that a broker would refuse."""
+"""The checkpoint files of a log dir: which lines change with a partition, and which files a broker would refuse."""
 
 from __future__ import annotations
 

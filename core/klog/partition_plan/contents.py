@@ -1,4 +1,4 @@
-"""The content that a file of a partition is to have: new bytes, or what another file of the partition holds."""
+"""The desired content of one file of a partition: new bytes, or ranges of existing files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a partition's directory is going to hold, and the changes that lead there, in an order that can stop anywhere.
+"""The files that a partition is to have, and the changes that lead there, in an order that may stop anywhere.
 
 A broker that starts between two of them finds a log that is as long as it was, or shorter, in whole segments; an index
 never says more than its log has; a snapshot goes only when its successor is there.

@@ -1,4 +1,4 @@
-"""How many records, and which, parts of a log hold: what a repair keeps, and what it costs."""
+"""Counts the records in parts of a log: what a repair keeps, and what it loses."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A log as it will be after a repair, read before that: pieces of files, with bytes replaced."""
+"""Reads a log as it will be after a repair: ranges of files, with bytes replaced."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is put aside before a plan acts, in the backup directory of each log dir.
+"""Backs up files before a plan changes them, in the backup directory of each log dir.
 
     plan.json                           the plan itself
     originals/orders-3/….index          files that are going to be replaced or removed: the very file by a second name,

@@ -1,4 +1,4 @@
-"""Where backups are, which plans they hold, and how far those have come."""
+"""Finds backups, their plans, and the status of each plan."""
 
 from __future__ import annotations
 

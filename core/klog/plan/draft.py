@@ -1,4 +1,4 @@
-"""Drafts: what a repair of one partition is going to change, put together while it is found out; and the plan of all.
+"""Drafts: the changes of one partition, collected while a repair decides on them; and the plan for all partitions.
 
     staging = Staging(os.path.join(backup, STAGED), disk)
     draft = Draft("/data", 0, staging)

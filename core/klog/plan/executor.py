@@ -1,4 +1,4 @@
-"""The executor: the only way in which a plan becomes files.
+"""Executes plans: the only way in which a plan changes files.
 
     with Locks(plan.log_dirs, disk) as locks:
         result = apply(plan, disk, locks=locks)

@@ -1,4 +1,4 @@
-"""What a file is: its size, a digest of its content, and whose it is; read in windows, never whole."""
+"""The state of a file: its size, the digest of its content, its owner; read in windows, never whole."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What stands beside the files that a plan changes, and whether it is still as it was when the plan began.
+"""The files beside those that a plan changes, and whether they have changed since the plan began.
 
 A plan names the files that it changes.  A broker that runs on the directory afterwards may change only others: it
 appends to a segment, begins a new one, writes its checkpoints.  Nothing may be taken back over that.

@@ -1,4 +1,4 @@
-"""Plans as JSON: written, and read with the distrust that a file deserves which may have files removed.
+"""Plans as JSON files; a plan that is read is not trusted, because it can remove files.
 
 Members of the wrong type, states without a digest that is known, actions with members that nobody knows, numbers and
 depths that no plan has: such a file is refused as a whole, as is a plan that `klog.plan.validation` does not let pass.

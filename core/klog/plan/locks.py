@@ -1,4 +1,4 @@
-"""The locks of log dirs: as long as klog holds them, no broker starts there; when a broker holds one, klog stops.
+"""Locks log dirs: while klog holds a lock, no broker starts there; when a broker holds it, klog stops.
 
 Kafka: LogManager.lockLogDirs, FileLock: a POSIX lock on all of `.lock`.  Such a lock goes with any descriptor of the
 file that this process closes, so there is one alone, and `klog.data_dir.log_dir` does not ask about locks that are held

@@ -1,4 +1,4 @@
-"""A repair before it happens: what was found, what will be lost, and the files that will change.
+"""A plan: what was found, what will be lost, and the files that will change.
 
 A plan is data, and its own journal.  Every action says what its file is before and after it: a file that is as *after*
 is done, one that is as *before* is to do, anything else means that the plan is stale.

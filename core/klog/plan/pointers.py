@@ -1,4 +1,4 @@
-"""Where backups are found: in `klog-backup` beside their log dir, or where a pointer leads.
+"""Where backups are: in `klog-backup` beside their log dir, or where a pointer leads.
 
     klog-backup/20261123-031228-recover-7d91/          a backup beside its log dir
     klog-backup/20261123-031228-recover-7d91.path      leads to one that --backup has put elsewhere

@@ -1,4 +1,4 @@
-"""What a plan needs before it can be carried out: rights, room, and files that no other process has open."""
+"""Checks before a plan is executed: permissions, free space, and files that other processes have open."""
 
 from __future__ import annotations
 

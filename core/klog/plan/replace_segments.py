@@ -1,4 +1,4 @@
-"""Several segments become one, or one becomes shorter, in an order of actions that can stop anywhere.
+"""Replaces several segments by one, or shortens one, in an order of actions that may stop anywhere.
 
     log = draft.prepare(f"orders-3/{base:020}.log", content)
     replace_segments(draft, "orders-3", [0, 52, 100], log, {FileKind.INDEX: entries, FileKind.TIME_INDEX: times})

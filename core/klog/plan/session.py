@@ -1,4 +1,4 @@
-"""A repair from its beginning to its end, as safe from Python as from the command line.
+"""A repair from begin to end, as safe from Python as from the command line.
 
     with PlanSession(PartitionQuery(["data"]), PlanOptions("recover", apply=True)) as session:
         recovery = recover_log_dirs(session.selections, options, session.staging, {})

@@ -1,4 +1,4 @@
-"""New content waits here until it gets its name; and directories, which are made and emptied for it."""
+"""Stages new content until it gets its final name, and makes and removes the directories for it."""
 
 from __future__ import annotations
 

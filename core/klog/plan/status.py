@@ -1,4 +1,4 @@
-"""A plan as its own journal: how far each of its files has come."""
+"""The status of a plan, derived from its files: the plan is its own journal."""
 
 from __future__ import annotations
 

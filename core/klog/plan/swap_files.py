@@ -1,4 +1,4 @@
-"""Files that come and go while a plan is carried out, so that several segments become one in a single step.
+"""Transient `.swap` and `.cleaned` files, which replace several segments by one in a single step.
 
 No order of puts and removals does that: a new log beside those that it replaces has offsets twice, and without them,
 before it is there, records are missing.  A broker has the same trouble, and its start finishes what it had begun: while

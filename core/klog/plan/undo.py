@@ -1,4 +1,4 @@
-"""Taking a plan back is a plan as well: the same actions the other way round, last first, from the originals.
+"""Undoes a plan with another plan: the inverse actions in reverse order, from the originals.
 
 back = plan_undo(plan, now_ms)
 stage_undo(plan, back, disk)

@@ -1,4 +1,4 @@
-"""What a plan may ask for: changes of Kafka's files in partitions and log dirs, and nothing else.
+"""The rules for a saved plan: it may change Kafka's files in partitions and log dirs, and nothing else.
 
 A plan names files of partitions and of log dirs.  One that names anything else (paths that lead elsewhere, unknown
 actions, files that no repair touches, states that do not follow from one another) is refused as a whole.

@@ -1,1 +1,1 @@
-"""Ways to a plan that repairs: rebuild what can be rebuilt, do what a broker would, keep what is intact."""
+"""Plans repairs: rebuild what can be rebuilt, repeat what a broker would do, or keep everything intact."""

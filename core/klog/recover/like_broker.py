@@ -1,4 +1,4 @@
-"""What a broker of 4.x would make of a partition at its next start, as a repair."""
+"""The repair that does what a broker of 4.x would do with a partition at its next start."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The broker's recovery done beforehand, and the clean-shutdown marker that spares the broker its own.
+"""Does the broker's recovery in advance, and writes the clean-shutdown marker with which the broker skips its own.
 
 With the marker a broker checks nothing.  So each partition is left as the broker's own unclean start and clean stop
 would leave it, and a log dir with anything in doubt is neither marked nor changed.

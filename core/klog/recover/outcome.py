@@ -1,4 +1,4 @@
-"""What a repair found out about a partition, and how it is asked for."""
+"""The options of a repair, and its result for a partition."""
 
 from __future__ import annotations
 

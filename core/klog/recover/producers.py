@@ -1,4 +1,4 @@
-"""Transaction indexes and producer snapshots, made anew from the log."""
+"""Rebuilds transaction indexes and producer snapshots from the log."""
 
 from __future__ import annotations
 

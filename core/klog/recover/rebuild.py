@@ -1,4 +1,4 @@
-"""The repair that costs nothing intact: what the log gives is made anew, a log is cut where nothing intact follows."""
+"""The repair that loses nothing intact: rebuilds files from the log, and truncates it where nothing intact follows."""
 
 from __future__ import annotations
 

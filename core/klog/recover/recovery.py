@@ -1,4 +1,4 @@
-"""From log dirs to a plan: every partition by itself, then the log dirs' own files.
+"""From log dirs to a plan: every partition on its own, then the files of the log dirs.
 
 recovery = recover_log_dirs([Selection(log_dir, log_dir.partitions)], options, [staging], {})
 recovery.results            # what came of each partition

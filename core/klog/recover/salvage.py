@@ -1,4 +1,4 @@
-"""The repair of the last copy: every intact batch is kept, on either side of damage.
+"""The repair of a last replica: keeps every intact batch, before and after damage.
 
 What is cut out is saved beside the originals.  Batches whose offsets their segment cannot hold go into segments of
 their own.  The indexes, the transactions and the producers are made of what is left; of the old ones counts what only

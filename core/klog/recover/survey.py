@@ -1,4 +1,4 @@
-"""A partition after the pass of a repair: what is wrong with it, and the indexes made anew for whoever needs them."""
+"""A partition after the pass of a repair: its findings, and the rebuilt indexes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the pass over a partition's logs has shown, so that nothing that follows reads them a second time."""
+"""What the pass over a partition's logs has read, so that no later step reads them again."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""What survives in a damaged log: which batches can be kept, where they go, and what is dropped."""
+"""What survives in a damaged log: which batches are kept, where they go, and what is dropped."""

@@ -1,4 +1,4 @@
-"""A damaged batch: what its own header still tells, and what one flipped bit or a wrong format version explains."""
+"""A damaged batch: what its header still shows, and whether a flipped bit or a wrong format version explains it."""
 
 from __future__ import annotations
 

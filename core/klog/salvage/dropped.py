@@ -1,4 +1,4 @@
-"""What salvage is asked to do, and what it leaves out, by reasons."""
+"""The options of salvage, and the ranges that it drops, with their reasons."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which offsets the segments of a log leave to others, and where a segment begins that others are to go into."""
+"""Which offsets the segments of a log leave free, and the base offset of a segment for misplaced batches."""
 
 from __future__ import annotations
 

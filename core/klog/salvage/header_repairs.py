@@ -1,4 +1,4 @@
-"""What can be put right in a batch's header where no checksum reaches: base offset, leader epoch, format version.
+"""Repairs the header fields that no checksum covers: base offset, leader epoch, format version.
 
 A value is proven, never guessed: by the neighbours, which leave room for one value only, or by the batch itself.
 """

@@ -1,4 +1,4 @@
-"""What a walk over a segment has kept so far, what it has left out, and how to take back the last of it."""
+"""The batches of a segment that are kept or dropped so far, and how to take back the last decision."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which stretches of a log are kept, and a way through their batches."""
+"""Which ranges of a log are kept, and a walk over their batches."""
 
 from __future__ import annotations
 

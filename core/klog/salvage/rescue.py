@@ -1,4 +1,4 @@
-"""Records out of batches whose checksum does not hold, but which decode all the same: as lines, never back into a log.
+"""Rescues records of batches that decode although their checksum does not match: as lines, never back into a log.
 
 Nobody knows what the damage changed in them: a letter of a value, or a timestamp.  So people are to look at them.
 """

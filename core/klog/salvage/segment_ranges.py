@@ -1,4 +1,4 @@
-"""What salvage keeps of a partition: every intact batch, before and behind damage, once and in order.
+"""What salvage keeps of a partition: every intact batch, before and after damage, once and in order.
 
     for segment in salvage_ranges(Partition("data/orders-3"), Request()).segments:
         print(segment.files.log, list(segment.kept.pairs()), segment.cuts)

@@ -1,4 +1,4 @@
-"""A segment's batches in the order in which they come: what continues the log is kept, the rest put right or left.
+"""Puts a segment's batches in order: keeps those that continue the log, repairs or drops the others.
 
 Most batches continue where the one before ends; the kernel finds those (`ascending_run`).  One that does not is held
 until the next batch is read: only with both neighbours known can we decide which of the three is wrong.

@@ -1,4 +1,4 @@
-"""One client's connection: requests in, responses out, and how long anything may take.
+"""The connection of one client: requests in, responses out, and the time limits.
 
 The socket never blocks; every wait polls with a deadline.  Memory grows with the bytes received, not with those that
 were announced.  Records go from their file to the socket within the kernel.

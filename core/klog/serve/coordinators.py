@@ -1,4 +1,4 @@
-"""What the group coordinator had written down: committed offsets; and how a coordinator's log is read."""
+"""Reads the logs of coordinators: the committed offsets of the group coordinator."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which open data the transaction coordinator had decided to commit.
+"""Which open transactions the transaction coordinator had decided to commit.
 
 The marker of a decision may be missing in a partition: the broker died in between, or the end of the log is lost.  The
 log of `__transaction_state` still has the decision.  Other open data of the same producer is from a later transaction,

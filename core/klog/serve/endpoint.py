@@ -1,4 +1,4 @@
-"""The read-only endpoint: listens, and talks with each client on a thread of its own.
+"""The read-only endpoint: listens, and serves each client on its own thread.
 
 Threads and not an event loop: sendfile waits for the disk, and that must be one client's wait.  Nothing here outlives
 the process, so it may end at any time.

@@ -1,4 +1,4 @@
-"""One classic consumer group: its members and the steps of a rebalance, in memory, without a clock of its own.
+"""One classic consumer group: its members and the steps of a rebalance, in memory, without a clock.
 
     Empty ─ a member joins ─▶ PreparingRebalance ─ all have joined ─▶ CompletingRebalance ─ the leader syncs ─▶ Stable
       ▲                             ▲      │ nobody is left                                                      │

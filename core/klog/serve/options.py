@@ -1,4 +1,4 @@
-"""What clients see of a disk, and notes that are reported once."""
+"""Which parts of a disk clients see, and notes that are reported once."""
 
 from __future__ import annotations
 

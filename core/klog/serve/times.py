@@ -1,4 +1,4 @@
-"""Where times are in a partition: the first record as late, the largest timestamp, the end of what was there then."""
+"""Offsets of times in a partition: the first record at or after a time, the largest timestamp, the end at a time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Transactions of a partition whose coordinator is gone: which came to nothing, which are open, which were decided."""
+"""The transactions of a partition whose coordinator is gone: aborted, open, or decided."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""klog on Spark: the only room that imports PySpark."""
+"""klog on Spark: the only package that imports PySpark."""

@@ -1,4 +1,4 @@
-"""Filters that Spark pushes down, as bounds on what must be read.
+"""Turns the filters that Spark pushes down into bounds on what is read.
 
 Filters on topic and partition are applied completely.  Offsets and times only limit what is read: Spark filters the
 rows again, which costs nothing and treats damage, a row without an offset, the same with and without pushdown.

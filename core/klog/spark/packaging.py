@@ -1,4 +1,4 @@
-"""How the executors of a cluster get klog: packed by itself, already installed, or in a packed environment."""
+"""How the executors of a cluster get klog: as an archive, preinstalled, or in a packed environment."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the data source's tasks are given, and what they do: slices of logs in, Arrow batches out."""
+"""The tasks of the data source: slices of logs in, Arrow batches out."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The first code of a task.  It is sent to executors by value, and finds klog where it was shipped to."""
+"""The first code of a task: it is sent to executors by value, and finds the shipped klog."""
 
 from __future__ import annotations
 

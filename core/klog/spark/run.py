@@ -1,4 +1,4 @@
-"""A plain function over units of work, on Spark: one task a unit, progress, and ^C that cancels the job."""
+"""Runs a plain function over units of work on Spark: one task for each, progress, and ^C that cancels the job."""
 
 from __future__ import annotations
 

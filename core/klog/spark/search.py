@@ -1,4 +1,4 @@
-"""`search` on Spark: tasks find, the driver puts in order."""
+"""`search` on Spark: tasks find records, the driver puts them in order."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A Spark session: the one that is there, or one that klog builds, quiet, and takes down again.
+"""The Spark session: an existing one, or one that klog starts, silences and stops.
 
 with session("local[*]") as ours:
     ours.spark.read.format("kafka-log").load("/data/broker-1")

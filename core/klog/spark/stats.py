@@ -1,4 +1,4 @@
-"""`stats` on Spark: slices of partitions, put together at the driver."""
+"""`stats` on Spark: the driver merges the results of slices."""
 
 from __future__ import annotations
 

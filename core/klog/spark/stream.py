@@ -1,4 +1,4 @@
-"""Following a live directory: micro-batches of what a broker has appended, every record exactly once.
+"""Follows a live directory in micro-batches: every record that a broker appends, exactly once.
 
 An offset of the stream contains for each partition the next record's offset, the leader epoch of the record before it,
 and the topic id: {"orders-3": {"offset": 1841, "epoch": 7, "topic_id": "…"}}.  If the log no longer agrees, the records

@@ -1,4 +1,4 @@
-"""Which partitions are read: `subscribe`, `subscribePattern`, `assign`, or all that are no internal ones."""
+"""Which partitions are read: `subscribe`, `subscribePattern`, `assign`, or all except internal topics."""
 
 from __future__ import annotations
 

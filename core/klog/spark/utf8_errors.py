@@ -1,4 +1,4 @@
-"""Exceptions in Spark's processes must be UTF-8: file names need not be, and Spark would wait for ever."""
+"""Makes exceptions in Spark's processes UTF-8: file names may be other bytes, and Spark would wait forever."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`verify` on Spark: whole partitions, several of them a task."""
+"""`verify` on Spark: whole partitions, several for each task."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Transactions and idempotent producers: markers, producer state, and what each isolation level lets through."""
+"""Transactions and idempotent producers: markers, producer state, and what each isolation level shows."""

@@ -1,4 +1,4 @@
-"""What is unusual in the batches of producers: each a value, none of them an error by itself.
+"""Unusual facts about the batches of producers: each is a value, and none is an error by itself.
 
 Which of them are damage depends on the topic: where compaction or retention took batches away, gaps and markers without
 their transaction are what one must find.

@@ -1,4 +1,4 @@
-"""Transactions as a partition sees them: data batches of a producer, then the marker that ends them.
+"""Transactions in a partition: a producer's data batches, and the marker that ends them.
 
 A marker is a control batch of one record.  Which transaction it ends is told by the producer id alone; where that
 transaction began is known only to whoever read the data batches before it.

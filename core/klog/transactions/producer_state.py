@@ -1,4 +1,4 @@
-"""What a partition knows about its producers: the state that makes writes idempotent and transactions visible.
+"""The state of a partition's producers, which makes writes idempotent and transactions visible.
 
     state = ProducerState.load(snapshot, at_offset=1052)
     for batch in batches:                       # from offset 1052 on

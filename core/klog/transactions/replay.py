@@ -1,4 +1,4 @@
-"""From a log to the state of its producers: windows, then whole segments, are applied in their order.
+"""Replays a log into the state of its producers: windows, then whole segments, in order.
 
     state = ProducerState(partition.log_start_offset or 0)
     for event in replay(state, partition.path, partition.segments, end=1052):

@@ -1,4 +1,4 @@
-"""Producers of which a snapshot knows less than the log: whoever wrote it had forgotten them, for they were idle.
+"""Producers that a snapshot lacks although the log has them: they were idle and had expired.
 
 A broker forgets a producer without an open transaction that was idle for `producer.id.expiration.ms`, when it loads a
 snapshot and now and then while it runs; klog does where it writes one.  If that producer goes on, it is new to them:

@@ -1,4 +1,4 @@
-"""What the checks are given: a partition with all that a pass over it showed."""
+"""The input of the checks: a partition with all facts that a pass over it collected."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The table of everything that `klog verify` can find, and a single finding.
+"""A finding, and the table of all that `klog verify` can find.
 
 Ids never change and are never reused; `docs/findings.md` is generated from this table.
 """

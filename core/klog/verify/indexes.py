@@ -1,4 +1,4 @@
-"""Checks of `.index` and `.timeindex` against the log.
+"""Checks `.index` and `.timeindex` against the log.
 
 Correct lookups need an entry to lead to where a batch begins, behind all batches below its offset; how dense the
 entries are is a matter of taste (followers and the cleaner write fewer).  An entry that is exact is also one that a

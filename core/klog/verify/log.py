@@ -1,4 +1,4 @@
-"""Checks of the logs themselves: damage, and what batches say of one another."""
+"""Checks the logs: damage, and contradictions between batches."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Checks of a log dir itself: its directories, its checkpoints, whose it is."""
+"""Checks a log dir: its directories, its checkpoints, its owner."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Checks of what stands in a partition directory, by name, and of its small files."""
+"""Checks the names in a partition directory, and its small files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Checks of transactions and producers: indexes, snapshots and batches against a replay of the log."""
+"""Checks transactions and producers: compares indexes, snapshots and batches with a replay of the log."""
 
 from __future__ import annotations
 

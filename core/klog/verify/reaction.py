@@ -1,4 +1,4 @@
-"""What a broker's next start makes of one place in a log, in words.
+"""Describes in words what a broker's next start does with one place in a log.
 
 `klog.broker_start` plays the start; nothing here predicts anything by itself.
 """

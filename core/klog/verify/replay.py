@@ -1,4 +1,4 @@
-"""The producers' state along a pass over a partition, for the checks of transactions and snapshots."""
+"""Collects producer state during a pass over a partition, for the checks of transactions and snapshots."""
 
 from __future__ import annotations
 

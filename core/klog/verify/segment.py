@@ -1,4 +1,4 @@
-"""One pass over a segment: its batches, and its indexes held against them."""
+"""One pass over a segment: reads its batches, and compares its indexes with them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is to be checked of the paths that are named: partitions with what they have to know of their log dirs."""
+"""Which partitions are checked, with the facts of their log dirs that the checks need."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Checks of what a partition says of itself besides its logs: epochs, snapshots, checkpoints."""
+"""Checks the other state of a partition: epochs, snapshots, checkpoints."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Checks of `.txnindex`: the aborted transactions that a read_committed consumer is told to leave out."""
+"""Checks `.txnindex`: the aborted transactions that a read_committed consumer skips."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A partition, checked: a pass over its segments, then every check in its order."""
+"""Verifies a partition: a pass over its segments, then every check in order."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Many small partitions, checked by several processes.
+"""Verifies many small partitions in several processes.
 
 Of a small segment most of the work is Python's, so threads would only wait for the interpreter's lock.  Processes are
 forked: they have all partitions already, and hand back what they found.

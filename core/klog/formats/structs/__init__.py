@@ -1,1 +1,1 @@
-"""Structs that Kafka declares by schemas: the schemas themselves, and what reads, writes and prints by them."""
+"""Structs that Kafka declares with schemas: the schemas, and their readers, writers and printers."""

@@ -1,4 +1,4 @@
-"""Functions that are compiled for one struct in one version: Python's own source, as `dataclasses` and `namedtuple` do.
+"""Compiles functions for one version of one struct from generated source, as `dataclasses` does.
 
 A function for each field would do, but takes three times as long: a request has dozens of fields.
 """

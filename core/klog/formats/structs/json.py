@@ -1,4 +1,4 @@
-"""Structs to JSON, by a schema, as Kafka's dump tool prints them: no blanks, fields in the schema's order.
+"""Structs to JSON by a schema, as Kafka's dump tool prints them: no blanks, fields in schema order.
 
 Left out are fields that the version does not have, and tagged fields at their default.  Uuids and bytes are strings
 (base64, in the URL alphabet without padding and in the plain one with it), every number is a plain number.

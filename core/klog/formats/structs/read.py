@@ -1,4 +1,4 @@
-"""Bytes to structs, by a schema.
+"""Reads structs from bytes, by a schema.
 
 Two encodings.  In the classic one a string has an int16 length, bytes and arrays an int32, -1 is null.  In the flexible
 one lengths are unsigned varints of length + 1, 0 is null, and every struct ends with its tagged fields: a count, then

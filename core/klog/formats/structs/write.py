@@ -1,4 +1,4 @@
-"""Structs to bytes, by a schema: the counterpart of `structs.read`, which explains the two encodings.
+"""Writes structs to bytes, by a schema: the counterpart of `structs.read`, which explains the two encodings.
 
 A field that the struct does not name has its default, and one that the version does not have is omitted.  Records need
 not be copied: a `Hole` of their size stands for them, and the sender of the message fills it from a file.

@@ -1,4 +1,4 @@
-"""Answers about consumer groups: finding the coordinator, membership, offsets, lists."""
+"""Handlers of requests about consumer groups: the coordinator, membership, offsets, lists."""
 
 from __future__ import annotations
 

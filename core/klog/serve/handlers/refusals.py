@@ -1,4 +1,4 @@
-"""Refusals of requests that would write, or authenticate: a message that clients show, and a code that ends it.
+"""Refuses requests that would write or authenticate, with an error code and a message that clients show.
 
 Clients retry after some codes, such as NOT_LEADER and storage errors, and would loop.
 """

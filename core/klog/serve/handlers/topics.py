@@ -1,4 +1,4 @@
-"""Answers about the cluster and its topics: Metadata, DescribeCluster, DescribeConfigs, DescribeLogDirs."""
+"""Handlers of requests about the cluster: Metadata, DescribeCluster, DescribeConfigs, DescribeLogDirs."""
 
 from __future__ import annotations
 
