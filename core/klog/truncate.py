@@ -16,7 +16,7 @@ from klog.errors import DamagedError, KlogError, UsageError
 from klog.files.read_only import ReadOnlyFile
 from klog.formats.checkpoint import epochs_in_force, write_epochs
 from klog.formats.damage import Damage
-from klog.formats.limits import LONG_MAX
+from klog.formats.java_integers import LONG_MAX
 from klog.formats.names import CLUSTER_METADATA, SEGMENT_KINDS, FileKind, Stage, belongs, file_name, parse_file
 from klog.formats.snapshot import write_snapshot
 from klog.kernel import IndexBuilder, SegmentSurvey, Window, ascending_run, crc32c

@@ -213,7 +213,7 @@ def test_room_for_an_undo_is_asked_for_before_the_first_byte(
     monkeypatch.setattr(Disk, "free_bytes", lambda self, path: 100)
     done = klog("undo", backup, "--apply")
     assert done.exit_code == 8
-    assert b"bytes of room are needed, 100 are free; nothing was changed; another directory" in done.stderr
+    assert b"bytes are needed, 100 are free; nothing was changed; another directory" in done.stderr
     assert tree(data.parent) == before
 
 
@@ -547,7 +547,7 @@ def test_room_that_is_lacking_is_said_while_planning(klog: Klog, data: Path, mon
     monkeypatch.setattr(Disk, "free_bytes", lambda self, path: 100)
     done = klog("recover", data)
     assert done.exit_code == 4
-    assert b"bytes of room are needed, 100 are free: as things are now, --apply would not do it" in done.stderr
+    assert b"bytes are needed, 100 are free: as things are now, --apply would not do it" in done.stderr
 
 
 def test_what_stands_under_two_names_is_reckoned_once(klog: Klog, dirty: Path, monkeypatch: pytest.MonkeyPatch) -> None:

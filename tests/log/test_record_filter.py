@@ -9,7 +9,7 @@ from random import Random
 import pytest
 from klog.data_dir.partition import SegmentFiles, segments_between
 from klog.dump.request import JSON_LINES, TEXT, DumpRequest, LogStyle
-from klog.formats.limits import LONG_MAX, LONG_MIN
+from klog.formats.java_integers import LONG_MAX, LONG_MIN
 from klog.kernel import KeySet, Window
 from klog.log.json_lines import LineStyle
 from klog.log.record_filter import RecordFilter, RecordLimit

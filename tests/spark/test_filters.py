@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime, timedelta, timezone
 
 import pytest
-from klog.formats.limits import LONG_MAX, LONG_MIN
+from klog.formats.java_integers import LONG_MAX, LONG_MIN
 from klog.spark.filters import FilterPushdown, push
 from pyspark.sql.datasource import (
     EqualNullSafe,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 from klog.errors import UsageError
-from klog.formats.limits import LONG_MAX, LONG_MIN
+from klog.formats.java_integers import LONG_MAX, LONG_MIN
 
 from klog_cli import options, output
 from klog_cli.units import parse_key, parse_size, parse_time

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from klog.data_dir.partition import Partition, SegmentFiles
 from klog.errors import ExitCode, UsageError
-from klog.formats.limits import LONG_MAX, LONG_MIN
+from klog.formats.java_integers import LONG_MAX, LONG_MIN
 from klog.lookup import Lookup, Trail, TrailDetail
 
 from klog_cli import output

@@ -8,7 +8,7 @@ from klog.broker_start.files import FailsError, StartSegment
 from klog.broker_start.segments import PartitionReader, first_offset
 from klog.formats.batch import BatchFacts
 from klog.formats.index import OFFSET_ENTRY, TIME_ENTRY
-from klog.formats.limits import LONG_MIN
+from klog.formats.java_integers import LONG_MIN
 from klog.log.segment import MAX_RELATIVE_OFFSET
 from klog.partition_plan.contents import FileRange
 

@@ -11,7 +11,7 @@ from klog.broker_start.files import FailsError, ReadSettings, StartSegment
 from klog.data_dir.partition import Partition
 from klog.errors import UnreadableError
 from klog.formats.index import OFFSET_ENTRY
-from klog.formats.limits import LONG_MAX, LONG_MIN
+from klog.formats.java_integers import LONG_MAX, LONG_MIN
 from klog.formats.names import FileKind, FileName, Stage, belongs, file_name, parse_file
 from klog.partition_plan.contents import Content, FileRange, StoredContent
 

@@ -9,7 +9,7 @@ import heapq
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from klog.formats.limits import LONG_MAX
+from klog.formats.java_integers import LONG_MAX
 from klog.kernel import OpenTransactions, Window
 from klog.log.txn_index import AbortedTxn
 from klog.transactions.markers import FlawedMarker, Marker

@@ -15,7 +15,7 @@ from klog.dump.request import Decoder, LogStyle
 from klog.errors import KlogError
 from klog.formats.batch import ENTRY, OVERHEAD, Attributes
 from klog.formats.codec import Decompressor
-from klog.formats.limits import LONG_MAX, LONG_MIN
+from klog.formats.java_integers import LONG_MAX, LONG_MIN
 from klog.kernel import BAD_LENGTH, BAD_MAGIC, DONE, MORE, TEXT_LAZY, Window
 from klog.location import Location
 from klog.log.pipeline import OrderedOutput, Work

@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from klog.data_dir.partition import Partition
 from klog.dump.request import ALL_BYTES, DumpRequest, DumpTarget, with_surroundings
 from klog.files.read_only import ReadOnlyFile
-from klog.formats.limits import LONG_MAX, LONG_MIN
+from klog.formats.java_integers import LONG_MAX, LONG_MIN
 from klog.kernel import Window
 from klog.log.reader import LogReader
 from klog.log.record_filter import RecordFilter, start_position

@@ -9,7 +9,7 @@ from __future__ import annotations
 import binascii
 from typing import Final
 
-from klog.formats.limits import INT_MAX, LONG_MAX
+from klog.formats.java_integers import INT_MAX, LONG_MAX
 
 _DIGITS_AT_LEAST: Final = 18
 """So many digits are a 64-bit number whatever they are."""

@@ -16,8 +16,8 @@ from __future__ import annotations
 from enum import Enum
 from typing import Final, NamedTuple
 
+from klog.formats.java_integers import LONG_MAX
 from klog.formats.java_text import parse_int, parse_long
-from klog.formats.limits import LONG_MAX
 
 CLUSTER_METADATA: Final = "__cluster_metadata"
 """Topic of the KRaft metadata log: in a log dir it belongs to the Raft layer, not to the log manager."""

@@ -18,8 +18,8 @@ from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from klog.formats.checkpoint import Malformed, decode, shorten
+from klog.formats.java_integers import INT_MAX, LONG_MAX
 from klog.formats.java_text import ZERO_UUID, lines, parse_int, parse_uuid
-from klog.formats.limits import INT_MAX, LONG_MAX
 
 _ESCAPES: Final = {"t": "\t", "r": "\r", "n": "\n", "f": "\f"}
 _BLANKS: Final = " \t\f"

@@ -15,7 +15,7 @@ from klog.errors import KlogError
 from klog.files.read_only import ReadOnlyFile
 from klog.formats.codec import Decompressor
 from klog.formats.damage import Damage, DamageKind
-from klog.formats.limits import LONG_MAX
+from klog.formats.java_integers import LONG_MAX
 from klog.jobs.slices import LogSlice
 from klog.kernel import Window
 from klog.location import Location

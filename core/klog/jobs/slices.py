@@ -22,7 +22,7 @@ from klog.errors import KlogError
 from klog.files.read_only import ReadOnlyFile
 from klog.formats.batch import Attributes
 from klog.formats.damage import Damage
-from klog.formats.limits import LONG_MAX, LONG_MIN
+from klog.formats.java_integers import LONG_MAX, LONG_MIN
 from klog.formats.names import FileKind
 from klog.log.header_scan import walk_headers
 from klog.log.index import position_of_offset

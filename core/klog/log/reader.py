@@ -14,7 +14,7 @@ from klog.errors import UnreadableError
 from klog.files.read_only import ReadableLog
 from klog.formats.batch import BATCH, ENTRY, OVERHEAD
 from klog.formats.damage import Damage, DamageKind
-from klog.formats.limits import LONG_MAX
+from klog.formats.java_integers import LONG_MAX
 from klog.kernel import DONE, MORE, Window
 from klog.location import Location
 from klog.log.resync import BLOCK_BYTES, describe_damage, next_entry, readable

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from klog.formats.limits import LONG_MAX, LONG_MIN
+from klog.formats.java_integers import LONG_MAX, LONG_MIN
 from klog.kernel import KeySet, Window
 
 if TYPE_CHECKING:

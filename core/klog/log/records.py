@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
 from klog.formats.damage import Damage, DamageKind
-from klog.formats.limits import LONG_MAX
+from klog.formats.java_integers import LONG_MAX
 from klog.kernel import BAD_COUNT, BAD_LENGTH, DONE, MORE, Window
 from klog.location import Location
 from klog.log.record_filter import RecordFilter

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from klog.files.read_only import ReadableLog, ReadOnlyFile
 from klog.formats.codec import Decompressor
 from klog.formats.damage import Damage, DamageKind
-from klog.formats.limits import LONG_MAX, LONG_MIN
+from klog.formats.java_integers import LONG_MAX, LONG_MIN
 from klog.kernel import Window
 from klog.log.batch import Batch
 from klog.log.reader import MAX_BATCH_BYTES, LogReader

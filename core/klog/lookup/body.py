@@ -8,7 +8,7 @@ from klog.errors import UnreadableError
 from klog.files.read_only import ReadOnlyFile
 from klog.formats.batch import CODEC_BITS, CODEC_NAMES, CONTROL_BIT, BatchFacts
 from klog.formats.codec import MAX_OUTPUT
-from klog.formats.limits import LONG_MAX, LONG_MIN
+from klog.formats.java_integers import LONG_MAX, LONG_MIN
 from klog.formats.record import Record
 from klog.kernel import MORE, Window
 from klog.log.windows import window_of

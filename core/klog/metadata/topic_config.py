@@ -20,7 +20,7 @@ from klog.data_dir.log_dir import LogDir
 from klog.data_dir.open_path import open_path
 from klog.errors import UsageError, near_misses
 from klog.formats.batch import OVERHEAD
-from klog.formats.limits import LONG_MAX
+from klog.formats.java_integers import LONG_MAX
 from klog.formats.names import CLUSTER_METADATA
 
 if TYPE_CHECKING:

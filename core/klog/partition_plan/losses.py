@@ -10,7 +10,7 @@ from klog.data_dir.partition import Partition
 from klog.files.read_only import ReadOnlyFile
 from klog.formats.damage import Damage
 from klog.formats.header import HEADER_BYTES, Header, read_header
-from klog.formats.limits import LONG_MAX
+from klog.formats.java_integers import LONG_MAX
 from klog.kernel import SegmentSurvey
 from klog.log.segment import Segment
 from klog.plan.model import Loss

@@ -38,8 +38,8 @@ from klog.plan.model import (
     Plan,
     StaleError,
 )
-from klog.plan.preflight import copies, twins
-from klog.plan.staging import lack_of_room, link, remove_emptied, remove_made, remove_tree
+from klog.plan.preflight import copies, lack_of_space, twins
+from klog.plan.staging import link, remove_emptied, remove_made, remove_tree
 from klog.plan.status import FileHistory, check_directories, check_leftovers, locate_histories
 from klog.plan.validation import check_plan
 from klog.progress import Silence, Sink
@@ -183,7 +183,7 @@ class _Run:
 
     def _check_room(self, found: list[FileHistory]) -> None:
         """Raise ApplyError when a file system has less room than the copies need."""
-        lack = lack_of_room((), copies(self._plan, found), self._disk)
+        lack = lack_of_space((), copies(self._plan, found), self._disk)
         if lack is not None:
             advice = "" if self._done_before else "; another directory may be named with --backup"
             raise ApplyError(f"{lack}; {self.standing()}{advice}")

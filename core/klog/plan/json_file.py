@@ -13,7 +13,7 @@ from typing import Final, TypeVar
 
 from klog.errors import PlanError
 from klog.files.read_only import ReadOnlyFile
-from klog.formats.limits import LONG_MAX
+from klog.formats.java_integers import LONG_MAX
 from klog.plan.model import TRUNCATE, VERSION, Action, Amount, CutOut, FileState, Guard, Loss, Plan
 from klog.plan.validation import check_plan, refuse, shown
 

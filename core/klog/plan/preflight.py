@@ -7,14 +7,22 @@ import os
 from collections.abc import Iterable, Iterator, Sequence
 
 from klog.disk.disk import Disk
+from klog.errors import KlogError
 from klog.files.paths import inode_of
 from klog.formats.names import Stage
 from klog.plan.backup_writer import keeps_tail, may_be_linked
 from klog.plan.locks import LockedError, check_closed
 from klog.plan.model import PUT, TRUNCATE, Action, Plan
-from klog.plan.staging import device_of, lack_of_room
+from klog.plan.staging import device_of, nearest_directory
 from klog.plan.status import FileHistory, file_histories
 from klog.plan.swap_files import is_transient
+
+_SLACK = 4096
+"""Estimated bytes for each file beside its content."""
+
+
+class NoSpaceError(KlogError):
+    """Free space or a directory is missing; nothing was written."""
 
 
 def lack_of_rights(path: str, action: Action) -> str | None:
@@ -39,7 +47,7 @@ def refusals(plan: Plan, disk: Disk) -> list[str]:
     untouched = list(file_histories(plan).values())
     for chain in untouched:
         chain.at, chain.current = 0, chain.before
-    found[lack_of_room(plan.backups, copies(plan, untouched), disk)] = None
+    found[lack_of_space(plan.backups, copies(plan, untouched), disk)] = None
     try:
         check_closed(plan.partitions())
     except LockedError as error:
@@ -106,3 +114,29 @@ def _is_first_name(path: str, known: set[tuple[int, int]]) -> bool:
         return inode is None
     known.add(inode)
     return True
+
+
+def lack_of_space(places: Iterable[str], copies: Iterable[tuple[str, int]], disk: Disk) -> str | None:
+    """Return why the directories *places* cannot be made, or why *copies*, each with its size, cannot be written.
+
+    None when everything can be made and written.  Raises OSError.
+    """
+    for place in places:
+        above = nearest_directory(place)
+        first = os.path.join(above, os.path.relpath(place, above).split(os.sep)[0])
+        if above != place and os.path.lexists(first):
+            return f"{first}: is no directory"
+        if not os.access(above, os.W_OK | os.X_OK):
+            return f"{place}: {above} may not be written to"
+    needed: dict[int, tuple[str, int]] = {}
+    known: dict[str, tuple[str, int]] = {}
+    for path, size in copies:
+        if path not in known:
+            known[path] = nearest_directory(path), device_of(path)
+        place, device = known[path]
+        needed[device] = place, needed.get(device, (place, 0))[1] + size + _SLACK
+    for place, size in needed.values():
+        free = disk.free_bytes(place)
+        if free < size:
+            return f"{place}: {size} bytes are needed, {free} are free"
+    return None

@@ -8,20 +8,13 @@ import stat
 from collections.abc import Callable, Iterable, Sequence
 
 from klog.disk.disk import Disk, OpenFile
-from klog.errors import KlogError
 from klog.plan.file_state import Digest
 
 ROUNDS = ".rounds"
 """Behind the name of a staging directory: beside it lies what only the next round of a compaction reads."""
 
 _PIECE = 1 << 20
-_SLACK = 4096
-"""Bytes of room reckoned for each file beside its content."""
 _NO_LINKS = (errno.EXDEV, errno.EPERM, errno.EACCES, errno.EMLINK, errno.EOPNOTSUPP, errno.ENOSYS)
-
-
-class RoomError(KlogError):
-    """There is no room for what is to be written, or no place: nothing was."""
 
 
 class Staging:
@@ -223,29 +216,3 @@ def nearest_directory(path: str) -> str:
 def device_of(path: str) -> int:
     """Return the file system on which *path* is, or is going to be."""
     return os.stat(path if os.path.exists(path) else nearest_directory(path)).st_dev
-
-
-def lack_of_room(places: Iterable[str], copies: Iterable[tuple[str, int]], disk: Disk) -> str | None:
-    """Say why the directories *places* cannot be made, or *copies*, of so many bytes each, cannot be written.
-
-    None where all of it can be.  Raises OSError.
-    """
-    for place in places:
-        above = nearest_directory(place)
-        first = os.path.join(above, os.path.relpath(place, above).split(os.sep)[0])
-        if above != place and os.path.lexists(first):
-            return f"{first}: is no directory"
-        if not os.access(above, os.W_OK | os.X_OK):
-            return f"{place}: {above} may not be written to"
-    needed: dict[int, tuple[str, int]] = {}
-    known: dict[str, tuple[str, int]] = {}
-    for path, size in copies:
-        if path not in known:
-            known[path] = nearest_directory(path), device_of(path)
-        place, device = known[path]
-        needed[device] = place, needed.get(device, (place, 0))[1] + size + _SLACK
-    for place, size in needed.values():
-        free = disk.free_bytes(place)
-        if free < size:
-            return f"{place}: {size} bytes of room are needed, {free} are free"
-    return None

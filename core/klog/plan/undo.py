@@ -21,7 +21,8 @@ from klog.plan.executor import drop_staged
 from klog.plan.file_state import file_state, status_of
 from klog.plan.guards import differences, is_above
 from klog.plan.model import PUT, REMOVE, Action, FileState, Plan, StaleError, same_content
-from klog.plan.staging import RoomError, device_of, lack_of_room, link_or_copy, make_directories
+from klog.plan.preflight import NoSpaceError, lack_of_space
+from klog.plan.staging import device_of, link_or_copy, make_directories
 from klog.plan.status import FileHistory, file_histories, locate_histories
 from klog.plan.swap_files import final_name, is_transient
 
@@ -31,7 +32,7 @@ def plan_undo(plan: Plan, now_ms: int, backup: str | None = None, disk: Disk | N
 
     *backup*: where its own backup goes, as for any plan; None: beside the log dir, or beside the backup of *plan* where
     that cannot be.  Raises StaleError when its partitions or log dirs have been used since, when an original is gone,
-    or when a later plan has marked a log dir as clean; PlanError where that may not be; UnreadableError; RoomError.
+    or when a later plan has marked a log dir as clean; PlanError where that may not be; UnreadableError; NoSpaceError.
     """
     plan = begun(plan) or plan
     found = _located(plan)
@@ -122,7 +123,7 @@ def _with_room(
 ) -> Plan:
     """Return *back* with backups for which there is room; *is_free*: they may lie beside those of *plan* as well.
 
-    Raises RoomError, which says what the first choice lacks.
+    Raises NoSpaceError, which says what the first choice lacks.
     """
     if not back.actions:
         return back
@@ -133,11 +134,11 @@ def _with_room(
     lacks = []
     for places in choices:
         chosen = back._replace(backups=places)
-        lack = lack_of_room(places, list(_copies(plan, chosen, found)), disk)
+        lack = lack_of_space(places, list(_copies(plan, chosen, found)), disk)
         if lack is None:
             return chosen
         lacks.append(lack)
-    raise RoomError(f"{lacks[0]}; nothing was changed; another directory may be named with --backup")
+    raise NoSpaceError(f"{lacks[0]}; nothing was changed; another directory may be named with --backup")
 
 
 def _copies(plan: Plan, back: Plan, found: Mapping[tuple[int, str], FileHistory]) -> Iterator[tuple[str, int]]:

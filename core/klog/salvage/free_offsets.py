@@ -12,7 +12,7 @@ from klog.broker_start.segments import first_offset
 from klog.errors import UnreadableError
 from klog.files.read_only import ReadOnlyFile
 from klog.formats.batch import Attributes, BatchFacts
-from klog.formats.limits import LONG_MAX
+from klog.formats.java_integers import LONG_MAX
 from klog.log.bit_flips import Patch
 from klog.log.segment import MAX_RELATIVE_OFFSET
 from klog.log.windows import window_of

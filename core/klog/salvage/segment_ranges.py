@@ -20,7 +20,7 @@ from klog.data_dir.partition import Partition, SegmentFiles
 from klog.errors import KlogError
 from klog.files.read_only import ReadOnlyFile
 from klog.formats.damage import Damage, DamageKind
-from klog.formats.limits import LONG_MAX
+from klog.formats.java_integers import LONG_MAX
 from klog.kernel import Window
 from klog.log.bit_flips import Patch
 from klog.log.records import intact_runs

@@ -9,7 +9,7 @@ from __future__ import annotations
 from klog.files.read_only import ReadOnlyFile
 from klog.formats.batch import BatchFacts
 from klog.formats.damage import Damage, DamageKind
-from klog.formats.limits import LONG_MAX
+from klog.formats.java_integers import LONG_MAX
 from klog.kernel import Window, ascending_run
 from klog.log.bit_flips import BitRepair
 from klog.log.segment import MAX_RELATIVE_OFFSET

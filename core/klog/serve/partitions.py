@@ -16,7 +16,7 @@ from klog.fetch import FetchLog, FetchRequest, FetchResult, OffsetBounds, OpenFi
 from klog.fetch.slices import SliceCache
 from klog.formats.checkpoint import EpochEntry, epochs_in_force
 from klog.formats.error_codes import ErrorCode
-from klog.formats.limits import LONG_MAX
+from klog.formats.java_integers import LONG_MAX
 from klog.replication.epoch_cache import EpochCache
 from klog.serve.options import OnceReporter, ServeOptions
 from klog.serve.times import as_late, begins_at, largest_below

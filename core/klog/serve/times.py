@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from klog.data_dir.partition import Partition, SegmentFiles
 from klog.files.read_only import ReadOnlyFile
-from klog.formats.limits import LONG_MAX
+from klog.formats.java_integers import LONG_MAX
 from klog.kernel import Window
 from klog.log.segment import Segment
 

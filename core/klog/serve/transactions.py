@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 from klog.data_dir.partition import Partition
-from klog.formats.limits import LONG_MAX
+from klog.formats.java_integers import LONG_MAX
 from klog.serve.decisions import TransactionDecision, was_decided
 from klog.transactions.isolation import AbortedRange, IsolationState, aborted_in_log, open_at, visible_range
 

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from klog.data_dir.partition import Partition
 from klog.data_dir.replicas import log_end
 from klog.errors import UsageError
-from klog.formats.limits import LONG_MAX, LONG_MIN
+from klog.formats.java_integers import LONG_MAX, LONG_MIN
 from klog.lookup import Lookup
 from klog.spark.bounds import EARLIEST, LATEST, OffsetBound, TopicPartition
 from klog.spark.options import SourceOptions

@@ -19,7 +19,7 @@ from klog.files.read_only import ReadOnlyFile
 from klog.formats.batch import Attributes, BatchFacts
 from klog.formats.damage import Damage, DamageKind
 from klog.formats.index import ABORTED_TXN
-from klog.formats.limits import LONG_MAX, LONG_MIN
+from klog.formats.java_integers import LONG_MAX, LONG_MIN
 from klog.kernel import Window
 from klog.location import Location
 from klog.log.header_scan import walk_headers

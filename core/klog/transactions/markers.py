@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from klog.formats.batch import CODEC_BITS
 from klog.formats.codec import Decompressor
-from klog.formats.limits import LONG_MAX
+from klog.formats.java_integers import LONG_MAX
 from klog.kernel import DONE, MORE, Window
 from klog.location import Location
 from klog.log.txn_index import AbortedTxn

@@ -12,7 +12,7 @@ from klog.files.read_only import ReadOnlyFile
 from klog.formats.codec import Decompressor
 from klog.formats.damage import Damage
 from klog.formats.index import OFFSET_ENTRY, TIME_ENTRY
-from klog.formats.limits import LONG_MAX
+from klog.formats.java_integers import LONG_MAX
 from klog.kernel import IndexBuilder, SegmentSurvey, Window, offset_index_used, time_index_used
 from klog.log.index import content_before_zeros
 from klog.log.pipeline import OrderedOutput, Work, run
