@@ -17,7 +17,7 @@ from bench.jobs import Bench, DisagreementError, seconds
 from bench.marked import copy_in_first_epoch
 from bench.measure import Command, CommandFailedError, warm
 from bench.table import Row
-from tests.brokers.kafka import install_spark_source
+from tests.brokers.jars import install_spark_source
 
 TOPIC = "plain"
 TIMES = 10

@@ -13,8 +13,8 @@ from __future__ import annotations
 
 import atexit
 import base64
-import hashlib
 import os
+import re
 import shutil
 import signal
 import socket
@@ -23,35 +23,16 @@ import subprocess
 import threading
 import time
 import uuid
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
-CACHE = Path(os.environ.get("KLOG_KAFKA_CACHE", Path.home() / ".cache" / "klog-kafka"))
+from tests.brokers import class_data, jars
+
 # A hundred ports for each worker of pytest-xdist: gw0, gw1 …
 WORKER = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
 PORT = int(os.environ.get("KLOG_KAFKA_PORT", "24000")) + 100 * WORKER
 NEWEST, BEFORE, LEGACY = "4.3.1", "3.9.1", "2.8.2"
-
-POM = """<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0</modelVersion>
-<groupId>klog.tests</groupId><artifactId>kafka</artifactId><version>1</version><dependencies>
-{}
-</dependencies></project>
-"""
-NEEDED = "<dependency><groupId>{}</groupId><artifactId>{}</artifactId><version>{}</version></dependency>"
-LOGGER = "org.slf4j:slf4j-simple:1.7.36"
-BROKER_AND_TOOLS = ("org.apache.kafka:kafka_2.13:{0}", "org.apache.kafka:kafka-tools:{0}")
-MIRROR_MAKER = ("org.apache.kafka:connect-mirror:{0}",)
-# Spark's own Kafka source, to compare with.  Not every release of its parts is to be had; these go together.
-SPARK_SOURCE = (
-    "org.apache.spark:spark-sql-kafka-0-10_2.13:4.2.0",
-    "org.apache.spark:spark-token-provider-kafka-0-10_2.13:4.0.0",
-    "org.apache.commons:commons-pool2:2.12.1",
-    "org.apache.kafka:kafka-clients:3.9.1",
-)
-# Other back ends of slf4j that Kafka's own dependencies bring; two at once make it print a warning.
-OTHER_LOGGERS = ("slf4j-reload4j", "slf4j-log4j12", "log4j-slf4j-impl", "log4j-slf4j2-impl")
 
 
 def missing() -> str:
@@ -64,70 +45,9 @@ def _number(version: str) -> tuple[int, ...]:
     return tuple(int(part) for part in version.split("."))
 
 
-def install(version: str) -> Path:
-    """Return the folder with the jars of *version*; Maven fetches them the first time."""
-    return _fetched(CACHE / version, _fetch_with_all_they_need, version, *BROKER_AND_TOOLS)
-
-
-def install_mirror_maker(version: str) -> Path:
-    """Return the folder with the jars of MirrorMaker 2 and all it needs; Maven fetches them the first time."""
-    return _fetched(CACHE / f"mirror-maker-{version}", _fetch_with_all_they_need, version, *MIRROR_MAKER)
-
-
-def _fetch_with_all_they_need(folder: Path, version: str, *coordinates: str) -> None:
-    needed = (NEEDED.format(*each.format(version).split(":")) for each in (*coordinates, LOGGER))
-    (folder / "pom.xml").write_text(POM.format("\n".join(needed)))
-    _maven(folder, "dependency:copy-dependencies", "-DincludeScope=runtime", "-DoutputDirectory=libs")
-    for name in OTHER_LOGGERS:
-        for jar in (folder / "libs").glob(f"{name}-*.jar"):
-            jar.unlink()
-
-
-def install_spark_source() -> Path:
-    """Return the folder with the jars of Spark's Kafka source; Maven fetches them the first time."""
-    return _fetched(CACHE / "spark-source", _fetch_each, *SPARK_SOURCE)
-
-
-def _fetch_each(folder: Path, *coordinates: str) -> None:
-    for each in coordinates:
-        _maven(folder, "dependency:copy", f"-Dartifact={each}", "-DoutputDirectory=libs")
-
-
-def _fetched(place: Path, fetch: Callable[..., None], *what: str) -> Path:
-    """Return place/libs, filled by *fetch* the first time.
-
-    It is filled under another name and renamed: an interrupted download or a second test run never leaves half of it.
-    """
-    if not (place / "libs").is_dir():
-        fresh = place.with_name(f"{place.name}.{os.getpid()}")
-        fresh.mkdir(parents=True)
-        fetch(fresh, *what)
-        try:
-            fresh.rename(place)
-        except OSError:  # another run was faster
-            shutil.rmtree(fresh)
-    return place / "libs"
-
-
-def _maven(folder: Path, *goal: str) -> None:
-    subprocess.run(["mvn", "-q", "-B", "-Dstyle.color=never", *goal], cwd=folder, check=True)
-
-
-def _programs() -> Path:
-    """Return the folder with the classes of tests/java; the compiler makes them when a source has changed."""
-    sources = sorted((Path(__file__).parents[1] / "java").glob("*.java"))
-    digest = hashlib.sha256(b"".join(source.read_bytes() for source in sources)).hexdigest()[:16]
-    return _fetched(CACHE / f"programs-{digest}", _compile, *map(str, sources))
-
-
-def _compile(folder: Path, *sources: str) -> None:
-    command = ["javac", "--release", "17", "-cp", f"{install(NEWEST)}/*", "-d", str(folder / "libs"), *sources]
-    subprocess.run(command, check=True)
-
-
 def program(version: str, name: str, *arguments: str, heap: str = "512m") -> list[str]:
     """Return the command line that runs a program of tests/java with the jars of *version*."""
-    return java(version, name, *arguments, heap=heap, more=str(_programs()))
+    return java(version, name, *arguments, heap=heap, more=str(jars.programs()))
 
 
 def java(
@@ -139,10 +59,11 @@ def java(
         f"-Xmx{heap}",
         "-XX:+UseSerialGC",
         "-XX:TieredStopAtLevel=1",  # the second compiler costs more than what runs for seconds gains by it
+        *(class_data.options(version) if libs is None else ()),
         "-Dfile.encoding=UTF-8",
         f"-Dorg.slf4j.simpleLogger.defaultLogLevel={logged}",
         "-cp",
-        f"{libs or install(version)}/*" + (f":{more}" if more else ""),
+        f"{libs or jars.install(version)}/*" + (f":{more}" if more else ""),
         *arguments,
     ]
 
@@ -255,12 +176,29 @@ class DumpTool(Tools):
         return self.run_class(dump_class(self.version), *arguments)
 
 
+def _identity() -> str:
+    """Return an identity as Kafka makes them: without a dash at its start, which tools would take for an option."""
+    while (identity := base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")).startswith("-"):
+        pass
+    return identity
+
+
 class Cluster:
     """One broker on localhost with its data in folder/data: KRaft from 3.0 on, with a ZooKeeper before."""
 
-    def __init__(self, version: str, folder: Path, *, port: int = PORT, settings: dict[str, str] | None = None) -> None:
+    _formatted: ClassVar[dict[tuple[object, ...], dict[str, bytes]]] = {}
+
+    def __init__(
+        self,
+        version: str,
+        folder: Path,
+        *,
+        port: int = PORT,
+        settings: dict[str, str] | None = None,
+        jvm_options: tuple[str, ...] = (),
+    ) -> None:
         self.version, self.folder, self.port = version, folder, port
-        self.settings = settings or {}
+        self.settings, self._jvm_options = settings or {}, jvm_options
         self.bootstrap, self.data = f"localhost:{port}", folder / "data"
         self._broker: subprocess.Popen[bytes] | None = None
         self._zookeeper: subprocess.Popen[bytes] | None = None
@@ -323,15 +261,26 @@ class Cluster:
             self._zookeeper = self._spawn("zookeeper.log", main, str(config), heap="256m")
             self._await(self._zookeeper, self.port + 1)
         if self.kraft and not (self.data / "meta.properties").exists():
-            # Not --cluster-id ID: one identity in 64 begins with a dash.
-            identity = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
-            tool = ("kafka.tools.StorageTool", "format", f"--cluster-id={identity}", "--config", str(properties))
-            subprocess.run(java(self.version, *tool), check=True, stdout=subprocess.DEVNULL)
+            self._format(properties)
         with socket.socket() as probe:
             # Else the tests would talk to another broker, and never know.
             assert probe.connect_ex(("localhost", self.port)) != 0, f"somebody listens on port {self.port} already"
-        self._broker = self._spawn("broker.log", "kafka.Kafka", str(properties), heap="768m")
+        self._broker = self._spawn("broker.log", *self._jvm_options, "kafka.Kafka", str(properties), heap="768m")
         self._await(self._broker, self.port)
+
+    def _format(self, properties: Path) -> None:
+        """Format the log dir.  The tool does so once for a version and its settings; others get copies of its files."""
+        key = self.version, tuple(sorted(self.settings.items()))
+        if key not in self._formatted:
+            tool = ("kafka.tools.StorageTool", "format", f"--cluster-id={_identity()}", "--config", str(properties))
+            subprocess.run(java(self.version, *tool), check=True, stdout=subprocess.DEVNULL)
+            self._formatted[key] = {path.name: path.read_bytes() for path in self.data.iterdir()}
+            return
+        self.data.mkdir(exist_ok=True)
+        for name, content in self._formatted[key].items():
+            for field in (b"cluster.id", b"directory.id"):
+                content = re.sub(rb"(?m)^%b=.*" % field, b"%b=%b" % (field, _identity().encode()), content)
+            (self.data / name).write_bytes(content)
 
     def _await(self, process: subprocess.Popen[bytes], port: int, seconds: float = 90) -> None:
         began = time.monotonic()
@@ -344,20 +293,21 @@ class Cluster:
             time.sleep(0.1)
         raise TimeoutError(f"Kafka {self.version} does not listen on port {port}:\n{self.log()[-4000:]}")
 
-    def _end(self, number: signal.Signals, seconds: float = 60) -> None:
+    def _end(self, number: signal.Signals, seconds: float = 60) -> int | None:
         if self._broker is None:
-            return
+            return None
         self._broker.send_signal(number)
         try:
             self._broker.wait(seconds)
         except subprocess.TimeoutExpired:
             self._broker.kill()
             self._broker.wait(10)
-        self._broker = None
+        code, self._broker = self._broker.returncode, None
+        return code
 
-    def stop(self) -> None:
-        """Stop the broker cleanly."""
-        self._end(signal.SIGTERM)
+    def stop(self, seconds: float = 60) -> int | None:
+        """Stop the broker cleanly, or kill it after *seconds*; return its exit code, None if it was not running."""
+        return self._end(signal.SIGTERM, seconds)
 
     def kill(self) -> None:
         """Kill the broker: for its process what a power cut is."""

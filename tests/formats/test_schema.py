@@ -17,7 +17,7 @@ from klog.formats.structs.schema import UNKNOWN_TAGS, Data, Schema, Struct, Vers
 from klog.formats.structs.write import Hole, Writer, encode
 from klog.formats.structs.write import write as write_pieces
 
-from tests.brokers import kafka
+from tests.brokers import jars
 from tests.conftest import ROOT
 from tests.formats.struct_writer import damaged, made_up_struct, write
 
@@ -94,7 +94,7 @@ def test_record_types_lead_to_their_schemas() -> None:
 @pytest.mark.kafka
 def test_the_schemas_are_those_in_kafkas_jars(tmp_path: Path) -> None:
     """They are written by a tool and never by hand, and the tool gives the same lines each time."""
-    runpy.run_path(str(ROOT / "tools" / "make_schemas.py"))["main"](str(kafka.install("4.3.1")), str(tmp_path))
+    runpy.run_path(str(ROOT / "tools" / "make_schemas.py"))["main"](str(jars.install("4.3.1")), str(tmp_path))
     assert sorted(os.listdir(tmp_path)) == sorted(os.listdir(SCHEMAS))
     for file in tmp_path.iterdir():
         assert file.read_bytes() == (SCHEMAS / file.name).read_bytes(), file.name

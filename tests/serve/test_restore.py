@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.brokers import kafka
+from tests.brokers import jars, kafka
 from tests.brokers.clients import SILENT
 from tests.conftest import CORPORA, FIXTURES
 from tests.serve.readers import Row, with_librdkafka
@@ -63,7 +63,7 @@ def mirror_maker(folder: Path, dead: str, new: str) -> Iterator[Callable[[], str
     properties, log = folder / "mirror.properties", folder / "mirror.log"
     properties.write_text(recipe(dead, new))
     name = "org.apache.kafka.connect.mirror.MirrorMaker"
-    libs = kafka.install_mirror_maker(kafka.NEWEST)
+    libs = jars.install_mirror_maker(kafka.NEWEST)
     command = kafka.java(kafka.NEWEST, name, str(properties), logged="warn", libs=libs)
     with log.open("wb") as output:
         process = subprocess.Popen(command, stdout=output, stderr=output)
@@ -129,7 +129,7 @@ def wait_for(what: str, done: Callable[[], bool], log: Callable[[], str]) -> Non
 @pytest.fixture(scope="module", params=["fixtures", pytest.param("corpus", marks=pytest.mark.corpora)])
 def restored(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Restored]:
     folder, old = tmp_path_factory.mktemp("restored"), DISKS[request.param]
-    kafka.install_mirror_maker(kafka.NEWEST)  # before the clocks of what follows run
+    jars.install_mirror_maker(kafka.NEWEST)  # before the clocks of what follows run
     with Serving(old) as disk, kafka.Cluster(kafka.NEWEST, folder / "new") as new:
         wanted = {topic: len(expected(old, topic)) for topic in topics_in(old)}
         with mirror_maker(folder, disk.bootstrap, new.bootstrap) as log:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.brokers import clients, kafka
+from tests.brokers import clients, jars, kafka
 from tests.brokers.clients import START_MS, records
 
 if TYPE_CHECKING:
@@ -123,7 +123,7 @@ def filled(bootstrap: str) -> Iterator[None]:
 
 @pytest.fixture(scope="module")
 def answers(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Answers:
-    for jar in kafka.install_spark_source().iterdir():
+    for jar in jars.install_spark_source().iterdir():
         spark.sql(f"ADD JAR '{jar}'")
     folder = tmp_path_factory.mktemp("drop-in")
     with kafka.Cluster(kafka.NEWEST, folder) as cluster, filled(cluster.bootstrap):

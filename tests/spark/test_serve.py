@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.brokers import kafka
+from tests.brokers import jars
 from tests.conftest import FIXTURES
 from tests.serve.serving import Serving
 
@@ -40,7 +40,7 @@ QUERIES: dict[str, tuple[Path, int, dict[str, str]]] = {
 
 @pytest.fixture(scope="module")
 def disks(spark: SparkSession) -> Iterator[dict[Path, str]]:
-    for jar in kafka.install_spark_source().iterdir():
+    for jar in jars.install_spark_source().iterdir():
         spark.sql(f"ADD JAR '{jar}'")
     with Serving(MODERN, "--open-transactions", "hide") as modern, Serving(LEGACY) as legacy:
         yield {MODERN: modern.bootstrap, LEGACY: legacy.bootstrap}

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.brokers import kafka
+from tests.brokers import jars
 from tests.serve.corpus import LEGACY, MODERN, Corpus
 from tests.serve.serving import Serving
 
@@ -41,7 +41,7 @@ def heard(
 ) -> tuple[Corpus, dict[str, Answer]]:
     """What the broker answers."""
     corpus: Corpus = request.param
-    for jar in kafka.install_spark_source().iterdir():
+    for jar in jars.install_spark_source().iterdir():
         spark.sql(f"ADD JAR '{jar}'")
     with corpus.broker(tmp_path_factory.mktemp(corpus.name)) as cluster:
         at = {"kafka.bootstrap.servers": cluster.bootstrap}

@@ -1,0 +1,72 @@
+"""Class-data archives (CDS): a JVM maps Kafka's classes instead of reading and verifying those of the jars.
+
+That saves a good third of the CPU time of a broker's start.  There is one archive for a version of Kafka and a JDK,
+beside the jars.  A broker that starts and stops writes it; other programs with the same jars use it as well.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import functools
+import hashlib
+import os
+import shutil
+import signal
+import subprocess
+import tempfile
+from pathlib import Path
+
+from tests.brokers import jars
+
+PATIENCE_S = 120
+STOPPED = 128 + signal.SIGTERM
+_tried: set[Path] = set()
+
+
+def options(version: str) -> list[str]:
+    """Return the JVM options for the jars of *version*.
+
+    The archive is written the first time.  JVMs start without one while another process writes it, and where it cannot
+    be written.
+    """
+    archive = jars.install(version).parent / f"classes-{_jdk()}.jsa"
+    if archive not in _tried:
+        _tried.add(archive)  # first: what follows starts JVMs as well
+        if not archive.exists() and not _write(version, archive):
+            _tried.remove(archive)
+    # About an archive that does not fit any more the JVM would print warnings, and to stdout.
+    return [f"-XX:SharedArchiveFile={archive}", "-Xlog:disable"] if archive.exists() else []
+
+
+@functools.cache
+def _jdk() -> str:
+    """Return what identifies the JDK: an archive fits no other."""
+    home = Path(shutil.which("java") or "/").resolve().parents[1]
+    release = home / "release"
+    return hashlib.sha256(bytes(home) + (release.read_bytes() if release.exists() else b"")).hexdigest()[:16]
+
+
+def _write(version: str, archive: Path) -> bool:
+    """Write the archive; return False if another process is writing it."""
+    from tests.brokers import kafka
+
+    with open(f"{archive}.lock", "w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        if archive.exists():
+            return True
+        with tempfile.TemporaryDirectory() as folder:
+            fresh = archive.with_suffix(f".{os.getpid()}")
+            options = (f"-XX:ArchiveClassesAtExit={fresh}",)
+            broker = kafka.Cluster(version, Path(folder), port=kafka.PORT + 90, jvm_options=options)
+            try:
+                with broker:
+                    code = broker.stop(PATIENCE_S)
+            except (RuntimeError, TimeoutError, subprocess.CalledProcessError):
+                code = None  # the tests themselves report what is wrong with it
+        if code == STOPPED and fresh.exists():
+            fresh.rename(archive)
+        fresh.unlink(missing_ok=True)
+    return True
