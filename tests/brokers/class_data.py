@@ -10,16 +10,24 @@ import fcntl
 import functools
 import hashlib
 import os
+import re
 import shutil
 import signal
 import subprocess
 import tempfile
+import time
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from tests.brokers import jars
 
+if TYPE_CHECKING:
+    from tests.brokers import kafka
+
 PATIENCE_S = 120
 STOPPED = 128 + signal.SIGTERM
+STARTED = re.compile(r"(Kafka Server|\[KafkaServer id=1\]) started$", re.MULTILINE)
+"""The last line of a start, with KRaft and before."""
 _tried: set[Path] = set()
 
 
@@ -46,6 +54,15 @@ def _jdk() -> str:
     return hashlib.sha256(bytes(home) + (release.read_bytes() if release.exists() else b"")).hexdigest()[:16]
 
 
+def _await_start(broker: kafka.Cluster) -> None:
+    """Wait for the end of a start: the broker listens before."""
+    end = time.monotonic() + PATIENCE_S
+    while not re.search(STARTED, broker.log()):
+        if time.monotonic() > end:
+            raise TimeoutError("the broker did not start")
+        time.sleep(0.1)
+
+
 def _write(version: str, archive: Path) -> bool:
     """Write the archive; return False if another process is writing it."""
     from tests.brokers import kafka
@@ -63,6 +80,7 @@ def _write(version: str, archive: Path) -> bool:
             broker = kafka.Cluster(version, Path(folder), port=kafka.PORT + 90, jvm_options=options)
             try:
                 with broker:
+                    _await_start(broker)
                     code = broker.stop(PATIENCE_S)
             except (RuntimeError, TimeoutError, subprocess.CalledProcessError):
                 code = None  # the tests themselves report what is wrong with it
