@@ -58,7 +58,7 @@ class Partition:
     """
 
     def __init__(self, path: str, checkpoints: RootFiles | None = None, name: PartitionName | None = None) -> None:
-        self.path = path
+        self.path, self._prefix = path, os.path.join(path, "")
         self.directory = os.path.basename(os.path.abspath(path)) if name is None else name.name
         self.name = parse_partition(self.directory) if name is None else name
         self._checkpoints = checkpoints
@@ -85,7 +85,7 @@ class Partition:
 
     def file(self, name: str) -> str:
         """Return the path of a file in the directory."""
-        return os.path.join(self.path, name)
+        return self._prefix + name
 
     @cached_property
     def checkpoints(self) -> RootFiles:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import NamedTuple
 
@@ -29,14 +29,18 @@ def list_directory(path: str, sized: str | None = None) -> DirectoryListing:
     sizes: dict[str, int] = {}
     with scan_directory(path) as entries:
         for entry in entries:
-            if _is(entry.is_file):
-                files.append(entry.name)
-                if sized is not None and entry.name.endswith(sized):
-                    sizes[entry.name] = _size(entry)
-            elif _is(entry.is_dir):
-                directories.append(entry.name)
-            else:
-                others.append(entry.name)
+            name = entry.name
+            try:
+                if entry.is_file():
+                    files.append(name)
+                    if sized is not None and name.endswith(sized):
+                        sizes[name] = _size(entry)
+                elif entry.is_dir():
+                    directories.append(name)
+                else:
+                    others.append(name)
+            except OSError:
+                others.append(name)  # a link to itself
     return DirectoryListing(tuple(sorted(files)), tuple(sorted(directories)), tuple(sorted(others)), sizes)
 
 
@@ -61,13 +65,6 @@ def scan_directory(path: str) -> Iterator[Iterator[os.DirEntry[str]]]:
             yield entries
     finally:
         os.close(descriptor)
-
-
-def _is(question: Callable[[], bool]) -> bool:
-    try:
-        return question()
-    except OSError:
-        return False  # a link to itself
 
 
 def _size(entry: os.DirEntry[str]) -> int:

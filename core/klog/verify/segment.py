@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import threading
 from typing import NamedTuple
 
@@ -98,9 +97,9 @@ class SegmentFacts:
 
     def forget_entries(self) -> None:
         """Keep of the indexes' entries only the last, which is all that is asked for once the pass is over."""
-        if self.offset_index is not None:
+        if self.offset_index is not None and self.offset_index.used > 1:
             self.offset_index = self.offset_index._replace(entries=self.offset_index.entries[-OFFSET_ENTRY.size :])
-        if self.time_index is not None:
+        if self.time_index is not None and self.time_index.used > 1:
             self.time_index = self.time_index._replace(entries=self.time_index.entries[-TIME_ENTRY.size :])
 
     @property
@@ -145,8 +144,8 @@ def survey_segment(
     The indexes are read before the log is opened, so that beside a running broker they are never ahead of it.
     """
     path = partition.file(files.log)
-    raw = _read(partition.path, files.offset_index, OFFSET_ENTRY.size) if files.offset_index else None
-    time_index = read_time_index(partition.path, files)
+    raw = _read(partition, files.offset_index, OFFSET_ENTRY.size) if files.offset_index else None
+    time_index = read_time_index(partition, files)
     builder = IndexBuilder(files.base_offset, *request.build) if request.build is not None else None
     facts = SegmentFacts(files, SegmentSurvey(files.base_offset, next_base, b"", b""), (raw, time_index), builder)
     try:
@@ -159,7 +158,7 @@ def survey_segment(
             jobs = request.jobs if source.size >= _LARGE_BYTES else 1
             segment = Segment(path, bounded=False)
             reader = segment.reader(source, max_batch_bytes=request.max_batch_bytes, checked=jobs == 1)
-            run(reader, lambda: _work(path, facts, request, replay), sink, jobs, _own_window())
+            run(reader, lambda: _work(segment, facts, request, replay), sink, jobs, _own_window())
             facts.survey.finish()
             if builder is not None:
                 builder.finish()
@@ -177,9 +176,9 @@ def _own_window() -> Window:
     return window
 
 
-def _work(path: str, facts: SegmentFacts, request: SurveyOptions, replay: ProducerReplay | None) -> Work:
+def _work(segment: Segment, facts: SegmentFacts, request: SurveyOptions, replay: ProducerReplay | None) -> Work:
     codecs = Decompressor(request.max_batch_bytes).functions
-    span = Segment(path, bounded=False).span
+    path, span = segment.path, segment.span
 
     def work(window: Window, piece: WindowResult, lane: OrderedOutput) -> bool:
         window.check(0, window.count)
@@ -233,21 +232,21 @@ def _damaged(facts: SegmentFacts, damage: Damage, replay: ProducerReplay | None)
 # the indexes
 
 
-def _read(folder: str, name: str, entry_bytes: int) -> IndexFile:
+def _read(partition: Partition, name: str, entry_bytes: int) -> IndexFile:
     """Read an index up to where nothing but zeros follows."""
     try:
-        with ReadOnlyFile(os.path.join(folder, name)) as source:
+        with ReadOnlyFile(partition.file(name)) as source:
             content, zeros_follow = content_before_zeros(source, entry_bytes)
             return IndexFile(name, source.size, 0, content, "zeros" if zeros_follow else "end")
     except KlogError as error:
         return IndexFile(name, 0, 0, b"", "unreadable", problem=str(error))
 
 
-def read_time_index(folder: str, files: SegmentFiles) -> IndexFile | None:
+def read_time_index(partition: Partition, files: SegmentFiles) -> IndexFile | None:
     """Return the used part of a segment's time index; None when it has none."""
     if files.time_index is None:
         return None
-    found = _read(folder, files.time_index, TIME_ENTRY.size)
+    found = _read(partition, files.time_index, TIME_ENTRY.size)
     return _used(found, TIME_ENTRY.size, *time_index_used(found.entries))
 
 
