@@ -81,12 +81,12 @@ def test_a_small_file_that_claims_much(
 
 
 @outputs
-@pytest.mark.parametrize("name", bombs.bombs())
+@pytest.mark.parametrize("name", bombs.BOMBS)
 def test_a_compressed_bomb(
     hostile: Callable[..., Measured], tmp_path: Path, name: str, output: tuple[str, ...]
 ) -> None:
     """A megabyte that becomes a gigabyte stops at the limit, and so does one that needs a million steps."""
-    put(tmp_path, bombs.bombs()[name] + encode.batch(shapes.some_records(1)))
+    put(tmp_path, bombs.bomb(name) + encode.batch(shapes.some_records(1)))
     done = hostile("dump", *output, "orders-3", seconds=15)
     assert done.exit_code == DAMAGED
     assert len(lines(done)) == 1, done.stderr
@@ -97,7 +97,7 @@ def test_a_compressed_bomb(
 
 def test_many_bombs_are_not_defused_at_once(hostile: Callable[..., Measured], tmp_path: Path) -> None:
     """Memory must not grow with the number of threads."""
-    bomb = bombs.bombs()["gzip"]
+    bomb = bombs.bomb("gzip")
     put(tmp_path, b"".join(at.to_bytes(8, "big") + bomb[8:] for at in range(12)))
     done = hostile("dump", "--output", "jsonl", "--jobs", "8", "orders-3", memory=2 * MEMORY, seconds=60)
     assert done.exit_code == DAMAGED
@@ -375,13 +375,13 @@ def test_a_full_disk_is_one_line(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("deep", [(), ("--deep",)], ids=["", "deep"])
-@pytest.mark.parametrize("name", [*bombs.claims(), *bombs.bombs()])
+@pytest.mark.parametrize("name", [*bombs.claims(), *bombs.BOMBS])
 def test_verify_of_hostile_files(
     hostile: Callable[..., Measured], tmp_path: Path, name: str, deep: tuple[str, ...]
 ) -> None:
     """Only with --deep is anything decompressed, within the limit; what follows is always reached."""
-    is_bomb = name in bombs.bombs()
-    data = bombs.bombs()[name] + encode.batch(shapes.some_records(1)) if is_bomb else bombs.claims()[name]
+    is_bomb = name in bombs.BOMBS
+    data = bombs.bomb(name) + encode.batch(shapes.some_records(1)) if is_bomb else bombs.claims()[name]
     put(tmp_path, data)
     done = hostile("verify", *deep, "orders-3", memory=MEMORY if is_bomb and deep else 100_000_000, seconds=15)
     assert done.exit_code == DAMAGED

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import struct
 import zlib
+from collections.abc import Callable
 from dataclasses import replace
 
 from tests.oracles.plain import compress, encode, shapes
@@ -36,23 +38,29 @@ def _batch(codec: int, stream: bytes) -> bytes:
     return raw_batch(replace(ONE, codec=codec), stream)
 
 
-def bombs() -> dict[str, bytes]:
-    """Return compressed batches of about 1 MB that hold as much as their codec allows, by name."""
-    return {
-        "gzip": _batch(1, _gzip_zeros(1024)),
-        "snappy": _batch(2, _snappy_zeros(20)),
-        "lz4": _batch(3, compress.lz4_stream(bytes(250 * MIB), block_code=7)),
-        "zstd": _batch(4, _zstd_zeros(30_000)),
-        "snappy that claims 4 GiB": _batch(2, encode.unsigned_varint(2**32 - 1) + b"\xfe\1\0" * 300_000),
-        "gzip with 40000 empty members": _batch(
-            1, _gzip_zeros(100, crc=zlib.crc32(bytes(100 * MIB))) + compress.gzip_stream(b"") * 40_000
-        ),
-        "zstd of 100000 empty frames": _batch(4, compress.zstd_stream(b"") * 100_000),
-        "zstd of 120000 frames to skip": _batch(4, struct.pack("<II", 0x184D2A50, 0) * 120_000),
-        "v1 wrapper": encode.message(0, 1, None, _gzip_zeros(1024), timestamp=1, attributes=1),
-    }
+_BOMBS: dict[str, Callable[[], bytes]] = {
+    "gzip": lambda: _batch(1, _gzip_zeros(1024)),
+    "snappy": lambda: _batch(2, _snappy_zeros(20)),
+    "lz4": lambda: _batch(3, compress.lz4_stream(bytes(250 * MIB), block_code=7)),
+    "zstd": lambda: _batch(4, _zstd_zeros(30_000)),
+    "snappy that claims 4 GiB": lambda: _batch(2, encode.unsigned_varint(2**32 - 1) + b"\xfe\1\0" * 300_000),
+    "gzip with 40000 empty members": lambda: _batch(
+        1, _gzip_zeros(100, crc=zlib.crc32(bytes(100 * MIB))) + compress.gzip_stream(b"") * 40_000
+    ),
+    "zstd of 100000 empty frames": lambda: _batch(4, compress.zstd_stream(b"") * 100_000),
+    "zstd of 120000 frames to skip": lambda: _batch(4, struct.pack("<II", 0x184D2A50, 0) * 120_000),
+    "v1 wrapper": lambda: encode.message(0, 1, None, _gzip_zeros(1024), timestamp=1, attributes=1),
+}
+BOMBS = tuple(_BOMBS)
 
 
+@functools.cache
+def bomb(name: str) -> bytes:
+    """Return a compressed batch of about 1 MB that holds as much as its codec allows."""
+    return _BOMBS[name]()
+
+
+@functools.cache
 def claims() -> dict[str, bytes]:
     """Return small logs whose numbers promise too much, by name."""
     many = replace(ONE, count=2**31 - 1, last_offset_delta=2**31 - 2)
@@ -77,6 +85,7 @@ def false_headers(mebibytes: int, claimed: int) -> bytes:
     return head * (mebibytes * MIB // len(head))
 
 
+@functools.cache
 def one_value(mebibytes: int, byte: bytes) -> bytes:
     """Return a compressed batch with one value of so many MiB of *byte*."""
     size = mebibytes * MIB
@@ -84,6 +93,7 @@ def one_value(mebibytes: int, byte: bytes) -> bytes:
     return _batch(1, compress.gzip_stream(encode.varint(len(body) + size + 1) + body + byte * size + b"\0", level=9))
 
 
+@functools.cache
 def healthy(mebibytes: int) -> bytes:
     """Return so many MiB of ordinary batches."""
     data = bytearray()
