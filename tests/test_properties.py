@@ -1,22 +1,16 @@
-"""Whatever is written is read back, and whatever is broken is said to be: klog against the plain decoder.
-
-The number of examples is small and always the same, so that a build means the same tomorrow; KLOG_EXAMPLES=5000 looks
-for new ones.
-"""
+"""Whatever is written is read back, and whatever is broken is said to be: klog against the plain decoder."""
 
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from datetime import timedelta
 from pathlib import Path
 from random import Random
 
 import pytest
 from crc32c import crc32c
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from klog.formats.codec import CodecError, Decompressor
 from klog.formats.damage import Damage
@@ -28,15 +22,9 @@ from tests.conftest import Ran
 from tests.oracles.plain import compress, decode, decompress, dump_text, encode, json_lines, mutate, shapes, streams
 from tests.oracles.plain.decompress import LIMIT
 from tests.oracles.plain.encode import Record
+from tests.support.examples import examples
 
-EXAMPLES = int(os.environ.get("KLOG_EXAMPLES", "0"))
-QUICK = settings(
-    max_examples=EXAMPLES or 60,
-    derandomize=not EXAMPLES,
-    # Nothing may take long, however it is broken; generous, since other work may share the machine.
-    deadline=timedelta(seconds=20),
-    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow, HealthCheck.data_too_large],
-)
+QUICK = examples(60)
 BASE = 1000
 OFFSETS = range(BASE, BASE + 2**31)
 
@@ -277,7 +265,7 @@ def test_json_lines_of_a_broken_log(klog: Callable[..., Ran], path: Path, data: 
         assert at in printed or not batch.records or batch.fault or any(at > position for position in printed)
 
 
-@QUICK
+@examples(20)
 @given(seed=st.integers(0, 2**32))
 def test_streams_are_read_and_refused_alike(seed: int) -> None:
     """Framings that Kafka's readers take are taken, to the same bytes, and others are an error, never anything else."""

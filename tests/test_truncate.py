@@ -12,7 +12,7 @@ from random import Random
 from typing import NamedTuple
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 from klog.data_dir.log_dir import LogDir
 from klog.disk.disk import Disk
@@ -35,6 +35,7 @@ from tests.oracles.broker_load import Loader, Outcome, differences
 from tests.oracles.plain import encode
 from tests.oracles.plain.encode import Record
 from tests.oracles.plain.shapes import some_records
+from tests.support.examples import examples
 from tests.support.power import HastyDisk, Tree, copy_of, cut_everywhere, take_back, tree
 from tests.support.samples import some_or_all
 from tests.verify.partitions import Damageable, findings_in
@@ -229,7 +230,7 @@ def cut_and_check(directory: str, to_offset: int) -> None:
         assert {**tree(log_dir), ".lock": 0} == {**tree(original), ".lock": 0}
 
 
-@settings(max_examples=70, deadline=None, derandomize=True)
+@examples(70)
 @given(WHERE)
 @example(("tx-0", 0))
 @example(("tx-0", 16))

@@ -103,15 +103,19 @@ def aborted(found: Sequence[Batch]) -> set[int]:
     return gone
 
 
-def table(found: Sequence[Batch], *, committed: bool = True) -> dict[bytes, tuple[bytes, Sequence[object]]]:
+def table(
+    found: Sequence[Batch], *, committed: bool = True, end: int | None = None
+) -> dict[bytes, tuple[bytes, Sequence[object]]]:
     """Return what a consumer that builds a table from the log has in the end: the last value of each key.
 
-    *committed*: it does not see what belongs to aborted transactions.
+    *committed*: it does not see what belongs to aborted transactions; *end*: it sees only batches before this offset.
     """
     gone = aborted(found) if committed else set[int]()
     rows: dict[bytes, tuple[bytes, Sequence[object]]] = {}
     for batch in found:
-        for record in batch.records if not batch.control else ():
+        if batch.control or (end is not None and batch.base_offset >= end):
+            continue
+        for record in batch.records:
             if record.key is None or record.offset in gone:
                 continue
             rows.pop(record.key, None)

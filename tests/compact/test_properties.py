@@ -6,7 +6,7 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from hypothesis import HealthCheck, Phase, event, given, settings
+from hypothesis import Phase, event, given
 from hypothesis import strategies as st
 from klog.compact.partition import CleanerOptions
 from klog.compact.run import PartitionOutcome
@@ -16,6 +16,7 @@ from klog.verify.findings import Severity
 from tests.compact.compacting import NOW_MS, planned, table
 from tests.compact.logs import RETENTION_MS, Log, Row, expected, fresh, log_of, logs, old_logs, row_of, rows
 from tests.oracles.plain.decode import Batch, scan
+from tests.support.examples import examples
 from tests.support.power import HastyDisk, tree
 from tests.verify.partitions import findings_in
 
@@ -25,12 +26,8 @@ EVERY = {
     "delete.retention.ms": str(RETENTION_MS),
     "index.interval.bytes": "100",
 }
-quickly = settings(
-    deadline=None,
-    suppress_health_check=list(HealthCheck),
-    max_examples=60,
-    phases=(Phase.explicit, Phase.reuse, Phase.generate),  # a smallest case takes minutes to find
-)
+# A smallest case takes minutes to find.
+quickly = examples(60, phases=(Phase.explicit, Phase.reuse, Phase.generate))
 maps = st.sampled_from((48, 60, 100, 200, 1000, 1 << 20))
 sizes = st.sampled_from((100, 600, 2000, 1 << 30))
 

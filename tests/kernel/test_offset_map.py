@@ -8,7 +8,7 @@ import time
 from random import Random
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from klog.kernel import DONE, OffsetMap
 
@@ -16,6 +16,7 @@ from tests.kernel.windows import begun, filled
 from tests.oracles.plain import decode, shapes
 from tests.oracles.plain.encode import Record, batch, marker, message, wrapper
 from tests.oracles.plain.shapes import MS
+from tests.support.examples import examples
 
 ENTRY = 24
 NEAR_MOST, NEAR_ZERO = b"key-9870926", b"key-31657659"  # last windows: 2^31 - 169 and -46
@@ -301,7 +302,7 @@ def test_keys_that_resemble_each_other_are_told_apart(md5: bool) -> None:
         max_size=120,
     ),
 )
-@settings(max_examples=300, deadline=None)
+@examples(300)
 def test_it_is_a_dictionary_until_it_is_full(
     md5: bool, slots: int, load_factor: float, steps: list[tuple[bytes, int] | None]
 ) -> None:

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from klog.kernel import DONE, OffsetMap, Rewriter, Window
 
 from tests.kernel.windows import CODECS, filled, scanned
 from tests.oracles.plain.encode import Record, batch
 from tests.oracles.plain.shapes import MS
+from tests.support.examples import examples
 
 SECRET = bytes(range(16))
 START = 1000
@@ -76,7 +77,7 @@ def rewritten(data: bytes, table: OffsetMap) -> tuple[bytes, list[int], list[int
     return made, [getattr(rewriter, name) for name in COUNTS], calls
 
 
-@settings(max_examples=200, deadline=None)
+@examples(200)
 @given(logs)
 def test_notes_leave_what_a_look_at_every_key_leaves(log: list[tuple[list[tuple[bytes, bytes, int]], str]]) -> None:
     data = b"".join(written(log))

