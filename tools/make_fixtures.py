@@ -48,6 +48,7 @@ CHOICE = {
         "keys-none-0 keys-lz4-0 tombstones-now-0 shapes-0 grouping-0 tx-later-0 idempotent-0",
     ),
 }
+SIMULATIONS = "replicas/simulate"
 OFFSET_CHECKPOINTS = (
     "recovery-point-offset-checkpoint",
     "replication-offset-checkpoint",
@@ -92,6 +93,7 @@ def main(corpora: Path) -> None:
                 folder = Path(place)
             copy(folder, FIXTURES / name, set(partitions.split()))
     make_goldens()
+    shutil.copytree(corpora / SIMULATIONS, FIXTURES / SIMULATIONS)
 
 
 def make_goldens() -> None:
