@@ -12,7 +12,7 @@ from dataclasses import dataclass, fields
 from typing import Final, NoReturn
 
 from klog.errors import UsageError, near_misses
-from klog.formats.limits import INT_MAX
+from klog.formats.java_integers import INT_MAX
 
 MAX_BYTES: Final = 1 << 20
 """The largest scenario that is read, in bytes of JSON."""
