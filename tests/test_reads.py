@@ -30,7 +30,8 @@ COMMANDS = (
     ("verify", 1, 1, 1),
     ("verify --deep", 1, 1, 1),
     ("recover", 1, 1, 1),
-    ("recover --salvage", 2, 2, 2),
+    ("recover --repair-bits", 1, 1, 1),
+    ("recover --salvage", 1, 1, 1),
     # The broker's recovery of the last segment, its look for the log's end, and the producers from the snapshot on.
     ("recover --like-broker", 3, 0, 0.3),
     # The cut, the producers, the digest of what is cut, and what goes; the segment behind it goes.

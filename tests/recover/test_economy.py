@@ -11,6 +11,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from klog.log import reader
+from klog.log.batch import Batch
+from klog.log.segment import Segment
 from klog.plan.json_file import plan_pieces, read_plan
 from klog.plan.model import Plan
 from klog.recover import like_broker
@@ -102,6 +105,56 @@ def test_each_segment_of_a_torn_log_is_read_once(
         assert (opens, size <= 1.02 * log.stat().st_size) == (1, True), log
     # Once more for the producers at the new end, once for the digest of what is cut.
     assert reads.of(logs[-1])[1] < 3.5 * torn
+
+
+def damaged_log_dir(tmp_path: Path, klog: Callable[..., Ran], kind: str, damage: str) -> list[Path]:
+    """Return five logs with sound indexes of a log dir, of which the third is damaged in its middle."""
+    folder = tmp_path / "data" / "orders-0"
+    folder.mkdir(parents=True)
+    (folder.parent / "meta.properties").write_text("version=0\nbroker.id=1\n")
+    logs = [folder / f"{base:020}.log" for base in range(0, 1500, 300)]
+    for log, content in zip(logs, segments_of(kind), strict=True):
+        log.write_bytes(content)
+    assert klog("recover", folder.parent, "--apply", "--quiet").exit_code == 1
+    content = bytearray(logs[2].read_bytes())
+    batches = [one for one in Segment(str(logs[2])).batches() if isinstance(one, Batch)]
+    middle = batches[50]
+    if damage == "bad-crc":
+        content[middle.position + 70] ^= 0xFF
+    elif damage == "zeros":
+        content[middle.position : middle.position + 4096] = bytes(4096)
+    else:
+        content[middle.position + 8] ^= 0x40  # a length that leads out of the file
+    logs[2].write_bytes(content)
+    return logs
+
+
+DAMAGES = ("bad-crc", "zeros", "bad-length")
+WINDOW = 16 << 10
+AROUND = 4 * WINDOW
+"""Bytes that may be read once more around damage: the rest of the window, and the search for what follows it."""
+ONCE = 1.08
+"""A batch that does not fit the end of a window is read with the next one again."""
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+@pytest.mark.parametrize("kind", ["plain", "idempotent", "transactional"])
+def test_a_log_with_damage_in_the_middle_is_read_once(
+    tmp_path: Path, klog: Callable[..., Ran], monkeypatch: pytest.MonkeyPatch, kind: str, damage: str
+) -> None:
+    """What salvage would keep, and what a broker would, is known from the same pass as the damage itself."""
+    logs = damaged_log_dir(tmp_path, klog, kind, damage)
+    with monkeypatch.context() as patches:
+        for name in ("FIRST_WINDOW_BYTES", "WINDOW_BYTES", "REACH_BYTES"):
+            patches.setattr(reader, name, WINDOW)
+        reads = count_reads(patches)
+        planned = klog("recover", logs[0].parent, "--output=json")
+    assert planned.exit_code == 4
+    assert b"salvage" in planned.stdout
+    for log in logs[:2] + logs[3:]:
+        opens, size = reads.of(log)
+        assert (opens, size <= ONCE * log.stat().st_size) == (1, True), log
+    assert reads.of(logs[2])[1] <= logs[2].stat().st_size + AROUND
 
 
 def test_a_plan_for_an_intact_log_loads_nothing_that_changes_or_salvages(data: Path, klog: Callable[..., Ran]) -> None:

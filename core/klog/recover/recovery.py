@@ -235,7 +235,7 @@ def _compare(result: RecoverResult, examined: PartitionSurvey, settings: Recover
         from klog.salvage.dropped import SalvageOptions
         from klog.salvage.segment_ranges import salvage_ranges
 
-        found = salvage_ranges(examined.partition, SalvageOptions(settings.repair_bits))
+        found = salvage_ranges(examined.partition, SalvageOptions(settings.repair_bits), survey=examined.walks)
         lost = [loss for segment in found.segments for loss in salvage.losses(examined, segment)]
         result.choices = {**choices, RecoverMode.SALVAGE: OtherMode(lost, salvage.kept(found))}
 

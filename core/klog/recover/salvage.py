@@ -52,7 +52,7 @@ def plan(examined: PartitionSurvey, settings: RecoverOptions, draft: Draft, sink
     """
     if examined.fails is not None:
         return rebuild.plan(examined, settings, draft)
-    found = salvage_ranges(examined.partition, SalvageOptions(settings.repair_bits), sink)
+    found = salvage_ranges(examined.partition, SalvageOptions(settings.repair_bits), sink, examined.walks)
     if settings.mode is RecoverMode.DEFAULT and not _costs_nothing(found):
         return _unsure_told(rebuild.plan(examined, settings, draft), found)
     if all(segment.is_whole for segment in found.segments) and not found.in_the_way:

@@ -16,6 +16,8 @@ from klog.partition_plan.contents import Content
 from klog.progress import Sink
 from klog.recover.outcome import RecoverMode, RecoverOptions
 from klog.recover.surveyed_logs import SurveyedLogs
+from klog.salvage.dropped import SalvageOptions
+from klog.salvage.survey_walks import SurveyWalks
 from klog.verify.facts import LogDirFacts, PartitionFacts
 from klog.verify.findings import Finding
 from klog.verify.indexes import offset_index_of, time_index_of
@@ -32,7 +34,7 @@ class PartitionSurvey:
 
     *original*: as it is listed; `partition`, `facts`: as it is once what was interrupted has been finished or taken
     back.  `fails`: names over which nobody can tell; then there is no more.  `logs`: what the pass showed of the logs.
-    *start*: the broker's next start, where it has been played already.
+    `walks`: which of their batches salvage keeps.  *start*: the broker's next start, where it has been played already.
     """
 
     facts: PartitionFacts
@@ -65,7 +67,10 @@ class PartitionSurvey:
         build, follow = IndexSettings(settings.interval, _NEVER_FULL), settings.mode is RecoverMode.SALVAGE
         request = SurveyOptions(jobs=settings.jobs, build=build, producers=follow)
         chosen = _from_recovery_point(self.partition) if settings.from_recovery_point else None
-        self.facts, found = examine(self.partition, around, request, sink, chosen, self._after, self.next_start)
+        self.walks = SurveyWalks(self.partition.segments, SalvageOptions(settings.repair_bits))
+        self.facts, found = examine(
+            self.partition, around, request, sink, chosen, self._after, self.next_start, self.walks
+        )
         self.findings = found
         if self.partition is not partition:
             by_name = names(PartitionFacts(partition, around))

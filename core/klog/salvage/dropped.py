@@ -7,11 +7,15 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from klog.formats.batch import BatchFacts
+from klog.formats.damage import Damage, DamageKind
 from klog.log.reader import MAX_BATCH_BYTES
+from klog.verify.log import IDS
 
 MOST_STRETCHES = 1 << 20
 """A log with more damaged places than this is kept up to there: nobody can look through what would be left."""
 MOST_PATCHES = 10_000
+NEIGHBOURS = 64
+"""So many of the last batches are remembered: more than a block of a disk, written to the wrong place, can hold."""
 MOST_LEFT = 1000
 """Told one by one for a segment."""
 _MOST_COPIES = 1 << 20
@@ -65,3 +69,11 @@ def key(facts: BatchFacts) -> int:
 def records_in(facts: BatchFacts) -> int:
     """Return how many records a batch has as far as its header tells; a message set counts as one."""
     return max(facts.records_count, 0) if facts.magic >= 2 else 1
+
+
+def damage_id(damage: Damage, is_last: bool, size: int) -> str:
+    """Return the id of the finding that *damage* is, in a log of *size* bytes; *is_last*: the partition's last one."""
+    at_end = (damage.place.position or 0) + (damage.size or 0) >= size
+    if damage.kind is DamageKind.ZEROED_TAIL and is_last and at_end:
+        return "zero-tail"
+    return IDS[damage.kind]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterator
 
 from klog.files.read_only import ReadOnlyFile
 from klog.formats.batch import BatchFacts
@@ -10,12 +11,11 @@ from klog.kernel import Window
 from klog.log.bit_flips import Patch
 from klog.log.segment import MAX_RELATIVE_OFFSET
 from klog.partition_plan.spliced import PatchedLog
-from klog.salvage.dropped import MOST_LEFT, MOST_STRETCHES, DroppedBatches, DroppedRange, records_in
+from klog.salvage.dropped import MOST_LEFT, MOST_STRETCHES, NEIGHBOURS, DroppedBatches, DroppedRange, records_in
 from klog.salvage.free_offsets import FreeOffsets, SegmentPart, base_of
 from klog.salvage.kept_ranges import KeptRanges, batches
+from klog.salvage.leading_batches import LeadingBatches
 
-NEIGHBOURS = 64
-"""So many of the last batches are remembered: more than a block of a disk, written to the wrong place, can hold."""
 MOST_PARTS = 10_000
 """A log that would have to become more segments than this is kept up to there: no broker wrote that."""
 _WALKS = 64
@@ -26,21 +26,37 @@ class KeptBatches:
     """Batches that are kept, each with offsets above those of the one before, all of them free.
 
     *parts*: the segments that they go into, the log's own first, which may get none; each later one begins with a batch
-    whose offsets the one before cannot hold, or that belongs behind another log.  *tail*: the last batches that are
-    kept.  *patches*: by position, which ascends.  *unsure*: those that are not made, for chance would say the same too
-    often.
+    whose offsets the one before cannot hold, or that belongs behind another log.  *leading*: the batches at the start
+    of the log that are kept already.  *patches*: by position, which ascends.  *unsure*: those that are not made, for
+    chance would say the same too often.
     """
 
-    def __init__(self, base_offset: int, free: FreeOffsets, source: ReadOnlyFile) -> None:
+    def __init__(
+        self, base_offset: int, free: FreeOffsets, source: ReadOnlyFile, leading: LeadingBatches | None = None
+    ) -> None:
         self.kept, self.dropped = KeptRanges(), DroppedBatches()
         self.batches = self.records = 0
         self.patches: dict[int, Patch] = {}
         self.unsure: list[Patch] = []
         self.left: list[DroppedRange] = []
-        self.tail: deque[BatchFacts] = deque(maxlen=NEIGHBOURS)
+        self._tail: deque[BatchFacts] = deque(maxlen=NEIGHBOURS)
+        self._leading: LeadingBatches | None = None
         self.parts = [SegmentPart(0, base_offset)]
         self._base, self._free, self._source, self._size = base_offset, free, source, source.size
         self._walks = _WALKS
+        if leading is not None and leading.batches:
+            self._leading = leading
+            self.batches, self.records = leading.batches, leading.records
+            self.kept.add(0, leading.end, leading.first_offset, leading.last_offset)
+
+    @property
+    def tail(self) -> deque[BatchFacts]:
+        """The last batches that are kept; those of *leading* are read for that."""
+        leading, self._leading = self._leading, None
+        if leading is not None and len(self._tail) < NEIGHBOURS:
+            found = [one for start, end, _ in leading.recent for one in _facts(self._source, start, end)]
+            self._tail = deque([*found, *self._tail], maxlen=NEIGHBOURS)
+        return self._tail
 
     @property
     def last_offset(self) -> int:
@@ -50,7 +66,9 @@ class KeptBatches:
     @property
     def epoch(self) -> int:
         """The leader epoch of the last batch that is kept; -1: none, or not known."""
-        return self.tail[-1].leader_epoch if self.tail else -1
+        if self._tail:
+            return self._tail[-1].leader_epoch
+        return self._leading.epoch if self._leading is not None else -1
 
     @property
     def ceiling(self) -> int:
@@ -78,7 +96,7 @@ class KeptBatches:
         self.kept.add(start.position, last.position + last.size, start.base_offset, last.last_offset)
         self.batches += end - first
         self.records += records
-        self.tail.extend(window.batch(i) for i in range(max(first, end - NEIGHBOURS), end))
+        self._tail.extend(window.batch(i) for i in range(max(first, end - NEIGHBOURS), end))
 
     def keep(self, facts: BatchFacts, patch: Patch | None = None) -> None:
         """Keep a batch that has its place behind all that is kept, once *patch* is made."""
@@ -95,7 +113,7 @@ class KeptBatches:
         )  # fmt: skip
         self.batches += 1
         self.records += records_in(facts)
-        self.tail.append(facts)
+        self._tail.append(facts)
 
     def _is_full(self, start: int, is_apart: bool = False) -> bool:
         if len(self.parts) >= MOST_PARTS and is_apart:
@@ -197,3 +215,10 @@ class KeptBatches:
     def is_searched_out(self) -> bool:
         """Whether `beginning_at` has been asked too often to have answers."""
         return self._walks <= 0
+
+
+def _facts(source: ReadOnlyFile, start: int, end: int) -> Iterator[BatchFacts]:
+    """Yield the batches from byte *start* to byte *end*."""
+    for window in batches(source, start, end):
+        window.check(0, window.count)
+        yield from map(window.batch, range(window.count))

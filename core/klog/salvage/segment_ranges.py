@@ -19,7 +19,6 @@ from typing import NamedTuple
 from klog.data_dir.partition import Partition, SegmentFiles
 from klog.errors import KlogError
 from klog.files.read_only import ReadOnlyFile
-from klog.formats.damage import Damage, DamageKind
 from klog.formats.java_integers import LONG_MAX
 from klog.kernel import Window
 from klog.log.bit_flips import Patch
@@ -27,12 +26,12 @@ from klog.log.records import intact_runs
 from klog.log.segment import Segment
 from klog.partition_plan.spliced import PatchedLog
 from klog.progress import Silence, Sink
-from klog.salvage.dropped import MOST_LEFT, DroppedRange, SalvageOptions, key
+from klog.salvage.dropped import MOST_LEFT, DroppedRange, SalvageOptions, damage_id, key
 from klog.salvage.free_offsets import FreeOffsets, SegmentPart
 from klog.salvage.kept_batches import KeptBatches
 from klog.salvage.kept_ranges import KeptGap, KeptRanges, batches
 from klog.salvage.sequencer import BatchSequencer
-from klog.verify.log import IDS
+from klog.salvage.survey_walks import SurveyWalks
 
 
 class DroppedBytes(NamedTuple):
@@ -138,16 +137,20 @@ class _Walked(NamedTuple):
     unreadable: KlogError | None = None
 
 
-def salvage_ranges(partition: Partition, request: SalvageOptions, sink: Sink | None = None) -> PartitionRanges:
+def salvage_ranges(
+    partition: Partition, request: SalvageOptions, sink: Sink | None = None, survey: SurveyWalks | None = None
+) -> PartitionRanges:
     """Return what salvage keeps of *partition*.  Content never raises, nor does a log that cannot be opened.
 
-    *sink* hears of progress.  Kafka has no such thing: a broker cuts at the first damage, and drops all later segments.
+    *sink* receives progress.  *survey*: the walks that a survey has made with the same *request*; only logs that these
+    do not decide are read.  Kafka has no such thing: a broker cuts at the first damage, and drops all later segments.
     """
     walked: list[_Walked] = []
     free, window = FreeOffsets(), Window()
     for files in reversed(partition.segments):
         walk = _Walk(partition.path, files, free, not walked, request, window)
-        walked.insert(0, walk.best(sink or Silence()))
+        known = walk.known(survey) if survey is not None else None
+        walked.insert(0, walk.best(sink or Silence()) if known is None else known)
         _take(free, walked[0])
     for number, segment in enumerate(walked):
         if segment.log is not None and segment.log.dropped.offsets:
@@ -186,6 +189,15 @@ class _Walk(NamedTuple):
         other = self.walk(Silence(), splits=False)
         return other if other.log is not None and other.log.batches > walked.log.batches else walked
 
+    def known(self, survey: SurveyWalks) -> _Walked | None:
+        """Return what `best` would, if a survey has found that out already."""
+        known = survey.walk(self.files.log)
+        if known is None or not known.agrees(self.free):
+            return None
+        log = known.log
+        is_best = len(log.parts) == 1 or not log.dropped.offsets
+        return _Walked(self.files, known.size, self.free.limit(log.last_offset), log) if is_best else None
+
     def walk(self, sink: Sink, *, splits: bool = True) -> _Walked:
         """Return what a walk finds."""
         path, base, largest = (
@@ -202,11 +214,11 @@ class _Walk(NamedTuple):
                 while piece := reader.next(self.window):
                     for run in intact_runs(self.window, path, segment.span):
                         if run.damage:
-                            chain.damage(run.damage, _reason(run.damage, self.is_last, source.size))
+                            chain.damage(run.damage, damage_id(run.damage, self.is_last, source.size))
                         else:
                             chain.rows(run.window, run.first, run.end)
                     if piece.damage:
-                        chain.damage(piece.damage, _reason(piece.damage, self.is_last, source.size))
+                        chain.damage(piece.damage, damage_id(piece.damage, self.is_last, source.size))
                     sink.advance(piece.consumed)
                 chain.finish()
                 return _Walked(self.files, reader.end, self.free.limit(chain.log.last_offset), chain.log)
@@ -223,14 +235,6 @@ def _parts(walked: _Walked) -> tuple[PartRanges, ...]:
     return tuple(
         PartRanges(part.base, log.kept.between(part.position, end)) for part, end in zip(log.parts, ends, strict=True)
     )
-
-
-def _reason(damage: Damage, is_last: bool, size: int) -> str:
-    """Return the id of the finding that *damage* is."""
-    at_end = (damage.place.position or 0) + (damage.size or 0) >= size
-    if damage.kind is DamageKind.ZEROED_TAIL and is_last and at_end:
-        return "zero-tail"
-    return IDS[damage.kind]
 
 
 # copies of what is dropped

@@ -14,7 +14,7 @@ from klog.kernel import Window, ascending_run
 from klog.log.bit_flips import BitRepair
 from klog.log.segment import MAX_RELATIVE_OFFSET
 from klog.salvage.damaged_batch import ClaimedExtent, DamagedBatches
-from klog.salvage.dropped import MOST_PATCHES, SalvageOptions, key
+from klog.salvage.dropped import MOST_PATCHES, NEIGHBOURS, SalvageOptions, key
 from klog.salvage.free_offsets import FreeOffsets
 from klog.salvage.header_repairs import (
     has_own_offset,
@@ -24,22 +24,29 @@ from klog.salvage.header_repairs import (
     with_epoch,
     with_offset,
 )
-from klog.salvage.kept_batches import NEIGHBOURS, KeptBatches
+from klog.salvage.kept_batches import KeptBatches
+from klog.salvage.leading_batches import LeadingBatches
 
 
 class BatchSequencer:
     """Takes what a walk over a segment brings, in its order; `finish` ends it.
 
     *free*: the offsets that no later segment has.  *splits*: whether batches that the segment cannot hold are kept, in
-    segments of their own.
+    segments of their own.  *leading*: the batches that have come before, all of which are kept.
     """
 
     def __init__(
-        self, source: ReadOnlyFile, base_offset: int, free: FreeOffsets, request: SalvageOptions, splits: bool = True
+        self,
+        source: ReadOnlyFile,
+        base_offset: int,
+        free: FreeOffsets,
+        request: SalvageOptions,
+        splits: bool = True,
+        leading: LeadingBatches | None = None,
     ) -> None:
         self._source, self._request, self._splits = source, request, splits
         self._base, self._free = base_offset, free
-        self.log = KeptBatches(base_offset, free, source)
+        self.log = KeptBatches(base_offset, free, source, leading)
         self._odd: BatchFacts | None = None
         self._shadow, self._behind = ClaimedExtent(0, 0), 0
         self._broken = DamagedBatches(source, request)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from klog.data_dir.partition import Partition, SegmentFiles
 from klog.errors import KlogError
@@ -131,6 +131,25 @@ class SurveyOptions(NamedTuple):
     producers: bool = False
 
 
+class BatchObserver(Protocol):
+    """Takes what a pass finds in a segment, in its order, for a purpose of its own, so that it need not read again.
+
+    Nothing is raised.  An open segment that `end` is not called for could not be read to its end.
+    """
+
+    def begin(self, source: ReadOnlyFile, facts: SegmentFacts) -> None:
+        """Take note that the pass over a segment begins; *source* is open until it is over."""
+
+    def take(self, run: BatchRun) -> None:
+        """Take intact batches, which stay in their window until this returns."""
+
+    def damaged(self, damage: Damage) -> None:
+        """Take a stretch without intact batches."""
+
+    def end(self, size: int) -> None:
+        """Take note that the pass is over, after *size* bytes."""
+
+
 def survey_segment(
     partition: Partition,
     files: SegmentFiles,
@@ -138,6 +157,7 @@ def survey_segment(
     request: SurveyOptions,
     sink: Sink,
     replay: ProducerReplay | None,
+    observer: BatchObserver | None = None,
 ) -> SegmentFacts:
     """Read a whole segment.  Nothing is raised: what cannot be read is a fact.
 
@@ -158,7 +178,11 @@ def survey_segment(
             jobs = request.jobs if source.size >= _LARGE_BYTES else 1
             segment = Segment(path, bounded=False)
             reader = segment.reader(source, max_batch_bytes=request.max_batch_bytes, checked=jobs == 1)
-            run(reader, lambda: _work(segment, facts, request, replay), sink, jobs, _own_window())
+            if observer is not None:
+                observer.begin(source, facts)
+            run(reader, lambda: _work(segment, facts, request, replay, observer), sink, jobs, _own_window())
+            if observer is not None:
+                observer.end(reader.end)
             facts.survey.finish()
             if builder is not None:
                 builder.finish()
@@ -176,7 +200,13 @@ def _own_window() -> Window:
     return window
 
 
-def _work(segment: Segment, facts: SegmentFacts, request: SurveyOptions, replay: ProducerReplay | None) -> Work:
+def _work(
+    segment: Segment,
+    facts: SegmentFacts,
+    request: SurveyOptions,
+    replay: ProducerReplay | None,
+    observer: BatchObserver | None,
+) -> Work:
     codecs = Decompressor(request.max_batch_bytes).functions
     path, span = segment.path, segment.span
 
@@ -189,7 +219,7 @@ def _work(segment: Segment, facts: SegmentFacts, request: SurveyOptions, replay:
         lane.wait()
         for part, broken in found:
             if part.damage:
-                _damaged(facts, part.damage, replay)
+                _damaged(facts, part.damage, replay, observer)
                 continue
             facts.survey.walk(part.window, part.first, part.end)
             if facts.is_broken and facts.resumes_at is None and part.first < part.end:
@@ -198,10 +228,12 @@ def _work(segment: Segment, facts: SegmentFacts, request: SurveyOptions, replay:
                 facts.builder.walk(part.window, part.first, part.end)
             if replay is not None:
                 replay.take(facts.files.log, part.window, part.first, part.end)
+            if observer is not None:
+                observer.take(part)
             for damage in broken:
                 facts.add(damage, is_inside=True)
         if piece.damage:
-            _damaged(facts, piece.damage, replay)
+            _damaged(facts, piece.damage, replay, observer)
         return False
 
     return work
@@ -221,12 +253,16 @@ def _broken_inside(part: BatchRun, codecs: Codecs, path: str) -> list[Damage]:
     return broken
 
 
-def _damaged(facts: SegmentFacts, damage: Damage, replay: ProducerReplay | None) -> None:
+def _damaged(
+    facts: SegmentFacts, damage: Damage, replay: ProducerReplay | None, observer: BatchObserver | None
+) -> None:
     start = damage.place.position or 0
     facts.add(damage, is_inside=False)
     facts.survey.damaged(start, start + (damage.size or 0))
     if replay is not None:
         replay.damaged()
+    if observer is not None:
+        observer.damaged(damage)
 
 
 # the indexes

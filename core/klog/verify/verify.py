@@ -17,7 +17,7 @@ from klog.verify import indexes, log, names, producers, state, txn_index
 from klog.verify.facts import Findings, LogDirFacts, PartitionFacts, StartPlay
 from klog.verify.findings import Finding, Severity
 from klog.verify.replay import ProducerReplay
-from klog.verify.segment import NO_NEXT, SegmentFacts, SurveyOptions, survey_segment
+from klog.verify.segment import NO_NEXT, BatchObserver, SegmentFacts, SurveyOptions, survey_segment
 
 CHECKS: tuple[Callable[[PartitionFacts], Findings], ...] = (
     names.names,
@@ -129,12 +129,14 @@ def examine(
     chosen: Chosen | None = None,
     each: Callable[[PartitionFacts, SegmentFacts], None] | None = None,
     play: StartPlay | None = None,
+    observer: BatchObserver | None = None,
 ) -> tuple[PartitionFacts, list[Finding]]:
     """Make the pass over a partition, and all checks.
 
-    *each* is called for a segment when its pass is over.  *play*: as `PartitionFacts` has it.
+    *each* is called for a segment when its pass is over.  *play*: as `PartitionFacts` has it.  *observer* takes the
+    batches as well.
     """
-    facts = survey_partition(partition, around, request, sink, chosen, each, play)
+    facts = survey_partition(partition, around, request, sink, chosen, each, play, observer)
     findings = [finding for check in CHECKS for finding in check(facts)]
     return facts, _settled(facts, findings)
 
@@ -147,6 +149,7 @@ def survey_partition(
     chosen: Chosen | None = None,
     each: Callable[[PartitionFacts, SegmentFacts], None] | None = None,
     play: StartPlay | None = None,
+    observer: BatchObserver | None = None,
 ) -> PartitionFacts:
     """Make the pass over a partition's segments, or the *chosen* ones."""
     facts = PartitionFacts(partition, around, play)
@@ -157,7 +160,7 @@ def survey_partition(
     bases = [*(files.base_offset for files in partition.segments), NO_NEXT]
     for at, (files, next_base) in enumerate(zip(partition.segments, bases[1:], strict=True)):
         if chosen is None or chosen(at, partition.file(files.log)):
-            facts.segments.append(survey_segment(partition, files, next_base, request, sink, facts.replay))
+            facts.segments.append(survey_segment(partition, files, next_base, request, sink, facts.replay, observer))
             if each is not None:
                 each(facts, facts.segments[-1])
     if facts.replay is not None:
