@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import functools
 import os
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -65,30 +65,34 @@ class SlowPartition:
 
     def record(self, offset: int) -> Answer | None:
         """Return the record with *offset*."""
-        return next((answer for answer in self._records() if answer.record.offset == offset >= self.start), None)
+        return next((answer for answer in self._records if answer.record.offset == offset >= self.start), None)
 
     def following(self, offset: int) -> Answer | None:
         """Return the first record from *offset* on."""
-        return next((answer for answer in self._records() if answer.record.offset >= offset), None)
+        return next((answer for answer in self._records if answer.record.offset >= offset), None)
 
     def as_late(self, timestamp: int) -> Answer | None:
         """Return the first record with that timestamp or a later one, wherever it is."""
-        return next((answer for answer in self._records() if self._fits(answer.record, timestamp)), None)
+        return next((answer for answer in self._records if self._fits(answer.record, timestamp)), None)
 
     def as_late_by_the_rule(self, timestamp: int) -> Answer | None:
         """Return what a broker answers: it looks into the first segment only whose largest timestamp is as late."""
         chosen = next((segment for segment in self.segments if segment.largest >= timestamp), None)
-        found = (answer for answer in self._records() if chosen and answer.segment == chosen.base_offset)
+        found = (answer for answer in self._records if chosen and answer.segment == chosen.base_offset)
         return next((answer for answer in found if self._fits(answer.record, timestamp)), None)
 
     def _fits(self, record: decode.Record, timestamp: int) -> bool:
         return record.timestamp >= timestamp and record.offset >= self.start
 
-    def _records(self) -> Iterator[Answer]:
-        for segment in self.segments:
-            for batch in segment.batches:
-                for record in batch.records:
-                    yield Answer(segment.base_offset, batch.position, record)
+    @functools.cached_property
+    def _records(self) -> list[Answer]:
+        """Every record of the partition; they are listed once, and looked through for each question."""
+        return [
+            Answer(segment.base_offset, batch.position, record)
+            for segment in self.segments
+            for batch in segment.batches
+            for record in batch.records
+        ]
 
 
 def slow_segment(path: Path) -> SlowSegment:

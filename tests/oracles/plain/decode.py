@@ -223,10 +223,10 @@ class _Reader:
 
     def varint(self, groups: int = 5, bits: int = 32) -> int:
         value = 0
-        for group in range(groups):
-            byte = self.take(1)[0]
+        for group, byte in enumerate(self.data[self.at : self.at + groups]):
             value |= (byte & 0x7F) << (7 * group)
             if byte < 0x80:
+                self.at += group + 1
                 value &= (1 << bits) - 1
                 return (value >> 1) ^ -(value & 1)
         raise BadRecordError("a varint without an end")
