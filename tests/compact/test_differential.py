@@ -13,7 +13,7 @@ from klog.compact.run import CompactionRun, CompactOptions, PartitionOutcome
 from klog.data_dir.log_dir import LogDir
 from klog.data_dir.selection import Selection
 from klog.disk.disk import Disk
-from klog.formats.batch import BatchFacts, Codec
+from klog.formats.batch import Codec
 from klog.formats.damage import Damage
 from klog.log.batch import Batch
 from klog.log.segment import Segment
@@ -130,7 +130,7 @@ def is_codecs(line: str, ours: Path, theirs: Path) -> bool:
 def told(batch: Batch | Damage) -> tuple[object, ...]:
     """Return what a batch says, and its records, but for what compression makes of them."""
     assert isinstance(batch, Batch)
-    kept = {name: value for name, value in zip(batch._fields, batch, strict=True) if name in BatchFacts._fields}
+    kept = batch._asdict()
     for name in ("position", "size", "crc", "computed_crc"):
         del kept[name]
     return (*kept.values(), *batch.records())

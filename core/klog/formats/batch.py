@@ -95,8 +95,9 @@ CODEC_NAMES = tuple(codec.name.lower() for codec in Codec)
 class BatchFacts(NamedTuple):
     """The header of an entry of any format, and whether its checksum matches.
 
-    *position* and *size* are bytes, the latter with the overhead; timestamps are ms.  Fields that a format does not
-    have are -1.  Of a v0 or v1 wrapper both offsets are the last message's, until its messages have been decoded.
+    *position* and *size* are bytes, the latter with the overhead; timestamps are ms since the epoch.  Fields that a
+    format does not have are -1.  Both offsets of a v0 or v1 wrapper are the last message's, until its messages have
+    been decoded.
     """
 
     position: int
@@ -117,6 +118,44 @@ class BatchFacts(NamedTuple):
     magic: int
     crc_checked: bool
     crc_holds: bool
+
+    @property
+    def codec(self) -> str:
+        """How the records are compressed: none, gzip, snappy, lz4 or zstd."""
+        number = self.attributes & CODEC_BITS
+        return CODEC_NAMES[number] if number < len(CODEC_NAMES) else f"unknown ({number})"
+
+    @property
+    def is_wrapper(self) -> bool:
+        """Whether it is a compressed entry of v0 or v1: its header has the last message's offset, and no first one."""
+        return self.magic < 2 and bool(self.attributes & CODEC_BITS)
+
+    @property
+    def is_control(self) -> bool:
+        """Whether the records are markers (COMMIT, ABORT, …), which no consumer sees."""
+        return self.magic >= 2 and bool(self.attributes & CONTROL_BIT)
+
+    @property
+    def is_transactional(self) -> bool:
+        """Whether the batch belongs to a transaction; its marker does too."""
+        return self.magic >= 2 and bool(self.attributes & TRANSACTIONAL_BIT)
+
+    @property
+    def timestamp_type(self) -> str | None:
+        """CreateTime or LogAppendTime; None for magic 0."""
+        if self.magic == 0:
+            return None
+        return "LogAppendTime" if self.attributes & LOG_APPEND_TIME_BIT else "CreateTime"
+
+    @property
+    def delete_horizon_ms(self) -> int | None:
+        """When compaction may drop the tombstones of this batch (ms since the epoch), None if that is not set."""
+        return self.base_timestamp if self.magic >= 2 and self.attributes & DELETE_HORIZON_BIT else None
+
+    @property
+    def last_sequence(self) -> int:
+        """Sequence number of the last record, -1 when there is no producer."""
+        return -1 if self.base_sequence == -1 else increment_sequence(self.base_sequence, self.last_offset_delta)
 
 
 MAX_SEQUENCE = 2**31 - 1

@@ -95,7 +95,7 @@ class Segment:
                             return
                         continue
                     for i in range(run.first, run.end):
-                        yield Batch._make((*run.window.batch(i), self.path, run.window, i))
+                        yield Batch.of_row(run.window, i, self.path)
                 if piece.damage:
                     yield piece.damage
                     if not resync:
