@@ -17,9 +17,9 @@ from klog.compact.selection import DirtyStart, LogSections, examine, filthiest
 from klog.data_dir.log_dir import LogDir
 from klog.data_dir.partition import Partition
 from klog.files.read_only import ReadOnlyFile
+from klog.formats.batch import BatchFacts
 from klog.formats.checkpoint import write_partition_metadata
-from klog.formats.header import Header
-from klog.log.header_scan import walk_headers
+from klog.log.header_walk import walk_headers
 from klog.metadata.topic_config import TopicConfig
 
 from tests.compact.oracle import (
@@ -162,7 +162,7 @@ def batches(partition: Partition) -> list[int]:
     found = []
     for files in partition.segments:
         with ReadOnlyFile(os.path.join(partition.path, files.log)) as log:
-            found += [header.base_offset for header in walk_headers(log) if isinstance(header, Header)]
+            found += [header.base_offset for header in walk_headers(log) if isinstance(header, BatchFacts)]
     return found
 
 

@@ -16,7 +16,7 @@ from klog.errors import KlogError, UnreadableError
 from klog.files.read_only import ReadOnlyFile
 from klog.formats.checkpoint import Malformed
 from klog.formats.damage import Damage, DamageKind
-from klog.log.header_scan import walk_headers
+from klog.log.header_walk import walk_headers
 
 from tests.conftest import FIXTURES
 from tests.oracles.plain import encode

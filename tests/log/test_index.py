@@ -9,8 +9,9 @@ from random import Random
 
 import pytest
 from klog.files.read_only import ReadOnlyFile
-from klog.formats.header import Header
-from klog.log.index import header_at, position_by_time, position_of_offset
+from klog.formats.batch import BatchFacts
+from klog.log.header_walk import header_at
+from klog.log.index import position_by_time, position_of_offset
 
 from tests.oracles.plain import encode
 from tests.oracles.plain.encode import Record, batch
@@ -211,7 +212,7 @@ def test_a_header_is_read_at_its_place(log: Log) -> None:
     with ReadOnlyFile(log.path) as source:
         for start, position in zip(log.starts, log.positions, strict=True):
             header = header_at(source, position)
-            assert isinstance(header, Header)
+            assert isinstance(header, BatchFacts)
             assert (header.base_offset, header.position) == (start, position)
         assert header_at(source, 5) is None
         assert header_at(source, source.size - 20) is None

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from klog.errors import DamagedError, UnreadableError, UsageError
 from klog.jobs.spark_rows import KAFKA_COLUMNS
-from klog.log.header_scan import LogEnd
+from klog.log.log_end import LogEnd
 from klog.spark.options import read_options
 from klog.spark.read_tasks import Task
 from klog.spark.stream import Offsets, StreamReader, shares

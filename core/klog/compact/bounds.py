@@ -16,9 +16,9 @@ from klog.data_dir.partition import Partition, SegmentFiles
 from klog.errors import UnreadableError
 from klog.files.read_only import ReadOnlyFile
 from klog.formats.damage import Damage
-from klog.formats.header import Header
-from klog.log.header_scan import LogEnd, walk_headers
-from klog.log.index import header_at, last_timestamp
+from klog.log.header_walk import header_at, walk_windows
+from klog.log.index import last_timestamp
+from klog.log.log_end import LogEnd
 from klog.transactions.producer_state import ProducerState
 from klog.transactions.replay import nearest_state, replay
 
@@ -136,7 +136,8 @@ def _largest_timestamp(partition: Partition, files: SegmentFiles) -> int:
         largest = last_timestamp(partition.file(files.time_index))
     else:
         with ReadOnlyFile(log) as source:
-            found = [header.max_timestamp for header in walk_headers(source) if isinstance(header, Header)]
+            windows = walk_windows(source)
+            found = [window.latest() for window in windows if not isinstance(window, Damage)]
             largest = max(found, default=None)
     if largest is not None and largest >= 0:
         return largest

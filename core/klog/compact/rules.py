@@ -12,7 +12,7 @@ from typing import NamedTuple
 from klog.data_dir.partition import Partition
 from klog.errors import UnreadableError
 from klog.formats.names import CLUSTER_METADATA, FileName, PartitionState, Stage, belongs, parse_file
-from klog.log.header_scan import find_log_end
+from klog.log.log_end import find_log_end
 from klog.metadata.topic_config import Setting, SettingOrigin, TopicConfig
 
 

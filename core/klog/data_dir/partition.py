@@ -37,7 +37,7 @@ from klog.formats.names import (
     parse_file,
     parse_partition,
 )
-from klog.log.header_scan import LogEnd, find_log_end
+from klog.log.log_end import LogEnd, find_log_end
 
 
 class SegmentFiles(NamedTuple):

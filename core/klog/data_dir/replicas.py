@@ -20,11 +20,11 @@ from klog.data_dir.partition import Partition, SegmentFiles
 from klog.data_dir.selection import select
 from klog.errors import KlogError, UsageError
 from klog.files.read_only import ReadOnlyFile
+from klog.formats.batch import BatchFacts
 from klog.formats.checkpoint import epochs_in_force
 from klog.formats.damage import Damage
-from klog.formats.header import Header
 from klog.formats.names import PartitionState
-from klog.log.header_scan import walk_headers
+from klog.log.header_walk import walk_headers
 from klog.log.index import position_of_offset
 
 _NO_NAMES: Final = ("", os.curdir, os.pardir)
@@ -145,7 +145,7 @@ def epoch_at(partition: Partition, offset: int) -> int:
     return next((entry.epoch for entry in reversed(kept) if entry.start_offset <= offset), UNKNOWN)
 
 
-def _header_with(partition: Partition, segment: SegmentFiles, offset: int) -> Header | None:
+def _header_with(partition: Partition, segment: SegmentFiles, offset: int) -> BatchFacts | None:
     try:
         with ReadOnlyFile(partition.file(segment.log)) as log:
             start = 0

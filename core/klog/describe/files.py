@@ -13,6 +13,7 @@ from klog.describe.indexes import summarize_index
 from klog.describe.logs import LogSummary, first_offset, summarize
 from klog.errors import NotKafkaError, UnreadableError, UnsupportedError
 from klog.files.read_only import ReadOnlyFile
+from klog.formats.batch import BatchFacts
 from klog.formats.checkpoint import (
     Checkpoint,
     EpochEntry,
@@ -23,7 +24,6 @@ from klog.formats.checkpoint import (
     read_offsets,
     read_partition_metadata,
 )
-from klog.formats.header import Header
 from klog.formats.index import ABORTED_TXN, OFFSET_ENTRY, TIME_ENTRY
 from klog.formats.layout import Layout
 from klog.formats.names import ROOT_CHECKPOINTS, FileKind, FileName
@@ -121,8 +121,9 @@ def _log_facts(log: LogSummary) -> dict[str, Value]:
 _BATCH_COLUMNS = ("position", "size", "magic", "base_offset", "last_offset", "records", "max_timestamp", "leader_epoch")
 
 
-def _batch(header: Header) -> tuple[Value, ...]:
-    tail = (header.records, header.max_timestamp, header.leader_epoch)
+def _batch(header: BatchFacts) -> tuple[Value, ...]:
+    records = header.records_count if header.magic >= 2 or header.is_wrapper else 1
+    tail = (records, header.max_timestamp, header.leader_epoch)
     offsets = (first_offset(header), header.last_offset)
     return (header.position, header.size, header.magic, *offsets, *(value if value >= 0 else None for value in tail))
 

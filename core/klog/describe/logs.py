@@ -5,10 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from klog.files.read_only import ReadOnlyFile
-from klog.formats.batch import CODEC_NAMES, Attributes
+from klog.formats.batch import CODEC_NAMES, Attributes, BatchFacts
 from klog.formats.damage import Damage
-from klog.formats.header import Header
-from klog.log.header_scan import walk_headers
+from klog.log.header_walk import walk_headers
 from klog.log.segment import Segment
 
 
@@ -24,8 +23,8 @@ class LogSummary:
     size: int
     batches: int
     records: int | None
-    first: Header | None
-    last: Header | None
+    first: BatchFacts | None
+    last: BatchFacts | None
     first_timestamp: int | None
     last_timestamp: int | None
     codecs: tuple[str, ...]
@@ -47,7 +46,7 @@ def summarize(path: str, deep: bool = False) -> LogSummary:
                 continue
             first, last = first or found, found
             batches += 1
-            records += max(found.records, 0)
+            records += max(found.records_count, 0)
             largest = max(largest, found.max_timestamp)
             shapes.add((found.magic, found.attributes, found.producer_id >= 0))
         size = log.size
@@ -68,12 +67,12 @@ def summarize(path: str, deep: bool = False) -> LogSummary:
     )
 
 
-def first_offset(header: Header) -> int | None:
+def first_offset(header: BatchFacts) -> int | None:
     """Return the offset of an entry's first record; None for a compressed one of v0 or v1, which does not say it."""
-    return header.base_offset if header.magic == 2 or not header.codec else None
+    return None if header.is_wrapper else header.base_offset
 
 
-def _first_timestamp(header: Header) -> int | None:
+def _first_timestamp(header: BatchFacts) -> int | None:
     # With these flags the base timestamp is no record's.
     stands_for_all = header.attributes & (Attributes.LOG_APPEND_TIME | Attributes.DELETE_HORIZON)
     timestamp = header.max_timestamp if stands_for_all else header.base_timestamp

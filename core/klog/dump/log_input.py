@@ -108,7 +108,7 @@ def _narrowed(target: DumpTarget, wanted: RecordFilter) -> RecordFilter:
     """Return *wanted* for one file: of the newest records, those of the last so many offsets."""
     if not wanted.tail or wanted.limit is None:
         return wanted
-    from klog.log.header_scan import find_log_end
+    from klog.log.log_end import find_log_end
 
     base_offset = Segment(target.path).base_offset or 0
     end = find_log_end(target.path, _beside(target, "index"), base_offset).offset

@@ -18,8 +18,8 @@ from klog.fetch.slices import Key, Slice, SliceCache, WindowPool
 from klog.fetch.verified_ranges import UnservedRange, VerifiedRanges
 from klog.files.read_only import ReadOnlyFile
 from klog.formats.damage import Damage
-from klog.log.header_scan import walk_headers
-from klog.log.index import header_at, position_of_offset
+from klog.log.header_walk import header_at, walk_headers
+from klog.log.index import position_of_offset
 from klog.log.records import OffsetRange
 from klog.log.segment import Segment
 

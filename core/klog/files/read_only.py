@@ -74,12 +74,9 @@ class ReadOnlyFile:
 
         Raises OSError (EIO …) as the system gave it.
         """
-        done = 0
-        while done < len(view):
-            count = os.preadv(self._descriptor, [view[done:]], position + done)
-            if count == 0:
-                break
-            done += count
+        done = os.preadv(self._descriptor, [view], position) if view else 0
+        while 0 < done < len(view) and (more := os.preadv(self._descriptor, [view[done:]], position + done)):
+            done += more
         return done
 
     def read(self, position: int, size: int) -> bytes:

@@ -20,11 +20,10 @@ from klog.data_dir.lock_state import lock_state
 from klog.data_dir.partition import Partition, SegmentFiles, segments_between
 from klog.errors import KlogError
 from klog.files.read_only import ReadOnlyFile
-from klog.formats.batch import Attributes
 from klog.formats.damage import Damage
 from klog.formats.java_integers import LONG_MAX, LONG_MIN
 from klog.formats.names import FileKind
-from klog.log.header_scan import walk_headers
+from klog.log.header_walk import walk_headers
 from klog.log.index import position_of_offset
 from klog.log.record_filter import RecordFilter, start_position
 from klog.log.records import OffsetRange
@@ -188,9 +187,7 @@ def _end(log: ReadOnlyFile, cuts: SplitPoints, start: int, to_offset: int) -> in
     for number, header in enumerate(walk_headers(log, start)):
         if isinstance(header, Damage) or number == _MOST_HEADERS:
             break
-        # the offset of a wrapper is its last message's
-        is_wrapper = header.magic < 2 and header.attributes & Attributes.CODEC
-        if header.base_offset >= to_offset and not is_wrapper:
+        if header.base_offset >= to_offset and not header.is_wrapper:
             return header.position if cuts.is_boundary(header.position) else log.size
     return log.size
 

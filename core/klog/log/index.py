@@ -12,10 +12,10 @@ from typing import Final, NamedTuple
 
 from klog.errors import KlogError
 from klog.files.read_only import ReadableLog, ReadOnlyFile
-from klog.formats.batch import BATCH
-from klog.formats.header import Header, read_header
+from klog.formats.damage import Damage
 from klog.formats.index import OFFSET_ENTRY, TIME_ENTRY
 from klog.formats.layout import Layout
+from klog.log.header_walk import header_at, walk_headers
 
 WARM_BYTES: Final = 8192
 """A broker keeps so many bytes at the end of an index warm in memory: searches begin there."""
@@ -231,13 +231,12 @@ def _leads_to(log: ReadableLog, start: int, position: int) -> bool:
 
     A log that is stored in another log's messages has headers too.
     """
-    for _ in range(_MOST_STEPS):
-        if start >= position:
+    for steps, found in enumerate(walk_headers(log, start)):
+        if start >= position or steps == _MOST_STEPS:
             break
-        header = header_at(log, start)
-        if header is None:
+        if isinstance(found, Damage):
             return False
-        start += header.size
+        start = found.position + found.size
     return start <= position
 
 
@@ -249,12 +248,13 @@ def position_by_time(log: ReadableLog, index: str, time_index: str, base_offset:
             return 0
         largest, relative = entries[slot]
     position = position_of_offset(log, index, base_offset, base_offset + relative)
-    header = header_at(log, position)
-    while header is not None and header.last_offset < base_offset + relative:
-        position += header.size
-        header = header_at(log, position)
-    confirmed = header is not None and header.max_timestamp == largest and header.base_offset <= base_offset + relative
-    return position if confirmed else 0
+    for found in walk_headers(log, position):
+        if isinstance(found, Damage):
+            return 0
+        if found.last_offset >= base_offset + relative:
+            confirmed = found.max_timestamp == largest and found.base_offset <= base_offset + relative
+            return found.position if confirmed else 0
+    return 0
 
 
 def last_timestamp(time_index: str) -> int | None:
@@ -267,13 +267,3 @@ def last_timestamp(time_index: str) -> int | None:
         if entries.unreadable is not None:
             raise entries.unreadable
     return found
-
-
-def header_at(log: ReadableLog, position: int) -> Header | None:
-    """Return the header of the entry at *position*, None where none can be."""
-    if not 0 <= position < log.size:
-        return None
-    data = log.read(position, BATCH.size)
-    left = log.size - position if len(data) == BATCH.size else len(data)
-    header = read_header(data, 0, position, left)
-    return header if isinstance(header, Header) else None

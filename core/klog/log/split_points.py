@@ -15,7 +15,8 @@ from typing import NamedTuple
 from klog.files.read_only import ReadableLog, ReadOnlyFile
 from klog.formats.index import OFFSET_ENTRY
 from klog.kernel import Window
-from klog.log.index import IndexEntries, header_at
+from klog.log.header_walk import header_at
+from klog.log.index import IndexEntries
 from klog.log.reader import REACH_BYTES, LogReader
 from klog.log.records import OffsetRange
 from klog.log.windows import read_window

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from klog.errors import UnreadableError
 from klog.files.read_only import ReadOnlyFile
-from klog.formats.batch import CODEC_BITS, CODEC_NAMES, CONTROL_BIT, BatchFacts
+from klog.formats.batch import CODEC_BITS, BatchFacts
 from klog.formats.codec import MAX_OUTPUT
 from klog.formats.java_integers import LONG_MAX, LONG_MIN
 from klog.formats.record import Record
@@ -37,24 +37,11 @@ class Body:
         self._first_offset: int | None = None
 
     @property
-    def codec(self) -> str:
-        """How the records are compressed."""
-        number = self.facts.attributes & CODEC_BITS
-        return CODEC_NAMES[number] if number < len(CODEC_NAMES) else f"unknown ({number})"
-
-    @property
-    def is_control(self) -> bool:
-        """Whether its records are markers."""
-        facts = self.facts
-        return facts.magic >= 2 and bool(facts.attributes & CONTROL_BIT)
-
-    @property
     def first_offset(self) -> int:
         """The base offset; a wrapper (v0, v1), whose header has only the last one, is opened for it."""
         if self._first_offset is None:
             facts = self.facts
-            wrapped = facts.magic < 2 and facts.attributes & CODEC_BITS
-            record = self.first(LONG_MIN) if wrapped else None
+            record = self.first(LONG_MIN) if facts.is_wrapper else None
             self._first_offset = facts.base_offset if record is None else record.offset
         return self._first_offset
 
@@ -98,7 +85,7 @@ class Body:
     def trail(self) -> BatchTrail:
         """Return what the trail says of it."""
         facts = self.facts
-        return BatchTrail(facts.position, facts.size, self.first_offset, facts.last_offset, self.holds, self.codec)
+        return BatchTrail(facts.position, facts.size, self.first_offset, facts.last_offset, self.holds, facts.codec)
 
 
 class Bodies:
@@ -126,9 +113,9 @@ class Bodies:
             self._body = self._own(facts.position, content)
         return self._body
 
-    def holds(self, facts: BatchFacts) -> bool:
+    def holds(self, position: int, size: int) -> bool:
         """Whether the checksum matches of a batch that is in no window any more."""
-        body = self._own(facts.position, self._read(facts.position, facts.size))
+        body = self._own(position, self._read(position, size))
         return body is not None and body.holds
 
     def _read(self, position: int, size: int) -> bytes:

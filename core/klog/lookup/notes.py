@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from klog.files.read_only import ReadOnlyFile
-from klog.formats.batch import CONTROL_BIT, TRANSACTIONAL_BIT, BatchFacts
+from klog.formats.batch import CONTROL_BIT, BatchFacts
 from klog.log.header_walk import HeaderWalk
 from klog.lookup.body import Bodies, Body
 from klog.lookup.segments import SegmentChoice
@@ -33,9 +33,9 @@ def about_record(segments: SegmentChoice, number: int, body: Body, offset: int) 
     if end is not None and offset >= end:
         yield f"not below the high watermark of the checkpoint, {end}: a consumer may not have been handed it"
     facts = body.facts
-    if body.is_control:
+    if body.facts.is_control:
         yield "a control batch: a marker that no consumer is handed"
-    elif facts.magic >= 2 and facts.attributes & TRANSACTIONAL_BIT:
+    elif facts.is_transactional:
         yield from _about_transaction(segments, number, facts)
 
 

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from klog.formats.batch import CODEC_NAMES
 from klog.formats.damage import Damage
-from klog.log.index import header_at
+from klog.log.header_walk import header_at
 from klog.lookup.body import Body
 from klog.lookup.notes import about_record
 from klog.lookup.search import SearchResult
@@ -94,7 +93,7 @@ class OffsetSearch:
         """Return *trail* with the batch, and the first record in it that is not below the target."""
         facts = body.facts
         whole = facts.magic >= 2 and facts.records_count == facts.last_offset_delta + 1
-        hit = LookupOutcome.CONTROL if body.is_control else LookupOutcome.RECORD
+        hit = LookupOutcome.CONTROL if body.facts.is_control else LookupOutcome.RECORD
         if not self._wanted.records and whole and facts.base_offset <= trail.target:
             return Trail(trail.target, False, hit, trail.target, *trail[4:8], body.trail())
         record = body.first(trail.target)
@@ -149,8 +148,8 @@ class OffsetSearch:
         header = header_at(self._segments.search(number).log, damage.place.position or 0)
         batch = None
         if header is not None and header.base_offset <= trail.target <= header.last_offset:
-            codec = CODEC_NAMES[header.codec] if header.codec < len(CODEC_NAMES) else f"unknown ({header.codec})"
-            batch = BatchTrail(header.position, header.size, header.base_offset, header.last_offset, False, codec)
+            offsets = header.base_offset, header.last_offset
+            batch = BatchTrail(header.position, header.size, *offsets, False, header.codec)
         if not located.problems:
             located.problems.append(
                 f"{self._segments.files[number].log}: {damage.kind.value} at {damage.place.position}"

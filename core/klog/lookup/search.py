@@ -11,8 +11,8 @@ from klog.formats.batch import BatchFacts
 from klog.formats.damage import Damage, DamageKind
 from klog.kernel import Window
 from klog.location import Location
-from klog.log.header_walk import HeaderWalk
-from klog.log.index import IndexEntries, header_at, offset_entries
+from klog.log.header_walk import HeaderWalk, header_at
+from klog.log.index import IndexEntries, offset_entries
 from klog.lookup.body import Bodies, Body
 from klog.lookup.trail import IndexTrail, ScanTrail
 
@@ -224,7 +224,7 @@ class SegmentSearch:
     def _before_is_intact(self, row: int) -> bool:
         """Whether the batch before *row* is: then its length is right, and nothing lies between the two."""
         if row == 0:
-            return self.walk.previous is None or self.bodies.holds(self.walk.previous)
+            return self.walk.previous is None or self.bodies.holds(*self.walk.previous)
         body = self.bodies.of(self.walk.window, row - 1)
         return body is not None and body.holds
 
@@ -271,8 +271,7 @@ class SegmentSearch:
             if self.walk.row_at(position) >= 0:
                 return trail
             header = header_at(self.log, position)
-            wrapped = header is not None and header.magic < 2 and header.codec
-            if header is not None and (wrapped or header.base_offset <= self.files.base_offset + relative):
+            if header and (header.is_wrapper or header.base_offset <= self.files.base_offset + relative):
                 return trail
             return trail._replace(
                 problem=f"entry {following} (position {position}) points at no batch that it can mean"

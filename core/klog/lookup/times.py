@@ -255,7 +255,7 @@ class TimeSearch:
         assert record is not None
         line = None if self._wanted.origin is None else body.line(self._wanted.origin)
         trail = trail._replace(
-            outcome=LookupOutcome.CONTROL if body.is_control else LookupOutcome.RECORD,
+            outcome=LookupOutcome.CONTROL if body.facts.is_control else LookupOutcome.RECORD,
             offset=record.offset,
             batch=batch,
             record=record,

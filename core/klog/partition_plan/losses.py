@@ -8,8 +8,9 @@ from typing import NamedTuple
 
 from klog.data_dir.partition import Partition
 from klog.files.read_only import ReadOnlyFile
+from klog.formats.batch import BatchFacts
 from klog.formats.damage import Damage
-from klog.formats.header import HEADER_BYTES, Header, read_header
+from klog.formats.header import HEADER_BYTES, read_header
 from klog.formats.java_integers import LONG_MAX
 from klog.kernel import SegmentSurvey
 from klog.log.segment import Segment
@@ -48,9 +49,9 @@ def torn_batch(path: str, position: int, expected: int) -> RecordCount:
     with ReadOnlyFile(path) as source:
         data = source.read(position, HEADER_BYTES)
     header = read_header(data, 0, position, 2**31 - 1) if len(data) == HEADER_BYTES else None
-    if not isinstance(header, Header) or header.magic < 2 or header.base_offset != expected:
+    if not isinstance(header, BatchFacts) or header.magic < 2 or header.base_offset != expected:
         return RecordCount()
-    records, offsets = header.records, header.last_offset - header.base_offset + 1
+    records, offsets = header.records_count, header.last_offset - header.base_offset + 1
     if not 0 < records <= offsets <= _MOST_OFFSETS:
         return RecordCount()
     return RecordCount(records, header.base_offset, header.last_offset)

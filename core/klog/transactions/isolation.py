@@ -22,7 +22,7 @@ from klog.formats.index import ABORTED_TXN
 from klog.formats.java_integers import LONG_MAX, LONG_MIN
 from klog.kernel import Window
 from klog.location import Location
-from klog.log.header_scan import walk_headers
+from klog.log.header_walk import walk_headers
 from klog.log.record_filter import RecordFilter
 from klog.log.segment import Segment
 from klog.log.txn_index import read_txn_index
@@ -361,7 +361,7 @@ def _has_records(partition: Partition, producer: int, first: int, end: int) -> b
                 for header in walk_headers(log):
                     if isinstance(header, Damage) or header.base_offset >= end:
                         break
-                    is_data = header.magic >= 2 and header.producer_id == producer and header.records > 0
+                    is_data = header.magic >= 2 and header.producer_id == producer and header.records_count > 0
                     if is_data and header.base_offset >= first and not header.attributes & Attributes.CONTROL:
                         return True
         except KlogError:
