@@ -10,37 +10,40 @@ from __future__ import annotations
 
 import os
 from functools import cached_property
-from typing import NamedTuple
 
+from klog.data_dir.listing import BrokerDirectory, BrokerFiles, list_broker_files
 from klog.data_dir.lock_state import Lock, lock_state
 from klog.data_dir.partition import Partition
 from klog.data_dir.root_files import RootFiles, read_small
 from klog.errors import UnreadableError, UsageError, near_misses
-from klog.files.directory import list_directory
 from klog.formats.checkpoint import Malformed
 from klog.formats.names import (
     CLUSTER_METADATA,
     REMOTE_INDEX_CACHE,
     FileKind,
-    FileName,
     PartitionName,
-    Stage,
-    parse_file,
     parse_partition,
 )
 from klog.formats.properties import CleanShutdown, MetaProperties, read_clean_shutdown
 
 
-class LogDir:
+class LogDir(BrokerDirectory):
     """A log dir.  Partitions come by topic and number; one that is there twice (moving, deleted) comes twice."""
 
     def __init__(self, path: str) -> None:
-        self.path = path
+        super().__init__(path)
         self.checkpoints = RootFiles(path)
 
     @cached_property
-    def _listing(self) -> _Listing:
-        return _list(self.path)
+    def _listing(self) -> BrokerFiles:
+        found = list_broker_files(self.path)
+        if found.unreadable is not None:
+            raise UnreadableError(f"{self.path}: {found.unreadable}")
+        return found
+
+    @cached_property
+    def _directories(self) -> dict[str, PartitionName | None]:
+        return {name: parse_partition(name) for name in self._listing.directories if name != REMOTE_INDEX_CACHE}
 
     @cached_property
     def partitions(self) -> tuple[Partition, ...]:
@@ -48,7 +51,8 @@ class LogDir:
 
         Raises UnreadableError when the log dir cannot be listed.
         """
-        names = sorted(self._listing.partitions, key=lambda name: (name.topic, name.partition, name.name))
+        found = [name for name in self._directories.values() if name is not None]
+        names = sorted(found, key=lambda name: (name.topic, name.partition, name.name))
         within = os.path.join(self.path, "")
         return tuple(Partition(within + name.name, self.checkpoints, name) for name in names)
 
@@ -72,22 +76,7 @@ class LogDir:
     @property
     def foreign_directories(self) -> tuple[str, ...]:
         """Directories whose names are no partition's: a broker does not start over them."""
-        return self._listing.foreign
-
-    @property
-    def files(self) -> tuple[FileName, ...]:
-        """The regular files of the log dir itself, by name."""
-        return self._listing.files
-
-    @property
-    def others(self) -> tuple[str, ...]:
-        """What is neither a regular file nor a directory, by name."""
-        return self._listing.others
-
-    @property
-    def leftovers(self) -> tuple[FileName, ...]:
-        """Files of interrupted writes: `….tmp`."""
-        return tuple(file for file in self.files if file.stage is not Stage.IN_USE)
+        return tuple(directory for directory, name in self._directories.items() if name is None)
 
     def _has(self, kind: FileKind) -> bool:
         if "_listing" not in self.__dict__ and os.access(self.path, os.R_OK | os.X_OK):
@@ -152,25 +141,3 @@ class LogDir:
     def lock(self) -> Lock:
         """Whether a broker, or another klog that repairs, holds the log dir."""
         return lock_state(os.path.join(self.path, FileKind.LOCK.value))
-
-
-class _Listing(NamedTuple):
-    partitions: tuple[PartitionName, ...]
-    foreign: tuple[str, ...]
-    files: tuple[FileName, ...]
-    others: tuple[str, ...]
-
-
-def _list(path: str) -> _Listing:
-    """List a log dir.  Raises UnreadableError."""
-    try:
-        found = list_directory(path)
-    except OSError as error:
-        raise UnreadableError(f"{path}: cannot be listed: {error.strerror}") from error
-    partitions = {name: parse_partition(name) for name in found.directories if name != REMOTE_INDEX_CACHE}
-    return _Listing(
-        tuple(name for name in partitions.values() if name is not None),
-        tuple(directory for directory, name in partitions.items() if name is None),
-        tuple(sorted(map(parse_file, found.files))),
-        found.others,
-    )

@@ -15,8 +15,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import NamedTuple
 
+from klog.data_dir.listing import BrokerDirectory
 from klog.data_dir.root_files import RootFiles, read_small
-from klog.files.directory import list_directory
 from klog.formats.checkpoint import (
     Checkpoint,
     EpochEntry,
@@ -51,14 +51,15 @@ class SegmentFiles(NamedTuple):
     txn_index: str | None
 
 
-class Partition:
+class Partition(BrokerDirectory):
     """A partition directory.  Its path need not end in a name a broker would accept: then *topic* is None.
 
     *name*: what the path's last part says, for whoever knows already.
     """
 
     def __init__(self, path: str, checkpoints: RootFiles | None = None, name: PartitionName | None = None) -> None:
-        self.path, self._prefix = path, os.path.join(path, "")
+        super().__init__(path)
+        self._prefix = os.path.join(path, "")
         self.directory = os.path.basename(os.path.abspath(path)) if name is None else name.name
         self.name = parse_partition(self.directory) if name is None else name
         self._checkpoints = checkpoints
@@ -110,29 +111,10 @@ class Partition:
 
     # what is there
 
-    @cached_property
-    def _listing(self) -> _Listing:
-        return _list(self.path)
-
     @property
     def unreadable(self) -> str | None:
         """Why the directory could not be listed; None when it could."""
         return self._listing.unreadable
-
-    @property
-    def files(self) -> tuple[FileName, ...]:
-        """All regular files, by name."""
-        return self._listing.files
-
-    @property
-    def others(self) -> tuple[str, ...]:
-        """What is neither a regular file nor a directory, by name: a pipe, a link to nothing.  Brokers look past it."""
-        return self._listing.others
-
-    @property
-    def leftovers(self) -> tuple[FileName, ...]:
-        """Files of interrupted or unfinished operations: `.deleted`, `.cleaned`, `.swap`, `.part`, `.tmp`."""
-        return tuple(file for file in self.files if file.stage is not Stage.IN_USE)
 
     @cached_property
     def segments(self) -> tuple[SegmentFiles, ...]:
@@ -256,22 +238,6 @@ def _future_segment(files: Mapping[str, tuple[str, int] | bytes], base_offset: i
     assert isinstance(log, tuple)  # no repair writes a log from memory
     names = [content[0] if isinstance(content, tuple) else None for content in stored[1:]]
     return SegmentFiles(base_offset, log[1], log[0], *names)
-
-
-class _Listing(NamedTuple):
-    files: tuple[FileName, ...]
-    others: tuple[str, ...]
-    sizes: dict[str, int]
-    unreadable: str | None
-
-
-def _list(path: str) -> _Listing:
-    """List a partition directory, with the sizes of its logs."""
-    try:
-        found = list_directory(path, sized=".log")
-    except OSError as error:
-        return _Listing((), (), {}, f"cannot be listed: {error.strerror}")
-    return _Listing(tuple(sorted(map(parse_file, found.files))), found.others, found.sizes, None)
 
 
 def _segment(offset: int, files: dict[FileKind, FileName], sizes: dict[str, int]) -> SegmentFiles:
