@@ -189,7 +189,7 @@ def test_open_transactions_count_as_aborted_or_hide_what_follows(tmp_path: Path)
     log(tmp_path / "t-0", 0, *batches)
     view = View.open([str(tmp_path / "t-0")])
     assert aborted(view, "t") == (sum(map(len, batches)), [(7, 5)])
-    assert [line for line in view.news() if "transaction" in line] == [
+    assert [line for line in view.take_messages() if "transaction" in line] == [
         "t-0: the open transaction of producer 7 from offset 5 on counts as aborted"
     ]
     hidden = View.open([str(tmp_path / "t-0")], ServeOptions(open_transactions="hide"))
@@ -239,7 +239,7 @@ def test_the_end_is_the_logs_or_the_checkpointed_one(tmp_path: Path) -> None:
     seen = view.partition("t", 0)
     assert seen is not None
     assert (seen.high_watermark, seen.fetch(0, 1000).size) == (15, 900)
-    assert view.news() == ["t-0: shown to its end 15; the checkpointed high watermark is 8 lower"]
+    assert view.take_messages() == ["t-0: shown to its end 15; the checkpointed high watermark is 8 lower"]
     seen = View.open([str(tmp_path)], ServeOptions(end="checkpoint")).partition("t", 0)
     assert seen is not None
     assert (seen.high_watermark, seen.last_stable_offset, seen.fetch(0, 1000).size) == (7, 7, 300)
@@ -403,10 +403,10 @@ def test_what_is_left_out_is_told_once_and_summed_up() -> None:
         while (got := seen.fetch(offset, 1 << 20)).size:
             assert got.next_offset is not None
             offset = got.next_offset
-    lines = [line for line in view.news() if "left out" in line]
+    lines = [line for line in view.take_messages() if "left out" in line]
     assert len(lines) == 1
     assert "bytes behind offset" in lines[0]
-    assert view.news() == []
+    assert view.take_messages() == []
     (total,) = view.summary()
     checked = run_klog("verify", FIXTURES / "crash" / "flip-middle" / "torn-0").stdout.decode()
     assert total == "left out: 1 damaged stretch, 721 bytes, in 1 partition"

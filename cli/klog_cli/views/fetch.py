@@ -47,12 +47,12 @@ def fetch(path: str, topics: Sequence[str], numbers: Sequence[int], wanted: Fetc
             to_log_end=wanted.isolation == "log_end",
         )
         held = listed(OpenFiles(), fetched)
-        news = view.news()
+        messages = view.take_messages()
     if form == "json":
         output.emit_json(_document(partition, wanted, fetched, held))
     else:
         _show(partition, wanted, fetched, held, seen)
-    for line in news:
+    for line in messages:
         output.note(line)
     if not fetched.error and fetched.size < wanted.min_bytes:
         output.note(f"fewer than {wanted.min_bytes} bytes: a broker gives this answer after fetch.max.wait.ms")

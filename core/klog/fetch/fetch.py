@@ -38,15 +38,15 @@ _MOST_LEGACY_BYTES: Final = 4 << 20
 """Of a log with old formats not more is handed out at once: all of it is looked at for a change of format."""
 
 
-def fetch(log: FetchLog, bounds: OffsetBounds, asked: FetchRequest) -> FetchResult:
-    """Return what *asked* brings; nothing is raised for what is on the disk."""
-    offset = asked.offset
+def fetch(log: FetchLog, bounds: OffsetBounds, request: FetchRequest) -> FetchResult:
+    """Return what *request* brings; nothing is raised for what is on the disk."""
+    offset = request.offset
     if not bounds.log_start_offset <= offset <= bounds.log_end_offset:
         return _failed(ErrorCode.OFFSET_OUT_OF_RANGE)
     try:
-        readable = offset < min(asked.up_to, bounds.log_end_offset)
-        first = log.first(offset, max(asked.max_bytes, 1)) if readable else None
-        return _nothing(bounds, offset) if first is None else _handed(log, bounds, asked, first)
+        readable = offset < min(request.up_to, bounds.log_end_offset)
+        first = log.first(offset, max(request.max_bytes, 1)) if readable else None
+        return _nothing(bounds, offset) if first is None else _handed(log, bounds, request, first)
     except CorruptError:
         return _failed(ErrorCode.CORRUPT_MESSAGE)
     except KlogError as error:
@@ -63,22 +63,22 @@ def _nothing(bounds: OffsetBounds, offset: int) -> FetchResult:
     return FetchResult(ErrorCode.NONE, high, stable, bounds.log_start_offset, next_offset=offset)
 
 
-def _handed(log: FetchLog, bounds: OffsetBounds, asked: FetchRequest, first: FirstBatch) -> FetchResult:
+def _handed(log: FetchLog, bounds: OffsetBounds, request: FetchRequest, first: FirstBatch) -> FetchResult:
     """Return the batches from *first* on, within the limits."""
     start, size, limit = first.position, first.size, first.end
-    if asked.up_to < log.end:  # the batch that holds the first offset not to be seen is withheld whole
-        number, position = log.edge(asked.up_to)
+    if request.up_to < log.end:  # the batch that holds the first offset not to be seen is withheld whole
+        number, position = log.edge(request.up_to)
         limit = limit if number > first.number else min(limit, position) if number == first.number else start
-    most = max(asked.max_bytes, size) if asked.at_least_one else asked.max_bytes
+    most = max(request.max_bytes, size) if request.at_least_one else request.max_bytes
     if start >= limit or most < size:
-        return _nothing(bounds, asked.offset)  # from version 3 on no first batch comes in parts
+        return _nothing(bounds, request.offset)  # from version 3 on no first batch comes in parts
     segment, following = log.segments[first.number], None
     end = min(start + most, limit)
-    if end == limit or not asked.partial:
+    if end == limit or not request.partial:
         end, following, known = _whole(log, segment, first, end)
         log.remember(following, first, end, known)
     piece = FileBytes(segment.path, start, end - start)
-    aborted = () if asked.aborted is None else _aborted(log, asked, first.number, end, following)
+    aborted = () if request.aborted is None else _aborted(log, request, first.number, end, following)
     start_offset, _, high, stable = bounds
     return FetchResult(ErrorCode.NONE, high, stable, start_offset, (piece,), aborted, following)
 
@@ -169,14 +169,14 @@ def _starts(segment: SegmentLog, source: ReadOnlyFile, after: int, limit: int) -
 
 
 def _aborted(
-    log: FetchLog, asked: FetchRequest, number: int, end: int, following: int | None
+    log: FetchLog, request: FetchRequest, number: int, end: int, following: int | None
 ) -> tuple[AbortedTransaction, ...]:
     """Return the aborted transactions that may have data in what is handed out, up to byte *end* of a segment.
 
     Kafka: LocalLog.addAbortedTransactions, which takes the upper bound from the index too.
     """
-    aborted = () if asked.aborted is None else asked.aborted(number)
-    later = bisect_left(aborted, asked.offset, key=lambda txn: txn[2])
+    aborted = () if request.aborted is None else request.aborted(number)
+    later = bisect_left(aborted, request.offset, key=lambda txn: txn[2])
     if later == len(aborted):
         return ()
     upper = max(_upper_bound(log, number, end), following or 0)

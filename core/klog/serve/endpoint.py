@@ -46,7 +46,7 @@ class EndpointReports(NamedTuple):
     log: Callable[[Data], None] | None = None
 
 
-class _Told:
+class _LimitedReporter:
     """Says each thing once, and at some point nothing more: a stranger can invent things without end."""
 
     def __init__(self, say: Callable[[str], None]) -> None:
@@ -97,8 +97,8 @@ class Endpoint:
         reports: EndpointReports,
     ) -> None:
         self._view, self._listener, self._limits, self._reports = view, listener, limits, reports
-        self._here = ServerContext(view, GroupCoordinator(view.committed), *advertised)
-        self._told = _Told(reports.say)
+        self._server = ServerContext(view, GroupCoordinator(view.committed), *advertised)
+        self._reporter = _LimitedReporter(reports.say)
         self._lock = threading.Lock()
         self._connections: set[Connection] = set()
         self._room = MemoryBudget(limits.large_together_bytes), MemoryBudget(limits.large_together_bytes)
@@ -130,7 +130,7 @@ class Endpoint:
                 accepted, address = self._listener.accept()
             except OSError as error:  # no client connected, it is gone already, or there are too many
                 if error.errno in _OUT_OF_RESOURCES:
-                    self._told.once(error.errno, f"no more clients for now: {error.strerror}")
+                    self._reporter.once(error.errno, f"no more clients for now: {error.strerror}")
                     time.sleep(_PATIENCE_S)
                 continue
             self._welcome(accepted, Client(*address[:2]))
@@ -147,13 +147,13 @@ class Endpoint:
                     self._connections.add(connection)
         if full:
             accepted.close()
-            self._told.once("full", f"{client} was turned away: there are {self._limits.connections} connections")
+            self._reporter.once("full", f"{client} was turned away: there are {self._limits.connections} connections")
             return
         try:
             start(partial(self._serve, connection, client))
         except RuntimeError as error:
             self._leave(connection)
-            self._told.once("threads", f"{client} was turned away: {error}")
+            self._reporter.once("threads", f"{client} was turned away: {error}")
 
     def _leave(self, connection: Connection) -> None:
         with self._lock:
@@ -167,10 +167,12 @@ class Endpoint:
                 pass
         except (GoneError, HangUpError, WireError, KlogError) as why:
             if str(why):
-                self._told.once((client.host, str(why)), f"{client} was cut off: {why}")
+                self._reporter.once((client.host, str(why)), f"{client} was cut off: {why}")
         except OSError as error:
             if error.filename is not None:  # of a file, then, and not of the connection
-                self._told.once(("file", error.filename), f"{client} was cut off: {error.filename}: {error.strerror}")
+                self._reporter.once(
+                    ("file", error.filename), f"{client} was cut off: {error.filename}: {error.strerror}"
+                )
         finally:
             self._leave(connection)
 
@@ -216,8 +218,8 @@ class Endpoint:
             software = (request.body["clientSoftwareName"], request.body["clientSoftwareVersion"])
             client.software = " ".join(software).strip()[:LONGEST_NAME]
         self._tell(client, name)
-        asked = RequestContext(request.body, request.version, client.name, client.host, connection.still_there)
-        body = answer(self._here, name, asked)
+        context = RequestContext(request.body, request.version, client.name, client.host, connection.still_there)
+        body = answer(self._server, name, context)
         if name != "Fetch":
             return body, 0
         self._tell_events()
@@ -225,12 +227,12 @@ class Endpoint:
 
     def _tell(self, client: Client, name: str) -> None:
         if name in REFUSED:
-            self._told.once((client.host, client.name, name), f"{client}: {name} was refused, this is read-only")
+            self._reporter.once((client.host, client.name, name), f"{client}: {name} was refused, this is read-only")
         elif name == "OffsetCommit":
-            self._told.once(name, f"{client} commits offsets: they are kept in memory, until klog serve ends")
+            self._reporter.once(name, f"{client} commits offsets: they are kept in memory, until klog serve ends")
 
     def _tell_events(self) -> None:
-        for line in self._view.news():
+        for line in self._view.take_messages():
             self._reports.say(line)
 
 

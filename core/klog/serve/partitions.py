@@ -40,10 +40,10 @@ class PartitionContext:
     *is_live*: a broker writes here, so that an unfinished last batch is no damage.
     """
 
-    shown: ServeOptions
+    options: ServeOptions
     files: OpenFiles
     slices: SliceCache
-    news: OnceReporter
+    reporter: OnceReporter
     decisions: Callable[[str, int, int], Sequence[TransactionDecision]]
     is_live: Callable[[str], bool]
 
@@ -127,33 +127,35 @@ class PartitionView:
         return self._opened
 
     def _opening(self, partition: Partition) -> _Opened:
-        shared, shown = self._shared, self._shared.shown
+        shared, options = self._shared, self._shared.options
         log = FetchLog(
             partition,
             shared.files,
-            damaged=shown.damaged,
+            damaged=options.damaged,
             slices=shared.slices,
             told=lambda loss: self._lost(partition, loss),
-            problem=lambda line: shared.news.say(f"{self.name}: {line}"),
+            problem=lambda line: shared.reporter.say(f"{self.name}: {line}"),
         )
         if partition.unreadable is not None:
-            shared.news.say(f"{self.name}: {partition.path}: {partition.unreadable}")
+            shared.reporter.say(f"{self.name}: {partition.path}: {partition.unreadable}")
         start = partition.log_start_offset or 0
         log_end = max(start, log.end)
-        end = log_end if shown.until_ms is None else max(start, min(log_end, begins_at(partition, shown.until_ms)))
+        end = log_end if options.until_ms is None else max(start, min(log_end, begins_at(partition, options.until_ms)))
         high = end
-        if shown.end == "checkpoint":
+        if options.end == "checkpoint":
             high = max(start, min(end, partition.high_watermark or 0))
         elif partition.high_watermark is not None and start <= partition.high_watermark < end:
             behind = end - partition.high_watermark
-            shared.news.say(f"{self.name}: shown to its end {end}; the checkpointed high watermark is {behind} lower")
+            shared.reporter.say(
+                f"{self.name}: shown to its end {end}; the checkpointed high watermark is {behind} lower"
+            )
         return _Opened(partition, log, OffsetBounds(start, end, high, high))
 
     def _lost(self, partition: Partition, loss: UnservedRange) -> None:
         live = loss.damage.is_unfinished and self._shared.is_live(partition.checkpoints.log_dir)
         at_the_end = loss.damage.place.file.endswith(partition.segments[-1].log)
         if not (at_the_end and live) and not is_preallocated_tail(partition, loss.damage):
-            self._shared.news.lost(self.name, loss)
+            self._shared.reporter.lost(self.name, loss)
 
     def _transactions(self) -> PartitionTransactions | None:
         """Return the state of transactions, read at the first call; the last stable offset is right from then on."""
@@ -167,21 +169,23 @@ class PartitionView:
     def _learn(self, opened: _Opened) -> PartitionTransactions:
         from klog.serve.transactions import PartitionTransactions
 
-        shown, bounds, news = self._shared.shown, opened.bounds, self._shared.news
+        options, bounds, reporter = self._shared.options, opened.bounds, self._shared.reporter
         txns = PartitionTransactions(
             opened.partition,
             bounds.high_watermark,
             opened.log.end,
             lambda producer: self._shared.decisions(self.topic, self.number, producer),
-            as_of=shown.until_ms is not None,
+            as_of=options.until_ms is not None,
         )
         for one in txns.committed:
-            news.say(f"{self.name}: the open transaction of producer {one.producer_id} counts: it was to be committed")
-        hides = shown.open_transactions == "hide"
+            reporter.say(
+                f"{self.name}: the open transaction of producer {one.producer_id} counts: it was to be committed"
+            )
+        hides = options.open_transactions == "hide"
         for one in txns.undecided:
             what = "hides what follows" if hides else "counts as aborted"
             where = f"from offset {one.first_offset} on"
-            news.say(f"{self.name}: the open transaction of producer {one.producer_id} {where} {what}")
+            reporter.say(f"{self.name}: the open transaction of producer {one.producer_id} {where} {what}")
         if hides:
             stable = min((one.first_offset for one in txns.undecided), default=bounds.high_watermark)
             self._opened = opened._replace(bounds=bounds._replace(last_stable_offset=stable))
@@ -207,7 +211,7 @@ class PartitionView:
         consumer.
         """
         committed = isolation == "read_committed" and not to_log_end
-        if committed or self._shared.shown.open_transactions == "hide":
+        if committed or self._shared.options.open_transactions == "hide":
             self._transactions()
         opened = self._open()
         if opened is None:
@@ -218,7 +222,7 @@ class PartitionView:
             )
         bounds = opened.bounds
         is_behind = opened.log.end_is_unknown and offset >= bounds.log_end_offset
-        if (opened.partition.unreadable is not None or is_behind) and self._shared.shown.damaged != "skip":
+        if (opened.partition.unreadable is not None or is_behind) and self._shared.options.damaged != "skip":
             return FetchResult(ErrorCode.KAFKA_STORAGE_ERROR, -1, -1, -1)
         up_to = bounds.log_end_offset if to_log_end else bounds.high_watermark
         if committed:
@@ -257,7 +261,7 @@ class PartitionView:
             wanted = self._largest_timestamp(opened) if timestamp == MAX_TIMESTAMP else timestamp
             found = None if wanted < 0 else as_late(opened.partition, wanted)
         except KlogError as error:
-            self._shared.news.say(f"{self.name}: {error}")
+            self._shared.reporter.say(f"{self.name}: {error}")
             return NONE
         if found is None or found.record is None or found.batch is None or found.record.offset >= end:
             return NONE
@@ -277,7 +281,7 @@ class PartitionView:
         """Return the epochs of leaders; of a moment of the past those that had written by then."""
         found = None if self._chosen is None else self._chosen.epochs
         entries = epochs_in_force(found.entries) if found is not None and not found.malformed else []
-        opened = self._open() if entries and self._shared.shown.until_ms is not None else None
+        opened = self._open() if entries and self._shared.options.until_ms is not None else None
         if opened is None or opened.bounds.log_end_offset >= opened.log.end:
             return entries
         return [entry for entry in entries if entry.start_offset < opened.bounds.log_end_offset]

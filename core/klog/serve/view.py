@@ -95,47 +95,49 @@ class Topic:
 class View:
     """A disk, or several of one cluster, as clients see them.  Any number of threads; nothing is written or locked."""
 
-    def __init__(self, partitions: Sequence[Partition], shown: ServeOptions = ServeOptions()) -> None:  # noqa: B008  # immutable
-        self.shown = shown
+    def __init__(self, partitions: Sequence[Partition], options: ServeOptions = ServeOptions()) -> None:  # noqa: B008  # immutable
+        self.options = options
         self.log_dirs = tuple(dict.fromkeys(partition.checkpoints.log_dir for partition in partitions))
         self._dirs = tuple(LogDir(path) for path in self.log_dirs)
-        self._news, self._files = OnceReporter(), OpenFiles()
+        self._reporter, self._files = OnceReporter(), OpenFiles()
         self._shared = PartitionContext(
-            shown,
+            options,
             self._files,
             SliceCache(WindowPool()),
-            self._news,
+            self._reporter,
             self._decisions_about,
             lambda path: path in self._live,
         )
         self._copies = _by_topic(partitions)
         names = [name for name in self._copies if self._shows(name)]
         self.topics: Mapping[str, Topic] = {
-            name: Topic(name, self._copies[name], lambda: self._known, shown.missing) for name in sorted(names)
+            name: Topic(name, self._copies[name], lambda: self._known, options.missing) for name in sorted(names)
         }
         self._partitions: dict[tuple[str, int], PartitionView] = {}
 
     @classmethod
-    def open(cls, paths: Sequence[str], shown: ServeOptions = ServeOptions()) -> View:  # noqa: B008  # immutable
+    def open(cls, paths: Sequence[str], options: ServeOptions = ServeOptions()) -> View:  # noqa: B008  # immutable
         """Return what is in *paths*: log dirs of one cluster, partition directories, globs of both.
 
         Raises UsageError for a path that is none of these, for log dirs of different clusters and for topics that do
         not exist, UnreadableError if a path cannot be read.
         """
-        view = cls(find_partitions(paths), shown)
+        view = cls(find_partitions(paths), options)
         clusters = {one.cluster_id: one.path for one in view._dirs if one.cluster_id is not None}
         if len(clusters) > 1:
             first, second = list(clusters.items())[:2]
             raise UsageError(f"{second[1]} is of cluster {second[0]}, but {first[1]} is of {first[0]}: one at a time")
-        for glob in shown.topics:
+        for glob in options.topics:
             if not any(fnmatchcase(name, glob) for name in view._copies):
                 raise UsageError(f"--topic {glob}: no such topic here{near_misses(glob, view._copies)}")
         return view
 
     def _shows(self, name: str) -> bool:
-        if name == CLUSTER_METADATA or (name in INTERNAL and not self.shown.internal and name not in self.shown.topics):
+        if name == CLUSTER_METADATA or (
+            name in INTERNAL and not self.options.internal and name not in self.options.topics
+        ):
             return False
-        return not self.shown.topics or any(fnmatchcase(name, glob) for glob in self.shown.topics)
+        return not self.options.topics or any(fnmatchcase(name, glob) for glob in self.options.topics)
 
     # ------------------------------------------------------------ whose it is
 
@@ -179,7 +181,7 @@ class View:
         if known is None or index not in known.indexes:
             return None
         copies = known.copies.get(index, ())
-        if not copies and self.shown.missing != "empty":
+        if not copies and self.options.missing != "empty":
             return None
         return self._partitions.setdefault((topic, index), PartitionView(topic, index, copies, self._shared))
 
@@ -204,7 +206,7 @@ class View:
     def _committed(self) -> Mapping[str, Committed]:
         from klog.serve.coordinators import committed_offsets
 
-        return committed_offsets(self._of(_CONSUMER_OFFSETS), self.shown.until_ms)
+        return committed_offsets(self._of(_CONSUMER_OFFSETS), self.options.until_ms)
 
     @property
     def groups(self) -> tuple[str, ...]:
@@ -220,7 +222,7 @@ class View:
         from klog.serve.decisions import decisions
 
         found: dict[int, list[TransactionDecision]] = {}
-        for one in decisions(self._of(_TRANSACTION_STATE), self.shown.until_ms):
+        for one in decisions(self._of(_TRANSACTION_STATE), self.options.until_ms):
             found.setdefault(one.producer_id, []).append(one)
         return found
 
@@ -242,7 +244,7 @@ class View:
         absent = [f"{topic.name}-{number}" for topic in topics for number in topic.absent]
         if absent:
             how = {"empty": "shown empty", "offline": "listed without a leader", "omit": "not listed"}
-            lines.append(_elsewhere(absent, "partition", how[self.shown.missing]))
+            lines.append(_elsewhere(absent, "partition", how[self.options.missing]))
         known = () if self._known is None else sorted(self._known.topic_ids)
         nowhere = [name for name in known if name not in self._copies and self._shows(name)]
         if nowhere:
@@ -259,17 +261,17 @@ class View:
             return []
         return [f"{len(here)} of {count} partitions of __consumer_offsets are here: groups of others begin as new"]
 
-    def news(self) -> list[str]:
+    def take_messages(self) -> list[str]:
         """Return the reports since the last call: skipped damage, files that fail, ends that differ."""
-        return self._news.take()
+        return self._reporter.take()
 
     def summary(self) -> list[str]:
         """Return the last report: the sum of what was skipped."""
-        news = self._news
-        if not news.stretches:
+        reporter = self._reporter
+        if not reporter.stretches:
             return []
-        count = f"{news.stretches} damaged stretch{'' if news.stretches == 1 else 'es'}"
-        return [f"left out: {count}, {news.bytes} bytes, in {counted(len(news.partitions), 'partition')}"]
+        count = f"{reporter.stretches} damaged stretch{'' if reporter.stretches == 1 else 'es'}"
+        return [f"left out: {count}, {reporter.bytes} bytes, in {counted(len(reporter.partitions), 'partition')}"]
 
     def close(self) -> None:
         """Close the files that are not being read."""

@@ -11,7 +11,7 @@ from klog.serve.handlers.context import Answer, HangUpError, RequestContext, Ser
 from klog.serve.wire import versions_response
 
 
-def _api_versions(_here: ServerContext, _asked: RequestContext) -> Answer:
+def _api_versions(_server: ServerContext, _request: RequestContext) -> Answer:
     return versions_response(ErrorCode.NONE)
 
 
@@ -53,9 +53,9 @@ QUIETLY_REFUSED: Final[dict[str, Callable[[ServerContext, RequestContext], Answe
 _ALL: Final = ANSWERS | REFUSED | QUIETLY_REFUSED
 
 
-def answer(here: ServerContext, name: str, asked: RequestContext) -> Answer:
+def answer(server: ServerContext, name: str, request: RequestContext) -> Answer:
     """Return the body of the response to the API *name*.  Raises HangUpError if there is no response."""
-    return _ALL[name](here, asked)
+    return _ALL[name](server, request)
 
 
 __all__ = [

@@ -30,18 +30,18 @@ _GONE: Final = object()
 _NOT_FETCHED: Final[Data] = {"highWatermark": -1, "lastStableOffset": -1, "logStartOffset": -1, "records": b""}
 
 
-def fetch(here: ServerContext, asked: RequestContext) -> Answer:
+def fetch(server: ServerContext, request: RequestContext) -> Answer:
     """Return batches of each partition, within the limits; the very first batch is returned whole, however large."""
-    body = asked.body
+    body = request.body
     if body["sessionEpoch"] > 0:
         return {"errorCode": ErrorCode.FETCH_SESSION_ID_NOT_FOUND}
-    replica = body["replicaState"]["replicaId"] if asked.version >= _STATE else body["replicaId"]
+    replica = body["replicaState"]["replicaId"] if request.version >= _STATE else body["replicaId"]
     committed, to_log_end = body["isolationLevel"] == _READ_COMMITTED, replica == _DEBUGGING_CONSUMER
     left, found_any, topics = min(body["maxBytes"], MOST_BYTES), False, []
     for wanted in _each_once(body["topics"]):
         rows = []
         for one in wanted["partitions"]:
-            partition = _partition(here, wanted, one["partition"], asked.version)
+            partition = _partition(server, wanted, one["partition"], request.version)
             limit = max(0, min(one["partitionMaxBytes"], left))
             if isinstance(partition, ErrorCode):
                 row = {**_NOT_FETCHED, "errorCode": partition}
@@ -75,12 +75,12 @@ def _taken(left: dict[tuple[str, str, int], None], topic: Data, one: Data) -> bo
     return left.pop((topic["topic"], topic["topicId"], one["partition"]), _GONE) is not _GONE
 
 
-def _partition(here: ServerContext, wanted: Data, index: int, version: int) -> PartitionView | ErrorCode:
+def _partition(server: ServerContext, wanted: Data, index: int, version: int) -> PartitionView | ErrorCode:
     by_id = version >= _BY_ID
-    topic = here.topic(None if by_id else wanted["topic"], wanted["topicId"] if by_id else ZERO_ID)
+    topic = server.topic(None if by_id else wanted["topic"], wanted["topicId"] if by_id else ZERO_ID)
     if topic is None and by_id:
         return ErrorCode.UNKNOWN_TOPIC_ID
-    partition = None if topic is None else here.view.partition(topic.name, index)
+    partition = None if topic is None else server.view.partition(topic.name, index)
     return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if partition is None else partition
 
 
@@ -130,16 +130,16 @@ def fetch_wait_ms(request: Data, answer: Answer) -> int:
     return max(0, min(wanted_ms, LONGEST_WAIT_MS))
 
 
-def list_offsets(here: ServerContext, asked: RequestContext) -> Answer:
+def list_offsets(server: ServerContext, request: RequestContext) -> Answer:
     """Return the first, the last, the one with the largest timestamp, or the first as late as a time."""
-    committed = asked.body["isolationLevel"] == _READ_COMMITTED
+    committed = request.body["isolationLevel"] == _READ_COMMITTED
     level: Isolation = "read_committed" if committed else "read_uncommitted"
     topics = []
-    for wanted in asked.body["topics"]:
+    for wanted in request.body["topics"]:
         rows = []
         for one in wanted["partitions"]:
             row: Data = {"partitionIndex": one["partitionIndex"]}
-            partition = here.view.partition(wanted["name"], one["partitionIndex"])
+            partition = server.view.partition(wanted["name"], one["partitionIndex"])
             if partition is None:
                 row["errorCode"] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             else:
@@ -150,14 +150,14 @@ def list_offsets(here: ServerContext, asked: RequestContext) -> Answer:
     return {"topics": topics}
 
 
-def offset_for_leader_epoch(here: ServerContext, asked: RequestContext) -> Answer:
+def offset_for_leader_epoch(server: ServerContext, request: RequestContext) -> Answer:
     """Return the end offsets of leader epochs."""
     topics = []
-    for wanted in asked.body["topics"]:
+    for wanted in request.body["topics"]:
         rows = []
         for one in wanted["partitions"]:
             row: Data = {"partition": one["partition"]}
-            partition = here.view.partition(wanted["topic"], one["partition"])
+            partition = server.view.partition(wanted["topic"], one["partition"])
             if partition is None:
                 row["errorCode"] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             else:

@@ -20,9 +20,9 @@ _NO_RESPONSE: Final = 0
 """acks=0: a producer that wants no response."""
 
 
-def produce(_here: ServerContext, asked: RequestContext) -> Answer:
+def produce(_server: ServerContext, request: RequestContext) -> Answer:
     """Refuse records.  Raises HangUpError for a producer that reads no response."""
-    if asked.body["acks"] == _NO_RESPONSE:
+    if request.body["acks"] == _NO_RESPONSE:
         raise HangUpError("a producer that wants no answer (acks=0)")
     refused = _REFUSED | {"baseOffset": -1}
     return {
@@ -32,35 +32,35 @@ def produce(_here: ServerContext, asked: RequestContext) -> Answer:
                 "topicId": topic["topicId"],
                 "partitionResponses": [refused | {"index": one["index"]} for one in topic["partitionData"]],
             }
-            for topic in asked.body["topicData"]
+            for topic in request.body["topicData"]
         ]
     }
 
 
-def init_producer_id(_here: ServerContext, _asked: RequestContext) -> Answer:
+def init_producer_id(_server: ServerContext, _request: RequestContext) -> Answer:
     """Give an id that is forgotten at once: an error here would keep clients from showing the text of the next."""
     return {"producerId": random.getrandbits(62), "producerEpoch": 0}
 
 
-def create_topics(_here: ServerContext, asked: RequestContext) -> Answer:
+def create_topics(_server: ServerContext, request: RequestContext) -> Answer:
     """Refuse."""
-    return {"topics": [_REFUSED | {"name": topic["name"]} for topic in asked.body["topics"]]}
+    return {"topics": [_REFUSED | {"name": topic["name"]} for topic in request.body["topics"]]}
 
 
-def create_partitions(_here: ServerContext, asked: RequestContext) -> Answer:
+def create_partitions(_server: ServerContext, request: RequestContext) -> Answer:
     """Refuse."""
-    return {"results": [_REFUSED | {"name": topic["name"]} for topic in asked.body["topics"]]}
+    return {"results": [_REFUSED | {"name": topic["name"]} for topic in request.body["topics"]]}
 
 
-def delete_topics(_here: ServerContext, asked: RequestContext) -> Answer:
+def delete_topics(_server: ServerContext, request: RequestContext) -> Answer:
     """Refuse."""
-    if asked.version < _TOPICS_WITH_IDS:
-        return {"responses": [_REFUSED | {"name": name} for name in asked.body["topicNames"]]}
-    topics = [{"name": topic["name"], "topicId": topic["topicId"]} for topic in asked.body["topics"]]
+    if request.version < _TOPICS_WITH_IDS:
+        return {"responses": [_REFUSED | {"name": name} for name in request.body["topicNames"]]}
+    topics = [{"name": topic["name"], "topicId": topic["topicId"]} for topic in request.body["topics"]]
     return {"responses": [_REFUSED | topic for topic in topics]}
 
 
-def delete_records(_here: ServerContext, asked: RequestContext) -> Answer:
+def delete_records(_server: ServerContext, request: RequestContext) -> Answer:
     """Refuse."""
     refused = {"lowWatermark": -1, "errorCode": ErrorCode.POLICY_VIOLATION}
     return {
@@ -69,35 +69,35 @@ def delete_records(_here: ServerContext, asked: RequestContext) -> Answer:
                 "name": topic["name"],
                 "partitions": [refused | {"partitionIndex": one["partitionIndex"]} for one in topic["partitions"]],
             }
-            for topic in asked.body["topics"]
+            for topic in request.body["topics"]
         ]
     }
 
 
-def incremental_alter_configs(_here: ServerContext, asked: RequestContext) -> Answer:
+def incremental_alter_configs(_server: ServerContext, request: RequestContext) -> Answer:
     """Refuse."""
     resources = [
-        {"resourceType": one["resourceType"], "resourceName": one["resourceName"]} for one in asked.body["resources"]
+        {"resourceType": one["resourceType"], "resourceName": one["resourceName"]} for one in request.body["resources"]
     ]
     return {"responses": [_REFUSED | resource for resource in resources]}
 
 
-def delete_groups(_here: ServerContext, asked: RequestContext) -> Answer:
+def delete_groups(_server: ServerContext, request: RequestContext) -> Answer:
     """Refuse."""
-    names = asked.body["groupsNames"]
+    names = request.body["groupsNames"]
     return {"results": [{"groupId": name, "errorCode": ErrorCode.GROUP_AUTHORIZATION_FAILED} for name in names]}
 
 
-def offset_delete(_here: ServerContext, _asked: RequestContext) -> Answer:
+def offset_delete(_server: ServerContext, _request: RequestContext) -> Answer:
     """Refuse."""
     return {"errorCode": ErrorCode.GROUP_AUTHORIZATION_FAILED}
 
 
-def sasl_handshake(_here: ServerContext, _asked: RequestContext) -> Answer:
+def sasl_handshake(_server: ServerContext, _request: RequestContext) -> Answer:
     """Refuse every mechanism: without an answer clients that carry SASL settings would try for ever."""
     return {"errorCode": ErrorCode.UNSUPPORTED_SASL_MECHANISM}
 
 
-def describe_acls(_here: ServerContext, _asked: RequestContext) -> Answer:
+def describe_acls(_server: ServerContext, _request: RequestContext) -> Answer:
     """Tell that there are none; MirrorMaker then leaves them alone."""
     return {"errorCode": ErrorCode.SECURITY_DISABLED, "errorMessage": "klog serve has no authorizer"}

@@ -16,36 +16,36 @@ _UNNAMED: Final = 12
 _TOPIC, _DYNAMIC_TOPIC_CONFIG = 2, 1
 
 
-def metadata(here: ServerContext, asked: RequestContext) -> Answer:
+def metadata(server: ServerContext, request: RequestContext) -> Answer:
     """Return the one node and the topics."""
-    wanted = asked.body["topics"]
-    if wanted is None or (not wanted and asked.version < _NULL_IS_ALL):
-        topics = [_told(here, here.view.topics[name]) for name in sorted(here.view.topics)]
+    wanted = request.body["topics"]
+    if wanted is None or (not wanted and request.version < _NULL_IS_ALL):
+        topics = [_describe_topic(server, server.view.topics[name]) for name in sorted(server.view.topics)]
     else:  # each once: else a request of a thousand times the same would be answered with a thousand large ones
         names = dict.fromkeys((one["name"], one["topicId"]) for one in wanted)
-        topics = [_asked_for(here, name, topic_id, asked.version) for name, topic_id in names]
-    node = here.view.node_id
-    return {"brokers": [here.node()], "clusterId": here.view.cluster_id, "controllerId": node, "topics": topics}
+        topics = [_requested_topic(server, name, topic_id, request.version) for name, topic_id in names]
+    node = server.view.node_id
+    return {"brokers": [server.node()], "clusterId": server.view.cluster_id, "controllerId": node, "topics": topics}
 
 
-def _asked_for(here: ServerContext, name: str | None, topic_id: str, version: int) -> Data:
-    topic = here.topic(name, topic_id)
+def _requested_topic(server: ServerContext, name: str | None, topic_id: str, version: int) -> Data:
+    topic = server.topic(name, topic_id)
     if topic is not None:
-        return _told(here, topic)
+        return _describe_topic(server, topic)
     error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if topic_id == ZERO_ID else ErrorCode.UNKNOWN_TOPIC_ID
     return {"errorCode": error, "name": name if version >= _UNNAMED else name or "", "topicId": topic_id}
 
 
-def _told(here: ServerContext, topic: Topic) -> Data:
-    partitions = [_partition(here, topic, index) for index in topic.indexes]
+def _describe_topic(server: ServerContext, topic: Topic) -> Data:
+    partitions = [_partition(server, topic, index) for index in topic.indexes]
     return {"name": topic.name, "topicId": topic.id, "isInternal": topic.internal, "partitions": partitions}
 
 
-def _partition(here: ServerContext, topic: Topic, index: int) -> Data:
-    partition = here.view.partition(topic.name, index)
+def _partition(server: ServerContext, topic: Topic, index: int) -> Data:
+    partition = server.view.partition(topic.name, index)
     if partition is None:
         return {"errorCode": ErrorCode.LEADER_NOT_AVAILABLE, "partitionIndex": index, "leaderId": -1}
-    node = here.view.node_id
+    node = server.view.node_id
     return {
         "partitionIndex": index,
         "leaderId": node,
@@ -55,29 +55,29 @@ def _partition(here: ServerContext, topic: Topic, index: int) -> Data:
     }
 
 
-def describe_cluster(here: ServerContext, asked: RequestContext) -> Answer:
+def describe_cluster(server: ServerContext, request: RequestContext) -> Answer:
     """Return the one node."""
-    view, kind = here.view, asked.body["endpointType"]
-    nodes = [here.node("brokerId")]
+    view, kind = server.view, request.body["endpointType"]
+    nodes = [server.node("brokerId")]
     return {"endpointType": kind, "clusterId": view.cluster_id, "controllerId": view.node_id, "brokers": nodes}
 
 
-def describe_configs(here: ServerContext, asked: RequestContext) -> Answer:
+def describe_configs(server: ServerContext, request: RequestContext) -> Answer:
     """Return the topics' own settings, as far as they are on the disk.
 
     None of them is marked read-only: MirrorMaker does not copy such settings.
     """
     resources = {
-        (one["resourceType"], one["resourceName"]): one["configurationKeys"] for one in asked.body["resources"]
+        (one["resourceType"], one["resourceName"]): one["configurationKeys"] for one in request.body["resources"]
     }
-    return {"results": [_configs(here, *resource, keys) for resource, keys in resources.items()]}
+    return {"results": [_configs(server, *resource, keys) for resource, keys in resources.items()]}
 
 
-def _configs(here: ServerContext, kind: int, name: str, keys: list[str] | None) -> Data:
+def _configs(server: ServerContext, kind: int, name: str, keys: list[str] | None) -> Data:
     result: Data = {"errorMessage": None, "resourceType": kind, "resourceName": name}
     if kind != _TOPIC:
         return result
-    topic = here.view.topics.get(name)
+    topic = server.view.topics.get(name)
     if topic is None:
         return result | {"errorCode": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
     told = [(key, value) for key, value in sorted(topic.configs.items()) if keys is None or key in keys]
@@ -85,16 +85,16 @@ def _configs(here: ServerContext, kind: int, name: str, keys: list[str] | None) 
     return result | {"configs": [{"name": key, "value": value, "configSource": source} for key, value in told]}
 
 
-def describe_log_dirs(here: ServerContext, asked: RequestContext) -> Answer:
+def describe_log_dirs(server: ServerContext, request: RequestContext) -> Answer:
     """Return the data dirs with the size of each partition."""
-    wanted = asked.body["topics"]
+    wanted = request.body["topics"]
     only = None if wanted is None else {one["topic"]: set(one["partitions"]) for one in wanted}
-    dirs: dict[str, list[Data]] = {path: [] for path in here.view.log_dirs}
-    for name in sorted(here.view.topics):
+    dirs: dict[str, list[Data]] = {path: [] for path in server.view.log_dirs}
+    for name in sorted(server.view.topics):
         if only is not None and name not in only:
             continue
         rows: dict[str, list[Data]] = {}
-        for index, copies in sorted(here.view.topics[name].copies.items()):
+        for index, copies in sorted(server.view.topics[name].copies.items()):
             for copy in copies if only is None or index in only[name] else ():
                 row = {"partitionIndex": index, "partitionSize": copy.size}
                 rows.setdefault(copy.checkpoints.log_dir, []).append(row)
