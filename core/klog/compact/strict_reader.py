@@ -42,7 +42,7 @@ class StrictReader:
         self.path, self._digest = segment.path, digest
         self._base, self._advance = segment.base, advance
         span = Segment(os.path.join(os.path.dirname(segment.path), f"{segment.base:020}.log")).span
-        self._reader = LogReader(log, position, min_offset=span.min_offset, max_offset=span.max_offset)
+        self._reader = LogReader(log, position, min_offset=span.min_offset, max_offset=span.max_offset, checked=True)
         self._size, self._read = log.size, position
         self._last_offset = segment.base - 1
 

@@ -46,7 +46,9 @@ cdef class BatchRows(WindowBuffer):
         cdef int status = MORE
         if not 0 <= start <= self.view.size or not 0 <= beyond <= HIGHEST_FILE:
             raise IndexError(f"scan from {start} in a window of {self.view.size} and {beyond} more")
-        while True:
+        if not check:
+            status = scan_entries(&self.view, &at, self.view.size, min(FEW, self.batches_room), lenient, beyond, check)
+        while self.view.batches_count >= FEW or check:
             if self.view.batches_count == self.batches_room:
                 self._reserve_batches(2 * self.batches_room)
             if self.view.size - at < SMALL:
@@ -63,6 +65,8 @@ cdef class BatchRows(WindowBuffer):
         """Return the first batch from *first* on whose last offset is *offset* or more, `count` if there is none."""
         cdef Py_ssize_t i
         self._range(first, self.view.batches_count)
+        if self.view.batches_count - first < FEW:
+            return first_reaching(&self.view, first, offset)
         with nogil:
             i = first_reaching(&self.view, first, offset)
         return i
@@ -99,10 +103,13 @@ cdef class BatchRows(WindowBuffer):
         """Compute the checksums of batches *first* to *end*; return how many do not hold."""
         cdef Py_ssize_t bad
         self._range(first, end)
-        if end <= self.view.good_count:
+        if end <= self.view.good_count or first == end:
             return 0
-        with nogil:
+        if end - first == 1 and self.view.batches[first].size < SMALL:
             bad = check_entries(&self.view, first, end)
+        else:
+            with nogil:
+                bad = check_entries(&self.view, first, end)
         if first <= self.view.good_count and not bad:
             self.view.good_count = end
         return bad

@@ -1,7 +1,9 @@
 # The bytes of a window, and what can be said of them before there are rows.
 
 cdef enum:
-    SMALL = 65536                # bytes of work for which giving up the interpreter's lock costs more than it brings
+    SMALL = 65536                # bytes of work for which giving up the interpreter's lock costs more than it brings: another thread
+                                 # may take it for a thousand times as long
+    FEW = 256                    # … and rows
 
 
 cdef class WindowBuffer:

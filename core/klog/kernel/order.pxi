@@ -8,17 +8,25 @@ def ascending_run(Window window not None, Py_ssize_t first, Py_ssize_t end, long
     """
     cdef Py_ssize_t i
     cdef long long records = 0
-    cdef const BatchRow *row
     window._range(first, end)
-    with nogil:
-        i = first
-        while i < end:
-            row = window.view.batches + i
-            if row.base_offset <= last_offset or row.last_offset < row.base_offset or row.last_offset > ceiling:
-                break
-            if row.leader_epoch < epoch and row.leader_epoch != -1:
-                break
-            last_offset, epoch = row.last_offset, row.leader_epoch
-            records += max(row.records_count, 0) if row.magic >= 2 else 1
-            i += 1
+    if end - first < FEW:
+        i = ascending_end(window.view.batches, first, end, last_offset, epoch, ceiling, &records)
+    else:
+        with nogil:
+            i = ascending_end(window.view.batches, first, end, last_offset, epoch, ceiling, &records)
     return i, records
+
+
+cdef Py_ssize_t ascending_end(const BatchRow *rows, Py_ssize_t i, Py_ssize_t end, long long last_offset, int epoch,
+                              long long ceiling, long long *records) noexcept nogil:
+    cdef const BatchRow *row
+    while i < end:
+        row = rows + i
+        if row.base_offset <= last_offset or row.last_offset < row.base_offset or row.last_offset > ceiling:
+            break
+        if row.leader_epoch < epoch and row.leader_epoch != -1:
+            break
+        last_offset, epoch = row.last_offset, row.leader_epoch
+        records[0] += max(row.records_count, 0) if row.magic >= 2 else 1
+        i += 1
+    return i

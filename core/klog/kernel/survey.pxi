@@ -56,14 +56,19 @@ cdef class SegmentSurvey(IndexComparison):
 
     def walk(self, Window window not None, Py_ssize_t first, Py_ssize_t end):
         """Take batches *first* to *end* of a window, which are intact."""
-        cdef Py_ssize_t i = first
         window._range(first, end)
-        with nogil:
-            while i < end:
-                i = self._continuing(window.view.batches, i, end)
-                if i < end:
-                    self._batch(window.view.batches + i)
-                    i += 1
+        if end - first < FEW:
+            self._walk(window.view.batches, first, end)
+        else:
+            with nogil:
+                self._walk(window.view.batches, first, end)
+
+    cdef void _walk(self, const BatchRow *rows, Py_ssize_t i, Py_ssize_t end) noexcept nogil:
+        while i < end:
+            i = self._continuing(rows, i, end)
+            if i < end:
+                self._batch(rows + i)
+                i += 1
 
     def damaged(self, long long start, long long end):
         """Take a stretch of the file, bytes, in which there are no intact batches."""
