@@ -14,6 +14,7 @@ from bench.installed import child
 from bench.jobs import CODECS, Bench, DisagreementError, seconds
 from bench.measure import Command, Cost, Race, run
 from bench.table import Row
+from bench.threads import thread_row, twice
 
 BROKERS = {"plain": 5, "lz4": 3}
 """The topics that Kafka's own cleaner cleans as well, and how many times less CPU klog is to need."""
@@ -122,25 +123,18 @@ def _memory(bench: Bench, folder: str) -> Iterator[Row]:
 
 
 def _two(bench: Bench, folder: str) -> Row:
-    """Two partitions, and as a control whether there are two cores: two commands at once."""
+    """Two partitions on two threads; the control compacts a partition in each of two processes."""
     pair, plain = (os.path.join(folder, name) for name in ("pair", "plain"))
     one = _compact(bench, plain)
-    both = Command(["sh", "-c", '"$@" & "$@"; wait', "sh", *one.words], "null")
     commands = {
-        "one thread": _compact(bench, pair),
-        "two threads": _compact(bench, pair, jobs=2),
+        "1 thread": _compact(bench, pair),
+        "2 threads": _compact(bench, pair, jobs=2),
         "one": one,
-        "both": both,
+        "both": twice(one),
         "start": _compact(bench, os.path.join(folder, "start")),
     }
     race = bench.race(logs(folder, "plain"), commands, bench.slow + 2)
-    wall = {name: race.best_wall_s(name) for name in commands}
-    told = (
-        f"wall {wall['one thread']:.2f} and {wall['two threads']:.2f} s, less the start's {wall['start']:.2f} s;"
-        f" control: a command {wall['one']:.2f} s, two at once {wall['both']:.2f} s"
-    )
-    ratio = (wall["one thread"] - wall["start"]) / (wall["two threads"] - wall["start"])
-    return Row("compact, two partitions", told, ratio, at_least=1.7)
+    return thread_row("compact, two partitions", race, "one")
 
 
 def _cleaner(bench: Bench, folder: str, topic: str, factor: int) -> Row:

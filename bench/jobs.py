@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from bench.installed import child
 from bench.measure import Command, Race, count_lines, discard
 from bench.table import Row
+from bench.threads import thread_row, twice
 
 CODECS = ("zstd", "gzip", "lz4", "snappy")
 PRINT_ALL = ("--deep-iteration", "--print-data-log")
@@ -208,14 +209,14 @@ def verify(bench: Bench) -> Iterator[Row]:
 
 def _verify_deep(bench: Bench) -> Iterator[Row]:
     path = bench.log("topic")
-    commands = {f"{jobs} thread{'s' * (jobs > 1)}": bench.verify(path, "--deep", jobs=jobs) for jobs in (1, 2)}
+    one, two = (bench.verify(path, "--deep", jobs=jobs) for jobs in (1, 2))
+    start = bench.verify(bench.log("first/plain"), "--deep")
+    commands = {"1 thread": one, "2 threads": two, "both": twice(one), "start": start}
     race = bench.race(path, commands, max(9, bench.rounds))
     records = bench.records(path)
     told = f"{records / 1e6:.2f} M records: {seconds(race, '1 thread')}"
     yield Row("verify --deep", told, records / race.cpu_s("1 thread") / 1e6, "M rec/s", at_least=25)
-    one_s, two_s = race.best_wall_s("1 thread"), race.best_wall_s("2 threads")
-    told = f"wall time, best of {race.runs('1 thread')}: 1 thread {one_s:.3f} s, 2 threads {two_s:.3f} s"
-    yield Row("verify --deep, threads", told, one_s / two_s, at_least=1.5)
+    yield thread_row("verify --deep, threads", race)
     peak = race.peak_bytes("2 threads") / 1e6
     yield Row("memory, verify --deep", f"of {os.path.getsize(path) >> 20} MiB, 2 threads", peak, "MB", at_most=100)
 
@@ -296,13 +297,9 @@ def jsonl(bench: Bench) -> Iterator[Row]:
 
 def _threads(bench: Bench, path: str) -> Row:
     one, two = bench.dump(path, *JSONL), bench.dump(path, *JSONL, jobs=2)
-    # Two independent processes tell whether a second core was to be had at all.
-    pair = Command(["sh", "-c", '"$@" & "$@" & wait', "sh", *one.words], "null")
-    race = bench.race(path, {"1 thread": one, "2 threads": two, "pair": pair}, max(9, bench.rounds))
-    one_s, two_s, pair_s = (race.best_wall_s(name) for name in ("1 thread", "2 threads", "pair"))
-    times = f"wall time, best of {race.runs('1 thread')}: 1 thread {one_s:.3f} s, 2 threads {two_s:.3f} s"
-    told = f"{times}, two processes doing it all {pair_s:.3f} s; load {os.getloadavg()[0]:.1f}"
-    return Row("dump jsonl, threads", told, one_s / two_s, at_least=1.6)
+    commands = {"1 thread": one, "2 threads": two, "both": twice(one)}
+    commands["start"] = bench.dump(bench.log("first/plain"), *JSONL)
+    return thread_row("dump jsonl, threads", bench.race(path, commands, max(9, bench.rounds)))
 
 
 def against_kafka(bench: Bench) -> Iterator[Row]:

@@ -1,0 +1,32 @@
+"""The rows about a second thread: what it brings by the clock, beside two independent processes."""
+
+from __future__ import annotations
+
+import os
+
+from bench.measure import Command, Race
+from bench.table import Row
+
+RATIO, CONTROL = 1.85, 1.95
+"""So many times as fast two threads are to be, where two processes do so many times the work of one in its time."""
+
+
+def twice(command: Command) -> Command:
+    """Return two processes that do the work of *command* at the same time, as `thread_row` wants them: ``both``."""
+    return Command(["sh", "-c", '"$@" & "$@" & wait', "sh", *command.words], "null")
+
+
+def thread_row(name: str, race: Race, one: str = "1 thread") -> Row:
+    """Return the row of a *race* between ``1 thread`` and ``2 threads``; ``start`` is the start of the command.
+
+    As a control whether there are two cores, ``both`` does twice what *one* does.  Where that does not reach CONTROL,
+    less is asked of the threads, in proportion.
+    """
+    start_s = race.best_wall_s("start")
+    net = {each: max(race.best_wall_s(each) - start_s, 0.001) for each in ("1 thread", "2 threads", one, "both")}
+    control = 2 * net[one] / net["both"]
+    told = (
+        f"wall time less start, best of {race.runs('1 thread')}: 1 thread {net['1 thread']:.3f} s, 2 threads"
+        f" {net['2 threads']:.3f} s; two processes {control:.2f} times as fast as one; load {os.getloadavg()[0]:.1f}"
+    )
+    return Row(name, told, net["1 thread"] / net["2 threads"], at_least=RATIO * min(1.0, control / CONTROL))
