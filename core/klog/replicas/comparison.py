@@ -1,0 +1,216 @@
+"""The copies of a partition compared batch by batch, in one pass over all of them.
+
+As long as all copies agree their headers are compared, a window at a time.  Where they differ, batches that stand alone
+are counted by their headers; only batches that overlap others are decoded, and their records compared one by one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import combinations
+from typing import NamedTuple
+
+from klog.data_dir.partition import Partition
+from klog.replicas.copy_reader import IDENTITY, IDENTITY_BYTES, BatchIdentity, CopyReader, DataRecord
+from klog.replicas.offset_ranges import OffsetRanges
+
+
+class ComparedCopy(NamedTuple):
+    """What a comparison needs to know of a copy; *partition* is None where a broker has no directory for it."""
+
+    node: int
+    partition: Partition | None
+    log_start: int
+    log_end: int
+
+
+class EpochRun(NamedTuple):
+    """Batches of one leader epoch behind one another: the offsets of the first and of the last record."""
+
+    epoch: int
+    first: int
+    last: int
+
+
+class CopyFacts:
+    """What the pass showed of one copy.
+
+    *batches*: intact ones.  *lost*: data records that some copy has and this one has not, from its log start on.
+    *only_here*: those that no other copy has, though one could.
+    """
+
+    def __init__(self) -> None:
+        self.batches = 0
+        self.epochs: list[EpochRun] = []
+        self.bad_batches: list[int] = []
+        self.only_here = OffsetRanges()
+        self.lost = OffsetRanges()
+        self.lost_below: int = 0
+
+    def add_batches(self, identities: memoryview) -> None:
+        """Take intact batches that come next."""
+        self.batches += len(identities) // IDENTITY_BYTES
+        epochs = identities.cast("i")[4 :: IDENTITY_BYTES // 4].tolist()
+        starts = [0, *(i for i in range(1, len(epochs)) if epochs[i] != epochs[i - 1])] if len(set(epochs)) > 1 else [0]
+        for start, end in zip(starts, [*starts[1:], len(epochs)], strict=True):
+            first = IDENTITY.unpack_from(identities, start * IDENTITY_BYTES)[0]
+            last = IDENTITY.unpack_from(identities, (end - 1) * IDENTITY_BYTES)[1]
+            if self.epochs and self.epochs[-1].epoch == epochs[start]:
+                self.epochs[-1] = self.epochs[-1]._replace(last=last)
+            else:
+                self.epochs.append(EpochRun(epochs[start], first, last))
+
+
+class Comparison:
+    """One pass over copies of one partition.  After `run`: *facts* by node, *first_differences* by pair of nodes.
+
+    A first difference is the base offset of the first batch that one of the two has and the other has not, within what
+    both could have; the lower log end where there is none.  *committed*: offsets below it were committed for certain.
+    """
+
+    def __init__(self, copies: Sequence[ComparedCopy], committed: int = 0) -> None:
+        self.copies = copies
+        self.facts: dict[int, CopyFacts] = {copy.node: CopyFacts() for copy in copies}
+        self.first_differences: dict[tuple[int, int], int] = {}
+        self._committed = committed
+        self._readers: dict[int, CopyReader] = {}
+        self._starts = {copy.node: copy.log_start for copy in copies}
+        self._ends = {copy.node: copy.log_end for copy in copies}
+        self._pending: dict[int, list[tuple[DataRecord, set[int]]]] = {}
+        self._reach = -1
+
+    def run(self) -> Comparison:
+        """Read all copies.  Raises UnreadableError."""
+        self._readers = {
+            copy.node: CopyReader(copy.partition, copy.log_start)
+            for copy in self.copies
+            if copy.partition is not None and copy.partition.segments
+        }
+        while self._step():
+            pass
+        self._flush(None)
+        for node, reader in self._readers.items():
+            self.facts[node].bad_batches = sorted(set(reader.bad_batches))
+        for one, other in combinations(sorted(self.facts), 2):
+            least = min(self._ends[one], self._ends[other])
+            self.first_differences[one, other] = min(self.first_differences.get((one, other), least), least)
+        return self
+
+    def first_difference(self, one: int, other: int) -> int:
+        """Return where the copies of two nodes part."""
+        return self.first_differences[min(one, other), max(one, other)]
+
+    def _step(self) -> bool:
+        """Take the next batches; False when no copy has any."""
+        live = {node: reader for node, reader in self._readers.items() if reader.identities}
+        if not live:
+            return False
+        if not self._pending and self._skip_equal(live):
+            return True
+        node = min(live, key=lambda each: (live[each].first_possible, each))
+        head = live[node].head
+        assert head is not None
+        start = live[node].first_possible
+        holders = [each for each, reader in live.items() if reader.head == head]
+        self._note_differences(head, holders)
+        others = [reader.first_possible for each, reader in live.items() if each not in holders]
+        stands_alone = start > self._reach and all(first > head.last_offset for first in others)
+        if stands_alone and self._counts_whole(head, holders):
+            self._flush(None)
+            self._count(head.base_offset, head.last_offset, head.data_records or 0, set(holders))
+        else:
+            self._take_records(live[node], holders)
+        self._reach = max(self._reach, head.last_offset)
+        for each in holders:
+            self.facts[each].add_batches(live[each].identities[:IDENTITY_BYTES])
+            live[each].skip(1)
+        self._flush(min((reader.first_possible for reader in live.values() if reader.identities), default=None))
+        return True
+
+    def _skip_equal(self, live: Mapping[int, CopyReader]) -> bool:
+        """Pass over what all copies have alike; False when the next batches differ, or a copy is at its end."""
+        if len(live) < len(self.copies):
+            return False
+        first, *others = live.values()
+        equal = min(_equal_batches(first.identities, other.identities) for other in others) if others else None
+        count = len(first.identities) // IDENTITY_BYTES if equal is None else equal
+        if not count or (equal is None and self._lacks_anything()):
+            return False
+        self._reach = IDENTITY.unpack_from(first.identities, (count - 1) * IDENTITY_BYTES)[1]
+        for node, reader in live.items():
+            self.facts[node].add_batches(reader.identities[: count * IDENTITY_BYTES])
+            reader.skip(count)
+        return True
+
+    def _lacks_anything(self) -> bool:
+        return len(self.copies) > 1
+
+    def _note_differences(self, head: BatchIdentity, holders: Sequence[int]) -> None:
+        for other in self._starts:
+            if other in holders or self._starts[other] > head.last_offset:
+                continue
+            for node in holders:
+                self.first_differences.setdefault((min(node, other), max(node, other)), head.base_offset)
+
+    def _counts_whole(self, head: BatchIdentity, holders: Sequence[int]) -> bool:
+        """Whether the header tells all: how many data records there are, and at which offsets."""
+        if head.data_records is None or (head.data_records and not head.is_dense):
+            return False
+        edges = [start for node, start in self._starts.items()]
+        return not any(head.base_offset < start <= head.last_offset for start in edges)
+
+    def _take_records(self, reader: CopyReader, holders: Sequence[int]) -> None:
+        for offset, record in reader.records():
+            contents = self._pending.setdefault(offset, [])
+            for content, nodes in contents:
+                if content == record:
+                    nodes.update(holders)
+                    break
+            else:
+                contents.append((record, set(holders)))
+
+    def _flush(self, end: int | None) -> None:
+        """Count the records whose offsets no further batch can have: those below *end*, all for None."""
+        ready = sorted(offset for offset in self._pending if end is None or offset < end)
+        for offset in ready:
+            for _, nodes in self._pending.pop(offset):
+                self._count(offset, offset, 1, nodes)
+
+    def _count(self, first: int, last: int, records: int, holders: set[int]) -> None:
+        """Count data records that *holders* have for those that lack them."""
+        if not records:
+            return
+        lacking = [node for node, start in self._starts.items() if node not in holders and start <= first]
+        for node in lacking:
+            facts = self.facts[node]
+            facts.lost.add(first, last, records)
+            if first < self._committed:
+                facts.lost_below += records if last < self._committed else self._committed - first
+        mine = [node for node in holders if self._starts[node] <= last]
+        if len(mine) == 1 and lacking:
+            self.facts[mine[0]].only_here.add(max(first, self._starts[mine[0]]), last, records)
+
+
+def _equal_batches(one: memoryview, other: memoryview) -> int:
+    """Return how many batches at the front are the same in both."""
+    size = min(len(one), len(other))
+    if one[:size] == other[:size]:
+        return size // IDENTITY_BYTES
+    low, high = 0, size // IDENTITY_BYTES  # of the first *low* batches all are equal, of the first *high* not
+    while high - low > 1:
+        middle = (low + high) // 2
+        if one[low * IDENTITY_BYTES : middle * IDENTITY_BYTES] == other[low * IDENTITY_BYTES : middle * IDENTITY_BYTES]:
+            low = middle
+        else:
+            high = middle
+    return low
+
+
+def compared(copies: Sequence[ComparedCopy], committed: int = 0) -> Comparison:
+    """Compare *copies*.  Raises UnreadableError."""
+    return Comparison(copies, committed).run()
+
+
+def pairs(nodes: Sequence[int]) -> Iterator[tuple[int, int]]:
+    """Yield each pair of nodes once."""
+    yield from combinations(sorted(nodes), 2)

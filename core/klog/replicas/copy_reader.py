@@ -1,0 +1,188 @@
+"""The batches of one copy, in the order of their offsets, told apart by their headers.
+
+A batch whose checksum does not match holds nothing.  Neither does one whose offsets cannot stand where they do: the
+checksum covers neither the base offset nor the leader epoch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from struct import Struct
+from typing import NamedTuple
+
+from klog.data_dir.partition import Partition
+from klog.formats.batch import CONTROL_BIT
+from klog.formats.codec import Decompressor
+from klog.formats.damage import Damage
+from klog.kernel import Window, ascending_run, batch_identities
+from klog.log.records import BatchRun, decode_run
+from klog.log.segment import Segment
+
+IDENTITY = Struct("=qqiIihbx")
+IDENTITY_BYTES = IDENTITY.size
+MOST_BAD_BATCHES = 1000
+"""Kept one by one; a log can be all damage."""
+
+_LONG_MAX = 2**63 - 1
+
+
+class BatchIdentity(NamedTuple):
+    """What makes a batch this one and no other; CRC and length alone do not cover where it stands.
+
+    Offsets of a compressed v0 or v1 entry are its last message's, and its *records_count* is -1.
+    """
+
+    base_offset: int
+    last_offset: int
+    leader_epoch: int
+    crc: int
+    records_count: int
+    attributes: int
+    magic: int
+
+    @property
+    def data_records(self) -> int | None:
+        """How many records it holds that are no markers; None where only decoding tells."""
+        if self.magic < 2:
+            return None
+        return 0 if self.attributes & CONTROL_BIT else self.records_count
+
+    @property
+    def is_dense(self) -> bool:
+        """Whether it has a record at each of its offsets."""
+        return self.magic >= 2 and self.records_count == self.last_offset - self.base_offset + 1
+
+
+class DataRecord(NamedTuple):
+    """A record that is no marker, as far as copies can differ in it.  Timestamps are ms."""
+
+    timestamp: int
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[tuple[bytes, bytes | None], ...]
+
+
+class CopyReader:
+    """Reads a copy once, from its log start on.
+
+    *identities*: what is left of the current run, IDENTITY_BYTES a batch; empty at the end.  *last_offset*: that of the
+    batch before them.  *damages*, *bad_batches* (base offsets): what has been met; the latter at most MOST_BAD_BATCHES.
+    """
+
+    def __init__(self, partition: Partition, log_start: int) -> None:
+        self.identities = memoryview(b"")
+        self.last_offset = log_start - 1
+        self.damages: list[Damage] = []
+        self.bad_batches: list[int] = []
+        self._partition = partition
+        self._log_start = log_start
+        self._epoch = -1
+        self._expected = log_start
+        self._window: Window | None = None
+        self._row = 0
+        self._path = ""
+        self._codecs = Decompressor().functions
+        self._runs = self._all_runs()
+        self.load()
+
+    @property
+    def head(self) -> BatchIdentity | None:
+        """The next batch; None at the end."""
+        if not self.identities:
+            return None
+        return BatchIdentity._make(IDENTITY.unpack_from(self.identities))
+
+    @property
+    def first_possible(self) -> int:
+        """The lowest offset that the next batch can have a record at; LONG_MAX at the end."""
+        head = self.head
+        if head is None:
+            return _LONG_MAX
+        return head.base_offset if head.magic >= 2 else min(self.last_offset + 1, head.base_offset)
+
+    def load(self) -> None:
+        """Go on to the next run when the current one is used up."""
+        while not self.identities:
+            found = next(self._runs, None)
+            if found is None:
+                return
+            self._window, self._row, end = found
+            self.identities = memoryview(batch_identities(self._window, self._row, end))
+
+    def skip(self, count: int) -> None:
+        """Pass over *count* batches of the current run."""
+        if count:
+            last = IDENTITY.unpack_from(self.identities, (count - 1) * IDENTITY_BYTES)
+            self.last_offset = last[1]
+            self.identities = self.identities[count * IDENTITY_BYTES :]
+            self._row += count
+            self.load()
+
+    def records(self) -> Iterator[tuple[int, DataRecord]]:
+        """Decode the next batch: yield its data records with their offsets.  What is broken inside is a damage."""
+        assert self._window is not None
+        window, row = self._window, self._row
+        if window.batch(row).attributes & CONTROL_BIT and window.batch(row).magic >= 2:
+            return
+        for damage in decode_run(BatchRun(window, row, row + 1), self._codecs, self._path):
+            if damage is not None:
+                self._note(damage, window.batch(row).base_offset)
+                continue
+            for i in range(window.records):
+                offset, timestamp, key, value, headers, *_ = window.record(i)
+                yield offset, DataRecord(timestamp, key, value, headers)
+
+    def _note(self, damage: Damage, base_offset: int) -> None:
+        if len(self.damages) < MOST_BAD_BATCHES:
+            self.damages.append(damage)
+            self.bad_batches.append(base_offset)
+
+    def _all_runs(self) -> Iterator[tuple[Window, int, int]]:
+        """Yield window, first row and end of runs of batches that count."""
+        segments = self._partition.segments
+        for number, files in enumerate(segments):
+            behind = segments[number + 1].base_offset if number + 1 < len(segments) else _LONG_MAX
+            if behind <= self._log_start:
+                continue
+            self._path = self._partition.file(files.log)
+            is_last = number + 1 == len(segments)
+            for run in Segment(self._path, bounded=False).runs():
+                if isinstance(run, Damage):
+                    if not (is_last and run.is_unfinished):
+                        self._note(run, run.place.offset if run.place.offset is not None else self._expected)
+                    continue
+                for first, end in self._in_order(run.window, run.first, run.end, behind - 1):
+                    self._expected = run.window.batch(end - 1).last_offset + 1
+                    yield run.window, first, end
+
+    def _in_order(self, window: Window, first: int, end: int, ceiling: int) -> Iterator[tuple[int, int]]:
+        """Yield the rows whose offsets can stand where they do, without those that end below the log start."""
+        last = self._expected - 1
+        while first < end and window.batch(first).last_offset < self._log_start:
+            first += 1
+        while first < end:
+            at, _ = ascending_run(window, first, end, last, self._epoch, ceiling)
+            if at < end and self._is_too_high(window, first, at, last):
+                at -= 1  # the one before leads too far, not this one back
+            if at > first:
+                found = window.batch(at - 1)
+                yield first, at
+                last, self._epoch = found.last_offset, max(found.leader_epoch, self._epoch)
+            if at < end:
+                self._note_misplaced(window, at)
+            first = at + 1
+
+    def _is_too_high(self, window: Window, first: int, at: int, last: int) -> bool:
+        """Whether it is the batch before row *at* that stands wrong: without it *at* would come in order."""
+        if at == first or window.batch(at).base_offset > window.batch(at - 1).last_offset:
+            return False
+        before = window.batch(at - 2).last_offset if at - 1 > first else last
+        return window.batch(at).base_offset > before
+
+    def _note_misplaced(self, window: Window, row: int) -> None:
+        from klog.formats.damage import DamageKind
+        from klog.location import Location
+
+        batch = window.batch(row)
+        place = Location(self._path, batch.position, batch.base_offset)
+        self._note(Damage(DamageKind.OFFSET_BACKWARDS, place, "its offsets or epoch cannot stand here"), batch.base_offset)

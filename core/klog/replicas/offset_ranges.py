@@ -1,0 +1,20 @@
+"""Offsets as ranges: what would be lost is thousands of records and few ranges."""
+
+from __future__ import annotations
+
+
+class OffsetRanges:
+    """Ascending offsets; *ranges* are [first, last], inclusive, and *count* is how many records were added."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.ranges: list[tuple[int, int]] = []
+
+    def add(self, first: int, last: int, records: int) -> None:
+        """Add *records* from offset *first* to *last*; *first* is not below what was added last."""
+        self.count += records
+        if self.ranges and first <= self.ranges[-1][1] + 1:
+            begins, ends = self.ranges[-1]
+            self.ranges[-1] = begins, max(ends, last)
+        else:
+            self.ranges.append((first, last))
