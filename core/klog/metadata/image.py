@@ -11,6 +11,7 @@ from typing import Final, NamedTuple, TypeAlias
 
 from klog.formats.internal_topics import MetadataRecord
 from klog.formats.structs.schema import Data
+from klog.replication.election import UNASSIGNED_DIRECTORY
 
 TOPIC_RESOURCE: Final = 2
 BROKER_RESOURCE: Final = 4
@@ -24,6 +25,7 @@ class PartitionRegistration(NamedTuple):
     """A partition as the controller has it; replicas are node ids.
 
     *leader*: -1 for none.  *elr*: eligible leader replicas, which may lead although they are not in the *isr*.
+    *directories*: for each replica the id of the log dir that has it, empty before 3.7.
     """
 
     replicas: tuple[int, ...]
@@ -33,6 +35,7 @@ class PartitionRegistration(NamedTuple):
     partition_epoch: int
     elr: tuple[int, ...] = ()
     last_known_elr: tuple[int, ...] = ()
+    directories: tuple[str, ...] = ()
 
 
 class BrokerRegistration(NamedTuple):
@@ -127,6 +130,7 @@ def _partition(state: MetadataImage, data: Data) -> str | None:
         data["partitionEpoch"],
         tuple(data["eligibleLeaderReplicas"] or ()),
         tuple(data["lastKnownElr"] or ()),
+        tuple(data["directories"] or ()),
     )
     state.put_partition(data["topicId"], data["partitionId"], registration)
     return None
@@ -154,9 +158,20 @@ def _change_partition(state: MetadataImage, data: Data) -> str | None:
         before.partition_epoch + 1,
         changed("eligibleLeaderReplicas", before.elr),
         changed("lastKnownElr", before.last_known_elr),
+        _changed_directories(before, data),
     )
     state.put_partition(data["topicId"], data["partitionId"], registration)
     return None
+
+
+def _changed_directories(before: PartitionRegistration, data: Data) -> tuple[str, ...]:
+    """Kafka: DirectoryId.createDirectoriesFrom: a new replica is in no directory yet."""
+    if data["directories"] is not None:
+        return tuple(data["directories"])
+    if data["replicas"] is None or not before.directories:
+        return before.directories
+    known = dict(zip(before.replicas, before.directories, strict=False))
+    return tuple(known.get(node, UNASSIGNED_DIRECTORY) for node in data["replicas"])
 
 
 def _clear_elr(state: MetadataImage, data: Data) -> str | None:

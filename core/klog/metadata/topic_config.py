@@ -169,6 +169,7 @@ _KNOWN: Final[Mapping[str, _Known]] = {
     "file.delete.delay.ms": _Known(_MS, 60_000, {"log.segment.delete.delay.ms": 1}),
     "remote.storage.enable": _Known(_FLAG, False, {}),
     "unclean.leader.election.enable": _Known(_FLAG, False, {"unclean.leader.election.enable": 1}),
+    "min.insync.replicas": _Known(_whole(1, _INT), 1, {"min.insync.replicas": 1}),
     "producer.id.expiration.ms": _Known(_whole(1, _INT), _DAY_MS, {"producer.id.expiration.ms": 1}),
 }
 """By the topic's name for it; the last is a broker's alone.  Kafka: LogConfig, ServerTopicConfigSynonyms,

@@ -6,7 +6,7 @@ are counted by their headers; only batches that overlap others are decoded, and 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import combinations
 from typing import NamedTuple
 
@@ -22,6 +22,14 @@ class ComparedCopy(NamedTuple):
     partition: Partition | None
     log_start: int
     log_end: int
+
+
+class HeldRecord(NamedTuple):
+    """A record and the nodes whose copies have it; *producer_id*: of a transaction, else -1."""
+
+    record: DataRecord
+    nodes: set[int]
+    producer_id: int
 
 
 class EpochRun(NamedTuple):
@@ -76,7 +84,7 @@ class Comparison:
         self._readers: dict[int, CopyReader] = {}
         self._starts = {copy.node: copy.log_start for copy in copies}
         self._ends = {copy.node: copy.log_end for copy in copies}
-        self._pending: dict[int, list[tuple[DataRecord, set[int]]]] = {}
+        self._pending: dict[int, list[HeldRecord]] = {}
         self._reach = -1
 
     def run(self) -> Comparison:
@@ -132,18 +140,16 @@ class Comparison:
         if len(live) < len(self.copies):
             return False
         first, *others = live.values()
-        equal = min(_equal_batches(first.identities, other.identities) for other in others) if others else None
-        count = len(first.identities) // IDENTITY_BYTES if equal is None else equal
-        if not count or (equal is None and self._lacks_anything()):
+        count = min((_equal_batches(first.identities, other.identities) for other in others), default=None)
+        if count is None:
+            count = len(first.identities) // IDENTITY_BYTES
+        if not count:
             return False
         self._reach = IDENTITY.unpack_from(first.identities, (count - 1) * IDENTITY_BYTES)[1]
         for node, reader in live.items():
             self.facts[node].add_batches(reader.identities[: count * IDENTITY_BYTES])
             reader.skip(count)
         return True
-
-    def _lacks_anything(self) -> bool:
-        return len(self.copies) > 1
 
     def _note_differences(self, head: BatchIdentity, holders: Sequence[int]) -> None:
         for other in self._starts:
@@ -161,26 +167,33 @@ class Comparison:
 
     def _take_records(self, reader: CopyReader, holders: Sequence[int]) -> None:
         for offset, record in reader.records():
-            contents = self._pending.setdefault(offset, [])
-            for content, nodes in contents:
-                if content == record:
-                    nodes.update(holders)
+            held = self._pending.setdefault(offset, [])
+            for one in held:
+                if one.record == record:
+                    one.nodes.update(holders)
                     break
             else:
-                contents.append((record, set(holders)))
+                held.append(HeldRecord(record, set(holders), reader.producer_id))
 
     def _flush(self, end: int | None) -> None:
         """Count the records whose offsets no further batch can have: those below *end*, all for None."""
         ready = sorted(offset for offset in self._pending if end is None or offset < end)
         for offset in ready:
-            for _, nodes in self._pending.pop(offset):
-                self._count(offset, offset, 1, nodes)
+            self._settle(offset, self._pending.pop(offset))
+
+    def _settle(self, offset: int, held: Sequence[HeldRecord]) -> None:
+        """Count the records that copies have at one offset."""
+        for one in held:
+            self._count(offset, offset, 1, one.nodes)
 
     def _count(self, first: int, last: int, records: int, holders: set[int]) -> None:
         """Count data records that *holders* have for those that lack them."""
         if not records:
             return
         lacking = [node for node, start in self._starts.items() if node not in holders and start <= first]
+        self._count_for(first, last, records, holders, lacking)
+
+    def _count_for(self, first: int, last: int, records: int, holders: set[int], lacking: Sequence[int]) -> None:
         for node in lacking:
             facts = self.facts[node]
             facts.lost.add(first, last, records)
@@ -204,13 +217,3 @@ def _equal_batches(one: memoryview, other: memoryview) -> int:
         else:
             high = middle
     return low
-
-
-def compared(copies: Sequence[ComparedCopy], committed: int = 0) -> Comparison:
-    """Compare *copies*.  Raises UnreadableError."""
-    return Comparison(copies, committed).run()
-
-
-def pairs(nodes: Sequence[int]) -> Iterator[tuple[int, int]]:
-    """Yield each pair of nodes once."""
-    yield from combinations(sorted(nodes), 2)

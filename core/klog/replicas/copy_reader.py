@@ -11,10 +11,11 @@ from struct import Struct
 from typing import NamedTuple
 
 from klog.data_dir.partition import Partition
-from klog.formats.batch import CONTROL_BIT
+from klog.formats.batch import CONTROL_BIT, TRANSACTIONAL_BIT
 from klog.formats.codec import Decompressor
-from klog.formats.damage import Damage
+from klog.formats.damage import Damage, DamageKind
 from klog.kernel import Window, ascending_run, batch_identities
+from klog.location import Location
 from klog.log.records import BatchRun, decode_run
 from klog.log.segment import Segment
 
@@ -77,7 +78,7 @@ class CopyReader:
         self._partition = partition
         self._log_start = log_start
         self._epoch = -1
-        self._expected = log_start
+        self._last = -1
         self._window: Window | None = None
         self._row = 0
         self._path = ""
@@ -91,6 +92,13 @@ class CopyReader:
         if not self.identities:
             return None
         return BatchIdentity._make(IDENTITY.unpack_from(self.identities))
+
+    @property
+    def producer_id(self) -> int:
+        """The producer whose transaction the next batch belongs to, -1 for none."""
+        assert self._window is not None
+        batch = self._window.batch(self._row)
+        return batch.producer_id if batch.attributes & TRANSACTIONAL_BIT and batch.magic >= 2 else -1
 
     @property
     def first_possible(self) -> int:
@@ -149,40 +157,37 @@ class CopyReader:
             for run in Segment(self._path, bounded=False).runs():
                 if isinstance(run, Damage):
                     if not (is_last and run.is_unfinished):
-                        self._note(run, run.place.offset if run.place.offset is not None else self._expected)
+                        self._note(run, run.place.offset if run.place.offset is not None else self._last + 1)
                     continue
                 for first, end in self._in_order(run.window, run.first, run.end, behind - 1):
-                    self._expected = run.window.batch(end - 1).last_offset + 1
                     yield run.window, first, end
 
     def _in_order(self, window: Window, first: int, end: int, ceiling: int) -> Iterator[tuple[int, int]]:
         """Yield the rows whose offsets can stand where they do, without those that end below the log start."""
-        last = self._expected - 1
         while first < end and window.batch(first).last_offset < self._log_start:
             first += 1
         while first < end:
-            at, _ = ascending_run(window, first, end, last, self._epoch, ceiling)
-            if at < end and self._is_too_high(window, first, at, last):
+            at, _ = ascending_run(window, first, end, self._last, self._epoch, ceiling)
+            if at < end and self._is_too_high(window, first, at):
                 at -= 1  # the one before leads too far, not this one back
             if at > first:
                 found = window.batch(at - 1)
+                self._last, self._epoch = found.last_offset, max(found.leader_epoch, self._epoch)
                 yield first, at
-                last, self._epoch = found.last_offset, max(found.leader_epoch, self._epoch)
             if at < end:
                 self._note_misplaced(window, at)
             first = at + 1
 
-    def _is_too_high(self, window: Window, first: int, at: int, last: int) -> bool:
+    def _is_too_high(self, window: Window, first: int, at: int) -> bool:
         """Whether it is the batch before row *at* that stands wrong: without it *at* would come in order."""
         if at == first or window.batch(at).base_offset > window.batch(at - 1).last_offset:
             return False
-        before = window.batch(at - 2).last_offset if at - 1 > first else last
+        before = window.batch(at - 2).last_offset if at - 1 > first else self._last
         return window.batch(at).base_offset > before
 
     def _note_misplaced(self, window: Window, row: int) -> None:
-        from klog.formats.damage import DamageKind
-        from klog.location import Location
-
         batch = window.batch(row)
         place = Location(self._path, batch.position, batch.base_offset)
-        self._note(Damage(DamageKind.OFFSET_BACKWARDS, place, "its offsets or epoch cannot stand here"), batch.base_offset)
+        self._note(
+            Damage(DamageKind.OFFSET_BACKWARDS, place, "its offsets or epoch cannot stand here"), batch.base_offset
+        )

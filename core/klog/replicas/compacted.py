@@ -1,0 +1,109 @@
+"""The copies of a compacted partition compared record by record.
+
+Brokers clean at different times, so batches differ and records are missing lawfully.  That a copy lacks an offset is
+explained when its cleaner has been there, and it has a later record of the key, or the record was a tombstone, aborted
+or without a key.  Two contents at one offset are a fork.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+
+from klog.data_dir.partition import Partition
+from klog.formats.damage import Damage
+from klog.kernel import OffsetMap
+from klog.log.segment import Segment
+from klog.replicas.comparison import ComparedCopy, Comparison, HeldRecord
+from klog.replicas.copy_reader import BatchIdentity
+from klog.replicas.offset_ranges import OffsetRanges
+from klog.transactions.isolation import AbortedRange, aborted_in_log
+
+_MAP_BYTES = 4 << 30
+"""Taken only as keys come: 24 to 96 bytes for each, as a broker's cleaner needs."""
+
+
+class CompactedComparison(Comparison):
+    """As Comparison; by node, *explained* counts the records that a copy lacks lawfully, *unexplained* has the others.
+
+    *cleaner_offsets*: by node, below which the cleaner has been; None where it never was.
+    """
+
+    def __init__(
+        self, copies: Sequence[ComparedCopy], committed: int, cleaner_offsets: Mapping[int, int | None]
+    ) -> None:
+        super().__init__(copies, committed)
+        self.explained = dict.fromkeys(self.facts, 0)
+        self.unexplained = {node: OffsetRanges() for node in self.facts}
+        self._cleaned = {node: offset or 0 for node, offset in cleaner_offsets.items()}
+        self._partitions = {copy.node: copy.partition for copy in copies}
+        self._secret = os.urandom(16)
+        self._keys: dict[int, OffsetMap] = {}
+        self._aborted: dict[int, dict[int, list[AbortedRange]]] = {}
+
+    def _note_differences(self, head: BatchIdentity, holders: Sequence[int]) -> None:
+        pass  # of batches: these differ lawfully
+
+    def _counts_whole(self, head: BatchIdentity, holders: Sequence[int]) -> bool:
+        return len(holders) == len(self.copies) or head.data_records == 0
+
+    def _settle(self, offset: int, held: Sequence[HeldRecord]) -> None:
+        holders = {node for one in held for node in one.nodes}
+        for one in held:
+            lacking = [node for node, start in self._starts.items() if node not in one.nodes and start <= offset]
+            lost = [node for node in lacking if node in holders or not self._explains(node, offset, one)]
+            for node in lost:
+                if node not in holders and offset < self._ends[node]:
+                    self.unexplained[node].add(offset, offset, 1)
+                for other in one.nodes:
+                    self.first_differences.setdefault((min(node, other), max(node, other)), offset)
+            for node in set(lacking) - set(lost):
+                self.explained[node] += 1
+            self._count_for(offset, offset, 1, one.nodes, lost)
+
+    def _explains(self, node: int, offset: int, held: HeldRecord) -> bool:
+        """Whether the cleaner of *node* may have taken a record away."""
+        key = held.record.key
+        if offset >= self._cleaned.get(node, 0):
+            return False
+        if key is None or held.record.value is None or self._is_aborted(offset, held):
+            return True
+        return self._latest(node).get(key) > offset
+
+    def _latest(self, node: int) -> OffsetMap:
+        """Return the last offset of each key in the copy of *node*."""
+        if node not in self._keys:
+            offsets = self._keys[node] = OffsetMap(_MAP_BYTES, self._secret)
+            partition = self._partitions[node]
+            for files in partition.segments if partition is not None else ():
+                for rows in Segment(_path(partition, files.log), bounded=False).record_windows():
+                    if not isinstance(rows, Damage):
+                        offsets.fill(rows, 0, 0)
+        return self._keys[node]
+
+    def _is_aborted(self, offset: int, held: HeldRecord) -> bool:
+        if held.producer_id < 0:
+            return False
+        return any(
+            each.first_offset <= offset <= each.last_offset
+            for node in held.nodes
+            for each in self._aborted_by_producer(node).get(held.producer_id, ())
+        )
+
+    def _aborted_by_producer(self, node: int) -> dict[int, list[AbortedRange]]:
+        if node not in self._aborted:
+            found: dict[int, list[AbortedRange]] = {}
+            partition = self._partitions[node]
+            for number in range(len(partition.segments) if partition is not None else 0):
+                assert partition is not None
+                for each in aborted_in_log(partition, number, behind=True):
+                    ranges = found.setdefault(each.producer_id, [])
+                    if each not in ranges[-1:]:
+                        ranges.append(each)
+            self._aborted[node] = found
+        return self._aborted[node]
+
+
+def _path(partition: Partition | None, name: str) -> str:
+    assert partition is not None
+    return partition.file(name)

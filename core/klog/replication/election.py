@@ -1,0 +1,176 @@
+"""Who leads a partition when brokers come back: a rule of what the controller knows, never of what a disk holds.
+
+    isr                 the first replica in assignment order that is back and in the ISR
+    elr                 the same in the eligible leader replicas, when the ISR is empty
+    last known leader   ISR and ELR are empty, and the one last known leader is back
+    unclean             the topic allows unclean election: any replica that is back, whichever registers first
+    none                nobody leads
+
+Kafka: PartitionChangeBuilder.electLeader, ReplicationControlManager.handleUncleanBrokerShutdown.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from enum import Enum
+from typing import Final, NamedTuple
+
+NO_LEADER: Final = -1
+UNASSIGNED_DIRECTORY, LOST_DIRECTORY, MIGRATING_DIRECTORY = (
+    "AAAAAAAAAAAAAAAAAAAAAA",
+    "AAAAAAAAAAAAAAAAAAAAAQ",
+    "AAAAAAAAAAAAAAAAAAAAAg",
+)
+"""Ids that stand for no directory.  Kafka: DirectoryId."""
+
+
+class ElectionReason(str, Enum):
+    """Why a replica leads, or that none does."""
+
+    ISR = "isr"
+    ELR = "elr"
+    LAST_KNOWN_LEADER = "last known leader"
+    UNCLEAN = "unclean"
+    NONE = "none"
+
+
+class ReplicaSet(NamedTuple):
+    """A partition as the controller has it: node ids, replicas in the order of the assignment.
+
+    *leader*: NO_LEADER for none.  *directories*: for each replica the id of its log dir, empty before 3.7.
+    """
+
+    replicas: tuple[int, ...]
+    isr: tuple[int, ...]
+    elr: tuple[int, ...]
+    last_known_elr: tuple[int, ...]
+    leader: int
+    directories: tuple[str, ...] = ()
+
+
+class BrokerDisks(NamedTuple):
+    """What a broker's disks say when it registers.
+
+    *epoch*: the broker epoch in all its clean-shutdown markers; None without a marker in each, or when they differ.
+    *directory_ids*: of its log dirs.
+    """
+
+    epoch: int | None
+    directory_ids: frozenset[str] = frozenset()
+
+
+class ElectionRules(NamedTuple):
+    """What decides besides the partition's state.
+
+    *unclean*: unclean.leader.election.enable of the topic.  *elr_version*: the level of the feature
+    eligible.leader.replicas.version.  *broker_epochs*: of the last registrations, by node.  *disks*: by node.
+    """
+
+    unclean: bool
+    elr_version: int
+    broker_epochs: Mapping[int, int]
+    disks: Mapping[int, BrokerDisks]
+
+
+class ElectionResult(NamedTuple):
+    """A leader, None for nobody, and why."""
+
+    leader: int | None
+    because: ElectionReason
+
+
+def is_clean(node: int, rules: ElectionRules) -> bool:
+    """Whether *node* stays in ISR and ELR when it registers: its marker has the epoch of its last registration."""
+    if rules.elr_version < 1:
+        return True
+    disks = rules.disks.get(node)
+    return disks is not None and disks.epoch is not None and disks.epoch == rules.broker_epochs.get(node)
+
+
+def has_directory(partition: ReplicaSet, node: int, rules: ElectionRules) -> bool:
+    """Whether the log dir that the assignment names for *node* is one of its log dirs.
+
+    A broker that comes with another one cannot lead before it has reported that.  Kafka: ClusterImage, DirectoryId.
+    """
+    if node not in partition.replicas or not partition.directories:
+        return True
+    wanted = partition.directories[partition.replicas.index(node)]
+    if wanted == LOST_DIRECTORY:
+        return False
+    known = rules.disks[node].directory_ids if node in rules.disks else frozenset()
+    return wanted in (UNASSIGNED_DIRECTORY, MIGRATING_DIRECTORY) or not known or wanted in known
+
+
+def elect(
+    partition: ReplicaSet, up: Collection[int], rules: ElectionRules, unclean: bool | None = None
+) -> ElectionResult:
+    """Return who leads once all of *up* are back, if they come back at one moment.
+
+    *unclean*: instead of the topic's setting.
+    """
+    back = [node for node in partition.replicas if node in up and has_directory(partition, node, rules)]
+    struck = {node for node in up if not is_clean(node, rules)}
+    isr = [node for node in partition.isr if node not in struck]
+    elr = [node for node in partition.elr if node not in struck]
+    for node in back:
+        if node in isr:
+            return ElectionResult(node, ElectionReason.ISR)
+    if not isr:
+        for node in back:
+            if node in elr:
+                return ElectionResult(node, ElectionReason.ELR)
+        if not elr and rules.elr_version >= 1:
+            last = _last_known_leader(partition)
+            if last in back:
+                return ElectionResult(last, ElectionReason.LAST_KNOWN_LEADER)
+    if (rules.unclean if unclean is None else unclean) and back:
+        return ElectionResult(back[0], ElectionReason.UNCLEAN)
+    return ElectionResult(None, ElectionReason.NONE)
+
+
+def _last_known_leader(partition: ReplicaSet) -> int | None:
+    """Return the one last known leader; a partition that loses its ISR now remembers the leader it had.
+
+    Kafka: PartitionChangeBuilder.maybeUpdateLastKnownLeader.
+    """
+    if len(partition.last_known_elr) == 1:
+        return partition.last_known_elr[0]
+    if not partition.last_known_elr and partition.leader != NO_LEADER:
+        return partition.leader
+    return None
+
+
+def outcomes(partition: ReplicaSet, order: Sequence[Collection[int]], rules: ElectionRules) -> list[ElectionResult]:
+    """Return who may lead when brokers come back group by group; nobody knows who of a group registers first.
+
+    Without unclean election the first group after which somebody leads decides: one outcome.  With it any replica of
+    that group may have been first.  In the order of the assignment; that nobody leads comes last.
+    """
+    up: set[int] = set()
+    for group in order:
+        found = _outcomes_of_group(partition, up, group, rules)
+        up |= set(group)
+        if found:
+            return found
+    return [ElectionResult(None, ElectionReason.NONE)]
+
+
+def _outcomes_of_group(
+    partition: ReplicaSet, up: set[int], group: Collection[int], rules: ElectionRules
+) -> list[ElectionResult]:
+    """Return who may lead once *group* has joined *up*, none of whom leads; empty where nobody does."""
+    together = elect(partition, up | set(group), rules)
+    if together.leader is None:
+        return []
+    if not rules.unclean:
+        return [together]
+    found: dict[int, ElectionResult] = {}
+    for node in group:
+        alone = elect(partition, up | {node}, rules)
+        if alone.leader is not None:
+            found.setdefault(alone.leader, alone)
+    clean = elect(partition, up | set(group), rules, unclean=False)
+    if clean.leader is not None:
+        found.setdefault(clean.leader, clean)
+    ranks = {node: rank for rank, node in enumerate(partition.replicas)}
+    return sorted(found.values(), key=lambda result: ranks.get(result.leader or 0, len(ranks)))
