@@ -28,6 +28,13 @@ class BrokerDisk(NamedTuple):
     log_dir: LogDir
 
 
+class BrokerCopy(NamedTuple):
+    """A broker's directory of a partition, and the disk that has it."""
+
+    disk: BrokerDisk
+    partition: Partition
+
+
 class BrokerCopies(NamedTuple):
     """What the brokers that are given have of one partition, by node; a node without a directory is not there.
 
@@ -36,7 +43,7 @@ class BrokerCopies(NamedTuple):
 
     topic: str
     number: int
-    copies: Mapping[int, Partition]
+    copies: Mapping[int, BrokerCopy]
     is_one_thing: bool = True
 
 
@@ -134,30 +141,30 @@ def copies_on(
 
     Raises UsageError, UnreadableError; KlogError where one node has a partition in two log dirs.
     """
-    found: dict[tuple[str, int], dict[int, Partition]] = {}
+    found: dict[tuple[str, int], dict[int, BrokerCopy]] = {}
     every = [
-        (disk.node, partition)
+        BrokerCopy(disk, partition)
         for disk in disks
         for partition in disk.log_dir.partitions
         if partition.state is PartitionState.CURRENT and partition.topic != CLUSTER_METADATA
     ]
     if topics or numbers:
-        wanted = set(select([partition for _, partition in every], topics, numbers))
-        every = [(node, partition) for node, partition in every if partition in wanted]
-    for node, partition in every:
-        assert partition.name is not None
-        if choice.topic_ids and not choice.includes(identity_of(partition)._replace(cluster_id=None)):
+        wanted = set(select([copy.partition for copy in every], topics, numbers))
+        every = [copy for copy in every if copy.partition in wanted]
+    for copy in every:
+        name = copy.partition.name
+        if name is None or (choice.topic_ids and copy.partition.topic_id not in choice.topic_ids):
             continue
-        copies = found.setdefault((partition.name.topic, partition.name.partition), {})
-        if node in copies:
-            both = f"{copies[node].path} and {partition.path}"
-            raise KlogError(f"node {node} has {partition.directory} twice: {both}; a broker does not start over that")
-        copies[node] = partition
+        copies = found.setdefault((name.topic, name.partition), {})
+        other = copies.setdefault(copy.disk.node, copy)
+        if other is not copy:
+            both = f"{other.partition.path} and {copy.partition.path}"
+            raise KlogError(f"node {copy.disk.node} has {name.name} twice: {both}; a broker does not start over that")
     return [BrokerCopies(*name, copies, _is_one_thing(copies, choice)) for name, copies in sorted(found.items())]
 
 
-def _is_one_thing(copies: Mapping[int, Partition], choice: IdentityChoice) -> bool:
-    identities = [identity_of(partition) for partition in copies.values()]
+def _is_one_thing(copies: Mapping[int, BrokerCopy], choice: IdentityChoice) -> bool:
+    identities = [identity_of(copy.partition) for copy in copies.values()]
     return all(
         are_copies(one, other, choice.by_name) for i, one in enumerate(identities) for other in identities[i + 1 :]
     )

@@ -1,0 +1,130 @@
+"""What one broker has of a partition, and how that stands to the other copies."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from klog.data_dir.partition import Partition
+from klog.formats.checkpoint import EpochEntry
+from klog.replicas.comparison import ComparedCopy, Comparison, CopyFacts
+from klog.replicas.disks import BrokerCopy
+from klog.replication.election import ReplicaSet
+from klog.replication.epoch_cache import EpochCache
+from klog.replication.truncation import epoch_rounds
+from klog.transactions.isolation import open_at
+
+
+class CopyState(NamedTuple):
+    """A copy.  *log_start*, *log_end*: as a broker finds them at a clean start.
+
+    *facts*: None where the copies are not compared.  *first_difference*, *cut_if_leads*: by the other copy's node.
+    *directory_known*: whether the assignment names its log dir; None where it names none.
+    """
+
+    disk_copy: BrokerCopy
+    log_start: int
+    log_end: int
+    facts: CopyFacts | None
+    epochs: EpochCache
+    open_transactions: int
+    directory_known: bool | None
+    first_difference: Mapping[int, int]
+    cut_if_leads: Mapping[int, int]
+
+    @property
+    def node(self) -> int:
+        """The broker's id."""
+        return self.disk_copy.disk.node
+
+    @property
+    def partition(self) -> Partition:
+        """The directory."""
+        return self.disk_copy.partition
+
+    @property
+    def is_clean(self) -> bool:
+        """Whether its log dir has the marker of a clean stop."""
+        return self.disk_copy.disk.log_dir.clean_shutdown is not None
+
+    @property
+    def last_epoch(self) -> int:
+        """The leader epoch of its last batch; -1 without one."""
+        return self.facts.epochs[-1].epoch if self.facts is not None and self.facts.epochs else -1
+
+
+def log_bounds(partition: Partition) -> tuple[int, int]:
+    """Return log start and log end; 0, 0 without a segment.  Raises UnreadableError."""
+    end = partition.log_end
+    if end is None:
+        return 0, 0
+    start = partition.log_start_offset or 0
+    return start, max(end.offset, start)
+
+
+def compared_copy(copy: BrokerCopy) -> ComparedCopy:
+    """Return what a comparison needs of a copy.  Raises UnreadableError."""
+    return ComparedCopy(copy.disk.node, copy.partition, *log_bounds(copy.partition))
+
+
+def copy_states(
+    copies: Mapping[int, BrokerCopy],
+    bounds: Mapping[int, ComparedCopy],
+    comparison: Comparison | None,
+    registration: ReplicaSet | None,
+    leader_epoch: int | None,
+) -> dict[int, CopyState]:
+    """Return the states by node; *comparison* None: they are no copies of one partition.
+
+    *leader_epoch*: of the last leader, None where nobody knows.
+    """
+    caches = {node: _epoch_cache(bounds[node], comparison) for node in copies}
+    newest = max((cache.latest for cache in caches.values()), default=-1) if leader_epoch is None else leader_epoch
+    found = {}
+    for node, copy in sorted(copies.items()):
+        others = [other for other in copies if other != node] if comparison is not None else []
+        watermark = copy.partition.high_watermark or 0
+        found[node] = CopyState(
+            copy,
+            bounds[node].log_start,
+            bounds[node].log_end,
+            comparison.facts[node] if comparison is not None else None,
+            caches[node],
+            len(open_at(copy.partition, bounds[node].log_end)),
+            _knows_directory(copy, registration),
+            {other: comparison.first_difference(node, other) for other in others} if comparison is not None else {},
+            {
+                other: _cut(caches[node], bounds[node].log_end, caches[other], bounds[other].log_end, newest, watermark)
+                for other in others
+            },
+        )
+    return found
+
+
+def _epoch_cache(copy: ComparedCopy, comparison: Comparison | None) -> EpochCache:
+    """Return the epochs as a broker has them once it has loaded the log; from batches where the file says nothing."""
+    file = copy.partition.epochs if copy.partition is not None else None
+    if file is not None and not file.malformed and file.entries:
+        cache = EpochCache(file.entries)
+    else:
+        runs = comparison.facts[copy.node].epochs if comparison is not None else []
+        cache = EpochCache(EpochEntry(run.epoch, run.first) for run in runs if run.epoch >= 0)
+    cache.truncate_end(copy.log_end)
+    cache.truncate_start(copy.log_start)
+    return cache
+
+
+def _cut(
+    follower: EpochCache, log_end: int, leader: EpochCache, leader_end: int, newest: int, high_watermark: int
+) -> int:
+    """Return where a follower truncates once the other one has been elected, which gives it a new epoch."""
+    elected = EpochCache(leader.entries)
+    elected.assign(max(newest, leader.latest) + 1, leader_end)
+    return epoch_rounds(follower, log_end, elected, leader_end, high_watermark)[-1].to
+
+
+def _knows_directory(copy: BrokerCopy, registration: ReplicaSet | None) -> bool | None:
+    node = copy.disk.node
+    if registration is None or node not in registration.replicas or not registration.directories:
+        return None
+    return registration.directories[registration.replicas.index(node)] == copy.disk.log_dir.directory_id

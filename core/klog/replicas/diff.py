@@ -1,0 +1,271 @@
+"""How the copies of each partition differ, who would lead, and what that would cost."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from enum import Enum
+from typing import Final, NamedTuple
+
+from klog.errors import KlogError
+from klog.metadata.topic_config import TopicConfig
+from klog.replicas.compacted import CompactedComparison
+from klog.replicas.comparison import ComparedCopy, Comparison, CopyFacts
+from klog.replicas.copy_state import CopyState, compared_copy, copy_states
+from klog.replicas.disks import BrokerCopies, BrokerDisk, MetadataLog, broker_disks
+from klog.replication.election import ElectionReason, ElectionRules, ReplicaSet, elect, outcomes
+
+ELR_VERSION: Final = "eligible.leader.replicas.version"
+UNCLEAN_ELECTION: Final = "unclean.leader.election.enable"
+
+
+class Verdict(str, Enum):
+    """How the copies of a partition stand to each other, the worst first."""
+
+    INCOMPARABLE = "incomparable"
+    DAMAGED = "damaged"
+    DIVERGED = "diverged"
+    MISSING = "missing"
+    BEHIND = "behind"
+    SAME = "same"
+
+
+class LostRecords(NamedTuple):
+    """Data records that would be lost; *ranges* of offsets are inclusive.
+
+    *committed_below*: how many of them lie below the highest high watermark that any copy has on disk.
+    """
+
+    records: int = 0
+    ranges: tuple[tuple[int, int], ...] = ()
+    committed_below: int = 0
+
+
+class Outcome(NamedTuple):
+    """What an election comes to: who leads, None for nobody; where the others are cut; what is lost then."""
+
+    leader: int | None
+    because: ElectionReason
+    log_end: int | None
+    cuts: Mapping[int, int]
+    lost: LostRecords
+
+
+class WhatIf(NamedTuple):
+    """The outcomes of a start order; groups of nodes, of each of which anyone may be first."""
+
+    up: tuple[tuple[int, ...], ...]
+    outcomes: tuple[Outcome, ...]
+
+
+class PartitionDiff(NamedTuple):
+    """A partition and its copies, by node.
+
+    *registration*: as the controller has it; None where no metadata log knows the partition.  *missing*: replicas whose
+    disk is given and has no directory.  *not_given*: replicas whose disk is not given.  *leader*, *because*: of the
+    election once all brokers that are given are back.  *lost_if_leads*: for each of their replicas.  *all_back*: every
+    outcome of that election.  *trusts_epochs*: the cuts that leader epochs ask for are the first differences.
+    *holes*: of compacted copies, how many records are missing lawfully, and the ranges of those that are not.
+    """
+
+    topic: str
+    number: int
+    topic_id: str | None
+    is_compacted: bool
+    verdict: Verdict
+    common_prefix_end: int
+    registration: ReplicaSet | None
+    leader_epoch: int | None
+    unclean: bool
+    copies: Mapping[int, CopyState]
+    missing: tuple[int, ...]
+    not_given: tuple[int, ...]
+    leader: int | None = None
+    because: ElectionReason | None = None
+    lost_if_leads: Mapping[int, LostRecords] = {}
+    all_back: tuple[Outcome, ...] = ()
+    what_if: WhatIf | None = None
+    trusts_epochs: bool = True
+    holes: Mapping[int, tuple[int, tuple[tuple[int, int], ...]]] = {}
+    problem: str | None = None
+
+    @property
+    def acks_all_safe(self) -> bool | None:
+        """Whether no committed record is lost, whoever leads once all are back; None where nobody can say."""
+        if self.registration is None or self.verdict is Verdict.INCOMPARABLE:
+            return None
+        return not any(outcome.lost.committed_below for outcome in self.all_back)
+
+    @property
+    def is_safe(self) -> bool:
+        """Whether nothing is lost, whoever leads."""
+        is_harmless = self.verdict in (Verdict.SAME, Verdict.BEHIND)
+        return is_harmless and not any(lost.records for lost in self.lost_if_leads.values())
+
+
+class DiffOptions(NamedTuple):
+    """What a diff rests on besides the disks.
+
+    *metadata*: None where there is none.  *config*: of topics.  *elr_version*: instead of the metadata's.  *up*: a
+    start order to play, groups of nodes; None for no order.
+    """
+
+    metadata: MetadataLog | None
+    config: TopicConfig
+    elr_version: int | None = None
+    up: tuple[tuple[int, ...], ...] | None = None
+
+
+class ReplicaDiffer:
+    """Compares what *disks* have of one partition after the other."""
+
+    def __init__(self, disks: Sequence[BrokerDisk], options: DiffOptions) -> None:
+        self._options = options
+        self._nodes = tuple(sorted({disk.node for disk in disks}))
+        self._disks = broker_disks(disks)
+
+    def diff(self, found: BrokerCopies) -> PartitionDiff:
+        """Compare the copies of a partition.  Nothing is raised: what cannot be read makes it incomparable."""
+        registration, leader_epoch = self._registration(found)
+        replicas = registration.replicas if registration is not None else ()
+        missing = tuple(node for node in replicas if node in self._nodes and node not in found.copies)
+        topic_ids = {copy.partition.topic_id: None for copy in found.copies.values()}
+        settings = self._options.config
+        common = PartitionDiff(
+            found.topic,
+            found.number,
+            next(filter(None, topic_ids), None),
+            "compact" in settings.value(found.topic, "cleanup.policy").words,
+            Verdict.INCOMPARABLE,
+            0,
+            registration,
+            leader_epoch,
+            settings.value(found.topic, UNCLEAN_ELECTION).flag,
+            {},
+            missing,
+            tuple(node for node in replicas if node not in self._nodes),
+        )
+        try:
+            bounds = {node: compared_copy(copy) for node, copy in sorted(found.copies.items())}
+            problem = _obstacle(found, bounds)
+            if problem is not None:
+                copies = copy_states(found.copies, bounds, None, registration, leader_epoch)
+                return common._replace(copies=copies, problem=problem)
+            return self._compare(common, found, bounds)
+        except KlogError as error:
+            return common._replace(problem=str(error))
+
+    def _registration(self, found: BrokerCopies) -> tuple[ReplicaSet | None, int | None]:
+        """Return the partition as the controller has it, and its leader epoch; None, None for one it does not know."""
+        if self._options.metadata is None:
+            return None, None
+        state = self._options.metadata.state
+        ids = {copy.partition.topic_id for copy in found.copies.values()} - {None}
+        known = state.partition(found.topic, found.number)
+        if known is None or (ids and state.topic_ids.get(found.topic) not in ids):
+            return None, None
+        registration = ReplicaSet(
+            known.replicas, known.isr, known.elr, known.last_known_elr, known.leader, known.directories
+        )
+        return registration, known.leader_epoch
+
+    def _rules(self, unclean: bool) -> ElectionRules:
+        state = self._options.metadata.state if self._options.metadata is not None else None
+        version = self._options.elr_version
+        if version is None:
+            version = state.features.get(ELR_VERSION, 0) if state is not None else 0
+        epochs = {node: broker.epoch for node, broker in state.brokers.items()} if state is not None else {}
+        return ElectionRules(unclean, version, epochs, self._disks)
+
+    def _compare(self, common: PartitionDiff, found: BrokerCopies, bounds: Mapping[int, ComparedCopy]) -> PartitionDiff:
+        every = [*bounds.values(), *(ComparedCopy(node, None, 0, 0) for node in common.missing)]
+        watermark = max((copy.partition.high_watermark or 0 for copy in found.copies.values()), default=0)
+        cleaned = {node: copy.partition.cleaner_offset for node, copy in found.copies.items()}
+        comparison: Comparison = (
+            CompactedComparison(every, watermark, cleaned) if common.is_compacted else Comparison(every, watermark)
+        )
+        comparison.run()
+        copies = copy_states(found.copies, bounds, comparison, common.registration, common.leader_epoch)
+        differences = [comparison.first_difference(one, other) for one in copies for other in copies if one < other]
+        verdict = _verdict(comparison, copies, common.missing)
+        diff = common._replace(
+            verdict=verdict,
+            common_prefix_end=min(differences, default=max((copy.log_end for copy in bounds.values()), default=0)),
+            copies=copies,
+            lost_if_leads={node: _lost(facts) for node, facts in sorted(comparison.facts.items())},
+            trusts_epochs=common.is_compacted or verdict is Verdict.DAMAGED or _cuts_fit(copies),
+            holes=_holes(comparison),
+        )
+        return self._elected(diff)
+
+    def _elected(self, diff: PartitionDiff) -> PartitionDiff:
+        """Add who leads."""
+        registration = diff.registration
+        if registration is None:
+            return diff
+        rules = self._rules(diff.unclean)
+        back = [node for node in registration.replicas if node in self._nodes]
+        leader, because = elect(registration, back, rules)
+        all_back = outcomes(registration, [back], rules)
+        diff = diff._replace(
+            leader=leader, because=because, all_back=tuple(_outcome(diff, *result, back) for result in all_back)
+        )
+        if self._options.up is None:
+            return diff
+        order = [[node for node in group if node in back] for group in self._options.up]
+        up = [node for group in order for node in group]
+        played = outcomes(registration, order, rules)
+        return diff._replace(what_if=WhatIf(self._options.up, tuple(_outcome(diff, *result, up) for result in played)))
+
+
+def _obstacle(found: BrokerCopies, bounds: Mapping[int, ComparedCopy]) -> str | None:
+    """Return why the copies cannot be compared, None if they can."""
+    if not found.is_one_thing:
+        ids = {node: copy.partition.topic_id or "unknown" for node, copy in sorted(found.copies.items())}
+        said = ", ".join(f"{topic_id} on {node}" for node, topic_id in ids.items())
+        return f"they are not known to be of one topic: topic id {said}"
+    for one in bounds.values():
+        for other in bounds.values():
+            if one.log_start > other.log_end and other.log_end > other.log_start:
+                ends = f"where that on {other.node} ends"
+                return f"the copy on {one.node} starts at {one.log_start}, above {other.log_end}, {ends}"
+    return None
+
+
+def _verdict(comparison: Comparison, copies: Mapping[int, CopyState], missing: Collection[int]) -> Verdict:
+    if any(comparison.facts[node].bad_batches for node in copies):
+        return Verdict.DAMAGED
+    ends = {node: copy.log_end for node, copy in copies.items()}
+    empty = {node for node, copy in copies.items() if copy.log_end == copy.log_start}
+    for one in copies:
+        for other in copies:
+            least = min(ends[one], ends[other])
+            if one < other and not {one, other} & empty and comparison.first_difference(one, other) < least:
+                return Verdict.DIVERGED
+    if missing or (empty and any(facts.batches for facts in comparison.facts.values())):
+        return Verdict.MISSING
+    return Verdict.BEHIND if len(set(ends.values())) > 1 else Verdict.SAME
+
+
+def _cuts_fit(copies: Mapping[int, CopyState]) -> bool:
+    return all(copy.cut_if_leads == copy.first_difference for copy in copies.values())
+
+
+def _lost(facts: CopyFacts) -> LostRecords:
+    return LostRecords(facts.lost.count, tuple(facts.lost.ranges), facts.lost_below)
+
+
+def _holes(comparison: Comparison) -> dict[int, tuple[int, tuple[tuple[int, int], ...]]]:
+    if not isinstance(comparison, CompactedComparison):
+        return {}
+    return {node: (count, tuple(comparison.unexplained[node].ranges)) for node, count in comparison.explained.items()}
+
+
+def _outcome(diff: PartitionDiff, leader: int | None, because: ElectionReason, up: Sequence[int]) -> Outcome:
+    if leader is None:
+        return Outcome(None, because, None, {}, LostRecords())
+    copy = diff.copies.get(leader)
+    cuts = {
+        node: other.cut_if_leads.get(leader, 0) for node, other in diff.copies.items() if node != leader and node in up
+    }
+    log_end = copy.log_end if copy is not None else 0
+    return Outcome(leader, because, log_end, cuts, diff.lost_if_leads.get(leader, LostRecords()))
