@@ -29,6 +29,7 @@ COMMANDS = (
     "apply",
     "undo",
     "plans",
+    "replicas",
     "spark",
 )
 EXIT_CODES = (

@@ -51,9 +51,13 @@ class Outcome(NamedTuple):
 
 
 class WhatIf(NamedTuple):
-    """The outcomes of a start order; groups of nodes, of each of which anyone may be first."""
+    """The outcomes of a start order: groups of nodes, of each of which anyone may be first.
+
+    *settings*: that were used instead of those found.
+    """
 
     up: tuple[tuple[int, ...], ...]
+    settings: Mapping[str, str]
     outcomes: tuple[Outcome, ...]
 
 
@@ -106,13 +110,15 @@ class DiffOptions(NamedTuple):
     """What a diff rests on besides the disks.
 
     *metadata*: None where there is none.  *config*: of topics.  *elr_version*: instead of the metadata's.  *up*: a
-    start order to play, groups of nodes; None for no order.
+    start order to play, groups of nodes; None for no order.  *settings*: that replace those found, for the record.
     """
 
     metadata: MetadataLog | None
     config: TopicConfig
     elr_version: int | None = None
     up: tuple[tuple[int, ...], ...] | None = None
+    settings: Mapping[str, str] = {}
+    is_deep: bool = False
 
 
 class ReplicaDiffer:
@@ -209,12 +215,15 @@ class ReplicaDiffer:
         diff = diff._replace(
             leader=leader, because=because, all_back=tuple(_outcome(diff, *result, back) for result in all_back)
         )
-        if self._options.up is None:
+        options = self._options
+        if options.up is None and not options.settings:
             return diff
-        order = [[node for node in group if node in back] for group in self._options.up]
-        up = [node for group in order for node in group]
-        played = outcomes(registration, order, rules)
-        return diff._replace(what_if=WhatIf(self._options.up, tuple(_outcome(diff, *result, up) for result in played)))
+        order = options.up if options.up is not None else (tuple(back),)
+        groups = [[node for node in group if node in back] for group in order]
+        up = [node for group in groups for node in group]
+        played = outcomes(registration, groups, rules)
+        what_if = WhatIf(order, options.settings, tuple(_outcome(diff, *result, up) for result in played))
+        return diff._replace(what_if=what_if)
 
 
 def _obstacle(found: BrokerCopies, bounds: Mapping[int, ComparedCopy]) -> str | None:

@@ -1,0 +1,68 @@
+"""`klog replicas VERB`: the options of the verbs."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from klog_cli import options, output
+
+replicas = typer.Typer(
+    help="Compare the copies of partitions on several brokers' disks, and make them equal.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+)
+
+DIFF_OUTPUTS = ("table", "text", "json", "jsonl")
+Disks = Annotated[
+    list[str],
+    typer.Argument(
+        metavar="DISK...", help="Brokers' log dirs; N=DIR where no meta.properties says that it is node N's."
+    ),
+]
+Metadata = Annotated[
+    str | None,
+    typer.Option(metavar="DIR", help="Log dir with the metadata log; default: the best one among the disks."),
+]
+Clusters = Annotated[list[str] | None, typer.Option("--cluster", metavar="ID", help="Only disks of this cluster.")]
+TopicIds = Annotated[list[str] | None, typer.Option("--topic-id", metavar="ID", help="Only topics with this id.")]
+ByName = Annotated[
+    bool, typer.Option("--by-name", help="Directories of one name are copies where no file says what they are.")
+]
+
+
+@replicas.command("diff")
+def diff(
+    disks: Disks,
+    metadata: Metadata = None,
+    up: Annotated[
+        str | None,
+        typer.Option(metavar="ORDER", help="Show what a start order comes to: '3 then 1,2'."),
+    ] = None,
+    settings: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="NAME=VALUE", help="Use this setting instead of the topic's (repeatable)."),
+    ] = None,
+    deep: Annotated[bool, typer.Option("--deep", help="Compare the bytes of batches that look equal, too.")] = False,
+    topic: options.Topics = None,
+    partition: options.Partitions = None,
+    cluster: Clusters = None,
+    topic_id: TopicIds = None,
+    by_name: ByName = False,
+    form: Annotated[str, typer.Option("--output", metavar="|".join(DIFF_OUTPUTS), help="Output form.")] = "text",
+    quiet: options.Quiet = False,
+) -> int:
+    """Show how the copies of each partition differ, who would lead, and which records that would cost.
+
+    Nothing is changed, and the brokers need not run.  Exit code 4: records would be lost, or copies differ.
+    """
+    from klog.data_dir.identity import IdentityChoice
+
+    from klog_cli.views.replicas_diff import DiffRequest
+    from klog_cli.views.replicas_diff import diff as run
+
+    output.Quiet.on = quiet
+    options.known_form(form, DIFF_OUTPUTS)
+    choice = IdentityChoice(cluster or (), topic_id or (), by_name)
+    return run(DiffRequest(disks, metadata, up, settings or (), deep, topic or (), partition or (), choice), form)

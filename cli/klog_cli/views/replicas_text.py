@@ -1,0 +1,170 @@
+"""What `klog replicas diff` finds, in words and in pictures of at most 100 columns."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from shlex import quote
+
+from klog.errors import counted
+from klog.replicas.diff import Outcome, PartitionDiff, Verdict
+from klog.replication.election import ElectionReason
+
+_WIDTH = 56
+_DANGEROUS = (Verdict.INCOMPARABLE, Verdict.DAMAGED, Verdict.DIVERGED, Verdict.MISSING)
+
+
+def name(diff: PartitionDiff) -> str:
+    """Return TOPIC-N."""
+    return f"{diff.topic}-{diff.number}"
+
+
+def copies(diff: PartitionDiff) -> str:
+    """Return the copies in a line: node, offsets, last epoch."""
+    found = []
+    for node, copy in diff.copies.items():
+        offsets = f"{copy.log_start}..{copy.log_end - 1}" if copy.log_end > copy.log_start else "empty"
+        bad = (
+            f", {counted(len(copy.facts.bad_batches), 'bad batch', 'es')}"
+            if copy.facts and copy.facts.bad_batches
+            else ""
+        )
+        found.append(f"{node}: {offsets}{f' e{copy.last_epoch}' if copy.last_epoch >= 0 else ''}{bad}")
+    found += [f"{node}: none" for node in diff.missing]
+    return "  ".join(found)
+
+
+def common(diff: PartitionDiff) -> str:
+    """Return the offsets that all copies have alike."""
+    start = max((copy.log_start for copy in diff.copies.values()), default=0)
+    return f"{start}..{diff.common_prefix_end - 1}" if diff.common_prefix_end > start else "none"
+
+
+def leads(diff: PartitionDiff) -> str:
+    """Return who leads once all are back, and why."""
+    if diff.because is None:
+        return "?"
+    return f"{diff.leader} ({diff.because.value})" if diff.leader is not None else "nobody"
+
+
+def lost(diff: PartitionDiff) -> str:
+    """Return what is lost when that one leads."""
+    if diff.leader is None or diff.verdict is Verdict.INCOMPARABLE:
+        most = max((one.records for one in diff.lost_if_leads.values()), default=0)
+        return f"up to {counted(most, 'record')}" if most else ""
+    records = diff.lost_if_leads[diff.leader].records
+    if not records:
+        return "nothing"
+    only = [
+        f"{copy.facts.only_here.count} only on {node}"
+        for node, copy in diff.copies.items()
+        if node != diff.leader and copy.facts is not None and copy.facts.only_here.count
+    ]
+    return counted(records, "record") + (f": {', '.join(only)}" if only else "")
+
+
+def remarks(diff: PartitionDiff) -> Iterator[str]:
+    """Yield what has to be known of a partition besides its line."""
+    if diff.problem is not None:
+        yield diff.problem
+    others = [outcome for outcome in diff.all_back if outcome.leader != diff.leader]
+    costs = ", ".join(f"{outcome.leader} -> {outcome.lost.records} lost" for outcome in others if outcome.lost.records)
+    if others and costs:
+        yield f"unclean election is on: whoever registers first may lead: {costs}"
+    if not diff.trusts_epochs:
+        yield (
+            "leader epochs and batches do not agree where the copies part: the epochs or the files were changed by hand, "
+            "trust neither"
+        )
+    for node, copy in diff.copies.items():
+        if copy.directory_known is False:
+            yield f"{node} has another log dir than the assignment names: it cannot lead before it has reported that"
+        if copy.facts is not None and copy.facts.bad_batches:
+            first = ", ".join(map(str, copy.facts.bad_batches[:5]))
+            yield f"{node} has batches whose checksums do not match, at offset {first}"
+        if copy.open_transactions and diff.verdict is Verdict.DIVERGED:
+            yield f"{node} has {counted(copy.open_transactions, 'open transaction')} at its end"
+    for node in diff.not_given:
+        yield f"{node} is a replica, but its disk is not given"
+
+
+def picture(diff: PartitionDiff) -> list[str]:
+    """Return the branches of copies that part, a line each; nothing where they do not."""
+    if diff.verdict is not Verdict.DIVERGED:
+        return []
+    start = min(copy.log_start for copy in diff.copies.values())
+    end = max(copy.log_end for copy in diff.copies.values())
+    span = max(end - start, 1)
+    trunk = max(1, (diff.common_prefix_end - start) * _WIDTH // span)
+    lines = []
+    for number, (node, copy) in enumerate(diff.copies.items()):
+        branch = max(0, (copy.log_end - start) * _WIDTH // span - trunk)
+        stem = f"{start} {'-' * trunk} {diff.common_prefix_end} " if number == 0 else ""
+        if number == 0:
+            indent = len(stem)
+        ending = f"+{'-' * branch}> {copy.log_end}" if copy.log_end > diff.common_prefix_end else f"+ {copy.log_end}"
+        epochs = ", ".join(f"e{run.epoch}" for run in copy.facts.epochs[-2:]) if copy.facts is not None else ""
+        lines.append(f"{stem or ' ' * indent}{ending}  node {node}{f' ({epochs})' if epochs else ''}")
+    return lines
+
+
+def outcome_line(outcome: Outcome) -> str:
+    """Return an outcome of an election in a line."""
+    if outcome.leader is None:
+        return "nobody leads: no copy is changed"
+    cuts = ", ".join(f"{node} to {offset}" for node, offset in outcome.cuts.items())
+    ends = f"{outcome.leader} leads ({outcome.because.value}), log end {outcome.log_end}"
+    records = outcome.lost.records
+    return f"{ends}; {f'cut: {cuts}; ' if cuts else ''}{counted(records, 'record') if records else 'nothing'} lost"
+
+
+def advice(diff: PartitionDiff, given: Sequence[str]) -> list[str]:
+    """Return what to do about a partition, the harmless first."""
+    found = []
+    losing = {node for node, each in diff.lost_if_leads.items() if each.records}
+    safe = [node for node in diff.lost_if_leads if node not in losing]
+    if diff.verdict in (Verdict.BEHIND, Verdict.MISSING) and losing and safe:
+        first, then = (",".join(map(str, sorted(nodes))) for nodes in (safe, losing))
+        elect = "" if diff.leader in safe else f", elect a leader for {name(diff)} by an unclean election"
+        found.append(f"start {first}{elect}, then {then}: nothing is lost")
+        found.append(f"or fill the copies up: klog replicas plan {disk_list(given)} --topic {quote(diff.topic)}")
+    if diff.verdict is Verdict.DIVERGED:
+        found.append("no start order keeps all records: save those of the losing branches first (klog replicas rescue)")
+    if diff.verdict is Verdict.DAMAGED:
+        found.append("a broker does not notice a bad batch at a clean start: see klog verify, klog recover")
+    if diff.verdict is Verdict.INCOMPARABLE:
+        found.append("these directories are not compared: move away what does not belong to the cluster")
+    return found
+
+
+def disk_list(given: Sequence[str]) -> str:
+    """Return the disks as they are typed."""
+    return " ".join(map(quote, given))
+
+
+def summary(diffs: Sequence[PartitionDiff], given: Sequence[str]) -> str:
+    """Return the last line: the verdict of all, and the next command."""
+    counts = {verdict: sum(diff.verdict is verdict for diff in diffs) for verdict in Verdict}
+    total = counted(len(diffs), "partition")
+    if counts[Verdict.SAME] == len(diffs) and all(diff.is_safe for diff in diffs):
+        return f"{total}, all copies equal"
+    verdicts = ", ".join(f"{count} {verdict.value}" for verdict, count in counts.items() if count)
+    return f"{total}: {verdicts}. {_next(diffs, given)}"
+
+
+def _next(diffs: Sequence[PartitionDiff], given: Sequence[str]) -> str:
+    losing = [diff for diff in diffs if any(outcome.lost.records for outcome in diff.all_back)]
+    disks = disk_list(given)
+    leaders = [diff.leader for diff in diffs if diff.leader is not None and diff.verdict is Verdict.DIVERGED]
+    if leaders:
+        most = max(set(leaders), key=leaders.count)
+        return f"Do not start these brokers yet: klog replicas rescue {disks} --if-leads {most} --to lost.jsonl"
+    if losing or any(diff.verdict in _DANGEROUS for diff in diffs):
+        return f"Do not start these brokers yet: klog replicas plan {disks}"
+    if any(not diff.is_safe for diff in diffs):
+        return f"Mind the start order, or fill the copies up: klog replicas plan {disks}"
+    return "Nothing is lost, whoever leads."
+
+
+def may_race(diff: PartitionDiff) -> bool:
+    """Whether more than one replica may lead."""
+    return any(outcome.because is ElectionReason.UNCLEAN for outcome in diff.all_back) and len(diff.all_back) > 1
