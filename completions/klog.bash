@@ -25,6 +25,8 @@ _klog() {
             apply) command=apply ;;
             undo) command=undo ;;
             plans) command=plans ;;
+            replicas) command=replicas ;;
+            'replicas diff') command='replicas diff' ;;
             spark) command=spark ;;
             'spark verify') command='spark verify' ;;
             'spark stats') command='spark stats' ;;
@@ -169,6 +171,14 @@ _klog() {
         'undo --backup') words='' ;;
         'undo --output') words='text json' ;;
         'plans --output') words='text table json' ;;
+        'replicas diff --metadata') words='' ;;
+        'replicas diff --up') words='' ;;
+        'replicas diff --set') words='' ;;
+        'replicas diff --topic') words='' ;;
+        'replicas diff --partition') words='' ;;
+        'replicas diff --cluster') words='' ;;
+        'replicas diff --topic-id') words='' ;;
+        'replicas diff --output') words='table text json jsonl' ;;
         'spark verify --topic') words='' ;;
         'spark verify --partition') words='' ;;
         'spark verify --output') words='text json jsonl table' ;;
@@ -241,7 +251,7 @@ _klog() {
     esac
     if [[ -z $value ]]; then
         case "$command" in
-            '') words='describe dump lookup search stats export fetch serve verify recover truncate compact apply undo plans spark --version -h --help' ;;
+            '') words='describe dump lookup search stats export fetch serve verify recover truncate compact apply undo plans replicas spark --version -h --help' ;;
             describe) words='--topic --partition --deep --output --quiet -h --help' ;;
             dump) words='--files --topic --partition --output --to --deep-iteration --print-data-log --skip-record-metadata --verify-index-only --index-sanity-check --max-bytes --max-message-size --offsets-decoder --transaction-log-decoder --cluster-metadata-decoder --remote-log-metadata-decoder --share-group-state-decoder --with-indexes --as --from-offset --to-offset --from-time --to-time --key --keys-from --limit --isolation --tail --no-control --batches --values --jobs --max-batch-bytes --quiet -h --help' ;;
             lookup) words='--offset --timestamp --batch --topic --partition --position-only --output --quiet -h --help' ;;
@@ -257,6 +267,8 @@ _klog() {
             apply) words='--backup --output --quiet -h --help' ;;
             undo) words='--apply --backup --output --quiet -h --help' ;;
             plans) words='--output --quiet -h --help' ;;
+            replicas) words='diff -h --help' ;;
+            'replicas diff') words='--metadata --up --set --deep --topic --partition --cluster --topic-id --by-name --output --quiet -h --help' ;;
             spark) words='verify stats search export compact -h --help' ;;
             'spark verify') words='--topic --partition --deep --output --max-batch-bytes --master --conf --ship --quiet -h --help' ;;
             'spark stats') words='--topic --partition --output --max-batch-bytes --master --conf --ship --quiet -h --help' ;;

@@ -4,7 +4,7 @@ function __klog_command --description 'The command whose arguments are being wri
     set -l command
     for word in (commandline -opc)[2..-1]
         switch "$command $word"
-            case ' describe' ' dump' ' lookup' ' search' ' stats' ' export' ' fetch' ' serve' ' verify' ' recover' ' truncate' ' compact' ' apply' ' undo' ' plans' ' spark' 'spark verify' 'spark stats' 'spark search' 'spark export' 'spark compact'
+            case ' describe' ' dump' ' lookup' ' search' ' stats' ' export' ' fetch' ' serve' ' verify' ' recover' ' truncate' ' compact' ' apply' ' undo' ' plans' ' replicas' 'replicas diff' ' spark' 'spark verify' 'spark stats' 'spark search' 'spark export' 'spark compact'
                 set command $command $word
         end
     end
@@ -27,6 +27,7 @@ complete -c klog -n 'test (__klog_command) = ""' -a compact -d 'Compact topics b
 complete -c klog -n 'test (__klog_command) = ""' -a apply -d 'Carry out a saved plan, or finish an interrupted one'
 complete -c klog -n 'test (__klog_command) = ""' -a undo -d 'Undo an applied plan: restore the original files'
 complete -c klog -n 'test (__klog_command) = ""' -a plans -d 'List the plans made for a log dir, and their status'
+complete -c klog -n 'test (__klog_command) = ""' -a replicas -d 'Compare the copies of partitions on several brokers\' disks, and make them equal'
 complete -c klog -n 'test (__klog_command) = ""' -a spark -d 'Run these jobs on Spark, over many data dirs'
 complete -c klog -n 'test (__klog_command) = ""' -l version -d 'Show versions and leave'
 complete -c klog -n 'test (__klog_command) = ""' -s h -l help -d 'Show this help and leave'
@@ -244,6 +245,21 @@ complete -c klog -n 'test (__klog_command) = "plans"' -F
 complete -c klog -n 'test (__klog_command) = "plans"' -l output -x -a 'text table json' -d 'Output form'
 complete -c klog -n 'test (__klog_command) = "plans"' -l quiet -d 'Print no notes and no progress bar'
 complete -c klog -n 'test (__klog_command) = "plans"' -s h -l help -d 'Show this help and leave'
+complete -c klog -n 'test (__klog_command) = "replicas"' -a diff -d 'Show how the copies of each partition differ, who would lead, and which records that would cost'
+complete -c klog -n 'test (__klog_command) = "replicas"' -s h -l help -d 'Show this help and leave'
+complete -c klog -n 'test (__klog_command) = "replicas diff"' -F
+complete -c klog -n 'test (__klog_command) = "replicas diff"' -l metadata -r -F -d 'Log dir with the metadata log'
+complete -c klog -n 'test (__klog_command) = "replicas diff"' -l up -x -d 'Show what a start order comes to: \'3 then 1,2\''
+complete -c klog -n 'test (__klog_command) = "replicas diff"' -l set -x -d 'Use this setting instead of the topic\'s (repeatable)'
+complete -c klog -n 'test (__klog_command) = "replicas diff"' -l deep -d 'Compare the bytes of batches that look equal, too'
+complete -c klog -n 'test (__klog_command) = "replicas diff"' -l topic -x -d 'Only these topics of a log dir (name or glob'
+complete -c klog -n 'test (__klog_command) = "replicas diff"' -l partition -x -d 'Only these partition numbers of a log dir (repeatable)'
+complete -c klog -n 'test (__klog_command) = "replicas diff"' -l cluster -x -d 'Only disks of this cluster'
+complete -c klog -n 'test (__klog_command) = "replicas diff"' -l topic-id -x -d 'Only topics with this id'
+complete -c klog -n 'test (__klog_command) = "replicas diff"' -l by-name -d 'Directories of one name are copies where no file says what they are'
+complete -c klog -n 'test (__klog_command) = "replicas diff"' -l output -x -a 'table text json jsonl' -d 'Output form'
+complete -c klog -n 'test (__klog_command) = "replicas diff"' -l quiet -d 'Print no notes and no progress bar'
+complete -c klog -n 'test (__klog_command) = "replicas diff"' -s h -l help -d 'Show this help and leave'
 complete -c klog -n 'test (__klog_command) = "spark"' -a verify -d 'Check partitions as \'klog verify\' does'
 complete -c klog -n 'test (__klog_command) = "spark"' -a stats -d 'Count records, bytes, keys and codecs of each partition'
 complete -c klog -n 'test (__klog_command) = "spark"' -a search -d 'Find records by key, header, pattern, offset or time'

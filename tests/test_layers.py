@@ -25,7 +25,7 @@ FLOORS = (
     "partition_plan fetch",
     "broker_start compact truncate serve",
     "verify",
-    "salvage jobs",
+    "salvage jobs replicas",
     "recover spark",
     "klog_cli pyspark_klog",
 )

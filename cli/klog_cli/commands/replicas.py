@@ -17,9 +17,7 @@ replicas = typer.Typer(
 DIFF_OUTPUTS = ("table", "text", "json", "jsonl")
 Disks = Annotated[
     list[str],
-    typer.Argument(
-        metavar="DISK...", help="Brokers' log dirs; N=DIR where no meta.properties says that it is node N's."
-    ),
+    typer.Argument(metavar="DISK...", help="Brokers' log dirs; N=DIR says that DIR is node N's."),
 ]
 Metadata = Annotated[
     str | None,

@@ -72,8 +72,8 @@ def remarks(diff: PartitionDiff) -> Iterator[str]:
         yield f"unclean election is on: whoever registers first may lead: {costs}"
     if not diff.trusts_epochs:
         yield (
-            "leader epochs and batches do not agree where the copies part: the epochs or the files were changed by hand, "
-            "trust neither"
+            "leader epochs and batches do not agree where the copies part: trust neither, "
+            "the epochs or the files were changed by hand"
         )
     for node, copy in diff.copies.items():
         if copy.directory_known is False:
