@@ -175,7 +175,7 @@ def assert_right(found: list[Batch | Damage], broken: bytes, whole: list[bytes])
             continue
         assert part.position >= end, "batches overlap"
         end = part.position + part.size
-        assert decode.entry_damage(broken, part.position) is None, f"a batch whose CRC does not hold: {part}"
+        assert decode.entry_damage(broken, part.position) is None, f"a batch whose CRC does not match: {part}"
         batch = decode.read_entry(broken[part.position : end], part.position, LIMIT)
         assert facts_of_klog(part) == facts_of_plain(batch)
         read_rows, damage = rows(part)
@@ -254,7 +254,7 @@ def test_json_lines_of_a_broken_log(klog: Callable[..., Ran], path: Path, data: 
     assert done.exit_code == (4 if damages else 0)
     assert len(done.stderr.splitlines()) == len(damages)
     for position, shown in printed.items():
-        assert decode.entry_damage(broken, position) is None, "records of a batch whose CRC does not hold"
+        assert decode.entry_damage(broken, position) is None, "records of a batch whose CRC does not match"
         (batch, *_) = decode.scan(broken[position:])
         assert isinstance(batch, decode.Batch)
         batch = replace(batch, position=position)

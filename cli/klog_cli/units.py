@@ -21,7 +21,7 @@ def parse_size(text: str) -> int:
     found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([A-Za-z]*)", text.strip())
     factor = _SIZES.get(found[2].lower()) if found else None
     if found is None or factor is None:
-        raise UsageError(f"{text!r} is no size: expected a number with a unit, such as 4096, 64KiB or 1G")
+        raise UsageError(f"{text!r} is not a size: expected a number with a unit, such as 4096, 64KiB or 1G")
     return _times(found[1], factor, "size")
 
 
@@ -30,7 +30,9 @@ def parse_duration(text: str) -> int:
     found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([A-Za-z]*)", text.strip())
     factor = _DURATIONS.get(found[2].lower()) if found else None
     if found is None or factor is None:
-        raise UsageError(f"{text!r} is no duration: expected a number with a unit, such as 500ms, 10s, 5m, 24h or 7d")
+        raise UsageError(
+            f"{text!r} is not a duration: expected a number with a unit, such as 500ms, 10s, 5m, 24h or 7d"
+        )
     return _times(found[1], factor, "duration")
 
 
@@ -58,7 +60,7 @@ def parse_time(text: str, say: Callable[[str], None], now: float | None = None) 
         moment_given = datetime.fromisoformat(text.replace("Z", "+00:00").replace("z", "+00:00"))
     except ValueError:
         message = "expected ms since the epoch, ISO 8601 (2026-11-21T05:10:19Z) or an age (2h ago)"
-        raise UsageError(f"{text!r} is no time: {message}") from None
+        raise UsageError(f"{text!r} is not a time: {message}") from None
     if moment_given.tzinfo is None:
         say(f"{text} has no zone: UTC is assumed")
         moment_given = moment_given.replace(tzinfo=timezone.utc)

@@ -402,7 +402,7 @@ def test_no_color_holds(folder: Path, log: Path) -> None:
 
 
 def test_parquet_is_nothing_for_a_terminal(log: Path) -> None:
-    assert b"Parquet is nothing for a terminal: --to FILE" in on_a_terminal("dump", "--output", "parquet", log)
+    assert b"Parquet cannot be printed on a terminal: --to FILE" in on_a_terminal("dump", "--output", "parquet", log)
 
 
 def test_in_a_pipe_nothing_is_coloured_or_drawn(klog_process: Klog, folder: Path) -> None:

@@ -98,7 +98,7 @@ def test_a_compaction_is_shown_and_nothing_is_changed(klog: Klog, log_dir: Path)
         "          # dirty 0 to 89, 15.4 KiB | . active 89 to 108, 3.2 KiB",
         "  round 1: offsets 0 to 89; map: 8 keys in 5592405 slots (0.00014 %), few collisions in 40 probes",
         "    segments 0, 22, 44, 66: 15787 to 2241 bytes, 89 to 17 records, 34 to 12 batches",
-        "    gone: 32 superseded, 40 aborted or ended; markers: 9 of 9 stay",
+        "    removed: 32 superseded, 40 aborted or ended; markers: 9 of 9 retained",
         "  after   [========|...........]  5.4 KiB",
         "1 of 1 partition: 89 to 17 records, 15.4 KiB to 2.2 KiB",
     ]
@@ -258,7 +258,7 @@ def test_an_estimate_only_reckons(klog: Klog, log_dir: Path) -> None:
     assert (done.exit_code, done.stderr) == (0, b"")
     lines = done.stdout.decode().splitlines()
     assert lines[-2:] == [
-        "  about 1.5 KiB of 22.6 KiB would stay: 27 keys in 400 dirty records, 1 round",
+        "  about 1.5 KiB of 22.6 KiB would be retained: 27 keys in 400 dirty records, 1 round",
         "1 of 1 partition: about 21.1 KiB would be gained",
     ]
     assert tree(log_dir) == before
@@ -352,12 +352,14 @@ def test_a_policy_that_nobody_knows_is_refused_where_it_is_named(klog: Klog, bar
     done = klog("compact", bare / "shapes-0", NOW)
     assert (done.exit_code, done.stdout) == (16, b"1 partition: nothing to do\n")
     assert done.stderr.decode() == (
-        f"klog: {bare}/shapes-0: nothing here tells the topic's cleanup.policy; --metadata DIR names the log dir with"
+        f"klog: {bare}/shapes-0: nothing here shows the topic's cleanup.policy; --metadata DIR names the log dir with"
         " the metadata log; --policy compact if you know it\n"
     )
     done = klog("compact", bare, NOW)
     assert (done.exit_code, done.stdout) == (0, b"7 partitions: nothing to do\n")
-    assert done.stderr.decode().startswith("klog: 7 partitions left out, since nothing here tells their cleanup.policy")
+    assert done.stderr.decode().startswith(
+        "klog: 7 partitions left out, because nothing here shows their cleanup.policy"
+    )
     assert results(compacted(klog, bare / "shapes-0", "--policy", "compact")) == {"shapes-0": "to compact"}
 
 
@@ -394,7 +396,7 @@ def leave_over(log_dir: Path) -> None:
 
 @pytest.mark.parametrize(
     ("damage", "what"),
-    [(flip, "the checksum does not hold"), (overlap, ""), (leave_over, "an operation did not end")],
+    [(flip, "the checksum does not match"), (overlap, ""), (leave_over, "an operation did not end")],
 )
 @pytest.mark.parametrize("how", [(), ("--apply",), ("--estimate",)], ids=["shown", "applied", "estimated"])
 def test_damage_comes_first(
@@ -473,7 +475,7 @@ def test_too_little_room_is_8_before_anything_is_written(
     where = [] if how == "--apply" else [tmp_path / "there"]
     done = klog("compact", log_dir / "grouping-0", NOW, how, *where)
     assert (done.exit_code, done.stdout, done.stderr.count(b"\n")) == (8, b"", 1)
-    assert "about 1563 bytes are going to be written, 1000 are free" in done.stderr.decode()
+    assert "about 1563 bytes will be written, 1000 are free" in done.stderr.decode()
     assert same(log_dir, before)
     assert sorted(name for name in os.listdir(tmp_path) if name != "state") == ["data"]
 
@@ -556,7 +558,7 @@ def test_a_copy_goes_only_where_nothing_is(klog: Klog, log_dir: Path, tmp_path: 
     for to in (there, there / "file"):
         done = klog("compact", log_dir, "--to", to, NOW)
         assert (done.exit_code, done.stdout) == (16, b"")
-        assert "is there already" in done.stderr.decode()
+        assert "exists, and is not an empty directory" in done.stderr.decode()
     (there / "file").unlink()
     assert klog("compact", log_dir, "--to", there, NOW).exit_code == 0
 

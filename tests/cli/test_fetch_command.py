@@ -109,7 +109,7 @@ def test_damage_is_handed_out_and_said(klog: Klog, five: Path) -> None:
     log.write_bytes(content)
     ran = klog("fetch", five, "--offset", "0", "--output", "json")
     assert (ran.exit_code, json.loads(ran.stdout)["bytes"]) == (4, 5470)
-    assert "handed out as it is" in ran.stderr.decode()
+    assert "sent as it is" in ran.stderr.decode()
     assert "@ 2188 (offset 2): bad CRC" in ran.stderr.decode()
     assert klog("fetch", five, "--offset", "3", "--output", "json").exit_code == 0
 

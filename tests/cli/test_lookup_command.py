@@ -170,7 +170,7 @@ def test_a_log_on_its_way_out_has_its_own_index(klog: Klog, folder: Path) -> Non
         (("data/orders-3", "--timestamp=5", "--batch", "-"), "leave out --offset and the value of --timestamp"),
         (("data/orders-3", "--offset", "1", "--output", "jsonn"), "did you mean json or jsonl?"),
         (("data/orders-3", "--offset", "1", "--output", "json", "--position-only"), "leave out --output"),
-        (("data/orders-3", "--timestamp", "noon"), "is no time"),
+        (("data/orders-3", "--timestamp", "noon"), "is not a time"),
         (("data/meta.properties", "--offset", "1"), "wants a partition directory"),
         (("nowhere", "--offset", "1"), "nowhere"),
     ],
@@ -314,7 +314,7 @@ def test_a_transaction_of_a_fixture_is_explained(klog: Klog) -> None:
     from tests.conftest import FIXTURES
 
     text = out(klog("lookup", FIXTURES / "modern" / "tx-0", "--offset", "5"))
-    assert "producer 1016 that was aborted at 16: read_committed consumers are not handed it" in text
+    assert "producer 1016 that was aborted at 16: read_committed consumers do not receive it" in text
 
 
 def test_an_index_of_another_version_is_as_good(klog: Klog, tmp_path: Path) -> None:

@@ -214,7 +214,7 @@ def test_a_single_flipped_bit_is_put_right_when_that_is_asked_for(klog: Klog, tm
     damageable = Damageable(tmp_path / "data", "idempotent-0")
     before = tree(damageable.path)
     damageable.change(FLIPPED, flipped(100))
-    assert "klog recover --repair-bits puts it right" in klog("recover", damageable.path).stdout.decode()
+    assert "klog recover --repair-bits repairs it" in klog("recover", damageable.path).stdout.decode()
     done = klog("recover", damageable.path, "--repair-bits", "--apply")
     assert done.exit_code == 1
     told = "  one flipped bit: bit 0 of byte 100 (the records); other damage would look like this once in 830 000"
@@ -233,7 +233,7 @@ def test_a_bit_of_a_large_batch_is_told_and_stays(klog: Klog, tmp_path: Path, wa
     path.write_bytes(flipped(5000, 3)(bytearray(log)))
     assert "--repair-bits" not in klog("verify", tmp_path / "data").stdout.decode()
     told = (
-        "not put right, for its batch is too large: one flipped bit: bit 3 of byte 5000 (the records); other damage"
+        "not repaired, because its batch is too large: one flipped bit: bit 3 of byte 5000 (the records); other damage"
         " would look like this once in 510, at the bound, 100 KiB, once in 5 200"
     )
     planned = repaired(klog, tmp_path / "data", "--repair-bits", *way)
@@ -642,10 +642,10 @@ class Wrong(NamedTuple):
         Wrong(("--apply", "--plan", "x"), "'klog apply' carries out a plan that was saved"),
         Wrong(("--topic", "plan"), "did you mean plain?"),
         Wrong(("--partition", "7"), "7"),
-        Wrong(("--now", "yesterdy"), "'yesterdy' is no time"),
-        Wrong(("--index-interval", "4X"), "'4X' is no size"),
+        Wrong(("--now", "yesterdy"), "'yesterdy' is not a time"),
+        Wrong(("--index-interval", "4X"), "'4X' is not a size"),
         Wrong(("--segment-index-bytes", "-1"), "-1"),
-        Wrong(("--producer-expiration", "soon"), "'soon' is no duration"),
+        Wrong(("--producer-expiration", "soon"), "'soon' is not a duration"),
         Wrong(("--jobs", "0"), "--jobs"),
     ],
     ids=lambda wrong: " ".join(wrong.arguments),

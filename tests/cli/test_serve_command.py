@@ -18,21 +18,21 @@ MODERN = FIXTURES / "modern"
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ([], "what is to be served? Name a log dir, or several of one cluster"),
+        ([], "nothing to serve: name a log dir, or several of one cluster"),
         ([MODERN, "--listen", "9092"], "--listen 9092: expected HOST:PORT"),
         ([MODERN, "--listen", "127.0.0.1:70000"], "--listen 127.0.0.1:70000: expected HOST:PORT"),
         ([MODERN, "--listen", "::1:9092"], "expected HOST:PORT, such as 127.0.0.1:9092 or [::1]:9092"),
         ([MODERN, "--listen", "0.0.0.0:0"], "--expose if that is meant"),
         ([MODERN, "--listen", "192.0.2.1:0"], "--expose if that is meant"),
         ([MODERN, "--listen", "some.host:0"], "--expose if that is meant"),
-        ([MODERN, "--listen", "0.0.0.0:0", "--expose"], "where should clients come to? --advertise HOST"),
+        ([MODERN, "--listen", "0.0.0.0:0", "--expose"], "clients need an address to connect to: --advertise HOST"),
         ([MODERN, "--listen", "192.0.2.1:0", "--expose"], "--listen 192.0.2.1:0: "),
         ([MODERN, "--advertise", "host:port"], "--advertise host:port: expected HOST:PORT"),
         ([MODERN, "--end", "checkpoints"], "--end checkpoints: expected one of log, checkpoint"),
         ([MODERN, "--damaged", "no"], "--damaged no: expected one of skip, stop, serve"),
         ([MODERN, "--output", "json"], "--output json: expected one of text, jsonl"),
-        ([MODERN, "--send-buffer", "big"], "'big' is no size"),
-        ([MODERN, "--until", "later"], "'later' is no time"),
+        ([MODERN, "--send-buffer", "big"], "'big' is not a size"),
+        ([MODERN, "--until", "later"], "'later' is not a time"),
         ([MODERN, "--connections", "0"], "--connections"),
         ([MODERN, "--topic", "plian"], "plian"),
     ],
@@ -92,7 +92,7 @@ def test_beyond_this_machine_it_says_who_can_read() -> None:
     ):
         assert wire.fetch("zstd", 0)["records"]
         assert serving.end() == 0
-    assert "whoever reaches this port can read everything" in serving.said
+    assert "anyone who reaches this port can read everything" in serving.said
 
 
 def test_topics_are_chosen_and_internal_ones_only_on_demand() -> None:

@@ -535,10 +535,10 @@ def test_a_partition_that_may_not_be_written_to_does_not_stop_the_others(klog: K
     before = content(shut)
     planned = as_nobody(lambda: klog("recover", dirty))
     assert planned.exit_code == 4
-    assert f"{shut}: may not be written to: as things are now, --apply would not do it" in planned.stderr.decode()
+    assert f"{shut}: is not writable: as things are now, --apply would not do it" in planned.stderr.decode()
     done = as_nobody(lambda: klog("recover", dirty, "--apply"))
     assert done.exit_code == 1 + 4 + 8
-    assert f"nothing is changed here: {shut}: may not be written to" in done.stdout.decode()
+    assert f"nothing is changed here: {shut}: is not writable" in done.stdout.decode()
     assert content(shut) == before
     assert klog("verify", *(path for path in dirty.glob("*-0") if path != shut)).exit_code == 0
 

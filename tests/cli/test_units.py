@@ -63,7 +63,7 @@ def test_sizes(text: str, size: int) -> None:
     ],
 )
 def test_what_is_no_size_says_what_one_looks_like(text: str) -> None:
-    with pytest.raises(UsageError, match=r"is no size: expected a number with a unit, such as 4096, 64KiB or 1G"):
+    with pytest.raises(UsageError, match=r"is not a size: expected a number with a unit, such as 4096, 64KiB or 1G"):
         parse_size(text)
 
 
@@ -89,7 +89,7 @@ def test_durations(text: str, ms: int) -> None:
 
 @pytest.mark.parametrize("text", ["", "h", "-5h", "5y", "1h30m", "5 minutes", "1e3s"])
 def test_what_is_no_duration_says_what_one_looks_like(text: str) -> None:
-    with pytest.raises(UsageError, match=r"is no duration: expected .* 500ms, 10s, 5m, 24h or 7d"):
+    with pytest.raises(UsageError, match=r"is not a duration: expected .* 500ms, 10s, 5m, 24h or 7d"):
         parse_duration(text)
 
 

@@ -176,7 +176,7 @@ def test_all_of_it_is_dirty_when_all_is_asked_for(four: Log) -> None:
     four.says("replication-offset", 25)
     found = four.sections(everything=True, min_cleanable_dirty_ratio="1")
     assert (found.first_dirty, found.because, found.checkpoint) == (0, DirtyStart.ALL, 20)
-    assert (found.verdict, found.reason) == (Eligibility.ALL, "all of it was asked for")
+    assert (found.verdict, found.reason) == (Eligibility.ALL, "all of it was requested")
     assert bases(found) == [[], [0, 10], [20], [30]]
 
 
@@ -472,7 +472,7 @@ def test_kafkas_own_topics_are_known(told: Log, name: str) -> None:
     ("directory", "ground", "says"),
     [
         ("u-0", RefusalReason.POLICY, "cleanup.policy=delete; --policy compact compacts it all the same"),
-        ("w-0", RefusalReason.POLICY, "nothing here tells the topic's cleanup.policy; --metadata DIR"),
+        ("w-0", RefusalReason.POLICY, "nothing here shows the topic's cleanup.policy; --metadata DIR"),
         ("v-0", RefusalReason.TIERED, "remote.storage.enable=true"),
         ("__cluster_metadata-0", RefusalReason.METADATA_LOG, "the metadata log has no keys"),
     ],

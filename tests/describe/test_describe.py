@@ -177,9 +177,9 @@ def test_what_an_operator_should_know_is_noted(tmp_path: Path) -> None:
     facts = describe_log_dir(LogDir(str(data)))
     assert facts.notes == (
         "replication-offset-checkpoint: line 3: 'orders': 1 fields, expected topic, partition, offset",
-        "old.bak/ is no partition's directory; a broker does not start over it",
+        "old.bak/  is not a partition's directory; a broker does not start over it",
         "2 directories are orders-1; a broker does not start over them",
-        "meta.properties.tmp is left of an interrupted write",
+        "meta.properties.tmp was left by an interrupted write",
     )
     notes = {row.directory: row.notes for row in facts.partitions}
     assert notes["orders-0"] == (
@@ -192,7 +192,7 @@ def test_what_an_operator_should_know_is_noted(tmp_path: Path) -> None:
         "partition.metadata: line 1: the file is empty",
         "leader-epoch-checkpoint: line 2: 3 entries announced, 1 found",
     )
-    assert notes["orders-+1"] == ("no segments", "no broker writes the directory's name so")
+    assert notes["orders-+1"] == ("no segments", "a broker would write the directory's name differently")
     assert notes["users-0.0f8fad5bd9cb469fa16570867728950e-stray"] == ("-stray", "no segments")
     assert notes["users-0"] == ("unclean", "bad length at 79, 100 bytes")
 
@@ -429,7 +429,7 @@ def test_indexes_are_described_by_their_first_and_last_entry(tmp_path: Path) -> 
     assert facts.columns == ("entry", "relative_offset", "position", "offset")
     assert facts.entries == (("first", 4, 4158, 54), ("last", 58, 8316, 108))
     assert facts.notes == (
-        "1 bytes at the end are no whole entry",
+        "1 bytes at the end are not a whole entry",
         "3 entries at the end are zeros, as in a preallocated index",
     )
     (tmp_path / f"{50:020}.timeindex").write_bytes(encode.time_entries(50, [(NOW, 54)]))

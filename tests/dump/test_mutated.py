@@ -62,7 +62,7 @@ def test_a_file_cut_at_any_length(name: str, comparison: Comparison, tmp_path: P
 @some_or_all
 @pytest.mark.parametrize("name", SOURCES)
 def test_a_file_with_a_flipped_bit(name: str, comparison: Comparison, tmp_path: Path, every: int) -> None:
-    """The tool prints a batch whose CRC does not hold, and decodes it too: so lengths and counts lie at every depth."""
+    """The tool prints and decodes a batch whose CRC does not match: so lengths and counts lie at every depth."""
     count, _, differences = compare(
         comparison, SOURCES[name], islice(flips(SOURCES[name], 150), 0, None, every), tmp_path
     )

@@ -81,8 +81,8 @@ def test_bytes_left_over_are_damage(stem: Path) -> None:
     code, kept = said(path, encode.offset_entries(1000, [(1006, 4096)]) + b"\1\2\3")
     assert code == 4
     assert kept.objects[0] == {"offset": 1006, "position": 4096}
-    assert kept.objects[1] == {"damage": "3 bytes left over: 11 is no multiple of 8", "file": str(path)}
-    assert kept.reports == [f"{path}: 3 bytes left over: 11 is no multiple of 8"]
+    assert kept.objects[1] == {"damage": "3 bytes left over: 11 is not a multiple of 8", "file": str(path)}
+    assert kept.reports == [f"{path}: 3 bytes left over: 11 is not a multiple of 8"]
 
 
 def test_an_index_under_any_name_is_shown_when_it_is_said_to_be_one(tmp_path: Path) -> None:

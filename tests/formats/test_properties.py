@@ -72,9 +72,9 @@ def test_an_old_brokers_meta_properties() -> None:
         (b"version=one\n", "version='one', expected 0 or 1"),
         (b"version=1\ncluster.id=abc\n", "no node.id"),
         (b"version=1\nnode.id=1\n", "no cluster.id"),
-        (b"version=1\nnode.id=one\ncluster.id=abc\n", "node.id='one' is no number"),
-        (b"broker.id=\n", "broker.id='' is no number"),
-        (b"version=1\nnode.id=1\ncluster.id=abc\ndirectory.id=abc\n", "directory.id='abc' is no identity"),
+        (b"version=1\nnode.id=one\ncluster.id=abc\n", "node.id='one' is not a number"),
+        (b"broker.id=\n", "broker.id='' is not a number"),
+        (b"version=1\nnode.id=1\ncluster.id=abc\ndirectory.id=abc\n", "directory.id='abc' is not an id"),
     ],
 )
 def test_meta_properties_with_which_no_broker_starts(content: bytes, reason: str) -> None:

@@ -113,7 +113,7 @@ def test_other_slices_or_options_begin_anew(tmp_path: Path) -> None:
 def test_a_finished_export_is_not_written_over(tmp_path: Path) -> None:
     pieces = split(LOG_DIRS[0])
     Export(tmp_path / "out", pieces).run()
-    with pytest.raises(UsageError, match="is there already"):
+    with pytest.raises(UsageError, match="exists, and is not an empty directory"):
         Export(tmp_path / "out", pieces)
 
 

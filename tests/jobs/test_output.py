@@ -160,7 +160,7 @@ def test_what_is_there_is_not_written_over(tmp_path: Path) -> None:
     (tmp_path / "out/own").write_text("mine")
     (tmp_path / "file").write_text("mine")
     for name in ("out", "file"):
-        with pytest.raises(UsageError, match="is there already"):
+        with pytest.raises(UsageError, match="exists, and is not an empty directory"):
             begin(tmp_path / name)
     assert tree(tmp_path) == {"out/own": "mine", "file": "mine"}
 

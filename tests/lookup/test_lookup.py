@@ -172,10 +172,10 @@ def test_the_fate_of_a_transaction_is_said(tmp_path: Path) -> None:
     write_segment(folder, 0, aborted + committed + undecided)
     (folder / f"{0:020}.txnindex").write_bytes(encode.aborted_entries([(7, 0, 2, 3)]))
     words = {offset: said(look_up(folder, offset)) for offset in range(8)}
-    assert "producer 7 that was aborted at 2: read_committed consumers are not handed it" in words[1]
+    assert "producer 7 that was aborted at 2: read_committed consumers do not receive it" in words[1]
     assert "in a transaction of producer 8, committed at 5" in words[3]
     assert "producer 9 that has no end in the log" in words[7]
-    assert "a marker that no consumer is handed" in words[2]
+    assert "a marker, which consumers do not receive" in words[2]
     assert [look_up(folder, offset).outcome for offset in (1, 2)] == [LookupOutcome.RECORD, LookupOutcome.CONTROL]
     (folder / f"{0:020}.txnindex").unlink()
     assert "aborted at 2, but no transaction index says so" in said(look_up(folder, 1))
@@ -334,7 +334,7 @@ def test_an_entry_about_a_damaged_batch_is_not_believed(folder: Path) -> None:
     assert (trail.outcome, trail.position) == (LookupOutcome.RECORD, 215 * SIZE)
     assert trail.offset_index
     assert trail.offset_index.slot == 8
-    assert "entry 9 (offset 1210, position 42000) points at a batch whose checksum does not hold" in trail.problems[0]
+    assert "entry 9 (offset 1210, position 42000) points at a batch whose checksum does not match" in trail.problems[0]
 
 
 def test_a_log_inside_a_message_is_not_taken_for_the_log(tmp_path: Path) -> None:

@@ -82,7 +82,7 @@ def test_the_trail_names_every_step(folder: Path) -> None:
 def test_nothing_is_so_late(folder: Path) -> None:
     trail = look_up(folder, MS + 5000)
     assert (trail.outcome, trail.found, trail.position) == (LookupOutcome.NOTHING_SO_LATE, False, None)
-    assert trail.notes == (f"nothing is so late: the largest timestamp is {MS + 2992}",)
+    assert trail.notes == (f"no timestamp is that late: the largest is {MS + 2992}",)
 
 
 def test_records_below_the_log_start_do_not_count(folder: Path) -> None:

@@ -212,7 +212,7 @@ def test_a_file_that_comes_and_goes_is_a_copy_where_there_are_no_links(data: Pat
 def test_a_file_that_comes_and_goes_must_not_be_there(draft: Draft, data: Path) -> None:
     """A broker has left it there, and its start will do something with it."""
     (data / SWAP).touch()
-    with pytest.raises(StaleError, match=r"log\.swap: is there already.*klog recover"):
+    with pytest.raises(StaleError, match=r"log\.swap: exists, left by an unfinished operation.*klog recover"):
         draft.put_passing(SWAP, draft.prepare(LOG, [b"short"]))
 
 

@@ -168,7 +168,7 @@ def refused(change: Change) -> str:
 
 ODD = {
     "another version": at("klog_plan", to=2),
-    "a version that is no number": at("klog_plan", to=True),
+    "a version that is not a number": at("klog_plan", to=True),
     "no version": without("klog_plan"),
     "an id that is a path": at("id", to="../x"),
     "an empty id": at("id", to=""),

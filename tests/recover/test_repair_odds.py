@@ -201,7 +201,7 @@ def test_one_byte_beyond_the_bound_nothing_is_put_right(tmp_path: Path) -> None:
         found = only(partition_of(tmp_path, _0=BEFORE + flipped(data, at, 3) + BEHIND), repair_bits=True)
         (unsure,) = found.unsure
         named = f"one flipped bit: bit 3 of byte {len(BEFORE) + at} (the "
-        assert unsure.told.startswith(f"not put right, for its batch is too large: {named}")
+        assert unsure.told.startswith(f"not repaired, because its batch is too large: {named}")
         assert unsure.told.endswith(
             "; other damage would look like this once in 5 200, at the bound, 100 KiB, once in 5 200"
         )

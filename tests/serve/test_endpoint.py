@@ -128,7 +128,7 @@ def test_more_connections_than_allowed_are_closed_at_once() -> None:
             except ConnectionError:
                 pass
         assert kept == 20
-        assert "was turned away: there are 20 connections" in serving.said
+        assert "was refused: there are 20 connections" in serving.said
         for connection in many:
             connection.close()
         time.sleep(0.2)

@@ -239,7 +239,7 @@ def test_the_end_is_the_logs_or_the_checkpointed_one(tmp_path: Path) -> None:
     seen = view.partition("t", 0)
     assert seen is not None
     assert (seen.high_watermark, seen.fetch(0, 1000).size) == (15, 900)
-    assert view.take_messages() == ["t-0: shown to its end 15; the checkpointed high watermark is 8 lower"]
+    assert view.take_messages() == ["t-0: served to its end 15; the checkpointed high watermark is 8 lower"]
     seen = View.open([str(tmp_path)], ServeOptions(end="checkpoint")).partition("t", 0)
     assert seen is not None
     assert (seen.high_watermark, seen.last_stable_offset, seen.fetch(0, 1000).size) == (7, 7, 300)

@@ -130,7 +130,7 @@ def test_who_names_one_partition_names_all() -> None:
         ("damage", "ignore", "none of fail, skip, column"),
         ("replicas", "shortest", "none of longest, all, leader-epoch"),
         ("includeHeaders", "yes", "none of true, false"),
-        ("splitBytes", "64 MB/s", "is no size"),
+        ("splitBytes", "64 MB/s", "is not a size"),
         ("splitBytes", "100", "not between 4096 bytes"),
         ("splitBytes", "4g", "not between"),
         ("minPartitions", "0", "from 1 up"),

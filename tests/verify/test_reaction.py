@@ -31,8 +31,8 @@ from tests.verify.partitions import flipped
 
 NORMAL = 150
 CASES = [pytest.param(n, marks=[pytest.mark.long] if n >= NORMAL else []) for n in range(1000)]
-HERE = re.compile(r"cuts the log here, at offset -?\d+(, and deletes the (\d+) segments? after it)?")
-BEFORE = re.compile(r"cuts the segment before it, at offset -?\d+")
+HERE = re.compile(r"truncates the log here, at offset -?\d+(, and deletes the (\d+) segments? after it)?")
+BEFORE = re.compile(r"truncates the segment before it, at offset -?\d+")
 KEPT = "does not look at it"
 
 
@@ -158,7 +158,7 @@ def test_a_flipped_offset_that_leaves_its_index_behind_empties_the_segment_and_d
     assert start is not None
     assert (start.fails, start.log_end, start.dropped) == (None, 232, (296, 364))
     told = {one.position: one.broker for one in verify_partition(partition, around).findings if "232.log" in one.file}
-    assert set(told.values()) == {"cuts the log here, at offset 232, and deletes the 2 segments after it"}
+    assert set(told.values()) == {"truncates the log here, at offset 232, and deletes the 2 segments after it"}
 
 
 def test_what_lies_behind_the_first_damage_is_deleted_with_its_segment(tmp_path: Path) -> None:
@@ -170,7 +170,7 @@ def test_what_lies_behind_the_first_damage_is_deleted_with_its_segment(tmp_path:
     partition, around = found.partition("torn-0"), log_dir_facts(found)
     told = {one.file[-7:]: one.broker for one in verify_partition(partition, around).findings if one.id == "bad-crc"}
     assert told == {
-        "296.log": "cuts the log here, at offset 301, and deletes the 1 segment after it",
+        "296.log": "truncates the log here, at offset 301, and deletes the 1 segment after it",
         "364.log": "deletes this segment, with all others from the first damage on",
     }
 

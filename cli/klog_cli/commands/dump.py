@@ -150,7 +150,7 @@ def _dump(
         check_output(to, paths)
     targets = expand(paths, topics, numbers, with_indexes, request.wanted)
     if request.output == PARQUET and to is None and output.is_terminal():
-        raise UsageError("Parquet is nothing for a terminal: --to FILE")
+        raise UsageError("Parquet cannot be printed on a terminal: --to FILE")
     with output.Results(to) as results:
         if request.output == TEXT:
             return dump_text(targets, request, results)

@@ -57,7 +57,7 @@ def fetch(
     options.known_form(form, FETCH_OUTPUTS)
     open_path(path)  # a missing path is reported first
     if offset is None:
-        raise UsageError("from where on? --offset N")
+        raise UsageError("no offset is given: --offset N")
     wanted = FetchArguments(
         offset,
         min(parse_size(max_bytes), 2**31 - 1),

@@ -58,13 +58,15 @@ def lookup(
     asked = LookupArguments(path, tuple(topic or ()), tuple(partition or ()), form, position_only)
     if batch is not None:
         if offset is not None or timestamp:
-            raise UsageError("--batch FILE holds what is asked for: leave out --offset and the value of --timestamp")
+            raise UsageError(
+                "--batch FILE contains the offsets or timestamps: leave out --offset and the value of --timestamp"
+            )
         return look_up_many(asked, batch, by_time=timestamp is not None)
     if (offset is None) == (timestamp is None):
         from klog.data_dir.open_path import open_path
 
         open_path(path)  # a missing path is reported first
-        raise UsageError("what is asked for? --offset N, --timestamp TIME or --batch FILE")
+        raise UsageError("nothing to look up: --offset N, --timestamp TIME or --batch FILE")
     target = offset if timestamp is None else parse_time(timestamp, output.note)
     assert target is not None
     return look_up(asked, target, by_time=timestamp is not None)

@@ -106,7 +106,7 @@ def serve(
     output.Quiet.on = quiet
     options.known_form(form, SERVE_OUTPUTS)
     if not paths:
-        raise UsageError("what is to be served? Name a log dir, or several of one cluster")
+        raise UsageError("nothing to serve: name a log dir, or several of one cluster")
     shown = ServeOptions(
         topics=tuple(topic or ()),
         end=options.known("--end", end, options.FETCH_ENDS),

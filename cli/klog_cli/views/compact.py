@@ -110,7 +110,7 @@ def say(outcomes: Sequence[PartitionOutcome], topics: Sequence[TopicConfig], is_
             unknown += is_unknown and topics[outcome.number].metadata is None
     if unknown:
         output.note(
-            f"{counted(unknown, 'partition')} left out, since nothing here tells their cleanup.policy:"
+            f"{counted(unknown, 'partition')} left out, because nothing here shows their cleanup.policy:"
             " --metadata DIR names the log dir with the metadata log; --topic with --policy compact if you know it"
         )
 

@@ -59,7 +59,7 @@ def _partition(outcome: PartitionOutcome) -> Iterator[str]:
     if outcome.estimate is not None:
         reckoned = outcome.estimate
         yield (
-            f"  about {human_size(reckoned.bytes_out)} of {human_size(reckoned.bytes_in)} would stay:"
+            f"  about {human_size(reckoned.bytes_out)} of {human_size(reckoned.bytes_in)} would be retained:"
             f" {counted(reckoned.keys, 'key')} in {counted(reckoned.records, 'dirty record')},"
             f" {counted(reckoned.rounds, 'round')}"
         )
@@ -120,7 +120,7 @@ def _round(number: int, one: CleaningRound) -> Iterator[str]:
     ]
     gone.append((counts.expired, f"of {counted(counts.tombstones, 'tombstone')} expired"))
     told = ", ".join(f"{count} {what}" for count, what in gone if count)
-    yield f"    gone: {told or 'nothing'}; markers: {counts.markers_out} of {counts.markers_in} stay"
+    yield f"    removed: {told or 'nothing'}; markers: {counts.markers_out} of {counts.markers_in} retained"
 
 
 def _group(group: GroupResult) -> str:

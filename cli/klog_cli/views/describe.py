@@ -218,7 +218,7 @@ def _show_partition(facts: PartitionSummary, form: str) -> None:
         ("leader epoch", row.leader_epoch),
         ("holds", f"{_count(row.segments, 'segment')}, {output.human_size(row.bytes)}; times are UTC"),
         *(("note", note) for note in row.notes),
-        *([("note", "how many records older formats hold only --deep tells")] if unknown else []),
+        *([("note", "only --deep counts the records in older formats")] if unknown else []),
     )
     columns = ("base", "last", "records", "size", "index", "first time", "last time", "codecs", "flags", "notes")
     _emit(titles, columns, [_segment_cells(segment) for segment in facts.segments], form)

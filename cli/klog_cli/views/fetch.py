@@ -58,7 +58,7 @@ def fetch(path: str, topics: Sequence[str], numbers: Sequence[int], wanted: Fetc
         output.note(f"fewer than {wanted.min_bytes} bytes: a broker gives this answer after fetch.max.wait.ms")
     damages = _damages(fetched)
     for damage in damages:
-        output.error(f"handed out as it is: {damage}")
+        output.error(f"sent as it is: {damage}")
     return ExitCode.PROBLEMS_LEFT if fetched.error or damages else ExitCode.CLEAN
 
 

@@ -111,7 +111,7 @@ def _numbers(file: str) -> Iterator[list[int]]:
             if not word:
                 continue
             if not word.removeprefix("-").isdecimal() or len(word) > 20:
-                raise UsageError(f"{file}, line {number}: {word[:40]!r} is no number")
+                raise UsageError(f"{file}, line {number}: {word[:40]!r} is not a number")
             found.append(max(LONG_MIN, min(int(word), LONG_MAX)))
             if len(found) == _CHUNK:
                 yield found
@@ -146,7 +146,7 @@ def _of_file(found: KafkaFile) -> tuple[Partition, Sequence[SegmentFiles]]:
     if own:
         return folder, own
     if found.name.kind is not FileKind.LOG or found.name.offset is None:
-        raise UsageError(f"{found.path}: a lookup wants a partition directory, or the .log of a segment")
+        raise UsageError(f"{found.path}: a lookup needs a partition directory, or the .log of a segment")
     # on its way in or out (….log.deleted): its indexes carry the same ending
     names = {file.name for file in folder.files}
     beside = [found.name.name.replace(".log", f".{kind}", 1) for kind in ("index", "timeindex", "txnindex")]

@@ -31,7 +31,7 @@ def _steps(trail: Trail) -> Iterator[tuple[str, str, str]]:
         to = f": batch {_range(batch.base_offset, batch.last_offset)} at {batch.position}" if batch else " to the end"
         yield "scan", f"from position {scan.position}{to}", _count(scan.batches, "batch header") + " read"
     if batch is not None:
-        crc = "CRC holds" if batch.crc_holds else "CRC does not hold"
+        crc = "CRC holds" if batch.crc_holds else "CRC does not match"
         codec = "" if batch.codec == "none" else f", {batch.codec}"
         offsets = _range(batch.base_offset, batch.last_offset)
         yield "batch", f"position {batch.position}, {batch.size} bytes, offsets {offsets}{codec}, {crc}", ""

@@ -14,7 +14,7 @@ _ALL_CLAIMED = (
     "the marker claims, on your word, that no record was lost since this broker ran: elections count it as cleanly"
     " stopped; after a power cut, or with a volume that moved, that would cost committed records"
 )
-_OF_ZOOKEEPER = "the marker is empty, as brokers with ZooKeeper write it; elections take no notice of it"
+_OF_ZOOKEEPER = "the marker is empty, as brokers with ZooKeeper write it; elections ignore it"
 
 
 def lines(marking: MarkCleanResult, *, is_applied: bool) -> Iterator[str]:

@@ -92,9 +92,7 @@ def _rescue(recovery: Recovery, path: str) -> None:
     """Write what can be rescued, before anything is changed."""
     with output.Results(path) as results:
         records = recovery.rescue(results)
-    output.note(
-        f"{records} records of damaged batches are in {output.printable(path)}: nobody knows what is wrong in them"
-    )
+    output.note(f"{records} records of damaged batches are in {output.printable(path)}: they may contain errors")
 
 
 def _findings(results: Sequence[RecoverResult]) -> Iterator[Finding]:

@@ -107,7 +107,7 @@ def _allowed(connections: int) -> int:
 
 def _tell(view: View, host: str) -> None:
     if not _is_loopback(host):
-        output.error("whoever reaches this port can read everything that is served")
+        output.error("anyone who reaches this port can read everything that is served")
     for line in view.notes:
         output.note(line)
 
@@ -154,10 +154,10 @@ def _shown(host: str, port: int) -> str:
 def _advertised(place: ListenAddress, host: str) -> tuple[str, int]:
     """Return the advertised address; port 0: the one listened on.  Raises UsageError."""
     if not _is_loopback(host) and not place.expose:
-        raise UsageError(f"--listen {place.listen}: whoever reaches it can read everything; --expose if that is meant")
+        raise UsageError(f"--listen {place.listen}: anyone who reaches it can read everything; --expose allows that")
     if place.advertise is None:
         if host in ("0.0.0.0", "::"):
-            raise UsageError(f"--listen {place.listen}: where should clients come to? --advertise HOST")
+            raise UsageError(f"--listen {place.listen}: clients need an address to connect to: --advertise HOST")
         return host, 0
     told = place.advertise
     if ":" in told.rpartition("]")[2] and (told.startswith("[") or told.count(":") == 1):

@@ -30,7 +30,7 @@ def copy(to: str, make: Callable[[Sequence[Staging]], CompactionRun], log_dirs: 
     check_directory(to)
     to = os.path.abspath(straight(to))
     if os.path.lexists(to) and (not os.path.isdir(to) or os.listdir(to)):
-        raise UsageError(f"--to {to}: is there already, and not an empty directory")
+        raise UsageError(f"--to {to}: exists, and is not an empty directory")
     made = make_directories(to, disk)
     staged = os.path.join(to, _STAGED)
     is_whole = False

@@ -126,7 +126,7 @@ def _by_topic(partition: Partition, rules: TopicRules) -> Refusal | None:
     if rules.compacts:
         return None
     if rules.policy.origin is SettingOrigin.DEFAULT:
-        what = "nothing here tells the topic's cleanup.policy"
+        what = "nothing here shows the topic's cleanup.policy"
         advice = "--metadata DIR names the log dir with the metadata log; --policy compact if you know it"
         return _refuse(partition, RefusalReason.POLICY, what, advice)
     what = f"cleanup.policy={','.join(rules.policy.words)}"

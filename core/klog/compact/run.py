@@ -216,7 +216,7 @@ class CompactionRun:
         free = self._disk.free_bytes(place)
         if free < size:
             advice = "name another place with --backup, --plan or --to"
-            raise KlogError(f"{place}: about {size} bytes are going to be written, {free} are free; {advice}")
+            raise KlogError(f"{place}: about {size} bytes will be written, {free} are free; {advice}")
 
     def _cleaner_offset(self, outcome: PartitionOutcome) -> int | None:
         """Return the cleaner's new checkpoint; None where it stays."""

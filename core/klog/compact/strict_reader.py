@@ -62,7 +62,7 @@ class StrictReader:
         if window.check(0, window.count):
             bad = window.first_bad(0, window.count)
             facts = window.batch(bad)
-            detail = "the checksum does not hold"
+            detail = "the checksum does not match"
             self.refuse(Damage(DamageKind.BAD_CRC, Location(self.path, facts.position, facts.base_offset), detail))
         if piece.damage is not None:
             self.refuse(piece.damage)

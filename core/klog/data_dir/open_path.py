@@ -34,7 +34,7 @@ def open_path(path: str) -> LogDir | Partition | KafkaFile:
     if is_file:
         name = parse_file(os.path.basename(os.path.abspath(path)))
         if name.kind is FileKind.OTHER:
-            raise UsageError(f"{path}: this is no name of a Kafka file; {EXPECTED}")
+            raise UsageError(f"{path}: not a name of a Kafka file; {EXPECTED}")
         return KafkaFile(path, name)
     if not is_directory:
         raise UsageError(f"{path}: neither a file nor a directory; {EXPECTED}")

@@ -88,7 +88,9 @@ def describe_file(file: KafkaFile, deep: bool = False) -> FileFacts:
 def _log(path: str, name: FileName, deep: bool) -> _Found:
     log = summarize(path, deep)
     if not name.canonical and log.first is None and log.damage is not None:
-        raise NotKafkaError(f"{path}: no Kafka log: {log.damage.kind.value} at 0, and no broker gives a log this name")
+        raise NotKafkaError(
+            f"{path}: not a Kafka log: {log.damage.kind.value} at 0, and no broker gives a log this name"
+        )
     facts: dict[str, Value] = {}
     if name.kind is FileKind.LOG:
         facts["base_offset"] = name.offset
@@ -151,7 +153,7 @@ def _index(path: str, name: FileName, layout: Layout) -> _Found:
                 row = (*row, None if name.offset is None else name.offset + distance)
             found.entries = (*found.entries, row)
     if index.ragged_bytes:
-        found.notes.append(f"{index.ragged_bytes} bytes at the end are no whole entry")
+        found.notes.append(f"{index.ragged_bytes} bytes at the end are not a whole entry")
     if index.zeros:
         found.notes.append(f"{index.zeros} entries at the end are zeros, as in a preallocated index")
     return found

@@ -154,15 +154,15 @@ def _log_dir_notes(log_dir: LogDir) -> Iterator[str]:
         if checkpoint is not None and checkpoint.malformed is not None:
             yield f"{kind.value}: {checkpoint.malformed}"
     for name in log_dir.foreign_directories:
-        yield f"{name}/ is no partition's directory; a broker does not start over it"
+        yield f"{name}/  is not a partition's directory; a broker does not start over it"
     counts = Counter((partition.topic, partition.number, partition.state) for partition in log_dir.partitions)
     for (topic, number, state), count in counts.items():
         if count > 1 and state in (PartitionState.CURRENT, PartitionState.FUTURE):
             yield f"{count} directories are {topic}-{number}; a broker does not start over them"
     for file in log_dir.leftovers:
-        yield f"{file.name} is left of an interrupted write"
+        yield f"{file.name} was left by an interrupted write"
     if log_dir.lock.held is None:
-        yield f"whether a broker runs cannot be known: {log_dir.lock.reason}"
+        yield f"klog cannot tell whether a broker runs: {log_dir.lock.reason}"
 
 
 def _partition_row(partition: Partition, unclean: bool) -> PartitionRow:
@@ -206,7 +206,7 @@ def _partition_row(partition: Partition, unclean: bool) -> PartitionRow:
 def _file_notes(partition: Partition) -> Iterator[str]:
     """Return notes about the names and the small files of a partition."""
     if partition.name is not None and not partition.name.canonical:
-        yield "no broker writes the directory's name so"
+        yield "a broker would write the directory's name differently"
     left = Counter(file.stage.value for file in partition.leftovers)
     if left:
         yield f"{', '.join(f'{count} {suffix}' for suffix, count in sorted(left.items()))} left"

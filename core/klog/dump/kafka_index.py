@@ -148,7 +148,7 @@ def _check_offsets(path: str, index: IndexEntries, last: int, base_offset: int, 
     if last < 0:
         raise DiedError(f"{path}: corrupt: the last offset {base_offset + last} is below the base offset {base_offset}")
     if index.size % layout.size:
-        raise DiedError(f"{path}: corrupt: {index.size} bytes are no multiple of {layout.size}")
+        raise DiedError(f"{path}: corrupt: {index.size} bytes are not a multiple of {layout.size}")
 
 
 def _check_times(path: str, times: IndexEntries, base_offset: int) -> None:

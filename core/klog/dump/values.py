@@ -69,7 +69,9 @@ def _entries(source: ReadOnlyFile, kind: str, base_offset: int) -> Iterator[Row]
                 del row["relative_offset"]
             yield row
     if source.size % layout.size:
-        yield {"damage": f"{source.size % layout.size} bytes left over: {source.size} is no multiple of {layout.size}"}
+        yield {
+            "damage": f"{source.size % layout.size} bytes left over: {source.size} is not a multiple of {layout.size}"
+        }
 
 
 def _small(content: bytes, kind: str | None, file: FileKind) -> Iterator[Row]:

@@ -160,14 +160,14 @@ def _read(content: bytes, parse: Callable[[list[str]], EntryT | str]) -> Checkpo
         return Checkpoint()
     version = parse_int(found[0])
     if version is None:
-        return Checkpoint((), Malformed(1, f"{shorten(found[0])} is no version"))
+        return Checkpoint((), Malformed(1, f"{shorten(found[0])} is not a version"))
     if version != VERSION:
         return Checkpoint((), Malformed(1, f"version {version}, expected {VERSION}"))
     if len(found) == 1:
         return Checkpoint()
     count = parse_int(found[1])
     if count is None or count < 0:
-        return Checkpoint((), Malformed(2, f"{shorten(found[1])} is no number of entries"))
+        return Checkpoint((), Malformed(2, f"{shorten(found[1])} is not a number of entries"))
     entries: list[EntryT] = []
     for number, line in enumerate(found[2:], start=3):
         entry = parse(split_at_blanks(line))
@@ -184,7 +184,7 @@ def _offset_entry(fields: list[str]) -> OffsetEntry | str:
         return f"{len(fields)} fields, expected topic, partition, offset"
     partition, offset = parse_int(fields[1]), parse_long(fields[2])
     if partition is None or offset is None:
-        return "partition or offset is no number"
+        return "partition or offset is not a number"
     return OffsetEntry(fields[0], partition, offset)
 
 
@@ -193,7 +193,7 @@ def _epoch_entry(fields: list[str]) -> EpochEntry | str:
         return f"{len(fields)} fields, expected epoch, start offset"
     epoch, start_offset = parse_int(fields[0]), parse_long(fields[1])
     if epoch is None or start_offset is None:
-        return "epoch or start offset is no number"
+        return "epoch or start offset is not a number"
     return EpochEntry(epoch, start_offset)
 
 

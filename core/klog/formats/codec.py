@@ -222,7 +222,7 @@ class Decompressor:
             raise CodecError("lz4: not a frame that Kafka reads")
         at = 14 if flags & 0x08 else 6
         if magic and data[at] != self._lz4_header_checksum(bytes(data[4:at])):
-            raise CodecError("lz4: the header's checksum does not hold")
+            raise CodecError("lz4: the header's checksum does not match")
         start = at = at + 1
         largest, trailer = 1 << 2 * (sizes >> 4) + 8, 4 if flags & 0x10 else 0
         while size := int.from_bytes(data[at : at + 4], "little") & 0x7FFFFFFF:

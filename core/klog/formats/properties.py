@@ -123,12 +123,12 @@ def read_meta_properties(content: bytes) -> MetaProperties | Malformed:
     id_key = "broker.id" if version == 0 else "node.id"
     node_id = parse_int(found.get(id_key, ""))
     if node_id is None and (version == 1 or id_key in found):
-        return Malformed(0, f"{id_key}={shorten(found[id_key])} is no number" if id_key in found else f"no {id_key}")
+        return Malformed(0, f"{id_key}={shorten(found[id_key])} is not a number" if id_key in found else f"no {id_key}")
     if version == 1 and "cluster.id" not in found:
         return Malformed(0, "no cluster.id")
     directory_id = parse_uuid(found["directory.id"]) if "directory.id" in found else None
     if directory_id is None and "directory.id" in found:
-        return Malformed(0, f"directory.id={shorten(found['directory.id'])} is no identity")
+        return Malformed(0, f"directory.id={shorten(found['directory.id'])} is not an id")
     return MetaProperties(version, found.get("cluster.id"), node_id, directory_id, found)
 
 

@@ -65,7 +65,7 @@ def alone(to: str, disk: Disk) -> Iterator[None]:
                 locks = held.enter_context(Locks([to], disk))
                 locks.made.add(os.path.abspath(to))  # what a killed run has left goes as well
             except LockedError as error:
-                raise LockedError(f"{to}: another run writes there; wait until it has ended") from error
+                raise LockedError(f"{to}: another run writes there; wait until it has finished") from error
             except OSError as error:
                 if error.errno not in _NO_LOCKS:
                     raise
@@ -137,10 +137,12 @@ class JobOutput:
         others = set(os.listdir(self.to)) - {RUN, FileKind.LOCK.value} if os.path.isdir(self.to) else {to}
         is_finishing = os.path.exists(os.path.join(self.run, _FINISHING))
         if others and not is_finishing:
-            raise UsageError(f"{to}: is there already, and not an empty directory")
+            raise UsageError(f"{to}: exists, and is not an empty directory")
         if _read(os.path.join(self.run, _JOB)) != job:
             if is_finishing:
-                raise UsageError(f"{to}: another run was about to end here; let the same run again, or remove this")
+                raise UsageError(
+                    f"{to}: another run was about to finish here; run its command again, or remove this directory"
+                )
             remove_tree(self.run, self._disk)
         return []
 
@@ -159,7 +161,7 @@ class JobOutput:
         missing = set(range(pieces)) - self.done
         if missing:
             what = f"{len(missing)} of {pieces} pieces are not done"
-            raise KlogError(f"{self.to}: {what}; the same run again does the rest")
+            raise KlogError(f"{self.to}: {what}; run the same command again to do the rest")
         found: list[Facts] = []
         for number in range(pieces):
             content = _read(os.path.join(self.piece(number), _RESULT))

@@ -43,7 +43,7 @@ def compiled(pattern: bytes) -> re.Pattern[bytes]:
     try:
         return re.compile(pattern)
     except (re.error, OverflowError, RecursionError) as error:
-        raise UsageError(f"{pattern.decode(errors='replace')}: no regular expression: {error}") from error
+        raise UsageError(f"{pattern.decode(errors='replace')}: not a regular expression: {error}") from error
 
 
 def search(unit: Sequence[ExportTask], query: SearchQuery) -> Iterator[TaskResult]:

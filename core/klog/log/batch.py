@@ -34,7 +34,7 @@ class Batch(BatchFacts):
     def records(self, decompressor: Decompressor | None = None) -> Iterator[Record | Damage]:
         """Yield the records; where their structure is broken, a Damage comes last.
 
-        Records of a batch whose checksum does not hold may be anything: `crc_holds` tells.
+        Records of a batch whose checksum does not match may be anything: `crc_holds` tells.
         """
         codecs = (decompressor or Decompressor()).functions
         own = window_of(self.content(), self.position)  # of its own, so that several batches can be read in turns

@@ -72,7 +72,7 @@ class Patch(NamedTuple):
         if self.is_sure:
             return told
         bound = f"at the bound, {_MOST_LONE_BYTES >> 10} KiB, once in {_rounded(_odds(_MOST_LONE_BYTES))}"
-        return f"not put right, for its batch is too large: {told}, {bound}"
+        return f"not repaired, because its batch is too large: {told}, {bound}"
 
 
 def _odds(lone_bytes: int) -> int:

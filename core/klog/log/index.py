@@ -63,7 +63,7 @@ class IndexEntries:
         self.size = self._file.size
         self.slots = self.count = self.size // layout.size
         if self.size % layout.size:
-            self.problem = f"its size of {self.size} bytes is no multiple of {layout.size}"
+            self.problem = f"its size of {self.size} bytes is not a multiple of {layout.size}"
         if in_use is not None and self.slots and not in_use(self[self.slots - 1]):
             self.count = self._before_rest(in_use)
 

@@ -126,7 +126,7 @@ def message_damages(rows: Window, file: str) -> list[Damage]:
     for i in rows.bad_inner_crcs():
         offset, batch = rows.record(i)[0], rows.record(i)[6]
         place = Location(file, rows.batch(batch).position, offset)
-        detail = "the message's own CRC-32 inside an intact wrapper does not hold"
+        detail = "the message's own CRC-32 inside an intact wrapper does not match"
         found.append(Damage(DamageKind.BAD_CRC, place, detail))
     return found
 

@@ -77,7 +77,7 @@ class Segment:
     ) -> Iterator[Batch | Damage]:
         """Yield the batches from byte *start* on, and a Damage for each stretch that is damaged.
 
-        A batch whose checksum does not hold is a Damage, not a Batch.  After a Damage the walk goes on at the next
+        A batch whose checksum does not match is a Damage, not a Batch.  After a Damage the walk goes on at the next
         position where a header *and* its checksum hold, or, without *resync*, ends.  Content never raises; a file that
         cannot be opened does (UnreadableError, NotKafkaError).
         """

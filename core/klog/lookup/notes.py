@@ -31,10 +31,10 @@ def about_record(segments: SegmentChoice, number: int, body: Body, offset: int) 
         yield f"the log start offset, {offset}"
     end = partition.high_watermark
     if end is not None and offset >= end:
-        yield f"not below the high watermark of the checkpoint, {end}: a consumer may not have been handed it"
+        yield f"not below the high watermark of the checkpoint, {end}: a consumer may not have received it"
     facts = body.facts
     if body.facts.is_control:
-        yield "a control batch: a marker that no consumer is handed"
+        yield "a control batch: a marker, which consumers do not receive"
     elif facts.is_transactional:
         yield from _about_transaction(segments, number, facts)
 
@@ -45,16 +45,16 @@ def _about_transaction(segments: SegmentChoice, number: int, facts: BatchFacts) 
     who = f"producer {facts.producer_id}"
     indexed = indexed_abort(segments.partition.path, segments.files[number:], facts.producer_id, facts.base_offset)
     if indexed is not None:
-        yield f"in a transaction of {who} that was aborted at {indexed}: read_committed consumers are not handed it"
+        yield f"in a transaction of {who} that was aborted at {indexed}: read_committed consumers do not receive it"
         return
     marker, walked_all = _marker(segments, number, facts)
     if marker is None:
         where = "has no end in the log" if walked_all else f"does not end within {MOST_BYTES >> 20} MiB"
-        yield f"in a transaction of {who} that {where}: read_committed consumers are not handed it yet"
+        yield f"in a transaction of {who} that {where}: read_committed consumers do not receive it yet"
     elif marker.aborts:
         yield (
             f"in a transaction of {who} that was aborted at {marker.offset}, but no transaction index says so: "
-            "read_committed consumers of this copy may be handed it"
+            "read_committed consumers of this replica may receive it"
         )
     else:
         yield f"in a transaction of {who}, committed at {marker.offset}"

@@ -55,7 +55,7 @@ class OffsetSearch:
         if number > first:
             passed = [self._segments.files[i].log for i in (first, number - 1)]
             which = f"{passed[0]} holds" if first == number - 1 else f"{passed[0]} to {passed[1]} hold"
-            notes.append(f"{which} nothing from {offset} on: the search went on in the next")
+            notes.append(f"{which} nothing from {offset} on: the search continued in the next segment")
         return LocatedSegment(number, found, damages if adjacent else [], notes, problems)
 
     def _below_start(self, offset: int) -> Trail:
@@ -127,7 +127,7 @@ class OffsetSearch:
             more = ": a broker answers OffsetOutOfRange" if is_last else ": only this segment was searched"
             located.notes.insert(0, f"beyond {name} {end}{more}")
             return trail._replace(outcome=LookupOutcome.BEYOND_END)
-        located.notes.insert(0, f"below {name} {end}, but no record follows: what stood there was compacted away")
+        located.notes.insert(0, f"below {name} {end}, but no record follows: the records there were compacted away")
         return trail
 
     def _claims(self, number: int, damage: Damage, offset: int) -> bool:

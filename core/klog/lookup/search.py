@@ -181,7 +181,7 @@ class SegmentSearch:
             return -1, f"{named} does not point at the beginning of a batch"
         body = self.bodies.of(self.walk.window, row)
         if body is None or not body.holds:
-            return -1, f"{named} points at a batch whose checksum does not hold"
+            return -1, f"{named} points at a batch whose checksum does not match"
         if not base <= body.first_offset <= base + relative:
             return -1, f"{named} points at a batch with higher offsets"
         self._confirmed.add((relative, position))

@@ -244,9 +244,7 @@ class TimeSearch:
                 return trail._replace(notes=self._missed(number, largest, timestamp))
         trail = missed or Trail(timestamp, True, LookupOutcome.NOTHING_SO_LATE)
         known = max((self.largest(number).timestamp for number in range(len(segments.files))), default=-1)
-        notes = (
-            (f"nothing is so late: the largest timestamp is {known}",) if known >= 0 else ("nothing has a timestamp",)
-        )
+        notes = (f"no timestamp is that late: the largest is {known}",) if known >= 0 else ("nothing has a timestamp",)
         return trail._replace(notes=notes, problems=tuple(problems))
 
     def _hit(self, trail: Trail, number: int, body: Body, problems: list[str]) -> Trail:
@@ -275,7 +273,7 @@ class TimeSearch:
         if largest.timestamp < 0:
             why = f"{name} has no timestamps, so a broker goes by its time of modification, {largest.modified_ms}"
         else:
-            why = f"{name} has batches up to {largest.timestamp}, but no record in them is left that is so late"
+            why = f"{name} has batches up to {largest.timestamp}, but no remaining record in them is that late"
         for later in range(number + 1, len(self._segments.files)):
             if self.largest(later).timestamp >= timestamp:
                 _, found = self.times(later).find(timestamp, self._segments.log_start_offset)
@@ -283,7 +281,7 @@ class TimeSearch:
                 if record is not None:
                     there = f"{self._segments.files[later].log} has one, offset {record.offset}"
                     return why, f"{there}; a broker does not look there, and answers none"
-        return (why, "a broker answers none")
+        return (why, "a broker returns none")
 
     def as_broker(self, timestamp: int) -> int | None:
         """Return the offset that a broker answers on the indexes as they are, None for none."""

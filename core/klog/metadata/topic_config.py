@@ -281,7 +281,7 @@ def _check_metadata(metadata: LogDir, log_dir: LogDir | None) -> None:
 
 def _option(name: str, text: str) -> Value:
     if name not in _KNOWN:
-        raise UsageError(f"{name} is no setting that klog knows{near_misses(name, _KNOWN)}")
+        raise UsageError(f"{name} is not a setting that klog knows{near_misses(name, _KNOWN)}")
     value = _read(_KNOWN[name].kind, text)
     if value is None:
         raise UsageError(f"{name}={text}: expected {_KNOWN[name].kind.expected}")

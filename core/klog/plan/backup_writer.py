@@ -165,7 +165,7 @@ class BackupWriter:
         state = self._state(target)
         if (state is None or state.content != after.content) and origin != target:
             if status_of(origin) is None:
-                raise StaleError(f"{origin}: gone, it was to become {action.file}; make the plan again")
+                raise StaleError(f"{origin}: gone, although the plan needs it for {action.file}; make the plan again")
             self._bring(origin, target, after)
             state = self._state(target)
         if state is None or state.content != after.content:
@@ -279,7 +279,9 @@ class BackupWriter:
         if not os.path.lexists(target):
             return
         if self._is_new and os.path.basename(target) != f"{PLAN}{_TMP}":
-            raise StaleError(f"{target}: is there already, and not of this plan; name another directory with --backup")
+            raise StaleError(
+                f"{target}: exists, and does not belong to this plan; name another directory with --backup"
+            )
         self._disk.unlink(target)
 
     def _mark(self, path: str) -> None:

@@ -183,9 +183,7 @@ class Draft:
         prepared, for which there need be no more room.  Raises StaleError when it is there, OSError.
         """
         if self.state(file) is not None:
-            raise StaleError(
-                f"{self._path(file)}: is there already, of an operation that did not end; 'klog recover' ends it"
-            )
+            raise StaleError(f"{self._path(file)}: exists, left by an unfinished operation; 'klog recover' finishes it")
         if new is None:
             after = self.prepare(file, [], like=None).after
         else:

@@ -166,7 +166,7 @@ def _object(pairs: list[tuple[str, object]]) -> dict[str, object]:
 
 def _members(value: object, what: str, known: set[str] | None = None) -> dict[str, object]:
     if not isinstance(value, dict):
-        refuse(f"{what} is no object")
+        refuse(f"{what} is not an object")
     if known is not None and not known.issuperset(value):
         refuse(f"{what} has {shown(sorted(set(value) - known)[0])}, which this klog does not know")
     return value
@@ -203,7 +203,7 @@ def _text(members: Object, name: str) -> str:
 def _list(members: Object, name: str, item: Callable[[object], _T]) -> tuple[_T, ...]:
     value = members.get(name, [])
     if not isinstance(value, list):
-        refuse(f"{name} is no list")
+        refuse(f"{name} is not a list")
     return tuple(item(one) for one in value)
 
 
@@ -236,7 +236,7 @@ def _plan(members: Object) -> Plan:
 
 def _directory(value: object) -> str:
     if not isinstance(value, str) or not os.path.isabs(value) or "\0" in value or ".." in value.split("/"):
-        refuse(f"{shown(value)} is no absolute path")
+        refuse(f"{shown(value)} is not an absolute path")
     return value
 
 

@@ -75,7 +75,7 @@ class Locks:
         before = os.stat(log_dir).st_mtime_ns
         if os.path.lexists(path):
             if inode_of(os.lstat(path)) in HELD_HERE:
-                raise LockedError(f"{log_dir} is being changed by this very process")
+                raise LockedError(f"{log_dir} is being changed by this process itself")
             return self._disk.open_lock(path)
         file = self._disk.open_lock(path)
         self.made.add(log_dir)

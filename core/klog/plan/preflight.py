@@ -31,7 +31,7 @@ def lack_of_rights(path: str, action: Action) -> str | None:
     shut = [directory] if not os.access(directory, os.W_OK | os.X_OK) else []
     if action.do == TRUNCATE and action.before is not None and os.path.exists(path) and not os.access(path, os.W_OK):
         shut.append(path)
-    return f"{shut[0]}: may not be written to" if shut else None
+    return f"{shut[0]}: is not writable" if shut else None
 
 
 def refusals(plan: Plan, disk: Disk) -> list[str]:
@@ -125,9 +125,9 @@ def lack_of_space(places: Iterable[str], copies: Iterable[tuple[str, int]], disk
         above = nearest_directory(place)
         first = os.path.join(above, os.path.relpath(place, above).split(os.sep)[0])
         if above != place and os.path.lexists(first):
-            return f"{first}: is no directory"
+            return f"{first}: is not a directory"
         if not os.access(above, os.W_OK | os.X_OK):
-            return f"{place}: {above} may not be written to"
+            return f"{place}: {above} is not writable"
     needed: dict[int, tuple[str, int]] = {}
     known: dict[str, tuple[str, int]] = {}
     for path, size in copies:

@@ -160,7 +160,7 @@ def check_leftovers(found: list[FileHistory]) -> None:
         for name in os.listdir(directory):
             path = os.path.join(directory, name)
             if name.endswith((Stage.SWAP.value, Stage.CLEANED.value)) and path not in names:
-                raise StaleError(f"{path}: of an operation that did not end; 'klog recover' ends it")
+                raise StaleError(f"{path}: left by an unfinished operation; 'klog recover' finishes it")
 
 
 def check_directories(plan: Plan) -> None:

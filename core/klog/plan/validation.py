@@ -72,7 +72,7 @@ def check_plan(plan: Plan) -> None:
             refuse(f"{cut.start} to {cut.end} are not cut out of {shown(cut.file)}")
     for number, directory in (*plan.directory_times, *plan.leaves_times):
         if number >= count or (directory and not _is_partition(directory)):
-            refuse(f"{shown(directory)} is no directory of a partition")
+            refuse(f"{shown(directory)} is not a directory of a partition")
     if any(number >= count for number in plan.no_lock):
         refuse("no_lock names a log dir that is not there")
 
@@ -144,7 +144,7 @@ def _check_action(action: Action, count: int) -> None:
     if action.do == TRUNCATE and name.kind is FileKind.CLEAN_SHUTDOWN:
         refuse(f"{shown(action.file)} is put or removed, never cut")
     if action.do in (PUT, TRUNCATE) and name.kind is FileKind.OTHER:
-        refuse(f"{shown(action.file)} is no file of Kafka's")
+        refuse(f"{shown(action.file)} is not a file of Kafka's")
     before, after = action.before, action.after
     if action.do == PUT:
         is_sound = after is not None and action.source is not None and _is_relative(action.source)
@@ -165,7 +165,7 @@ def _check_place(file: str, log_dir: int, count: int) -> None:
         refuse(f"log_dir {log_dir}, of {count}")
     is_place = _is_partition(directory) if slash else parse_file(directory).kind in ROOT_KINDS
     if not _is_relative(file) or file.count("/") > 1 or not is_place:
-        refuse(f"{shown(file)} is no file of a partition or of a log dir")
+        refuse(f"{shown(file)} is not a file of a partition or of a log dir")
 
 
 def _check_file(file: str, log_dir: int, count: int) -> None:
@@ -173,7 +173,7 @@ def _check_file(file: str, log_dir: int, count: int) -> None:
     _check_place(file, log_dir, count)
     directory, slash, name = file.partition("/")
     if not slash and parse_file(directory).kind not in _IN_LOG_DIR:
-        refuse(f"{shown(file)} is no file of a log dir that a repair touches")
+        refuse(f"{shown(file)} is not a file of a log dir that a repair touches")
     if slash and parse_file(name).kind is FileKind.CLEAN_SHUTDOWN:
         refuse(f"{shown(file)} is in the wrong place")
 

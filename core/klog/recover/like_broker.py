@@ -114,7 +114,7 @@ def follow(outcome: StartOutcome, result: RecoverResult, draft: Draft, logs: Sur
     """Say to *draft* what changes, and to *result* what that means.  Raises UnreadableError, OSError (staging)."""
     partition = result.partition
     if outcome.fails is not None:
-        result.fails = f"a broker does not come through its start here: {outcome.fails}"
+        result.fails = f"a broker does not complete its start here: {outcome.fails}"
         return
     draft_changes(draft, partition, DesiredFiles(outcome.logs, outcome.files, outcome.epochs))
     result.losses = losses(partition, outcome, result.findings, logs)

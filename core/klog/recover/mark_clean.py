@@ -223,7 +223,7 @@ class _MarkClean:
             return "a broker with ZooKeeper registers no epoch in its log dirs"
         gone = any(finding.id in _GONE for result in self.recovery.results for finding in result.findings)
         if gone or any(result.losses for result in self.recovery.results):
-            return "records are gone: the registered epoch would say that all are there"
+            return "records are gone: the registered epoch would claim that none is"
         metadata = self._metadata.get(broker)
         if metadata is None:
             return "the metadata log, which has the registered epoch, is in none of the log dirs of this node"
@@ -234,7 +234,7 @@ class _MarkClean:
             return f"the metadata log knows no registration of node {log_dir.node_id}"
         for one in self.log_dirs:
             if one.clean_shutdown is not None and one.clean_shutdown.broker_epoch != registration.epoch:
-                return f"{one.path} is marked already, with another epoch, and nobody knows what was lost there"
+                return f"{one.path} is marked already, with another epoch, and what was lost there is unknown"
         return registration.epoch
 
 
@@ -308,7 +308,7 @@ def plan_unclean_start(
         return result
     outcome = like_broker.play(examined.original, False, settings, sink)
     if outcome.fails is not None:
-        result.fails = f"a broker does not come through its start here: {outcome.fails}"
+        result.fails = f"a broker does not complete its start here: {outcome.fails}"
         return result
     judged = plan_outcome(examined, settings)
     result.left = _remaining(examined, judged, outcome)

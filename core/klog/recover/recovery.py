@@ -31,9 +31,7 @@ from klog.verify.findings import Finding, Severity
 from klog.verify.log_dir_checks import root
 from klog.verify.verify import log_dir_facts
 
-_ASIDE = (
-    "a broker has set it aside or is about to delete it; what is still wanted is repaired once it has its name back"
-)
+_ASIDE = "a broker has set it aside or is about to delete it; to repair it, first give the directory its original name"
 _MENDED = "checkpoint-malformed"
 _STOPS = frozenset({"bad-marker", "txn-conflict"})
 """Batches of producers at which a broker's recovery stops, or fails."""

@@ -58,14 +58,14 @@ def has_own_offset(facts: BatchFacts) -> bool:
 def with_offset(source: ReadOnlyFile, facts: BatchFacts, offset: int, max_bytes: int) -> BitRepair | None:
     """Return an intact batch with another base offset; None if it is not whole."""
     new = offset.to_bytes(_OFFSET_BYTES, "big", signed=True)
-    what = f"base offset {facts.base_offset}, where its neighbours leave room for {offset} only"
+    what = f"base offset {facts.base_offset}, but its neighbours allow only {offset}"
     return _changed(source, facts.position, facts.size, _OFFSET_AT, new, what, max_bytes)
 
 
 def with_epoch(source: ReadOnlyFile, facts: BatchFacts, epoch: int, max_bytes: int) -> BitRepair | None:
     """Return an intact batch with another leader epoch; None if it is not whole."""
     new = epoch.to_bytes(_EPOCH_BYTES, "big", signed=True)
-    what = f"leader epoch {facts.leader_epoch}, where its neighbours leave room for {epoch} only"
+    what = f"leader epoch {facts.leader_epoch}, but its neighbours allow only {epoch}"
     return _changed(source, facts.position, facts.size, _EPOCH_AT, new, what, max_bytes)
 
 
@@ -83,7 +83,7 @@ def with_magic(source: ReadOnlyFile, start: int, end: int, max_batch_bytes: int)
             return None
     except UnreadableError:
         return None
-    what = f"format version {magic}, where the checksum holds for 2"
+    what = f"format version {magic}, but the checksum matches version 2"
     return _changed(source, start, size + OVERHEAD, _MAGIC_AT, b"\2", what, max_batch_bytes)
 
 

@@ -122,7 +122,7 @@ class Connection:
             raise GoneError(f"it announces a request of {size} bytes")
         if size > self._limits.large_bytes:
             if not self._requests.take(size, until):
-                raise GoneError("there was no room for one more large request")
+                raise GoneError("the limit of memory for large requests is reached")
             self._held = size
         end = SIZE_BYTES + size
         self._fill(end, until)
@@ -183,7 +183,7 @@ class Connection:
         """
         if size > self._limits.large_bytes and not self._reserved:
             if not self._responses.take(size, 0):
-                raise GoneError("too much is on its way to others")
+                raise GoneError("the limit of memory for large responses is reached")
             self._reserved = size
 
     def _release(self) -> None:

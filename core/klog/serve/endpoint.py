@@ -58,7 +58,7 @@ class _LimitedReporter:
             self._keys.add(key) if not known else None
             last = not known and len(self._keys) > _MOST_TOLD
         if not known:
-            self._say("more of the like is not told any more" if last else line)
+            self._say("further messages of this kind are not shown" if last else line)
 
 
 class Client:
@@ -130,7 +130,7 @@ class Endpoint:
                 accepted, address = self._listener.accept()
             except OSError as error:  # no client connected, it is gone already, or there are too many
                 if error.errno in _OUT_OF_RESOURCES:
-                    self._reporter.once(error.errno, f"no more clients for now: {error.strerror}")
+                    self._reporter.once(error.errno, f"no new clients for now: {error.strerror}")
                     time.sleep(_PATIENCE_S)
                 continue
             self._welcome(accepted, Client(*address[:2]))
@@ -147,13 +147,13 @@ class Endpoint:
                     self._connections.add(connection)
         if full:
             accepted.close()
-            self._reporter.once("full", f"{client} was turned away: there are {self._limits.connections} connections")
+            self._reporter.once("full", f"{client} was refused: there are {self._limits.connections} connections")
             return
         try:
             start(partial(self._serve, connection, client))
         except RuntimeError as error:
             self._leave(connection)
-            self._reporter.once("threads", f"{client} was turned away: {error}")
+            self._reporter.once("threads", f"{client} was refused: {error}")
 
     def _leave(self, connection: Connection) -> None:
         with self._lock:
@@ -167,11 +167,11 @@ class Endpoint:
                 pass
         except (GoneError, HangUpError, WireError, KlogError) as why:
             if str(why):
-                self._reporter.once((client.host, str(why)), f"{client} was cut off: {why}")
+                self._reporter.once((client.host, str(why)), f"{client} was disconnected: {why}")
         except OSError as error:
             if error.filename is not None:  # of a file, then, and not of the connection
                 self._reporter.once(
-                    ("file", error.filename), f"{client} was cut off: {error.filename}: {error.strerror}"
+                    ("file", error.filename), f"{client} was disconnected: {error.filename}: {error.strerror}"
                 )
         finally:
             self._leave(connection)

@@ -52,7 +52,7 @@ class OnceReporter:
                 self._told.add(line)
                 self._waiting.append(line)
                 if len(self._told) == _MOST_LINES:
-                    self._waiting.append("more of the like is not told any more")
+                    self._waiting.append("further messages of this kind are not shown")
 
     def lost(self, partition: str, loss: UnservedRange) -> None:
         """Note a damaged range that is skipped."""

@@ -147,7 +147,7 @@ class PartitionView:
         elif partition.high_watermark is not None and start <= partition.high_watermark < end:
             behind = end - partition.high_watermark
             shared.reporter.say(
-                f"{self.name}: shown to its end {end}; the checkpointed high watermark is {behind} lower"
+                f"{self.name}: served to its end {end}; the checkpointed high watermark is {behind} lower"
             )
         return _Opened(partition, log, OffsetBounds(start, end, high, high))
 
@@ -179,7 +179,8 @@ class PartitionView:
         )
         for one in txns.committed:
             reporter.say(
-                f"{self.name}: the open transaction of producer {one.producer_id} counts: it was to be committed"
+                f"{self.name}: the open transaction of producer {one.producer_id} counts as committed:"
+                " its coordinator had decided so"
             )
         hides = options.open_transactions == "hide"
         for one in txns.undecided:

@@ -37,7 +37,7 @@ class OffsetBound(NamedTuple):
             return self.everywhere
         if partition not in self.each:
             raise UsageError(
-                f"{self.option}: nothing for {partition[0]}-{partition[1]}; who names one partition has to name all"
+                f"{self.option}: nothing for {partition[0]}-{partition[1]}; name all partitions or none"
                 f"{'' if self.by_time else ' (-2 is for the earliest offset, -1 for the latest)'}"
             )
         return self.each[partition]
@@ -64,7 +64,7 @@ def read_times(option: str, text: str) -> OffsetBound:
 def read_time(option: str, text: str) -> OffsetBound:
     """Return the bound of `…Timestamp`: one time for all.  Raises UsageError."""
     if not text.strip().isdecimal():
-        raise UsageError(f"{option}: {text!r} is no time in milliseconds since 1970")
+        raise UsageError(f"{option}: {text!r} is not a time in milliseconds since 1970")
     return OffsetBound(option, int(text), by_time=True)
 
 

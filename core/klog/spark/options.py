@@ -100,7 +100,7 @@ class _Given:
         if given is None:
             return None
         if not given.strip().isdecimal() or int(given) < least:
-            raise UsageError(f"{name}: {given!r} is no whole number from {least} up")
+            raise UsageError(f"{name}: {given!r} is not a whole number from {least} up")
         return int(given)
 
     def first(self, readers: Mapping[str, Callable[[str, str], OffsetBound]], otherwise: int) -> OffsetBound:
@@ -181,7 +181,7 @@ def _bytes(given: _Given, name: str, least: int, otherwise: int) -> int:
         return otherwise
     match = _SIZE.fullmatch(text.strip())
     if match is None:
-        raise UsageError(f"{name}: {text!r} is no size; expected bytes, or 64m, 1g")
+        raise UsageError(f"{name}: {text!r} is not a size; expected bytes, or 64m, 1g")
     size = int(match[1]) << 10 * (" kmg".index(match[2].lower()) if match[2] else 0)
     if not least <= size < 2**31:
         raise UsageError(f"{name}: {text!r} is not between {least} bytes and 2 GiB")
@@ -200,9 +200,9 @@ def _paths(given: _Given) -> tuple[str, ...]:
         try:
             found = json.loads(paths)
         except ValueError as error:
-            raise UsageError(f"paths: {paths[:60]!r} is no JSON list of paths") from error
+            raise UsageError(f"paths: {paths[:60]!r} is not a JSON list of paths") from error
         if not isinstance(found, list) or not found or not all(isinstance(each, str) and each for each in found):
-            raise UsageError(f"paths: {paths[:60]!r} is no JSON list of paths")
+            raise UsageError(f"paths: {paths[:60]!r} is not a JSON list of paths")
         return tuple(_local(each) for each in found)
     if path and os.path.lexists(_local(path)):
         return (_local(path),)

@@ -87,7 +87,7 @@ SALVAGE = "klog recover {partition} --salvage"
 CUTS_OUT = "may cut out intact batches, its plan says which: klog recover {partition} --salvage"
 _INDEXES = "klog recover {partition} --indexes-only"
 _ROOT = "klog recover {log_dir}"
-_LOOKED = "recovery cuts the segment here and drops all later ones; without recovery (clean stop, or below the recovery point) it is not looked at"
+_LOOKED = "recovery truncates the segment here and drops all later ones; without recovery (clean stop, or below the recovery point) it is not looked at"
 _NOT_LOOKED = "is not looked at"
 _SERVED = "is not looked at: it is kept and served as it is"
 _N, _W, _D = Severity.NOTE, Severity.WARNING, Severity.DAMAGE
@@ -119,7 +119,7 @@ _TABLE: Final = (
     FindingKind("unreadable", _D, "the operating system cannot read it", "the log dir goes offline", ""),
     FindingKind("vanished", _N, "gone since it was listed: the running broker deleted it", "nothing"),
     # indexes
-    FindingKind("index-missing", _W, "a segment without .index", "recovers the segment: it is rebuilt, and the log cut at the first damage", _INDEXES),
+    FindingKind("index-missing", _W, "a segment without .index", "recovers the segment: rebuilds it, and truncates the log at the first damage", _INDEXES),
     FindingKind("index-ragged", _D, "a size that is not a multiple of an entry's", _NOT_LOOKED, _INDEXES),
     FindingKind("index-order", _D, "entries that do not ascend", _NOT_LOOKED, _INDEXES),
     FindingKind("index-hole", _D, "entries behind zeros: a page that never reached the disk", _NOT_LOOKED, _INDEXES),
@@ -145,10 +145,10 @@ _TABLE: Final = (
     FindingKind("snapshot-corrupt", _W, "a producer snapshot that a broker would delete", "deletes it and replays from an older one", _RECOVER),
     FindingKind("snapshot-disagrees", _W, "a producer snapshot that contradicts the log", "takes it as it is", _RECOVER),
     FindingKind("snapshots-missing", _W, "batches with producers, and no producer snapshot", "forgets its producers after a clean stop, else reads the whole log", _RECOVER),
-    FindingKind("hanging-transaction", _N, "a transaction without a marker, though its producer has not written for long", "keeps it open: the last stable offset stays, the cleaner too"),
+    FindingKind("hanging-transaction", _N, "a transaction without a marker, though its producer has not written for long", "keeps it open: neither the last stable offset nor the cleaner advances"),
     FindingKind("sequence-gap", _W, "missing sequence numbers of a producer", _NOT_LOOKED),
     FindingKind("txn-conflict", _D, "a batch outside a transaction while its producer has one open", "does not start when it replays this"),
-    FindingKind("bad-marker", _D, "an invalid transaction marker", "does not start, or cuts the log here"),
+    FindingKind("bad-marker", _D, "an invalid transaction marker", "does not start, or truncates the log here"),
     FindingKind("epochs-missing", _W, "no leader-epoch-checkpoint, though batches have epochs", "writes what it learns from the segments that it recovers", _RECOVER),
     FindingKind("epochs-malformed", _D, "a leader-epoch-checkpoint that a broker refuses", "the log dir goes offline, or it does not start", _RECOVER),
     FindingKind("epochs-disagree", _W, "leader epochs that contradict the batches", "takes them as they are: followers may truncate wrongly", _RECOVER),
@@ -157,7 +157,7 @@ _TABLE: Final = (
     FindingKind("duplicate-segment", _D, "two files for one segment", "takes the last one it lists"),
     FindingKind("odd-name", _N, "a name that no broker would have written", "takes it all the same"),
     FindingKind("orphan-index", _N, "an index without its log", "deletes it", _RECOVER),
-    FindingKind("leftover", _N, "a file of an operation that was interrupted or is in progress", "finishes it or takes it back", _RECOVER),
+    FindingKind("leftover", _N, "a file of an operation that was interrupted or is in progress", "finishes it or undoes it", _RECOVER),
     FindingKind("metadata-missing", _D, "no partition.metadata", "sets the directory aside as -stray", ""),
     FindingKind("metadata-malformed", _D, "a partition.metadata that cannot be read", "does not start", ""),
     FindingKind("partition-empty", _N, "a partition without segments", "creates an empty one"),

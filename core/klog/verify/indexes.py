@@ -64,7 +64,7 @@ def _shape(facts: PartitionFacts, segment: SegmentFacts, index: IndexFile, layou
     if index.problem is not None:
         yield facts.finding("unreadable", index.problem, index.name)
     elif index.size % layout.size:
-        message = f"{index.size} bytes, no multiple of {layout.size}"
+        message = f"{index.size} bytes, not a multiple of {layout.size}"
         yield facts.finding(f"{prefix}index-ragged", message, index.name, index.size - index.size % layout.size)
     if index.hole is not None:
         message = f"entry {index.used} is zeros, and there are others behind it"

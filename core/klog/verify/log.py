@@ -68,7 +68,7 @@ def _bit(segment: SegmentFacts, stretch: ByteRange) -> str:
 
     at = segment.damages.index(stretch)
     found = offer(stretch.damage, MAX_BATCH_BYTES) if at < _MOST_OFFERS and stretch.expected is not None else None
-    return f"; {found}; klog recover --repair-bits puts it right" if found else ""
+    return f"; {found}; klog recover --repair-bits repairs it" if found else ""
 
 
 def _what_follows(facts: PartitionFacts, segment: SegmentFacts, stretch: ByteRange) -> str:

@@ -14,7 +14,7 @@ from klog.verify.findings import KINDS, Finding, quoted
 def root(log_dir: LogDir) -> Iterator[Finding]:
     """What is wrong with the log dir, besides its partitions.  Raises UnreadableError when it cannot be listed."""
     for name in log_dir.foreign_directories:
-        message = "its name is no partition's"
+        message = "its name is not a partition's"
         yield _finding(
             log_dir, "foreign-directory", name, message, fix=f"move {quoted(name)} out of {quoted(log_dir.path)}"
         )
@@ -29,7 +29,7 @@ def root(log_dir: LogDir) -> Iterator[Finding]:
     elif meta is None and log_dir.partitions:
         yield _finding(log_dir, "meta-properties-missing", FileKind.META_PROPERTIES.value, "the log dir has partitions")
     for file in log_dir.leftovers:
-        yield _finding(log_dir, "leftover", file.name, "of a write that was not finished", fix="")
+        yield _finding(log_dir, "leftover", file.name, "left by an unfinished write", fix="")
 
 
 def _twice(log_dir: LogDir) -> Iterator[Finding]:

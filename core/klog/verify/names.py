@@ -30,7 +30,7 @@ def names(facts: PartitionFacts) -> Findings:
 def _file(facts: PartitionFacts, file: FileName) -> Findings:
     numbered = file.kind in _NUMBERED
     if numbered and file.offset is None and file.stage is not Stage.DELETED:
-        yield facts.finding("foreign-log-name", "what stands before the first dot is no offset", file.name)
+        yield facts.finding("foreign-log-name", "the part before the first dot is not an offset", file.name)
     elif file.stage is not Stage.IN_USE:
         fix = "" if file.stage in (Stage.TMP, Stage.PART) else None  # no start takes notice of these
         yield facts.finding("leftover", _LEFT[file.stage], file.name, fix=fix)
@@ -40,10 +40,10 @@ def _file(facts: PartitionFacts, file: FileName) -> Findings:
 
 _LEFT = {
     Stage.DELETED: "waiting to be removed; the next start removes it",
-    Stage.CLEANED: "of a compaction that did not end; the next start removes it",
-    Stage.SWAP: "of a compaction that had ended; the next start puts it in place",
-    Stage.PART: "of a metadata snapshot that was not finished",
-    Stage.TMP: "of a write that was not finished",
+    Stage.CLEANED: "left by an unfinished compaction; the next start removes it",
+    Stage.SWAP: "left by a finished compaction; the next start puts it in place",
+    Stage.PART: "left by an unfinished metadata snapshot",
+    Stage.TMP: "left by an unfinished write",
 }
 
 

@@ -135,7 +135,7 @@ def snapshots_by_replay(facts: PartitionFacts) -> Findings:
         wrong = forgotten.unexplained(name, offset, snapshot.producers, replayed)
         if wrong:
             found, there = wrong[0]
-            said = "nothing of a producer that was not idle" if found is None else str(found)
+            said = "a producer that was not idle is missing" if found is None else str(found)
             message = f"{said} (by the log: {there})" + (f", and {len(wrong) - 1} more" * (len(wrong) > 1))
             # No other mode follows the producers through the log, which takes as long as all the rest.
             yield facts.finding("snapshot-disagrees", message, name, offset=offset, fix=SALVAGE)

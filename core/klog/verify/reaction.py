@@ -57,8 +57,8 @@ def _removal(start: StartOutcome, segment: SegmentFacts, position: int) -> str |
     if position < piece.end or cut is None:
         return None
     if piece.end < position:
-        return f"cuts the segment before it, at offset {cut.offset}"
-    return f"cuts the log here, at offset {cut.offset}{_what_follows(start, cut)}"
+        return f"truncates the segment before it, at offset {cut.offset}"
+    return f"truncates the log here, at offset {cut.offset}{_what_follows(start, cut)}"
 
 
 def _what_follows(start: StartOutcome, cut: SegmentCut) -> str:

@@ -20,7 +20,7 @@ def txn_index(facts: PartitionFacts) -> Findings:
             yield facts.finding("unreadable", str(error), name)
             continue
         if size % ABORTED_TXN.size:
-            message = f"{size} bytes, no multiple of {ABORTED_TXN.size}"
+            message = f"{size} bytes, not a multiple of {ABORTED_TXN.size}"
             yield facts.finding("txn-index-ragged", message, name, size - size % ABORTED_TXN.size)
         yield from _entries(facts, name, entries, segment.files.base_offset, segment.survey.next_base)
 

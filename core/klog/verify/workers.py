@@ -88,7 +88,7 @@ def _results(pipe: BinaryIO) -> list[tuple[list[Finding], VerifyTotals]]:
     try:
         results: list[tuple[list[Finding], VerifyTotals]] | Exception = pickle.load(pipe)
     except EOFError:
-        raise KlogError("a process that checked partitions was ended by somebody else") from None
+        raise KlogError("a process that checked partitions was killed") from None
     if isinstance(results, Exception):
         raise results
     return results
