@@ -229,7 +229,7 @@ class BackupWriter:
                 else:
                     self._disk.unlink(path)
             except OSError:
-                continue  # what kept the plan from being carried out is what gets told
+                continue  # the error that stopped the plan is the one to report
 
     def _directory(self, path: str) -> None:
         for made in make_directories(path, self._disk):
@@ -244,7 +244,7 @@ class BackupWriter:
             if not link(source, target, self._disk):
                 return False
             self._made.append(target)
-        # The file itself too: a broker need not have synced it, and nobody will once it is only the original.
+        # The file itself too: perhaps no broker has synced it, and nothing will once it is only the original.
         self._mark(target)
         return True
 
@@ -285,7 +285,7 @@ class BackupWriter:
         self._disk.unlink(target)
 
     def _mark(self, path: str) -> None:
-        """Have a file synced, and all directories down to it, whoever has made those."""
+        """Have a file synced, with all directories down to it, also those that existed before."""
         while path not in self._plan.backups and path not in self._to_sync:
             self._to_sync[path] = None
             path = os.path.dirname(path)

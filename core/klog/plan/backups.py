@@ -132,7 +132,7 @@ class Announcement:
 def sweep(plans: Iterable[StoredPlan], disk: Disk) -> list[Plan]:
     """Remove what is left of those *plans* that were still being made when their process was killed; return them.
 
-    Only for whoever holds the locks of their log dirs: nobody can be making one then.  Raises OSError.
+    The caller must hold the locks of their log dirs: then no other process is making one.  Raises OSError.
     """
     left = {kept.plan.id: kept.plan for kept in plans if not kept.plan.actions}
     for plan in left.values():
@@ -176,7 +176,7 @@ def plans_of(log_dir: str) -> list[StoredPlan]:
 
 
 def state_of(plan: Plan) -> PlanStatus:
-    """Say how far *plan* has come, by what its files are.  Raises UnreadableError."""
+    """Return the status of *plan*, derived from the state of its files.  Raises UnreadableError."""
     if not plan.actions:
         return PlanStatus.PLANNING
     try:
@@ -224,7 +224,7 @@ def obstacle(plan: Plan) -> str | None:
 
 
 def has_begun(plan: Plan) -> bool:
-    """Whether *plan* has begun and not come to its end."""
+    """Whether *plan* has begun and is not finished."""
     return any(os.path.lexists(os.path.join(backup, UNFINISHED)) for backup in plan.backups)
 
 
@@ -282,5 +282,5 @@ def unfinished(log_dir: str) -> list[StoredPlan]:
 
 def is_unfinished(plan: Plan) -> bool:
     """Whether *plan* was begun and not finished, or only not cleared away.  Raises UnreadableError."""
-    # Only for one that has not come to its end a look at its files is needed.
+    # Only an unfinished plan needs a look at its files.
     return has_begun(plan) and state_of(plan) in (PlanStatus.HALF_DONE, PlanStatus.APPLIED)

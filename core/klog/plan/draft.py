@@ -84,7 +84,7 @@ class Draft:
         return self._states[file][-1]
 
     def read_through(self, file: str, digest: Digest) -> None:
-        """Say that somebody has the bytes of *file* go through *digest*, so that they need not be read again."""
+        """Register *digest*, which sees all bytes of *file*, so that they need not be read again."""
         self._digests[file] = digest
 
     def put(
@@ -111,7 +111,7 @@ class Draft:
     ) -> StagedContent:
         """Let *content* wait for *file*, of which nothing else is said until `put_prepared`; all else as in `put`.
 
-        For whoever has to see the whole of it, or put it under another name, before it can be said what changes.
+        For callers that need all of it, or another name for it, before the changes are known.
         """
         # Each change of a file has a name of its own for what it puts.
         turn = len(self._states.get(file, ()))
@@ -218,7 +218,7 @@ class Draft:
         return True
 
     def rely_on(self, file: str, *, sync: bool = False) -> None:
-        """Say that the plan holds only as long as *file*, which is there, is as it is.
+        """Make the plan valid only as long as the existing *file* does not change.
 
         *sync*: it is brought to the disk before anything acts.  Raises UnreadableError.
         """
@@ -257,7 +257,7 @@ class Draft:
 
 
 def plan_id(name: str, now_ms: int) -> str:
-    """Return a new id: when, what, and four digits that tell apart what began in the same second."""
+    """Return a new id: when, what, and four digits that distinguish plans of the same second."""
     return f"{time.strftime('%Y%m%d-%H%M%S', time.gmtime(now_ms // 1000))}-{name}-{os.urandom(2).hex()}"
 
 
@@ -305,10 +305,10 @@ def make_plan(
     broker_would_keep: Amount | None = None,
     locks: Locks | None = None,
 ) -> Plan:
-    """Return the plan that the drafts come to, in their order.
+    """Return the plan made of the drafts, in their order.
 
     *name*: the id, from `plan_id`.  *command*: as it is typed.  *backups*: from `backup_places`.  *findings*: as JSON
-    has them.  *locks*: what holds the log dirs, when they are held already.
+    has them.  *locks*: those of the log dirs, if they are held already.
     """
     actions = [action for draft in drafts for action in draft.actions]
     changed = {(action.log_dir, action.file) for action in actions}

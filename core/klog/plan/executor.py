@@ -62,7 +62,7 @@ class ApplyResult(NamedTuple):
 def apply(plan: Plan, disk: Disk, progress: Sink | None = None, locks: Locks | None = None) -> ApplyResult:
     """Carry out *plan*, or what is left of it.
 
-    *locks*: what holds the log dirs, when they are held already.  Raises PlanError, LockedError, StaleError; ApplyError
+    *locks*: those of the log dirs, if they are held already.  Raises PlanError, LockedError, StaleError; ApplyError
     where the system refuses something.
     """
     check_plan(plan)
@@ -99,7 +99,7 @@ class _Run:
         self._twins: dict[tuple[int, str], str] = {}
 
     def standing(self) -> str:
-        """Say how far it has come, and what to do next."""
+        """Return how many changes are made, and what to do next."""
         count = self._done_before + self._done
         if not count and not self._is_acting:
             return "nothing was changed"
@@ -158,7 +158,7 @@ class _Run:
         return found
 
     def _check_unused(self) -> None:
-        """Raise StaleError when what stands beside the files of the plan is no longer as it was."""
+        """Raise StaleError when files beside those of the plan have changed."""
         others = list(differences(self._plan))
         if not others:
             return
@@ -179,10 +179,10 @@ class _Run:
         count = f"{self._done_before} of {len(self._plan.actions)} changes had been made"
         return f"{what} since {count}; nothing more was done, the originals are in {self._plan.backups[0]}"
 
-    # room
+    # free space
 
     def _check_room(self, found: list[FileHistory]) -> None:
-        """Raise ApplyError when a file system has less room than the copies need."""
+        """Raise ApplyError when a file system has less free space than the copies need."""
         lack = lack_of_space((), copies(self._plan, found), self._disk)
         if lack is not None:
             advice = "" if self._done_before else "; another directory may be named with --backup"
@@ -219,7 +219,7 @@ class _Run:
             self._put_from_afar(action, staged, path)
 
     def _put_from_afar(self, action: Action, staged: str, path: str) -> None:
-        """Bring a file in from another file system, first under a name that is nobody's."""
+        """Copy a file from another file system, first under a temporary name."""
         after, temporary, twin = action.after, f"{path}{TEMPORARY}", self._twins.get((action.log_dir, action.file))
         assert after is not None
         if os.path.lexists(temporary):
@@ -259,7 +259,7 @@ class _Run:
                 return
         finally:
             self._disk.close(file)
-        # Somebody else has a name for this file, a snapshot or the backup of another plan, and keeps all of it.
+        # The file has another name, in a snapshot or in the backup of another plan, which must keep all of it.
         self._bring_copy(path, after, path)
 
     def _end(self, locks: Locks) -> None:
@@ -305,7 +305,7 @@ def drop_staged(plan: Plan, disk: Disk) -> None:
         if staged:
             remove_made(plan.made_here, disk)
     except OSError:
-        pass  # what kept the plan from being carried out is what gets told
+        pass  # the error that stopped the plan is the one to report
 
 
 def chain_size(action: Action) -> int:
@@ -341,7 +341,7 @@ def _drained(actions: tuple[Action, ...], queues: Iterable[deque[int]]) -> Itera
 
 
 def _group(actions: tuple[Action, ...], queue: deque[int]) -> list[int]:
-    """Take the next action, or several that put indexes: a broker holds each index against its own log alone."""
+    """Take the next action, or several that put indexes: a broker compares each index with its own log only."""
     group = [queue.popleft()]
     files = {actions[group[0]].file}
     while _puts_index(actions[group[0]]) and queue and _puts_index(actions[queue[0]]):

@@ -65,7 +65,7 @@ def status_of(path: str) -> os.stat_result | None:
 
 
 def file_state(path: str, advance: Callable[[int], None] | None = None) -> FileState | None:
-    """Return what the file at *path* is; None when there is none.  *advance* is told how many bytes were read.
+    """Return the state of the file at *path*; None when there is none.  *advance* gets the number of bytes read.
 
     Raises StaleError for anything that is no regular file, UnreadableError.
     """

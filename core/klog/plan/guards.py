@@ -43,9 +43,9 @@ def files_beside(plan: Plan) -> tuple[Guard, ...]:
 
 
 def differences(plan: Plan) -> Iterator[Difference]:
-    """Yield what is no longer as it was beside the files that *plan* changes; those it has been told of come first.
+    """Yield the differences beside the files that *plan* changes; those that it has guards for come first.
 
-    Files that have come are told only for a plan that has begun.  Raises StaleError for what is no regular file any
+    New files are reported only for a plan that has begun.  Raises StaleError for what is no regular file any
     more, UnreadableError.
     """
     known = {(action.log_dir, action.file) for action in plan.actions}

@@ -1,6 +1,6 @@
 """Plans as JSON files; a plan that is read is not trusted, because it can remove files.
 
-Members of the wrong type, states without a digest that is known, actions with members that nobody knows, numbers and
+Members of the wrong type, states without a digest that is known, actions with unknown members, numbers and
 depths that no plan has: such a file is refused as a whole, as is a plan that `klog.plan.validation` does not let pass.
 """
 
@@ -18,7 +18,7 @@ from klog.plan.model import TRUNCATE, VERSION, Action, Amount, CutOut, FileState
 from klog.plan.validation import check_plan, refuse, shown
 
 MAX_BYTES: Final = 512 << 20
-"""The largest plan file that is read: room for a million actions."""
+"""The largest plan file that is read: enough for a million actions."""
 
 _DIGESTS = {"sha256": re.compile(r"[0-9a-f]{64}"), "crc32c": re.compile(r"[0-9a-f]{8}")}
 _ACTION_KEYS = {"do", "file", "from", "size", "before", "after", "log_dir"}
@@ -58,7 +58,7 @@ def plan_pieces(plan: Plan) -> Iterator[bytes]:
 
 
 def _plan_members(plan: Plan) -> Iterator[tuple[str, object]]:
-    """Yield the members and their values; what there may be many of comes as a map, each made when it is asked for."""
+    """Yield the members and their values; long lists come as a map, whose elements are created when they are read."""
     would_keep = plan.broker_would_keep
     yield "klog_plan", VERSION
     yield "id", plan.id

@@ -25,7 +25,7 @@ _ATTEMPTS = 10
 
 
 class LockedError(KlogError):
-    """A broker, or another klog that repairs, holds the log dir."""
+    """A broker, or another klog that repairs, has the lock of the log dir."""
 
 
 class Locks:
@@ -89,12 +89,12 @@ class Locks:
             pass  # only its owner may: the time is a nicety
 
     def assure(self) -> None:
-        """Take each lock once more, which tells whether it is still held.  Raises LockedError."""
+        """Take each lock once more, to see whether it is still held.  Raises LockedError."""
         for log_dir, file in self._files.items():
             _lock(file, log_dir)
 
     def release(self) -> None:
-        """Let go.  Lock files that were made are removed while they are held."""
+        """Release the locks.  Lock files that klog created are removed before that."""
         try:
             for log_dir in self._files:
                 if log_dir in self.made:

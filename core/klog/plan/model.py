@@ -55,7 +55,7 @@ class FileState(NamedTuple):
 
     @property
     def content(self) -> tuple[int, str]:
-        """What tells whether two files hold the same bytes."""
+        """The key by which two files are compared: equal keys mean equal bytes."""
         return self.size, self.digest
 
 
@@ -94,7 +94,7 @@ class Guard(NamedTuple):
 
 
 class Loss(NamedTuple):
-    """Records, or bytes of a log, that will be gone.  *records* and the offsets: None where nobody knows."""
+    """Records, or bytes of a log, that will be lost.  *records* and the offsets: None if unknown."""
 
     topic: str | None
     partition: int | None
@@ -121,7 +121,7 @@ class CutOut(NamedTuple):
 
 
 class Amount(NamedTuple):
-    """How much of the logs.  *records*: None where nobody has counted them."""
+    """An amount of log data.  *records*: None if they were not counted."""
 
     records: int | None
     bytes: int

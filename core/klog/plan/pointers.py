@@ -5,7 +5,7 @@
 
 Beside these, in $XDG_STATE_HOME/klog:
 
-    plans/ID            where the backup of a plan is, for whoever names the plan in some other directory
+    plans/ID            where the backup of a plan is, for commands that name the plan in some other directory
     log-dirs/DIGEST/ID  the pointers of a log dir that nothing may be written beside
 
 A pointer is a nicety for people and a safeguard against a second repair over half a plan, so none is removed lightly:
@@ -167,7 +167,7 @@ def _remove_stale(directory: str, names: Iterable[str], disk: Disk) -> None:
             if target is not None and not os.path.lexists(os.path.join(target, PLAN)):
                 disk.unlink(path)
         except OSError:
-            continue  # somebody else has removed it
+            continue  # another process has removed it
 
 
 # older notes

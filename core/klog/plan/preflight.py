@@ -39,7 +39,7 @@ def refusals(plan: Plan, disk: Disk) -> list[str]:
 
     Locks and what is half done are not among it.  Raises OSError.
     """
-    # One file of a directory tells of all that are put there; whoever cuts asks for each.
+    # One file stands for all that are put into its directory; truncated files are checked one by one.
     telling = {
         (one.log_dir, os.path.dirname(one.file), one.file if one.do == TRUNCATE else ""): one for one in plan.actions
     }
@@ -56,7 +56,7 @@ def refusals(plan: Plan, disk: Disk) -> list[str]:
 
 
 def twins(plan: Plan, found: Iterable[FileHistory]) -> dict[tuple[int, str], str]:
-    """Return, for files that *plan* puts, the path of the one that stands for each meanwhile and has all of it."""
+    """Return, for files that *plan* puts, the path of the transient file that has the same content."""
     passing = {(chain.log_dir, chain.file): chain for chain in found if is_transient(chain.states)}
     standing = {}
     for action in plan.actions:

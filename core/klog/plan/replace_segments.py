@@ -28,7 +28,7 @@ def replace_segments(
     log: StagedContent,
     indexes: Mapping[FileKind, Iterable[bytes | bytearray | memoryview]],
 ) -> None:
-    """Say to *draft* that segments which follow each other become one, under the base offset of the first.
+    """Add to *draft* that consecutive segments become one, with the base offset of the first.
 
     *bases*: their base offsets, ascending, without the active segment's.  *log*: what was prepared for the log of the
     first; it may be empty, else its offsets lie between that base and the base of the segment behind the last.
@@ -58,7 +58,7 @@ def replace_segments(
 def _stand_in(
     draft: Draft, names: Mapping[FileKind, str], log: StagedContent, new: Mapping[FileKind, StagedContent]
 ) -> Iterator[str]:
-    """Let the new files stand beside the old ones; yield their names, in the order in which they go again."""
+    """Put the new files beside the old ones; yield their names, in the order in which they are removed again."""
     shield = f"{names[FileKind.LOG]}{Stage.CLEANED.value}"
     draft.put_passing(shield)
     for kind in SEGMENT_KINDS:

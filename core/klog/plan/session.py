@@ -5,7 +5,7 @@
         result = session.finish(recovery.drafts, losses=recovery.losses, kept=recovery.kept)
 
 The block runs under the locks of all log dirs, after plans that were interrupted have been finished.  What it drafts
-becomes a plan in `finish`, which saves it or carries it out.  A block that fails, or never comes to `finish`, leaves
+becomes a plan in `finish`, which saves it or carries it out.  A block that fails, or never calls `finish`, leaves
 nothing behind.
 """
 
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 
 class PlanOptions(NamedTuple):
-    """What becomes of a plan: without *apply* and *plan_file* it is only made.
+    """What to do with a plan: without *apply* and *plan_file* it is only made.
 
     *name*: what is done, a part of the plan's id.  *apply*: carry it out.  *plan_file*: save it there.  *backup*: the
     directory for the originals, `klog-backup` beside the log dir when None.  *command*: what the plan records as typed.
@@ -51,7 +51,7 @@ class PlanOptions(NamedTuple):
 class PlanResult(NamedTuple):
     """The plan, None when there is nothing to change; *is_applied*: it has been carried out.
 
-    *is_partial*: partitions were left out because an earlier plan is half done in them.
+    *is_partial*: partitions were skipped because an earlier plan is half done in them.
     """
 
     plan: Plan | None
@@ -310,7 +310,7 @@ def without_blocked(selections: Sequence[Selection], blocked: Mapping[str, str])
 def carry_out(plan: Plan, disk: Disk, locks: Locks | None, reporter: Reporter) -> ApplyResult:
     """Apply *plan*, and leave a note where its backup is.  Everything that changes data ends here.
 
-    *locks*: what holds its log dirs; None: they are taken.  Raises what `klog.plan.executor.apply` raises.
+    *locks*: those of its log dirs; None: they are taken.  Raises what `klog.plan.executor.apply` raises.
     """
     from klog.plan.backups import PlanStatus, state_of
     from klog.plan.executor import apply

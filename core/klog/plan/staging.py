@@ -11,7 +11,7 @@ from klog.disk.disk import Disk, OpenFile
 from klog.plan.file_state import Digest
 
 ROUNDS = ".rounds"
-"""Behind the name of a staging directory: beside it lies what only the next round of a compaction reads."""
+"""Suffix of a staging directory's name: that directory has what only the next round of a compaction reads."""
 
 _PIECE = 1 << 20
 _NO_LINKS = (errno.EXDEV, errno.EPERM, errno.EACCES, errno.EMLINK, errno.EOPNOTSUPP, errno.ENOSYS)
@@ -20,7 +20,7 @@ _NO_LINKS = (errno.EXDEV, errno.EPERM, errno.EACCES, errno.EMLINK, errno.EOPNOTS
 class Staging:
     """Where new content waits: *directory*, made when it is needed; None when only digests are asked for.
 
-    *announce* is called before anything is stored: so that somebody can tell what a killed process has left.
+    *announce* is called before anything is stored, so that what a killed process leaves can be recognised.
     *is_urgent*: it is going to be put in place at once.  *made*: the directories down to it that were not there before.
     Threads may share one as long as they store under different names.
     """
@@ -67,7 +67,7 @@ class Staging:
         return digest.size, digest.text()
 
     def _begin(self, directory: str) -> None:
-        """Make the directory; in one that was there before, somebody else's files may lie."""
+        """Make the directory; one that existed before may have files of others."""
         self._announce()
         if os.path.isdir(directory):
             if directory not in self.made and self._stored is None:
@@ -174,7 +174,7 @@ def remove_emptied(path: str, files: Iterable[str], disk: Disk) -> None:
 
 
 def remove_made(directories: Sequence[str], disk: Disk) -> None:
-    """Remove *directories*, which somebody has made, as far as they are empty.  Raises OSError."""
+    """Remove those of *directories* that are empty.  Raises OSError."""
     for directory in sorted(directories, key=len, reverse=True):
         if os.path.isdir(directory) and not os.listdir(directory):
             disk.remove_directory(directory)

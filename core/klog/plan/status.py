@@ -24,7 +24,7 @@ def _is_time(stored_ns: int, given_ns: int) -> bool:
 
 @dataclass(slots=True)
 class FileHistory:
-    """What becomes of one file: its states, the first before the plan and one after each of its actions.
+    """The history of one file: its states, the first before the plan and one after each of its actions.
 
     *actions*: their places in the plan.  *at*: which of the states the file is in; None when in none of them.
     *current*: what it is.  *is_between*: it has been cut, and has not got its owner, mode and time back.
@@ -46,7 +46,7 @@ class FileHistory:
 
     @property
     def to_do(self) -> list[int]:
-        """The actions that are still to do, by their places in the plan; all of them when nobody knows."""
+        """The actions that are still to do, by their places in the plan; all of them if unknown."""
         return self.actions[self.at or 0 :]
 
     def is_used(self) -> bool:
@@ -66,7 +66,7 @@ class FileHistory:
 
 
 def file_histories(plan: Plan) -> dict[tuple[int, str], FileHistory]:
-    """Return what becomes of each file, by log dir and name; not yet where they are."""
+    """Return the history of each file, by log dir and name, without its current state."""
     found: dict[tuple[int, str], FileHistory] = {}
     for place, action in enumerate(plan.actions):
         key = action.log_dir, action.file
@@ -80,9 +80,9 @@ def file_histories(plan: Plan) -> dict[tuple[int, str], FileHistory]:
 def locate_histories(
     plan: Plan, advance: Callable[[int], None] | None = None, *, quick: bool = False
 ) -> list[FileHistory]:
-    """Return what becomes of each file and how far it has come; each is read.  *advance* hears of bytes read.
+    """Return the history of each file with its current state; each file is read.  *advance* gets the bytes read.
 
-    *quick*: sizes and times tell, where they tell the states apart; only else is a file read.  Raises StaleError when
+    *quick*: sizes and times decide where the states differ in them; else a file is read.  Raises StaleError when
     something is in the way that is no regular file, or no directory; UnreadableError.
     """
     directories: set[str] = set()
@@ -102,10 +102,10 @@ def locate_histories(
 
 
 def _settle_passing(found: list[FileHistory]) -> None:
-    """Tell files that have gone from those that have not come yet, by what is done while they are there."""
+    """Distinguish files that are gone from those still to come, by what is done while they exist."""
     file_histories = {(chain.log_dir, chain.file): chain for chain in found}
     gone = [chain for chain in found if chain.at == 0 and is_transient(chain.states)]
-    # What tells of a `.cleaned` is a `.swap`, of which that has to be known before.
+    # The witness of a `.cleaned` is a `.swap`, whose own state must be known first.
     for chain in sorted(gone, key=lambda chain: stage_of(chain.file) is Stage.CLEANED):
         telling = file_histories.get((chain.log_dir, witness_of(chain.file)))
         if telling is not None and telling.at is not None:
@@ -125,7 +125,7 @@ def _check_directory(path: str) -> None:
 
 
 def _locate_quickly(chain: FileHistory) -> bool:
-    """Find the state of a file by its size and time; False when that does not tell."""
+    """Find the state of a file by its size and time; False if they do not decide."""
     status = status_of(chain.path)
     if status is None:
         chain.at = chain.states.index(None) if None in chain.states else None

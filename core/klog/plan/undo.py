@@ -84,7 +84,7 @@ def _located(plan: Plan) -> dict[tuple[int, str], FileHistory]:
 
 
 def _check_unused(plan: Plan, found: dict[tuple[int, str], FileHistory]) -> set[tuple[int, str]]:
-    """Raise StaleError when somebody has used the directories since, in a way that this would be over.
+    """Raise StaleError when the directories have been used since, in a way that the undo would overwrite.
 
     What is only half done can be taken back although there are newer segments: they stay.  Returns the directories in
     which that is so.
@@ -121,7 +121,7 @@ def _used(plan: Plan, path: str) -> str:
 def _with_room(
     plan: Plan, back: Plan, found: Mapping[tuple[int, str], FileHistory], disk: Disk, *, is_free: bool
 ) -> Plan:
-    """Return *back* with backups for which there is room; *is_free*: they may lie beside those of *plan* as well.
+    """Return *back* with backups for which there is space; *is_free*: they may also be beside those of *plan*.
 
     Raises NoSpaceError, which says what the first choice lacks.
     """
@@ -160,7 +160,7 @@ def _copies(plan: Plan, back: Plan, found: Mapping[tuple[int, str], FileHistory]
 
 
 def _reached(plan: Plan, chain: FileHistory) -> int:
-    """Return which of its states a file is in, by its content alone where that can tell."""
+    """Return which of its states a file is in, by its content alone where that is enough."""
     if is_transient(chain.states) and chain.at is not None:
         return chain.at
     for at, state in enumerate(chain.states):

@@ -78,7 +78,7 @@ def check_plan(plan: Plan) -> None:
 
 
 def _check_markers(plan: Plan) -> None:
-    """Refuse a marker of a clean stop that stands while something else of its log dir changes."""
+    """Refuse a clean-shutdown marker that exists while something else in its log dir changes."""
     marked: set[int] = set()
     begun: set[int] = set()
     for action in plan.actions:
@@ -93,7 +93,7 @@ def _check_markers(plan: Plan) -> None:
 
 
 def _check_passing(plan: Plan, states: _States) -> None:
-    """Refuse files that come and go against the rules of `swap_files`: nobody could tell how far they have come."""
+    """Refuse transient files that break the rules of `swap_files`: their progress could not be derived."""
     coming = {key for key, chain in states.items() if is_transient(chain)}
     if not coming:
         return
@@ -109,7 +109,7 @@ def _check_passing(plan: Plan, states: _States) -> None:
 
 
 def _passes(plan: Plan, log_dir: int, file: str, states: _States, places: Mapping[tuple[int, str], list[int]]) -> bool:
-    """Whether a file that is there for a while may be, and something else is done meanwhile that tells it."""
+    """Whether a transient file is allowed, and an action while it exists is its witness."""
     came, went = places[log_dir, file]
     stage, content = stage_of(file), states[log_dir, file][1]
     telling = [place for place in places.get((log_dir, witness_of(file)), []) if came < place < went]
@@ -126,7 +126,7 @@ def _passes(plan: Plan, log_dir: int, file: str, states: _States, places: Mappin
 
 
 def _check_one_at_a_time(coming: Iterable[tuple[int, str]], places: Mapping[tuple[int, str], list[int]]) -> None:
-    """Refuse new segments that stand beside others in one directory: a start would remove all that is between them."""
+    """Refuse new segments that exist beside others in one directory: a start would remove all that is between them."""
     last: dict[tuple[int, str], tuple[int, str]] = {}
     for came, key in sorted((places[key][0], key) for key in coming):
         directory, log = (key[0], os.path.dirname(key[1])), log_of(key[1])

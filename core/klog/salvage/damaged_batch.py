@@ -28,7 +28,7 @@ class DamagedBatches:
         self._bytes_left = 4 * source.size + (1 << 20)
 
     def repair(self, start: int, end: int) -> BitRepair | None:
-        """Return the batch at byte *start* put right, None if it cannot be; it ends at *end* or before."""
+        """Return the repaired batch at byte *start*, None if it cannot be repaired; it ends at *end* or before."""
         if self._bytes_left <= 0:
             return None
         most = self._request.max_batch_bytes

@@ -12,12 +12,12 @@ from klog.log.reader import MAX_BATCH_BYTES
 from klog.verify.log import IDS
 
 MOST_STRETCHES = 1 << 20
-"""A log with more damaged places than this is kept up to there: nobody can look through what would be left."""
+"""A log with more damaged places than this is kept up to there: more would be too much to look through."""
 MOST_PATCHES = 10_000
 NEIGHBOURS = 64
 """So many of the last batches are remembered: more than a block of a disk, written to the wrong place, can hold."""
 MOST_LEFT = 1000
-"""Told one by one for a segment."""
+"""How many are reported one by one for a segment."""
 _MOST_COPIES = 1 << 20
 
 
@@ -32,7 +32,7 @@ class SalvageOptions(NamedTuple):
 class DroppedRange:
     """Something that is not kept, from byte *start* on.
 
-    *reason*: the id of a finding.  *batches*, *records*: those with checksums that hold.  *copies*, *copied_records*:
+    *reason*: the id of a finding.  *batches*, *records*: those whose checksums match.  *copies*, *copied_records*:
     how many of these are kept elsewhere.
     """
 
@@ -47,7 +47,7 @@ class DroppedRange:
 
 
 class DroppedBatches:
-    """Batches with checksums that hold, but are not kept: enough of each to know a copy of it."""
+    """Batches whose checksums match but which are not kept: enough of each to recognise a copy."""
 
     def __init__(self) -> None:
         self.offsets, self.keys, self.records, self.left = array("q"), array("Q"), array("q"), array("q")
@@ -67,7 +67,7 @@ def key(facts: BatchFacts) -> int:
 
 
 def records_in(facts: BatchFacts) -> int:
-    """Return how many records a batch has as far as its header tells; a message set counts as one."""
+    """Return how many records a batch has according to its header; a message set counts as one."""
     return max(facts.records_count, 0) if facts.magic >= 2 else 1
 
 

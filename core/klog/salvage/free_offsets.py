@@ -62,7 +62,7 @@ class FreeOffsets:
         return self._firsts[at] if at < len(self._firsts) else LONG_MAX
 
     def holds(self, facts: BatchFacts) -> bool:
-        """Whether a batch's offsets are free, and no later leader wrote what stands before them."""
+        """Whether a batch's offsets are free, and no later leader wrote what is before them."""
         at = bisect_right(self._firsts, facts.base_offset) - 1
         if facts.last_offset >= self._first_above(facts.base_offset):
             return False
@@ -115,7 +115,7 @@ class AssumedOffsets(FreeOffsets):
 def base_of(source: ReadOnlyFile, patches: Iterable[Patch], facts: BatchFacts, last_offset: int) -> int:
     """Return the base offset of a segment that begins with a batch, behind *last_offset*: that of its first record.
 
-    *source*: the batch's log; *patches*: what is put right of it.
+    *source*: the batch's log; *patches*: the repairs of it.
 
     Wrappers of old have only their last offset in the header; where they cannot be decompressed, that is it.
     Kafka: RecordBatch.baseOffset, LocalLog.splitOverflowedSegment.

@@ -1,6 +1,6 @@
 """Repairs the header fields that no checksum covers: base offset, leader epoch, format version.
 
-A value is proven, never guessed: by the neighbours, which leave room for one value only, or by the batch itself.
+A value is proven, never guessed: by the neighbours, which allow only one value, or by the batch itself.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def is_one_bit_off(stored: int, value: int) -> bool:
 
 
 def has_own_offset(facts: BatchFacts) -> bool:
-    """Whether the batch's offset field is its first offset: not so in wrappers of old, which tell their last."""
+    """Whether the batch's offset field is its first offset: not so in old wrappers, where it is the last one."""
     return facts.magic >= 2 or not facts.attributes & Attributes.CODEC
 
 

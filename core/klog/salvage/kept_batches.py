@@ -84,7 +84,7 @@ class KeptBatches:
         return facts.leader_epoch >= self.epoch or facts.leader_epoch == -1
 
     def fits(self, facts: BatchFacts) -> bool:
-        """Whether a batch can stand behind all that is kept, in the same segment."""
+        """Whether a batch can follow all that is kept, in the same segment."""
         follows = self.last_offset < facts.base_offset <= facts.last_offset <= self.ceiling
         return follows and self.agrees(facts)
 
@@ -134,7 +134,7 @@ class KeptBatches:
         return last
 
     def _forget(self, position: int) -> None:
-        """Take back what was put right from byte *position* on, and the segments that began there."""
+        """Take back the repairs from byte *position* on, and the segments that began there."""
         while self.is_patched_from(position):
             self.patches.popitem()
         while len(self.parts) > 1 and self.parts[-1].position >= position:
@@ -147,7 +147,7 @@ class KeptBatches:
     # what is not
 
     def leave(self, start: int, end: int, reason: str, detail: str, batch: BatchFacts | None = None) -> None:
-        """Leave bytes out; *batch*: the one with a checksum that holds that they are."""
+        """Drop bytes; *batch*: the batch that they are, if its checksum matches."""
         joins = bool(self.left) and (
             (batch is not None and self.left[-1].end == start and self.left[-1].reason == reason)
             or len(self.left) > MOST_LEFT
@@ -164,7 +164,7 @@ class KeptBatches:
             self.dropped.add(batch, len(self.left) - 1)
 
     def drop(self, facts: BatchFacts, reason: str, detail: str) -> None:
-        """Leave a batch out whose checksum holds."""
+        """Drop a batch whose checksum matches."""
         self.leave(facts.position, facts.position + facts.size, reason, detail, facts)
 
     # the same offsets twice

@@ -36,7 +36,7 @@ class KeptRanges:
         return len(self.starts)
 
     def continues(self, start: int) -> bool:
-        """Whether what begins at byte *start* goes on where the last stretch ends."""
+        """Whether byte *start* is where the last range ends."""
         return bool(self.ends) and self.ends[-1] == start
 
     def add(self, start: int, end: int, first_offset: int, last_offset: int, *, apart: bool = False) -> None:

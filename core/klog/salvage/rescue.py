@@ -1,6 +1,6 @@
 """Rescues records of batches that decode although their checksum does not match: as lines, never back into a log.
 
-Nobody knows what the damage changed in them: a letter of a value, or a timestamp.  So people are to look at them.
+What the damage changed in them is unknown: a letter of a value, or a timestamp.  So people must look at them.
 """
 
 from __future__ import annotations

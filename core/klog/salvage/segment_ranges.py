@@ -5,7 +5,7 @@
 
 The last segment comes first, so that each one knows which offsets the later ones have that have anything to keep.
 Batches whose offsets their segment cannot hold go into segments of their own, as a broker splits it.  Batches whose
-checksum holds but whose records do not decode are intact to a broker, and are kept.  Nothing is changed.
+checksum matches but whose records do not decode are intact to a broker, and are kept.  Nothing is changed.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class DroppedBytes(NamedTuple):
 
     *reason*: the id of a finding; *detail*: in words.  *before*, *after*: the last offset that is kept before it and
     the first behind it in this log, None where there is none.  *offsets_lost*: at most so many, None where nothing
-    bounds them, or the log is split there.  *batches*, *records*: what it has with checksums that hold; *copies* of
+    bounds them, or the log is split there.  *batches*, *records*: those whose checksums match; *copies* of
     these batches, with *copied_records*, are kept elsewhere, so they are not lost.
     """
 
@@ -58,7 +58,7 @@ class DroppedBytes(NamedTuple):
 
     @property
     def is_duplicate(self) -> bool:
-        """Whether all that it holds is kept elsewhere."""
+        """Whether all of it is kept elsewhere."""
         return 0 < self.batches == self.copies
 
 
@@ -75,7 +75,7 @@ class SegmentRanges(NamedTuple):
     *parts*: the segments that these go into, their base offsets ascending; the first is the segment itself, whatever it
     keeps.  *size*: bytes of the log.  *batches*, *records*: those that are kept; a message set counts as one record.
     *unreadable*: why the log cannot be opened; then nothing is known of it, and it is to be left alone.  *unsure*: bits
-    that could be all that is wrong, but are not put right.
+    that could be all that is wrong, but are not repaired.
     """
 
     files: SegmentFiles
@@ -295,7 +295,7 @@ def _kept_ones(source: ReadOnlyFile, keeper: KeptBatches, dropper: KeptBatches, 
                 break
 
 
-# from what is left out to cuts
+# from dropped ranges to cuts
 
 
 def _ranges(walked: _Walked) -> SegmentRanges:
@@ -333,7 +333,7 @@ def _cuts(walked: _Walked, log: KeptBatches) -> Iterator[DroppedBytes]:
 
 
 def _gap_cuts(gap: KeptGap, left: list[DroppedRange], lost: int | None) -> Iterator[DroppedBytes]:
-    """Yield the cuts that a gap is made of: one for each thing left out; the first of them has the gap's offsets."""
+    """Yield the cuts of a gap: one for each dropped range; the first of them has the gap's offsets."""
     left = left or [DroppedRange(gap.start, gap.end, "bad-length", "bytes between batches")]
     starts = [gap.start, *(one.start for one in left[1:])]
     for one, start, end in zip(left, starts, [*starts[1:], gap.end], strict=True):
@@ -359,7 +359,7 @@ def _offsets_lost(gap: KeptGap, left: list[DroppedRange], walked: _Walked, begin
 
 
 def _summed(rest: DroppedBytes | None, gap: KeptGap, lost: int | None, left: list[DroppedRange]) -> DroppedBytes:
-    """Return the cut that stands for all that is not told one by one, with another gap in it."""
+    """Return the cut for everything that is not reported one by one, extended by another gap."""
     if rest is None:
         rest = DroppedBytes(
             gap.start, gap.end, 0, "more-damage", "more damaged places from here on", gap.before, None, 0

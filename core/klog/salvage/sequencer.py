@@ -54,7 +54,7 @@ class BatchSequencer:
     # what comes
 
     def rows(self, window: Window, first: int, end: int) -> None:
-        """Take batches *first* to *end* of a window, whose checksums hold."""
+        """Take batches *first* to *end* of a window, whose checksums match."""
         first = self._out_of_shadow(window, first, end)
         while first < end:
             if self._odd is not None:
@@ -67,7 +67,7 @@ class BatchSequencer:
             first = good + 1
 
     def batch(self, facts: BatchFacts) -> None:
-        """Take one batch whose checksum holds."""
+        """Take one batch whose checksum matches."""
         if self._odd is not None:
             self._settle(facts)
         if self.log.fits(facts):
@@ -76,7 +76,7 @@ class BatchSequencer:
             self._odd = facts
 
     def damage(self, damage: Damage, reason: str) -> None:
-        """Take damage; what can be put right of it is kept."""
+        """Take damage; what can be repaired of it is kept."""
         start = damage.place.position or 0
         end = start + (damage.size or 0)
         if start < self._shadow.end:
@@ -102,7 +102,7 @@ class BatchSequencer:
     # damage
 
     def _take(self, repaired: BitRepair) -> bool:
-        """Keep a batch that was put right, if that is sure and it continues the log."""
+        """Keep a repaired batch, if the repair is sure and it continues the log."""
         if not repaired.patch.is_sure:
             self.log.unsure.append(repaired.patch)
             return False
@@ -116,7 +116,7 @@ class BatchSequencer:
     def _cast_shadow(self, start: int, end: int) -> int:
         """Return where the damage at *start* ends: at *end*, or where its header has it if that is proven.
 
-        A record may hold a batch, as in backups of logs, and its checksum holds.  When an intact batch, or the end of
+        A record may contain a whole batch, as in backups of logs.  When an intact batch, or the end of
         the log, is where the damaged one claims to end, nothing in between is of this log, unless its offsets come
         behind.
         """
@@ -133,7 +133,7 @@ class BatchSequencer:
         return claimed.end
 
     def _out_of_shadow(self, window: Window, first: int, end: int) -> int:
-        """Pass over batches that stand inside a damaged one; return the first that does not."""
+        """Skip batches that are inside a damaged one; return the first that is not."""
         while first < end and window.at(first) + window.position < self._shadow.end:
             facts = window.batch(first)
             if self._shadow.last_offset < facts.base_offset <= facts.last_offset < self._behind:
@@ -176,7 +176,7 @@ class BatchSequencer:
         """Whether a batch begins a segment of its own, since its offsets are too far above the segment's, or behind
         those of a later one.
 
-        Not when the batch behind it goes on below: then it is the odd one between its neighbours.
+        Not when the batch after it continues below: then it is the odd one between its neighbours.
         """
         if not self._splits or not self.log.comes_behind(odd) or not self.log.agrees(odd):
             return False
@@ -213,7 +213,7 @@ class BatchSequencer:
         return (self._base - 1, -1) if self.log.batches == count == len(self.log.tail) else None
 
     def _settle_previous(self, odd: BatchFacts, following: BatchFacts | None) -> bool:
-        """Whether what stands before *odd* is odd; then that has been put right, or is kept no longer."""
+        """Whether the batch before *odd* is the wrong one; then it has been repaired, or is no longer kept."""
         if self._only_epoch_is_odd(odd):
             return self._settle_epoch(odd, following)
         if len(self.log.tail) == NEIGHBOURS and self.log.tail[0].last_offset >= odd.base_offset:
@@ -245,9 +245,9 @@ class BatchSequencer:
         return True
 
     def _settle_run(self, odd: BatchFacts, following: BatchFacts | None, early: int) -> bool:
-        """Decide about the last *early* batches: whether they stand before batches that come before them.
+        """Decide whether the last *early* batches are in front of batches that belong before them.
 
-        So it is when *odd* fits in front of them, and the batch behind it goes on from there.
+        They are if *odd* fits in front of them, and the batch after it continues there.
         """
         first, last = self.log.tail[-early], self.log.tail[-1]
         if following is None or not odd.last_offset < first.base_offset:
