@@ -4,7 +4,7 @@
     answer = fetch(log, Bounds(0, end, end, end), Asked(offset=17, max_bytes=1 << 20, up_to=end))
     answer.pieces                               # (Piece("data/orders-3/00000000000000000000.log", 4096, 1048000),)
 
-Pieces of files, never bytes: whoever answers a client hands them to the kernel.
+Results are ranges of files, never bytes: the code that answers a client gives them to the operating system.
 """
 
 from klog.fetch.answer import (

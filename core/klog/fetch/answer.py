@@ -27,14 +27,14 @@ class BatchExtent(NamedTuple):
 
 
 class PartialBatch(NamedTuple):
-    """A batch of which only the first *bytes* are handed out; *base_offset* is None where those do not tell it."""
+    """A batch of which only the first *bytes* are sent; *base_offset* is None if they do not contain it."""
 
     base_offset: int | None
     bytes: int
 
 
 class AbortedTransaction(NamedTuple):
-    """What a consumer is told of an aborted transaction: from *first_offset* on to its marker, nothing counts."""
+    """An aborted transaction, as consumers get it: they skip its records from *first_offset* to its marker."""
 
     producer_id: int
     first_offset: int
@@ -70,7 +70,7 @@ class FetchResult(NamedTuple):
     """The answer.  Offsets are -1 with an error, as a broker has them.
 
     *pieces*: none or one, since an answer never crosses a segment.  *aborted*: what a read_committed consumer has to
-    leave out of them.  *next_offset*: what follows the last whole batch, None where nobody looked.
+    leave out of them.  *next_offset*: what follows the last whole batch, None if that was not looked up.
     """
 
     error: ErrorCode

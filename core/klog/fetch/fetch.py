@@ -66,7 +66,7 @@ def _nothing(bounds: OffsetBounds, offset: int) -> FetchResult:
 def _handed(log: FetchLog, bounds: OffsetBounds, request: FetchRequest, first: FirstBatch) -> FetchResult:
     """Return the batches from *first* on, within the limits."""
     start, size, limit = first.position, first.size, first.end
-    if request.up_to < log.end:  # the batch that holds the first offset not to be seen is withheld whole
+    if request.up_to < log.end:  # the whole batch with the first invisible offset is withheld
         number, position = log.edge(request.up_to)
         limit = limit if number > first.number else min(limit, position) if number == first.number else start
     most = max(request.max_bytes, size) if request.at_least_one else request.max_bytes
@@ -202,7 +202,7 @@ def _upper_bound(log: FetchLog, number: int, end: int) -> int:
 
 
 def listed(files: OpenFiles, fetched: FetchResult) -> FetchListing:
-    """Return what the pieces of *fetched* hold.  Raises UnreadableError, NotKafkaError."""
+    """Return the batches in the ranges of *fetched*.  Raises UnreadableError, NotKafkaError."""
     batches: list[BatchExtent] = []
     for piece in fetched.pieces:
         end = piece.position + piece.size

@@ -14,7 +14,7 @@ _MOST: Final = 4096
 
 
 class _Kept(ReadOnlyFile):
-    """Closed as soon as nobody refers to it: to use it costs nothing, and each fetch does several times."""
+    """Closed as soon as nothing refers to it: using it costs nothing, and each fetch does so several times."""
 
     _descriptor = -1
 
@@ -25,7 +25,7 @@ class _Kept(ReadOnlyFile):
 class OpenFiles:
     """Open files by their paths.  Those last used stay open, by default half as many as the process may have.
 
-    A path under which another file stands by now is not opened again: positions would lead astray.
+    A path that now names another file is not opened again: its positions would be wrong.
     """
 
     def __init__(self, most: int | None = None) -> None:
@@ -35,7 +35,7 @@ class OpenFiles:
         self._lock = threading.Lock()
 
     def opened(self, path: str) -> ReadOnlyFile:
-        """Return the file at *path*, which is open for as long as it is referred to; nobody has to close it.
+        """Return the file at *path*, which stays open as long as something refers to it; callers do not close it.
 
         Raises UnreadableError, NotKafkaError.
         """
@@ -69,14 +69,14 @@ class OpenFiles:
     def _same(self, source: ReadOnlyFile) -> ReadOnlyFile:
         identity = source.identity()
         if self._identities.setdefault(source.path, identity) != identity:
-            raise UnreadableError(f"{source.path}: another file stands there by now")
+            raise UnreadableError(f"{source.path}: it is another file now")
         return source
 
     def __len__(self) -> int:
         return len(self._open)
 
     def close(self) -> None:
-        """Close what nobody uses, and the rest as soon as that is so."""
+        """Close the files that are not in use, and the others as soon as they are not."""
         with self._lock:
             self._open.clear()
 

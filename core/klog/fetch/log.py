@@ -24,13 +24,13 @@ from klog.log.records import OffsetRange
 from klog.log.segment import Segment
 
 Damaged = Literal["skip", "stop", "serve"]
-"""What becomes of damage: left out, an error where it begins, or handed out as a broker does, which never looks."""
+"""What to do with damage: skip it, return an error where it begins, or send it as a broker does, which never looks."""
 
 _REMEMBERED: Final = 256
 
 
 class CorruptError(Exception):
-    """Damage stands where the fetch would begin."""
+    """There is damage where the fetch would begin."""
 
 
 class FirstBatch(NamedTuple):
@@ -58,7 +58,7 @@ class _Place(NamedTuple):
 
 
 class SegmentLog:
-    """A segment; *sound* is None where nobody checks checksums.  *size*: bytes that there were when it was listed."""
+    """A segment; *sound* is None if checksums are not checked.  *size*: bytes that there were when it was listed."""
 
     def __init__(self, path: str, files: SegmentFiles, span: OffsetRange, sound: VerifiedRanges | None) -> None:
         self.path, self.files, self.span, self.sound = path, files, span, sound
@@ -73,7 +73,7 @@ class SegmentLog:
 class FetchLog:
     """The log of *partition*, as it was when this was made: what is appended later is not seen.  Any number of threads.
 
-    *told* hears of damage that is left out, once, *problem* of files that cannot be read or became shorter.
+    *told* gets each damaged range that is skipped, once; *problem* gets files that cannot be read or became shorter.
     """
 
     def __init__(
@@ -170,13 +170,13 @@ class FetchLog:
         try:
             is_there = self.files.opened(self.segments[number].path).current_size() >= end
         except KlogError:
-            return None  # whoever searches is told
+            return None  # the search reports it
         if last_offset < offset or not is_there:
             return None
         return FirstBatch(number, position, size, last_offset, magic, end, known)
 
     def remember(self, offset: int, first: FirstBatch, position: int, known: Slice | None) -> None:
-        """Keep that whoever asks for *offset* next finds it at byte *position* or behind, in the segment of *first*.
+        """Remember for the next fetch that *offset* is at byte *position* or after it, in the segment of *first*.
 
         *known*: batches the last of which ends there, or behind.
         """
@@ -195,7 +195,7 @@ class FetchLog:
             try:
                 first = self.first(offset, 1)
             except (CorruptError, KlogError):
-                first = None  # whoever comes there is told
+                first = None  # the fetch that gets there reports it
             found = (len(self.segments), 0) if first is None else (first.number, first.position)
             with self._lock:
                 if len(self._edges) > _REMEMBERED:
@@ -225,7 +225,7 @@ class FetchLog:
         return None
 
     def _intact(self, segment: SegmentLog, offset: int) -> int | None:
-        """Search the first intact batch, and tell of the damage that was passed."""
+        """Search the first intact batch, and report the damage before it."""
         from klog.formats.codec import Decompressor
         from klog.lookup.search import SegmentSearch
 
@@ -240,7 +240,7 @@ class FetchLog:
         for damage in found.damages:
             segment.sound.note(damage)
         if found.adjacent and (found.body is None or found.body.first_offset > offset):
-            return found.damages[-1].place.position  # the offset may be in it: whoever begins there is told
+            return found.damages[-1].place.position  # the offset may be in it: a fetch that begins there reports it
         return None if found.body is None else found.body.facts.position
 
     # ------------------------------------------------------------ what is there
@@ -284,9 +284,9 @@ class FetchLog:
         return size
 
     def _lost(self, segment: SegmentLog, error: KlogError) -> None:
-        """Say that a log cannot be read; it is passed over as damage is, else the error goes on.
+        """Report that a log cannot be read; it is skipped as damage is, otherwise the error is raised.
 
-        It goes on as well where only this process cannot, with too many files open: all may be intact.
+        It is also raised if only this process cannot read it, because of too many open files: all may be intact.
         """
         if self.damaged != "skip" or is_lack(error):
             raise error

@@ -17,7 +17,7 @@ from klog.log.reader import LARGE_WINDOW_BYTES
 from klog.log.windows import read_window
 
 SLICE_BYTES: Final = 960 << 10
-"""So that a window of a mebibyte holds it."""
+"""So that it fits into a window of a mebibyte."""
 _RECORDS: Final = 64
 _MOST_BATCHES: Final = 1 << 20
 """Sixteen bytes each: so many are kept, of all logs together."""
@@ -53,7 +53,7 @@ class WindowPool:
 class Slice(NamedTuple):
     """Batches that follow each other from byte *start* on, one at least, all of one *magic*.
 
-    *ends*: the byte where each ends.  *lasts*: the last offset of each.  *key*: what it can be asked for again by.
+    *ends*: the byte where each ends.  *lasts*: the last offset of each.  *key*: identifies it in later requests.
     """
 
     start: int
@@ -89,7 +89,7 @@ class SliceCache:
     def at(self, source: ReadOnlyFile, position: int, start: int, end: int) -> Slice | None:
         """Return the slice with byte *position*, of batches that are intact from *start* to *end*, where one ends.
 
-        None where the file does not hold them any more.  Raises UnreadableError.
+        None if the file no longer has them.  Raises UnreadableError.
         """
         while start < end:
             found = self.kept((source.path, start, source.size)) or self._walked(source, start, end)

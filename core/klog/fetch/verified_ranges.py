@@ -26,7 +26,7 @@ _BEHIND_ALL: Final = 1 << 63
 
 
 class UnservedRange(NamedTuple):
-    """A damaged stretch that nobody is given; *after* is the last offset before it, None where that is not known."""
+    """A damaged range that is not served; *after* is the last offset before it, None if that is unknown."""
 
     damage: Damage
     size: int
@@ -42,13 +42,13 @@ class VerifiedRange(NamedTuple):
 
 
 class VerifiedRanges:
-    """One log.  *told* hears of each damaged stretch once.  Any number of threads."""
+    """One log.  *told* gets each damaged range once.  Any number of threads may use it."""
 
     def __init__(
         self, path: str, span: OffsetRange, size: int, slices: SliceCache, told: Callable[[UnservedRange], None]
     ) -> None:
         self.size = size
-        self.next_offset: int | None = None  # after the intact batch that stands last of those that are known
+        self.next_offset: int | None = None  # after the last intact batch that is known
         self.transactional = False  # whether a batch of a transaction was seen
         self._last_at = -1
         self._path, self._span, self._slices, self._told = path, span, slices, told
@@ -61,7 +61,7 @@ class VerifiedRanges:
     def intact(self, source: ReadOnlyFile, position: int, ahead: int) -> tuple[int, int]:
         """Return the first range of intact batches from *position* on, known for *ahead* bytes where it goes so far.
 
-        A batch begins at *position*, or damage.  At the end of the log the range is empty.  Reads what nobody has read.
+        A batch begins at *position*, or damage.  At the end of the log the range is empty.  Reads unread bytes.
         """
         known = self._known(position, ahead)
         if known is None:
@@ -71,7 +71,7 @@ class VerifiedRanges:
         return known
 
     def _known(self, position: int, ahead: int) -> tuple[int, int] | None:
-        """Return the range from *position* on, None where not enough of it is known.  Waits for nobody who reads."""
+        """Return the range from *position* on, None if not enough of it is known.  Does not wait for other readers."""
         while (behind := self._damaged.get(position)) is not None:
             position = behind
         if position >= self.size:
@@ -91,11 +91,11 @@ class VerifiedRanges:
         end = position if stretch is None else stretch.end
         self._read(source, end, max(position + ahead, end + AHEAD_BYTES))
         if end < self.size and end not in self._damaged and self._holding(end) is None:
-            place = Location(self._path, end)  # else whoever asks would ask for ever
+            place = Location(self._path, end)  # otherwise the caller would ask for ever
             self._note(Damage(DamageKind.BAD_LENGTH, place, "it leads nowhere", self.size - end), None)
 
     def slice_at(self, source: ReadOnlyFile, position: int) -> Slice | None:
-        """Return intact batches one of which holds byte *position*; None where it is not known to be intact.
+        """Return intact batches one of which contains byte *position*; None if it is not known to be intact.
 
         Raises UnreadableError.
         """
@@ -106,7 +106,7 @@ class VerifiedRanges:
         return self._slices.at(source, position, start, known.end)
 
     def note(self, damage: Damage, after: int | None = None) -> None:
-        """Hear of damage that somebody else has met."""
+        """Add damage that another reader has found."""
         with self._lock:
             self._note(damage, after)
 

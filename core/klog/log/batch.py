@@ -53,7 +53,7 @@ class Batch(BatchFacts):
             yield self._damage(DamageKind.BAD_RECORD, f"record {own.decoding_record} of the batch: {reason}")
 
     def content(self) -> bytes:
-        """Return the batch as it stands in the file, header included."""
+        """Return the bytes of the batch in the file, with its header."""
         start = self.window.at(self.row)
         return self.window.copy(start, start + self.size)
 

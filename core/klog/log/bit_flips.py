@@ -1,8 +1,8 @@
 """One flipped bit: which one it is, whether the batch is intact with it repaired, and how likely chance explains it.
 
-A checksum tells where a single flipped bit is (`kernel.flipped_bit`).  Of other damage it names a bit by chance, once
+A checksum shows where a single flipped bit is (`kernel.flipped_bit`).  Of other damage it names a bit by chance, once
 in 2^32 for each bit that there is, and records decode whatever is in their values: the larger the batch, the less that
-is worth.  So what it names is put right only where chance has few bits to name.
+is worth.  So the bit is repaired only where chance has few bits to name.
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ _OTHER_BITS = 64
 
 
 class Patch(NamedTuple):
-    """Bytes of a file to be put right: from *position* on stand *old*, *new* is to stand there.  *what*: in words.
+    """A repair of bytes of a file: from *position* on, *new* replaces *old*.  *what*: in words.
 
-    *lone_bytes*: the batch's checksum, which tells what is wrong, covers so many bytes that nothing else vouches for;
+    *lone_bytes*: so many bytes are covered by the batch's checksum and by nothing else;
     None where no checksum is behind it.
     """
 
@@ -55,7 +55,7 @@ class Patch(NamedTuple):
 
     @property
     def odds(self) -> int | None:
-        """Other damage looks like this one time in so many; None where it is not a checksum that tells."""
+        """Other damage looks like this once in so many times; None if the repair does not depend on a checksum."""
         return None if self.lone_bytes is None else _odds(self.lone_bytes)
 
     @property
@@ -95,7 +95,7 @@ class BitRepair(NamedTuple):
 def whole(data: bytes | bytearray, position: int, max_bytes: int, needs_checksum: bool = True) -> BatchFacts | None:
     """Return the facts of the one batch that *data*, from byte *position* of a file on, is; None if it is not whole.
 
-    It is when its checksum holds, all its records decode and fill it exactly, and their offsets ascend within its own.
+    It is whole if its checksum matches, all its records decode and fill it exactly, and their offsets ascend in it.
     *max_bytes*: its records may take so many when decompressed.  Without *needs_checksum* all but the checksum counts.
     """
     window = window_of(data, position, _ROWS)
@@ -111,7 +111,7 @@ def whole(data: bytes | bytearray, position: int, max_bytes: int, needs_checksum
 
 
 def repair_bit(source: ReadableLog, start: int, end: int, max_batch_bytes: int) -> BitRepair | None:
-    """Return the batch at byte *start* with the single bit put right that is wrong in it; None if there is no such bit.
+    """Return the batch at byte *start* with its one flipped bit repaired; None if there is no such bit.
 
     Looked for in all that the checksum covers, in the checksum, and in the size.  The batch may not go on beyond *end*,
     nor be larger than *max_batch_bytes*.  Takes time in proportion to the bytes from *start* to *end*.  The patch is a
@@ -123,12 +123,12 @@ def repair_bit(source: ReadableLog, start: int, end: int, max_batch_bytes: int) 
             if repaired is not None:
                 return repaired
     except UnreadableError:
-        pass  # what cannot be read cannot be put right
+        pass  # what cannot be read cannot be repaired
     return None
 
 
 def _suspects(source: ReadableLog, start: int, end: int) -> Iterator[tuple[int, int]]:
-    """Yield bits that, flipped, make the checksum hold: the byte, from the start of the batch, and the bit in it."""
+    """Yield bits that, flipped, make the checksum match: the byte, from the start of the batch, and the bit in it."""
     head = source.read(start, min(BATCH.size, end - start))
     if len(head) <= ENTRY.size + 4:
         return
@@ -138,7 +138,7 @@ def _suspects(source: ReadableLog, start: int, end: int) -> Iterator[tuple[int, 
     stored = BATCH.read(head)[4] if is_batch and len(head) == BATCH.size else MESSAGE_V0.read(head)[2]
     sizes = {(claimed & 0xFFFFFFFF ^ 1 << bit) + OVERHEAD: bit for bit in range(32)} | {claimed + OVERHEAD: -1}
     computed, at = 0, start + covered
-    for size in sorted(sizes):  # the checksum of a longer one goes on from that of a shorter one
+    for size in sorted(sizes):  # the checksum of a longer one continues that of a shorter one
         if size < max(covered + 1, MIN_SIZE + OVERHEAD) or size > end - start:
             continue
         while at < start + size:
@@ -172,9 +172,9 @@ def _with_bit(source: ReadableLog, start: int, end: int, at: int, bit: int, max_
 
 
 def _lone_bytes(facts: BatchFacts, at: int) -> int:
-    """Return how many bytes nothing but the batch's checksum vouches for, when it is byte *at* that is put right.
+    """Return how many bytes only the batch's checksum covers, if byte *at* is repaired.
 
-    With another size the checksum holds as it stands.  gzip has a checksum of its own, of another polynomial, so that
+    With another size the checksum matches as it is.  gzip has a checksum of its own, of another polynomial, so that
     chance would have to deceive both.  In the old formats both have the same one, and so have the messages inside: what
     deceives one deceives all.  Kafka's writers of the other codecs leave theirs out.
     """
@@ -187,7 +187,7 @@ def _lone_bytes(facts: BatchFacts, at: int) -> int:
 
 
 def _field(at: int, magic: int) -> str:
-    """Return what stands at byte *at* of a batch, for people."""
+    """Return the name of the field at byte *at* of a batch, for people."""
     if magic < 2:
         return "the size" if at < MESSAGE_V0.offsets["crc"] else "the message"
     name = [name for name, start in BATCH.offsets.items() if start <= at][-1]

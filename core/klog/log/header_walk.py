@@ -55,7 +55,7 @@ class HeaderWalk:
 
     @property
     def at_end(self) -> bool:
-        """Whether the walk has come to the end of the log, and nothing was wrong there."""
+        """Whether the walk has reached the end of the log without a problem there."""
         return self._next >= self._size
 
     def row_at(self, position: int) -> int:

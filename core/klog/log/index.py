@@ -215,7 +215,7 @@ def content_before_zeros(file: ReadableLog, entry_bytes: int) -> tuple[bytes, bo
 
 
 def position_of_offset(log: ReadableLog, index: str, base_offset: int, offset: int) -> int:
-    """Return the position of a batch at or before the one that holds *offset*; 0 when the index does not help."""
+    """Return the position of a batch at or before the one with *offset*; 0 if the index does not help."""
     with IndexEntries(index, OFFSET_ENTRY) as entries:
         slot = entries.search(offset - base_offset).slot
         relative, position = entries[slot] if slot >= 0 else (0, 0)

@@ -23,7 +23,7 @@ class LineStyle(NamedTuple):
 
 @dataclass(frozen=True)
 class RecordOrigin:
-    """Which log the lines are about: its file as it is shown, its topic and partition where the directory tells."""
+    """The log of the lines: its file as it is shown, its topic and partition if the directory's name has them."""
 
     file: str
     topic: str | None = None
@@ -96,7 +96,7 @@ def _encoded(piece: memoryview, encoding: str, csv: bool) -> bytes:
 
 
 def damage_json(damage: Damage) -> bytes:
-    """Return the JSON line of *damage*; what is not known is left out."""
+    """Return the JSON line of *damage*, without members whose values are unknown."""
     members: dict[str, object] = {
         "damage": damage.kind.value,
         "position": damage.place.position,

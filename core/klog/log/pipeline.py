@@ -102,7 +102,7 @@ def run(
     """Have *jobs* workers, each with a Work of its own, turn everything that *reader* brings into output.
 
     Raises what a worker or the sink raised, and what a signal's handler did.  A single worker is the caller's own
-    thread.  *own_window* is for the first of them, so that whoever reads many small logs needs no new one for each.
+    thread.  *own_window* is for the first of them, so that a caller with many small logs needs no new one for each.
     """
     turns = Turns()
     sink.expect(reader.end - reader.position)

@@ -26,7 +26,7 @@ LARGE_WINDOW_BYTES = 4 << 20
 REACH_BYTES = LARGE_WINDOW_BYTES
 """So far the sizes of broken batches are followed to an intact one, wherever windows begin: no window is larger.
 
-Else the walk goes on at the next intact entry, which may be found inside what they claim.
+Otherwise the walk continues at the next intact entry, which may be inside the extent that they claim.
 """
 FIRST_WINDOW_BYTES = 1 << 16
 SMALL_WINDOW_BYTES = 1 << 13
@@ -36,7 +36,7 @@ MAX_BATCH_BYTES = 128 << 20
 class WindowResult(NamedTuple):
     """One step of a LogReader: it filled a window with batches; *damage* comes after the last of them.
 
-    *consumed*: bytes of the log that it dealt with.  *stop* is None as long as the walk goes on; else why a
+    *consumed*: bytes of the log that it dealt with.  *stop* is None as long as the walk continues; else why a
     walk like Kafka's ended (a kernel status) and where: the bytes from the start of the file.
     """
 
@@ -49,7 +49,7 @@ class WindowResult(NamedTuple):
 class LogReader:
     """Reads the batches of a log from byte *start* to byte *end*, a window at a time, for any number of threads.
 
-    After damage it goes on at the next entry whose header makes sense and whose checksum matches, and whose offset is
+    After damage it continues at the next entry whose header makes sense and whose checksum matches, and whose offset is
     within *min_offset* and *max_offset*.  With *like_kafka* it stops instead where Kafka's own tools stop, and takes
     what they take.  A batch larger than *max_batch_bytes* is never read into memory.  With *stop* it yields only
     batches that begin before that byte, as if it read the whole log: another reader begins there.
@@ -123,7 +123,7 @@ class LogReader:
                 self._most_bytes = LARGE_WINDOW_BYTES
 
     def _larger(self, window: Window) -> int:
-        """Return the window size that holds the first entry whole; 0 when it is held already or cannot be held."""
+        """Return the window size for the whole first entry; 0 if it fits already or cannot fit."""
         if window.count or window.size < ENTRY.size:
             return 0
         need = max(ENTRY.read(window.copy(0, ENTRY.size))[1] + OVERHEAD, BATCH.size)
@@ -138,7 +138,7 @@ class LogReader:
         return not self._without_bad_tail(window) and not self._leads_nowhere()
 
     def _leads_nowhere(self) -> bool:
-        """Whether it is known that no intact entry is in reach from here; looks only at what comes into reach anew.
+        """Whether it is known that no intact entry is in reach from here; looks only at bytes that are newly in reach.
 
         Else each of a million broken entries would have four megabytes read once more.
         """
@@ -205,7 +205,7 @@ class LogReader:
         return behind
 
     def _without_bad_tail(self, window: Window) -> int:
-        """Return how many batches remain when those at the end whose checksum does not hold are left out."""
+        """Return how many batches remain without those at the end whose checksum does not match."""
         count = window.count
         while count and window.check(count - 1, count):
             count -= 1

@@ -38,11 +38,11 @@ class RecordFilter(NamedTuple):
 
     @property
     def all_records(self) -> bool:
-        """Whether no record is left out."""
+        """Whether all records are selected."""
         return not self.in_range and self.keys is None and self.controls and self.limit is None
 
     def skip(self, window: Window) -> bool:
-        """Leave out the batches that cannot hold anything wanted; True when nothing later can either."""
+        """Skip the batches that cannot have a selected record; True if no later one can either."""
         return self.in_range and window.skip_outside(self.from_offset, self.to_offset, self.from_time)
 
     def keep(self, window: Window) -> None:

@@ -30,7 +30,7 @@ class OffsetRange:
 
 
 class BatchRun(NamedTuple):
-    """Batches *first* to *end* of a window, whose checksums hold; with *damage*, the one whose checksum does not."""
+    """Batches *first* to *end* of a window, whose checksums match; with *damage*, the one whose checksum does not."""
 
     window: Window
     first: int
@@ -96,7 +96,7 @@ def wanted_rows(
 
 
 def decode_run(run: BatchRun, codecs: Codecs, file: str) -> Iterator[Damage | None]:
-    """Decode batches whose checksums hold (or do not matter).
+    """Decode batches whose checksums match (or do not matter).
 
     Yields None each time that record rows are filled, to be used before the next step, and a Damage for a broken batch.
     """
@@ -121,7 +121,7 @@ def decode_run(run: BatchRun, codecs: Codecs, file: str) -> Iterator[Damage | No
 
 
 def message_damages(rows: Window, file: str) -> list[Damage]:
-    """Return the damages of messages inside intact wrappers (v0, v1) whose own checksums do not hold."""
+    """Return the damages of messages inside intact wrappers (v0, v1) whose own checksums do not match."""
     found = []
     for i in rows.bad_inner_crcs():
         offset, batch = rows.record(i)[0], rows.record(i)[6]
@@ -142,14 +142,14 @@ def misplaced_records(rows: Window, file: str) -> list[Damage]:
 
 
 def broken_record(window: Window, status: int) -> str:
-    """Say how the batch is broken at which decoding stopped."""
+    """Return how the batch is broken at which decoding stopped."""
     if status == BAD_COUNT:
         return f"its records do not fill it, or overfill it (record {window.decoding_record})"
     return f"the structure of record {window.decoding_record} is broken"
 
 
 def batch_damage(window: Window, i: int, kind: DamageKind, detail: str, file: str) -> Damage:
-    """Return the damage of batch *i*, whose checksum holds."""
+    """Return the damage of batch *i*, whose checksum matches."""
     facts = window.batch(i)
     return Damage(kind, Location(file, facts.position, facts.base_offset), detail, facts.size)
 

@@ -1,6 +1,6 @@
 """Finds the next batch after damage, and classifies the damage.
 
-A log goes on at the next position where an entry's header makes sense *and* its checksum holds.
+A log continues at the next position where an entry's header makes sense *and* its checksum matches.
 """
 
 from __future__ import annotations
@@ -147,9 +147,9 @@ def is_zero(source: ReadableLog, start: int, end: int) -> bool:
 
 
 def describe_damage(source: ReadableLog, start: int, found: int, end: int, status: int, max_batch_bytes: int) -> Damage:
-    """Say what is wrong with the log's bytes from *start* to *found*, where it goes on (or to its *end*).
+    """Return what is wrong with the log's bytes from *start* to *found*, where it continues (or to its *end*).
 
-    *status*: why the walk stopped at *start*; DONE when only the checksum of the entry there does not hold.
+    *status*: why the walk stopped at *start*; DONE if only the checksum of the entry there does not match.
     """
     size = found - start
     head = source.read(start, min(size, BATCH.size))
@@ -208,7 +208,7 @@ def _kind(head: bytes, status: int, at_end: bool, size: int, max_batch_bytes: in
 
 
 def bad_crc(window: Window, i: int, file: str, size: int | None = None) -> Damage:
-    """Return the damage of batch *i* of the window, whose checksum does not hold."""
+    """Return the damage of batch *i* of the window, whose checksum does not match."""
     facts = window.batch(i)
     name = "CRC-32C" if facts.magic >= 2 else "CRC-32"
     detail = f"{name} 0x{facts.crc:08x}, computed 0x{facts.computed_crc:08x}"

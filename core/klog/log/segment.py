@@ -19,7 +19,7 @@ MAX_SEGMENT_BYTES = 2**31 - 1
 """A broker opens no larger `.log`: positions in a segment are int32."""
 
 MAX_RELATIVE_OFFSET = 2**31 - 1
-"""Offsets in a segment lie at most this far above its base offset: an index holds the difference in an int32."""
+"""Offsets in a segment are at most this far above its base offset: an index stores the difference as an int32."""
 
 _BELIEVED = 1 << 48
 """Behind damage a repair believes offsets up to so far above the base: a million a second for nine years."""
@@ -27,7 +27,7 @@ _LIBRARY_ROWS = 64
 
 
 class BatchTotals(NamedTuple):
-    """What a segment holds: intact batches, their records (None if not decoded), bytes, damaged stretches."""
+    """The content of a segment: intact batches, their records (None if not decoded), bytes, damaged stretches."""
 
     batches: int
     records: int | None
@@ -39,7 +39,7 @@ class Segment:
     """A `.log`, by its path; nothing is opened before it is read.
 
     *base_offset* is None when the file's name does not begin with a number.  *bounded*: behind damage only batches
-    count whose offsets the segment can hold; a repair has to know of others too.
+    count whose offsets fit the segment; a repair also needs the others.
     """
 
     def __init__(self, path: str, *, bounded: bool = True) -> None:
@@ -77,9 +77,9 @@ class Segment:
     ) -> Iterator[Batch | Damage]:
         """Yield the batches from byte *start* on, and a Damage for each stretch that is damaged.
 
-        A batch whose checksum does not match is a Damage, not a Batch.  After a Damage the walk goes on at the next
-        position where a header *and* its checksum hold, or, without *resync*, ends.  Content never raises; a file that
-        cannot be opened does (UnreadableError, NotKafkaError).
+        A batch whose checksum does not match is a Damage, not a Batch.  After a Damage the walk continues at the next
+        position with a valid header *and* a matching checksum, or, without *resync*, ends.  Content never raises; a
+        file that cannot be opened does (UnreadableError, NotKafkaError).
         """
         with ReadOnlyFile(self.path) as source:
             reader = self.reader(source, start, max_batch_bytes=max_batch_bytes)

@@ -1,7 +1,7 @@
 """Where a log can be split so that both parts read as the whole does: between two intact batches.
 
 A cut that is none would be loss and repetition at once, since a producer may have put the image of a batch into a
-value.  So an index only proposes: what stands before a cut is walked, checksums included, for a stretch that is longer
+value.  So an index only proposes: what is before a cut is walked, checksums included, for a stretch that is longer
 than any batch has to be; a log that cannot be cut by its index is walked from the last cut on.
 """
 
@@ -25,7 +25,7 @@ CONFIRM_BYTES = REACH_BYTES
 """So much of a log in front of a cut is walked: as far as a reader follows the size of a broken batch, which then ends
 before the cut, and four times what a broker takes for a batch unless it is told otherwise.
 
-Inside a larger batch an index that is all wrong could still lead astray; whoever reads up to there notices.
+Inside a larger batch an index that is all wrong could still mislead; the reader that gets there notices.
 """
 
 _MOST_BYTES = 8 << 20

@@ -40,8 +40,8 @@ class ConnectionLimits(NamedTuple):
     """What a stranger may take.  *send_buffer_bytes* 0: as the kernel has it.
 
     A large send buffer doubles what sending costs on the same machine; a small one bounds the rate over long lines.
-    Requests and, beside their records, responses of more than *large_bytes* are held for all clients together within
-    *large_together_bytes* each; a response of these leaves at *slowest_bytes_s* at least.
+    Requests and, beside their records, responses of more than *large_bytes* may take *large_together_bytes* each for
+    all clients together; a response of these leaves at *slowest_bytes_s* at least.
     """
 
     connections: int = 256
@@ -56,13 +56,13 @@ class ConnectionLimits(NamedTuple):
 
 
 class MemoryBudget:
-    """A limit on the bytes that all connections hold together.  A larger single one is held alone."""
+    """A limit on the bytes that all connections reserve together.  A larger single reservation is allowed alone."""
 
     def __init__(self, size: int) -> None:
         self._size, self._held, self._changed = size, 0, threading.Condition()
 
     def take(self, size: int, until: float) -> bool:
-        """Hold *size* bytes; False when there has been no room for them until then (monotonic seconds)."""
+        """Reserve *size* bytes; False if they did not become free by then (monotonic seconds)."""
         with self._changed:
             while self._held and self._held + size > self._size:
                 if not self._changed.wait(max(0.0, until - time.monotonic())):
@@ -71,7 +71,7 @@ class MemoryBudget:
             return True
 
     def give_back(self, size: int) -> None:
-        """Hold *size* bytes no longer."""
+        """Release *size* bytes."""
         with self._changed:
             self._held -= size
             self._changed.notify_all()
@@ -108,7 +108,7 @@ class Connection:
     def receive(self) -> bytes | None:
         """Return the next request without its size; None when the client has gone instead of asking.
 
-        It is held until `let_go`.
+        Its memory is reserved until `let_go`.
 
         Raises GoneError when it asks too much, too slowly, or half.
         """
@@ -177,9 +177,9 @@ class Connection:
         return total
 
     def reserve(self, size: int) -> None:
-        """Make sure of room for a response of *size* bytes beside its records, if it is large.
+        """Reserve memory for a response of *size* bytes without its records, if it is large.
 
-        Raises GoneError when others have taken it: a response that waits for room would take it all the same.
+        Raises GoneError when others have reserved it: a response that waits would need the memory all the same.
         """
         if size > self._limits.large_bytes and not self._reserved:
             if not self._responses.take(size, 0):

@@ -36,7 +36,7 @@ _LONGEST_NAME: Final = 80
 _WAITING: Final = ("JoinGroup", "SyncGroup")
 """Their answers wait for other members."""
 _LARGE: Final = ("DescribeGroups", "JoinGroup")
-"""All members of all groups may be in their responses, so there must be room before those are written."""
+"""All members of all groups may be in their responses, so memory is reserved before those are written."""
 
 
 class EndpointReports(NamedTuple):
@@ -189,7 +189,7 @@ class Endpoint:
         name, version = request.api.name, request.version
         connection.reserve(_bytes_in(body) if name in _LARGE else 0)
         pieces = write_response(request, body)
-        del request, body  # a client that waits, or reads slowly, holds only the memory of its response
+        del request, body  # a client that waits, or reads slowly, costs only the memory of its response
         connection.let_go()
         if wait_ms:
             connection.wait(wait_ms / 1000)

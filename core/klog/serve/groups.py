@@ -24,7 +24,7 @@ MOST_BYTES: Final = 8 << 20
 """Of members."""
 MOST_COMMIT_BYTES: Final = 12 << 20
 LONGEST_NAME: Final = 1000
-"""Bytes of a group id, instance id or group type: a waiting client holds its request in memory."""
+"""Bytes of a group id, instance id or group type: a waiting client keeps its request in memory."""
 LONGEST_METADATA: Final = 4096
 """offset.metadata.max.bytes."""
 SHORTEST_SESSION_MS: Final = 6000
@@ -44,7 +44,7 @@ Offsets: TypeAlias = "Mapping[tuple[str, int], Committed]"
 
 
 def _still_there() -> None:
-    """Nobody hangs up."""
+    """The default for tests: no client disconnects."""
 
 
 class GroupDescription(NamedTuple):
@@ -73,7 +73,7 @@ class GroupCoordinator:
     ) -> Data:
         """Return the answer to JoinGroup; waits until the group has gathered, or *still_there* raises.
 
-        Whoever hangs up has joined all the same, and falls silent, as at a broker.
+        A member whose client disconnects has joined all the same, and then times out, as with a broker.
         """
         with self._changed:
             group = self._group_to_join(request)

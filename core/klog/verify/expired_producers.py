@@ -1,7 +1,7 @@
 """Producers that a snapshot lacks although the log has them: they were idle and had expired.
 
 A broker forgets a producer without an open transaction that was idle for `producer.id.expiration.ms`, when it loads a
-snapshot and now and then while it runs; klog does where it writes one.  If that producer goes on, it is new to them:
+snapshot and now and then while it runs; klog does where it writes one.  If that producer continues, it is new to them:
 what it did before, its last marker say, is not in what they write.  When that was, and how long idle is, is told
 nowhere, so a snapshot is wrong only where no time and no setting explain it.
 Kafka: ProducerStateManager.isProducerExpired, removeExpiredProducers, loadFromSnapshot.
@@ -24,7 +24,7 @@ from klog.verify.facts import PartitionFacts
 
 _NONE: Final = -1
 ACTIVE_MS: Final = 10 * 60 * 1000
-"""Whoever did something so shortly before a snapshot was written was not idle, whatever the setting: a broker looks for
+"""A producer that was active so shortly before a snapshot was not idle, whatever the setting: a broker looks for
 idle ones only so often.  Kafka: producer.id.expiration.check.interval.ms."""
 
 Wrong = tuple[Producer | None, Producer | None]
@@ -32,7 +32,7 @@ Wrong = tuple[Producer | None, Producer | None]
 
 
 class ExpiredProducers:
-    """Tells what in the snapshots of a partition cannot come from forgetting."""
+    """Finds what in the snapshots of a partition cannot be explained by expiry."""
 
     def __init__(self, facts: PartitionFacts) -> None:
         self._facts = facts
@@ -61,7 +61,7 @@ class ExpiredProducers:
         return self._facts.segments[0].files.base_offset
 
     def _written_ms(self, name: str) -> int:
-        """Return by when a snapshot was written; far in the future where nobody can say.
+        """Return by when a snapshot was written; far in the future if unknown.
 
         Its time of modification may be older than it is, for klog and many who copy set that.
         """
@@ -90,7 +90,7 @@ class ExpiredProducers:
 
 
 class _Forgetful(ProducerState):
-    """The state of who forgets each producer as soon as it was idle and goes on."""
+    """The state of a broker that forgets each producer as soon as it was idle, and continues."""
 
     now_ms = 0
 

@@ -30,7 +30,7 @@ _OF_INDEXES = ("index.interval.bytes", "segment.index.bytes")
 class LogDirFacts(NamedTuple):
     """What a partition has to know of the log dir around it.
 
-    *path*: None when the partition stands alone.  *clean*: the marker of a clean stop is there.  *live*: a broker holds
+    *path*: None if the partition is in no log dir.  *clean*: it has the clean-shutdown marker.  *live*: a broker holds
     the lock.  *kraft*: formatted by a KRaft node (None: not known).  *settings*: of its topics; the metadata log is
     read only when a check asks, which is when something looks wrong.
     """
@@ -107,7 +107,7 @@ class PartitionFacts:
     def is_compacted(self) -> bool | None:
         """Whether the topic is compacted, or was; None where nothing is known.
 
-        Where nobody has set a policy, that is what a broker's own file says, which is not here.
+        If no policy is set, the broker's own file decides, which is not here.
         """
         topic = self.partition.topic
         if topic == CLUSTER_METADATA:

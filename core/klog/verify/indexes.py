@@ -146,13 +146,13 @@ def _inexact_times(facts: PartitionFacts, segment: SegmentFacts, index: IndexFil
         is_inside = event == "time inside" and not _has_timestamp(log, position, offset)
         if (is_inside or event == "time inexact") and slot not in wrong and not _is_disordered(segment):
             message = (
-                f"entry {slot} is about offset {offset}: no batch ends, and no record stands there with its timestamp"
+                f"entry {slot} is about offset {offset}: no batch ends there, and no record there has its timestamp"
             )
             yield facts.finding("index-inexact", message, index.name, slot * TIME_ENTRY.size, offset)
 
 
 def _has_timestamp(log: str, position: int, offset: int) -> bool:
-    """Whether the record at *offset* has the largest timestamp of the batch at *position*; True where nobody can tell.
+    """Whether the record at *offset* has the largest timestamp of the batch at *position*; True if that is unknown.
 
     Of a batch with LogAppendTime, all of whose records have it, brokers take the last offset or the first.
     """

@@ -106,7 +106,7 @@ def _ends_in_zeros(damage: Damage, log_bytes: int) -> bool:
 
 
 def _bytes(file: str, position: int, size: int) -> bytes:
-    """Return what stands there; nothing when the file is gone by now, or cannot be read there."""
+    """Return the bytes there; none if the file is gone, or cannot be read there."""
     try:
         with ReadOnlyFile(file) as source:
             return source.read(position, size)
@@ -124,7 +124,7 @@ def _proves_more(facts: PartitionFacts, segment: SegmentFacts, position: int) ->
 
 
 def _begins_a_batch(damage: Damage, expected: int, segment: SegmentFacts) -> bool:
-    """Whether what stands at the end is the beginning of the batch that was to come."""
+    """Whether the bytes at the end are the beginning of the next batch."""
     head = _bytes(damage.place.file, damage.place.position or 0, ENTRY.size)
     if len(head) < 8:
         return expected.to_bytes(8, "big").startswith(head)
@@ -142,7 +142,7 @@ def batches(facts: PartitionFacts) -> Findings:
                 continue
             kind, text, has_offset = found
             message = text.format(first, second)
-            # What lies below its segment stands among offsets that others have; what lies above gets a segment.
+            # Batches below their segment are among offsets that others have; batches above get a segment.
             fix = CUTS_OUT if event == "overflow" and first < segment.files.base_offset else None
             offset = first if has_offset else None
             broker = reaction_to_batch(facts, segment, position) if kind in _DECIDED_BY_START else None

@@ -12,7 +12,7 @@ _NUMBERED = (*SEGMENT_KINDS, FileKind.SNAPSHOT)
 
 
 def names(facts: PartitionFacts) -> Findings:
-    """Files whose names stop a broker, puzzle it, or tell of an operation that did not end."""
+    """Files whose names stop a broker, confuse it, or belong to an unfinished operation."""
     partition = facts.partition
     if partition.unreadable is not None:
         yield facts.finding("unreadable", partition.unreadable)

@@ -122,7 +122,7 @@ def snapshots_by_replay(facts: PartitionFacts) -> Findings:
     if facts.replay is None or not facts.snapshots:
         return
     if any(event[0] in _DISORDER for segment in facts.segments for event in segment.survey.events):
-        return  # of batches whose offsets cannot be, nobody can say which producer's state they are
+        return  # for batches with impossible offsets the producer state is unknown
     from klog.verify.expired_producers import ExpiredProducers
 
     forgotten = ExpiredProducers(facts)

@@ -42,7 +42,7 @@ def reaction_to_batch(facts: PartitionFacts, segment: SegmentFacts, position: in
 
 
 def _removal(start: StartOutcome, segment: SegmentFacts, position: int) -> str | None:
-    """Return how the start fails, or how what stands at *position* goes; None when it stays."""
+    """Return how the start fails, or how the bytes at *position* are removed; None if they stay."""
     base, log = segment.files.base_offset, segment.files.log
     if start.fails is not None:
         return f"fails: {start.fails}"
@@ -64,7 +64,7 @@ def _removal(start: StartOutcome, segment: SegmentFacts, position: int) -> str |
 def _what_follows(start: StartOutcome, cut: SegmentCut) -> str:
     """Return what recovery deletes because it ended with *cut*; nothing where it ended elsewhere, or at the end."""
     ended_here = start.dropped and all(base > cut.base for base in start.dropped)
-    # A segment that is cut because its index is missing ends no recovery: others may stand behind it.
+    # A segment that is truncated because its index is missing does not end recovery: others may follow it.
     if not ended_here or any(cut.base < base < min(start.dropped) for base in _bases(start)):
         return ""
     return f", and deletes the {len(start.dropped)} segment{'s' if len(start.dropped) > 1 else ''} after it"

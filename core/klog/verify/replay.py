@@ -80,7 +80,7 @@ class ProducerReplay:
         return open_txns(self.state)
 
     def finish(self) -> None:
-        """Come to the end of the log."""
+        """Finish at the end of the log."""
         while self._pending and self._pending[0] <= self.end:
             self._keep()
 
@@ -116,7 +116,7 @@ class ProducerReplay:
             return apply_window(state, window, log, first, end)
         found: list[Event] = []
         rows = window.transactional(first, end)
-        # As long as no transaction is open, what other batches say of their producers is not asked for.
+        # As long as no transaction is open, the producer fields of other batches are not read.
         for i in window.produced(first, end) if rows or state.ongoing else ():
             batch = window.batch(i)
             if not batch.attributes & TRANSACTIONAL_BIT:

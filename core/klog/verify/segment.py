@@ -26,7 +26,7 @@ _LARGE_BYTES = 8 << 20
 _kept = threading.local()
 
 MOST_DAMAGES = 1000
-"""Told one by one for a segment; a file can be all damage, and nobody reads a million lines about it."""
+"""How many are reported one by one for a segment; a file can be all damage, and a million lines help nobody."""
 
 
 class IndexFile(NamedTuple):
@@ -49,7 +49,7 @@ class ByteRange(NamedTuple):
     """Damage, in its place among what is intact.
 
     *end*: where it ends, in bytes.  *batches*, *records*: intact ones before it in the segment.  *expected*: the offset
-    that should have come there; None for damage inside a batch whose checksum holds.
+    that should have come there; None for damage inside a batch whose checksum matches.
     """
 
     damage: Damage
@@ -63,7 +63,7 @@ class SegmentFacts:
     """What a pass over a segment showed.
 
     *damages* come in the order of their positions, the first MOST_DAMAGES of them; *more_damages* counts the others.
-    *size* is that of the log in bytes.  *builder* makes the indexes anew, when asked for, of the batches before the
+    *size* is that of the log in bytes.  *builder* rebuilds the indexes, if requested, from the batches before the
     first damaged stretch; *is_broken*: there is one; *resumes_at*: base offset of the first intact batch behind it.
     """
 
@@ -86,7 +86,7 @@ class SegmentFacts:
         self.resumes_at: int | None = None
 
     def add(self, damage: Damage, is_inside: bool) -> None:
-        """Take damage that comes next; *is_inside*: in a batch whose checksum holds."""
+        """Take the next damage; *is_inside*: in a batch whose checksum matches."""
         self.is_broken |= not is_inside
         if len(self.damages) == MOST_DAMAGES:
             self.more_damages += 1
@@ -96,7 +96,7 @@ class SegmentFacts:
         self.damages.append(ByteRange(damage, end, self.survey.batches, self.survey.records, expected))
 
     def forget_entries(self) -> None:
-        """Keep of the indexes' entries only the last, which is all that is asked for once the pass is over."""
+        """Keep only the last of the indexes' entries, which is all that is used after the pass."""
         if self.offset_index is not None and self.offset_index.used > 1:
             self.offset_index = self.offset_index._replace(entries=self.offset_index.entries[-OFFSET_ENTRY.size :])
         if self.time_index is not None and self.time_index.used > 1:
@@ -109,14 +109,14 @@ class SegmentFacts:
 
 
 class IndexSettings(NamedTuple):
-    """How indexes are made anew: index.interval.bytes and segment.index.bytes."""
+    """The settings for rebuilt indexes: index.interval.bytes and segment.index.bytes."""
 
     interval: int = 4096
     index_bytes: int = 10 << 20
 
 
 class SurveyOptions(NamedTuple):
-    """How a pass is made: *deep*: every record too; *jobs*: threads for a large segment; *build*: make indexes anew.
+    """How a pass is made: *deep*: every record too; *jobs*: threads for a large segment; *build*: rebuild indexes.
 
     *producers*: each batch of theirs is followed, as by *deep*: microseconds for one.
 
@@ -240,7 +240,7 @@ def _work(
 
 
 def _broken_inside(part: BatchRun, codecs: Codecs, path: str) -> list[Damage]:
-    """Decompress and decode batches whose checksums hold; return what is wrong with their records."""
+    """Decompress and decode batches whose checksums match; return what is wrong with their records."""
     broken, window, first = list[Damage](), part.window, part.first
     while first < part.end:
         ready = window.decompress(first, part.end, codecs)

@@ -79,7 +79,7 @@ def _by_processes(
     finally:
         for process, pipe in workers:
             pipe.close()
-            os.kill(process, signal.SIGKILL)  # it has ended, or nobody wants the rest
+            os.kill(process, signal.SIGKILL)  # it has ended, or the rest is not needed
             os.waitpid(process, 0)
 
 

@@ -131,7 +131,7 @@ def fetch_wait_ms(request: Data, answer: Answer) -> int:
 
 
 def list_offsets(server: ServerContext, request: RequestContext) -> Answer:
-    """Return the first, the last, the one with the largest timestamp, or the first as late as a time."""
+    """Return the first, the last, the one with the largest timestamp, or the first at or after a time."""
     committed = request.body["isolationLevel"] == _READ_COMMITTED
     level: Isolation = "read_committed" if committed else "read_uncommitted"
     topics = []

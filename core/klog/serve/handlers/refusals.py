@@ -99,5 +99,5 @@ def sasl_handshake(_server: ServerContext, _request: RequestContext) -> Answer:
 
 
 def describe_acls(_server: ServerContext, _request: RequestContext) -> Answer:
-    """Tell that there are none; MirrorMaker then leaves them alone."""
+    """Return that there are none; MirrorMaker then does not copy them."""
     return {"errorCode": ErrorCode.SECURITY_DISABLED, "errorMessage": "klog serve has no authorizer"}
