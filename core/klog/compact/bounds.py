@@ -79,7 +79,7 @@ def find_producers(
 
     A transaction whose marker is above the high watermark is open: a follower that is cut there loses the marker.
     Idle producers of the snapshot are forgotten, as a start forgets them; those behind it count, however old.
-    Refused where damage stands in between.  Raises UnreadableError.
+    Refused if there is damage in between.  Raises UnreadableError.
     """
     log_end = partition.log_end
     assert log_end is not None
@@ -101,7 +101,7 @@ def find_producers(
 
 
 def _follow(state: ProducerState, partition: Partition, offset: int, log_end: LogEnd) -> Damage | None:
-    """Bring *state* to *offset*; return the first damage on the way, but for a tail that lies behind the log's end."""
+    """Bring *state* to *offset*; return the first damage on the way, except for a tail behind the log's end."""
     if state.end >= offset:
         return None
     active = partition.file(partition.segments[-1].log)

@@ -23,7 +23,7 @@ _STAGED = ".klog-staged"
 
 
 def copy(to: str, make: Callable[[Sequence[Staging]], CompactionRun], log_dirs: int, disk: Disk) -> CompactionRun:
-    """Write what *make* returns, compacted, into *to*, which is not there or empty; partitions refused are left out.
+    """Write what *make* returns, compacted, into *to*, which is new or empty; refused partitions are skipped.
 
     Raises UsageError, KlogError, OSError; then nothing is left of it.
     """
@@ -82,7 +82,7 @@ class CheckpointValues(NamedTuple):
 
 
 def checkpointed(outcome: PartitionOutcome) -> CheckpointValues:
-    """Return what holds of a partition's copy."""
+    """Return the facts about a partition's copy."""
     partition, done = outcome.partition, outcome.compacted
     topic, number = partition.topic or "", partition.number or 0
     log_start = partition.checkpoints.offset(FileKind.LOG_STARTS, topic, number)

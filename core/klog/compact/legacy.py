@@ -64,7 +64,7 @@ def _kept(window: Window, at: int, rewriter: Rewriter, walk: StrictReader) -> tu
     while status == MORE:
         status = window.decode()
         for damage in message_damages(window, walk.path):
-            walk.refuse(damage)  # written anew, it would have a checksum that holds
+            walk.refuse(damage)  # rewritten, it would have a matching checksum
         stays = rewriter.judged()
         total += len(stays)
         messages += [_Message(*window.record(i)[:4]) for i, stay in enumerate(stays) if stay]

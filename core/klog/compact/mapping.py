@@ -32,7 +32,7 @@ class OffsetMapping:
     """Fills *offsets* from the log's *segments*, *start* up to *end*, *log_start* being the first offset that counts.
 
     *by_index*: begin where the offset index says, as a broker does, and not with the segment: it then takes an aborted
-    transaction that has ended before for one that goes on, and leaves its producer's records out of the map.
+    transaction that has ended before for one that continues, and omits its producer's records from the map.
     """
 
     def __init__(

@@ -41,7 +41,7 @@ class CleanerOptions(NamedTuple):
 
 
 class CleaningRound(NamedTuple):
-    """One round: which offsets were dirty, how full the map became, and what the groups came to."""
+    """One round: which offsets were dirty, how full the map became, and the results of the groups."""
 
     first_dirty: int
     next_dirty: int
@@ -77,7 +77,7 @@ class GroupResult(NamedTuple):
 
 
 class CompactionEstimate(NamedTuple):
-    """What a compaction would come to.
+    """The estimated result of a compaction.
 
     *keys*: different ones in the dirty section, of several rounds those of each; *records*: that were looked at there.
     *bytes_in*: of the logs that would be rewritten.  *bytes_out*: about, as if all that was clean before stayed.
@@ -92,7 +92,7 @@ class CompactionEstimate(NamedTuple):
 
 
 class CompactionResult(NamedTuple):
-    """What a compaction came to.  *cleaner_offset*: the cleaner's new checkpoint."""
+    """The result of a compaction.  *cleaner_offset*: the cleaner's new checkpoint."""
 
     sections: LogSections
     rounds: tuple[CleaningRound, ...]
@@ -131,7 +131,7 @@ class PartitionCompaction:
         self._digests: dict[str, Digest] = {}
 
     def plan(self, draft: Draft, scratch: Staging) -> CompactionResult:
-        """Say to *draft* what changes; *scratch* is for what only the next round reads.
+        """Add the changes to *draft*; *scratch* is for what only the next round reads.
 
         Raises DamagedError, UnreadableError, OSError.
         """
@@ -151,7 +151,7 @@ class PartitionCompaction:
             first_dirty = mapped.next_dirty
 
     def estimate(self) -> CompactionEstimate:
-        """Return what a compaction would come to, from first passes alone.  Raises DamagedError, UnreadableError."""
+        """Return the estimated result, from first passes alone.  Raises DamagedError, UnreadableError."""
         sections = self._sections
         segments = sources(sections.partition)
         first_dirty, rounds, keys, records = sections.first_dirty, 0, 0, 0
@@ -177,7 +177,7 @@ class PartitionCompaction:
         scratch: Staging,
         number: int,
     ) -> tuple[CleaningRound, list[SourceSegment]]:
-        """Write the groups of a round; return what they came to, and the segments as the next round finds them."""
+        """Write the groups of a round; return their results, and the segments for the next round."""
         rules, offsets = self._sections.rules, self._offsets
         rewriting = Rewriting(offsets, segments, first_dirty, self._terms, self._advance, self._digests)
         cleaned = between(segments, 0, mapped.next_dirty)

@@ -61,7 +61,7 @@ class CleanerRelease(str, Enum):
 
 
 class RoundParameters(NamedTuple):
-    """What a round goes by.
+    """Parameters that are fixed for one cleaning round.
 
     *now_ms*: when the round is taken to happen.  *delete_retention_ms*, *index_interval*: the topic's settings.
     *producers*: of each active producer the offset of its last data, None without, and its epoch.  *log_start*: the
@@ -111,8 +111,8 @@ class CleaningCounts(NamedTuple):
 class Rewriting:
     """Writes the groups of a round, whose map is *offsets*, in their order.
 
-    The segments below *first_dirty* tell when tombstones of old formats go.  *digests*: by paths of logs, what their
-    bytes go through as they are read.
+    The segments below *first_dirty* decide when tombstones of old formats are removed.  *digests*: by paths of logs, the
+    digests of their bytes as they are read.
     """
 
     def __init__(

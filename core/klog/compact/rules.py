@@ -17,7 +17,7 @@ from klog.metadata.topic_config import Setting, SettingOrigin, TopicConfig
 
 
 class TopicRules(NamedTuple):
-    """The settings of one topic that compaction goes by, times in ms."""
+    """The settings of one topic for compaction, times in ms."""
 
     policy: Setting
     segment_bytes: Setting
@@ -48,7 +48,7 @@ class TopicRules(NamedTuple):
 
     @property
     def is_told(self) -> bool:
-        """Whether anything tells the policy, which else is assumed."""
+        """Whether a setting gives the policy; otherwise it is assumed."""
         return self.policy.origin is not SettingOrigin.DEFAULT or self.compacts
 
 
@@ -82,7 +82,7 @@ class RefusalReason(str, Enum):
 
 
 class Refusal(NamedTuple):
-    """A partition that is not compacted.  *what*: what stands in the way; *advice*: what to do about it."""
+    """A partition that is not compacted.  *what*: what prevents it; *advice*: what to do about it."""
 
     path: str
     ground: RefusalReason
@@ -105,7 +105,7 @@ def damaged(partition: Partition, what: str, ground: RefusalReason = RefusalReas
 
 
 def refusal(partition: Partition, rules: TopicRules) -> Refusal | None:
-    """Return why *partition* is not compacted; None when nothing stands in the way.
+    """Return why *partition* is not compacted; None if nothing prevents it.
 
     Of the content only headers are looked at, a few per segment.  Raises UnreadableError.
     """
@@ -148,7 +148,7 @@ def _by_files(partition: Partition) -> Refusal | None:
         (name for name in (*partition.others, *_links(partition, of_log)) if belongs(parse_file(name))), None
     )
     if strange is not None:
-        # What it stands for may come back, and be there beside what was made without it.
+        # The file behind the link may come back, and be there beside what was made without it.
         what, advice = f"{strange}: not a regular file", "put the file itself there, or move it away"
         return _refuse(partition, RefusalReason.NAMES, what, advice)
     if not partition.segments:
@@ -162,7 +162,7 @@ def _links(partition: Partition, files: Sequence[FileName]) -> Iterator[str]:
 
 
 def _by_chain(partition: Partition) -> Refusal | None:
-    """Hold where segments end against where the next ones begin."""
+    """Compare the ends of segments with the beginnings of the next ones."""
     for files, following in pairwise(partition.segments):
         index = partition.file(files.offset_index) if files.offset_index else None
         end = find_log_end(partition.file(files.log), index, files.base_offset)

@@ -60,7 +60,7 @@ class PartitionOutcome:
 
     @property
     def is_done(self) -> bool:
-        """Whether it was compacted, or reckoned what that would come to."""
+        """Whether it was compacted, or its result was estimated."""
         return self.compacted is not None or self.estimate is not None
 
     @property
@@ -70,11 +70,11 @@ class PartitionOutcome:
 
 
 class _StoppedError(Exception):
-    """Another partition has failed for all, or somebody has pressed ^C."""
+    """Another partition's failure stops all, or ^C was pressed."""
 
 
 class CompactionRun:
-    """Looks at *targets* at once; `run` compacts what is eligible, `estimate` only reckons.
+    """Looks at *targets* at once; `run` compacts what is eligible, `estimate` only estimates.
 
     *staging*, *topics*: for each target, where new content waits, and the settings of its topics.
     """
@@ -129,7 +129,7 @@ class CompactionRun:
     # doing it
 
     def estimate(self) -> None:
-        """Reckon what each eligible partition would come to."""
+        """Estimate the result for each eligible partition."""
         self._expect(1, 0)
         self._each(self._estimate, self.eligible)
 

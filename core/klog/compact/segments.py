@@ -68,7 +68,7 @@ def _size(partition: Partition, name: str | None) -> int:
 
 
 def between(segments: Sequence[SourceSegment], start: int, end: int) -> list[SourceSegment]:
-    """Return the segments from the one that holds *start* on, as far as they begin below *end*.
+    """Return the segments from the one with *start* on, as far as they begin below *end*.
 
     Kafka: LogSegments.values.
     """

@@ -6,7 +6,7 @@
     elif found.eligible:
         print(found.first_dirty, found.first_uncleanable, found.reason)
 
-Offline nobody knows the high watermark of this moment: the one in the log dir's checkpoint counts, and the end of the
+Offline the current high watermark is unknown: the one in the log dir's checkpoint counts, and the end of the
 log where that says nothing.  Kafka: LogCleanerManager.grabFilthiestCompactedLog, calculateCleanableBytes, LogToClean.
 """
 
@@ -88,7 +88,7 @@ class LogSections:
 
     @property
     def first_uncleanable(self) -> int:
-        """The base offset of the segment that holds the lowest bound, or the first dirty offset where that is above."""
+        """The base offset of the segment with the lowest bound, or the first dirty offset where that is above."""
         limit = max(self.first_dirty, self.bounds[0].offset)
         return (segments_between(self.partition.segments, limit, self._active_base) or self._active)[0].base_offset
 

@@ -21,7 +21,7 @@ Advance = Callable[[int], None]
 
 
 def no_progress(_size: int) -> None:
-    """Hear of bytes read, and do nothing."""
+    """A progress callback that does nothing."""
 
 
 class StrictReader:

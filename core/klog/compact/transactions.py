@@ -16,7 +16,7 @@ from klog.transactions.markers import FlawedMarker, Marker
 
 
 class MarkerFate(NamedTuple):
-    """What becomes of a batch that belongs to a transaction: *discardable* as far as transactions go."""
+    """The decision about a batch of a transaction: *discardable* as far as transactions are concerned."""
 
     discardable: bool
     kept_entry: AbortedTxn | None = None
@@ -36,7 +36,7 @@ class CleanedTransactions:
         self._open = OpenTransactions(self._aborted, special)
 
     def add(self, entries: Iterable[AbortedTxn]) -> None:
-        """Hear of aborted transactions; of the same one as often as may be."""
+        """Add aborted transactions; the same one may be added repeatedly."""
         for entry in entries:
             heapq.heappush(self._waiting, (entry.first_offset, self._arrived, entry))
             self._arrived += 1
@@ -48,7 +48,7 @@ class CleanedTransactions:
     def take(self, window: Window, first: int, decisions: bytearray | None = None, now_ms: int = -1) -> int:
         """Take batches of *window* from *first* on; return the first for `data` or `control`, or the window's count.
 
-        Skips aborted data, and markers as far as nothing needs them.  `OpenTransactions.take` tells of the rest.
+        Skips aborted data, and markers as far as nothing needs them.  `OpenTransactions.take` decides about the rest.
         """
         return self._open.take(window, first, decisions, now_ms)
 

@@ -3,7 +3,7 @@
     log_dir = LogDir("data")
     print(log_dir.cluster_id, log_dir.lock.held, len(log_dir.partitions))
 
-Everything is read when it is first asked for; nothing is created, locked or kept open.
+Everything is read when it is first needed; nothing is created, locked or kept open.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ class LogDir(BrokerDirectory):
 
     def _has(self, kind: FileKind) -> bool:
         if "_listing" not in self.__dict__ and os.access(self.path, os.R_OK | os.X_OK):
-            # of a dir of thousands a single file may be all that is asked for
+            # callers may need a single file of a directory of thousands
             return os.path.isfile(os.path.join(self.path, kind.value))
         return any(file.name == kind.value for file in self.files)
 
@@ -108,9 +108,9 @@ class LogDir(BrokerDirectory):
 
     @cached_property
     def oldest_version(self) -> str | None:
-        """The oldest Kafka that writes what is here, as far as names and small files tell; None when they tell nothing.
+        """The oldest Kafka that writes what is here, according to names and small files; None if they do not show it.
 
-        The metadata version itself stands in the metadata log.
+        The metadata version itself is in the metadata log.
         """
         shutdown = self.clean_shutdown
         signs = (
@@ -124,10 +124,10 @@ class LogDir(BrokerDirectory):
 
     @property
     def is_kraft(self) -> bool | None:
-        """Whether a KRaft node formatted the directory; None when nobody did."""
+        """Whether a KRaft node formatted the directory; None if it was never formatted."""
         return self.meta.version == 1 if isinstance(self.meta, MetaProperties) else None
 
-    # how it was left, who holds it
+    # its last shutdown, its lock
 
     @cached_property
     def clean_shutdown(self) -> CleanShutdown | None:
@@ -139,5 +139,5 @@ class LogDir(BrokerDirectory):
 
     @cached_property
     def lock(self) -> Lock:
-        """Whether a broker, or another klog that repairs, holds the log dir."""
+        """Whether a broker, or another klog that repairs, has the lock of the log dir."""
         return lock_state(os.path.join(self.path, FileKind.LOCK.value))

@@ -48,7 +48,7 @@ EXPECTED = (
 
 
 def _open_directory(path: str) -> LogDir | Partition:
-    # Log dirs are often called kafka-logs-1, as if they were partitions: what they hold tells more than the name.
+    # Log dirs are often called kafka-logs-1, as if they were partitions: their content says more than the name.
     partition = Partition(path)
     if partition.unreadable is not None:
         raise UnreadableError(f"{path}: {partition.unreadable}")

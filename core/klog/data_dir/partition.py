@@ -3,7 +3,7 @@
     for partition in LogDir("data").partitions:
         print(partition.topic, partition.number, len(partition.segments), partition.log_end)
 
-The directory is listed once, when something of it is first asked for, and nothing is kept open.  Under a running broker
+The directory is listed once, when it is first needed, and nothing is kept open.  Under a running broker
 files come and go in between: what has vanished or cannot be read is a value that says so, never an exception.
 """
 
@@ -54,7 +54,7 @@ class SegmentFiles(NamedTuple):
 class Partition(BrokerDirectory):
     """A partition directory.  Its path need not end in a name a broker would accept: then *topic* is None.
 
-    *name*: what the path's last part says, for whoever knows already.
+    *name*: the parsed last part of the path, for callers that have it already.
     """
 
     def __init__(self, path: str, checkpoints: RootFiles | None = None, name: PartitionName | None = None) -> None:
@@ -66,12 +66,12 @@ class Partition(BrokerDirectory):
 
     @property
     def topic(self) -> str | None:
-        """The topic, as far as the directory's name tells."""
+        """The topic, if the directory's name has it."""
         return self.name.topic if self.name else None
 
     @property
     def number(self) -> int | None:
-        """The partition's number, as far as the directory's name tells."""
+        """The partition's number, if the directory's name has it."""
         return self.name.partition if self.name else None
 
     @property
@@ -96,7 +96,7 @@ class Partition(BrokerDirectory):
     def with_files(self, files: Mapping[str, tuple[str, int] | bytes]) -> Partition:
         """Return this partition as if its segments and snapshots were *files*, by the names that they will have.
 
-        The value says what holds such a file now: name and size (bytes) of a file of the directory, or its bytes where
+        The value says where its content is: name and size (bytes) of a file of the directory, or its bytes where
         none does.  `segments` have the names that the files have now, `snapshots` those that they will have.
         """
         other = Partition(self.path, self.checkpoints, self.name)
@@ -154,7 +154,7 @@ class Partition(BrokerDirectory):
         path = self.file(kind.value)
         if "_listing" in self.__dict__:
             return read_small(path) if any(file.name == kind.value for file in self.files) else None
-        # of thousands of partitions the epoch may be all that is asked for: then nothing is listed for it
+        # do not list the directory for this file alone: callers ask thousands of partitions for the epoch
         content = read_small(path)
         return None if isinstance(content, Malformed) and not os.path.isfile(path) else content
 
@@ -184,7 +184,7 @@ class Partition(BrokerDirectory):
         return kept[-1].epoch if kept else None
 
     def _checkpointed(self, kind: FileKind) -> int | None:
-        # What stands there under this topic and number belongs to the current directory, not to one on its way out.
+        # What the checkpoint has for this topic and number belongs to the current directory, not to a deleted one.
         if self.name is None or self.state in (PartitionState.DELETE, PartitionState.STRAY):
             return None
         return self.checkpoints.offset(kind, self.name.topic, self.name.partition)
@@ -253,7 +253,7 @@ def _segment(offset: int, files: dict[FileKind, FileName], sizes: dict[str, int]
 
 
 def segments_between(segments: Sequence[SegmentFiles], first: int, end: int) -> tuple[SegmentFiles, ...]:
-    """Return the segments, which ascend, from the one that holds offset *first* to the last that begins below *end*.
+    """Return the segments, which ascend, from the one with offset *first* to the last that begins below *end*.
 
     Kafka: LogSegments.values.
     """

@@ -13,7 +13,7 @@ from klog.log.index import IndexEntries
 
 
 def is_preallocated_tail(partition: Partition, damage: Damage) -> bool:
-    """Whether *damage*, in a log of *partition*, is preallocated space: nothing shows that it held records.
+    """Whether *damage*, in a log of *partition*, is preallocated space: nothing shows that it contained records.
 
     Fewer zeros than an entry begins with are the beginning of a batch, whose offset starts with zeros.
     """
@@ -31,7 +31,7 @@ def is_preallocated_tail(partition: Partition, damage: Damage) -> bool:
 
 
 def held_records(partition: Partition, entry: tuple[int, int] | None, position: int, end: int) -> bool:
-    """Whether an index, a snapshot or a checkpoint shows that records stood from *position* of the last log on.
+    """Whether an index, a snapshot or a checkpoint shows that the last log had records from *position* on.
 
     *entry*: offset and position of the last index entry.  *end*: the offset with which the log ends.
     """

@@ -19,7 +19,7 @@ SMALL_FILE_BYTES: Final = 64 << 20
 class RootFiles:
     """The small files of a log dir that its partitions need: four checkpoints, and whose log dir it is.
 
-    Each is read when it is first asked for.
+    Each is read when it is first needed.
     """
 
     def __init__(self, log_dir: str) -> None:

@@ -39,7 +39,7 @@ class PartitionQuery(NamedTuple):
     numbers: Sequence[int] = ()
 
     def selections(self) -> list[Selection]:
-        """Return the log dirs that are meant, each once, with their partitions; all of it is looked up anew.
+        """Return the selected log dirs, each once, with their partitions; everything is looked up again.
 
         Raises UsageError, UnreadableError.
         """

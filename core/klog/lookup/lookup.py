@@ -44,7 +44,7 @@ class Lookup:
         return self._by_offset.search(offset)
 
     def timestamp(self, timestamp: int) -> Trail:
-        """Search the first record that is as late as *timestamp* (ms), as a broker answers ListOffsets."""
+        """Search the first record at or after *timestamp* (ms), as a broker answers ListOffsets."""
         if self._by_time is None:
             from klog.lookup.times import TimeSearch
 

@@ -14,7 +14,7 @@ from klog.lookup.trail import BatchTrail, LookupOutcome, Trail, TrailDetail
 
 
 class LocatedSegment(NamedTuple):
-    """The segment with the batch, what its search came to, and what was met on the way.
+    """The segment with the batch, the result of its search, and the problems on the way.
 
     *damages* (each with its segment) lie right before the batch, or before the end of the log.
     """
@@ -54,7 +54,7 @@ class OffsetSearch:
             number += 1
         if number > first:
             passed = [self._segments.files[i].log for i in (first, number - 1)]
-            which = f"{passed[0]} holds" if first == number - 1 else f"{passed[0]} to {passed[1]} hold"
+            which = f"{passed[0]} has" if first == number - 1 else f"{passed[0]} to {passed[1]} have"
             notes.append(f"{which} nothing from {offset} on: the search continued in the next segment")
         return LocatedSegment(number, found, damages if adjacent else [], notes, problems)
 
@@ -138,9 +138,9 @@ class OffsetSearch:
         return header is not None and header.base_offset <= offset <= header.last_offset
 
     def _in_damage(self, trail: Trail, damaged: tuple[int, Damage], located: LocatedSegment) -> Trail:
-        """Show the damaged batch, as far as its header can be read, and say what follows."""
+        """Show the damaged batch, as far as its header can be read, and what follows."""
         number, damage = damaged
-        located.notes.insert(0, f"{trail.target} lies in what is damaged at {damage.place.position}")
+        located.notes.insert(0, f"{trail.target} is in the damaged range at {damage.place.position}")
         if trail.batch is not None:
             after = trail.batch
             where = f"{after.position}, offsets {after.base_offset} to {after.last_offset}"
@@ -157,7 +157,7 @@ class OffsetSearch:
         return trail._replace(outcome=LookupOutcome.DAMAGED, batch=batch)
 
     def _in_gap(self, trail: Trail, located: LocatedSegment) -> Trail:
-        """Say what kind of gap it is, and show the next record, from whatever batch."""
+        """Note what kind of gap it is, and show the next record, from whatever batch."""
         assert trail.batch is not None
         between = trail.batch.base_offset > trail.target
         following, number = trail, located.number

@@ -30,7 +30,7 @@ class LookupQuery(Protocol):
     """What is sought."""
 
     def candidate(self, window: Window, row: int) -> int:
-        """Return the first row from *row* on whose header says that it may hold it, the count if none does."""
+        """Return the first row from *row* on whose header says that it may contain it, the count if none does."""
 
     def accepts(self, body: Body) -> bool:
         """Whether an intact candidate is the answer."""
@@ -110,7 +110,7 @@ class SegmentSearch:
         return self._entries
 
     def _leftovers(self, entries: IndexEntries) -> str | None:
-        """Say what is wrong with the slot behind the last entry in use: zeros are not, nor what a truncation left."""
+        """Return what is wrong with the slot after the last used entry: zeros and leftovers of a truncation are not."""
         if entries.count == entries.slots:
             return None
         relative, position = entries[entries.count]
@@ -222,7 +222,7 @@ class SegmentSearch:
         return SearchResult(self._judged(trail, last.position), scan, end_offset=last.last_offset + 1)
 
     def _before_is_intact(self, row: int) -> bool:
-        """Whether the batch before *row* is: then its length is right, and nothing lies between the two."""
+        """Whether the batch before *row* is: then its length is right, and nothing is between the two."""
         if row == 0:
             return self.walk.previous is None or self.bodies.holds(*self.walk.previous)
         body = self.bodies.of(self.walk.window, row - 1)
@@ -234,7 +234,7 @@ class SegmentSearch:
         return header is None or header.last_offset > facts.last_offset
 
     def _careful(self, trail: IndexTrail, query: LookupQuery) -> SearchResult:
-        """Walk again, every batch checked, past damage to where the log goes on."""
+        """Walk again, checking every batch, past damage to where the log continues."""
         from klog.log.segment import Segment
 
         self.walk.forget()

@@ -24,7 +24,7 @@ _TRIES = 8
 class LargestTimestamp(NamedTuple):
     """The largest timestamp of a segment (ms), -1 for none; then a broker takes the *modified_ms* of its log.
 
-    *problem* says why the time index tells something else.
+    *problem* says why the time index disagrees.
     """
 
     timestamp: int
@@ -38,17 +38,17 @@ class LargestTimestamp(NamedTuple):
 
 
 class TimeQuery:
-    """The first batch with a record that is as late as *timestamp* (ms), and whose offset is not below *start*."""
+    """The first batch with a record at or after *timestamp* (ms), and with an offset not below *start*."""
 
     def __init__(self, timestamp: int, start: int) -> None:
         self._timestamp, self._start = timestamp, start
 
     def candidate(self, window: Window, row: int) -> int:
-        """Return the first row from *row* on whose largest timestamp is as late."""
+        """Return the first row from *row* on whose largest timestamp is not below it."""
         return window.first_as_late(self._timestamp, row)
 
     def accepts(self, body: Body) -> bool:
-        """Whether a record of the batch is as late."""
+        """Whether the batch has a record at or after the timestamp."""
         return body.first(self._start, self._timestamp) is not None
 
     def is_suspect(self, body: Body) -> bool:
@@ -102,7 +102,7 @@ class SegmentTimes:
         return LargestTimestamp(max(timestamp, behind), modified_ms)
 
     def _latest_from(self, offset: int) -> int:
-        """Return the largest timestamp that headers tell of the batches from the one that reaches *offset* on."""
+        """Return the largest timestamp in the headers of the batches from the one that reaches *offset* on."""
         search = self._search
         walk = search.walk
         trail, row = search.start(max(offset, self._base))
@@ -123,7 +123,7 @@ class SegmentTimes:
         return max((batch.max_timestamp for batch in batches if batch.last_offset >= offset), default=-1)
 
     def _wrong(self, slot: int) -> str | None:
-        """Say why an entry cannot be right: the batch with its offset has another timestamp."""
+        """Return why an entry cannot be right: the batch with its offset has another timestamp."""
         if slot not in self._judged:
             self._judged[slot] = self._judge(slot)
         return self._judged[slot]
@@ -146,7 +146,7 @@ class SegmentTimes:
     # the search
 
     def find(self, timestamp: int, start: int) -> tuple[TimeIndexTrail, SearchResult]:
-        """Search the first record as late as *timestamp* (ms), not below offset *start*."""
+        """Search the first record at or after *timestamp* (ms), not below offset *start*."""
         sought = self.entries.search(timestamp) if self.entries is not None else IndexSlot(-1, 0, None)
         slot, problem = sought.slot, self.entries.problem if self.entries else None
         for tried in range(slot, max(slot - _TRIES, -1), -1):
@@ -160,7 +160,7 @@ class SegmentTimes:
         query = TimeQuery(timestamp, start)
         found = self._from(slot, start, query)
         if slot >= 0 and self.entries is not None and self.entries[slot][0] == timestamp:
-            # such an entry should be about the earliest batch that is as late: only the log knows
+            # such an entry should name the earliest batch that reaches the timestamp: only the log shows which one
             before = self._from(slot - 1, start, query)
             if before.body and (found.body is None or before.body.facts.position < found.body.facts.position):
                 problem = problem or f"entry {slot} is not about the first batch with timestamp {timestamp}"
@@ -220,7 +220,7 @@ class TimeSearch:
         return self._largest[number]
 
     def search(self, timestamp: int) -> Trail:
-        """Search the first record that is as late as *timestamp* (ms)."""
+        """Search the first record at or after *timestamp* (ms)."""
         segments = self._segments
         problems: list[str] = []
         missed: Trail | None = None
@@ -268,7 +268,7 @@ class TimeSearch:
         return trail._replace(notes=notes)
 
     def _missed(self, number: int, largest: LargestTimestamp, timestamp: int) -> tuple[str, ...]:
-        """Say why the chosen segment has no answer, and whether a later one would have."""
+        """Note why the chosen segment has no answer, and whether a later one would have one."""
         name = self._segments.files[number].log
         if largest.timestamp < 0:
             why = f"{name} has no timestamps, so a broker goes by its time of modification, {largest.modified_ms}"
@@ -302,7 +302,7 @@ class TimeSearch:
         return None
 
     def _scanned(self, search: SegmentSearch, position: int, timestamp: int) -> int | None:
-        """Return the offset of the first record as late from *position* on; None too if no batch begins there."""
+        """Return the offset of the first such record from *position* on; also None if no batch begins there."""
         query = TimeQuery(timestamp, self._segments.log_start_offset)
         walk = search.walk
         walk.forget()

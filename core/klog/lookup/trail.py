@@ -26,7 +26,7 @@ class TrailDetail(NamedTuple):
 
     *records*: it is decoded; without that a batch without gaps in its offsets is not looked into.  *origin*: what every
     JSON line of a record ends with (`RecordOrigin.json`), None when no lines are wanted.  *explains*: notes
-    say what becomes of it (transaction, high watermark).
+    say who can see it (transaction, high watermark).
     """
 
     records: bool = True
@@ -91,7 +91,7 @@ class ScanTrail(NamedTuple):
 
 
 class BatchTrail(NamedTuple):
-    """The batch that the search came to.  *position* and *size* are bytes."""
+    """The batch that the search found.  *position* and *size* are bytes."""
 
     position: int
     size: int
@@ -104,8 +104,8 @@ class BatchTrail(NamedTuple):
 class Trail(NamedTuple):
     """A search and its answer.
 
-    *target* is the offset asked for, or with *by_time* the timestamp (ms).  *offset* is that of the record found, or of
-    the next one after a gap; None when there is none.  *record* is None too if it was not asked for;
+    *target* is the requested offset, or with *by_time* the timestamp (ms).  *offset* is that of the record found, or of
+    the next one after a gap; None when there is none.  *record* is also None if it was not requested;
     *record_json* is its line in `klog dump --output jsonl`.  *notes* say in words what an operator should know;
     *problems* what is wrong with log or indexes: with any of them the answer is right, but an operator should look.
     """

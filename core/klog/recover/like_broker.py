@@ -39,7 +39,7 @@ def play(
     sink: Sink | None = None,
     prefixes: Mapping[str, IntactPrefix] = MappingProxyType({}),
 ) -> StartOutcome:
-    """Return what the start comes to; *clean*: it follows a clean stop.  *prefixes*: see `load`.
+    """Return the outcome of the start; *clean*: it follows a clean shutdown.  *prefixes*: see `load`.
 
     Raises UnreadableError.
     """
@@ -50,7 +50,7 @@ def play(
 def plan(
     partition: Partition, around: LogDirFacts, settings: RecoverOptions, draft: Draft, sink: Sink | None = None
 ) -> RecoverResult:
-    """Say to *draft* what a broker would change.  Raises UnreadableError, OSError (staging).
+    """Add to *draft* what a broker would change.  Raises UnreadableError, OSError (staging).
 
     Findings are only looked for where a broker fails, or something is lost: it takes a second pass.
     """
@@ -83,7 +83,7 @@ def _is_gone(finding: Finding, examined: PartitionSurvey, outcome: StartOutcome)
         return False
     holds = (log for log, pieces in outcome.logs.items() if any(_is_in(finding.position, name, one) for one in pieces))
     log = next(holds, None)
-    # What a segment cannot hold has one of its own.
+    # Batches that do not fit a segment have one of their own.
     return log is None or (finding.id == "offset-overflow" and parse_file(log).offset != base)
 
 
@@ -111,7 +111,7 @@ def _is_above_recovery_point(partition: Partition, outcome: StartOutcome) -> boo
 
 
 def follow(outcome: StartOutcome, result: RecoverResult, draft: Draft, logs: SurveyedLogs) -> None:
-    """Say to *draft* what changes, and to *result* what that means.  Raises UnreadableError, OSError (staging)."""
+    """Add the changes to *draft*, and their meaning to *result*.  Raises UnreadableError, OSError (staging)."""
     partition = result.partition
     if outcome.fails is not None:
         result.fails = f"a broker does not complete its start here: {outcome.fails}"
@@ -157,7 +157,7 @@ def _source(partition: Partition, outcome: StartOutcome, base: int) -> str:
 
 
 def kept(outcome: StartOutcome, logs: SurveyedLogs) -> Amount:
-    """Return what the logs will hold.  Raises UnreadableError."""
+    """Return the future content of the logs.  Raises UnreadableError."""
     total = Amount(0, 0)
     for pieces in outcome.logs.values():
         for name, start, end in pieces:

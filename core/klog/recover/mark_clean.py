@@ -157,7 +157,7 @@ class _MarkClean:
             self._discard(number)
 
     def _unfit(self, log_dir: LogDir) -> str | None:
-        """Return why nobody can say what a marker would do there."""
+        """Return why the effect of a marker there is unknown."""
         if not isinstance(log_dir.meta, MetaProperties):
             return "without a sound meta.properties a broker does not start"
         if _is_only_metadata(log_dir):
@@ -167,7 +167,7 @@ class _MarkClean:
             return f"{twice[0]} is there twice: a broker does not start"
         metadata = self._metadata.get(_broker(log_dir))
         if _is_tiered(log_dir, metadata):
-            return "tiered storage is in use, and what lies elsewhere is not looked at"
+            return "tiered storage is in use, and klog does not look at remote segments"
         return None
 
     def _discard(self, number: int) -> None:

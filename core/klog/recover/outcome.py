@@ -27,10 +27,10 @@ class RecoverMode(str, Enum):
 
 
 class RecoverOptions(NamedTuple):
-    """What a repair is asked to do.
+    """The options of a repair.
 
     *now_ms*, *expiration_ms*: producers idle for so long are forgotten, as a broker does.  *interval*, *index_bytes*:
-    index.interval.bytes and segment.index.bytes.  *from_recovery_point*: what lies below it
+    index.interval.bytes and segment.index.bytes.  *from_recovery_point*: what is below it
     is not looked at.  *indexes_only*: logs stay as they are.  *repair_bits*: put single flipped bits right.  *jobs*:
     threads.  *mark_clean*: log dirs get the marker of a clean stop; *registered*: with the broker's own epoch in it.
     """
@@ -54,7 +54,7 @@ class RecoverOptions(NamedTuple):
 
 
 class OtherMode(NamedTuple):
-    """What another way of repair would come to, for a partition."""
+    """The outcome of another mode of repair, for a partition."""
 
     losses: list[Loss]
     kept: Amount
@@ -63,11 +63,11 @@ class OtherMode(NamedTuple):
 class RecoverResult:
     """What came of a partition.
 
-    *findings*: all of them; *left*: those that will still be there, so that somebody has to look.  *losses*: what goes.
+    *findings*: all of them; *left*: those that will still be there, and need action.  *losses*: what is lost.
     *kept*, *broker_would_keep*: of its logs; the latter None where a broker would not start.  *fails*: why this way of
     repair does nothing here; *could_not*: the system refused something.  *offsets*: new values in the log dir's
     checkpoints; None takes a line out.  *choices*: where damage is left, what the other ways would cost.  *settings*:
-    those of the topic that decide what an index holds.
+    those of the topic that decide the content of an index.
     """
 
     def __init__(

@@ -34,7 +34,7 @@ def txn_index(facts: PartitionFacts, segment: SegmentFacts, end: int | None) -> 
 
 
 def _witnesses(facts: PartitionFacts, segment: SegmentFacts) -> list[AbortedTxn]:
-    """Return the entries of the old index that may tell what the log does not."""
+    """Return the entries of the old index that may show what the log no longer does."""
     may_lack = facts.is_compacted or facts.replay is None or facts.replay.is_guess
     if segment.files.txn_index is None:
         return []

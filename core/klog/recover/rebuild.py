@@ -36,7 +36,7 @@ ENDS = frozenset(
 """What is wrong with the bytes of a log: gone where the log is cut in front of it."""
 
 _OFFSETS = frozenset({"overflow", "backwards", "odd offset", "beyond next"})
-"""Events of a survey after which nobody can say what an index should hold."""
+"""Events of a survey after which the right content of an index is unknown."""
 
 OFFSET_KINDS = frozenset({"odd-offset", "offsets-backwards", "offset-overflow", "segments-overlap"})
 """The findings that these become."""
@@ -61,11 +61,11 @@ MENDED = frozenset(
         "cleaner-offset-outside",
     ]
 )
-"""What is made anew from the log, wherever that ends."""
+"""The files that are rebuilt from the log, wherever it ends."""
 
 
 def plan(examined: PartitionSurvey, settings: RecoverOptions, draft: Draft) -> RecoverResult:
-    """Say to *draft* what is to be made anew.  Raises UnreadableError, OSError (staging)."""
+    """Add to *draft* every file that must be rebuilt.  Raises UnreadableError, OSError (staging)."""
     result = RecoverResult(examined.original, examined.findings)
     if examined.fails is not None:
         result.fails = examined.fails
@@ -83,20 +83,20 @@ def plan(examined: PartitionSurvey, settings: RecoverOptions, draft: Draft) -> R
 
 
 class RebuildOutcome(NamedTuple):
-    """What a repair would come to: the findings that would be *left*, and by base offset the size of logs it *cuts*."""
+    """The outcome of a repair: the findings that would be *left*, and by base offset the size of logs it *cuts*."""
 
     left: list[Finding]
     cuts: dict[int, int]
 
 
 def plan_outcome(examined: PartitionSurvey, settings: RecoverOptions) -> RebuildOutcome:
-    """Say what a repair would come to, for a partition that could be examined."""
+    """Return the outcome of a repair, for a partition that could be examined."""
     repair = _Repair(examined, settings)
     return RebuildOutcome(repair.left(), repair.cuts)
 
 
 def problems(findings: list[Finding]) -> list[Finding]:
-    """Return those that somebody has to do something about."""
+    """Return the findings that need action."""
     return [one for one in findings if one.severity is not Severity.NOTE and one.id not in _NOBODYS]
 
 
@@ -164,7 +164,7 @@ class _Repair:
             return False  # where offsets cannot be, epochs begin that never did
         return finding.id in MENDED and not self._settings.indexes_only
 
-    # what the directory will hold
+    # the desired content of the directory
 
     def target(self) -> DesiredFiles:
         """Return what is to be there."""
@@ -268,7 +268,7 @@ class _Repair:
         return found
 
     def kept(self) -> Amount:
-        """Return what the logs will hold, as far as they were looked at."""
+        """Return the future content of the logs that were examined."""
         records = sum(segment.survey.records + segment.survey.legacy for segment in self.facts.segments)
         sizes = (
             (self._cuts[segment.files.base_offset].damage.place.position or 0)

@@ -80,7 +80,7 @@ class Recovery:
 
     @property
     def kept(self) -> Amount:
-        """What the logs that were looked at will hold."""
+        """The future content of the logs that were examined."""
         return _sum(result.kept for result in self.results)
 
     @property
@@ -208,7 +208,7 @@ class _Repair:
 
 
 def _compare(result: RecoverResult, examined: PartitionSurvey, settings: RecoverOptions) -> None:
-    """Say what a broker would keep, and where damage is left, what the other ways cost."""
+    """Compute what a broker would keep, and where damage is left, what the other modes would lose."""
     # Only these can make a recovery cut, or fail; playing it is a second pass over the log.
     may_cut = any(one.id in ENDS | OFFSET_KINDS | _STOPS for one in examined.findings)
     if not may_cut or examined.fails is not None:

@@ -1,6 +1,6 @@
 """The repair of a last replica: keeps every intact batch, before and after damage.
 
-What is cut out is saved beside the originals.  Batches whose offsets their segment cannot hold go into segments of
+What is cut out is saved beside the originals.  Batches whose offsets do not fit their segment go into segments of
 their own.  The indexes, the transactions and the producers are made of what is left; of the old ones counts what only
 they can know: that data was aborted whose marker is lost, and the state of the producers behind a hole.
 """
@@ -46,7 +46,7 @@ _DROPPED = OFFSET_KINDS | {"odd-epoch"}
 
 
 def plan(examined: PartitionSurvey, settings: RecoverOptions, draft: Draft, sink: Sink) -> RecoverResult:
-    """Say to *draft* what is to be kept; in the default mode only where putting bits right is all that it takes.
+    """Add to *draft* what is kept; in the default mode only if repairing bits is all that is needed.
 
     Raises UnreadableError, OSError (staging).
     """
@@ -72,7 +72,7 @@ def plan(examined: PartitionSurvey, settings: RecoverOptions, draft: Draft, sink
 
 
 def _unsure_told(result: RecoverResult, found: PartitionRanges) -> RecoverResult:
-    """Add which bits are not put right though they could be all that is wrong."""
+    """Note which bits are not repaired although they could be all that is wrong."""
     result.notes += [patch.told for segment in found.segments for patch in segment.unsure]
     return result
 
@@ -87,7 +87,7 @@ def _splits(segment: SegmentRanges) -> Iterator[str]:
 
 
 def _costs_nothing(found: PartitionRanges) -> bool:
-    """Whether something is put right, nothing intact stands behind what is cut out, and no segment is split."""
+    """Whether something is repaired, nothing intact follows what is cut out, and no segment is split."""
     is_behind = False
     for segment in reversed(found.segments):
         if segment.is_split or any(cut.batches or cut.after is not None or is_behind for cut in segment.cuts):
@@ -123,7 +123,7 @@ def kept(found: PartitionRanges) -> Amount:
 
 
 def _between(segment: SegmentRanges, cut: DroppedBytes) -> tuple[int | None, int | None]:
-    """Return the first and the last offset that can have stood where something is cut out; None where none can."""
+    """Return the first and the last offset that a cut can have contained; None if it can have had none."""
     first = segment.files.base_offset if cut.before is None else cut.before + 1
     last = cut.after - 1 if cut.after is not None else None
     if last is None and cut.offsets_lost is not None:
@@ -159,7 +159,7 @@ class _Salvage:
         self._end = 0
 
     def target(self) -> DesiredFiles:
-        """Return what the directory will hold."""
+        """Return the desired content of the directory."""
         there = self._examined.files
         limits = [part.base for part, _ in self._parts[1:]]
         for (part, segment), limit in zip_longest(self._parts, limits):
@@ -268,6 +268,6 @@ def _expect_intact(damage: Damage | None) -> None:
 
 
 def _is_in_hole(part: PartRanges, offset: int) -> bool:
-    """Whether no stretch that is kept in a segment can have held *offset*."""
+    """Whether no kept range of a segment can have contained *offset*."""
     at = part.kept.stretch_of(offset)
     return offset >= part.base and (at < 0 or part.kept.lasts[at] < offset)

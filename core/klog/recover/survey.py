@@ -91,7 +91,7 @@ class PartitionSurvey:
         return self._start
 
     def _after(self, facts: PartitionFacts, segment: SegmentFacts) -> None:
-        """Keep the indexes that were made anew only where the old ones are wrong, or the log will be cut."""
+        """Keep the rebuilt indexes only where the old ones are wrong, or the log will be truncated."""
         self.logs.add(facts, segment)
         if any((*offset_index_of(facts, segment), *time_index_of(facts, segment))):
             self._wrong.add(segment.files.base_offset)
@@ -99,7 +99,7 @@ class PartitionSurvey:
             segment.builder = None
 
     def has_wrong_index(self, segment: SegmentFacts) -> bool:
-        """Whether the offset or the time index of a segment has to be made anew."""
+        """Whether the offset or the time index of a segment must be rebuilt."""
         return segment.files.base_offset in self._wrong
 
 

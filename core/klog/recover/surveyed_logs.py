@@ -32,7 +32,7 @@ class _LogCounts(NamedTuple):
 
 
 class SurveyedLogs:
-    """Facts about logs by their names, taken segment by segment while a pass goes on.
+    """Facts about logs by their names, collected segment by segment during a pass.
 
     *prefixes*: the intact batches at the start of those logs whose recovery by a broker is known.
     """
@@ -90,7 +90,7 @@ class SurveyedLogs:
         self._counts[segment.files.log] = _LogCounts(segment.size, whole, broken_at, before, behind)
 
     def count_records(self, log: str, start: int = 0, end: int | None = None) -> RecordCount:
-        """Return what bytes *start* to *end* of a log hold; read only where the pass does not tell.
+        """Return the content of bytes *start* to *end* of a log; read only where the pass has no answer.
 
         Raises UnreadableError.
         """
