@@ -19,7 +19,7 @@ def check_exclusive(apply: bool, plan_file: str | None) -> None:
 
 
 def plan_options(name: str, apply: bool, plan_file: str | None, backup: str | None) -> PlanOptions:
-    """Return what becomes of the plan of the command *name*; the plan records the command as it was typed."""
+    """Return what to do with the plan of the command *name*; the plan records the command as it was typed."""
     return PlanOptions(name, apply, plan_file, backup, command_line())
 
 

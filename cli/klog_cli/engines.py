@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class Engine(Protocol):
-    """Runs jobs; *sink* is told of progress.  Results are the same whatever runs them."""
+    """Runs jobs; *sink* gets the progress.  Results are the same whatever runs them."""
 
     def search(
         self,

@@ -1,4 +1,4 @@
-"""Options that several commands share, declared for Typer.  Others stand in the module of their command."""
+"""Options that several commands share, declared for Typer.  Others are in the module of their command."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ _UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 
 
 class ClosedPipeError(Exception):
-    """Nobody reads the output any more.  No OSError, since Typer's parser has an ending of its own for that one."""
+    """The reader of the output is gone.  Not an OSError, since Typer's parser has an ending of its own for that one."""
 
 
 class Quiet:
@@ -188,7 +188,7 @@ def iso_time(timestamp: int) -> str:
 
 
 def _widen_pipe(descriptor: int) -> None:
-    """Let a pipe hold 1 MiB if the system can: with the usual 64 KiB, half of a dump's time is waking up the reader."""
+    """Give a pipe 1 MiB if the system can: with the usual 64 KiB, half of a dump's time is waking up the reader."""
     import fcntl
 
     if hasattr(fcntl, "F_SETPIPE_SZ"):

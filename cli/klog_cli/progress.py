@@ -46,7 +46,7 @@ class Bar:
         self._task = self._progress.add_task("", total=self._total)
 
     def clear(self) -> None:
-        """Make room for a line of text."""
+        """Clear the progress bar for a line of text."""
         if self._progress is not None:
             self._progress.stop()
             self._progress = None

@@ -46,7 +46,7 @@ class TruncateTarget(NamedTuple):
     timestamp_ms: int | None = None
 
     def offset_in(self, partition: Partition) -> int:
-        """Return the first offset to drop: for a time, that of the first record that is as late.
+        """Return the first offset to drop: for a time, that of the first record at or after it.
 
         Raises DamagedError where damage keeps a time from being found, UnreadableError.
         """
@@ -65,10 +65,10 @@ class TruncateTarget(NamedTuple):
 
 
 class Truncation(NamedTuple):
-    """What a cut comes to.
+    """The result of a truncation.
 
     *to_offset*: the first offset that was to go.  *log_end*: the offset that comes next afterwards.  *inside*: base
-    offset of the batch that holds *to_offset* and goes whole, None when the cut falls between batches.  *offsets*: new
+    offset of the batch with *to_offset*, which is dropped whole, None if the cut is between batches.  *offsets*: new
     values in the log dir's checkpoints.
     """
 
@@ -90,7 +90,7 @@ class _Place(NamedTuple):
 
 
 def plan(partition: Partition, to_offset: int, settings: TruncateOptions, draft: Draft) -> Truncation:
-    """Say to *draft* what has to change so that no offset from *to_offset* on is left.
+    """Add to *draft* the changes after which no offset from *to_offset* on is left.
 
     Raises UsageError for an offset below the log's start, KlogError for the metadata log, DamagedError,
     UnreadableError; OSError (staging).
@@ -152,7 +152,7 @@ class _Cut:
                         return self._at_damage(run.damage, builder, survey)
                     reaching = min(max(run.window.first_reaching(self._to_offset, run.first), run.first), run.end)
                     last = builder.last_offset if builder.batches else files.base_offset - 1
-                    # The builder alone sees only what stands in the way of an index entry.
+                    # The builder alone sees only what prevents an index entry.
                     in_order, _ = ascending_run(
                         run.window, run.first, reaching, last, -1, files.base_offset + 2**31 - 1
                     )
@@ -184,14 +184,14 @@ class _Cut:
         return f"klog recover {quote(self._partition.path)}"
 
     def _start_again(self, start: int) -> int:
-        """Let nothing be left but an empty segment at the start of the log, which lies inside of what is cut."""
+        """Leave only an empty segment at the start of the log, which is inside the dropped range."""
         self._logs[file_name(start, FileKind.LOG)] = ()
         for kind in (FileKind.INDEX, FileKind.TIME_INDEX):
             self._files[file_name(start, kind)] = b""
         return start
 
     def _keep(self, files: SegmentFiles, place: _Place, end: int) -> None:
-        """Keep what stands before the cut."""
+        """Keep what is before the cut."""
         there = {file.name: self._stored(file.name) for file in self._partition.files if belongs(file)}
         logs = {parse_file(other.log).offset for other in self._segments[: self._at]}
         for name, stored in there.items():
@@ -247,7 +247,7 @@ class _Cut:
         return cut_loss(self._partition, files.log, place.position, expected, "truncated", found)
 
     def _kept(self, cut: SegmentFiles, place: _Place) -> Amount:
-        """Return what stays.  Segments before the cut are not read, so nobody has counted their records."""
+        """Return what stays.  Segments before the cut are not read, so their records are not counted."""
         size = sum(end - start for ranges in self._logs.values() for _, start, end in ranges)
         if not size:
             return NOTHING

@@ -32,7 +32,7 @@ def make_indexes(actions: Sequence[Action]) -> bool:
 
 
 def action_lines(plan: Plan, actions: Sequence[Action], *, in_partition: bool = False) -> Iterator[str]:
-    """Yield, for people, lines for *actions* of *plan*: what becomes of logs first, other files of a segment together.
+    """Yield, for people, lines for *actions* of *plan*: logs first, other files of a segment together.
 
     *in_partition*: all of them are about one, which has been named; only so many lines then.
     """

@@ -117,7 +117,7 @@ def _end(_number: int, _frame: object) -> None:
 
 
 class _Lines:
-    """Lines from several threads, one at a time.  If nobody reads them any more, clients are still served."""
+    """Lines from several threads, one at a time.  If they are no longer read, clients are still served."""
 
     def __init__(self) -> None:
         self._lock, self._read = threading.Lock(), True

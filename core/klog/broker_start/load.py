@@ -100,7 +100,7 @@ def load(
 
 
 class _OverflowError(Exception):
-    """Offsets that their segment cannot hold."""
+    """Offsets that do not fit their segment."""
 
     def __init__(self, segment: StartSegment) -> None:
         super().__init__()
@@ -289,7 +289,7 @@ class _Loader:
         producers.save()
 
     def _recover_from_prefix(self, segment: StartSegment, producers: ProducerLoader) -> bool:
-        """Recover a segment without reading it, from what is known of it; False where that does not tell."""
+        """Recover a segment without reading it, from what is known of it; False if that is not enough."""
         known = self._prefixes.get(segment.log[0].name)
         if known is None or not known.is_of(segment, producers, self._reading.settings):
             return False

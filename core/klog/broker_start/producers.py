@@ -36,7 +36,7 @@ class SnapshotFiles:
         self.files: dict[int, SnapshotFile] = {offset: SnapshotFile(name) for offset, name in files}
 
     def read(self, offset: int) -> tuple[Producer, ...] | None:
-        """Return what a snapshot holds; None when a broker would throw it away."""
+        """Return the content of a snapshot; None if a broker would delete it."""
         file = self.files[offset]
         if file.name is None:
             return file.producers
@@ -56,7 +56,7 @@ class SnapshotFiles:
 
 
 class ProducerLoader:
-    """The producers up to `end`, made anew for each segment that is recovered.
+    """The producers up to `end`, rebuilt for each segment that is recovered.
 
     Kafka: ProducerStateManager; `end` is its lastMapOffset, `saved` its lastSnapOffset.
     """
@@ -68,7 +68,7 @@ class ProducerLoader:
         self.end = self.saved = 0
 
     def reload(self, log_start: int, log_end: int) -> None:
-        """Come to *log_end*, or to the newest snapshot below.  Kafka: ProducerStateManager.truncateAndReload."""
+        """Move to *log_end*, or to the newest snapshot below.  Kafka: ProducerStateManager.truncateAndReload."""
         files = self.snapshots.files
         for offset in [offset for offset in files if offset > log_end or offset <= log_start]:
             del files[offset]

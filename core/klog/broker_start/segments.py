@@ -100,7 +100,7 @@ class PartitionReader:
 
 
 def _has_wrappers(window: Window) -> bool:
-    """Whether a window may hold compressed messages before v2, whose offsets only decompressing tells."""
+    """Whether a window may have compressed messages before v2, whose offsets only decompressing shows."""
     return window.batch(0).magic < 2 or window.batch(window.count - 1).magic < 2
 
 
@@ -138,7 +138,7 @@ def apply_batch(state: ProducerState, window: Window, i: int, file: str) -> tupl
 
 
 class SegmentRecovery:
-    """A segment's recovery: `size` bytes of the log are taken, the indexes made anew.
+    """A segment's recovery: `size` bytes of the log are kept, the indexes rebuilt.
 
     *stop*: as IndexBuilder has it, when an exception ended it that a broker handles.
     """

@@ -111,8 +111,8 @@ class CleaningCounts(NamedTuple):
 class Rewriting:
     """Writes the groups of a round, whose map is *offsets*, in their order.
 
-    The segments below *first_dirty* decide when tombstones of old formats are removed.  *digests*: by paths of logs, the
-    digests of their bytes as they are read.
+    The segments below *first_dirty* decide when tombstones of old formats are removed.  *digests*: by paths of logs,
+    the digests of their bytes as they are read.
     """
 
     def __init__(

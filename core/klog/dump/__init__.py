@@ -1,6 +1,6 @@
 """Prints any Kafka file, as Kafka's dump tool does or as data.
 
-request     what is asked for, and the files that paths name
+request     the options, and the files that paths name
 files       file after file, as text or as lines
 log_input   a log that is dumped: where reading begins, which records are wanted and can be seen
 kafka_log   `.log` and `.checkpoint` as Kafka's dump tool prints them

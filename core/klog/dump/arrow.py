@@ -32,7 +32,7 @@ def import_pyarrow() -> Any:
 
 
 class Sizes(NamedTuple):
-    """What rows hold, in bytes; *headers*: how many there are."""
+    """The content of rows in bytes; *headers*: how many there are."""
 
     keys: int
     values: int
@@ -175,7 +175,7 @@ class RowGroup:
         self.size += sizes.bytes
 
     def take(self) -> pa.Table:
-        """Return the rows as a table of `schema`, and begin anew."""
+        """Return the rows as a table of `schema`, and start an empty one."""
         table = self._pa.Table.from_batches(self._batches, self._schema)
         self.rows = self.size = 0
         self._batches.clear()

@@ -73,7 +73,7 @@ class _Log:
             raise DiedError(f"{self.source.path}: the index points to {position}, outside the log's {self.size} bytes")
 
     def last_offset(self, position: int, end: int) -> tuple[int, int] | None:
-        """Return the last offset and the size of the entry at *position*; None when none lies before *end* whole.
+        """Return the last offset and the size of the entry at *position*; None if none is complete before *end*.
 
         Kafka: FileLogInputStream.nextBatch; an entry's header may reach beyond the entry.
         """

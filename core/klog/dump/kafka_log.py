@@ -110,7 +110,7 @@ class LogDump:
 
 
 class _Worker:
-    """One worker's part: its decompressor, and the gaps of the stretch at hand."""
+    """One worker's part: its decompressor, and the gaps in its current range."""
 
     def __init__(self, dump: LogDump) -> None:
         self._dump = dump
@@ -221,7 +221,7 @@ class _Worker:
         raise _DiedError(reason, partial, batch)
 
     def _contents(self, window: Window) -> tuple[list[bytes | None] | None, tuple[int, str] | None]:
-        """Return what follows each row's metadata where only Python can tell, and the row that kills Kafka's tool."""
+        """Return what follows each row's metadata if only Python can decode it, and the row that kills Kafka's tool."""
         style = self._dump.style
         others = [] if style.bare else window.unknown_controls()
         decoder = style.decoder if style.content else None

@@ -92,9 +92,9 @@ class LogInputs:
             yield log
 
     def _visible(self, target: DumpTarget) -> tuple[VisibleRange, AbortedFilter]:
-        """Return what a read_committed consumer sees of a log, and what leaves out the rest."""
+        """Return what a read_committed consumer sees of a log, and the filter for the rest."""
         around = with_surroundings(target)
-        if not around.segments:  # it stands alone, or is on its way in or out of its partition
+        if not around.segments:  # it is in no partition, or is being added to or removed from it
             seen = committed_in_file(target.path)
             return seen, AbortedFilter(seen.aborted or (), target.path)
         if around.directory != self._directory:

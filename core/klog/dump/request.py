@@ -50,10 +50,10 @@ class IndexStyle(NamedTuple):
 
 
 class DumpRequest(NamedTuple):
-    """Everything a dump is asked for, besides its files.
+    """The options of a dump, without its files.
 
     *max_bytes*: only so many bytes of each log are looked at.  *committed*: isolation read_committed.  *kind*: what
-    files are taken for whose names do not tell (log, index …).
+    kind (log, index …) of files whose names do not show it.
     """
 
     output: str = TEXT
@@ -92,7 +92,7 @@ class DumpTarget(NamedTuple):
 
     @property
     def origin(self) -> tuple[str, int] | tuple[None, None]:
-        """Topic and partition, where the directory's name tells."""
+        """Topic and partition, if the directory's name has them."""
         from klog.formats.names import parse_partition
 
         name = parse_partition(os.path.basename(os.path.abspath(self.directory)))
@@ -115,7 +115,7 @@ def with_surroundings(target: DumpTarget) -> DumpTarget:
 def expand(
     paths: Sequence[str], topics: Sequence[str], numbers: Sequence[int], with_indexes: bool, wanted: RecordFilter
 ) -> Iterator[DumpTarget]:
-    """Yield the files that *paths* name: files as they are, directories by their segments that can hold what is wanted.
+    """Yield the files that *paths* name: files as they are, directories by the segments that can match.
 
     Raises UsageError for a path that is none of these, and for topics and partitions that are not there.
     """

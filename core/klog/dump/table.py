@@ -68,12 +68,12 @@ class Table:
             self._flush()
 
     def abandon(self) -> None:
-        """Close the file without an end: nobody is going to read it."""
+        """Close the file without its footer: it will not be read."""
         self._writer.is_open = False  # else it would be ended when it is collected
         try:
             self._file.close()
         except OSError:
-            pass  # what was in its buffer: whoever abandons it knows of worse
+            pass  # what was in its buffer: the caller already has the error that matters
 
     def __enter__(self) -> Table:
         return self

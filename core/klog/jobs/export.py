@@ -5,7 +5,7 @@
     for unit in …:  export(unit, options)
     finish(output, len(made))
 
-A piece is one or several slices; what becomes of it has the offsets of its records in its names, and the manifest has
+A piece is one or several slices; its files have the offsets of its records in their names, and the manifest has
 all names.
 """
 
@@ -128,7 +128,7 @@ def export(unit: Sequence[ExportTask], options: ExportOptions) -> Iterator[TaskR
 
 
 Write = Callable[[ExportTask, OutputFiles], Iterable[tuple[LogSlice, Damage]]]
-"""Writes a piece; what is damaged may be told several times."""
+"""Writes a piece; damage may be reported several times."""
 
 
 def in_attempts(unit: Sequence[ExportTask], options: ExportOptions, write: Write) -> Iterator[TaskResult]:
@@ -160,7 +160,7 @@ def write_all(
     """Write *partitions* as files below *to* by *run*, and return the manifest that is there as well.
 
     *name*: of the job, `export` or `latest`.  Each record is there once, whatever tasks fail, are killed or run twice.
-    After a failure the same call goes on with what is missing.
+    After a failure the same call continues with what is missing.
 
     Raises UsageError where *to* has something else, LockedError where another run writes there, KlogError, OSError.
     """

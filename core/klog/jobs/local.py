@@ -44,7 +44,7 @@ def run(
 ) -> None:
     """Do *job* for each of *units* on up to *workers* threads; hand each answer to *take*, in the order of the units.
 
-    *take* returns True when nothing more is wanted.  *sizes*: bytes of each unit, which *sink* is told when it is done.
+    *take* returns True when nothing more is wanted.  *sizes*: bytes of each unit, which *sink* gets when it is done.
     Raises what a job, *take* or the handler of a signal raises.
     """
     sink.expect(sum(sizes))

@@ -1,11 +1,11 @@
 """Output of many tasks in one directory: exactly one set of files, even if tasks are repeated, doubled or killed.
 
-    with alone("out", disk):                                 # whoever drives, to the end
+    with alone("out", disk):                                 # the driver, to the end
         output = JobOutput("out", {"job": "export", …}, disk)
     with OutputAttempt(output.run, 7) as attempt:                  # a task, for piece 7
         …                                                    # files below attempt.path
         attempt.commit(files, {"records": 1844})
-        output.finish(moves)                                 # whoever drives, when all pieces are there
+        output.finish(moves)                                 # the driver, when all pieces are there
 
 Until then all is in a hidden directory.  A piece is there when its directory has its name, which one rename gives: of
 two tasks with the same piece one comes second, and throws away what it has.  A run after a killed one finds the pieces
@@ -50,10 +50,10 @@ def check_target(to: str, paths: Iterable[str] = ()) -> None:
 
 @contextmanager
 def alone(to: str, disk: Disk) -> Iterator[None]:
-    """See to it that nobody else drives a job into the directory *to* until the block ends; it is made if need be.
+    """Keep other jobs from writing into the directory *to* until the block ends; it is created if necessary.
 
     By a POSIX lock on a file `.lock` in it, as on a log dir, which ends with the process.  A file system that knows no
-    locks does not keep two apart.  Raises UsageError where nobody may write, LockedError, OSError.
+    locks does not keep two apart.  Raises UsageError if the path is protected, LockedError, OSError.
     """
     check_target(to)
     to = straight(to)

@@ -24,7 +24,7 @@ _ANSWER_BYTES = 1 << 20
 
 
 class SearchQuery(NamedTuple):
-    """All of it has to hold.
+    """Conditions on a record, which must all be met.
 
     *wanted*: keys, offsets, times; of its *limit* each piece gives so many at most.  *header*: its name and value; None
     instead of the value for any, null too.  *pattern*: of a regular expression that is found somewhere in the value, as

@@ -124,7 +124,7 @@ class _Reading:
                 self._next_offset = min(last.last_offset, LONG_MAX - 1) + 1
 
     def _is_room(self, damage: Damage) -> bool:
-        """Whether what is damaged is only room at the end of a log, for what is being or was to be written."""
+        """Whether the damage is only space at the end of a log, for a batch that is or was to be written."""
         part = self._part
         if not damage.is_unfinished or part.next_base is not None:
             return False

@@ -34,7 +34,7 @@ from klog.transactions.isolation import AbortedRange, Isolation, IsolationState,
 SPLIT_BYTES = 64 << 20
 TASK_BYTES = 128 << 20
 OPENING_BYTES = 64 << 10
-"""What it costs to open another log, in bytes that could be read meanwhile."""
+"""The cost of opening another log, in bytes that could be read in that time."""
 
 _MOST_HEADERS = 2000
 
@@ -43,7 +43,7 @@ class LogSlice(NamedTuple):
     """The batches of a log that begin from byte *start* up to, not including, byte *end*, as they were at planning.
 
     *path*: of the log; of a partition directory that could not be listed, so that its reader says why.  *topic* and
-    *partition*: None where the directory's name does not tell.  *base*: the segment's base offset; *next_base*: that of
+    *partition*: None if the directory's name does not have it.  *base*: the segment's base offset; *next_base*: that of
     the following one, which no offset of this one reaches, None in the last.  *log_bytes*: where the log ended.
     *live*: a broker is writing this very file, so that an unfinished last batch is no damage.  Offsets below
     *from_offset*, or from *to_offset* on, are nobody's to see; nor are those of *aborted*, transactions by their
@@ -73,7 +73,7 @@ class LogSlice(NamedTuple):
 
     @property
     def span(self) -> OffsetRange:
-        """Which offsets the log can hold."""
+        """Which offsets the log can have."""
         return Segment(self.path).span.below(self.next_base)
 
 
@@ -173,7 +173,7 @@ def _range(
 
 
 def _any_wanted(log: ReadOnlyFile, start: int, wanted: RecordFilter) -> bool:
-    """Whether the headers leave room for anything wanted; so they do where there are many, or damage."""
+    """Whether the headers allow anything that is requested; also True if there are many headers, or damage."""
     for number, header in enumerate(walk_headers(log, start)):
         if isinstance(header, Damage) or number == _MOST_HEADERS:
             return True
@@ -201,7 +201,7 @@ def pack_tasks(sizes: Sequence[int], target_bytes: int = TASK_BYTES, least: int 
     weights = [size + OPENING_BYTES for size in sizes]
     count = min(len(sizes), max(least, -(-sum(weights) // max(target_bytes, 1))))
     tasks: list[list[int]] = [[] for _ in range(count)]
-    loads = [(0, number) for number in range(count)]  # a heap: whoever has least gets the largest that is left
+    loads = [(0, number) for number in range(count)]  # a heap: the smallest load gets the largest remaining slice
     for i in sorted(range(len(sizes)), key=lambda i: -weights[i]):
         load, number = loads[0]
         tasks[number].append(i)

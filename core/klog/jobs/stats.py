@@ -30,7 +30,7 @@ _SUMS = ("records", "markers", "bytes", "null_keys", "null_values", "damages")
 
 
 class StatsOptions(NamedTuple):
-    """*secret*: 16 bytes, the same for all units, which nobody who writes records knows: keys are hashed with it."""
+    """*secret*: 16 bytes, the same for all units, unknown to those who write records: keys are hashed with it."""
 
     secret: bytes
     max_batch_bytes: int = MAX_BATCH_BYTES

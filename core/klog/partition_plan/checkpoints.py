@@ -16,7 +16,7 @@ Changes = Mapping[tuple[str, int], int | None]
 
 
 def plan(log_dir: LogDir, changes: Mapping[FileKind, Changes], draft: Draft, *, mend: bool) -> None:
-    """Say to *draft* which checkpoints change; with *mend* those too that a broker refuses.
+    """Add to *draft* the checkpoints that change; with *mend* also those that a broker refuses.
 
     Of such a file every line counts that is one.  Raises OSError (staging).
     """

@@ -28,7 +28,7 @@ _STEP_BYTES = 1 << 20
 
 
 class DesiredFiles(NamedTuple):
-    """What the directory will hold.
+    """The desired content of the directory.
 
     *logs*: the pieces of each log, *files*: every other file of the log, both by name; what is in neither and belongs
     to a log goes.  *epochs*: the new `leader-epoch-checkpoint`, None if it stays.  *patches*: of the pieces' files.
@@ -41,7 +41,7 @@ class DesiredFiles(NamedTuple):
 
 
 def draft_changes(draft: Draft, partition: Partition, target: DesiredFiles) -> None:
-    """Say to *draft* all that has to change.  Raises UnreadableError, OSError (staging)."""
+    """Add to *draft* all that must change.  Raises UnreadableError, OSError (staging)."""
     _Writer(draft, partition, target).write()
 
 
@@ -128,11 +128,11 @@ class _Writer:
             self._cut(log, pieces[0].end if pieces else 0)
 
     def _is_moved(self, log: str, pieces: tuple[FileRange, ...]) -> bool:
-        """Whether what the log will hold is now in another segment."""
+        """Whether the desired content of the log is now in another segment."""
         return any(parse_file(piece.name).offset != parse_file(log).offset for piece in pieces)
 
     def _is_prefix(self, log: str, pieces: tuple[FileRange, ...]) -> bool:
-        """Whether the log is what stands under its name, or the beginning of that."""
+        """Whether the log is the existing file of its name, or the beginning of it."""
         if log not in self._there:
             return False
         if pieces and self._target.patches.get(pieces[0].name):

@@ -17,7 +17,7 @@ from klog.log.segment import Segment
 from klog.plan.model import Loss
 
 _MOST_OFFSETS = 1 << 20
-"""A damaged batch that says it holds more offsets than this is not believed."""
+"""A damaged batch that claims more offsets than this is not believed."""
 
 
 class RecordCount(NamedTuple):
@@ -28,7 +28,7 @@ class RecordCount(NamedTuple):
     last_offset: int | None = None
 
     def plus(self, other: RecordCount) -> RecordCount:
-        """Return what both hold; *other* comes behind."""
+        """Return the sum of both; *other* follows."""
         first = self.first_offset if self.first_offset is not None else other.first_offset
         last = other.last_offset if other.last_offset is not None else self.last_offset
         return RecordCount(self.records + other.records, first, last)

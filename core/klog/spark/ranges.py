@@ -87,7 +87,7 @@ def _last(partition: Partition) -> int:
 
 
 def _offset_at(partition: Partition, timestamp: int) -> int | None:
-    """Return the offset of the first record that is as late as *timestamp* (ms), as a broker answers ListOffsets."""
+    """Return the offset of the first record at or after *timestamp* (ms), as a broker answers ListOffsets."""
     with Lookup(partition) as lookup:
         trail = lookup.timestamp(timestamp)
         return trail.offset if trail.found else None

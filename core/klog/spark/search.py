@@ -31,7 +31,7 @@ def search(
 ) -> Iterator[TaskResult]:
     """Yield the records that match *query*, as results `lines`, by topic, partition and offset; and `damage`.
 
-    Tasks run in waves, so that the driver holds the results of one wave only, and nothing more is read once the limit
+    Tasks run in waves, so that the driver keeps the results of one wave only, and nothing more is read once the limit
     is reached.  Raises KlogError.
     """
     limit = LineLimit(query.wanted.limit)

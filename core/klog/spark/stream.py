@@ -125,7 +125,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             partition = found.get(name)
             problem = _lost(position, partition) if self.options.fail_on_data_loss else None
             if problem is not None:
-                raise DamagedError(f"{name}: {problem} (failOnDataLoss=false goes on with what is there)")
+                raise DamagedError(f"{name}: {problem} (failOnDataLoss=false continues with what is there)")
             if partition is None or not (idle_too or _ends_elsewhere(position, partition)):
                 continue
             problem = _rewritten(position, partition)
@@ -161,7 +161,7 @@ def _rewritten(position: Position, partition: Partition) -> str | None:
     """Return the evidence that the log is not the one that was read; None if there is none."""
     offset, epoch = position["offset"], position["epoch"]
     if None not in (position["topic_id"], partition.topic_id) and position["topic_id"] != partition.topic_id:
-        return f"its topic was made anew, with the id {partition.topic_id} instead of {position['topic_id']}"
+        return f"its topic was created again, with the id {partition.topic_id} instead of {position['topic_id']}"
     end = log_end(partition)
     if UNKNOWN < end < offset:
         return f"ends at offset {end}, and it was read up to {offset}"

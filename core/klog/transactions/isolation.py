@@ -34,7 +34,7 @@ Isolation = Literal["read_uncommitted", "read_committed"]
 
 
 class AbortedRange(NamedTuple):
-    """A transaction that came to nothing: its first data that is known of, and its marker, by their offsets."""
+    """An aborted transaction: the offsets of its first known data and of its marker."""
 
     producer_id: int
     first_offset: int
@@ -56,7 +56,7 @@ class VisibleRange(NamedTuple):
 
 
 class IsolationState:
-    """What a log has told of its transactions so far: of one that grows, only what is new is read the next time."""
+    """What is known of a log's transactions so far: of a log that grows, only what is new is read the next time."""
 
     def __init__(self) -> None:
         self._state: ProducerState | None = None
@@ -133,7 +133,7 @@ def _replayed(state: ProducerState, directory: str, segments: Sequence[SegmentFi
             if isinstance(event, CompletedTxn) and event.aborted:
                 yield AbortedRange(event.producer_id, event.first_offset, event.last_offset)
     except UnreadableError:
-        return  # whoever reads the log reports it
+        return  # the reader of the log reports it
 
 
 def _in_index(partition: Partition, segment: SegmentFiles) -> list[AbortedRange] | None:
@@ -188,7 +188,7 @@ def indexed_abort(directory: str, segments: Sequence[SegmentFiles], producer_id:
 
 
 class _Ranges:
-    """The aborted transactions of a producer: thousands, perhaps, and asked for each of its batches."""
+    """The aborted transactions of a producer: perhaps thousands, and searched for each of its batches."""
 
     def __init__(self) -> None:
         self._ends: list[int] = []  # of each, with its sign turned: ascending
@@ -218,7 +218,7 @@ def _by_producer(aborted: Iterable[AbortedRange]) -> dict[int, _Ranges]:
 
 
 class TxnBatch(NamedTuple):
-    """A batch of a transaction that was not left out: data, or a marker where *marker* says what it ends."""
+    """A batch of a transaction that was not skipped: data, or a marker if *marker* says what it ends."""
 
     facts: BatchFacts
     marker: Marker | None = None
@@ -313,7 +313,7 @@ class AbortedFilter:
         if not marker.aborts:
             # A right entry has no COMMIT of its producer within it.
             if ranges is not None and ranges.meet(batch.base_offset, batch.base_offset):
-                what = "a COMMIT marker that the transaction index takes for an ABORT: records before it were left out"
+                what = "a COMMIT marker that the transaction index takes for an ABORT: records before it were skipped"
         elif ranges is None or not ranges.end_at(batch.base_offset):
             if self._had_data(producer):
                 what = "an ABORT marker that the transaction index does not know"
@@ -349,12 +349,12 @@ def open_at(partition: Partition, offset: int) -> dict[int, int]:
         for _ in replay(state, partition.path, partition.segments, offset):
             pass
     except UnreadableError:
-        pass  # whoever reads it is told
+        pass  # its reader reports it
     return {producer_id: first for first, producer_id in state.ongoing.all()}
 
 
 def _has_records(partition: Partition, producer: int, first: int, end: int) -> bool:
-    """Whether records of *producer* stand from offset *first* up to, not including, *end*."""
+    """Whether there are records of *producer* from offset *first* up to, not including, *end*."""
     for files in segments_between(partition.segments, first, end):
         try:
             with ReadOnlyFile(partition.file(files.log)) as log:
@@ -365,5 +365,5 @@ def _has_records(partition: Partition, producer: int, first: int, end: int) -> b
                     if is_data and header.base_offset >= first and not header.attributes & Attributes.CONTROL:
                         return True
         except KlogError:
-            continue  # whoever reads it is told
+            continue  # its reader reports it
     return False

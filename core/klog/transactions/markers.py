@@ -1,7 +1,7 @@
 """Transactions in a partition: a producer's data batches, and the marker that ends them.
 
-A marker is a control batch of one record.  Which transaction it ends is told by the producer id alone; where that
-transaction began is known only to whoever read the data batches before it.
+A marker is a control batch of one record.  Only the producer id says which transaction it ends; where that
+transaction began is known only from the data batches before it.
 """
 
 from __future__ import annotations

@@ -127,7 +127,7 @@ class ProducerState:
 
     @classmethod
     def load(cls, snapshot: Snapshot, at_offset: int) -> ProducerState:
-        """Return the state that a snapshot holds; *at_offset* is the number in its name.
+        """Return the state in a snapshot; *at_offset* is the number in its name.
 
         A broker takes none with a *problem*, and at once expires the idle: that is left to the caller.
         """
@@ -243,7 +243,7 @@ class ProducerState:
 
 
 def _judge_sequence(entry: ProducerEntry, batch: BatchFacts, file: str) -> tuple[Event, ...]:
-    """Say what a leader would have had against a data batch.  Kafka: ProducerAppendInfo.checkSequence."""
+    """Return why a leader would have refused a data batch.  Kafka: ProducerAppendInfo.checkSequence."""
     epoch, known, base = batch.producer_epoch, entry.producer_epoch, batch.base_sequence
     if known != _NONE and epoch < known:
         return (_irregularity(ProducerAnomalyKind.EPOCH_BACKWARDS, batch, file, entry, known, epoch),)

@@ -5,7 +5,7 @@
         print(event)                            # a CompletedTxn, an Irregularity, a Damage
     state.snapshot() == snapshot_1052.producers
 
-A `.txnindex` holds the aborted ones of the events whose place is in its segment's log.
+A `.txnindex` has the aborted transactions whose marker is in its segment's log.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ OpenTxns = tuple[tuple[int, int], ...]
 def apply_window(
     state: ProducerState, window: Window, file: str = "", first: int = 0, end: int | None = None
 ) -> list[Event]:
-    """Apply the batches from *first* to *end* (all) whose checksums were computed and hold; return what they brought.
+    """Apply the batches from *first* to *end* (all) whose checksums were computed and match; return the events.
 
     Uses the window's record rows, for markers.  *file* is for places.  Content never raises.
     """
@@ -52,7 +52,7 @@ def apply_window(
 
 
 def nearest_state(partition: Partition, offset: int, without: Collection[int] = ()) -> ProducerState:
-    """Return the state in the newest snapshot, not above *offset*, that a broker would take: `replay` goes on from it.
+    """Return the state in the newest snapshot, not above *offset*, that a broker would take: `replay` continues it.
 
     Without one: no producers, at the log's start.  *without*: offsets of snapshots that do not count.  No producer is
     expired.  Kafka: ProducerStateManager.loadFromSnapshot.
@@ -69,7 +69,7 @@ def nearest_state(partition: Partition, offset: int, without: Collection[int] = 
 def replay(
     state: ProducerState, directory: str, segments: Sequence[SegmentFiles], end: int | None = None
 ) -> Iterator[Event | Damage]:
-    """Apply what the segments (ascending) of *directory* hold from `state.end` up to, not including, *end*.
+    """Apply what the segments (ascending) of *directory* have from `state.end` up to, not including, *end*.
 
     Yields what the batches brought, and damaged stretches, which are passed over: behind one the state is a guess.
     It is at *end* only once the iteration is over.  *end*: an offset where a batch begins, as snapshots have it; None
