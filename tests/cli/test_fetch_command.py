@@ -120,7 +120,7 @@ def test_damage_is_handed_out_and_said(klog: Klog, five: Path) -> None:
         (("{}", "--offset", "0", "--isolation", "commited"), "did you mean read_committed"),
         (("{}", "--offset", "0", "--end", "now"), "expected one of log, checkpoint"),
         (("{}", "--offset", "0", "--output", "jsonl"), "expected one of text, json"),
-        (("{}", "--offset", "0", "--max-bytes", "lots"), "no size"),
+        (("{}", "--offset", "0", "--max-bytes", "lots"), "not a size"),
         (("{}/00000000000000000000.log", "--offset", "0"), "name the partition's directory"),
         (("nowhere", "--offset", "0"), "nowhere"),
         ((str(FIXTURES / "modern"), "--offset", "0"), "name one, or narrow"),

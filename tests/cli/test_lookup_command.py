@@ -105,7 +105,7 @@ def test_a_time_adds_its_index(klog: Klog, folder: Path) -> None:
         (("--offset", str(SECOND + 101)), 4, "beyond end", "beyond the log end offset"),
         (("--offset", str(10**30)), 4, "beyond end", "beyond the log end offset"),
         (("--offset", str(BASE + 200)), 0, "gap", "the next record is 737337"),
-        (("--timestamp", "2040-01-01T00:00:00Z"), 4, "nothing so late", "nothing is so late"),
+        (("--timestamp", "2040-01-01T00:00:00Z"), 4, "nothing so late", "no timestamp is that late"),
     ],
 )
 def test_awkward_places_are_said_in_words(
@@ -171,7 +171,7 @@ def test_a_log_on_its_way_out_has_its_own_index(klog: Klog, folder: Path) -> Non
         (("data/orders-3", "--offset", "1", "--output", "jsonn"), "did you mean json or jsonl?"),
         (("data/orders-3", "--offset", "1", "--output", "json", "--position-only"), "leave out --output"),
         (("data/orders-3", "--timestamp", "noon"), "is not a time"),
-        (("data/meta.properties", "--offset", "1"), "wants a partition directory"),
+        (("data/meta.properties", "--offset", "1"), "needs a partition directory"),
         (("nowhere", "--offset", "1"), "nowhere"),
     ],
 )

@@ -264,8 +264,8 @@ class Wrong(NamedTuple):
     "wrong",
     [
         Wrong((), "no offset is given: one of --to-offset, --to-timestamp and --to-log-start"),
-        Wrong(("--to-offset", "5", "--to-log-start"), "where to? one of"),
-        Wrong(("--to-offset", "0", "--to-timestamp", "5"), "where to? one of"),
+        Wrong(("--to-offset", "5", "--to-log-start"), "--to-offset, --to-timestamp, --to-log-start: exactly one"),
+        Wrong(("--to-offset", "0", "--to-timestamp", "5"), "--to-offset, --to-timestamp, --to-log-start: exactly one"),
         Wrong(("--to-offst", "5"), "--to-offset"),
         Wrong(("--to-offset", "five"), "five"),
         Wrong(("--to-offset", "-1"), "--to-offset -1: the log starts at 0"),

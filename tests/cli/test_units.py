@@ -158,7 +158,7 @@ def test_now_is_the_clock_where_none_is_given() -> None:
     "text", ["", "yesterday", "ago", "h ago", "2026-13-01", "2026-11-21T25:00:00Z", "05:10:19", "1.5", "tomorrow ago"]
 )
 def test_what_is_no_time_says_what_one_looks_like(text: str) -> None:
-    with pytest.raises(UsageError, match=r"is no (time|duration): expected"):
+    with pytest.raises(UsageError, match=r"is not a (time|duration): expected"):
         parse_time(text, lambda text: None, NOW)
 
 

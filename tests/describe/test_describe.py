@@ -511,7 +511,7 @@ def test_the_lock_file_tells_who_holds_it(tmp_path: Path) -> None:
 
 def test_a_log_of_another_program_is_not_kafkas(tmp_path: Path, klog: Klog) -> None:
     (tmp_path / "kern.log").write_text("[    0.000000] Linux version 6.1.0\n" * 100)
-    with pytest.raises(NotKafkaError, match="no Kafka log"):
+    with pytest.raises(NotKafkaError, match="not a Kafka log"):
         file_facts(tmp_path / "kern.log")
     assert klog("describe", tmp_path / "kern.log").exit_code == 8
 

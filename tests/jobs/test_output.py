@@ -149,7 +149,7 @@ def test_a_stop_while_files_get_their_names_is_made_up_for(tmp_path: Path, renam
     do(output, 1)
     with pytest.raises(KeyboardInterrupt):
         finish(output, 2, {"manifest.json": b"{}"})
-    with pytest.raises(UsageError, match="let the same run again"):
+    with pytest.raises(UsageError, match="run its command again"):
         begin(tmp_path / "out", {"job": "another"})
     finish(begin(tmp_path / "out"), 2, {"manifest.json": b"{}"})
     assert tree(tmp_path / "out") == EXPECTED | {"manifest.json": "{}"}

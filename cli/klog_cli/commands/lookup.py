@@ -66,7 +66,7 @@ def lookup(
         from klog.data_dir.open_path import open_path
 
         open_path(path)  # a missing path is reported first
-        raise UsageError("nothing to look up: --offset N, --timestamp TIME or --batch FILE")
+        raise UsageError("--offset N, --timestamp TIME, --batch FILE: exactly one of them")
     target = offset if timestamp is None else parse_time(timestamp, output.note)
     assert target is not None
     return look_up(asked, target, by_time=timestamp is not None)

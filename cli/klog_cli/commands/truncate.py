@@ -55,7 +55,7 @@ def truncate(
     options.known_form(form, options.PLAN_OUTPUTS)
     open_path(path)
     if [to_offset is not None, to_timestamp is not None, to_log_start].count(True) != 1:
-        raise UsageError("no offset is given: one of --to-offset, --to-timestamp and --to-log-start")
+        raise UsageError("--to-offset, --to-timestamp, --to-log-start: exactly one of them")
     check_exclusive(apply, plan)
     at_ms = parse_time(to_timestamp, output.note) if to_timestamp is not None else None
     now_ms = parse_time(now, output.note) if now is not None else int(time.time() * 1000)
