@@ -263,7 +263,7 @@ class Wrong(NamedTuple):
 @pytest.mark.parametrize(
     "wrong",
     [
-        Wrong((), "no offset is given: one of --to-offset, --to-timestamp and --to-log-start"),
+        Wrong((), "--to-offset, --to-timestamp, --to-log-start: exactly one of them"),
         Wrong(("--to-offset", "5", "--to-log-start"), "--to-offset, --to-timestamp, --to-log-start: exactly one"),
         Wrong(("--to-offset", "0", "--to-timestamp", "5"), "--to-offset, --to-timestamp, --to-log-start: exactly one"),
         Wrong(("--to-offst", "5"), "--to-offset"),
