@@ -170,7 +170,7 @@ class BackupWriter:
             state = self._state(target)
         if state is None or state.content != after.content:
             what = "gone" if state is None else "not what the plan says"
-            raise StaleError(f"{target}: {what}, it was to become {action.file}; make the plan again")
+            raise StaleError(f"{target}: {what}, although the plan needs it for {action.file}; make the plan again")
         like = self._like(action)
         if state != after or like is not None:
             file = self._disk.open(target)
