@@ -165,7 +165,10 @@ def test_a_log_on_its_way_out_has_its_own_index(klog: Klog, folder: Path) -> Non
         (("data", "--offset", "1"), "2 partitions (orders-3, orders-4)"),
         (("data", "--topic", "orders", "--partition", "9", "--offset", "1"), "no partition 9"),
         (("data/orders-3",), "--offset N, --timestamp TIME, --batch FILE: exactly one"),
-        (("data/orders-3", "--offset", "1", "--timestamp", "2"), "--offset N, --timestamp TIME, --batch FILE: exactly one"),
+        (
+            ("data/orders-3", "--offset", "1", "--timestamp", "2"),
+            "--offset N, --timestamp TIME, --batch FILE: exactly one",
+        ),
         (("data/orders-3", "--offset", "1", "--batch", "-"), "leave out --offset"),
         (("data/orders-3", "--timestamp=5", "--batch", "-"), "leave out --offset and the value of --timestamp"),
         (("data/orders-3", "--offset", "1", "--output", "jsonn"), "did you mean json or jsonl?"),
