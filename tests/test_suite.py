@@ -17,6 +17,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.deadline import deadline
+from tests.support.slowest import LONGEST
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -97,6 +98,10 @@ def test_long_runs_only_where_it_is_named(selected: list[str], collected: int) -
     run = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-n", "0", "--collect-only", *selected, test]
     done = subprocess.run(run, cwd=ROOT, stdout=subprocess.PIPE, timeout=120, check=False)
     assert done.stdout.count(b"::test_that_is_long\n") == collected, done.stdout.decode()
+
+
+def test_the_files_that_workers_begin_with_are_there() -> None:
+    assert [name for name in LONGEST if not (ROOT / "tests" / name).is_file()] == []
 
 
 @pytest.mark.long

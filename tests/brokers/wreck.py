@@ -175,7 +175,7 @@ class Wreck:
             "--partition",
             "0",
         )
-        done = kafka.Tools(self.cluster.version).run_class("org.apache.kafka.tools.TransactionsCommand", *asked)
+        done = kafka.Tools().run_class("org.apache.kafka.tools.TransactionsCommand", *asked)
         assert (done.exit_code, done.died) == (0, ""), done
         return sorted(tuple(line.split()) for line in done.stdout.decode().splitlines()[1:])
 

@@ -16,7 +16,9 @@ from tests.support.samples import sampled
 pytestmark = [pytest.mark.corpora, pytest.mark.kafka]
 
 FOLDERS = ("modern/data", "legacy/data", "v39/data", "v39/data1")
-PUBLIC = ("public/kafkalite", "public/pinterest-tiered-storage", "public/kafka-3.0.0-three-brokers")
+PUBLIC = ("public/kafkalite", "public/kafka-3.0.0-three-brokers")
+# A third of the time that all these and the sampled archives take; its files are no other kinds than theirs.
+LARGE = pytest.param("public/pinterest-tiered-storage", marks=pytest.mark.long)
 ARCHIVES = sorted(
     str(path.relative_to(CORPORA)) for kind in ("compaction", "crash") for path in CORPORA.glob(f"{kind}/*/*.gz")
 )
@@ -40,7 +42,7 @@ def check(comparison: Comparison, root: Path) -> None:
     assert not comparison.differences, comparison.report()
 
 
-@pytest.mark.parametrize("name", FOLDERS + PUBLIC)
+@pytest.mark.parametrize("name", [*FOLDERS, *PUBLIC, LARGE])
 def test_every_file_of_a_log_dir_is_dumped_as_kafka_does(name: str, comparison: Comparison, tmp_path: Path) -> None:
     check(comparison, writable_copy(CORPORA / name, tmp_path / "image"))
     assert comparison.runs > 10

@@ -94,7 +94,7 @@ def test_a_marker_without_snapshots_forgets_transactions_and_duplicates(wreck: W
 def registered_epoch(wreck: Wreck) -> int:
     """Return the broker epoch of the last registration in the metadata log."""
     log = wreck.killed / "__cluster_metadata-0/00000000000000000000.log"
-    done = kafka.dump(kafka.NEWEST, "--cluster-metadata-decoder", "--files", str(log))
+    done = kafka.DumpTool().run("--cluster-metadata-decoder", "--files", str(log))
     found = re.findall(r'"REGISTER_BROKER_RECORD".*?"brokerEpoch":(\d+)', done.stdout.decode())
     assert found, done
     return int(found[-1])

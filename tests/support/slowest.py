@@ -2,22 +2,45 @@
 
 from __future__ import annotations
 
+import functools
 import os
 from collections import Counter
+from pathlib import Path
 
 import pytest
 
 LINES = 15
 AT_LEAST_SECONDS = 2.0
 SLOW = ("slow", "spark", "kafka")
+LONGEST = (
+    "spark/test_cluster.py",
+    "recover/test_marked_broker.py",
+    "lookup/test_broker.py",
+    "spark/test_serve_corpora.py",
+    "spark/test_connect.py",
+    "recover/test_overflow.py",
+    "recover/test_mark_clean_broker.py",
+    "serve/test_restore.py",
+    "spark/test_drop_in.py",
+    "recover/test_ranges.py",
+    "dump/test_corpora.py",
+)
+"""Files of tests/ that took more than about a minute, the slowest first; see "where the time goes"."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Let workers begin with the files that take longest: the last one must not leave the others without work."""
     if "PYTEST_XDIST_WORKER" not in os.environ:
         return
-    slow = {item.path for item in items if any(map(item.get_closest_marker, SLOW))}
-    items.sort(key=lambda item: item.path not in slow)
+    items.sort(key=functools.partial(_rank, {item.path for item in items if any(map(item.get_closest_marker, SLOW))}))
+
+
+def _rank(slow: set[Path], item: pytest.Item) -> int:
+    """Return a file's place: the longest by their order, then what is marked, then the rest."""
+    name = "/".join(item.path.parts[-2:])
+    if name in LONGEST:
+        return LONGEST.index(name)
+    return len(LONGEST) + (item.path not in slow)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
