@@ -7,7 +7,7 @@ import time
 from dataclasses import replace
 
 import pytest
-from klog.kernel import BAD_LENGTH, BAD_MAGIC, DONE, MORE, SHORT_HEADER, Window
+from klog.kernel import BAD_LENGTH, BAD_MAGIC, DONE, MORE, SHORT_HEADER, Window, ascending_run
 
 from tests.kernel.windows import loaded, plain_batches, scanned
 from tests.oracles.plain import compress, encode, shapes
@@ -421,3 +421,18 @@ def test_the_first_batch_that_reaches_an_offset() -> None:
     window = scanned(b"".join(batch([Record(n, MS), Record(n + 4, MS)]) for n in (10, 20, 30)))
     reached = [window.first_reaching(offset) for offset in (0, 14, 15, 24, 34, 35)]
     assert reached == [0, 0, 1, 1, 2, 3]
+
+
+@pytest.mark.parametrize("check", [False, True])
+@pytest.mark.parametrize("count", [1, 255, 256, 257, 511, 512, 513, 1025])
+def test_how_many_batches_there_are_changes_nothing(count: int, check: bool) -> None:
+    """A few are found and compared with the interpreter's lock kept, more without it, and rows grow by the hundred."""
+    data = b"".join(batch(some_records(3 * i)) for i in range(count))
+    for tail, status in ((b"", DONE), (b"\0" * 30, BAD_LENGTH), (data[:60], MORE)):
+        window = loaded(data + tail)
+        assert window.scan(0, check=check) == status
+        assert (window.count, window.next_at) == (count, len(data))
+        assert window.check(0, count) == 0
+        assert ascending_run(window, 0, count, -1, -1, 1 << 40) == (count, 3 * count)
+        assert ascending_run(window, 0, count, -1, -1, 3 * count - 2) == (count - 1, 3 * count - 3)
+        assert window.first_reaching(3 * count - 1) == count - 1
