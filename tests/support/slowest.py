@@ -13,17 +13,28 @@ LINES = 15
 AT_LEAST_SECONDS = 2.0
 SLOW = ("slow", "spark", "kafka")
 LONGEST = (
+    "serve/test_corpora.py",
     "spark/test_cluster.py",
+    "dump/test_corpora.py",
     "recover/test_marked_broker.py",
+    "log/test_hostile.py",
     "lookup/test_broker.py",
     "spark/test_serve_corpora.py",
     "spark/test_connect.py",
-    "recover/test_overflow.py",
     "recover/test_mark_clean_broker.py",
+    "fuzz/test_fuzz.py",
+    "recover/test_power.py",
+    "recover/test_overflow.py",
     "serve/test_restore.py",
     "spark/test_drop_in.py",
     "recover/test_ranges.py",
-    "dump/test_corpora.py",
+    "verify/test_fixes.py",
+    "lookup/test_corpora.py",
+    "plan/test_undo_broker.py",
+    "dump/test_mutated.py",
+    "log/test_split_points.py",
+    "serve/test_damage.py",
+    "recover/test_places.py",
 )
 """Files of tests/ that took more than about a minute, the slowest first; see "where the time goes"."""
 
