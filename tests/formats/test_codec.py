@@ -193,10 +193,10 @@ def test_a_bomb_takes_little_memory_and_time(name: str) -> None:
     stream = make(bytes(32 << 20))
     tracemalloc.start()
     try:
-        began = time.perf_counter()
+        began = time.process_time()
         with pytest.raises(CodecError, match=r"max-batch-bytes|claim"):
             undo(codec, stream, limit=1 << 20)
-        took = time.perf_counter() - began
+        took = time.process_time() - began
         _, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
@@ -219,10 +219,10 @@ def test_gzip_members_without_end_are_refused_in_time() -> None:
     """Each costs a copy of what follows it, so their number has a limit; nobody writes more than one."""
     empty = gzip_stream(b"")
     assert undo(GZIP, gzip_stream(b"first") + empty * 1023) == b"first"
-    began = time.perf_counter()
+    began = time.process_time()
     with pytest.raises(CodecError, match="members"):
         undo(GZIP, empty * 100_000)
-    assert time.perf_counter() - began < 3
+    assert time.process_time() - began < 3
 
 
 @pytest.mark.usefixtures("gzip_library")
@@ -426,10 +426,10 @@ def test_zstd_a_window_beyond_128_mib_is_refused() -> None:
 
 def test_zstd_frames_without_end_are_refused_in_time() -> None:
     frames = zstd_stream(b"") * 100_000
-    began = time.perf_counter()
+    began = time.process_time()
     with pytest.raises(CodecError, match="frames"):
         undo(ZSTD, frames)
-    assert time.perf_counter() - began < 3
+    assert time.process_time() - began < 3
 
 
 @pytest.mark.parametrize("limit", [1, 3000, 100_000])

@@ -83,9 +83,9 @@ def test_bits_of_a_large_batch_are_found_at_once() -> None:
         flip(data, bit)
         difference = right ^ crc32c.crc32c(data)
         flip(data, bit)
-        began = time.perf_counter()
+        began = time.process_time()
         assert flipped_bit(difference, LARGE_BYTES) == bit
-        took = max(took, time.perf_counter() - began)
+        took = max(took, time.process_time() - began)
     assert took < 0.05
 
 

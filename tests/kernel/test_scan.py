@@ -303,13 +303,13 @@ def test_a_hostile_stretch_is_searched_in_no_time() -> None:
     fake = struct.pack(">qiIbbq", 7, 4000, 0, 1, 0, -1)
     data = fake * 8000
     window, at, met = loaded(data), 0, 0
-    began = time.perf_counter()
+    began = time.process_time()
     while (found := window.find(at, len(data), 0, HIGHEST))[0] == MORE:
         at, met = found[1] + 1, met + 1
     assert found[0] == BAD_LENGTH
     assert found[1] >= len(data) - 61
     assert met <= 8000
-    assert time.perf_counter() - began < 3
+    assert time.process_time() - began < 3
 
 
 def test_checksums_on_the_way_are_those_computed_afterwards() -> None:

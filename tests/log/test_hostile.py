@@ -1,7 +1,7 @@
 """What an attacker, a dying disk or a mistyped path can put in front of klog: it says so in a line and goes on living.
 
-Each case is a process of its own, measured: not more than 200 MB, a few seconds, the exit code and one line that the
-command line promises.
+Each case is a process of its own, measured: not more than 200 MB, a few seconds of CPU, the exit code and one line that
+the command line promises.
 """
 
 from __future__ import annotations
@@ -24,6 +24,8 @@ from tests.support.measure import Measured, measured
 
 MEMORY = 200_000_000
 SECONDS = 30.0
+PATIENCE = 300.0
+"""By the clock, where something only has to end: other work may share the machine."""
 CLEAN, DAMAGED, FAILED, USAGE, CANCELLED = 0, 4, 8, 16, 32
 LOG = "00000000000000000000.log"
 ENVIRONMENT = os.environ | {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
@@ -42,7 +44,7 @@ def hostile(tmp_path: Path) -> Callable[..., Measured]:
         *arguments: str | bytes, memory: int = MEMORY, seconds: float = SECONDS, privileges: bool = True
     ) -> Measured:
         done = measured([*KLOG, *arguments], tmp_path, seconds=seconds, privileges=privileges)
-        assert done.exit_code >= 0, f"killed after {done.seconds} s, or crashed: {done}"
+        assert done.exit_code >= 0, f"killed after {done.seconds} s of CPU, or crashed: {done}"
         assert "Traceback" not in done.stderr, done.stderr
         assert "\x1b" not in done.stderr
         assert done.rss < memory, f"{done.rss >> 20} MiB"
@@ -259,8 +261,8 @@ def start(*arguments: str, cwd: Path) -> subprocess.Popen[bytes]:
 
 
 def finish(process: subprocess.Popen[bytes]) -> tuple[bytes, str]:
-    """Read what *process* still says, and wait for it; half a minute is too long."""
-    watchdog = threading.Timer(SECONDS, process.kill)
+    """Read what *process* still says, and wait for it, but not for ever."""
+    watchdog = threading.Timer(PATIENCE, process.kill)
     watchdog.start()
     stdout, stderr = process.communicate()
     watchdog.cancel()
@@ -330,14 +332,15 @@ def test_a_file_that_vanishes_before_its_turn(tmp_path: Path) -> None:
 def test_head_ends_it_at_once_and_quietly(tmp_path: Path, output: str) -> None:
     put(tmp_path, bombs.healthy(60))
     command = '"$@" | head -1; echo "${PIPESTATUS[0]}" >&2'
-    began = time.monotonic()
+    began = os.times()
     arguments = [*KLOG, "dump", "--output", output, "--deep-iteration", "orders-3"]
     done = subprocess.run(
         ["bash", "-c", command, "klog", *arguments], cwd=tmp_path, env=ENVIRONMENT, capture_output=True
     )
     assert len(done.stdout.splitlines()) == 1
     assert done.stderr == b"0\n"
-    assert time.monotonic() - began < 5
+    ended = os.times()
+    assert ended.children_user + ended.children_system - began.children_user - began.children_system < 5
 
 
 def test_control_c_cancels(tmp_path: Path) -> None:
@@ -357,7 +360,7 @@ def test_control_c_cancels_though_nobody_reads(tmp_path: Path) -> None:
     process.stdout.read(1)
     time.sleep(1)  # the pipe is full by now
     process.send_signal(signal.SIGINT)
-    assert process.wait(SECONDS) == CANCELLED
+    assert process.wait(PATIENCE) == CANCELLED
     assert finish(process)[1] == "klog: cancelled\n"
 
 

@@ -317,10 +317,10 @@ def test_a_file_of_which_nothing_can_be_read_is_all_lost(path: Path, monkeypatch
     """In no time, too."""
     path.write_bytes(bytes(1 << 22))
     spoil(monkeypatch, range(1 << 30))
-    began = time.perf_counter()
+    began = time.process_time()
     entries, (damage,), _, _ = walk(path)
     assert (entries, damage.kind, damage.size) == ([], DamageKind.UNREADABLE, 1 << 22)
-    assert time.perf_counter() - began < 3
+    assert time.process_time() - began < 3
 
 
 def test_a_lenient_walk_gives_what_comes_before_a_bad_sector_and_then_fails(

@@ -148,9 +148,9 @@ def test_a_gigabyte_of_zeros_is_known_in_no_time(path: Path) -> None:
     path.write_bytes(A)
     with path.open("r+b") as file:
         file.truncate(1 << 30)
-    began = time.perf_counter()
+    began = time.process_time()
     assert shape(list(Segment(str(path)).batches()))[1:] == [("zeroed tail", len(A), (1 << 30) - len(A))]
-    assert time.perf_counter() - began < 2
+    assert time.process_time() - began < 2
 
 
 @pytest.mark.parametrize("count", [4096, 1 << 20, 30 << 20])
@@ -346,16 +346,16 @@ def test_a_hostile_file_is_searched_in_time_in_proportion_to_its_size(path: Path
     """Plausible headers, each of which claims a batch of its own: not a checksum of all of it for every one."""
     fake = sized(FAKES[kind], size)
     data = fake * ((2 << 20) // len(fake)) + B
-    began = time.perf_counter()
+    began = time.process_time()
     assert search(path, data) == len(data) - len(B)
-    assert time.perf_counter() - began < 8
+    assert time.process_time() - began < 8
 
 
 def test_a_hostile_log_is_read_in_time(path: Path) -> None:
     fake = sized(FAKES["v1"], 1 << 20)
-    began = time.perf_counter()
+    began = time.process_time()
     found = parts(path, A + fake * ((4 << 20) // len(fake)) + C)
-    assert time.perf_counter() - began < 8
+    assert time.process_time() - began < 8
     assert shape(found)[0][0] == "batch"
     assert shape(found)[-1][2] == len(C)
 

@@ -70,8 +70,8 @@ def damaged(folder: Path) -> Path:
 @modes
 def test_power_cut_in_the_middle_of_a_repair(mode: RecoverMode, model: str, tmp_path: Path) -> None:
     """Always the planned result in the end, or the original untouched; and undo, which is cut as well, restores it."""
-    # Each call in its turn: a seventh of them in one run, all of them in the next test.
-    assert cut_everywhere(damaged(tmp_path), tmp_path, repair_in(mode), models=(model,), every=7) > 10
+    # Each call in its turn: an eleventh of them in one run, all of them in the next test.
+    assert cut_everywhere(damaged(tmp_path), tmp_path, repair_in(mode), models=(model,), every=11) > 10
 
 
 @pytest.mark.long
@@ -150,7 +150,7 @@ def test_whatever_the_system_refuses_the_command_says_it_in_a_line(
     assert klog(*command, data).exit_code in (1, 5)
     after = state_of(data)
     outcomes = Counter[str]()
-    for at in range(0, len(counting.calls), 9):
+    for at in range(0, len(counting.calls), 13):
         data = copy_of(original, tmp_path / "run")
         disks(FaultyDisk(data.parent, at, number))
         ran = klog(*command, data)

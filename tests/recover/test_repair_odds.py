@@ -144,14 +144,14 @@ def test_a_sector_lost_in_a_large_batch_is_never_put_right(
     tmp_path: Path, kib: int, at_least: int, is_noise: bool
 ) -> None:
     """One in 500 such sectors of a batch of 1 MiB names a bit that was sound, one in 4000 of 128 KiB."""
-    began, found, n = time.monotonic(), 0, 0
+    began, found, n = time.process_time(), 0, 0
     while found < at_least:
         data = photo(kib * KIB, seed=n)
         for damaged in sectors_that_name_a_bit(data, 512, n if is_noise else None):
             found += 1
             stays_as_it_is(tmp_path, damaged)
         n += 1
-        assert time.monotonic() - began < 60
+        assert time.process_time() - began < 60
 
 
 @pytest.mark.parametrize("size", [BOUND, 128 * KIB - BATCH.size, 1 << 20])

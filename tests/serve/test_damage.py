@@ -95,7 +95,7 @@ def test_all_that_is_intact_is_read_and_what_is_not_is_summed_up(image: Image, n
         assert told == ([f"klog: left out: {what}, in {where}"] if lost else [])
 
 
-@pytest.mark.parametrize("name", IMAGES)
+@pytest.mark.parametrize("name", sampled(IMAGES, 3))
 def test_damage_is_an_error_where_it_begins_if_that_is_wanted(image: Image, name: str) -> None:
     folder = log_dir(image, name)
     with Serving(folder, "--damaged", "stop") as serving, Wire(serving.port) as wire:

@@ -215,7 +215,7 @@ def test_a_signal_ends_it_at_once(number: signal.Signals) -> None:
         time.sleep(0.2)
         began = time.monotonic()
         assert serving.end(number) == 0
-        assert time.monotonic() - began < 2
+        assert time.monotonic() - began < 20  # alone on a machine it is a tenth of a second
         assert "Traceback" not in serving.said
 
 
@@ -233,7 +233,7 @@ def test_the_middle_of_a_large_response_is_no_reason_to_stay(tmp_path: Path, num
         wire.exactly(3 << 20)
         began = time.monotonic()
         assert serving.end(number) == 32
-        assert time.monotonic() - began < 2
+        assert time.monotonic() - began < 20  # alone on a machine it is a tenth of a second
         with pytest.raises((EOFError, ConnectionError)):
             wire.exactly(8 << 20)
 

@@ -183,7 +183,7 @@ def test_a_leader_that_dies_before_it_assigns_does_not_hold_up_the_others(monkey
     assert first.answer()["leader"] == told["leader"] != told["memberId"]
     began = time.monotonic()
     assert error(groups.sync(syncing(told))) == ErrorCode.REBALANCE_IN_PROGRESS
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - began < 60  # of the half an hour that a session may be silent
 
 
 def test_a_member_that_never_comes_back_is_waited_for_until_the_rebalance_is_over(

@@ -1,7 +1,9 @@
 """Runs a command and says what it cost: `python measure.py REPORT SECONDS [--no-privileges] -- COMMAND…`.
 
-REPORT becomes JSON: exit (-9 after SECONDS), rss (largest, bytes), seconds.  A process of its own, because a child's
-largest size counts from its parent's largest so far, and a test run's is large.  `measured` is this for tests.
+REPORT becomes JSON: exit (-24, SIGXCPU, after SECONDS of CPU), rss (largest, bytes), seconds (of CPU).  By the clock it
+may take much longer, because other work may share the machine; what only waits is killed all the same (-9).  A process
+of its own, because a child's largest size counts from its parent's largest so far, and a test run's is large.
+`measured` is this for tests.
 
 --no-privileges: without root's right to open everything, so that permissions mean something to root, too.
 """
@@ -9,17 +11,19 @@ largest size counts from its parent's largest so far, and a test run's is large.
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import json
+import math
 import os
 import resource
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+
+PATIENCE = 10
+"""So many seconds by the clock for each of CPU."""
 
 _PR_CAPBSET_DROP = 24
 _CAP_DAC_OVERRIDE, _CAP_DAC_READ_SEARCH = 1, 2
@@ -27,7 +31,7 @@ _CAP_DAC_OVERRIDE, _CAP_DAC_READ_SEARCH = 1, 2
 
 @dataclass(frozen=True)
 class Measured:
-    """What a run did and cost: bytes of memory at its largest, seconds.  *stdout*: the first MiB of it."""
+    """What a run did and cost: bytes of memory at its largest, seconds of CPU.  *stdout*: the first MiB of it."""
 
     stdout: bytes
     stderr: str
@@ -39,13 +43,13 @@ class Measured:
 def measured(
     command: Sequence[str | bytes], folder: Path, *, seconds: float = 300, privileges: bool = True
 ) -> Measured:
-    """Run *command* in *folder*, which receives its output, *seconds* at most; it imports what this run can."""
+    """Run *command* in *folder*, which receives its output, *seconds* of CPU at most; it imports what this run can."""
     report = folder / "report.json"
     limits = [str(report), str(seconds), *([] if privileges else ["--no-privileges"])]
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(os.path.abspath(path) for path in sys.path if path)}
     with open(folder / "stdout", "w+b") as out, open(folder / "stderr", "w+b") as err:
         subprocess.run(
-            [sys.executable, __file__, *limits, "--", *command],
+            [sys.executable, "-S", __file__, *limits, "--", *command],
             stdin=subprocess.DEVNULL, stdout=out, stderr=err, cwd=folder, env=environment, check=True,
         )  # fmt: skip
         out.seek(0)
@@ -56,6 +60,8 @@ def measured(
 
 
 def _drop_privileges() -> None:
+    import ctypes
+
     libc = ctypes.CDLL(None, use_errno=True)
     for capability in (_CAP_DAC_OVERRIDE, _CAP_DAC_READ_SEARCH):
         if libc.prctl(_PR_CAPBSET_DROP, capability, 0, 0, 0):
@@ -67,17 +73,17 @@ def main() -> None:
     split = sys.argv.index("--")
     if "--no-privileges" in sys.argv[:split] and os.geteuid() == 0:
         _drop_privileges()
-    began = time.monotonic()
+    resource.setrlimit(resource.RLIMIT_CPU, (math.ceil(seconds), resource.RLIM_INFINITY))
     child = subprocess.Popen(sys.argv[split + 1 :])
     # What is meant for the command is handed on to it.
     signal.signal(signal.SIGINT, lambda *_: child.send_signal(signal.SIGINT))
     with contextlib.suppress(subprocess.TimeoutExpired):
-        child.wait(seconds)
+        child.wait(PATIENCE * seconds)
     child.kill()
     code = child.wait()
     usage = resource.getrusage(resource.RUSAGE_CHILDREN)
     with open(report, "w") as out:
-        json.dump({"exit": code, "rss": usage.ru_maxrss * 1024, "seconds": time.monotonic() - began}, out)
+        json.dump({"exit": code, "rss": usage.ru_maxrss * 1024, "seconds": usage.ru_utime + usage.ru_stime}, out)
 
 
 if __name__ == "__main__":
