@@ -137,9 +137,10 @@ def state_of(data: Path) -> Tree:
 
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EACCES, errno.EROFS, errno.EIO], ids=errno.errorcode.get)
+@pytest.mark.parametrize("every", [13, pytest.param(5, marks=pytest.mark.long)])
 @modes
 def test_whatever_the_system_refuses_the_command_says_it_in_a_line(
-    mode: RecoverMode, number: int, disks: Callable[[Disk], None], tmp_path: Path, klog: Callable[..., Ran]
+    mode: RecoverMode, every: int, number: int, disks: Callable[[Disk], None], tmp_path: Path, klog: Callable[..., Ran]
 ) -> None:
     """From the first byte that is staged: exit code 8, nothing has changed or the next run finishes it."""
     original = damaged(tmp_path)
@@ -150,7 +151,7 @@ def test_whatever_the_system_refuses_the_command_says_it_in_a_line(
     assert klog(*command, data).exit_code in (1, 5)
     after = state_of(data)
     outcomes = Counter[str]()
-    for at in range(0, len(counting.calls), 13):
+    for at in range(0, len(counting.calls), every):
         data = copy_of(original, tmp_path / "run")
         disks(FaultyDisk(data.parent, at, number))
         ran = klog(*command, data)
