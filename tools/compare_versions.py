@@ -180,7 +180,8 @@ def is_new(seen: set[str], content: str) -> bool:
 
 def partitions_of(data: Path) -> list[Path]:
     """Return the partitions of a log dir."""
-    return sorted(path for path in data.iterdir() if re.search(r"-\d+$", path.name) and path.is_dir())
+    found = sorted(path for path in data.iterdir() if re.search(r"-\d+$", path.name) and path.is_dir())
+    return [path for path in found if not (path / "meta.properties").exists()]  # broker-1 is a log dir
 
 
 def file_commands(name: str, file: Path) -> Iterator[list[str]]:

@@ -113,7 +113,7 @@ except (KlogError, MemoryError) as error:
     [
         ("raise UnreadableError('data: Input/output error')", "UnreadableError: data: Input/output error"),
         ("raise MemoryError('no more')", "MemoryError: no more"),
-        ("os.kill(os.getpid(), signal.SIGKILL)", "KlogError: a process that checked partitions was ended by somebody"),
+        ("os.kill(os.getpid(), signal.SIGKILL)", "KlogError: a process that checked partitions was killed"),
     ],
     ids=["unreadable", "memory", "killed"],
 )
