@@ -157,6 +157,33 @@ def test_a_log_with_damage_in_the_middle_is_read_once(
     assert reads.of(logs[2])[1] <= logs[2].stat().st_size + AROUND
 
 
+@pytest.mark.parametrize("damage", DAMAGES)
+@pytest.mark.parametrize("kind", ["plain", "idempotent", "transactional"])
+@pytest.mark.parametrize("options", [(), ("--apply",), ("--repair-bits",)], ids=["plan", "apply", "repair-bits"])
+def test_salvage_reads_what_it_rewrites_twice_and_all_else_once(
+    tmp_path: Path,
+    klog: Callable[..., Ran],
+    monkeypatch: pytest.MonkeyPatch,
+    kind: str,
+    damage: str,
+    options: tuple[str, ...],
+) -> None:
+    """Indexes, transactions and producers come from the survey; what is kept of a damaged log is copied."""
+    logs = damaged_log_dir(tmp_path, klog, kind, damage)
+    size = logs[2].stat().st_size
+    with monkeypatch.context() as patches:
+        for name in ("FIRST_WINDOW_BYTES", "WINDOW_BYTES", "REACH_BYTES"):
+            patches.setattr(reader, name, WINDOW)
+        reads = count_reads(patches)
+        done = klog("recover", logs[0].parent, "--salvage", "--output=json", *options)
+    assert done.exit_code == (1 if "--apply" in options else 4)
+    for log in logs[:2] + logs[3:]:
+        opens, read = reads.of(log)
+        assert (opens, read <= ONCE * log.stat().st_size) == (1, True), log
+    # Whoever applies a plan compares what is to be replaced with the plan first.
+    assert reads.of(logs[2])[1] <= (3 if "--apply" in options else 2) * size + AROUND
+
+
 def test_a_plan_for_an_intact_log_loads_nothing_that_changes_or_salvages(data: Path, klog: Callable[..., Ran]) -> None:
     """Loading it all took a fifth of what reading a gigabyte does."""
     assert klog("recover", data, "--apply", "--quiet").exit_code == 1

@@ -11,7 +11,9 @@ from klog.data_dir.log_dir import LogDir
 from klog.log import reader
 from klog.log.batch import Batch
 from klog.log.segment import Segment
+from klog.partition_plan.desired_files import DesiredFiles
 from klog.progress import Silence
+from klog.recover import salvage
 from klog.recover.outcome import RecoverMode, RecoverOptions
 from klog.recover.survey import PartitionSurvey
 from klog.salvage.dropped import SalvageOptions
@@ -81,6 +83,14 @@ def described(found: PartitionRanges) -> list[object]:
     ]
 
 
+def target(survey: PartitionSurvey, settings: RecoverOptions, *, reads: bool = False) -> DesiredFiles:
+    """Return what salvage makes of the partition; with *reads* it reads for that what is kept."""
+    if reads:
+        survey.walks.content = None
+    found = salvage_ranges(survey.partition, SalvageOptions(settings.repair_bits), survey=survey.walks)
+    return salvage._Salvage(survey, settings, found).target()
+
+
 @pytest.mark.parametrize("repair_bits", [False, True], ids=["", "repair-bits"])
 @pytest.mark.parametrize("directory", PARTITIONS)
 def test_what_a_survey_follows_is_what_salvage_reads(
@@ -106,6 +116,7 @@ def test_what_a_survey_follows_is_what_salvage_reads(
         read = salvage_ranges(partition, request)
         followed = salvage_ranges(partition, request, survey=survey.walks)
         assert described(followed) == described(read), number
+        assert target(survey, settings) == target(survey, settings, reads=True), number
         logs = [files.log for files in partition.segments]
         walks += len(logs)
         known += sum(survey.walks.walk(log) is not None for log in logs)

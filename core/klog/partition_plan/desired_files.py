@@ -17,9 +17,11 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
 from klog.data_dir.partition import Partition
+from klog.files.read_only import ReadOnlyFile
 from klog.formats.names import SEGMENT_KINDS, FileKind, FileName, Stage, belongs, parse_file
 from klog.partition_plan.contents import Content, FileRange
 from klog.plan.draft import Draft
+from klog.plan.file_state import Digest
 
 if TYPE_CHECKING:
     from klog.log.bit_flips import Patch
@@ -32,12 +34,14 @@ class DesiredFiles(NamedTuple):
 
     *logs*: the pieces of each log, *files*: every other file of the log, both by name; what is in neither and belongs
     to a log goes.  *epochs*: the new `leader-epoch-checkpoint`, None if it stays.  *patches*: of the pieces' files.
+    *is_intact*: the pieces are whole batches, whose checksums match: a log that has changed since is not copied.
     """
 
     logs: Mapping[str, tuple[FileRange, ...]]
     files: Mapping[str, Content]
     epochs: bytes | None = None
     patches: Mapping[str, tuple[Patch, ...]] = MappingProxyType({})
+    is_intact: bool = False
 
 
 def draft_changes(draft: Draft, partition: Partition, target: DesiredFiles) -> None:
@@ -142,7 +146,17 @@ class _Writer:
     def _put_log(self, log: str, pieces: tuple[FileRange, ...]) -> None:
         like = self._file(pieces[0].name) if pieces else self._like()
         source = os.stat(self._path(pieces[0].name)).st_mtime_ns if pieces else None
-        self._draft.put(self._file(log), self._content(log, pieces), like=like, modified_ns=source)
+        content = self._content(log, pieces)
+        if pieces and all(piece.name == log for piece in pieces):
+            # A plan has the digest of what is replaced; so its bytes need not be read a second time for that.
+            digest = Digest(os.path.getsize(self._path(log)))
+            self._draft.read_through(self._file(log), digest)
+            content = self._content_of_one(log, pieces, digest)
+            if self._target.is_intact:
+                from klog.partition_plan.spliced import intact
+
+                content = intact(content, self._path(log))
+        self._draft.put(self._file(log), content, like=like, modified_ns=source)
 
     def _content(self, name: str, pieces: tuple[FileRange, ...]) -> Iterator[bytes]:
         from klog.partition_plan.spliced import SplicedLog
@@ -150,6 +164,20 @@ class _Writer:
         with SplicedLog(self._partition.path, name, pieces, self._target.patches) as source:
             for at in range(0, source.size, _STEP_BYTES):
                 yield source.read(at, _STEP_BYTES)
+
+    def _content_of_one(self, name: str, pieces: tuple[FileRange, ...], digest: Digest) -> Iterator[bytes]:
+        """Yield *pieces* of a file, ascending, while all of its bytes go through *digest*."""
+        from klog.partition_plan.spliced import DigestedLog, PatchedLog
+
+        with ReadOnlyFile(self._path(name)) as file:
+            source = DigestedLog(file, digest)
+            log, at = PatchedLog(source, self._target.patches.get(name, ())), 0
+            for _, start, end in pieces:
+                source.skip(at, start)
+                for at in range(start, end, _STEP_BYTES):
+                    yield log.read(at, min(_STEP_BYTES, end - at))
+                at = end
+            source.skip(at, file.size)
 
     def _put(self, name: str, like: str | None = None) -> None:
         content = self._target.files[name]

@@ -4,15 +4,21 @@ from __future__ import annotations
 
 import os
 from bisect import bisect_right
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from types import TracebackType
 
 from klog.errors import UnreadableError
 from klog.files.read_only import ReadableLog, ReadOnlyFile
+from klog.formats.batch import ENTRY, OVERHEAD
+from klog.kernel import DONE, MORE
 from klog.log.bit_flips import Patch
+from klog.log.windows import window_of
 from klog.partition_plan.contents import FileRange
+from klog.plan.file_state import Digest
 
 _LONGEST_PATCH = 8
+_STEP_BYTES = 1 << 20
 
 
 class PatchedLog:
@@ -55,6 +61,45 @@ class PatchedLog:
             start, stop = max(patch.position, position), min(patch.position + len(patch.new), end)
             if start < stop:
                 part[start - position : stop - position] = patch.new[start - patch.position : stop - patch.position]
+
+
+class DigestedLog:
+    """A ReadableLog that is read from its start to its end, once, while all bytes go through *digest*.
+
+    As with SplicedLog, a file that has shrunk is no end: `read` raises UnreadableError.
+    """
+
+    def __init__(self, source: ReadableLog, digest: Digest) -> None:
+        self.path, self.size = source.path, source.size
+        self._source, self._digest = source, digest
+
+    def read_into(self, position: int, view: memoryview) -> int:
+        """Fill *view* from *position* on; return the number of bytes.  Raises UnreadableError."""
+        data = self.read(position, len(view))
+        view[: len(data)] = data
+        return len(data)
+
+    def read(self, position: int, size: int) -> bytes:
+        """Return *size* bytes from *position* on.  Raises UnreadableError."""
+        data = self._source.read(position, size)
+        if len(data) < size:
+            raise UnreadableError(f"{self.path} @ {position + len(data)}: the file has shrunk; run this again")
+        self._digest.update(data)
+        return data
+
+    def skip(self, start: int, end: int) -> None:
+        """Have the digest take bytes that nobody wants.  Where they cannot be read it stays incomplete."""
+        with suppress(UnreadableError):
+            for at in range(start, end, _STEP_BYTES):
+                self.read(at, min(_STEP_BYTES, end - at))
+
+    def next_data(self, position: int) -> int:
+        """Return *position*: holes are read, for they belong to the digest."""
+        return position
+
+    def close(self) -> None:
+        """Close the source."""
+        self._source.close()
 
 
 class SplicedLog:
@@ -125,3 +170,24 @@ class SplicedLog:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+def intact(content: Iterable[bytes], path: str) -> Iterator[bytes]:
+    """Yield *content* as it comes.  Raises UnreadableError once it is not all whole batches whose checksums match.
+
+    *path*: what it is a copy of, which was intact a moment ago: indexes have been made of what it held then.
+    """
+    rest, needed, done = bytearray(), 0, 0
+    for chunk in content:
+        yield chunk
+        rest += chunk
+        if len(rest) < needed:
+            continue
+        window = window_of(bytes(rest), done)
+        if window.scan(0) not in (DONE, MORE) or window.check(0, window.count):
+            break
+        done += window.next_at
+        del rest[: window.next_at]
+        needed = ENTRY.read(rest)[1] + OVERHEAD if len(rest) >= ENTRY.size else 0
+    if rest:
+        raise UnreadableError(f"{path}: it has changed while it was read; run this again")

@@ -34,13 +34,12 @@ from klog.recover.outcome import RecoverMode, RecoverOptions, RecoverResult
 from klog.recover.rebuild import ENDS, MENDED, OF_INDEXES, OFFSET_KINDS, problems
 from klog.recover.survey import PartitionSurvey
 from klog.salvage.dropped import SalvageOptions
+from klog.salvage.kept_content import KeptContent, PartitionContent
 from klog.salvage.segment_ranges import DroppedBytes, PartitionRanges, PartRanges, SegmentRanges, salvage_ranges
-from klog.transactions.markers import CompletedTxn
+from klog.salvage.survey_walks import SurveyWalks
 from klog.transactions.producer_state import ProducerState
-from klog.transactions.replay import apply_window
 from klog.verify.findings import Finding
 
-_NEVER_FULL = 2**31 - 1
 _MOST_SPLITS = 10
 _DROPPED = OFFSET_KINDS | {"odd-epoch"}
 
@@ -131,10 +130,6 @@ def _between(segment: SegmentRanges, cut: DroppedBytes) -> tuple[int | None, int
     return (first, last) if last is None or first <= last else (None, None)
 
 
-Markers = tuple[dict[int, AbortedTxn], set[int]]
-"""Aborted transactions by the offsets of their markers, and the offsets of all markers of transactions with data."""
-
-
 class _Salvage:
     def __init__(self, examined: PartitionSurvey, settings: RecoverOptions, found: PartitionRanges) -> None:
         self._examined, self._settings, self._segments = examined, settings, found.segments
@@ -153,6 +148,10 @@ class _Salvage:
             for name, offset, found in examined.facts.snapshots
             if found.problem is None and name not in wrong
         }
+        # A wrong snapshot must not decide what the producers behind it are.
+        self._known = None if wrong else _known_content(examined.walks, found)
+        if self._known is not None:
+            self._state = self._known.state
         self._epochs: list[tuple[int, int]] = []
         self._files: dict[str, Content] = {}
         self._logs: dict[str, tuple[FileRange, ...]] = {}
@@ -170,7 +169,7 @@ class _Salvage:
             content = write_snapshot(self._state.snapshot(), crc32c)
             self._files[file_name(self._end, FileKind.SNAPSHOT)] = content
         epochs = rebuilt(self._examined.partition.epochs, self._epochs, self._end)
-        return DesiredFiles(self._logs, self._files, write_epochs(epochs), self._patches)
+        return DesiredFiles(self._logs, self._files, write_epochs(epochs), self._patches, is_intact=True)
 
     @property
     def _state_start(self) -> int:
@@ -185,15 +184,16 @@ class _Salvage:
             self._files |= {name: there[name] for name in (index, time_index, txns) if name in there}
             return
         self._logs[log] = pieces
-        builder = IndexBuilder(part.base, self._settings.interval, _NEVER_FULL)
-        aborted = self._pass(log, pieces, builder)
-        self._end = max(builder.last_offset + 1, part.base)
-        self._epochs += builder.epochs
+        content = self._content(log, pieces, part.base, segment)
+        self._end = content.end_offset
+        self._epochs += content.epochs
         keeps = segment.is_whole and not self._is_wrong(part.base)
-        for name, content in ((index, builder.offset_entries), (time_index, builder.time_entries)):
-            self._files[name] = there[name] if keeps and name in there else content
+        if not (keeps and index in there and time_index in there) and content.builder is None:
+            content.builder = self._builder(log, pieces, part.base, segment)
+        self._files[index] = there[index] if keeps and index in there else _built(content).offset_entries
+        self._files[time_index] = there[time_index] if keeps and time_index in there else _built(content).time_entries
         old = there.get(file_name(segment.files.base_offset, FileKind.TXN_INDEX))
-        entries = self._with_witnesses(part, self._end if limit is None else limit, aborted, old)
+        entries = self._with_witnesses(part, self._end if limit is None else limit, content.aborted, old)
         if entries or txns in there:
             self._files[txns] = txn_index_content(entries)
 
@@ -201,13 +201,27 @@ class _Salvage:
         found = [one for one in self._examined.facts.segments if one.files.base_offset == base]
         return any(self._examined.has_wrong_index(segment) for segment in found)
 
-    def _pass(self, log: str, pieces: tuple[FileRange, ...], builder: IndexBuilder) -> Markers:
-        """Read what is kept of a segment, and build its indexes."""
-        if builder.base in self._snapshots:
+    def _content(self, log: str, pieces: tuple[FileRange, ...], base: int, segment: SegmentRanges) -> KeptContent:
+        """Return what is kept of a segment gives; it is read only where the survey has not followed it."""
+        if self._known is not None:
+            return self._known.segments[segment.files.log]
+        if base in self._snapshots:
             # Taken by the broker: it knows of the producers whose batches are lost.
-            self._state = ProducerState.load(self._snapshots[builder.base], builder.base)
-        aborted: dict[int, AbortedTxn] = {}
-        markers: set[int] = set()
+            self._state = ProducerState.load(self._snapshots[base], base)
+        return self._read(log, pieces, KeptContent(log, base, self._settings.interval, self._state))
+
+    def _builder(
+        self, log: str, pieces: tuple[FileRange, ...], base: int, segment: SegmentRanges
+    ) -> IndexBuilder | None:
+        """Return the builder of the indexes of a segment that is whole: the survey's, where that has been kept."""
+        for one in self._examined.facts.segments:
+            if one.files.log == segment.files.log and one.builder is not None and not one.is_broken:
+                return one.builder
+        apart = KeptContent(log, base, self._settings.interval, ProducerState())
+        return self._read(log, pieces, apart).builder
+
+    def _read(self, log: str, pieces: tuple[FileRange, ...], content: KeptContent) -> KeptContent:
+        """Have *content* take what is kept of a segment."""
         window = Window(output=0)
         with SplicedLog(self._folder, log, pieces, self._patches) as source:
             reader = LogReader(source)
@@ -215,21 +229,17 @@ class _Salvage:
                 _expect_intact(piece.damage)
                 for run in intact_runs(window, source.path, Segment(source.path).span):
                     _expect_intact(run.damage)
-                    builder.walk(run.window, run.first, run.end)
-                    for event in apply_window(self._state, run.window, log, run.first, run.end):
-                        if isinstance(event, CompletedTxn):
-                            markers.add(event.last_offset)
-                            if event.index_entry is not None:
-                                aborted[event.last_offset] = event.index_entry
-        builder.finish()
-        return aborted, markers
+                    content.take(run.window, run.first, run.end)
+        content.finish()
+        return content
 
-    def _with_witnesses(self, part: PartRanges, limit: int, found: Markers, old: Content | None) -> list[AbortedTxn]:
+    def _with_witnesses(
+        self, part: PartRanges, limit: int, entries: dict[int, AbortedTxn], old: Content | None
+    ) -> list[AbortedTxn]:
         """Return the transaction index's entries: those of the log, and old ones whose markers are lost in a hole."""
-        entries, markers = found
         for entry in txn_entries(self._folder, old):
             sane = entry.version == 0 and 0 <= entry.first_offset <= entry.last_offset < limit
-            if sane and entry.last_offset not in markers and _is_in_hole(part, entry.last_offset):
+            if sane and _is_in_hole(part, entry.last_offset):
                 entries.setdefault(entry.last_offset, entry)
         return [entries[offset] for offset in sorted(entries)]
 
@@ -259,6 +269,17 @@ class _Salvage:
         if all(segment.unreadable is None for segment in self._segments):
             changed[FileKind.RECOVERY_POINTS] = self._end
         return changed
+
+
+def _known_content(walks: SurveyWalks, found: PartitionRanges) -> PartitionContent | None:
+    """Return what is kept gives, if the survey has followed just that; None where it has to be read."""
+    followed = (walks.has_content(one.files.log, one.kept, one.is_whole) and not one.is_split for one in found.segments)
+    return walks.content if all(followed) and not found.in_the_way else None
+
+
+def _built(content: KeptContent) -> IndexBuilder:
+    assert content.builder is not None
+    return content.builder
 
 
 def _expect_intact(damage: Damage | None) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 from klog.broker_start.files import FailsError
 from klog.broker_start.load import StartOutcome
@@ -18,12 +19,16 @@ from klog.recover.outcome import RecoverMode, RecoverOptions
 from klog.recover.surveyed_logs import SurveyedLogs
 from klog.salvage.dropped import SalvageOptions
 from klog.salvage.survey_walks import SurveyWalks
+from klog.transactions.snapshot_files import snapshots_of
 from klog.verify.facts import LogDirFacts, PartitionFacts
 from klog.verify.findings import Finding
 from klog.verify.indexes import offset_index_of, time_index_of
 from klog.verify.names import names
 from klog.verify.segment import IndexSettings, SegmentFacts, SurveyOptions
 from klog.verify.verify import Chosen, examine
+
+if TYPE_CHECKING:
+    from klog.salvage.kept_content import PartitionContent
 
 _NEVER_FULL = 2**31 - 1
 _NAMES = frozenset({"orphan-index", "leftover", "duplicate-segment", "foreign-log-name", "odd-name"})
@@ -67,7 +72,9 @@ class PartitionSurvey:
         build, follow = IndexSettings(settings.interval, _NEVER_FULL), settings.mode is RecoverMode.SALVAGE
         request = SurveyOptions(jobs=settings.jobs, build=build, producers=follow)
         chosen = _from_recovery_point(self.partition) if settings.from_recovery_point else None
-        self.walks = SurveyWalks(self.partition.segments, SalvageOptions(settings.repair_bits))
+        self.walks = SurveyWalks(
+            self.partition.segments, SalvageOptions(settings.repair_bits), self._content() if follow else None
+        )
         self.facts, found = examine(
             self.partition, around, request, sink, chosen, self._after, self.next_start, self.walks
         )
@@ -76,6 +83,12 @@ class PartitionSurvey:
             by_name = names(PartitionFacts(partition, around))
             self.findings = [finding for finding in found if finding.id not in _NAMES]
             self.findings += [finding for finding in by_name if finding.id in _NAMES]
+
+    def _content(self) -> PartitionContent:
+        from klog.salvage.kept_content import PartitionContent
+
+        sound = {offset: one for _, offset, one in snapshots_of(self.partition) if one.problem is None}
+        return PartitionContent(self.partition.log_start_offset or 0, sound, self._settings.interval)
 
     @cached_property
     def files(self) -> dict[str, Content]:

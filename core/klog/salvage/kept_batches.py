@@ -13,6 +13,7 @@ from klog.log.segment import MAX_RELATIVE_OFFSET
 from klog.partition_plan.spliced import PatchedLog
 from klog.salvage.dropped import MOST_LEFT, MOST_STRETCHES, NEIGHBOURS, DroppedBatches, DroppedRange, records_in
 from klog.salvage.free_offsets import FreeOffsets, SegmentPart, base_of
+from klog.salvage.kept_content import KeptContent
 from klog.salvage.kept_ranges import KeptRanges, batches
 from klog.salvage.leading_batches import LeadingBatches
 
@@ -27,12 +28,17 @@ class KeptBatches:
 
     *parts*: the segments that they go into, the log's own first, which may get none; each later one begins with a batch
     whose offsets the one before cannot hold, or that belongs behind another log.  *leading*: the batches at the start
-    of the log that are kept already.  *patches*: by position, which ascends.  *unsure*: those that are not made, for
-    chance would say the same too often.
+    of the log that are kept already.  *content*: takes what is kept.  *patches*: by position, which ascends.
+    *unsure*: those that are not made, for chance would say the same too often.
     """
 
     def __init__(
-        self, base_offset: int, free: FreeOffsets, source: ReadOnlyFile, leading: LeadingBatches | None = None
+        self,
+        base_offset: int,
+        free: FreeOffsets,
+        source: ReadOnlyFile,
+        leading: LeadingBatches | None = None,
+        content: KeptContent | None = None,
     ) -> None:
         self.kept, self.dropped = KeptRanges(), DroppedBatches()
         self.batches = self.records = 0
@@ -44,6 +50,9 @@ class KeptBatches:
         self.parts = [SegmentPart(0, base_offset)]
         self._base, self._free, self._source, self._size = base_offset, free, source, source.size
         self._walks = _WALKS
+        self._content = content
+        if content is not None:
+            content.kept = self.kept
         if leading is not None and leading.batches:
             self._leading = leading
             self.batches, self.records = leading.batches, leading.records
@@ -97,6 +106,8 @@ class KeptBatches:
         self.batches += end - first
         self.records += records
         self._tail.extend(window.batch(i) for i in range(max(first, end - NEIGHBOURS), end))
+        if self._content is not None:
+            self._content.take(window, first, end)
 
     def keep(self, facts: BatchFacts, patch: Patch | None = None) -> None:
         """Keep a batch that has its place behind all that is kept, once *patch* is made."""
@@ -114,6 +125,9 @@ class KeptBatches:
         self.batches += 1
         self.records += records_in(facts)
         self._tail.append(facts)
+        if self._content is not None:
+            self._content.take_one(self._source, facts, () if patch is None else (patch,))
+            self._content.is_exact &= not is_apart
 
     def _is_full(self, start: int, is_apart: bool = False) -> bool:
         if len(self.parts) >= MOST_PARTS and is_apart:
@@ -135,6 +149,8 @@ class KeptBatches:
 
     def _forget(self, position: int) -> None:
         """Take back the repairs from byte *position* on, and the segments that began there."""
+        if self._content is not None:
+            self._content.is_exact = False
         while self.is_patched_from(position):
             self.patches.popitem()
         while len(self.parts) > 1 and self.parts[-1].position >= position:

@@ -25,6 +25,7 @@ from klog.salvage.header_repairs import (
     with_offset,
 )
 from klog.salvage.kept_batches import KeptBatches
+from klog.salvage.kept_content import KeptContent
 from klog.salvage.leading_batches import LeadingBatches
 
 
@@ -32,7 +33,8 @@ class BatchSequencer:
     """Takes what a walk over a segment brings, in its order; `finish` ends it.
 
     *free*: the offsets that no later segment has.  *splits*: whether batches that the segment cannot hold are kept, in
-    segments of their own.  *leading*: the batches that have come before, all of which are kept.
+    segments of their own.  *leading*: the batches that have come before, all of which are kept.  *content*:
+    takes what is kept.
     """
 
     def __init__(
@@ -43,10 +45,11 @@ class BatchSequencer:
         request: SalvageOptions,
         splits: bool = True,
         leading: LeadingBatches | None = None,
+        content: KeptContent | None = None,
     ) -> None:
         self._source, self._request, self._splits = source, request, splits
         self._base, self._free = base_offset, free
-        self.log = KeptBatches(base_offset, free, source, leading)
+        self.log = KeptBatches(base_offset, free, source, leading, content)
         self._odd: BatchFacts | None = None
         self._shadow, self._behind = ClaimedExtent(0, 0), 0
         self._broken = DamagedBatches(source, request)

@@ -26,6 +26,8 @@ from klog.verify.segment import SegmentFacts
 if TYPE_CHECKING:  # most logs are intact, and need none of this
     from klog.salvage.free_offsets import AssumedOffsets, FreeOffsets
     from klog.salvage.kept_batches import KeptBatches
+    from klog.salvage.kept_content import KeptContent, PartitionContent
+    from klog.salvage.kept_ranges import KeptRanges
     from klog.salvage.sequencer import BatchSequencer
 
 
@@ -53,10 +55,15 @@ class _EndedPass(NamedTuple):
 
 
 class SurveyWalks:
-    """A BatchObserver: the walk over each segment that a survey has read to its end, by the name of its log."""
+    """A BatchObserver: the walk over each segment that a survey has read to its end, by the name of its log.
 
-    def __init__(self, segments: Sequence[SegmentFiles], request: SalvageOptions) -> None:
-        self._request = request
+    *content*: takes what is kept; None: nobody asks for it.
+    """
+
+    def __init__(
+        self, segments: Sequence[SegmentFiles], request: SalvageOptions, content: PartitionContent | None = None
+    ) -> None:
+        self._request, self.content = request, content
         self._next_bases = dict(_next_bases(segments))
         self._last = segments[-1] if segments else None
         self._ended: dict[str, _EndedPass] = {}
@@ -68,10 +75,15 @@ class SurveyWalks:
         self._sequencer: BatchSequencer | None = None
         self._assumed: AssumedOffsets | None = None
         self._has_failed = False
+        self._kept: KeptContent | None = None
+        if self.content is not None:
+            self._kept = self.content.begin(facts.files.log, facts.files.base_offset)
 
     def take(self, run: BatchRun) -> None:
         """Take intact batches."""
         if self._sequencer is None and self._leading.take(run.window, run.first, run.end):
+            if self._kept is not None:
+                self._kept.take(run.window, run.first, run.end)
             return
         try:
             self._continued().rows(run.window, run.first, run.end)
@@ -93,6 +105,9 @@ class SurveyWalks:
                 self._sequencer.finish()
         except KlogError:
             self._has_failed = True
+        if self._kept is not None:
+            self._kept.finish(with_indexes=self._sequencer is not None)
+            self._kept.is_exact &= not self._has_failed
         if self._has_failed:
             return
         if self._sequencer is None:
@@ -113,6 +128,14 @@ class SurveyWalks:
 
         return KnownWalk(KeptBatches(ended.base, FreeOffsets(), ended.source, ended.leading), ended.size, None)
 
+    def has_content(self, log: str, kept: KeptRanges, is_whole: bool) -> bool:
+        """Whether the content of a log is that of what salvage has *kept*; *is_whole*: that is all of it."""
+        found = self.content.segments.get(log) if self.content is not None else None
+        ended = self._ended.get(log)
+        if found is None or ended is None or not found.is_exact:
+            return False
+        return is_whole if ended.sequencer is None else found.kept is kept
+
     def _continued(self) -> BatchSequencer:
         """Return the sequencer that goes on where a batch does not follow."""
         if self._sequencer is None:
@@ -122,7 +145,9 @@ class SurveyWalks:
             next_base, last = self._next_bases[self._files.log], self._last or self._files
             self._assumed = AssumedOffsets(next_base, last.base_offset + MAX_RELATIVE_OFFSET)
             base = self._files.base_offset
-            self._sequencer = BatchSequencer(self._source, base, self._assumed, self._request, leading=self._leading)
+            self._sequencer = BatchSequencer(
+                self._source, base, self._assumed, self._request, leading=self._leading, content=self._kept
+            )
         return self._sequencer
 
 
