@@ -31,10 +31,9 @@
 #define KLOG_ZLIB 0xedb88320u
 #define KLOG_LONG 256
 #define KLOG_SHORT 64
-#define KLOG_TINY 40
 
 static uint32_t klog_castagnoli[8][256], klog_zlib[8][256];
-static uint32_t klog_long[4][256], klog_short[4][256], klog_tiny[4][256];
+static uint32_t klog_long[4][256], klog_short[4][256];
 static int klog_hardware;
 
 static void klog_slices(uint32_t table[8][256], uint32_t polynomial) {
@@ -96,24 +95,24 @@ static void klog_shift_table(uint32_t table[4][256], size_t length) {
 
 #if defined(KLOG_X86)
 #define KLOG_TARGET __attribute__((target("sse4.2")))
-#define KLOG_STEP8(c, p) ((uint32_t)_mm_crc32_u64((c), klog_le64(p)))
-#define KLOG_STEP4(c, p) _mm_crc32_u32((c), klog_le32(p))
+#define KLOG_STEP_WORD(c, word) _mm_crc32_u64((c), (word))
 #define KLOG_STEP1(c, b) _mm_crc32_u8((c), (b))
 #elif defined(KLOG_ARM)
 #define KLOG_TARGET __attribute__((target("+crc")))
-#define KLOG_STEP8(c, p) __crc32cd((c), klog_le64(p))
-#define KLOG_STEP4(c, p) __crc32cw((c), klog_le32(p))
+#define KLOG_STEP_WORD(c, word) __crc32cd((c), (word))
 #define KLOG_STEP1(c, b) __crc32cb((c), (b))
 #endif
 
 #ifdef KLOG_TARGET
+#define KLOG_STEP8(c, p) KLOG_STEP_WORD((c), klog_le64(p))
+
 static inline uint32_t klog_shift(uint32_t table[4][256], uint32_t c) {
     return table[0][c & 255] ^ table[1][(c >> 8) & 255] ^ table[2][(c >> 16) & 255] ^ table[3][c >> 24];
 }
 
 #define KLOG_THREE_STREAMS(width, table)                                          \
     while (n >= 3 * (width)) {                                                    \
-        uint32_t second = 0, third = 0;                                           \
+        uint64_t second = 0, third = 0;                                           \
         const uint8_t *end = p + (width);                                         \
         do {                                                                      \
             c = KLOG_STEP8(c, p);                                                 \
@@ -126,19 +125,36 @@ static inline uint32_t klog_shift(uint32_t table[4][256], uint32_t c) {
         n -= 3 * (width);                                                         \
     }
 
+/* The last bytes, fewer than 3 * KLOG_SHORT, or a small batch, go through one stream: several small batches are in flight at
+ * once.  No branch depends on the last digits of a length, for it would be mispredicted every other time. */
+KLOG_TARGET static inline uint32_t klog_crc32c_rest(uint64_t c, const uint8_t *p, size_t n) {
+    if (n < 8) {
+        while (n--) c = KLOG_STEP1((uint32_t)c, *p++);
+        return (uint32_t)c;
+    }
+    const uint8_t *last = p + n - 8;
+    for (; last - p > 24; p += 32) c = KLOG_STEP8(KLOG_STEP8(KLOG_STEP8(KLOG_STEP8(c, p), p + 8), p + 16), p + 24);
+    if (last - p > 8) {
+        c = KLOG_STEP8(KLOG_STEP8(c, p), p + 8);
+        p += 16;
+    }
+    int64_t left = last - p; /* -7 to 8 */
+    uint64_t taken = 0 - (uint64_t)(left > 0);
+    uint64_t next = KLOG_STEP8(c, last - (left & taken));
+    c = (next & taken) | (c & ~taken);
+    left -= 8 & taken;
+    /* One to eight bytes are left.  Zeros in front of them would leave a register of 0 unchanged, so they are taken as one
+     * word, register included, behind zeros; of a register longer than they are, the rest is shifted down. */
+    int passed = -8 * (int)left;
+    uint64_t word = (klog_le64(last) >> passed ^ c) << passed;
+    return (uint32_t)(KLOG_STEP_WORD(0, word) ^ c >> 1 >> (63 - passed));
+}
+
 KLOG_TARGET static uint32_t klog_crc32c_hardware(uint32_t crc, const uint8_t *p, size_t n) {
-    uint32_t c = ~crc;
+    uint64_t c = (uint32_t)~crc;
     KLOG_THREE_STREAMS(KLOG_LONG, klog_long)
     KLOG_THREE_STREAMS(KLOG_SHORT, klog_short)
-    KLOG_THREE_STREAMS(KLOG_TINY, klog_tiny)
-    for (; n >= 8; p += 8, n -= 8) c = KLOG_STEP8(c, p);
-    if (n >= 4) {
-        c = KLOG_STEP4(c, p);
-        p += 4;
-        n -= 4;
-    }
-    while (n--) c = KLOG_STEP1(c, *p++);
-    return ~c;
+    return ~klog_crc32c_rest(c, p, n);
 }
 #endif
 
@@ -160,7 +176,6 @@ static void klog_crc_init(void) {
     klog_slices(klog_zlib, KLOG_ZLIB);
     klog_shift_table(klog_long, KLOG_LONG);
     klog_shift_table(klog_short, KLOG_SHORT);
-    klog_shift_table(klog_tiny, KLOG_TINY);
     klog_hardware = klog_find_hardware();
 }
 
