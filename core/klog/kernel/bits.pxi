@@ -74,10 +74,12 @@ def flipped_bit(unsigned int difference, long long size, bint zlib=False):
     Two wrong bits under a CRC-32C are never taken for one (its polynomial is divisible by x + 1).  Of other damage,
     one in 2^32 is for each bit that there is: what comes out is a guess, and `klog.log.bit_flips` says what it is worth.
     """
-    cdef const Powers *powers = &zlib_powers if zlib else &castagnoli_powers
+    cdef Powers *powers = &zlib_powers if zlib else &castagnoli_powers
     cdef long long e, byte
     if difference == 0 or not 0 <= size <= 1 << 27:  # not far beyond, powers of x repeat
         return None
+    if not powers.giant[31]:  # filled when they are first wanted: most processes never ask
+        fill_powers(powers, 0xEDB88320 if zlib else 0x82F63B78)
     with nogil:
         e = logarithm(powers, difference, 8 * size + 32)
     if e < 0:
@@ -86,7 +88,3 @@ def flipped_bit(unsigned int difference, long long size, bint zlib=False):
         return -8 * (1 + (31 - e) // 8) + (31 - e) % 8
     byte = size - 1 - (e - 32) // 8
     return 8 * byte + 7 - (e - 32) % 8
-
-
-fill_powers(&castagnoli_powers, 0x82F63B78)
-fill_powers(&zlib_powers, 0xEDB88320)
