@@ -94,41 +94,47 @@ cdef int scan_entries(View *v, Py_ssize_t *at, Py_ssize_t end, Py_ssize_t room, 
     window, and the body of the last entry may reach into them: its row is there, but is left out of all that reads it.
     With *check* each checksum is computed while the entry is in the processor's nearest cache.
     """
-    cdef const uint8_t *p
-    cdef BatchRow *row
-    cdef int status
-    while v.batches_count < room:
-        if end - at[0] <= ENTRY_BYTES:
-            return DONE if at[0] >= end else MORE
-        p = v.data + at[0]
-        status = unfit(p, end - at[0] + beyond, lenient)
+    cdef const uint8_t *p = v.data + at[0]
+    cdef const uint8_t *stop = v.data + end
+    cdef BatchRow *row = v.batches + v.batches_count
+    cdef Py_ssize_t count = v.batches_count
+    cdef int status = MORE
+    cdef bint has_producers = v.has_producers, is_good = v.good_count == count
+    while count < room:
+        if stop - p <= ENTRY_BYTES:
+            status = DONE if p >= stop else MORE
+            break
+        status = unfit(p, stop - p + beyond, lenient)
         if status != DONE:
-            return status
-        if end - at[0] < smallest_entry(p[ENTRY_MAGIC]) and be32(p + ENTRY_SIZE) > end - at[0] - OVERHEAD:
-            return MORE  # not even its header is all there
-        row = v.batches + v.batches_count
-        row.position = v.position + at[0]
-        row.at = <int>at[0]
+            break
+        status = MORE
+        if stop - p < BATCH_BYTES and stop - p < smallest_entry(p[ENTRY_MAGIC]) and be32(p + ENTRY_SIZE) > stop - p - OVERHEAD:
+            break  # not even its header is all there
+        row.at = <int>(p - v.data)
+        row.position = v.position + row.at
         row.size = be32(p + ENTRY_SIZE) + OVERHEAD
         row.magic = p[ENTRY_MAGIC]
-        row.state = SKIPPED if row.size > end - at[0] else 0
+        row.state = SKIPPED if row.size > stop - p else 0
         row.computed_crc = 0
         if row.magic >= 2:
             read_batch(p, row)
-            v.has_producers |= row.producer_id >= 0
+            has_producers |= row.producer_id >= 0
         else:
             read_message(p, row)
-        v.bases[v.batches_count] = p
-        v.lengths[v.batches_count] = row.size
+        v.bases[count] = p
+        v.lengths[count] = row.size
         if check:
             check_entry(v, row)
-            if v.good_count == v.batches_count and row.state & (CHECKED | HOLDS) != CHECKED:
-                v.good_count += 1
+            is_good = is_good and row.state & (CHECKED | HOLDS) != CHECKED
+            v.good_count += is_good
         elif row.size < 4096:
             prefetch(p + 1536)
-        v.batches_count += 1
-        at[0] += row.size
-    return MORE
+        p += row.size
+        count += 1
+        row += 1
+    at[0] = p - v.data
+    v.batches_count, v.has_producers = count, has_producers
+    return status
 
 
 cdef Py_ssize_t first_reaching(const View *v, Py_ssize_t i, long long offset) noexcept nogil:

@@ -110,19 +110,21 @@ cdef class SegmentSurvey(IndexComparison):
         cdef const BatchRow *row = rows + first
         cdef const BatchRow *stop = rows + end
         cdef const BatchRow *latest = NULL
-        cdef long long last = self.previous.last_offset, ceiling = min(add(self.base, 0x7FFFFFFF), self.next_base - 1)
+        cdef long long last = self.previous.last_offset
+        cdef long long limit = min(add(self.base, 0x7FFFFFFF), self.next_base - 1)  # of last offsets
         cdef long long position = 0, passed = 0, reached = 0
         cdef long long largest = self.max_timestamp, smallest = self.min_timestamp, records = 0, producers = 0
         cdef int epoch = self.previous.epoch
-        if self.previous.position < 0 or self.is_after_damage or ceiling < self.base:
+        if self.previous.position < 0 or self.is_after_damage or limit < self.base:
             return first
         self._next_entries(&position, &passed, &reached)
+        limit = min(limit, passed, subtract(reached, 1))
+        if last >= limit or last + 1 < self.base:
+            return first
         while row < stop:
             if (row.magic < 2 or row.attributes & ATTRIBUTE_CODEC > 4 or row.leader_epoch != epoch
-                    or row.base_offset <= last or row.base_offset != add(last, 1) or row.base_offset < self.base
-                    or row.last_offset_delta < 0 or row.last_offset > ceiling or row.last_offset < row.base_offset
-                    or row.records_count < 0 or row.records_count > <long long>row.last_offset_delta + 1
-                    or row.position >= position or row.base_offset > passed or row.last_offset >= reached):
+                    or row.base_offset != last + 1 or not 0 <= row.last_offset_delta <= limit - row.base_offset
+                    or <uint32_t>row.records_count > <uint32_t>row.last_offset_delta + 1 or row.position >= position):
                 break
             if row.max_timestamp > largest:
                 largest, latest = row.max_timestamp, row
