@@ -20,7 +20,7 @@ from klog.location import Location
 from klog.log.resync import BLOCK_BYTES, describe_damage, next_entry, readable
 from klog.log.windows import read_window
 
-WINDOW_BYTES = 1 << 20
+WINDOW_BYTES = 1 << 19
 LARGE_WINDOW_BYTES = 4 << 20
 """For batches that do not fit the usual window: else each would be read once in vain and once more."""
 REACH_BYTES = LARGE_WINDOW_BYTES
