@@ -14,8 +14,7 @@ Names are loaded when they are first used, so that ``import klog`` costs next to
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+TYPE_CHECKING = False  # type checkers take it for True; typing itself would cost as much as a small command
 if TYPE_CHECKING:
     from klog.data_dir.log_dir import LogDir
     from klog.data_dir.partition import Partition
@@ -64,9 +63,16 @@ __all__ = [
 
 def __getattr__(name: str) -> object:
     if name in _HOME:
+        import gc
         from importlib import import_module
 
-        value = getattr(import_module(_HOME[name]), _NAMES.get(name, name))
+        collects = gc.isenabled()
+        gc.disable()  # none of what is imported is garbage, and to look through it again and again costs
+        try:
+            value = getattr(import_module(_HOME[name]), _NAMES.get(name, name))
+        finally:
+            if collects:
+                gc.enable()
         globals()[name] = value
         return value
     raise AttributeError(f"module 'klog' has no attribute {name!r}")

@@ -18,9 +18,6 @@ from libc.string cimport memcmp, memcpy, memset
 
 from os import urandom
 
-from klog.formats.batch import BatchFacts
-from klog.formats.codec import CodecError
-
 cdef extern from "crc.h" nogil:
     int klog_hardware
     void klog_crc_init()
@@ -57,6 +54,18 @@ cdef extern from "digests.h" nogil:
 
 klog_crc_init()
 klog_chars_init()
+
+cdef object BatchFacts = None, CodecError = None
+
+
+cdef int import_classes() except -1:
+    """Import the classes of Python that a window needs: not with the module, for `klog --version` needs none."""
+    global BatchFacts, CodecError
+    if CodecError is None:
+        from klog.formats import batch, codec
+        BatchFacts, CodecError = batch.BatchFacts, codec.CodecError
+    return 0
+
 
 include "layouts.pxi"
 include "rows.pxi"

@@ -10,6 +10,7 @@ cdef class Window(LineOutput):
     """
 
     def __cinit__(self, Py_ssize_t capacity=1 << 20, Py_ssize_t records=8192, Py_ssize_t output=1 << 18):
+        import_classes()
         self.data = bytearray(capacity)
         self.payloads = []
         self._reserve_output(max(output, SMALLEST_OUTPUT))
