@@ -125,12 +125,13 @@ class Fuzzer:
         """Load and scan: where the chain of entries breaks, go on at the next one that was made."""
         window.buffer(len(data))[: len(data)] = data
         window.load(self.chance.choice((0, 4096, 2**40)), len(data))
-        lenient = self.chance.random() < 0.2
+        lenient, check = self.chance.random() < 0.2, self.chance.random() < 0.5
         at = 0
-        while at < len(data) and window.scan(at, lenient) != DONE:
+        while at < len(data) and window.scan(at, lenient, check=check) != DONE:
             following = bisect_right(starts, window.next_at)
             at = starts[following] if following < len(starts) else len(data)
-        window.check(0, window.count)
+        bad = window.check(0, window.count)
+        assert (window.first_bad(0, window.count) == window.count) == (bad == 0)
         count, ends, lasts = window.edges()
         assert 0 <= count <= window.count == len(ends) // 8 == len(lasts) // 8
 
