@@ -105,7 +105,7 @@ class Wreck:
             failed.extend([error] if error is not None else [])
 
         producer = self._clients[0]
-        producer.list_topics("sequence", WAIT_S)
+        await_topic(producer, "sequence")
         for number in range(self._sent, self._sent + count):
             producer.produce("sequence", value=b"%d " % number * 40, on_delivery=delivered)
             if number % 10 == 9:
@@ -117,7 +117,7 @@ class Wreck:
     def _decide_nothing(self, value: bytes, count: int) -> None:
         assert self._clients is not None
         producer = self._clients[1]
-        producer.list_topics("open", WAIT_S)
+        await_topic(producer, "open")
         for number in range(count):
             producer.produce("open", value=b"%b %d" % (value, number))
         assert producer.flush(WAIT_S) == 0
@@ -195,6 +195,14 @@ class Wreck:
         ends = self._ends("open")
         self._clients[1].commit_transaction(WAIT_S)
         return ends
+
+
+def await_topic(producer: Producer, topic: str) -> None:
+    """Wait until a producer knows *topic*: a broker that has just started may deny it for a moment."""
+    end = time.monotonic() + WAIT_S
+    while producer.list_topics(topic, WAIT_S).topics[topic].error is not None:
+        assert time.monotonic() < end, topic
+        time.sleep(0.1)
 
 
 def send_again(port: int, topic: str, partition: Path) -> tuple[int, int]:

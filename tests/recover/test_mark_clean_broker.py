@@ -58,8 +58,9 @@ def recover_and_mark(wreck: Wreck, marker: str = NOBODYS) -> None:
     (wreck.data / MARKER).write_text(marker)
 
 
+# The normal run has the same with klog's own markers, in test_marked_broker.
 @pytest.mark.kafka
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_marked_log_dir_goes_on_as_if_the_broker_had_recovered_it(wreck: Wreck) -> None:
     """Three versions: sequences, open transactions and the last stable offset are the same, without a recovery."""
     wreck.restore()

@@ -33,6 +33,7 @@ def test_a_broker_starts_at_once_and_goes_on_as_if_it_had_recovered(wreck: Wreck
     wreck.restore()
     assert wreck.start()
     recovered = wreck.state()
+    assert recovered.duplicate == (0, recovered.ends["sequence"][1] - 10)
     stable, end = recovered.ends["open"]
     assert stable == end - 20
     done = mark(wreck, klog)
