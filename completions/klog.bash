@@ -27,6 +27,7 @@ _klog() {
             plans) command=plans ;;
             replicas) command=replicas ;;
             'replicas diff') command='replicas diff' ;;
+            'replicas rescue') command='replicas rescue' ;;
             spark) command=spark ;;
             'spark verify') command='spark verify' ;;
             'spark stats') command='spark stats' ;;
@@ -179,6 +180,15 @@ _klog() {
         'replicas diff --cluster') words='' ;;
         'replicas diff --topic-id') words='' ;;
         'replicas diff --output') words='table text json jsonl' ;;
+        'replicas rescue --to') words='' ;;
+        'replicas rescue --if-leads') words='' ;;
+        'replicas rescue --plan') words='' ;;
+        'replicas rescue --choose') words='' ;;
+        'replicas rescue --metadata') words='' ;;
+        'replicas rescue --topic') words='' ;;
+        'replicas rescue --partition') words='' ;;
+        'replicas rescue --cluster') words='' ;;
+        'replicas rescue --topic-id') words='' ;;
         'spark verify --topic') words='' ;;
         'spark verify --partition') words='' ;;
         'spark verify --output') words='text json jsonl table' ;;
@@ -267,8 +277,9 @@ _klog() {
             apply) words='--backup --output --quiet -h --help' ;;
             undo) words='--apply --backup --output --quiet -h --help' ;;
             plans) words='--output --quiet -h --help' ;;
-            replicas) words='diff -h --help' ;;
+            replicas) words='diff rescue -h --help' ;;
             'replicas diff') words='--metadata --up --set --deep --topic --partition --cluster --topic-id --by-name --output --quiet -h --help' ;;
+            'replicas rescue') words='--to --if-leads --plan --choose --metadata --topic --partition --cluster --topic-id --by-name --quiet -h --help' ;;
             spark) words='verify stats search export compact -h --help' ;;
             'spark verify') words='--topic --partition --deep --output --max-batch-bytes --master --conf --ship --quiet -h --help' ;;
             'spark stats') words='--topic --partition --output --max-batch-bytes --master --conf --ship --quiet -h --help' ;;

@@ -4,7 +4,7 @@ function __klog_command --description 'The command whose arguments are being wri
     set -l command
     for word in (commandline -opc)[2..-1]
         switch "$command $word"
-            case ' describe' ' dump' ' lookup' ' search' ' stats' ' export' ' fetch' ' serve' ' verify' ' recover' ' truncate' ' compact' ' apply' ' undo' ' plans' ' replicas' 'replicas diff' ' spark' 'spark verify' 'spark stats' 'spark search' 'spark export' 'spark compact'
+            case ' describe' ' dump' ' lookup' ' search' ' stats' ' export' ' fetch' ' serve' ' verify' ' recover' ' truncate' ' compact' ' apply' ' undo' ' plans' ' replicas' 'replicas diff' 'replicas rescue' ' spark' 'spark verify' 'spark stats' 'spark search' 'spark export' 'spark compact'
                 set command $command $word
         end
     end
@@ -246,6 +246,7 @@ complete -c klog -n 'test (__klog_command) = "plans"' -l output -x -a 'text tabl
 complete -c klog -n 'test (__klog_command) = "plans"' -l quiet -d 'Print no notes and no progress bar'
 complete -c klog -n 'test (__klog_command) = "plans"' -s h -l help -d 'Show this help and leave'
 complete -c klog -n 'test (__klog_command) = "replicas"' -a diff -d 'Show how the copies of each partition differ, who would lead, and which records that would cost'
+complete -c klog -n 'test (__klog_command) = "replicas"' -a rescue -d 'Save the records that would be gone, with who has them and whether they were committed'
 complete -c klog -n 'test (__klog_command) = "replicas"' -s h -l help -d 'Show this help and leave'
 complete -c klog -n 'test (__klog_command) = "replicas diff"' -F
 complete -c klog -n 'test (__klog_command) = "replicas diff"' -l metadata -r -F -d 'Log dir with the metadata log'
@@ -260,6 +261,19 @@ complete -c klog -n 'test (__klog_command) = "replicas diff"' -l by-name -d 'Dir
 complete -c klog -n 'test (__klog_command) = "replicas diff"' -l output -x -a 'table text json jsonl' -d 'Output form'
 complete -c klog -n 'test (__klog_command) = "replicas diff"' -l quiet -d 'Print no notes and no progress bar'
 complete -c klog -n 'test (__klog_command) = "replicas diff"' -s h -l help -d 'Show this help and leave'
+complete -c klog -n 'test (__klog_command) = "replicas rescue"' -F
+complete -c klog -n 'test (__klog_command) = "replicas rescue"' -l to -r -F -d 'Where to write the records, as JSON lines'
+complete -c klog -n 'test (__klog_command) = "replicas rescue"' -l if-leads -x -d 'Write what would be lost if node N led'
+complete -c klog -n 'test (__klog_command) = "replicas rescue"' -l plan -r -F -d 'Write what a plan of \'klog replicas plan\' removes'
+complete -c klog -n 'test (__klog_command) = "replicas rescue"' -l choose -x -d 'For this partition assume that node N leads (repeatable)'
+complete -c klog -n 'test (__klog_command) = "replicas rescue"' -l metadata -r -F -d 'Log dir with the metadata log'
+complete -c klog -n 'test (__klog_command) = "replicas rescue"' -l topic -x -d 'Only these topics of a log dir (name or glob'
+complete -c klog -n 'test (__klog_command) = "replicas rescue"' -l partition -x -d 'Only these partition numbers of a log dir (repeatable)'
+complete -c klog -n 'test (__klog_command) = "replicas rescue"' -l cluster -x -d 'Only disks of this cluster'
+complete -c klog -n 'test (__klog_command) = "replicas rescue"' -l topic-id -x -d 'Only topics with this id'
+complete -c klog -n 'test (__klog_command) = "replicas rescue"' -l by-name -d 'Directories of one name are copies where no file says what they are'
+complete -c klog -n 'test (__klog_command) = "replicas rescue"' -l quiet -d 'Print no notes and no progress bar'
+complete -c klog -n 'test (__klog_command) = "replicas rescue"' -s h -l help -d 'Show this help and leave'
 complete -c klog -n 'test (__klog_command) = "spark"' -a verify -d 'Check partitions as \'klog verify\' does'
 complete -c klog -n 'test (__klog_command) = "spark"' -a stats -d 'Count records, bytes, keys and codecs of each partition'
 complete -c klog -n 'test (__klog_command) = "spark"' -a search -d 'Find records by key, header, pattern, offset or time'

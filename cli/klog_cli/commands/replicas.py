@@ -64,3 +64,41 @@ def diff(
     options.known_form(form, DIFF_OUTPUTS)
     choice = IdentityChoice(cluster or (), topic_id or (), by_name)
     return run(DiffRequest(disks, metadata, up, settings or (), deep, topic or (), partition or (), choice), form)
+
+
+@replicas.command("rescue")
+def rescue(
+    disks: Disks,
+    to: Annotated[
+        str, typer.Option("--to", metavar="FILE", help="Where to write the records, as JSON lines; - for stdout.")
+    ],
+    if_leads: Annotated[
+        int | None, typer.Option("--if-leads", metavar="N", help="Write what would be lost if node N led.")
+    ] = None,
+    plan: Annotated[
+        str | None, typer.Option("--plan", metavar="FILE", help="Write what a plan of 'klog replicas plan' removes.")
+    ] = None,
+    choose: Annotated[
+        list[str] | None,
+        typer.Option("--choose", metavar="T-P=N", help="For this partition assume that node N leads (repeatable)."),
+    ] = None,
+    metadata: Metadata = None,
+    topic: options.Topics = None,
+    partition: options.Partitions = None,
+    cluster: Clusters = None,
+    topic_id: TopicIds = None,
+    by_name: ByName = False,
+    quiet: options.Quiet = False,
+) -> int:
+    """Save the records that would be gone, with who has them and whether they were committed.
+
+    Where two copies differ at one offset, both records are written.  To publish them again is the operator's business.
+    """
+    from klog.data_dir.identity import IdentityChoice
+
+    from klog_cli.views.replicas_rescue import RescueRequest
+    from klog_cli.views.replicas_rescue import rescue as run
+
+    output.Quiet.on = quiet
+    choice = IdentityChoice(cluster or (), topic_id or (), by_name)
+    return run(RescueRequest(disks, to, if_leads, plan, choose or (), metadata, topic or (), partition or (), choice))

@@ -14,7 +14,7 @@ from klog.data_dir.partition import Partition
 from klog.formats.damage import Damage
 from klog.kernel import OffsetMap
 from klog.log.segment import Segment
-from klog.replicas.comparison import ComparedCopy, Comparison, HeldRecord
+from klog.replicas.comparison import ComparedCopy, Comparison, HeldRecord, LostRecordSink
 from klog.replicas.copy_reader import BatchIdentity
 from klog.replicas.offset_ranges import OffsetRanges
 from klog.transactions.isolation import AbortedRange, aborted_in_log
@@ -30,9 +30,13 @@ class CompactedComparison(Comparison):
     """
 
     def __init__(
-        self, copies: Sequence[ComparedCopy], committed: int, cleaner_offsets: Mapping[int, int | None]
+        self,
+        copies: Sequence[ComparedCopy],
+        committed: int,
+        cleaner_offsets: Mapping[int, int | None],
+        sink: LostRecordSink | None = None,
     ) -> None:
-        super().__init__(copies, committed)
+        super().__init__(copies, committed, sink)
         self.explained = dict.fromkeys(self.facts, 0)
         self.unexplained = {node: OffsetRanges() for node in self.facts}
         self._cleaned = {node: offset or 0 for node, offset in cleaner_offsets.items()}
@@ -59,7 +63,7 @@ class CompactedComparison(Comparison):
                     self.first_differences.setdefault((min(node, other), max(node, other)), offset)
             for node in set(lacking) - set(lost):
                 self.explained[node] += 1
-            self._count_for(offset, offset, 1, one.nodes, lost)
+            self._lose(offset, one, lost)
 
     def _explains(self, node: int, offset: int, held: HeldRecord) -> bool:
         """Whether the cleaner of *node* may have taken a record away."""

@@ -6,7 +6,7 @@ are counted by their headers; only batches that overlap others are decoded, and 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import combinations
 from typing import NamedTuple
 
@@ -25,11 +25,26 @@ class ComparedCopy(NamedTuple):
 
 
 class HeldRecord(NamedTuple):
-    """A record and the nodes whose copies have it; *producer_id*: of a transaction, else -1."""
+    """A record and the nodes whose copies have it; *producer_id*: of a transaction, else -1.
+
+    *line*: as JSON has it, empty where nobody wants to see it.
+    """
 
     record: DataRecord
     nodes: set[int]
     producer_id: int
+    line: bytes = b""
+
+
+class LostRecordSink(NamedTuple):
+    """What takes the records that are lost if *leader* leads, in the order of their offsets.
+
+    *origin*: see `klog.log.json_lines.record_lines`.
+    """
+
+    leader: int
+    origin: bytes
+    take: Callable[[int, HeldRecord], None]
 
 
 class EpochRun(NamedTuple):
@@ -76,8 +91,9 @@ class Comparison:
     both could have; the lower log end where there is none.  *committed*: offsets below it were committed for certain.
     """
 
-    def __init__(self, copies: Sequence[ComparedCopy], committed: int = 0) -> None:
+    def __init__(self, copies: Sequence[ComparedCopy], committed: int = 0, sink: LostRecordSink | None = None) -> None:
         self.copies = copies
+        self._sink = sink
         self.facts: dict[int, CopyFacts] = {copy.node: CopyFacts() for copy in copies}
         self.first_differences: dict[tuple[int, int], int] = {}
         self._committed = committed
@@ -162,18 +178,21 @@ class Comparison:
         """Whether the header tells all: how many data records there are, and at which offsets."""
         if head.data_records is None or (head.data_records and not head.is_dense):
             return False
+        if self._sink is not None and self._sink.leader not in holders and head.data_records:
+            return False
         edges = [start for node, start in self._starts.items()]
         return not any(head.base_offset < start <= head.last_offset for start in edges)
 
     def _take_records(self, reader: CopyReader, holders: Sequence[int]) -> None:
-        for offset, record in reader.records():
+        wanted = self._sink.origin if self._sink is not None and self._sink.leader not in holders else None
+        for offset, record, line in reader.records(wanted):
             held = self._pending.setdefault(offset, [])
             for one in held:
                 if one.record == record:
                     one.nodes.update(holders)
                     break
             else:
-                held.append(HeldRecord(record, set(holders), reader.producer_id))
+                held.append(HeldRecord(record, set(holders), reader.producer_id, line))
 
     def _flush(self, end: int | None) -> None:
         """Count the records whose offsets no further batch can have: those below *end*, all for None."""
@@ -184,7 +203,14 @@ class Comparison:
     def _settle(self, offset: int, held: Sequence[HeldRecord]) -> None:
         """Count the records that copies have at one offset."""
         for one in held:
-            self._count(offset, offset, 1, one.nodes)
+            lacking = [node for node, start in self._starts.items() if node not in one.nodes and start <= offset]
+            self._lose(offset, one, lacking)
+
+    def _lose(self, offset: int, held: HeldRecord, nodes: Sequence[int]) -> None:
+        """Count a record that is lost if one of *nodes* leads."""
+        self._count_for(offset, offset, 1, held.nodes, nodes)
+        if self._sink is not None and self._sink.leader in nodes:
+            self._sink.take(offset, held)
 
     def _count(self, first: int, last: int, records: int, holders: set[int]) -> None:
         """Count data records that *holders* have for those that lack them."""

@@ -16,6 +16,7 @@ from klog.formats.codec import Decompressor
 from klog.formats.damage import Damage, DamageKind
 from klog.kernel import Window, ascending_run, batch_identities
 from klog.location import Location
+from klog.log.json_lines import LineStyle, record_lines
 from klog.log.records import BatchRun, decode_run
 from klog.log.segment import Segment
 
@@ -126,8 +127,11 @@ class CopyReader:
             self._row += count
             self.load()
 
-    def records(self) -> Iterator[tuple[int, DataRecord]]:
-        """Decode the next batch: yield its data records with their offsets.  What is broken inside is a damage."""
+    def records(self, origin: bytes | None = None) -> Iterator[tuple[int, DataRecord, bytes]]:
+        """Decode the next batch: yield its data records with their offsets.  What is broken inside is a damage.
+
+        With *origin* (see `klog.log.json_lines.record_lines`) each comes with its JSON line, else with an empty one.
+        """
         assert self._window is not None
         window, row = self._window, self._row
         if window.batch(row).attributes & CONTROL_BIT and window.batch(row).magic >= 2:
@@ -138,7 +142,8 @@ class CopyReader:
                 continue
             for i in range(window.records):
                 offset, timestamp, key, value, headers, *_ = window.record(i)
-                yield offset, DataRecord(timestamp, key, value, headers)
+                line = b"" if origin is None else b"".join(map(bytes, _line(window, i, origin)))
+                yield offset, DataRecord(timestamp, key, value, headers), line
 
     def _note(self, damage: Damage, base_offset: int) -> None:
         if len(self.damages) < MOST_BAD_BATCHES:
@@ -191,3 +196,9 @@ class CopyReader:
         self._note(
             Damage(DamageKind.OFFSET_BACKWARDS, place, "its offsets or epoch cannot stand here"), batch.base_offset
         )
+
+
+def _line(window: Window, row: int, origin: bytes) -> Iterator[bytes | memoryview]:
+    yield from record_lines(window, row, row + 1, origin, LineStyle())
+    yield bytes(window.output())
+    window.flushed()

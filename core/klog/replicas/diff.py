@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 from klog.errors import KlogError
 from klog.metadata.topic_config import TopicConfig
 from klog.replicas.compacted import CompactedComparison
-from klog.replicas.comparison import ComparedCopy, Comparison, CopyFacts
+from klog.replicas.comparison import ComparedCopy, Comparison, CopyFacts, LostRecordSink
 from klog.replicas.copy_state import CopyState, compared_copy, copy_states
 from klog.replicas.disks import BrokerCopies, BrokerDisk, MetadataLog, broker_disks
 from klog.replication.election import ElectionReason, ElectionRules, ReplicaSet, elect, outcomes
@@ -129,8 +129,11 @@ class ReplicaDiffer:
         self._nodes = tuple(sorted({disk.node for disk in disks}))
         self._disks = broker_disks(disks)
 
-    def diff(self, found: BrokerCopies) -> PartitionDiff:
-        """Compare the copies of a partition.  Nothing is raised: what cannot be read makes it incomparable."""
+    def diff(self, found: BrokerCopies, sink: LostRecordSink | None = None) -> PartitionDiff:
+        """Compare the copies of a partition.  Nothing is raised: what cannot be read makes it incomparable.
+
+        *sink*: takes the records that are lost if one of the replicas leads.
+        """
         registration, leader_epoch = self._registration(found)
         replicas = registration.replicas if registration is not None else ()
         missing = tuple(node for node in replicas if node in self._nodes and node not in found.copies)
@@ -156,7 +159,7 @@ class ReplicaDiffer:
             if problem is not None:
                 copies = copy_states(found.copies, bounds, None, registration, leader_epoch)
                 return common._replace(copies=copies, problem=problem)
-            return self._compare(common, found, bounds)
+            return self._compare(common, found, bounds, sink)
         except KlogError as error:
             return common._replace(problem=str(error))
 
@@ -182,12 +185,20 @@ class ReplicaDiffer:
         epochs = {node: broker.epoch for node, broker in state.brokers.items()} if state is not None else {}
         return ElectionRules(unclean, version, epochs, self._disks)
 
-    def _compare(self, common: PartitionDiff, found: BrokerCopies, bounds: Mapping[int, ComparedCopy]) -> PartitionDiff:
+    def _compare(
+        self,
+        common: PartitionDiff,
+        found: BrokerCopies,
+        bounds: Mapping[int, ComparedCopy],
+        sink: LostRecordSink | None,
+    ) -> PartitionDiff:
         every = [*bounds.values(), *(ComparedCopy(node, None, 0, 0) for node in common.missing)]
         watermark = max((copy.partition.high_watermark or 0 for copy in found.copies.values()), default=0)
         cleaned = {node: copy.partition.cleaner_offset for node, copy in found.copies.items()}
         comparison: Comparison = (
-            CompactedComparison(every, watermark, cleaned) if common.is_compacted else Comparison(every, watermark)
+            CompactedComparison(every, watermark, cleaned, sink)
+            if common.is_compacted
+            else Comparison(every, watermark, sink)
         )
         comparison.run()
         copies = copy_states(found.copies, bounds, comparison, common.registration, common.leader_epoch)
