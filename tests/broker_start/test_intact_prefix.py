@@ -66,7 +66,7 @@ def test_a_start_from_a_pass_is_the_start_that_reads(tmp_path: Path, directory: 
         log_dir = LogDir(str(data))
         partition = log_dir.partition(directory)
         settings = SETTINGS._replace(mode=mode)
-        survey = PartitionSurvey(partition, log_dir_facts(log_dir), settings, Silence())
+        survey = PartitionSurvey.read(partition, log_dir_facts(log_dir), settings, Silence())
         if survey.fails is not None:
             continue
         read = like_broker.play(partition, False, settings)

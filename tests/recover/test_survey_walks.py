@@ -112,7 +112,7 @@ def test_what_a_survey_follows_is_what_salvage_reads(
         log_dir = LogDir(str(data))
         partition = log_dir.partition(directory)
         settings = SETTINGS._replace(repair_bits=repair_bits)
-        survey = PartitionSurvey(partition, log_dir_facts(log_dir), settings, Silence())
+        survey = PartitionSurvey.read(partition, log_dir_facts(log_dir), settings, Silence())
         read = salvage_ranges(partition, request)
         followed = salvage_ranges(partition, request, survey=survey.walks)
         assert described(followed) == described(read), number
@@ -135,7 +135,7 @@ def test_what_later_segments_turn_out_to_leave_is_taken_into_account(tmp_path: P
     (folder / f"{10:020}.log").write_bytes(b"\xff" * 500)
     (folder.parent / "meta.properties").touch()
     partition = LogDir(str(folder.parent)).partition("orders-0")
-    survey = PartitionSurvey(partition, log_dir_facts(LogDir(str(folder.parent))), SETTINGS, Silence())
+    survey = PartitionSurvey.read(partition, log_dir_facts(LogDir(str(folder.parent))), SETTINGS, Silence())
     found = salvage_ranges(partition, SalvageOptions(), survey=survey.walks)
     assert described(found) == described(salvage_ranges(partition, SalvageOptions()))
     assert found.segments[0].last_offset == 11

@@ -58,14 +58,14 @@ def plan(
     outcome = play(partition, around.clean, settings, sink)
     if outcome.fails is not None or outcome.cuts or outcome.dropped:
         close = settings._replace(from_recovery_point=_is_above_recovery_point(partition, outcome))
-        examined = PartitionSurvey(partition, around, close, Silence(), outcome)
-        result.findings, logs = examined.findings, examined.logs
-        result.left = [one for one in problems(examined.findings) if not _is_gone(one, examined, outcome)]
+        survey = PartitionSurvey.read(partition, around, close, Silence(), outcome)
+        result.findings, logs = survey.findings, survey.logs
+        result.left = [one for one in problems(survey.findings) if not _is_gone(one, survey, outcome)]
     follow(outcome, result, draft, logs)
     return result
 
 
-def _is_gone(finding: Finding, examined: PartitionSurvey, outcome: StartOutcome) -> bool:
+def _is_gone(finding: Finding, survey: PartitionSurvey, outcome: StartOutcome) -> bool:
     """Whether something that was found is no longer there after the start and the stop."""
     if outcome.fails is not None:
         return False
@@ -73,11 +73,11 @@ def _is_gone(finding: Finding, examined: PartitionSurvey, outcome: StartOutcome)
     if base in outcome.dropped or finding.id in _RIGHTED:
         return True
     if finding.id.startswith("epochs-"):
-        return epochs_hold(examined, outcome)
+        return epochs_hold(survey, outcome)
     if finding.id == "snapshots-missing":
         return any(parse_file(one).kind is FileKind.SNAPSHOT for one in outcome.files)
     if finding.id.startswith(OF_INDEXES) or parse_file(name).kind is FileKind.SNAPSHOT:
-        size = os.path.getsize(examined.original.file(name))
+        size = os.path.getsize(survey.original.file(name))
         return base in outcome.recovered or outcome.files.get(name) not in (StoredContent(name, size), None)
     if finding.position is None or parse_file(name).kind is not FileKind.LOG:
         return False
@@ -91,10 +91,10 @@ def _is_in(position: int, name: str, piece: FileRange) -> bool:
     return piece.name == name and piece.start <= position < piece.end
 
 
-def epochs_hold(examined: PartitionSurvey, outcome: StartOutcome) -> bool:
+def epochs_hold(survey: PartitionSurvey, outcome: StartOutcome) -> bool:
     """Whether the broker's epochs are those that the batches show; one at the log end does not count."""
-    found = examined.facts.partition.epochs
-    seen = [(epoch, offset) for segment in examined.facts.segments for epoch, offset, _ in segment.survey.epochs]
+    found = survey.facts.partition.epochs
+    seen = [(epoch, offset) for segment in survey.facts.segments for epoch, offset, _ in segment.survey.epochs]
     after = read_epochs(outcome.epochs) if outcome.epochs is not None else found
     entries = epochs_in_force(after.entries) if after is not None else []
     kept = [one for one in entries if one.start_offset < outcome.log_end]

@@ -301,23 +301,23 @@ def plan_unclean_start(
     All of the partition's files have to be on the disk afterwards, because a broker that starts cleanly never syncs
     what is below its log end.  Raises UnreadableError, OSError (staging).
     """
-    examined = PartitionSurvey(partition, around, settings, sink)
-    result = RecoverResult(partition, examined.findings)
-    if examined.fails is not None:
-        result.fails = examined.fails
+    survey = PartitionSurvey.read(partition, around, settings, sink)
+    result = RecoverResult(partition, survey.findings)
+    if survey.fails is not None:
+        result.fails = survey.fails
         return result
-    outcome = like_broker.play(examined.original, False, settings, sink)
+    outcome = like_broker.play(survey.original, False, settings, sink)
     if outcome.fails is not None:
         result.fails = f"a broker does not complete its start here: {outcome.fails}"
         return result
-    judged = plan_outcome(examined, settings)
-    result.left = _remaining(examined, judged, outcome)
+    judged = plan_outcome(survey, settings)
+    result.left = _remaining(survey, judged, outcome)
     if result.left:
         return result
-    result.fails = _cuts_otherwise(examined, judged, outcome)
+    result.fails = _cuts_otherwise(survey, judged, outcome)
     if result.fails is not None:
         return result
-    like_broker.follow(outcome, result, draft, examined.logs)
+    like_broker.follow(outcome, result, draft, survey.logs)
     result.offsets = _changed_offsets(partition, outcome, result)
     draft.rely_on_directory(partition.directory, sync=True)
     return result
@@ -333,27 +333,27 @@ def _changed_offsets(partition: Partition, outcome: StartOutcome, result: Recove
     return changed
 
 
-def _remaining(examined: PartitionSurvey, judged: RebuildOutcome, outcome: StartOutcome) -> list[Finding]:
+def _remaining(survey: PartitionSurvey, judged: RebuildOutcome, outcome: StartOutcome) -> list[Finding]:
     """Return the problems that the broker's own start and stop would leave."""
-    rest = [one for one in problems(examined.findings) if one not in judged.left]
-    return judged.left + [one for one in rest if not _is_fixed(one, examined, outcome)]
+    rest = [one for one in problems(survey.findings) if one not in judged.left]
+    return judged.left + [one for one in rest if not _is_fixed(one, survey, outcome)]
 
 
-def _is_fixed(finding: Finding, examined: PartitionSurvey, outcome: StartOutcome) -> bool:
+def _is_fixed(finding: Finding, survey: PartitionSurvey, outcome: StartOutcome) -> bool:
     if finding.id in _FIXED_BY_START or finding.id in ENDS:
         return True
     if finding.id.startswith(OF_INDEXES):
         return base_of(finding) in outcome.recovered
     if finding.id == "snapshot-corrupt":
         return not isinstance(outcome.files.get(os.path.basename(finding.file)), StoredContent)
-    return finding.id.startswith("epochs-") and like_broker.epochs_hold(examined, outcome)
+    return finding.id.startswith("epochs-") and like_broker.epochs_hold(survey, outcome)
 
 
-def _cuts_otherwise(examined: PartitionSurvey, judged: RebuildOutcome, outcome: StartOutcome) -> str | None:
+def _cuts_otherwise(survey: PartitionSurvey, judged: RebuildOutcome, outcome: StartOutcome) -> str | None:
     """Return where the broker would truncate more or less than what is damaged, in words; None if nowhere."""
     theirs = {cut.base: cut.size for cut in outcome.cuts}
     odd = {base for base in judged.cuts.keys() | theirs.keys() if judged.cuts.get(base) != theirs.get(base)}
-    whole = {one.files.base_offset for one in examined.facts.segments if one.survey.batches}
+    whole = {one.files.base_offset for one in survey.facts.segments if one.survey.batches}
     odd = odd.difference(outcome.dropped) | whole.intersection(outcome.dropped)
     if not odd:
         return None

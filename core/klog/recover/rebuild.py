@@ -64,16 +64,16 @@ MENDED = frozenset(
 """The files that are rebuilt from the log, wherever it ends."""
 
 
-def plan(examined: PartitionSurvey, settings: RecoverOptions, draft: Draft) -> RecoverResult:
+def plan(survey: PartitionSurvey, settings: RecoverOptions, draft: Draft) -> RecoverResult:
     """Add to *draft* every file that must be rebuilt.  Raises UnreadableError, OSError (staging)."""
-    result = RecoverResult(examined.original, examined.findings)
-    if examined.fails is not None:
-        result.fails = examined.fails
-        result.left = problems(examined.findings)
+    result = RecoverResult(survey.original, survey.findings)
+    if survey.fails is not None:
+        result.fails = survey.fails
+        result.left = problems(survey.findings)
         return result
-    repair = _Repair(examined, settings)
-    if any(repair.mends(finding) or finding.id in _BY_NAME for finding in examined.findings):
-        draft_changes(draft, examined.original, repair.target())
+    repair = _Repair(survey, settings)
+    if any(repair.mends(finding) or finding.id in _BY_NAME for finding in survey.findings):
+        draft_changes(draft, survey.original, repair.target())
     result.left = repair.left()
     result.losses = repair.losses()
     result.kept = repair.kept()
@@ -89,9 +89,9 @@ class RebuildOutcome(NamedTuple):
     cuts: dict[int, int]
 
 
-def plan_outcome(examined: PartitionSurvey, settings: RecoverOptions) -> RebuildOutcome:
-    """Return the outcome of a repair, for a partition that could be examined."""
-    repair = _Repair(examined, settings)
+def plan_outcome(survey: PartitionSurvey, settings: RecoverOptions) -> RebuildOutcome:
+    """Return the outcome of a repair, for a partition that could be survey."""
+    repair = _Repair(survey, settings)
     return RebuildOutcome(repair.left(), repair.cuts)
 
 
@@ -106,10 +106,10 @@ def base_of(finding: Finding) -> int | None:
 
 
 class _Repair:
-    def __init__(self, examined: PartitionSurvey, settings: RecoverOptions) -> None:
-        self.facts = examined.facts
+    def __init__(self, survey: PartitionSurvey, settings: RecoverOptions) -> None:
+        self.facts = survey.facts
         self.notes: list[str] = []
-        self._examined, self._settings = examined, settings
+        self._survey, self._settings = survey, settings
         self._cuts: dict[int, ByteRange] = {}
         self._left: set[int] = set()
         self._is_disordered = False
@@ -118,9 +118,9 @@ class _Repair:
         segments = self.facts.segments
         self._end = segments[-1].end_offset if segments else 0
         self._found_of: dict[int | None, list[Finding]] = {}
-        for finding in examined.findings:
+        for finding in survey.findings:
             self._found_of.setdefault(base_of(finding), []).append(finding)
-        self._reasons = {(base_of(one), one.position): one.id for one in reversed(examined.findings)}
+        self._reasons = {(base_of(one), one.position): one.id for one in reversed(survey.findings)}
         self._zeros = {base for base, cut in self._cuts.items() if self._reason(base, cut) == "zero-tail"}
 
     def _judge(self, segment: SegmentFacts) -> None:
@@ -149,7 +149,7 @@ class _Repair:
 
     def left(self) -> list[Finding]:
         """Return the problems that will still be there."""
-        return problems([finding for finding in self._examined.findings if not self.mends(finding)])
+        return problems([finding for finding in self._survey.findings if not self.mends(finding)])
 
     def mends(self, finding: Finding) -> bool:
         """Whether what was found will be gone."""
@@ -170,14 +170,14 @@ class _Repair:
         """Return what is to be there."""
         logs: dict[str, tuple[FileRange, ...]] = {}
         files: dict[str, Content] = {}
-        for name, content in self._examined.files.items():
+        for name, content in self._survey.files.items():
             file = parse_file(name)
             if file.kind is FileKind.LOG:
                 assert isinstance(content, StoredContent)
                 logs[name] = (FileRange(content.name, 0, content.size),)
             elif isinstance(content, bytes):
                 continue  # zeros that a broker would put for an index that is missing
-            elif file.kind is FileKind.SNAPSHOT or file_name(file.offset or 0, FileKind.LOG) in self._examined.files:
+            elif file.kind is FileKind.SNAPSHOT or file_name(file.offset or 0, FileKind.LOG) in self._survey.files:
                 files[name] = content
         for segment in self.facts.segments:
             if segment.files.base_offset not in self._left:
@@ -195,7 +195,7 @@ class _Repair:
         cut = self._cuts.get(base)
         if cut is not None:
             logs[log] = (FileRange(segment.files.log, 0, cut.damage.place.position or 0),)
-        if cut is not None or self._examined.has_wrong_index(segment):
+        if cut is not None or self._survey.has_wrong_index(segment):
             assert segment.builder is not None
             files[index], files[time_index] = segment.builder.offset_entries, segment.builder.time_entries
         if cut is not None or self._found("txn-index-", base):
@@ -206,7 +206,7 @@ class _Repair:
                 files[txns] = content
 
     def _found(self, kind: str, base: int | None = None) -> list[Finding]:
-        found = self._examined.findings if base is None else self._found_of.get(base, [])
+        found = self._survey.findings if base is None else self._found_of.get(base, [])
         return [finding for finding in found if finding.id.startswith(kind)]
 
     def _snapshots(self, files: dict[str, Content]) -> None:
@@ -263,12 +263,12 @@ class _Repair:
             cut = self._cuts.get(base)
             if cut is not None and base not in self._zeros:
                 position, expected, reason = cut.damage.place.position or 0, cut.expected or 0, self._reason(base, cut)
-                records = self._examined.logs.count_records(segment.files.log, position)
+                records = self._survey.logs.count_records(segment.files.log, position)
                 found.append(cut_loss(self.facts.partition, segment.files.log, position, expected, reason, records))
         return found
 
     def kept(self) -> Amount:
-        """Return the future content of the logs that were examined."""
+        """Return the future content of the logs that were survey."""
         records = sum(segment.survey.records + segment.survey.legacy for segment in self.facts.segments)
         sizes = (
             (self._cuts[segment.files.base_offset].damage.place.position or 0)
@@ -280,12 +280,12 @@ class _Repair:
 
     def offsets(self) -> dict[FileKind, int | None]:
         """Return what has to change in the log dir's checkpoints."""
-        return contradicted(self._examined, self._end)
+        return contradicted(self._survey, self._end)
 
 
-def contradicted(examined: PartitionSurvey, end: int) -> dict[FileKind, int | None]:
+def contradicted(survey: PartitionSurvey, end: int) -> dict[FileKind, int | None]:
     """Return what changes in the log dir's checkpoints because the log, which will have this *end*, contradicts it."""
-    partition, ids = examined.partition, {finding.id for finding in examined.findings}
+    partition, ids = survey.partition, {finding.id for finding in survey.findings}
     changed: dict[FileKind, int | None] = {}
     if (partition.recovery_point or 0) > end:
         changed[FileKind.RECOVERY_POINTS] = end

@@ -80,7 +80,7 @@ class Recovery:
 
     @property
     def kept(self) -> Amount:
-        """The future content of the logs that were examined."""
+        """The future content of the logs that were survey."""
         return _sum(result.kept for result in self.results)
 
     @property
@@ -193,31 +193,31 @@ class _Repair:
                 from klog.recover import like_broker
 
                 return like_broker.plan(partition, around, options, draft, self._sink)
-            examined = PartitionSurvey(partition, around, options, self._sink)
+            survey = PartitionSurvey.read(partition, around, options, self._sink)
             if options.mode is RecoverMode.SALVAGE or options.repair_bits:
                 from klog.recover import salvage
 
-                result = salvage.plan(examined, options, draft, self._sink)
+                result = salvage.plan(survey, options, draft, self._sink)
             else:
-                result = rebuild.plan(examined, options, draft)
-            _compare(result, examined, options)
+                result = rebuild.plan(survey, options, draft)
+            _compare(result, survey, options)
         except KlogError as error:
             draft.actions.clear()
             return RecoverResult(partition, fails=str(error), could_not=True)
         return result
 
 
-def _compare(result: RecoverResult, examined: PartitionSurvey, settings: RecoverOptions) -> None:
+def _compare(result: RecoverResult, survey: PartitionSurvey, settings: RecoverOptions) -> None:
     """Compute what a broker would keep, and where damage is left, what the other modes would lose."""
     # Only these can make a recovery cut, or fail; playing it is a second pass over the log.
-    may_cut = any(one.id in ENDS | OFFSET_KINDS | _STOPS for one in examined.findings)
-    if not may_cut or examined.fails is not None:
+    may_cut = any(one.id in ENDS | OFFSET_KINDS | _STOPS for one in survey.findings)
+    if not may_cut or survey.fails is not None:
         result.broker_would_keep = result.kept
         return
     from klog.recover import like_broker
 
     try:
-        outcome = examined.next_start()
+        outcome = survey.next_start()
         fails = outcome.fails
     except UnreadableError as error:  # the repair went around that
         fails = str(error)
@@ -225,16 +225,16 @@ def _compare(result: RecoverResult, examined: PartitionSurvey, settings: Recover
     if fails is not None:
         result.notes.append(f"a broker would not start: {fails}")
     else:
-        result.broker_would_keep = like_broker.kept(outcome, examined.logs)
-        lost = like_broker.losses(examined.original, outcome, examined.findings, examined.logs)
+        result.broker_would_keep = like_broker.kept(outcome, survey.logs)
+        lost = like_broker.losses(survey.original, outcome, survey.findings, survey.logs)
         choices[RecoverMode.LIKE_BROKER] = OtherMode(lost, result.broker_would_keep)
     if settings.mode is RecoverMode.DEFAULT and any(one.id in ENDS | OFFSET_KINDS for one in result.left):
         from klog.recover import salvage
         from klog.salvage.dropped import SalvageOptions
         from klog.salvage.segment_ranges import salvage_ranges
 
-        found = salvage_ranges(examined.partition, SalvageOptions(settings.repair_bits), survey=examined.walks)
-        lost = [loss for segment in found.segments for loss in salvage.losses(examined, segment)]
+        found = salvage_ranges(survey.partition, SalvageOptions(settings.repair_bits), survey=survey.walks)
+        lost = [loss for segment in found.segments for loss in salvage.losses(survey, segment)]
         result.choices = {**choices, RecoverMode.SALVAGE: OtherMode(lost, salvage.kept(found))}
 
 

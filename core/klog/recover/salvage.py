@@ -44,25 +44,25 @@ _MOST_SPLITS = 10
 _DROPPED = OFFSET_KINDS | {"odd-epoch"}
 
 
-def plan(examined: PartitionSurvey, settings: RecoverOptions, draft: Draft, sink: Sink) -> RecoverResult:
+def plan(survey: PartitionSurvey, settings: RecoverOptions, draft: Draft, sink: Sink) -> RecoverResult:
     """Add to *draft* what is kept; in the default mode only if repairing bits is all that is needed.
 
     Raises UnreadableError, OSError (staging).
     """
-    if examined.fails is not None:
-        return rebuild.plan(examined, settings, draft)
-    found = salvage_ranges(examined.partition, SalvageOptions(settings.repair_bits), sink, examined.walks)
+    if survey.fails is not None:
+        return rebuild.plan(survey, settings, draft)
+    found = salvage_ranges(survey.partition, SalvageOptions(settings.repair_bits), sink, survey.walks)
     if settings.mode is RecoverMode.DEFAULT and not _costs_nothing(found):
-        return _unsure_told(rebuild.plan(examined, settings, draft), found)
+        return _unsure_told(rebuild.plan(survey, settings, draft), found)
     if all(segment.is_whole for segment in found.segments) and not found.in_the_way:
-        return _unsure_told(rebuild.plan(examined, settings, draft), found)
-    salvage = _Salvage(examined, settings, found)
-    draft_changes(draft, examined.original, salvage.target())
+        return _unsure_told(rebuild.plan(survey, settings, draft), found)
+    salvage = _Salvage(survey, settings, found)
+    draft_changes(draft, survey.original, salvage.target())
     for segment in found.segments:
-        _save(draft, examined, segment)
-    result = RecoverResult(examined.original, examined.findings)
+        _save(draft, survey, segment)
+    result = RecoverResult(survey.original, survey.findings)
     result.left = salvage.left()
-    result.losses = [loss for segment in found.segments for loss in losses(examined, segment)]
+    result.losses = [loss for segment in found.segments for loss in losses(survey, segment)]
     result.kept = kept(found)
     result.offsets = salvage.offsets()
     result.notes = [patch.told for segment in found.segments for patch in segment.patches]
@@ -95,17 +95,17 @@ def _costs_nothing(found: PartitionRanges) -> bool:
     return any(segment.patches for segment in found.segments)
 
 
-def _save(draft: Draft, examined: PartitionSurvey, segment: SegmentRanges) -> None:
+def _save(draft: Draft, survey: PartitionSurvey, segment: SegmentRanges) -> None:
     """Have what is cut out of a segment saved."""
-    file = f"{examined.original.directory}/{segment.files.log}"
+    file = f"{survey.original.directory}/{segment.files.log}"
     for cut in segment.cuts:
         facts = {"detail": cut.detail, "last_offset_before": cut.before, "first_offset_after": cut.after}
         draft.cut_out(file, cut.start, cut.end, cut.reason, **facts)
 
 
-def losses(examined: PartitionSurvey, segment: SegmentRanges) -> list[Loss]:
+def losses(survey: PartitionSurvey, segment: SegmentRanges) -> list[Loss]:
     """Return what is lost with the cuts of a segment; copies of what is kept are no loss."""
-    name = examined.original
+    name = survey.original
     found = []
     for cut in segment.cuts:
         if not cut.is_duplicate:
@@ -131,9 +131,9 @@ def _between(segment: SegmentRanges, cut: DroppedBytes) -> tuple[int | None, int
 
 
 class _Salvage:
-    def __init__(self, examined: PartitionSurvey, settings: RecoverOptions, found: PartitionRanges) -> None:
-        self._examined, self._settings, self._segments = examined, settings, found.segments
-        self._folder = examined.partition.path
+    def __init__(self, survey: PartitionSurvey, settings: RecoverOptions, found: PartitionRanges) -> None:
+        self._survey, self._settings, self._segments = survey, settings, found.segments
+        self._folder = survey.partition.path
         self._patches: dict[str, tuple[Patch, ...]] = {
             segment.files.log: segment.patches for segment in found.segments if segment.patches
         }
@@ -141,15 +141,15 @@ class _Salvage:
         parts = [(part, segment) for segment in found.segments for part in segment.parts]
         parts = [(part, segment) for part, segment in parts if part.kept or part.base not in gone]
         self._parts = sorted(parts, key=lambda one: one[0].base)
-        self._state = ProducerState(examined.partition.log_start_offset or 0)
-        wrong = {os.path.basename(one.file) for one in examined.findings if one.id == "snapshot-disagrees"}
+        self._state = ProducerState(survey.partition.log_start_offset or 0)
+        wrong = {os.path.basename(one.file) for one in survey.findings if one.id == "snapshot-disagrees"}
         self._snapshots = {
             offset: found
-            for name, offset, found in examined.facts.snapshots
+            for name, offset, found in survey.facts.snapshots
             if found.problem is None and name not in wrong
         }
         # A wrong snapshot must not decide what the producers behind it are.
-        self._known = None if wrong else _known_content(examined.walks, found)
+        self._known = None if wrong else _known_content(survey.walks, found)
         if self._known is not None:
             self._state = self._known.state
         self._epochs: list[tuple[int, int]] = []
@@ -159,21 +159,21 @@ class _Salvage:
 
     def target(self) -> DesiredFiles:
         """Return the desired content of the directory."""
-        there = self._examined.files
+        there = self._survey.files
         limits = [part.base for part, _ in self._parts[1:]]
         for (part, segment), limit in zip_longest(self._parts, limits):
             self._segment(part, segment, limit, there)
-        names = {offset: name for name, offset, _ in self._examined.facts.snapshots}
+        names = {offset: name for name, offset, _ in self._survey.facts.snapshots}
         self._files |= {names[offset]: there[names[offset]] for offset in self._snapshots if offset <= self._end}
         if self._end not in self._snapshots and self._end > self._state_start:
             content = write_snapshot(self._state.snapshot(), crc32c)
             self._files[file_name(self._end, FileKind.SNAPSHOT)] = content
-        epochs = rebuilt(self._examined.partition.epochs, self._epochs, self._end)
+        epochs = rebuilt(self._survey.partition.epochs, self._epochs, self._end)
         return DesiredFiles(self._logs, self._files, write_epochs(epochs), self._patches, is_intact=True)
 
     @property
     def _state_start(self) -> int:
-        return self._examined.partition.log_start_offset or 0
+        return self._survey.partition.log_start_offset or 0
 
     def _segment(self, part: PartRanges, segment: SegmentRanges, limit: int | None, there: dict[str, Content]) -> None:
         """Make a segment: *part* of what is now *segment*; the next one begins at *limit*."""
@@ -198,8 +198,8 @@ class _Salvage:
             self._files[txns] = txn_index_content(entries)
 
     def _is_wrong(self, base: int) -> bool:
-        found = [one for one in self._examined.facts.segments if one.files.base_offset == base]
-        return any(self._examined.has_wrong_index(segment) for segment in found)
+        found = [one for one in self._survey.facts.segments if one.files.base_offset == base]
+        return any(self._survey.has_wrong_index(segment) for segment in found)
 
     def _content(self, log: str, pieces: tuple[FileRange, ...], base: int, segment: SegmentRanges) -> KeptContent:
         """Return what is kept of a segment gives; it is read only where the survey has not followed it."""
@@ -214,7 +214,7 @@ class _Salvage:
         self, log: str, pieces: tuple[FileRange, ...], base: int, segment: SegmentRanges
     ) -> IndexBuilder | None:
         """Return the builder of the indexes of a segment that is whole: the survey's, where that has been kept."""
-        for one in self._examined.facts.segments:
+        for one in self._survey.facts.segments:
             if one.files.log == segment.files.log and one.builder is not None and not one.is_broken:
                 return one.builder
         apart = KeptContent(log, base, self._settings.interval, ProducerState())
@@ -254,7 +254,7 @@ class _Salvage:
         return problems(
             [
                 one
-                for one in self._examined.findings
+                for one in self._survey.findings
                 if parse_file(os.path.basename(one.file)).offset in broken
                 or not (one.id in gone or one.id.startswith(OF_INDEXES))
             ]
@@ -265,7 +265,7 @@ class _Salvage:
 
         A broker that reads the log once more would forget what only the old files knew: so it need not.
         """
-        changed = rebuild.contradicted(self._examined, self._end)
+        changed = rebuild.contradicted(self._survey, self._end)
         if all(segment.unreadable is None for segment in self._segments):
             changed[FileKind.RECOVERY_POINTS] = self._end
         return changed

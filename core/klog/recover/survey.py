@@ -44,21 +44,35 @@ class PartitionSurvey:
 
     facts: PartitionFacts
     findings: list[Finding]
+    walks: SurveyWalks
 
     def __init__(
-        self,
+        self, partition: Partition, settings: RecoverOptions, clean: bool, start: StartOutcome | None = None
+    ) -> None:
+        self.original = self.partition = partition
+        self.fails: str | None = None
+        self.logs = SurveyedLogs(partition)
+        self._settings, self._clean, self._start = settings, clean, start
+        self._wrong: set[int] = set()
+
+    @classmethod
+    def read(
+        cls,
         partition: Partition,
         around: LogDirFacts,
         settings: RecoverOptions,
         sink: Sink,
         start: StartOutcome | None = None,
-    ) -> None:
-        self.original = self.partition = partition
-        self.fails: str | None = None
-        self._settings, self._clean = settings, around.clean
-        self._start = start
-        self._wrong: set[int] = set()
-        self.logs = SurveyedLogs(partition)
+    ) -> PartitionSurvey:
+        """Make the pass over a partition.  Content never raises, nor does a log that cannot be read."""
+        survey = cls(partition, settings, around.clean, start)
+        survey._settle()
+        survey._examine(around, sink)
+        return survey
+
+    def _settle(self) -> None:
+        """Find out which files the log consists of."""
+        partition = self.original
         away = [name for name in partition.others if parse_file(name).kind is FileKind.LOG]
         if away:
             # A disk that is not mounted looks like this; without its log an index would be an orphan.
@@ -68,20 +82,22 @@ class PartitionSurvey:
                 self.partition = partition.with_files(self.files)
             except FailsError as failure:
                 self.fails = str(failure)
-        # Salvage looks at all that it can mend; it reads a log several times anyway.
+
+    def _examine(self, around: LogDirFacts, sink: Sink) -> None:
+        """Read the logs, and check everything."""
+        settings = self._settings
+        # Salvage looks at all that it can repair.
         build, follow = IndexSettings(settings.interval, _NEVER_FULL), settings.mode is RecoverMode.SALVAGE
         request = SurveyOptions(jobs=settings.jobs, build=build, producers=follow)
         chosen = _from_recovery_point(self.partition) if settings.from_recovery_point else None
-        self.walks = SurveyWalks(
-            self.partition.segments, SalvageOptions(settings.repair_bits), self._content() if follow else None
-        )
-        self.facts, found = examine(
+        content = self._content() if follow else None
+        self.walks = SurveyWalks(self.partition.segments, SalvageOptions(settings.repair_bits), content)
+        self.facts, self.findings = examine(
             self.partition, around, request, sink, chosen, self._after, self.next_start, self.walks
         )
-        self.findings = found
-        if self.partition is not partition:
-            by_name = names(PartitionFacts(partition, around))
-            self.findings = [finding for finding in found if finding.id not in _NAMES]
+        if self.partition is not self.original:
+            by_name = names(PartitionFacts(self.original, around))
+            self.findings = [finding for finding in self.findings if finding.id not in _NAMES]
             self.findings += [finding for finding in by_name if finding.id in _NAMES]
 
     def _content(self) -> PartitionContent:
