@@ -203,16 +203,14 @@ def _node(value: object, where: str, replicas: Collection[int]) -> int:
 
 def _nodes(value: object, where: str, replicas: Collection[int] | None = None) -> tuple[int, ...]:
     """Return a list of nodes, each once; if *replicas* is given, only of these."""
-    entries = [
-        _number(one, f"{where}[{index}]", most=INT_MAX)
-        if replicas is None
-        else _node(one, f"{where}[{index}]", replicas)
-        for index, one in enumerate(_list(value, where, MAX_REPLICAS))
-    ]
-    for node in entries:
-        if entries.count(node) > 1:
+    nodes: list[int] = []
+    for index, one in enumerate(_list(value, where, MAX_REPLICAS)):
+        here = f"{where}[{index}]"
+        node = _number(one, here, most=INT_MAX) if replicas is None else _node(one, here, replicas)
+        if node in nodes:
             raise UsageError(f"{where}: {node} is there twice")
-    return tuple(entries)
+        nodes.append(node)
+    return tuple(nodes)
 
 
 def _by_node(value: object, where: str, replicas: Collection[int]) -> dict[int, object]:
