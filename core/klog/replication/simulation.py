@@ -22,6 +22,7 @@ from klog.replication.scenario import RECORD_SIZE, ReplicaStart, Scenario, Simul
 from klog.replication.truncation import TruncationRound
 
 NOT_ENOUGH: Final = "NOT_ENOUGH_REPLICAS"
+STILL_WAITS: Final = "still waits"
 
 
 @dataclass
@@ -121,6 +122,10 @@ class Simulation:
         """Play the events; yield a row for each."""
         for step, event in enumerate(self.scenario.events, 1):
             yield self._play(step, event)
+
+    def state(self) -> StepRow:
+        """Return the row of the present state, without anything that happened."""
+        return self._with_state({})
 
     def _play(self, step: int, event: SimulationEvent) -> StepRow:
         self.now = event.at
@@ -299,7 +304,7 @@ class Simulation:
             return None
         answer = broker.fetch.answer
         if answer is None:
-            row["note"] = "still waits"
+            row["note"] = STILL_WAITS
         else:
             broker.fetch = None
         return answer
