@@ -28,6 +28,7 @@ _klog() {
             replicas) command=replicas ;;
             'replicas diff') command='replicas diff' ;;
             'replicas rescue') command='replicas rescue' ;;
+            'replicas simulate') command='replicas simulate' ;;
             spark) command=spark ;;
             'spark verify') command='spark verify' ;;
             'spark stats') command='spark stats' ;;
@@ -189,6 +190,7 @@ _klog() {
         'replicas rescue --partition') words='' ;;
         'replicas rescue --cluster') words='' ;;
         'replicas rescue --topic-id') words='' ;;
+        'replicas simulate --output') words='table jsonl' ;;
         'spark verify --topic') words='' ;;
         'spark verify --partition') words='' ;;
         'spark verify --output') words='text json jsonl table' ;;
@@ -277,9 +279,10 @@ _klog() {
             apply) words='--backup --output --quiet -h --help' ;;
             undo) words='--apply --backup --output --quiet -h --help' ;;
             plans) words='--output --quiet -h --help' ;;
-            replicas) words='diff rescue -h --help' ;;
+            replicas) words='diff rescue simulate -h --help' ;;
             'replicas diff') words='--metadata --up --set --deep --topic --partition --cluster --topic-id --by-name --output --quiet -h --help' ;;
             'replicas rescue') words='--to --if-leads --plan --choose --metadata --topic --partition --cluster --topic-id --by-name --quiet -h --help' ;;
+            'replicas simulate') words='--output --quiet -h --help' ;;
             spark) words='verify stats search export compact -h --help' ;;
             'spark verify') words='--topic --partition --deep --output --max-batch-bytes --master --conf --ship --quiet -h --help' ;;
             'spark stats') words='--topic --partition --output --max-batch-bytes --master --conf --ship --quiet -h --help' ;;

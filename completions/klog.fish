@@ -4,7 +4,7 @@ function __klog_command --description 'The command whose arguments are being wri
     set -l command
     for word in (commandline -opc)[2..-1]
         switch "$command $word"
-            case ' describe' ' dump' ' lookup' ' search' ' stats' ' export' ' fetch' ' serve' ' verify' ' recover' ' truncate' ' compact' ' apply' ' undo' ' plans' ' replicas' 'replicas diff' 'replicas rescue' ' spark' 'spark verify' 'spark stats' 'spark search' 'spark export' 'spark compact'
+            case ' describe' ' dump' ' lookup' ' search' ' stats' ' export' ' fetch' ' serve' ' verify' ' recover' ' truncate' ' compact' ' apply' ' undo' ' plans' ' replicas' 'replicas diff' 'replicas rescue' 'replicas simulate' ' spark' 'spark verify' 'spark stats' 'spark search' 'spark export' 'spark compact'
                 set command $command $word
         end
     end
@@ -247,6 +247,7 @@ complete -c klog -n 'test (__klog_command) = "plans"' -l quiet -d 'Print no note
 complete -c klog -n 'test (__klog_command) = "plans"' -s h -l help -d 'Show this help and leave'
 complete -c klog -n 'test (__klog_command) = "replicas"' -a diff -d 'Show how the copies of each partition differ, who would lead, and which records that would cost'
 complete -c klog -n 'test (__klog_command) = "replicas"' -a rescue -d 'Save the records that would be gone, with who has them and whether they were committed'
+complete -c klog -n 'test (__klog_command) = "replicas"' -a simulate -d 'Play replication in slow motion, a row for each event'
 complete -c klog -n 'test (__klog_command) = "replicas"' -s h -l help -d 'Show this help and leave'
 complete -c klog -n 'test (__klog_command) = "replicas diff"' -F
 complete -c klog -n 'test (__klog_command) = "replicas diff"' -l metadata -r -F -d 'Log dir with the metadata log'
@@ -274,6 +275,10 @@ complete -c klog -n 'test (__klog_command) = "replicas rescue"' -l topic-id -x -
 complete -c klog -n 'test (__klog_command) = "replicas rescue"' -l by-name -d 'Directories of one name are copies where no file says what they are'
 complete -c klog -n 'test (__klog_command) = "replicas rescue"' -l quiet -d 'Print no notes and no progress bar'
 complete -c klog -n 'test (__klog_command) = "replicas rescue"' -s h -l help -d 'Show this help and leave'
+complete -c klog -n 'test (__klog_command) = "replicas simulate"' -F
+complete -c klog -n 'test (__klog_command) = "replicas simulate"' -l output -x -a 'table jsonl' -d 'Output form'
+complete -c klog -n 'test (__klog_command) = "replicas simulate"' -l quiet -d 'Print no notes and no progress bar'
+complete -c klog -n 'test (__klog_command) = "replicas simulate"' -s h -l help -d 'Show this help and leave'
 complete -c klog -n 'test (__klog_command) = "spark"' -a verify -d 'Check partitions as \'klog verify\' does'
 complete -c klog -n 'test (__klog_command) = "spark"' -a stats -d 'Count records, bytes, keys and codecs of each partition'
 complete -c klog -n 'test (__klog_command) = "spark"' -a search -d 'Find records by key, header, pattern, offset or time'

@@ -22,7 +22,10 @@ from tests.test_layers import FLOOR
 
 PAGES = (
     "README.md",
-    *(f"docs/{page}.md" for page in ("describe", "dump", "lookup", "search", "verify", "recover", "compact")),
+    *(
+        f"docs/{page}.md"
+        for page in ("describe", "dump", "lookup", "search", "verify", "recover", "compact", "replicas")
+    ),
 )
 SERVING = ("README.md", "docs/serve.md")
 PORT = "29092"

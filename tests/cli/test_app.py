@@ -176,11 +176,12 @@ def test_a_mistake_in_usage_is_one_line_and_16(klog: Klog, arguments: list[str])
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_a_path_that_is_not_there_says_what_was_expected(klog: Klog, tmp_path: Path, name: str) -> None:
-    more = {"spark": ["verify"], "export": ["--output-path", tmp_path / "out"]}.get(name, [])
+    more = {"spark": ["verify"], "replicas": ["simulate"], "export": ["--output-path", tmp_path / "out"]}.get(name, [])
     done = klog(name, *more, tmp_path / "nowhere")
     assert done.exit_code == 16
-    expected = b"expected a plan's file" if name in ("apply", "undo") else b"expected a log dir"
-    assert expected in done.stderr
+    plan = "a plan's file"
+    expected = {"apply": plan, "undo": plan, "replicas": "a file of events"}.get(name, "a log dir")
+    assert f"expected {expected}" in done.stderr.decode()
 
 
 @pytest.mark.parametrize(

@@ -102,3 +102,27 @@ def rescue(
     output.Quiet.on = quiet
     choice = IdentityChoice(cluster or (), topic_id or (), by_name)
     return run(RescueRequest(disks, to, if_leads, plan, choose or (), metadata, topic or (), partition or (), choice))
+
+
+SIMULATE_OUTPUTS = ("table", "jsonl")
+
+
+@replicas.command("simulate")
+def simulate(
+    events: Annotated[
+        str,
+        typer.Argument(metavar="FILE", help="Replicas, settings and events as JSON (docs/replicas.md); - for stdin."),
+    ],
+    form: Annotated[str, typer.Option("--output", metavar="|".join(SIMULATE_OUTPUTS), help="Output form.")] = "table",
+    quiet: options.Quiet = False,
+) -> int:
+    """Play replication in slow motion, a row for each event.
+
+    Appends, fetches, lost answers, crashes and elections move log ends, high watermarks and the ISR as in brokers.
+    Exit code 4: a leader lacks records that were acknowledged to acks=all.
+    """
+    from klog_cli.views.replicas_simulate import simulate as run
+
+    output.Quiet.on = quiet
+    options.known_form(form, SIMULATE_OUTPUTS)
+    return run(events, form)
