@@ -9,7 +9,7 @@ import typer
 from klog_cli import options, output
 
 replicas = typer.Typer(
-    help="Compare the copies of partitions on several brokers' disks, and make them equal.",
+    help="Compare brokers' copies of partitions, and make them equal.",
     no_args_is_help=True,
     rich_markup_mode=None,
 )
