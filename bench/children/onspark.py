@@ -171,10 +171,11 @@ def rows(spark: Any, path: str, topic: str, broker: str = "", process: str = "")
 def _slices_and_rows(path: str, topic: str) -> tuple[list[Any], int]:
     """Return the slices of the topic's logs, and how many rows they come to."""
     from klog.data_dir.log_dir import LogDir
-    from klog.jobs.slices import slices
+    from klog.jobs.slices import slice_partition
     from klog.jobs.spark_rows import RowQuery, read
 
-    found = [part for partition in LogDir(path).partitions if partition.topic == topic for part in slices(partition)]
+    chosen = [partition for partition in LogDir(path).partitions if partition.topic == topic]
+    found = [part for partition in chosen for part in slice_partition(partition)]
     return found, sum(len(batch) for batch in read(found, RowQuery(columns=("offset",))))
 
 
@@ -255,12 +256,12 @@ def _last() -> Any:
 
 def alone(*paths: str) -> None:
     """What the tasks of `stats` do, without Spark."""
-    from klog.jobs.stats import StatsOptions, results
+    from klog.jobs.stats import StatsOptions, collect_stats
     from klog.jobs.stats import stats as job
 
     partitions = [partition for partition, _ in partitions_of(*paths)]
     batches = list(job([partition.path for partition in partitions], StatsOptions(bytes(16))))
-    print(sum(one.records for one in results(batches, partitions)))
+    print(sum(one.records for one in collect_stats(batches, partitions)))
 
 
 def memory(spark: Any, scratch: str, *paths: str) -> dict[str, Contestant]:

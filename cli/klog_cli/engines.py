@@ -42,7 +42,7 @@ class Engine(Protocol):
         """Write the records as files below *to* and return the manifest."""
 
 
-class Local(NamedTuple):
+class LocalEngine(NamedTuple):
     """This machine: *workers* threads."""
 
     workers: int
@@ -82,7 +82,7 @@ def local(command: Command) -> Command:
     """Return *command*, whose first parameter is an Engine, as one for this machine, with `--jobs`."""
 
     def run(jobs: int | None = None, **given: Any) -> int:
-        return command(Local(jobs or os.cpu_count() or 1), **given)
+        return command(LocalEngine(jobs or os.cpu_count() or 1), **given)
 
     return _declared(run, command, {"jobs": (options.Jobs, None)})
 
@@ -91,9 +91,9 @@ def on_spark(command: Command) -> Command:
     """Return *command*, whose first parameter is an Engine, as one on Spark, with Spark's options."""
 
     def run(master: str | None, conf: list[str] | None, ship: str, **given: Any) -> int:
-        from klog_cli.views.spark import Where
+        from klog_cli.views.spark import SparkEngine
 
-        return command(Where(master, options.spark_settings(conf), ship), **given)
+        return command(SparkEngine(master, options.spark_settings(conf), ship), **given)
 
     more = {"master": (options.Master, None), "conf": (options.SparkConf, None), "ship": (options.Ship, "archive")}
     return _declared(run, command, more)

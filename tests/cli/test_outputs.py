@@ -16,7 +16,7 @@ import pytest
 import typer
 from klog.disk import output_gate
 from klog.errors import PlanError, UsageError
-from klog.jobs.output import RUN, JobOutput, alone, check_target
+from klog.jobs.output import RUN, JobOutput, check_target, lock_target
 from klog_cli.command_tree import build
 
 from tests.conftest import FIXTURES, Ran, run_klog, writable_copy
@@ -453,7 +453,7 @@ def test_a_job_asks_before_it_makes_its_lock(root: Path, tmp_path: Path, place: 
     (tmp_path / "link").symlink_to(root / "other")
     to = str(tmp_path / place if place.startswith("link") else root / place)
     before = whole(root)
-    for start in (lambda: alone(to, HastyDisk()).__enter__(), lambda: JobOutput(to, {}, HastyDisk())):
+    for start in (lambda: lock_target(to, HastyDisk()).__enter__(), lambda: JobOutput(to, {}, HastyDisk())):
         with pytest.raises(UsageError, match="lies in the log dir"):
             start()
     assert whole(root) == before
@@ -559,7 +559,7 @@ def test_what_stands_behind_a_link_and_dots_is_where_the_system_says(klog: Klog,
     assert klog("compact", keys, "--policy", "compact", "--to", f"{own}/data/hop/../copied").exit_code == 0
     assert klog("compact", keys, "--policy", "compact", "--plan", f"{own}/data/hop/../plan.json").exit_code == 0
     assert klog("apply", f"{own}/data/hop/../plan.json").exit_code == 0
-    with alone(f"{own}/data/hop/../job", HastyDisk()):
+    with lock_target(f"{own}/data/hop/../job", HastyDisk()):
         assert JobOutput(f"{own}/data/hop/../job", {}, HastyDisk()).to == str(own / "far/job")
     assert klog("truncate", keys, "--to-offset", "5", "--apply", "--backup", f"{own}/data/hop/../kept").exit_code == 0
     assert set(os.listdir(own / "data")) - names <= {"cleaner-offset-checkpoint"}

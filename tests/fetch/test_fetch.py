@@ -23,9 +23,9 @@ from klog.fetch import (
     PartialBatch,
     UnservedRange,
     fetch,
-    listed,
+    list_batches,
 )
-from klog.fetch.files import _Kept
+from klog.fetch.files import _OpenLog
 from klog.formats.damage import Damage
 from klog.formats.error_codes import ErrorCode
 from klog.log.segment import Segment
@@ -59,7 +59,7 @@ class Fetches:
         return fetch(self.log, self.bounds, asked)
 
     def offsets(self, fetched: FetchResult) -> list[tuple[int, int]]:
-        return [(one.base_offset, one.last_offset) for one in listed(self.files, fetched).batches]
+        return [(one.base_offset, one.last_offset) for one in list_batches(self.files, fetched).batches]
 
     def all(self, max_bytes: int, start: int = 0) -> Iterator[FetchResult]:
         """Read on as a consumer does: from behind the last whole batch."""
@@ -75,7 +75,7 @@ class Fetches:
         return [
             (fetched.pieces[0].path, one.position)
             for fetched in self.all(max_bytes)
-            for one in listed(self.files, fetched).batches
+            for one in list_batches(self.files, fetched).batches
         ]
 
 
@@ -100,10 +100,10 @@ def test_a_limit_cuts_the_fourth_batch_and_the_next_fetch_brings_it_whole(five: 
     fetches = Fetches(five)
     first = fetches.get(0, 3500, partial=True)
     assert (first.size, fetches.offsets(first)) == (3500, [(0, 0), (1, 1), (2, 2)])
-    assert listed(fetches.files, first).partial == PartialBatch(3, 218)
+    assert list_batches(fetches.files, first).partial == PartialBatch(3, 218)
     second = fetches.get(3, 3500, partial=True)
     assert (second.size, fetches.offsets(second)) == (2188, [(3, 3), (4, 4)])
-    assert listed(fetches.files, second).partial is None
+    assert list_batches(fetches.files, second).partial is None
 
 
 @pytest.mark.parametrize("damaged", ["serve", "skip", "stop"])
@@ -441,13 +441,13 @@ def test_logs_are_closed_when_connections_took_the_other_descriptors(
         (tmp_path / str(number)).write_bytes(b"%d" % number)
     files = OpenFiles(most=100)
 
-    class Scarce(_Kept):
+    class Scarce(_OpenLog):
         def __init__(self, path: str) -> None:
             if len(files) >= 2:
                 raise UnreadableError(path) from OSError(errno.EMFILE, "Too many open files")
             super().__init__(path)
 
-    monkeypatch.setattr("klog.fetch.files._Kept", Scarce)
+    monkeypatch.setattr("klog.fetch.files._OpenLog", Scarce)
     assert [files.opened(str(tmp_path / str(number))).read(0, 9) for number in range(5)] == [
         b"%d" % i for i in range(5)
     ]

@@ -15,9 +15,9 @@ from klog.dump.request import JSON_LINES, DumpRequest
 from klog.formats.names import PartitionState
 from klog.jobs import export as job
 from klog.jobs.export import MANIFEST, ExportOptions, ExportTask
-from klog.jobs.latest_values import latest
+from klog.jobs.latest_values import write_latest_values
 from klog.jobs.output import JobOutput
-from klog.jobs.slices import SPLIT_BYTES, Isolation, LogSlice, slices
+from klog.jobs.slices import SPLIT_BYTES, Isolation, LogSlice, slice_partition
 from klog.log.record_filter import RecordFilter
 
 from tests.dump.sinks import dump
@@ -40,7 +40,7 @@ def parts_of(
     found: Sequence[Partition], split_bytes: int = SPLIT_BYTES, isolation: Isolation = "read_uncommitted"
 ) -> list[list[LogSlice]]:
     """Return the slices of each partition."""
-    return [slices(one, split_bytes, isolation=isolation) for one in found]
+    return [slice_partition(one, split_bytes, isolation=isolation) for one in found]
 
 
 def pieces_of(parts: Sequence[Sequence[LogSlice]]) -> list[ExportTask]:
@@ -53,7 +53,7 @@ class Export:
     def __init__(self, to: Path, pieces: Sequence[ExportTask], *, table: bool = False, **options: Any) -> None:
         self.to, self.pieces = to, pieces
         self.options = ExportOptions("", **options)
-        self._do = latest if table else job.export
+        self._do = write_latest_values if table else job.export
         self.output: JobOutput = job.begin(str(to), "latest" if table else "export", pieces, self.options, DISK)
         self.options = self.options._replace(run=self.output.run)
 

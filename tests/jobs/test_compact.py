@@ -31,7 +31,7 @@ class Run:
         self.log_dirs = [LogDir(str(path)) for path in log_dirs]
         targets = [Selection(one, one.partitions) for one in self.log_dirs]
         topics = [TopicConfig(one, SETTINGS if settings is None else settings) for one in self.log_dirs]
-        self.pieces = job.plan(targets, topics)
+        self.pieces = job.plan_tasks(targets, topics)
         options = job.CompactJobOptions("", NOW_MS, False, SEVERAL_ROUNDS)
         self.output = job.begin(str(to), self.pieces, options, DISK)
         self.options = options._replace(run=self.output.run)
@@ -139,7 +139,7 @@ def test_damage_costs_its_own_partition(data: Path, tmp_path: Path) -> None:
     results = run.finish()
     failed = [one for one in results if one["result"] == "failed"]
     assert [one["topic"] for one in failed] == ["idempotent"]
-    outcome = job.outcomes(results, run.pieces)[victim.number]
+    outcome = job.collect_failures(results, run.pieces)[victim.number]
     assert isinstance(outcome.failed, DamagedError)
     assert outcome.is_damaged
     assert tree(tmp_path / "out") == copied(tmp_path / "expected", data)
@@ -153,7 +153,7 @@ def test_a_vanished_partition_is_told_and_not_raised(data: Path, tmp_path: Path)
     run.do()
     results = run.finish()
     assert results[0]["result"] == "failed"
-    assert isinstance(job.outcomes(results, run.pieces)[0].failed, UnreadableError)
+    assert isinstance(job.collect_failures(results, run.pieces)[0].failed, UnreadableError)
     assert not (tmp_path / "out" / Path(piece.path).name).exists()
     assert len(os.listdir(tmp_path / "out")) > 3
 
@@ -163,7 +163,7 @@ def test_what_is_not_compacted_is_refused_and_said(data: Path, tmp_path: Path) -
     run.do()
     results = run.finish()
     assert {(one["result"], one["ground"]) for one in results} == {("refused", "policy")}
-    assert all("cleanup.policy=delete" in str(one.refused) for one in job.outcomes(results, run.pieces))
+    assert all("cleanup.policy=delete" in str(one.refused) for one in job.collect_failures(results, run.pieces))
     assert os.listdir(tmp_path / "out") == ["meta.properties"]
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from klog.disk.disk import Disk
 from klog.errors import KlogError, UsageError
-from klog.jobs.output import JobOutput, OutputAttempt, alone
+from klog.jobs.output import JobOutput, OutputAttempt, lock_target
 from klog.plan.locks import LockedError
 
 from tests.support.power import HastyDisk
@@ -177,8 +177,8 @@ def test_a_discarded_run_leaves_what_was_there(tmp_path: Path) -> None:
 HOLDER = """
 import sys, time
 from klog.disk.disk import Disk
-from klog.jobs.output import JobOutput, alone
-with alone(sys.argv[1], Disk()):
+from klog.jobs.output import JobOutput, lock_target
+with lock_target(sys.argv[1], Disk()):
     JobOutput(sys.argv[1], {"job": "first"}, Disk())
     print("begun", flush=True)
     time.sleep(600)
@@ -192,13 +192,13 @@ def test_two_runs_do_not_write_into_one_directory_at_once(tmp_path: Path) -> Non
         assert first.stdout is not None
         assert first.stdout.readline() == "begun\n"
         before = tree(to)
-        with pytest.raises(LockedError, match="out: another run writes there"), alone(str(to), Disk()):
+        with pytest.raises(LockedError, match="out: another run writes there"), lock_target(str(to), Disk()):
             begin(to)
         assert tree(to) == before
         first.kill()
-    with alone(str(to), Disk()):
+    with lock_target(str(to), Disk()):
         output = begin(to)
-        with pytest.raises(LockedError, match="another run writes there"), alone(str(to), Disk()):
+        with pytest.raises(LockedError, match="another run writes there"), lock_target(str(to), Disk()):
             begin(to)
         do(output, 0)
         do(output, 1)
@@ -216,7 +216,7 @@ def test_a_file_system_without_locks_is_written_to_all_the_same(
         raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
 
     monkeypatch.setattr(fcntl, "lockf", refuse)
-    with alone(str(tmp_path / "out"), Disk()):
+    with lock_target(str(tmp_path / "out"), Disk()):
         output = begin(tmp_path / "out")
         do(output, 0)
         do(output, 1)
@@ -226,7 +226,7 @@ def test_a_file_system_without_locks_is_written_to_all_the_same(
 
 def test_a_failed_run_lets_go_of_its_directory(tmp_path: Path) -> None:
     for _ in range(2):
-        with pytest.raises(KlogError, match="2 of 2 pieces"), alone(str(tmp_path / "out"), Disk()):
+        with pytest.raises(KlogError, match="2 of 2 pieces"), lock_target(str(tmp_path / "out"), Disk()):
             begin(tmp_path / "out").results(2)
 
 

@@ -14,7 +14,7 @@ import pytest
 from klog.errors import UsageError
 from klog.jobs.export import ExportTask
 from klog.jobs.results import TaskResult
-from klog.jobs.search import LineLimit, SearchQuery, compiled, merged, search
+from klog.jobs.search import LineLimit, SearchQuery, compile_pattern, merge_results, search
 from klog.kernel import VALUES, KeySet
 from klog.log.json_lines import LineStyle
 from klog.log.record_filter import RecordFilter
@@ -40,7 +40,7 @@ def answers(pieces: Sequence[ExportTask], query: SearchQuery, tasks: int = 3) ->
 
 def found(pieces: Sequence[ExportTask], query: SearchQuery, tasks: int = 3) -> list[Object]:
     """Return the objects found."""
-    every = merged(answers(pieces, query, tasks), LineLimit(query.wanted.limit))
+    every = merge_results(answers(pieces, query, tasks), LineLimit(query.wanted.limit))
     return [json.loads(line) for one in every if one.kind == "lines" for line in one.content.splitlines()]
 
 
@@ -173,4 +173,4 @@ def test_a_query_can_be_sent() -> None:
 @pytest.mark.parametrize("pattern", [b"(", b"[z-a]", b"a{99999999999999999999}", b"(?P<n>a)(?P<n>b)"])
 def test_what_is_no_regular_expression_is_said_before_anything_is_read(pattern: bytes) -> None:
     with pytest.raises(UsageError, match="no regular expression"):
-        compiled(pattern)
+        compile_pattern(pattern)

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from klog.data_dir.log_dir import LogDir
 from klog.data_dir.partition import Partition
 from klog.files.read_only import ReadOnlyFile
-from klog.jobs.slices import OPENING_BYTES, TASK_BYTES, LogSlice, pack_tasks, slices
+from klog.jobs.slices import OPENING_BYTES, TASK_BYTES, LogSlice, pack_tasks, slice_partition
 from klog.kernel import KeySet
 from klog.log import split_points
 from klog.log.reader import LogReader
@@ -80,7 +80,7 @@ def test_each_batch_is_in_one_slice(folder: Path, split: int) -> None:
     """Whatever the size of the slices, the records of a log are there once."""
     lookup_logs.write_segment(folder, 100, some_batches(100, 80))
     lookup_logs.write_segment(folder, 1000, some_batches(1000, 80))
-    parts = slices(Partition(str(folder)), split)
+    parts = slice_partition(Partition(str(folder)), split)
     assert read_all(parts) == whole(folder)
     assert [part.base for part in parts] == sorted(part.base for part in parts)
     assert all(0 < part.bytes <= split + 2 * 3000 for part in parts)
@@ -107,7 +107,7 @@ def test_an_index_that_lies_costs_nothing_but_time(folder: Path, index: str) -> 
         "off by one": bytes(byte ^ (i % 8 == 7) for i, byte in enumerate(content)),
     }[index]
     path.unlink() if replaced is None else path.write_bytes(replaced)
-    parts = slices(Partition(str(folder)), 40_000)
+    parts = slice_partition(Partition(str(folder)), 40_000)
     assert read_all(parts) == whole(folder)
     assert 12 <= len(parts) <= 16
 
@@ -129,9 +129,9 @@ def test_a_batch_inside_a_value_is_no_place_to_cut(folder: Path, monkeypatch: py
     entries = [(104 + 4 * i + 2, inside + start) for i, start in enumerate(starts)]
     log.with_suffix(".index").write_bytes(encode.offset_entries(0, entries))
     for split in (16_384, 20_000, 40_000, 80_000):
-        assert read_all(slices(Partition(str(folder)), split)) == whole(folder)
+        assert read_all(slice_partition(Partition(str(folder)), split)) == whole(folder)
     for wanted in (110, 150, 200, 299):
-        kept = slices(Partition(str(folder)), 40_000, RecordFilter(wanted, wanted + 1))
+        kept = slice_partition(Partition(str(folder)), 40_000, RecordFilter(wanted, wanted + 1))
         assert inside not in {part.start for part in kept}
 
 
@@ -141,7 +141,7 @@ def test_batches_larger_than_any_window_are_cut_apart(folder: Path) -> None:
     (folder / f"{0:020}.log").write_bytes(
         b"".join(batch([Record(i, MS, None, bytes([i]) * (3 << 20))]) for i in range(6))
     )
-    parts = slices(Partition(str(folder)), 4 << 20)
+    parts = slice_partition(Partition(str(folder)), 4 << 20)
     assert read_all(parts) == whole(folder)
     assert len(parts) >= 3
 
@@ -159,7 +159,7 @@ def test_an_index_does_not_cut_at_what_is_broken(folder: Path) -> None:
         spoiled = bytearray(data)
         spoiled[starts[broken] + 100] ^= 0xFF
         log.write_bytes(spoiled)
-        bounds = {part.start for part in slices(Partition(str(folder)), 40_000)}
+        bounds = {part.start for part in slice_partition(Partition(str(folder)), 40_000)}
         assert not bounds & {starts[broken], starts[broken + 1]}
 
 
@@ -168,15 +168,15 @@ def test_ranges_leave_out_segments_and_what_lies_beyond(folder: Path) -> None:
     for base in (0, 400, 800, 1200):
         lookup_logs.write_segment(folder, base, some_batches(base, 100))
     partition = Partition(str(folder))
-    few = slices(partition, wanted=RecordFilter(900, 910))
+    few = slice_partition(partition, wanted=RecordFilter(900, 910))
     assert [part.base for part in few] == [800]
     assert few[0].bytes < 20_000
     assert set(batches_read(few[0])) <= set(whole(folder)[few[0].path])
-    assert slices(partition, wanted=RecordFilter(from_offset=5000)) == []
+    assert slice_partition(partition, wanted=RecordFilter(from_offset=5000)) == []
     newest = MS + 50 * 99 + 2
-    assert slices(partition, wanted=RecordFilter(from_time=newest + 1)) == []
-    assert len(slices(partition, wanted=RecordFilter(from_time=newest))) == 4
-    assert sum(part.bytes for part in slices(partition, wanted=RecordFilter(from_time=newest - 1))) < 80_000
+    assert slice_partition(partition, wanted=RecordFilter(from_time=newest + 1)) == []
+    assert len(slice_partition(partition, wanted=RecordFilter(from_time=newest))) == 4
+    assert sum(part.bytes for part in slice_partition(partition, wanted=RecordFilter(from_time=newest - 1))) < 80_000
 
 
 def test_records_below_the_log_start_are_nobodys(folder: Path) -> None:
@@ -184,7 +184,7 @@ def test_records_below_the_log_start_are_nobodys(folder: Path) -> None:
     lookup_logs.write_segment(folder, 0, some_batches(0, 50))
     lookup_logs.write_segment(folder, 200, some_batches(200, 50))
     (folder.parent / "log-start-offset-checkpoint").write_text("0\n1\norders 3 210\n")
-    parts = slices(Partition(str(folder)))
+    parts = slice_partition(Partition(str(folder)))
     assert [(part.base, part.from_offset) for part in parts] == [(200, 210)]
 
 
@@ -199,15 +199,15 @@ def test_what_cannot_be_read_is_a_slice_all_the_same(folder: Path) -> None:
     assert partition.segments
     for file in folder.iterdir():
         file.unlink()
-    assert [(part.start, part.end) for part in slices(partition)] == [(0, partition.segments[0].size)]
+    assert [(part.start, part.end) for part in slice_partition(partition)] == [(0, partition.segments[0].size)]
     folder.rmdir()
-    assert [part.path for part in slices(Partition(str(folder)))] == [str(folder)]
+    assert [part.path for part in slice_partition(Partition(str(folder)))] == [str(folder)]
 
 
 def test_slices_and_what_is_wanted_can_be_sent_elsewhere(folder: Path) -> None:
     """Tasks run in other processes."""
     lookup_logs.write_segment(folder, 0, some_batches(0, 50))
-    parts = slices(Partition(str(folder)), 8192, isolation="read_committed")
+    parts = slice_partition(Partition(str(folder)), 8192, isolation="read_committed")
     assert pickle.loads(pickle.dumps(parts)) == parts
     wanted = pickle.loads(pickle.dumps(RecordFilter(keys=KeySet([b"k"]))))
     window = split_points.Window()
@@ -229,7 +229,7 @@ def test_every_log_of_real_brokers_can_be_cut_anywhere(data: str) -> None:
         expected = whole(Path(partition.path))
         for split in SPLITS:
             # what the log start hides is not cut off but for whole segments
-            found = read_all(slices(partition, split))
+            found = read_all(slice_partition(partition, split))
             assert {path: at for path, at in found.items() if at} == {
                 path: at for path, at in expected.items() if at and path in found
             }
@@ -274,7 +274,7 @@ def test_a_fleet_of_tiny_partitions_is_planned_in_seconds(tmp_path: Path) -> Non
         for first in range(512):
             log.write(batch([Record(first, MS, None, bytes(1 << 20))]))
     start = time.process_time()
-    parts = [part for partition in LogDir(str(tmp_path)).partitions for part in slices(partition)]
+    parts = [part for partition in LogDir(str(tmp_path)).partitions for part in slice_partition(partition)]
     tasks = pack_tasks([part.bytes for part in parts], least=4)
     spent = time.process_time() - start
     assert sum(parts[i].bytes for task in tasks for i in task) == 512 * len(

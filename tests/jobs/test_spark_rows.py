@@ -16,7 +16,7 @@ from klog.data_dir.log_dir import LogDir
 from klog.data_dir.partition import Partition
 from klog.errors import DamagedError, UsageError
 from klog.files.read_only import ReadOnlyFile
-from klog.jobs.slices import LogSlice, slices
+from klog.jobs.slices import LogSlice, slice_partition
 from klog.jobs.spark_rows import COLUMNS, KAFKA_COLUMNS, RowQuery, read, schema
 from klog.log import split_points
 from klog.log.record_filter import RecordFilter
@@ -48,7 +48,7 @@ def table(unit: list[LogSlice], query: RowQuery = ALL) -> pa.Table:
 
 
 def rows_of(folder: Path, query: RowQuery = ALL, split: int = WHOLE) -> pa.Table:
-    return table(slices(Partition(str(folder)), split, query.wanted, query.isolation), query)
+    return table(slice_partition(Partition(str(folder)), split, query.wanted, query.isolation), query)
 
 
 def damage_in(found: pa.Table) -> list[str]:
@@ -138,10 +138,10 @@ def test_any_split_gives_every_record_once(data: str) -> None:
     """Of real brokers: all codecs and formats, transactions, compacted and trimmed logs."""
     several = 0
     for partition in LogDir(str(FIXTURES / data)).partitions:
-        whole = table(slices(partition, WHOLE))
+        whole = table(slice_partition(partition, WHOLE))
         assert damage_in(whole) == []
         for split in (700, *SPLITS):
-            parts = slices(partition, split)
+            parts = slice_partition(partition, split)
             several += len(parts) > len(partition.segments)
             assert table(parts).equals(whole), (partition.path, split)
     assert several
@@ -153,10 +153,10 @@ def test_any_split_gives_every_record_once(data: str) -> None:
 def test_any_split_of_the_corpora_gives_every_record_once(data: str, isolation: str) -> None:
     query = ALL._replace(isolation=isolation)  # type: ignore[arg-type]
     for partition in LogDir(str(CORPORA / data)).partitions:
-        whole = table(slices(partition, WHOLE, isolation=query.isolation), query)
+        whole = table(slice_partition(partition, WHOLE, isolation=query.isolation), query)
         assert damage_in(whole) == []
         for split in SPLITS:
-            assert table(slices(partition, split, isolation=query.isolation), query).equals(whole)
+            assert table(slice_partition(partition, split, isolation=query.isolation), query).equals(whole)
 
 
 def damaged(data: bytes, chance: Random) -> bytes:
@@ -207,10 +207,10 @@ def test_rows_around_damage_are_the_same_for_any_split_of_the_wrecks(request: py
             {path.parent for path in image(f"crash/{wreck.name}/before.tar.gz").rglob("meta.properties")}
         ):
             for partition in LogDir(str(root)).partitions:
-                whole = table(slices(partition, WHOLE))
+                whole = table(slice_partition(partition, WHOLE))
                 seen += len(damage_in(whole))
                 for split in SPLITS[:3]:
-                    assert table(slices(partition, split)).equals(whole), (partition.path, split)
+                    assert table(slice_partition(partition, split)).equals(whole), (partition.path, split)
     assert seen >= 15
 
 
@@ -288,9 +288,11 @@ def test_record_batches_are_about_as_large_as_asked(folder: Path) -> None:
     """Small ones each cost Spark as much as large ones; large ones wait in the memory of its JVM."""
     lookup_logs.write_segment(folder, 0, some_batches(0, 2000))
     for wanted in (1 << 16, 1 << 18, 1 << 20):
-        sizes = [made.nbytes for made in read(slices(Partition(str(folder))), ALL._replace(batch_bytes=wanted))]
+        sizes = [
+            made.nbytes for made in read(slice_partition(Partition(str(folder))), ALL._replace(batch_bytes=wanted))
+        ]
         assert all(wanted / 4 <= size <= 2 * wanted for size in sizes[:-1])
-    few = list(read(slices(Partition(str(folder)), 8192), RowQuery(("offset",))))
+    few = list(read(slice_partition(Partition(str(folder)), 8192), RowQuery(("offset",))))
     assert [made.num_rows for made in few] == [6000]
 
 
@@ -298,7 +300,7 @@ def test_one_batch_of_the_log_may_be_many_record_batches(folder: Path) -> None:
     """A compressed batch grows a thousandfold."""
     records = [Record(i, MS, None, bytes(1000)) for i in range(20_000)]
     (folder / f"{0:020}.log").write_bytes(batch(records, codec="zstd"))
-    made = list(read(slices(Partition(str(folder))), RowQuery(("offset", "value"))))
+    made = list(read(slice_partition(Partition(str(folder))), RowQuery(("offset", "value"))))
     assert sum(part.num_rows for part in made) == 20_000
     assert max(part.nbytes for part in made) <= 2 << 20
     huge = Record(20_000, MS, None, bytes(5 << 20))
@@ -311,7 +313,7 @@ def test_tiny_logs_share_a_record_batch(tmp_path: Path) -> None:
     unit = []
     for number in range(20):
         lookup_logs.write_segment(tmp_path / f"t{number}-7", 0, some_batches(0, 2))
-        unit += slices(Partition(str(tmp_path / f"t{number}-7")))
+        unit += slice_partition(Partition(str(tmp_path / f"t{number}-7")))
     made = list(read(unit, RowQuery()))
     assert len(made) == 1
     assert made[0]["topic"].to_pylist() == [f"t{number}" for number in range(20) for _ in range(6)]
@@ -333,7 +335,7 @@ def broken(folder: Path) -> Path:
 def test_damage_is_an_error_with_its_place(folder: Path) -> None:
     log = broken(folder)
     position = len(some_batches(0, 3)[0][2])
-    reading = read(slices(Partition(str(folder))), RowQuery())
+    reading = read(slice_partition(Partition(str(folder))), RowQuery())
     assert next(reading)["offset"].to_pylist() == [0, 1, 2]
     with pytest.raises(DamagedError) as raised:
         next(reading)
@@ -398,7 +400,7 @@ def test_a_log_that_has_vanished_is_damage(folder: Path) -> None:
     """Retention took it, or a disk: the other logs' rows arrive."""
     for base in (0, 400):
         lookup_logs.write_segment(folder, base, some_batches(base, 100))
-    unit = slices(Partition(str(folder)))
+    unit = slice_partition(Partition(str(folder)))
     (folder / f"{0:020}.log").unlink()
     found = table(unit)
     assert found.num_rows == 301
@@ -412,7 +414,7 @@ def test_a_log_that_has_vanished_is_damage(folder: Path) -> None:
 
 def test_a_directory_that_cannot_be_listed_is_damage(folder: Path) -> None:
     folder.rmdir()
-    (said,) = damage_in(table(slices(Partition(str(folder)))))
+    (said,) = damage_in(table(slice_partition(Partition(str(folder)))))
     assert "No such file or directory" in said
 
 
@@ -420,7 +422,7 @@ def test_a_directory_that_cannot_be_listed_is_damage(folder: Path) -> None:
 def test_a_log_that_has_shrunk_gives_what_is_left(folder: Path, split: int) -> None:
     """A follower cuts its log; what was promised and is not there must be told."""
     log = lookup_logs.write_segment(folder, 0, some_batches(0, 100))
-    unit = slices(Partition(str(folder)), split)
+    unit = slice_partition(Partition(str(folder)), split)
     whole = table(unit)
     kept = sum(len(content) for _, _, content in some_batches(0, 100)[:60])
     os.truncate(log, kept + 10)
@@ -433,7 +435,7 @@ def test_a_log_that_has_shrunk_gives_what_is_left(folder: Path, split: int) -> N
 def test_a_log_that_has_grown_gives_what_was_there(folder: Path) -> None:
     """A task that is repeated must give the same rows."""
     log = lookup_logs.write_segment(folder, 0, some_batches(0, 100))
-    unit = slices(Partition(str(folder)), 30_000)
+    unit = slice_partition(Partition(str(folder)), 30_000)
     whole = table(unit)
     with log.open("ab") as file:
         file.write(batch(some_records(400)))
@@ -442,7 +444,7 @@ def test_a_log_that_has_grown_gives_what_was_there(folder: Path) -> None:
 
 def test_what_a_disk_cannot_read_costs_only_itself(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     lookup_logs.write_segment(folder, 0, some_batches(0, 100))
-    unit = slices(Partition(str(folder)), 40_000)
+    unit = slice_partition(Partition(str(folder)), 40_000)
     bad_sectors.spoil(monkeypatch, range(81_920, 86_016))
     found = table(unit)
     assert "Input/output error" in damage_in(found)[0]
@@ -452,7 +454,7 @@ def test_what_a_disk_cannot_read_costs_only_itself(folder: Path, monkeypatch: py
 def test_a_cut_inside_a_batch_does_not_pass_in_silence(folder: Path) -> None:
     """No index is believed without the log; if all else fails, whoever reads up to there tells."""
     lookup_logs.write_segment(folder, 0, some_batches(0, 30))
-    (whole,) = slices(Partition(str(folder)))
+    (whole,) = slice_partition(Partition(str(folder)))
     found = table([whole._replace(end=10_000)])
     assert "a batch reaches beyond byte 10000" in damage_in(found)[-1]
 
@@ -463,7 +465,7 @@ def test_a_cut_inside_a_batch_does_not_pass_in_silence(folder: Path) -> None:
 def test_what_a_running_broker_has_not_finished_is_no_damage(folder: Path) -> None:
     log = lookup_logs.write_segment(folder, 0, some_batches(0, 10))
     log.write_bytes(log.read_bytes()[:-20])
-    unit = slices(Partition(str(folder)))
+    unit = slice_partition(Partition(str(folder)))
     assert len(damage_in(table(unit))) == 1
     assert damage_in(table([part._replace(live=True) for part in unit])) == []
     assert table(unit, ALL._replace(damage="skip"))["offset"].to_pylist()[-1] == 34
@@ -481,9 +483,9 @@ def test_a_held_lock_says_that_a_broker_runs(folder: Path) -> None:
     ) as held:
         assert held.stdout
         held.stdout.readline()
-        assert [part.live for part in slices(Partition(str(folder)))] == [False, True]
+        assert [part.live for part in slice_partition(Partition(str(folder)))] == [False, True]
         held.communicate(b"\n")
-    assert [part.live for part in slices(Partition(str(folder)))] == [False, False]
+    assert [part.live for part in slice_partition(Partition(str(folder)))] == [False, False]
 
 
 def test_zeros_behind_the_last_batch_are_room_unless_records_stood_there(folder: Path) -> None:
@@ -532,6 +534,6 @@ def test_a_real_index_is_confirmed_in_little_of_the_log(folder: Path, monkeypatc
         return read
 
     monkeypatch.setattr(ReadOnlyFile, "read_into", counting)
-    parts = slices(Partition(str(folder)), 8 << 20)
+    parts = slice_partition(Partition(str(folder)), 8 << 20)
     assert len(parts) == -(-log.stat().st_size // (8 << 20))
     assert sum(counted) < 2 << 20

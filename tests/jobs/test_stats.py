@@ -11,8 +11,8 @@ import pytest
 from klog.data_dir.log_dir import LogDir
 from klog.data_dir.partition import Partition
 from klog.jobs import stats as module
-from klog.jobs.slices import LogSlice, slices
-from klog.jobs.stats import Stats, StatsOptions, results, stats
+from klog.jobs.slices import LogSlice, slice_partition
+from klog.jobs.stats import Stats, StatsOptions, collect_stats, stats
 
 from tests.conftest import FIXTURES
 from tests.oracles.plain import decode
@@ -24,7 +24,7 @@ CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 
 def counted(units: Sequence[Sequence[LogSlice | str]], partitions: Sequence[Partition]) -> list[Stats]:
     sent = [pickle.loads(pickle.dumps(unit)) for unit in units]
-    return results([answer for unit in sent for answer in stats(unit, OPTIONS)], partitions)
+    return collect_stats([answer for unit in sent for answer in stats(unit, OPTIONS)], partitions)
 
 
 def by_hand(partition: Partition) -> tuple[object, ...]:
@@ -60,7 +60,7 @@ PARTITIONS = LogDir(str(FIXTURES / "modern")).partitions
 @pytest.mark.parametrize("split_bytes", [4 << 10, 64 << 20])
 def test_counts_are_those_of_the_plain_decoder(partition: Partition, split_bytes: int) -> None:
     """However a partition is cut, and whoever counts which part of it."""
-    parts = slices(partition, split_bytes)
+    parts = slice_partition(partition, split_bytes)
     (found,) = counted([parts[::2], parts[1::2]], [partition])
     *exact, keys = by_hand(partition)
     assert (
@@ -77,7 +77,7 @@ def test_counts_are_those_of_the_plain_decoder(partition: Partition, split_bytes
 def test_frequent_keys_and_large_records_are_the_true_ones(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_SENT_KEYS", 1000)
     partition = LogDir(str(FIXTURES / "modern")).partition("zstd-0")
-    parts = slices(partition, 4 << 10)
+    parts = slice_partition(partition, 4 << 10)
     (found,) = counted([[part] for part in parts], [partition])
     log = (FIXTURES / "modern" / "zstd-0" / f"{0:020}.log").read_bytes()
     records = [record for batch in decode.scan(log) if isinstance(batch, decode.Batch) for record in batch.records]
@@ -93,8 +93,8 @@ def test_frequent_keys_and_large_records_are_the_true_ones(monkeypatch: pytest.M
 
 def test_partitions_in_one_unit_stay_apart() -> None:
     partitions = PARTITIONS
-    alone = [counted([slices(partition)], [partition])[0] for partition in partitions]
-    together = counted([[part for partition in partitions for part in slices(partition)]], partitions)
+    alone = [counted([slice_partition(partition)], [partition])[0] for partition in partitions]
+    together = counted([[part for partition in partitions for part in slice_partition(partition)]], partitions)
     assert together == alone
     # Which of many keys with as many records are told is a matter of their hashes.
     paths = counted([[partition.path for partition in partitions]], partitions)
@@ -108,7 +108,7 @@ def test_what_is_not_known_of_a_frequent_key_is_said(monkeypatch: pytest.MonkeyP
     """Of each part of a partition only so many keys are told: the others have at most as many records as the last."""
     monkeypatch.setattr(module, "_SENT_KEYS", 3)
     partition = LogDir(str(FIXTURES / "modern")).partition("idempotent-0")
-    (found,) = counted([[part] for part in slices(partition, 4 << 10)], [partition])
+    (found,) = counted([[part] for part in slice_partition(partition, 4 << 10)], [partition])
     truth: Counter[bytes | None] = Counter()
     for files in partition.segments:
         for batch in decode.scan((Path(partition.path) / files.log).read_bytes()):
@@ -121,11 +121,11 @@ def test_damage_is_counted_and_told_and_what_is_around_it_counts(tmp_path: Path)
     damageable = Damageable(tmp_path, "idempotent-0")
     damageable.change("idempotent-0/00000000000000000375.log", flipped(100))
     partition = Partition(str(tmp_path / "idempotent-0"))
-    (found,) = counted([slices(partition)], [partition])
+    (found,) = counted([slice_partition(partition)], [partition])
     assert found.damages == len(found.damage) == 1
     assert "00000000000000000375.log @ 0 (offset " in found.damage[0]
     intact = LogDir(str(FIXTURES / "modern")).partition("idempotent-0")
-    (whole,) = counted([slices(intact)], [intact])
+    (whole,) = counted([slice_partition(intact)], [intact])
     assert 0 < whole.records - found.records < 100
 
 
@@ -136,7 +136,7 @@ def test_what_vanishes_before_it_is_counted_is_damage(tmp_path: Path, gone: Call
     """Files come and go while a fleet is looked at; the other partitions' numbers are still wanted."""
     Damageable(tmp_path, "zstd-0", "plain-1")
     partitions = LogDir(str(tmp_path)).partitions
-    parts = [part for partition in partitions for part in slices(partition)]
+    parts = [part for partition in partitions for part in slice_partition(partition)]
     gone(tmp_path / "zstd-0")
     plain, zstd = counted([parts], partitions)
     assert (plain.records, plain.damages) == (113, 0)
@@ -146,5 +146,5 @@ def test_what_vanishes_before_it_is_counted_is_damage(tmp_path: Path, gone: Call
 
 def test_a_directory_that_was_never_there_is_damage_of_its_own(tmp_path: Path) -> None:
     partition = Partition(str(tmp_path / "gone-0"))
-    (found,) = counted([slices(partition)], [partition])
+    (found,) = counted([slice_partition(partition)], [partition])
     assert (found.path, found.records, found.damages) == (str(tmp_path / "gone-0"), 0, 1)

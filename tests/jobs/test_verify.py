@@ -10,7 +10,7 @@ import pytest
 from klog.data_dir.log_dir import LogDir
 from klog.errors import UnreadableError
 from klog.jobs import verify as module
-from klog.jobs.verify import VerifyOptions, VerifyTask, results, verify
+from klog.jobs.verify import VerifyOptions, VerifyTask, collect_results, verify
 from klog.verify.segment import SurveyOptions
 from klog.verify.verify import log_dir_facts, verify_partition
 
@@ -39,7 +39,7 @@ def test_results_are_those_of_verify_however_partitions_are_packed(damaged: Path
     batches = [batch for unit in reversed(units) for batch in verify(unit, options)]
     around = log_dir_facts(log_dir)
     alone = [verify_partition(partition, around, SurveyOptions(deep=True)) for partition in log_dir.partitions]
-    found = list(results(batches, log_dir.partitions))
+    found = list(collect_results(batches, log_dir.partitions))
     assert [(one.partition, one.findings, one.totals) for one in found] == [tuple(one) for one in alone]
     ids = {finding.id: finding.file for one in found for finding in one.findings}
     assert sorted(ids) == ["bad-crc", "foreign-log-name"]
@@ -59,7 +59,7 @@ def test_many_findings_come_in_several_batches(damaged: Path, monkeypatch: pytes
 def test_a_partition_that_is_alone_looks_around_by_itself(damaged: Path) -> None:
     path = str(damaged / "plain-1")
     partition = LogDir(str(damaged)).partition("plain-1")
-    (found,) = results(verify([VerifyTask(0, path, None)], VerifyOptions()), [partition])
+    (found,) = collect_results(verify([VerifyTask(0, path, None)], VerifyOptions()), [partition])
     assert found == verify_partition(partition)
 
 
@@ -73,7 +73,7 @@ def test_what_cannot_be_answered_is_a_finding_of_its_partition(damaged: Path, mo
         raise UnreadableError(f"{log_dir.path}: cannot be listed: Permission denied")
 
     monkeypatch.setattr(module, "log_dir_facts", refuse)
-    found = list(results(verify(every, VerifyOptions()), log_dir.partitions))
+    found = list(collect_results(verify(every, VerifyOptions()), log_dir.partitions))
     assert [(one.totals.partitions, [finding.id for finding in one.findings]) for one in found] == [
         (1, ["unreadable"])
     ] * 3

@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 from crc32c import crc32c
 from klog.data_dir.log_dir import LogDir
-from klog.jobs.slices import slices
+from klog.jobs.slices import slice_partition
 from klog.jobs.spark_rows import RowQuery, read
-from klog.jobs.verify import VerifyOptions, VerifyTask, results, verify
+from klog.jobs.verify import VerifyOptions, VerifyTask, collect_results, verify
 from klog.verify.segment import SurveyOptions
 from klog.verify.verify import log_dir_facts, verify_partition
 
@@ -58,7 +58,7 @@ def test_every_whole_batch_is_read_whatever_stands_around_it(image: Image, name:
         }
         for split in SPLITS:
             query = RowQuery(COLUMNS, damage="column")
-            found = [row for made in read(slices(partition, split), query) for row in made.to_pylist()]
+            found = [row for made in read(slice_partition(partition, split), query) for row in made.to_pylist()]
             assert {(row["file"], row["position"]) for row in found if row["damage"] is None} == expected
             places = [(row["file"], row["offset"]) for row in found if row["damage"] is None]
             assert len(set(places)) == len(places)
@@ -74,7 +74,7 @@ def test_findings_are_those_of_klog_verify(image: Image, name: str) -> None:
         parts = [VerifyTask(i, one.path, log_dir.path) for i, one in enumerate(found)]
         for size in (1, 3, len(parts)):
             units = [parts[at : at + size] for at in range(0, len(parts), size)]
-            made = results(
+            made = collect_results(
                 (batch for unit in units for batch in verify(unit, VerifyOptions(SurveyOptions(deep=True)))), found
             )
             assert [(one.findings, one.totals) for one in made] == [(one.findings, one.totals) for one in alone]
@@ -85,7 +85,7 @@ def test_what_vanishes_or_shrinks_costs_its_partition_a_finding(tmp_path: Path) 
     data = writable_copy(FIXTURES / "modern", tmp_path / "data")
     log_dir = LogDir(str(data))
     found = [log_dir.partition(name) for name in ("dense-0", "plain-2", "idempotent-0", "plain-1", "zstd-0")]
-    planned = {one.directory: slices(one, 4096) for one in found}
+    planned = {one.directory: slice_partition(one, 4096) for one in found}
     (data / "dense-0" / f"{98:020}.log").unlink()
     os.truncate(data / "plain-2" / f"{0:020}.log", 4_000)
     for file in (data / "idempotent-0").iterdir():
@@ -93,7 +93,8 @@ def test_what_vanishes_or_shrinks_costs_its_partition_a_finding(tmp_path: Path) 
     (data / "idempotent-0").rmdir()
     parts = [VerifyTask(i, one.path, log_dir.path) for i, one in enumerate(found)]
     checked = {
-        one.partition.directory: one for one in results(verify(parts, VerifyOptions(SurveyOptions(deep=True))), found)
+        one.partition.directory: one
+        for one in collect_results(verify(parts, VerifyOptions(SurveyOptions(deep=True))), found)
     }
     assert checked.keys() == planned.keys()
     ids = {name: {finding.id for finding in one.findings} for name, one in checked.items()}
@@ -113,19 +114,19 @@ def test_what_vanishes_or_shrinks_costs_its_partition_a_finding(tmp_path: Path) 
 
 ASIDE = """
 import json, sys
-from klog.jobs.verify import VerifyOptions, VerifyTask, results, verify
+from klog.jobs.verify import VerifyOptions, VerifyTask, collect_results, verify
 from klog.data_dir.log_dir import LogDir
 from klog.jobs.spark_rows import RowQuery, read
-from klog.jobs.slices import slices
+from klog.jobs.slices import slice_partition
 log_dir = LogDir(sys.argv[1])
 found = log_dir.partitions
 parts = [VerifyTask(i, one.path, log_dir.path) for i, one in enumerate(found)]
-checked = results(verify(parts, VerifyOptions()), found)
+checked = collect_results(verify(parts, VerifyOptions()), found)
 ids = {one.partition.directory: [finding.id for finding in one.findings] for one in checked}
 query = RowQuery(("partition", "damage"), damage="column")
 rows = {}
 for one in found:
-    every = [row["damage"] for made in read(slices(one), query) for row in made.to_pylist()]
+    every = [row["damage"] for made in read(slice_partition(one), query) for row in made.to_pylist()]
     rows[one.directory] = len(every), [text for text in every if text]
 print(json.dumps([ids, rows]))
 """

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 from klog.data_dir.partition import Partition
 from klog.files.read_only import ReadOnlyFile
-from klog.jobs.slices import slices
+from klog.jobs.slices import slice_partition
 from klog.jobs.spark_rows import RowQuery, read, schema
 from klog.log import reader, split_points
 from klog.transactions.isolation import Isolation
@@ -165,7 +165,7 @@ def wreck(seed: int, folder: Path) -> str:
 
 def table(folder: Path, split: int, isolation: Isolation) -> pa.Table:
     query = RowQuery(COLUMNS, isolation=isolation, damage="column")
-    unit = slices(Partition(str(folder)), split, query.wanted, isolation)
+    unit = slice_partition(Partition(str(folder)), split, query.wanted, isolation)
     return pa.Table.from_batches(list(read(unit, query)), schema(COLUMNS))
 
 

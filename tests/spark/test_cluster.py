@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 from klog.data_dir.log_dir import LogDir
-from klog.jobs.export import MANIFEST, pieces
+from klog.jobs.export import MANIFEST, plan_tasks
 from klog.log.record_filter import RecordFilter
 
 from tests.compact.compacting import NOW_MS, ORIGINAL
@@ -35,7 +35,7 @@ DRIVER = """
 import sys
 from pathlib import Path
 from klog.verify.verify import log_dir_facts
-from klog.jobs.verify import VerifyOptions, VerifyTask, results
+from klog.jobs.verify import VerifyOptions, VerifyTask, collect_results
 from klog.data_dir.log_dir import LogDir
 from klog.spark.run import run
 from klog.spark.session import session
@@ -52,7 +52,7 @@ with session(master, conf, brief=True) as ours:
     batches = run(ours.spark, tasks.verified_slowly, units, (VerifyOptions(), marks), [1] * len(units))
     counted = stats(ours.spark, partitions, split_bytes=4096)
 print(sum(one.records + one.markers for one in counted))
-for checked in results(batches, partitions):
+for checked in collect_results(batches, partitions):
     print(checked.partition.directory, *checked.totals, *(finding.id for finding in checked.findings), flush=True)
 """
 
@@ -66,7 +66,7 @@ from tests.spark import tasks
 
 cloudpickle.register_pickle_by_value(tasks)
 marks, *arguments = sys.argv[1:]
-export.pieces = partial(export.pieces, split_bytes=4096, piece_bytes=600_000)
+export.plan_tasks = partial(export.plan_tasks, split_bytes=4096, piece_bytes=600_000)
 export.export = partial(tasks.committed_slowly, export.export, marks)
 compact.compact = partial(tasks.committed_slowly, compact.compact, marks)
 sys.argv = ["klog", "spark", *arguments]
@@ -163,7 +163,7 @@ def test_an_export_is_whole_when_a_machine_is_lost(cluster: Cluster, data: Path,
     assert sorted([MANIFEST, *(one["file"] for one in manifest["files"])]) == sorted(contents(out))
     assert (
         len(list((tmp_path / "marks").iterdir()))
-        > len(pieces(found, RecordFilter(), "read_uncommitted", 4096, 600_000))
+        > len(plan_tasks(found, RecordFilter(), "read_uncommitted", 4096, 600_000))
         > 4
     )
     assert sorted(os.listdir(out)) == sorted({MANIFEST, *(f"topic={one.topic}" for one in found)})

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from klog.disk.disk import Disk
-from klog.jobs.output import alone
+from klog.jobs.output import lock_target
 from pyspark.sql import SparkSession
 
 from tests.compact.compacting import NOW_MS, ORIGINAL
@@ -141,7 +141,7 @@ def test_a_directory_that_another_run_writes_is_left_to_it(
 ) -> None:
     """Two operators, or a scheduler that starts a job twice: what comes out is of one of them."""
     to = tmp_path / "out"
-    with alone(str(to), Disk()):
+    with lock_target(str(to), Disk()):
         done = klog("spark", command, MODERN / "plain-1", "--output-path", to)
         assert (done.exit_code, done.stdout) == (8, b"")
         assert f"{to}: another run writes there" in done.stderr.decode()

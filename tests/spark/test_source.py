@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from klog.data_dir.log_dir import LogDir
-from klog.jobs.slices import LogSlice, slices
+from klog.jobs.slices import LogSlice, slice_partition
 from klog.jobs.spark_rows import COLUMNS, RowQuery, read
 from klog.spark.options import read_options
 from klog.spark.read_tasks import Task
@@ -39,7 +39,7 @@ def expected(data: Path) -> Places:
     found: Places = Counter()
     for partition in LogDir(str(data)).partitions:
         if not (partition.topic or "").startswith("__"):
-            for batch in read(slices(partition, 2**40), RowQuery(("topic", "partition", "offset"))):
+            for batch in read(slice_partition(partition, 2**40), RowQuery(("topic", "partition", "offset"))):
                 found.update(zip(*(column.to_pylist() for column in batch.columns), strict=True))
     return found
 

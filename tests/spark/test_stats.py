@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 from klog.data_dir.log_dir import LogDir
-from klog.jobs.slices import slices
-from klog.jobs.stats import StatsOptions, results
+from klog.jobs.slices import slice_partition
+from klog.jobs.stats import StatsOptions, collect_stats
 from klog.jobs.stats import stats as job
 from klog.spark.stats import stats
 from pyspark.sql import SparkSession
@@ -29,8 +29,10 @@ NAMES = [
 def test_slices_are_counted_as_the_whole_is(spark: SparkSession) -> None:
     """All but the number of different keys is exact, and that hangs on a secret of each run."""
     partitions = LogDir(str(FIXTURES / "modern")).partitions
-    whole = [part for partition in partitions for part in slices(partition)]
-    alone = [one._replace(keys=0, top_keys=()) for one in results(job(whole, StatsOptions(bytes(16))), partitions)]
+    whole = [part for partition in partitions for part in slice_partition(partition)]
+    alone = [
+        one._replace(keys=0, top_keys=()) for one in collect_stats(job(whole, StatsOptions(bytes(16))), partitions)
+    ]
     found = stats(spark, partitions, split_bytes=16 << 10)
     assert [one._replace(keys=0, top_keys=()) for one in found] == alone
 

@@ -10,7 +10,7 @@ import pytest
 from klog.data_dir.partition import Partition
 from klog.dump.request import DumpRequest
 from klog.files.read_only import ReadOnlyFile
-from klog.jobs.slices import LogSlice, slices
+from klog.jobs.slices import LogSlice, slice_partition
 from klog.jobs.spark_rows import RowQuery, read
 from klog.kernel import Window
 from klog.transactions.isolation import AbortedRange, Isolation, IsolationState, visible_range
@@ -57,7 +57,7 @@ def write(folder: Path, *segments: bytes, indexed: bool = True) -> None:
 
 def seen(folder: Path, split: int = 1 << 40) -> list[int]:
     """Return the offsets that are seen; nothing may be damaged."""
-    found = rows(slices(Partition(str(folder)), split, isolation="read_committed"))
+    found = rows(slice_partition(Partition(str(folder)), split, isolation="read_committed"))
     assert [text for _, text in found if text] == []
     return [offset for offset, _ in found]
 
@@ -151,7 +151,7 @@ def by_learning(partition: Partition) -> list[int]:
         shown |= {(log, entry.position) for entry in batches if entry.crc_checked}
     return [
         row["offset"]
-        for made in read(slices(partition), RowQuery(("offset", "position", "file"), damage="skip"))
+        for made in read(slice_partition(partition), RowQuery(("offset", "position", "file"), damage="skip"))
         for row in made.to_pylist()
         if (row["file"], row["position"]) in shown and row["offset"] < committed.last_stable_offset
     ]
@@ -173,7 +173,7 @@ def abort_that_nobody_knows(folder: Path, before: bytes = b"") -> None:
 def test_an_abort_that_the_index_does_not_know_is_damage(folder: Path, split: int) -> None:
     """Else aborted records would pass for committed, and nobody would hear of it."""
     abort_that_nobody_knows(folder)
-    found = rows(slices(Partition(str(folder)), split, isolation="read_committed"))
+    found = rows(slice_partition(Partition(str(folder)), split, isolation="read_committed"))
     told = [(offset, text) for offset, text in found if text]
     assert len(told) == 1
     assert told[0][0] == 16
@@ -202,7 +202,7 @@ def test_what_compaction_left_of_an_aborted_transaction_needs_no_index(folder: P
 def test_a_commit_that_the_index_takes_for_an_abort_is_damage(folder: Path) -> None:
     write(folder, data(0, producer=1) + commit(2, 1) + data(3))
     (folder / f"{0:020}.txnindex").write_bytes(encode.aborted_entries([(1, 0, 2, 3)]))
-    found = rows(slices(Partition(str(folder)), isolation="read_committed"))
+    found = rows(slice_partition(Partition(str(folder)), isolation="read_committed"))
     assert [offset for offset, text in found if not text] == [3, 4]
     assert "a COMMIT marker" in next(text for _, text in found if text)
 
@@ -223,7 +223,7 @@ def test_an_entry_with_a_wrong_first_offset_is_damage(folder: Path, first: int, 
     _, kept = dump([folder], DumpRequest(JSON_LINES, committed=True))
     assert kept.offsets == shown
     assert [f"bad index: {told}" in report for report in kept.reports] == [True]
-    found = rows(slices(Partition(str(folder)), isolation="read_committed"))
+    found = rows(slice_partition(Partition(str(folder)), isolation="read_committed"))
     assert [offset for offset, text in found if not text] == shown
     # a slice need not have the data before its marker
     assert any(f"bad index: {told}" in (text or "") for _, text in found) == ("COMMIT" in told)
@@ -247,7 +247,7 @@ def test_aborted_batches_that_a_damaged_length_swallowed_stay_hidden(folder: Pat
     write(folder, bytes(content))
     struct.pack_into(">i", content, len(made[0]) + 8, sum(len(one) for one in made[1:5]) - 12)
     (folder / f"{0:020}.log").write_bytes(content)
-    found = rows(slices(Partition(str(folder)), isolation="read_committed"))
+    found = rows(slice_partition(Partition(str(folder)), isolation="read_committed"))
     assert [offset for offset, text in found if text is None] == [0, 1, 6, 7, 9, 10]
     assert [offset for offset, text in found if text] == [2]
 
@@ -318,7 +318,7 @@ def test_slices_carry_only_the_transactions_that_concern_them(folder: Path) -> N
     """A million aborted transactions are not to travel with each of a thousand tasks."""
     content = b"".join(data(5 * i, producer=1) + abort(5 * i + 2, 1) + data(5 * i + 3) for i in range(40))
     write(folder, content)
-    parts = slices(Partition(str(folder)), 1000, isolation="read_committed")
+    parts = slice_partition(Partition(str(folder)), 1000, isolation="read_committed")
     assert len(parts) > 8
     assert sum(len(part.aborted or ()) for part in parts) < 40 + 2 * len(parts)
     assert seen(folder, 1000) == [5 * i + j for i in range(40) for j in (3, 4)]
@@ -328,7 +328,7 @@ def test_slices_and_queries_of_different_isolation_do_not_go_together(folder: Pa
     """Aborted records would slip through."""
     write(folder, data(0))
     with pytest.raises(ValueError, match="isolation"):
-        list(read(slices(Partition(str(folder))), ASKED))
+        list(read(slice_partition(Partition(str(folder))), ASKED))
 
 
 def test_an_unreadable_log_leaves_the_rest_to_be_seen(folder: Path) -> None:
@@ -336,7 +336,7 @@ def test_an_unreadable_log_leaves_the_rest_to_be_seen(folder: Path) -> None:
     partition = Partition(str(folder))
     assert len(partition.segments) == 2
     (folder / f"{5:020}.log").unlink()
-    found = rows(slices(partition, isolation="read_committed"))
+    found = rows(slice_partition(partition, isolation="read_committed"))
     assert [offset for offset, text in found if text is None] == [0, 1]
     assert sum(text is not None for _, text in found) <= 1
 

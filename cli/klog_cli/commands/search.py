@@ -45,7 +45,7 @@ def find(
     conditions.
     """
     from klog.data_dir.replicas import select_replicas
-    from klog.jobs.search import SearchQuery, compiled
+    from klog.jobs.search import SearchQuery, compile_pattern
     from klog.kernel import VALUES
     from klog.log.json_lines import LineStyle
 
@@ -58,7 +58,7 @@ def find(
     options.known("--values", values, VALUES)
     pattern = None if regex is None else regex.encode("utf-8", "surrogateescape")
     if pattern is not None:
-        compiled(pattern)  # a mistake in it is reported before anything starts
+        compile_pattern(pattern)  # a mistake in it is reported before anything starts
     query = SearchQuery(
         wanted_of((from_offset, to_offset), (from_time, to_time), key_set(key, keys_from), True, limit, False),
         None if header is None else _header(header),

@@ -38,7 +38,7 @@ def verify(
     """
     from klog.verify.segment import SurveyOptions
 
-    from klog_cli.views.spark import Where
+    from klog_cli.views.spark import SparkEngine
     from klog_cli.views.spark import verify as run
 
     output.Quiet.on = quiet
@@ -46,7 +46,7 @@ def verify(
     if not paths:
         raise UsageError("nothing to verify: name log dirs or partition directories")
     request = SurveyOptions(deep, 1, options.batch_bytes(max_batch_bytes))
-    where = Where(master, options.spark_settings(conf), ship)
+    where = SparkEngine(master, options.spark_settings(conf), ship)
     return run(paths, topic or (), partition or (), request, form, where)
 
 

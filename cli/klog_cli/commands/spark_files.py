@@ -60,13 +60,13 @@ def compact(
     from klog_cli.commands.compact import settings
     from klog_cli.commands.export import output_directory
     from klog_cli.views import spark_files
-    from klog_cli.views.spark import Where
+    from klog_cli.views.spark import SparkEngine
 
     output.Quiet.on = quiet
     target, memory = output_directory(paths, to), parse_size(map_memory)
     chosen = paths or (), topic or (), partition or ()
     which = options.known("--replicas", replicas, options.REPLICAS)
-    where = Where(master, options.spark_settings(conf), ship)
+    where = SparkEngine(master, options.spark_settings(conf), ship)
     of_log = settings(
         (policy, min_dirty_ratio),
         (delete_retention, min_lag, producer_expiration),

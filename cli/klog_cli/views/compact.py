@@ -46,7 +46,7 @@ def compact(
     else:
         for line in report(run, result, explain=asked.explain):
             output.text(f"{output.printable(line)}\n")
-    say(run.outcomes, done.topics, is_narrow)
+    report_outcomes(run.outcomes, done.topics, is_narrow)
     if result.plan is not None:
         output.note(next_step(result, plan_options))
     return exit_code(run.outcomes, is_narrow) | (ExitCode.OPERATIONAL_ERROR if result.is_partial else 0)
@@ -94,7 +94,7 @@ def _beside(asked: CompactArguments, options: Mapping[str, str], wishes: Compact
 # why partitions were skipped
 
 
-def say(outcomes: Sequence[PartitionOutcome], topics: Sequence[TopicConfig], is_narrow: bool) -> None:
+def report_outcomes(outcomes: Sequence[PartitionOutcome], topics: Sequence[TopicConfig], is_narrow: bool) -> None:
     """Report which partitions were skipped, and why; *is_narrow*: they were selected by name."""
     unknown = 0
     for outcome in outcomes:

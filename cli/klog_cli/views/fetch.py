@@ -10,7 +10,7 @@ from klog.data_dir.open_path import KafkaFile
 from klog.data_dir.partition import Partition
 from klog.data_dir.selection import select_one
 from klog.errors import ExitCode, UsageError
-from klog.fetch import FetchListing, FetchResult, OpenFiles, listed
+from klog.fetch import FetchListing, FetchResult, OpenFiles, list_batches
 from klog.formats.damage import Damage
 from klog.formats.error_codes import ErrorCode
 from klog.log.segment import Segment
@@ -46,7 +46,7 @@ def fetch(path: str, topics: Sequence[str], numbers: Sequence[int], wanted: Fetc
             partial=wanted.partial,
             to_log_end=wanted.isolation == "log_end",
         )
-        held = listed(OpenFiles(), fetched)
+        held = list_batches(OpenFiles(), fetched)
         messages = view.take_messages()
     if form == "json":
         output.emit_json(_document(partition, wanted, fetched, held))

@@ -65,7 +65,7 @@ def recover(
             kept=recovery.kept,
             broker_would_keep=recovery.broker_would_keep,
         )
-    shown = _Shown(recovery, marking, settings, result)
+    shown = _RecoveryReport(recovery, marking, settings, result)
     if form == "json":
         output.emit_json(shown.json())
     else:
@@ -100,7 +100,7 @@ def _findings(results: Sequence[RecoverResult]) -> Iterator[Finding]:
         yield from result.findings
 
 
-class _Shown:
+class _RecoveryReport:
     def __init__(
         self, recovery: Recovery, marking: MarkCleanResult | None, settings: RecoverOptions, result: PlanResult
     ) -> None:

@@ -22,7 +22,7 @@ from klog.verify.workers import Wanted
 from klog_cli.views.verify import verify as show
 
 
-class Where(NamedTuple):
+class SparkEngine(NamedTuple):
     """Where Spark computes, with which settings, and how klog gets there."""
 
     master: str | None
@@ -66,7 +66,12 @@ class Where(NamedTuple):
 
 
 def verify(
-    paths: Sequence[str], topics: Sequence[str], numbers: Sequence[int], request: SurveyOptions, form: str, where: Where
+    paths: Sequence[str],
+    topics: Sequence[str],
+    numbers: Sequence[int],
+    request: SurveyOptions,
+    form: str,
+    where: SparkEngine,
 ) -> int:
     """Check all of *paths* on Spark and return the exit code."""
     from klog.spark.verify import verify as run

@@ -13,13 +13,13 @@ from klog.metadata.topic_config import topic_configs
 
 from klog_cli import output
 from klog_cli.views.export import tell
-from klog_cli.views.spark import Where
+from klog_cli.views.spark import SparkEngine
 
 Chosen = tuple[Sequence[str], Sequence[str], Sequence[int]]
 """Paths, topics, partition numbers."""
 
 
-def latest(partitions: Sequence[Partition], to: str, options: ExportOptions, where: Where) -> int:
+def latest(partitions: Sequence[Partition], to: str, options: ExportOptions, where: SparkEngine) -> int:
     """Write the last value of each key as files, and return the exit code."""
     from klog.spark.export import latest as run
 
@@ -34,12 +34,12 @@ def compact(
     settings: Mapping[str, str],
     wishes: CompactJobOptions,
     to: str,
-    where: Where,
+    where: SparkEngine,
 ) -> int:
     """Write compacted partitions as a new log dir, and return the exit code."""
     from klog.spark.compact import compact as run
 
-    from klog_cli.views.compact import exit_code, say
+    from klog_cli.views.compact import exit_code, report_outcomes
 
     found = PartitionQuery(*chosen).selections()
     topics = topic_configs([one.log_dir for one in found], settings, metadata)
@@ -49,7 +49,7 @@ def compact(
         if one["result"] in ("compacted", "copied"):
             output.text(output.printable(_line(one)) + "\n")
     is_narrow = not all(one.whole for one in found)
-    say(outcomes, topics, is_narrow)
+    report_outcomes(outcomes, topics, is_narrow)
     return exit_code(outcomes, is_narrow)
 
 

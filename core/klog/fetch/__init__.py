@@ -17,7 +17,7 @@ from klog.fetch.answer import (
     OffsetBounds,
     PartialBatch,
 )
-from klog.fetch.fetch import fetch, listed
+from klog.fetch.fetch import fetch, list_batches
 from klog.fetch.files import OpenFiles
 from klog.fetch.log import Damaged, FetchLog
 from klog.fetch.verified_ranges import UnservedRange
@@ -36,5 +36,5 @@ __all__ = [
     "PartialBatch",
     "UnservedRange",
     "fetch",
-    "listed",
+    "list_batches",
 ]

@@ -89,7 +89,7 @@ class FetchResult(NamedTuple):
 
 @dataclass(frozen=True)
 class FetchListing:
-    """What is in the pieces of an answer: whole batches, and the part of one at the end; see `klog.fetch.listed`."""
+    """What the pieces of an answer contain: whole batches and part of one at the end; see `klog.fetch.list_batches`."""
 
     batches: tuple[BatchExtent, ...] = ()
     partial: PartialBatch | None = None

@@ -201,7 +201,7 @@ def _upper_bound(log: FetchLog, number: int, end: int) -> int:
 # ---------------------------------------------------------------- what was handed out
 
 
-def listed(files: OpenFiles, fetched: FetchResult) -> FetchListing:
+def list_batches(files: OpenFiles, fetched: FetchResult) -> FetchListing:
     """Return the batches in the ranges of *fetched*.  Raises UnreadableError, NotKafkaError."""
     batches: list[BatchExtent] = []
     for piece in fetched.pieces:

@@ -13,7 +13,7 @@ from klog.files.read_only import ReadOnlyFile
 _MOST: Final = 4096
 
 
-class _Kept(ReadOnlyFile):
+class _OpenLog(ReadOnlyFile):
     """Closed as soon as nothing refers to it: using it costs nothing, and each fetch does so several times."""
 
     _descriptor = -1
@@ -59,12 +59,12 @@ class OpenFiles:
 
     def _source(self, path: str) -> ReadOnlyFile:
         try:
-            return _Kept(path)
+            return _OpenLog(path)
         except UnreadableError as error:
             if not is_lack(error):
                 raise
         self._open.clear()  # connections took what was left
-        return _Kept(path)
+        return _OpenLog(path)
 
     def _same(self, source: ReadOnlyFile) -> ReadOnlyFile:
         identity = source.identity()

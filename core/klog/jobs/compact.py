@@ -60,7 +60,7 @@ class CompactJobOptions(NamedTuple):
     choices: CleanerOptions
 
 
-def plan(targets: Sequence[Selection], topics: Sequence[TopicConfig]) -> list[CompactTask]:
+def plan_tasks(targets: Sequence[Selection], topics: Sequence[TopicConfig]) -> list[CompactTask]:
     """Return the partitions of *targets*, whose topics' settings *topics* have.  Raises UsageError, UnreadableError."""
     pieces: list[CompactTask] = []
     seen: dict[str, str] = {}
@@ -189,7 +189,7 @@ def finish(output: JobOutput, pieces: Sequence[CompactTask], log_dirs: Sequence[
     return results
 
 
-def outcomes(results: Sequence[Facts], pieces: Sequence[CompactTask]) -> list[PartitionOutcome]:
+def collect_failures(results: Sequence[Facts], pieces: Sequence[CompactTask]) -> list[PartitionOutcome]:
     """Return what came of each partition as far as it went wrong, as `klog compact` has it."""
     return [_outcome(facts, piece) for facts, piece in zip(results, pieces, strict=True)]
 

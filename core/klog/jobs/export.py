@@ -19,11 +19,11 @@ from typing import NamedTuple
 from klog.data_dir.partition import Partition
 from klog.disk.disk import Disk, FencedDisk
 from klog.formats.damage import Damage
-from klog.jobs.output import Facts, JobOutput, OutputAttempt, alone
+from klog.jobs.output import Facts, JobOutput, OutputAttempt, lock_target
 from klog.jobs.output_files import FILE_BYTES, Format, OutputFiles
 from klog.jobs.results import TaskResult
 from klog.jobs.slice_reader import SliceScan
-from klog.jobs.slices import OPENING_BYTES, SPLIT_BYTES, TASK_BYTES, LogSlice, slices
+from klog.jobs.slices import OPENING_BYTES, SPLIT_BYTES, TASK_BYTES, LogSlice, slice_partition
 from klog.log.reader import MAX_BATCH_BYTES
 from klog.log.record_filter import RecordFilter
 from klog.transactions.isolation import Isolation
@@ -58,7 +58,7 @@ class ExportOptions(NamedTuple):
     map_memory: int = 48 << 20
 
 
-def pieces(
+def plan_tasks(
     partitions: Iterable[Partition],
     wanted: RecordFilter,
     isolation: Isolation,
@@ -77,7 +77,7 @@ def pieces(
     for partition in sorted(partitions, key=lambda one: (one.topic or "", one.number or 0, one.path)):
         # Tasks may run elsewhere, with another working directory.
         there = Partition(os.path.abspath(partition.path), partition.checkpoints)
-        cut = slices(there, split_bytes, wanted, isolation)
+        cut = slice_partition(there, split_bytes, wanted, isolation)
         for some in [cut] if whole else [[part] for part in cut]:
             waiting += some
             weight += sum(part.bytes + OPENING_BYTES for part in some)
@@ -124,14 +124,14 @@ def export(unit: Sequence[ExportTask], options: ExportOptions) -> Iterator[TaskR
                 else:
                     tables.add(found)
 
-    return in_attempts(unit, options, write)
+    return write_in_attempts(unit, options, write)
 
 
 Write = Callable[[ExportTask, OutputFiles], Iterable[tuple[LogSlice, Damage]]]
 """Writes a piece; damage may be reported several times."""
 
 
-def in_attempts(unit: Sequence[ExportTask], options: ExportOptions, write: Write) -> Iterator[TaskResult]:
+def write_in_attempts(unit: Sequence[ExportTask], options: ExportOptions, write: Write) -> Iterator[TaskResult]:
     """Write the pieces of *unit*, each in an attempt of its own; yield an answer `piece` of each.  Raises OSError."""
     for piece in unit:
         with OutputAttempt(options.run, piece.number) as attempt:
@@ -164,9 +164,9 @@ def write_all(
 
     Raises UsageError where *to* has something else, LockedError where another run writes there, KlogError, OSError.
     """
-    made = pieces(partitions, options.wanted, isolation, whole=name == "latest")
+    made = plan_tasks(partitions, options.wanted, isolation, whole=name == "latest")
     disk = shared_disk()
-    with alone(to, disk):
+    with lock_target(to, disk):
         output = begin(to, name, made, options, disk)
         left = [piece for piece in made if piece.number not in output.done]
         run(job, [[piece] for piece in left], options._replace(run=output.run), [piece.bytes for piece in left])

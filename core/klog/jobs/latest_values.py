@@ -11,7 +11,7 @@ from collections.abc import Generator, Iterator, Sequence
 from itertools import groupby
 
 from klog.formats.damage import Damage
-from klog.jobs.export import ExportOptions, ExportTask, in_attempts
+from klog.jobs.export import ExportOptions, ExportTask, write_in_attempts
 from klog.jobs.output_files import OutputFiles
 from klog.jobs.results import TaskResult
 from klog.jobs.slice_reader import SliceScan
@@ -22,7 +22,7 @@ _MOST_PARTS = 64
 """At once: the beginning of a log may have far more keys than the rest."""
 
 
-def latest(unit: Sequence[ExportTask], options: ExportOptions) -> Iterator[TaskResult]:
+def write_latest_values(unit: Sequence[ExportTask], options: ExportOptions) -> Iterator[TaskResult]:
     """Write the last record of each key of the pieces of *unit*, but for those without a value.
 
     Pieces are of whole partitions.  Yields an answer `piece` of each.  Raises OSError when writing fails.
@@ -34,7 +34,7 @@ def latest(unit: Sequence[ExportTask], options: ExportOptions) -> Iterator[TaskR
         for _, slices in groupby(piece.slices, lambda part: os.path.dirname(part.path)):
             yield from _latest(list(slices), scan, offsets, tables)
 
-    return in_attempts(unit, options, write)
+    return write_in_attempts(unit, options, write)
 
 
 def _latest(

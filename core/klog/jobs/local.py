@@ -13,13 +13,13 @@ from contextlib import suppress
 from typing import Final, TypeVar
 
 from klog.data_dir.partition import Partition
-from klog.jobs.export import ExportOptions, pieces, write_all
+from klog.jobs.export import ExportOptions, plan_tasks, write_all
 from klog.jobs.export import export as export_job
 from klog.jobs.output import Facts
 from klog.jobs.results import TaskResult
 from klog.jobs.search import LineLimit, SearchQuery
 from klog.jobs.search import search as search_job
-from klog.jobs.stats import Stats, StatsOptions, results, share_out
+from klog.jobs.stats import Stats, StatsOptions, collect_stats, share_out
 from klog.jobs.stats import stats as stats_job
 from klog.log.pipeline import PATIENCE_S, OverError, Turns
 from klog.progress import Sink
@@ -103,7 +103,7 @@ def search(
         take(limit.cut(answer))
         return limit.left == 0
 
-    made = pieces(partitions, query.wanted, isolation, piece_bytes=0)
+    made = plan_tasks(partitions, query.wanted, isolation, piece_bytes=0)
     run(search_job, [[one] for one in made], query, [one.bytes for one in made], sink, workers, cut)
 
 
@@ -112,7 +112,7 @@ def stats(partitions: Sequence[Partition], max_batch_bytes: int, sink: Sink, wor
     units, sizes = share_out(partitions, workers)
     answers: list[TaskResult] = []
     run(stats_job, units, StatsOptions(os.urandom(16), max_batch_bytes), sizes, sink, workers, _collected(answers))
-    return results(answers, partitions)
+    return collect_stats(answers, partitions)
 
 
 def _collected(answers: list[TaskResult]) -> Callable[[TaskResult], bool]:

@@ -1,6 +1,6 @@
 """Output of many tasks in one directory: exactly one set of files, even if tasks are repeated, doubled or killed.
 
-    with alone("out", disk):                                 # the driver, to the end
+    with lock_target("out", disk):                                 # the driver, to the end
         output = JobOutput("out", {"job": "export", …}, disk)
     with OutputAttempt(output.run, 7) as attempt:                  # a task, for piece 7
         …                                                    # files below attempt.path
@@ -49,7 +49,7 @@ def check_target(to: str, paths: Iterable[str] = ()) -> None:
 
 
 @contextmanager
-def alone(to: str, disk: Disk) -> Iterator[None]:
+def lock_target(to: str, disk: Disk) -> Iterator[None]:
     """Keep other jobs from writing into the directory *to* until the block ends; it is created if necessary.
 
     By a POSIX lock on a file `.lock` in it, as on a log dir, which ends with the process.  A file system that knows no
@@ -115,7 +115,7 @@ class JobOutput:
     """The directory *to*, which is not there, or empty, or has what an earlier run of the same *job* has left.
 
     *job* is all that decides what a piece is and what will be in it.  What another job has left is thrown away, so
-    whoever drives has to be `alone`.
+    whoever drives holds `lock_target`.
     Raises UsageError, OSError.
     """
 

@@ -38,7 +38,7 @@ class SearchQuery(NamedTuple):
     max_batch_bytes: int = MAX_BATCH_BYTES
 
 
-def compiled(pattern: bytes) -> re.Pattern[bytes]:
+def compile_pattern(pattern: bytes) -> re.Pattern[bytes]:
     """Return a regular expression over bytes.  Raises UsageError where it is none."""
     try:
         return re.compile(pattern)
@@ -52,7 +52,7 @@ def search(unit: Sequence[ExportTask], query: SearchQuery) -> Iterator[TaskResul
     Raises nothing for what is on the disk.
     """
     scan = SliceScan(query.wanted, query.max_batch_bytes)
-    find = None if query.pattern is None else compiled(query.pattern).search
+    find = None if query.pattern is None else compile_pattern(query.pattern).search
     for piece in unit:
         count = RecordLimit(query.wanted.limit)
         waiting = bytearray()
@@ -102,7 +102,7 @@ class LineLimit:
         return answer._replace(content=content)
 
 
-def merged(answers: Iterable[TaskResult], limit: LineLimit) -> Iterator[TaskResult]:
+def merge_results(answers: Iterable[TaskResult], limit: LineLimit) -> Iterator[TaskResult]:
     """Yield the answers of tasks by their pieces, which ascend, up to the last line that *limit* lets pass.
 
     So damage behind that line is not reported, however much was read of it.

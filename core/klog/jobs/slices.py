@@ -77,7 +77,7 @@ class LogSlice(NamedTuple):
         return Segment(self.path).span.below(self.next_base)
 
 
-def slices(
+def slice_partition(
     partition: Partition,
     split_bytes: int = SPLIT_BYTES,
     wanted: RecordFilter = RecordFilter(),  # noqa: B008  # it is immutable

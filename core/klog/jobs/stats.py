@@ -16,7 +16,7 @@ from klog.formats.codec import Decompressor
 from klog.formats.damage import Damage
 from klog.jobs.results import TaskResult, json_result
 from klog.jobs.slice_reader import records
-from klog.jobs.slices import SPLIT_BYTES, LogSlice, pack_tasks, slices
+from klog.jobs.slices import SPLIT_BYTES, LogSlice, pack_tasks, slice_partition
 from klog.kernel import Profile, Window
 from klog.log.reader import MAX_BATCH_BYTES
 from klog.log.record_filter import RecordFilter
@@ -93,7 +93,7 @@ def stats(unit: Sequence[LogSlice | str], options: StatsOptions) -> Iterator[Tas
     for path, parts in groupby(unit, key=_directory):
         cut = [part for part in parts if isinstance(part, LogSlice)]
         profile.clear()
-        counted = reading.count(cut or slices(Partition(path)), profile, _SENT_KEYS if cut else MOST_KEYS)
+        counted = reading.count(cut or slice_partition(Partition(path)), profile, _SENT_KEYS if cut else MOST_KEYS)
         yield json_result("stats", {"path": path, **counted})
 
 
@@ -112,7 +112,7 @@ def share_out(
             parts.append(partition.path)
             sizes.append(partition.size)
         else:
-            cut = slices(partition, split_bytes)
+            cut = slice_partition(partition, split_bytes)
             parts += cut
             sizes += [part.bytes for part in cut]
     packs = pack_tasks(sizes, least=least)
@@ -175,7 +175,7 @@ def _text(content: bytes) -> str:
     return b64encode(content).decode()
 
 
-def results(answers: Iterable[TaskResult], partitions: Sequence[Partition]) -> list[Stats]:
+def collect_stats(answers: Iterable[TaskResult], partitions: Sequence[Partition]) -> list[Stats]:
     """Return what was counted of each of *partitions*, put together from the answers of all units."""
     found: dict[str, list[dict[str, Any]]] = {}
     for answer in answers:

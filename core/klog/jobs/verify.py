@@ -73,7 +73,7 @@ def _checked(
         return PartitionResult(partition, [finding], VerifyTotals(1))
 
 
-def results(batches: Iterable[pa.RecordBatch], partitions: Sequence[Partition]) -> Iterator[PartitionResult]:
+def collect_results(batches: Iterable[pa.RecordBatch], partitions: Sequence[Partition]) -> Iterator[PartitionResult]:
     """Yield what came of each of *partitions* that was checked, in their order, from the answers of all units."""
     found: dict[int, list[Finding]] = {}
     totals: dict[int, VerifyTotals] = {}

@@ -127,7 +127,7 @@ class PartitionRanges(NamedTuple):
         return tuple(found)
 
 
-class _Walked(NamedTuple):
+class _SegmentWalk(NamedTuple):
     """A segment after the walk.  *limit*: the first offset behind what it keeps that another one has."""
 
     files: SegmentFiles
@@ -145,7 +145,7 @@ def salvage_ranges(
     *sink* receives progress.  *survey*: the walks that a survey has made with the same *request*; only logs that these
     do not decide are read.  Kafka has no such thing: a broker cuts at the first damage, and drops all later segments.
     """
-    walked: list[_Walked] = []
+    walked: list[_SegmentWalk] = []
     free, window = FreeOffsets(), Window()
     for files in reversed(partition.segments):
         walk = _Walk(partition.path, files, free, not walked, request, window)
@@ -158,7 +158,7 @@ def salvage_ranges(
     return PartitionRanges(tuple(_ranges(segment) for segment in walked))
 
 
-def _take(free: FreeOffsets, walked: _Walked) -> None:
+def _take(free: FreeOffsets, walked: _SegmentWalk) -> None:
     """Let a segment have its offsets; nothing is known of one that cannot be opened, so it has all up to the next."""
     base, log = walked.files.base_offset, walked.log
     if log is None:
@@ -177,7 +177,7 @@ class _Walk(NamedTuple):
     request: SalvageOptions
     window: Window
 
-    def best(self, sink: Sink) -> _Walked:
+    def best(self, sink: Sink) -> _SegmentWalk:
         """Return what keeps more: splitting the segment, or not.
 
         A block of another log, written into this one, may have offsets so high that all behind it would seem to go
@@ -189,16 +189,16 @@ class _Walk(NamedTuple):
         other = self.walk(Silence(), splits=False)
         return other if other.log is not None and other.log.batches > walked.log.batches else walked
 
-    def known(self, survey: SurveyWalks) -> _Walked | None:
+    def known(self, survey: SurveyWalks) -> _SegmentWalk | None:
         """Return what `best` would, if a survey has found that out already."""
         known = survey.walk(self.files.log)
         if known is None or not known.agrees(self.free):
             return None
         log = known.log
         is_best = len(log.parts) == 1 or not log.dropped.offsets
-        return _Walked(self.files, known.size, self.free.limit(log.last_offset), log) if is_best else None
+        return _SegmentWalk(self.files, known.size, self.free.limit(log.last_offset), log) if is_best else None
 
-    def walk(self, sink: Sink, *, splits: bool = True) -> _Walked:
+    def walk(self, sink: Sink, *, splits: bool = True) -> _SegmentWalk:
         """Return what a walk finds."""
         path, base, largest = (
             os.path.join(self.folder, self.files.log),
@@ -221,12 +221,12 @@ class _Walk(NamedTuple):
                         chain.damage(piece.damage, damage_id(piece.damage, self.is_last, source.size))
                     sink.advance(piece.consumed)
                 chain.finish()
-                return _Walked(self.files, reader.end, self.free.limit(chain.log.last_offset), chain.log)
+                return _SegmentWalk(self.files, reader.end, self.free.limit(chain.log.last_offset), chain.log)
         except KlogError as error:
-            return _Walked(self.files, self.files.size, self.free.limit(base), None, error)
+            return _SegmentWalk(self.files, self.files.size, self.free.limit(base), None, error)
 
 
-def _parts(walked: _Walked) -> tuple[PartRanges, ...]:
+def _parts(walked: _SegmentWalk) -> tuple[PartRanges, ...]:
     """Return the segments that what is kept of one goes into."""
     log = walked.log
     if log is None or len(log.parts) == 1:
@@ -240,7 +240,7 @@ def _parts(walked: _Walked) -> tuple[PartRanges, ...]:
 # copies of what is dropped
 
 
-def _count_copies(folder: str, walked: list[_Walked], number: int) -> None:
+def _count_copies(folder: str, walked: list[_SegmentWalk], number: int) -> None:
     """Count which of the batches that one segment drops are kept in it, or in the one where their offsets belong."""
     log = walked[number].log
     assert log is not None
@@ -262,11 +262,11 @@ def _count_copies(folder: str, walked: list[_Walked], number: int) -> None:
         left.copied_records += log.dropped.records[i]
 
 
-def _bases(walked: _Walked) -> list[SegmentPart]:
+def _bases(walked: _SegmentWalk) -> list[SegmentPart]:
     return walked.log.parts if walked.log is not None else [SegmentPart(0, walked.files.base_offset)]
 
 
-def _kept_in(folder: str, keeper: _Walked, dropper: KeptBatches, order: list[int]) -> Iterator[int]:
+def _kept_in(folder: str, keeper: _SegmentWalk, dropper: KeptBatches, order: list[int]) -> Iterator[int]:
     """Yield the numbers of the dropped batches, from *order*, that a segment keeps."""
     if keeper.log is not None and keeper.log.kept:
         with suppress(KlogError), ReadOnlyFile(os.path.join(folder, keeper.files.log)) as source:
@@ -298,7 +298,7 @@ def _kept_ones(source: ReadOnlyFile, keeper: KeptBatches, dropper: KeptBatches, 
 # from dropped ranges to cuts
 
 
-def _ranges(walked: _Walked) -> SegmentRanges:
+def _ranges(walked: _SegmentWalk) -> SegmentRanges:
     log = walked.log
     if log is None:
         return SegmentRanges(
@@ -312,7 +312,7 @@ def _ranges(walked: _Walked) -> SegmentRanges:
     )  # fmt: skip
 
 
-def _cuts(walked: _Walked, log: KeptBatches) -> Iterator[DroppedBytes]:
+def _cuts(walked: _SegmentWalk, log: KeptBatches) -> Iterator[DroppedBytes]:
     """Yield the cuts, in their order; when there are too many of them, the last one sums up the rest."""
     left = sorted(log.left, key=lambda one: one.start)
     begins = {part.position for part in log.parts[1:]}
@@ -344,7 +344,7 @@ def _gap_cuts(gap: KeptGap, left: list[DroppedRange], lost: int | None) -> Itera
         lost = 0
 
 
-def _offsets_lost(gap: KeptGap, left: list[DroppedRange], walked: _Walked, begins: set[int]) -> int | None:
+def _offsets_lost(gap: KeptGap, left: list[DroppedRange], walked: _SegmentWalk, begins: set[int]) -> int | None:
     """Return how many offsets may have been in a gap; None when nothing follows that would bound them.
 
     *begins*: where other segments begin.  Offsets that no segment could hold were not all in the gap.

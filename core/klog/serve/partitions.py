@@ -48,7 +48,7 @@ class PartitionContext:
     is_live: Callable[[str], bool]
 
 
-class _Opened(NamedTuple):
+class _OpenPartition(NamedTuple):
     partition: Partition
     log: FetchLog
     bounds: OffsetBounds
@@ -64,7 +64,7 @@ class PartitionView:
         self.topic, self.number = topic, number
         self._copies, self._shared = copies, shared
         self._lock = threading.RLock()
-        self._opened: _Opened | None = None
+        self._opened: _OpenPartition | None = None
         self._txns: PartitionTransactions | None = None
         self._largest_ms: int | None = None
 
@@ -119,14 +119,14 @@ class PartitionView:
             return choose_replicas(self._copies, "leader-epoch")[0]
         return self._copies[0] if self._copies else None
 
-    def _open(self) -> _Opened | None:
+    def _open(self) -> _OpenPartition | None:
         if self._opened is None and self._copies:
             with self._lock:
                 if self._opened is None and self._chosen is not None:
                     self._opened = self._opening(self._chosen)
         return self._opened
 
-    def _opening(self, partition: Partition) -> _Opened:
+    def _opening(self, partition: Partition) -> _OpenPartition:
         shared, options = self._shared, self._shared.options
         log = FetchLog(
             partition,
@@ -149,7 +149,7 @@ class PartitionView:
             shared.reporter.say(
                 f"{self.name}: served to its end {end}; the checkpointed high watermark is {behind} lower"
             )
-        return _Opened(partition, log, OffsetBounds(start, end, high, high))
+        return _OpenPartition(partition, log, OffsetBounds(start, end, high, high))
 
     def _lost(self, partition: Partition, loss: UnservedRange) -> None:
         live = loss.damage.is_unfinished and self._shared.is_live(partition.checkpoints.log_dir)
@@ -166,7 +166,7 @@ class PartitionView:
                     self._txns = self._learn(opened)
         return self._txns
 
-    def _learn(self, opened: _Opened) -> PartitionTransactions:
+    def _learn(self, opened: _OpenPartition) -> PartitionTransactions:
         from klog.serve.transactions import PartitionTransactions
 
         options, bounds, reporter = self._shared.options, opened.bounds, self._shared.reporter
@@ -268,7 +268,7 @@ class PartitionView:
             return NONE
         return found.record.offset, found.record.timestamp, epoch_at(opened.partition, found.record.offset)
 
-    def _largest_timestamp(self, opened: _Opened) -> int:
+    def _largest_timestamp(self, opened: _OpenPartition) -> int:
         """Return the largest timestamp below the high watermark, in ms, -1 for none.  Raises KlogError."""
         if self._largest_ms is None:
             high = opened.bounds.high_watermark

@@ -10,7 +10,7 @@ from klog.data_dir.selection import Selection
 from klog.disk.disk import Disk
 from klog.jobs import compact as job
 from klog.jobs.compact import CompactJobOptions
-from klog.jobs.output import Facts, alone
+from klog.jobs.output import Facts, lock_target
 from klog.jobs.slices import pack_tasks
 from klog.metadata.topic_config import TopicConfig
 from klog.progress import Silence, Sink
@@ -36,8 +36,8 @@ def compact(
     continues with what is missing.  Raises UsageError if *to* has other content, LockedError if another run writes
     there, KlogError, OSError.
     """
-    pieces = job.plan(targets, topics)
-    with alone(to, Disk()):
+    pieces = job.plan_tasks(targets, topics)
+    with lock_target(to, Disk()):
         output = job.begin(to, pieces, options, Disk())
         left = [piece for piece in pieces if piece.number not in output.done]
         packs = pack_tasks([piece.size for piece in left], least=parallelism(spark))
@@ -45,4 +45,4 @@ def compact(
         sizes = [sum(piece.size for piece in unit) for unit in units]
         results(spark, job.compact, units, options._replace(run=output.run), sizes, sink, "klog compact")
         facts = job.finish(output, pieces, [target.log_dir for target in targets], Disk())
-    return facts, job.outcomes(facts, pieces)
+    return facts, job.collect_failures(facts, pieces)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from klog.data_dir.partition import Partition
 from klog.jobs.export import ExportOptions, Run, write_all
 from klog.jobs.export import export as export_job
-from klog.jobs.latest_values import latest as latest_job
+from klog.jobs.latest_values import write_latest_values
 from klog.jobs.output import Facts
 from klog.progress import Silence, Sink
 from klog.spark.run import results
@@ -50,7 +50,7 @@ def latest(
     Everything else is as with `export`.
     """
     return write_all(
-        "latest", latest_job, partitions, to, options, "read_committed", _runner(spark, sink, "klog latest")
+        "latest", write_latest_values, partitions, to, options, "read_committed", _runner(spark, sink, "klog latest")
     )
 
 

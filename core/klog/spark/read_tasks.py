@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import InputPartition
 
-from klog.jobs.slices import LogSlice, pack_tasks, slices
+from klog.jobs.slices import LogSlice, pack_tasks, slice_partition
 from klog.log.record_filter import RecordFilter
 from klog.spark.filters import FilterPushdown
 from klog.spark.options import SourceOptions
@@ -50,7 +50,7 @@ def tasks(
             max(from_offset, pushed.from_offset), min(to_offset, pushed.to_offset), pushed.from_time, pushed.to_time
         )
         learnt = None if growing is None else growing[partition.path]
-        for part in slices(partition, options.split_bytes, wanted, options.isolation, learnt):
+        for part in slice_partition(partition, options.split_bytes, wanted, options.isolation, learnt):
             live = part.live or (growing is not None and part.next_base is None)
             parts.append(_within(part._replace(live=live), from_offset, to_offset))
     sizes = [part.bytes for part in parts]

@@ -6,9 +6,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from klog.data_dir.partition import Partition
-from klog.jobs.export import ExportTask, pieces
+from klog.jobs.export import ExportTask, plan_tasks
 from klog.jobs.results import TaskResult
-from klog.jobs.search import LineLimit, SearchQuery, merged
+from klog.jobs.search import LineLimit, SearchQuery, merge_results
 from klog.jobs.search import search as job
 from klog.jobs.slices import TASK_BYTES, pack_tasks
 from klog.progress import Silence, Sink
@@ -36,11 +36,11 @@ def search(
     """
     limit = LineLimit(query.wanted.limit)
     cores = parallelism(spark)
-    for wave in _waves(pieces(partitions, query.wanted, isolation, piece_bytes=0), cores, limit.left is None):
+    for wave in _waves(plan_tasks(partitions, query.wanted, isolation, piece_bytes=0), cores, limit.left is None):
         packs = pack_tasks([piece.bytes for piece in wave], least=cores)
         units = [[wave[i] for i in numbers] for numbers in packs]
         sizes = [sum(piece.bytes for piece in unit) for unit in units]
-        yield from merged(results(spark, job, units, query, sizes, sink, "klog search"), limit)
+        yield from merge_results(results(spark, job, units, query, sizes, sink, "klog search"), limit)
         if limit.left == 0:
             return
 

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 
 from klog.data_dir.partition import Partition
 from klog.jobs.slices import SPLIT_BYTES
-from klog.jobs.stats import Stats, StatsOptions, share_out
-from klog.jobs.stats import results as merged
+from klog.jobs.stats import Stats, StatsOptions, collect_stats, share_out
 from klog.jobs.stats import stats as job
 from klog.log.reader import MAX_BATCH_BYTES
 from klog.progress import Silence, Sink
@@ -34,4 +33,4 @@ def stats(
     """
     units, sizes = share_out(partitions, parallelism(spark), split_bytes)
     options = StatsOptions(os.urandom(16), max_batch_bytes)
-    return merged(results(spark, job, units, options, sizes, sink, "klog stats"), partitions)
+    return collect_stats(results(spark, job, units, options, sizes, sink, "klog stats"), partitions)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from klog.data_dir.partition import Partition
 from klog.jobs.slices import pack_tasks
-from klog.jobs.verify import VerifyOptions, VerifyTask, results
+from klog.jobs.verify import VerifyOptions, VerifyTask, collect_results
 from klog.jobs.verify import verify as job
 from klog.progress import Silence, Sink
 from klog.spark.run import parallelism, run
@@ -37,4 +37,4 @@ def verify(
     units = [[VerifyTask(i, partitions[i][0].path, partitions[i][1].path) for i in numbers] for numbers in packs]
     loads = [sum(sizes[i] for i in numbers) for numbers in packs]
     batches = run(spark, job, units, VerifyOptions(request, chosen), loads, sink, "klog verify")
-    return results(batches, [partition for partition, _ in partitions])
+    return collect_results(batches, [partition for partition, _ in partitions])
