@@ -102,13 +102,19 @@ class Segment:
                         return
 
     def runs(
-        self, start: int = 0, end: int | None = None, *, max_batch_bytes: int = MAX_BATCH_BYTES
+        self,
+        start: int = 0,
+        end: int | None = None,
+        *,
+        max_batch_bytes: int = MAX_BATCH_BYTES,
+        window: Window | None = None,
     ) -> Iterator[BatchRun | Damage]:
         """Yield runs of intact batches from byte *start* to byte *end*, and a Damage for each stretch that is damaged.
 
-        A run is to be used before the next step: windows are filled again.  Raises as `batches` does.
+        A run is to be used before the next step: windows are filled again.  *window*: one to use, which whoever reads many
+        small segments keeps.  Raises as `batches` does.
         """
-        window = Window(output=0)
+        window = window or Window(output=0)
         with ReadOnlyFile(self.path) as source:
             reader = self.reader(source, start, end, max_batch_bytes=max_batch_bytes)
             while piece := reader.next(window):

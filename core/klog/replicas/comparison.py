@@ -11,6 +11,7 @@ from itertools import combinations
 from typing import NamedTuple
 
 from klog.data_dir.partition import Partition
+from klog.formats.batch import TRANSACTIONAL_BIT
 from klog.replicas.copy_reader import IDENTITY, IDENTITY_BYTES, BatchIdentity, CopyReader, DataRecord
 from klog.replicas.offset_ranges import OffsetRanges
 
@@ -59,7 +60,7 @@ class CopyFacts:
     """What the pass showed of one copy.
 
     *batches*: intact ones.  *lost*: data records that some copy has and this one has not, from its log start on.
-    *only_here*: those that no other copy has, though one could.
+    *only_here*: those that no other copy has, though one could.  *has_transactions*: some batch is transactional.
     """
 
     def __init__(self) -> None:
@@ -69,10 +70,13 @@ class CopyFacts:
         self.only_here = OffsetRanges()
         self.lost = OffsetRanges()
         self.lost_below: int = 0
+        self.has_transactions = False
 
     def add_batches(self, identities: memoryview) -> None:
         """Take intact batches that come next."""
         self.batches += len(identities) // IDENTITY_BYTES
+        attributes = set(identities.cast("h")[14 :: IDENTITY_BYTES // 2].tolist())
+        self.has_transactions |= any(each & TRANSACTIONAL_BIT for each in attributes)
         epochs = identities.cast("i")[4 :: IDENTITY_BYTES // 4].tolist()
         starts = [0, *(i for i in range(1, len(epochs)) if epochs[i] != epochs[i - 1])] if len(set(epochs)) > 1 else [0]
         for start, end in zip(starts, [*starts[1:], len(epochs)], strict=True):

@@ -26,6 +26,8 @@ MOST_BAD_BATCHES = 1000
 """Kept one by one; a log can be all damage."""
 
 _LONG_MAX = 2**63 - 1
+_free_windows: list[Window] = []
+"""Of copies that have been read: a new one for each of many small copies would cost more than reading them."""
 
 
 class BatchIdentity(NamedTuple):
@@ -153,19 +155,22 @@ class CopyReader:
     def _all_runs(self) -> Iterator[tuple[Window, int, int]]:
         """Yield window, first row and end of runs of batches that count."""
         segments = self._partition.segments
+        window = _free_windows.pop() if _free_windows else Window(output=0)
         for number, files in enumerate(segments):
             behind = segments[number + 1].base_offset if number + 1 < len(segments) else _LONG_MAX
             if behind <= self._log_start:
                 continue
             self._path = self._partition.file(files.log)
             is_last = number + 1 == len(segments)
-            for run in Segment(self._path, bounded=False).runs():
+            for run in Segment(self._path, bounded=False).runs(window=window):
                 if isinstance(run, Damage):
                     if not (is_last and run.is_unfinished):
                         self._note(run, run.place.offset if run.place.offset is not None else self._last + 1)
                     continue
                 for first, end in self._in_order(run.window, run.first, run.end, behind - 1):
                     yield run.window, first, end
+
+        _free_windows.append(window)
 
     def _in_order(self, window: Window, first: int, end: int, ceiling: int) -> Iterator[tuple[int, int]]:
         """Yield the rows whose offsets can stand where they do, without those that end below the log start."""

@@ -90,7 +90,7 @@ def copy_states(
             bounds[node].log_end,
             comparison.facts[node] if comparison is not None else None,
             caches[node],
-            len(open_at(copy.partition, bounds[node].log_end)),
+            _open_transactions(bounds[node], comparison),
             _knows_directory(copy, registration),
             {other: comparison.first_difference(node, other) for other in others} if comparison is not None else {},
             {
@@ -99,6 +99,12 @@ def copy_states(
             },
         )
     return found
+
+
+def _open_transactions(copy: ComparedCopy, comparison: Comparison | None) -> int:
+    if copy.partition is None or (comparison is not None and not comparison.facts[copy.node].has_transactions):
+        return 0
+    return len(open_at(copy.partition, copy.log_end))
 
 
 def _epoch_cache(copy: ComparedCopy, comparison: Comparison | None) -> EpochCache:
