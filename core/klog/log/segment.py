@@ -111,8 +111,8 @@ class Segment:
     ) -> Iterator[BatchRun | Damage]:
         """Yield runs of intact batches from byte *start* to byte *end*, and a Damage for each stretch that is damaged.
 
-        A run is to be used before the next step: windows are filled again.  *window*: one to use, which whoever reads many
-        small segments keeps.  Raises as `batches` does.
+        A run is to be used before the next step: windows are filled again.  *window*: one to use; whoever reads many
+        small segments keeps it.  Raises as `batches` does.
         """
         window = window or Window(output=0)
         with ReadOnlyFile(self.path) as source:
