@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import random
+import subprocess
+
 import pytest
 from klog.replication.quota import ReplicationQuota
+
+from tests.brokers import kafka
 
 RECORDED = ((0, 500), (300, 600), (1200, 400), (2600, 3000))
 
@@ -46,3 +51,33 @@ def test_windows_of_an_hour_ago_are_used_again() -> None:
     assert quota.rate(3_599_500) == pytest.approx(7 * 11 * 1000 / 10_500)
     assert quota.rate(3_700_000) == 0
     assert len(quota._windows) == 12
+
+
+def test_the_first_window_begins_with_the_first_question() -> None:
+    """A broker asks before it has sent anything: what it sends a second later is spread over that second."""
+    quota = ReplicationQuota(None)
+    assert quota.rate(0) == 0
+    quota.record(3000, 900)
+    assert quota.rate(2000) == 1500
+
+
+@pytest.mark.kafka
+def test_the_rate_is_the_one_of_kafkas_own_class() -> None:
+    """Bursts, pauses longer than all windows, questions before the first bytes and between them."""
+    chance = random.Random(11)
+    requests, rates = [], []
+    for _ in range(200):
+        requests.append("new")
+        quota, now = ReplicationQuota(None), chance.randrange(5000)
+        for _ in range(60):
+            now += chance.randrange(chance.choice((300, 300, 300, 2500, 14_000)))
+            if chance.random() < 0.5:
+                size = chance.randrange(5000)
+                requests.append(f"record {now} {size}")
+                quota.record(size, now)
+            else:
+                requests.append(f"measure {now}")
+                rates.append(quota.rate(now))
+    command = kafka.program(kafka.NEWEST, "ReplicationRate")
+    done = subprocess.run(command, input="\n".join(requests), capture_output=True, text=True, check=True, timeout=120)
+    assert [float(line) for line in done.stdout.split()] == pytest.approx(rates)

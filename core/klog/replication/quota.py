@@ -35,22 +35,27 @@ class ReplicationQuota:
 
     def record(self, size: int, now: int) -> None:
         """Count *size* bytes at the time *now*, in ms."""
-        if not self._windows:
-            self._windows.append(QuotaWindow(now, now))
-        elif now - self._windows[self._current].start >= WINDOW_MS:
+        self._begin(now)
+        if now - self._windows[self._current].start >= WINDOW_MS:
             self._current = (self._current + 1) % (WINDOWS + 1)
             self._windows[self._current : self._current + 1] = [QuotaWindow(now, now)]
         window = self._windows[self._current]
         window.recorded += size
         window.last_event = now
 
+    def _begin(self, now: int) -> None:
+        """Let the first window begin with the first question, or the first bytes."""
+        if not self._windows:
+            self._windows.append(QuotaWindow(now, now))
+
     def rate(self, now: int) -> float:
         """Return the bytes a second at the time *now*: of the windows left, since the oldest of them began."""
+        self._begin(now)
         for window in self._windows:
             if now - window.last_event >= WINDOWS * WINDOW_MS:
                 window.start = window.last_event = now
                 window.recorded = 0
-        oldest = min((window.start for window in self._windows), default=now)
+        oldest = min(window.start for window in self._windows)
         recorded = sum(window.recorded for window in self._windows)
         return recorded * 1000 / max(now - oldest, WINDOW_MS)
 
