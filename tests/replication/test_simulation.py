@@ -227,6 +227,104 @@ def test_a_follower_throttles_itself_only_while_it_lags() -> None:
     assert rows[5]["answer"]["records"] is None  # type: ignore[index]
 
 
+def test_who_lags_is_decided_to_the_millisecond_and_only_members_leave() -> None:
+    """One outside the ISR cannot leave it, however far behind it is."""
+    start = {"1": {"log": [[0, 4]], "high_watermark": 0}}
+    members = {"replicas": [1, 2, 3], "isr": [1, 2], "start": start}
+    rows = play({**members, "events": events((30_000, "isr-check"), (30_001, "isr-check"))})
+    assert [row["isr"] for row in rows] == [[1, 2], [1]]
+    rows = play({**members, "settings": {"confirm": "when told"}, "events": events((30_001, "isr-check"))})
+    assert rows[0]["pending"] == ["-2"]
+
+
+def test_one_that_is_to_join_counts_however_long_the_controller_takes() -> None:
+    """And nobody else is asked for meanwhile."""
+    settings = {"confirm": "when told", "replica.fetch.wait.max.ms": 0}
+    steps = events(
+        (0, "fetch", 3),
+        (1, "fetch", 2),
+        (2, "append", 1, "all"),
+        (50_000, "isr-check"),
+        (50_001, "append", 1, 1),
+        (50_002, "crash", 1),
+        (50_003, "elect", 1),
+    )
+    rows = play({"replicas": [1, 2, 3], "isr": [1], "settings": settings, "events": steps})
+    assert [row["pending"] for row in rows] == [["+3"]] * 5 + [[]] * 2
+    assert ends(rows[:5], 1) == [("0/0",)] * 2 + [("1/0",)] * 2 + [("2/0",)]
+
+
+def test_a_followers_high_watermark_falls_to_that_of_a_late_leader() -> None:
+    log = [[0, 5]]
+    start = {"1": {"log": log, "high_watermark": 3}, "2": {"log": log, "high_watermark": 5}}
+    settings = {"replica.fetch.min.bytes": 0}
+    steps = events((0, "fetch", 2), (1, "response", 2))
+    rows = play({"replicas": [1, 2], "settings": settings, "start": start, "events": steps})
+    assert ends(rows, 1, 2) == [("5/5", "5/5"), ("5/5", "5/3")]
+
+
+def test_a_follower_takes_over_the_leaders_log_start() -> None:
+    start = {
+        "1": {"log": [[1, 2]], "log_start": 4, "high_watermark": 6},
+        "2": {"log": [[0, 2], [1, 4]], "high_watermark": 4},
+    }
+    settings = {"replica.fetch.min.bytes": 0}
+    steps = events((0, "fetch", 2), (1, "response", 2), (2, "crash", 2, ("keep", 0)))
+    rows = play({"replicas": [1, 2], "epoch": 1, "settings": settings, "start": start, "events": steps})
+    assert rows[1]["replicas"]["2"]["epochs"] == [[1, 4]]  # type: ignore[index]
+    assert ends(rows[2:], 2) == [("4/4",)]
+
+
+def test_what_only_the_leader_knew_ends_with_it() -> None:
+    """Nobody learns that an append was taken; and an answer of the old leader reaches nobody."""
+    steps = events(
+        (0, "append", 1, "all"),
+        (1, "fetch", 2),
+        (2, "crash", 1),
+        (3, "response", 2),
+        (4, "restart", 1),
+        (5, "elect", 1),
+        (6, "fetch", 2),
+        (7, "response", 2),
+        (8, "fetch", 2),
+    )
+    rows = play({"replicas": [1, 2], "events": steps})
+    assert rows[3]["note"] == "no fetch is under way"
+    assert ends(rows[-1:], 1, 2) == [("1/1", "1/0")]
+    assert rows[-1]["acked"] == []
+
+
+def test_a_restart_forgets_the_quota() -> None:
+    settings = {"follower.replication.throttled.rate": 1, "throttled.replicas": [2], "replica.fetch.max.bytes": 100}
+    start = {"1": {"log": [[0, 5], [0, 5]], "high_watermark": 10}}
+    fetches = ((0, "fetch", 2), (1, "response", 2), (2, "fetch", 2))
+    steps = events(*fetches, (3, "crash", 2), (4, "restart", 2), (5, "fetch", 2))
+    rows = play({"replicas": [1, 2], "settings": settings, "start": start, "events": steps})
+    assert "throttled" in rows[2]["note"]  # type: ignore[operator]
+    assert rows[5]["answer"]["records"] == [5, 9]  # type: ignore[index]
+
+
+def test_a_throttled_fetch_waits_as_if_there_were_nothing() -> None:
+    settings = {"leader.replication.throttled.rate": 1, "throttled.replicas": [2], "replica.fetch.max.bytes": 100}
+    start = {"1": {"log": [[0, 5], [0, 5]], "high_watermark": 10}}
+    steps = events((0, "fetch", 2), (1, "response", 2), (2, "fetch", 2), (3, "append", 1, 1), (502, "wait"))
+    rows = play({"replicas": [1, 2], "isr": [1], "settings": settings, "start": start, "events": steps})
+    assert rows[2]["waits"] == {"of": 2, "until": 502}
+    assert "answer" not in rows[3]
+    assert rows[4]["answer"] == {"to": 2, "records": None, "high_watermark": 10, "throttled": True}
+    rows = play({"replicas": [1, 2], "settings": settings, "start": start, "events": steps})
+    assert rows[2]["answer"] == {"to": 2, "records": [5, 9], "high_watermark": 10}, (
+        "members of the ISR are not throttled"
+    )
+
+
+def test_a_leader_whose_epoch_has_no_batch_yet_knows_where_it_began() -> None:
+    start = {"1": {"log": [[0, 5]], "high_watermark": 5}, "2": {"log": [[0, 5], [1, 2]]}}
+    rows = play({"replicas": [1, 2], "epoch": 3, "start": start, "events": events((0, "fetch", 2))})
+    assert rows[0]["replicas"]["1"]["epochs"] == [[0, 0], [3, 5]]  # type: ignore[index]
+    assert rows[0]["answer"]["diverging"] == [0, 5]  # type: ignore[index]
+
+
 def test_two_fetches_answered_in_one_step_are_both_shown() -> None:
     steps = events((0, "fetch", 2), (0, "fetch", 3), (1, "append", 1, 1))
     (*_, row) = play({"replicas": [1, 2, 3], "events": steps})
