@@ -340,6 +340,22 @@ def test_a_closed_pipe_ends_quietly(log: Path) -> None:
         process.stderr.close()
 
 
+@pytest.mark.parametrize(
+    ("arguments", "code"), [(["lookup", ".", "--batch", "-"], 0), (["replicas", "simulate", "-"], 16)]
+)
+def test_a_closed_stdin_is_an_empty_one(folder: Path, arguments: list[str], code: int) -> None:
+    """As of some service managers: Python has no sys.stdin then."""
+    done = subprocess.run(
+        ["bash", "-c", 'exec "$@" <&-', "-", *command(*arguments)],
+        capture_output=True,
+        env=environment(),
+        cwd=folder,
+        check=False,
+    )
+    assert (done.returncode, done.stdout) == (code, b"")
+    assert done.stderr.count(b"\n") <= 1
+
+
 def test_help_into_a_closed_pipe_ends_quietly() -> None:
     reading, writing = os.pipe()
     os.close(reading)

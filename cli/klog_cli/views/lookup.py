@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -103,7 +102,7 @@ def _time_row(trail: Trail) -> str:
 
 def _numbers(file: str) -> Iterator[list[int]]:
     """Yield the numbers of *file*, one a line, many at a time; empty lines do not count.  Raises UsageError."""
-    descriptor = sys.stdin.fileno() if file == "-" else os.open(file, os.O_RDONLY | os.O_CLOEXEC)
+    descriptor = 0 if file == "-" else os.open(file, os.O_RDONLY | os.O_CLOEXEC)
     with open(descriptor, encoding="ascii", errors="replace", closefd=file != "-") as lines:
         found: list[int] = []
         for number, line in enumerate(lines, 1):

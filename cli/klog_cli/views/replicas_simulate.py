@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Iterator
 from textwrap import wrap
 from typing import NamedTuple
@@ -48,7 +47,7 @@ def _content(file: str) -> bytes:
     if file != "-" and (os.path.isdir(file) or not os.path.exists(file)):
         found = "a directory" if os.path.isdir(file) else "no such file"
         raise UsageError(f"{found}: expected a file of events (docs/replicas.md), or - for stdin")
-    descriptor = sys.stdin.fileno() if file == "-" else os.open(file, os.O_RDONLY | os.O_CLOEXEC)
+    descriptor = 0 if file == "-" else os.open(file, os.O_RDONLY | os.O_CLOEXEC)
     with open(descriptor, "rb", closefd=file != "-") as source:
         return source.read(MAX_BYTES + 1)
 
