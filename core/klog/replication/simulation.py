@@ -77,14 +77,7 @@ class Simulation:
         self.brokers = {node: self._broker(node, scenario.starts[node]) for node in scenario.replicas}
         self.broken: list[int] = []
         self._acknowledgements = _Acknowledgements()
-        log = self.brokers[scenario.leader].log
-        if self.epoch > log.epochs.latest:
-            log.epochs.assign(self.epoch, log.log_end)
-        start = next((one.start_offset for one in log.epochs.entries if one.epoch == self.epoch), log.log_end)
-        remotes = {node: RemoteReplica(known.log_end, known.last_caught_up) for node, known in scenario.remotes.items()}
-        self.leader: PartitionLeader | None = self._leader(
-            scenario.leader, start if scenario.epoch_start is None else scenario.epoch_start, remotes
-        )
+        self.leader: PartitionLeader | None = self._first_leader()
         self._plays: dict[str, Callable[[SimulationEvent, StepRow], None]] = {
             "append": self._append,
             "fetch": self._fetch,
@@ -111,6 +104,18 @@ class Simulation:
         limit = self.settings.follower_replication_throttled_rate if is_listed else None
         sent = ReplicationQuota(self.settings.leader_replication_throttled_rate)
         return PartitionFollower(node, log, ReplicationQuota(limit)), sent
+
+    def _first_leader(self) -> PartitionLeader:
+        """Return the leader of the start; if its log has nothing of its epoch, it has just been elected."""
+        log = self.brokers[self.scenario.leader].log
+        if self.epoch > log.epochs.latest:
+            log.epochs.assign(self.epoch, log.log_end)
+        start = self.scenario.epoch_start
+        if start is None:
+            start = next((one.start_offset for one in log.epochs.entries if one.epoch == self.epoch), log.log_end)
+        remotes = self.scenario.remotes.items()
+        known = {node: RemoteReplica(remote.log_end, remote.last_caught_up) for node, remote in remotes}
+        return self._leader(self.scenario.leader, start, known)
 
     def _leader(self, node: int, epoch_start: int, remotes: dict[int, RemoteReplica]) -> PartitionLeader:
         broker = self.brokers[node]
