@@ -49,6 +49,8 @@ CHOICE = {
     ),
 }
 SIMULATIONS = "replicas/simulate"
+# archive of several nodes' disks → partitions kept on the brokers; of the controller the metadata log
+DISKS = {"replicas/split": "orders-0 keyed-0 pairs-0", "replicas/behind": "orders-0"}
 OFFSET_CHECKPOINTS = (
     "recovery-point-offset-checkpoint",
     "replication-offset-checkpoint",
@@ -94,6 +96,23 @@ def main(corpora: Path) -> None:
             copy(folder, FIXTURES / name, set(partitions.split()))
     make_goldens()
     shutil.copytree(corpora / SIMULATIONS, FIXTURES / SIMULATIONS)
+    for name, kept in DISKS.items():
+        copy_disks(corpora / f"{name}.tar.xz", FIXTURES / name, set(kept.split()))
+
+
+def copy_disks(archive: Path, target: Path, partitions: set[str]) -> None:
+    """Copy the disks of several nodes; of a preallocated index what was written."""
+    with tempfile.TemporaryDirectory() as place:
+        with tarfile.open(archive) as tar:
+            tar.extractall(place, filter="data")
+        for node in sorted(Path(place).iterdir()):
+            here = {name for name in partitions if (node / name).exists()}
+            copy(node, target / node.name, here or {"__cluster_metadata-0"})
+    for index in target.rglob("*index"):
+        size = {".index": 8, ".timeindex": 12}.get(index.suffix)
+        if size is not None:
+            content = index.read_bytes().rstrip(b"\0")
+            index.write_bytes(content + bytes(-len(content) % size))
 
 
 def make_goldens() -> None:

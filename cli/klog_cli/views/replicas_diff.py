@@ -16,8 +16,6 @@ from klog.replicas.disks import BrokerDisk, copies_on, find_metadata, open_disks
 from klog_cli import output
 from klog_cli.views import replicas_json, replicas_text
 
-COLUMNS = ("partition", "verdict", "common", "copies", "leads", "would be lost")
-
 
 class DiffRequest(NamedTuple):
     """What the command line asks for."""
@@ -43,6 +41,11 @@ def diff(request: DiffRequest, form: str) -> int:
             output.note(
                 f"{disk.log_dir.lock.of(disk.log_dir.path, with_pid=False)}: its copies move while they are compared"
             )
+    if options.metadata is None:
+        output.note("no metadata log among the disks: nobody can say who leads; --metadata DIR names one")
+    else:
+        node = "" if options.metadata.node is None else f" of node {options.metadata.node}"
+        output.note(f"metadata: {options.metadata.path}{node}, offset {options.metadata.state.end_offset}")
     differ = ReplicaDiffer(disks, options)
     diffs = map(differ.diff, found)
     if form == "jsonl":
@@ -51,7 +54,7 @@ def diff(request: DiffRequest, form: str) -> int:
     if form == "json":
         output.emit_json(_document(kept, disks, options, request.paths))
     else:
-        _print(kept, options, request.paths, form)
+        _print(kept, request.paths, form)
     return _exit_code(kept)
 
 
@@ -113,29 +116,16 @@ def _document(
     }
 
 
-def _print(diffs: Sequence[PartitionDiff], options: DiffOptions, given: Sequence[str], form: str) -> None:
-    if options.metadata is None:
-        output.note("no metadata log among the disks: nobody can say who leads; --metadata DIR names one")
-    else:
-        node = "" if options.metadata.node is None else f" of node {options.metadata.node}"
-        output.note(f"metadata: {options.metadata.path}{node}, offset {options.metadata.state.end_offset}")
+def _print(diffs: Sequence[PartitionDiff], given: Sequence[str], form: str) -> None:
     shown = [one for one in diffs if form == "table" or one.verdict is not Verdict.SAME or not one.is_safe]
-    rows = [
-        (
-            replicas_text.name(one), one.verdict.value, replicas_text.common(one), replicas_text.copies(one),
-            replicas_text.leads(one), replicas_text.lost(one),
-        )
-        for one in shown
-    ]  # fmt: skip
-    if rows:
-        output.emit_table([], COLUMNS, rows, form)
-    for one in diffs:
-        lines = [*replicas_text.remarks(one), *replicas_text.picture(one)]
-        if one.what_if is not None:
-            lines += map(replicas_text.outcome_line, one.what_if.outcomes)
-        for number, line in enumerate(lines):
-            output.text(output.printable(f"{replicas_text.name(one) + ': ' if not number else '    '}{line}") + "\n")
-    output.text(output.printable(replicas_text.summary(diffs, given)) + "\n")
+    rows = [replicas_text.row(one) for one in shown]
+    if form == "table" or output.is_terminal():
+        output.emit_table([], replicas_text.COLUMNS, rows, form)
+        lines = [line for one in shown for line in replicas_text.below(one, replicas_text.name(one))]
+    else:
+        lines = list(replicas_text.plain_table(shown, rows))
+    for line in [*lines, replicas_text.summary(diffs, given)]:
+        output.text(output.printable(line) + "\n")
 
 
 def _exit_code(diffs: Iterable[PartitionDiff]) -> int:

@@ -9,7 +9,6 @@ from typing import NamedTuple
 
 from klog.data_dir.identity import IdentityChoice
 from klog.data_dir.log_dir import LogDir
-from klog.disk.output_gate import check_places
 from klog.errors import ExitCode, UsageError, counted
 from klog.metadata.topic_config import TopicConfig
 from klog.replicas.diff import DiffOptions, ReplicaDiffer
@@ -48,8 +47,6 @@ def rescue(request: RescueRequest) -> int:
     metadata = find_metadata(disks, request.metadata)
     config = TopicConfig() if metadata is None else TopicConfig(None, {}, LogDir(metadata.path))
     differ = ReplicaDiffer(disks, DiffOptions(metadata, config))
-    if request.to != "-":
-        check_places([disk.log_dir.path for disk in disks], files=[request.to])
     records = 0
     code = ExitCode.CLEAN
     with output.Results(None if request.to == "-" else request.to) as results:

@@ -7,10 +7,36 @@ from shlex import quote
 
 from klog.errors import counted
 from klog.replicas.diff import Outcome, PartitionDiff, Verdict
-from klog.replication.election import ElectionReason
 
+COLUMNS = ("partition", "verdict", "common", "copies", "leads", "would be lost")
 _WIDTH = 56
 _DANGEROUS = (Verdict.INCOMPARABLE, Verdict.DAMAGED, Verdict.DIVERGED, Verdict.MISSING)
+
+
+def row(diff: PartitionDiff) -> tuple[str, ...]:
+    """Return the cells of a partition, in the order of COLUMNS."""
+    return name(diff), diff.verdict.value, common(diff), copies(diff), leads(diff), lost(diff)
+
+
+def plain_table(diffs: Sequence[PartitionDiff], rows: Sequence[Sequence[str]]) -> Iterator[str]:
+    """Yield the lines of a table for pipes, below each row what else has to be known of the partition."""
+    if not rows:
+        return
+    widths = [max(map(len, column)) for column in zip(COLUMNS, *rows, strict=True)]
+    indent = " " * (widths[0] + 2)
+    for number, cells in enumerate((COLUMNS, *rows)):
+        yield "  ".join(cell.ljust(width) for cell, width in zip(cells, widths, strict=True)).rstrip()
+        if number:
+            yield from (f"{indent}{line}" for line in below(diffs[number - 1]))
+
+
+def below(diff: PartitionDiff, title: str = "") -> Iterator[str]:
+    """Yield what stands below the row of a partition, the first line behind *title*."""
+    lines = [*(f"! {remark}" for remark in remarks(diff)), *picture(diff)]
+    if diff.what_if is not None:
+        lines += [outcome_line(diff, outcome) for outcome in diff.what_if.outcomes]
+    for number, line in enumerate(lines):
+        yield f"{title}: {line}" if title and not number else f"{'  ' if title else ''}{line}"
 
 
 def name(diff: PartitionDiff) -> str:
@@ -98,20 +124,21 @@ def picture(diff: PartitionDiff) -> list[str]:
     lines = []
     for number, (node, copy) in enumerate(diff.copies.items()):
         branch = max(0, (copy.log_end - start) * _WIDTH // span - trunk)
-        stem = f"{start} {'-' * trunk} {diff.common_prefix_end} " if number == 0 else ""
-        if number == 0:
-            indent = len(stem)
+        stem = f"{start} {'-' * trunk} {diff.common_prefix_end} "
+        indent = stem if number == 0 else " " * len(stem)
         ending = f"+{'-' * branch}> {copy.log_end}" if copy.log_end > diff.common_prefix_end else f"+ {copy.log_end}"
         epochs = ", ".join(f"e{run.epoch}" for run in copy.facts.epochs[-2:]) if copy.facts is not None else ""
-        lines.append(f"{stem or ' ' * indent}{ending}  node {node}{f' ({epochs})' if epochs else ''}")
+        lines.append(f"{indent}{ending}  node {node}{f' ({epochs})' if epochs else ''}")
     return lines
 
 
-def outcome_line(outcome: Outcome) -> str:
+def outcome_line(diff: PartitionDiff, outcome: Outcome) -> str:
     """Return an outcome of an election in a line."""
     if outcome.leader is None:
         return "nobody leads: no copy is changed"
-    cuts = ", ".join(f"{node} to {offset}" for node, offset in outcome.cuts.items())
+    cuts = ", ".join(
+        f"{node} to {offset}" for node, offset in outcome.cuts.items() if offset < diff.copies[node].log_end
+    )
     ends = f"{outcome.leader} leads ({outcome.because.value}), log end {outcome.log_end}"
     records = outcome.lost.records
     return f"{ends}; {f'cut: {cuts}; ' if cuts else ''}{counted(records, 'record') if records else 'nothing'} lost"
@@ -163,8 +190,3 @@ def _next(diffs: Sequence[PartitionDiff], given: Sequence[str]) -> str:
     if any(not diff.is_safe for diff in diffs):
         return f"Mind the start order, or fill the copies up: klog replicas plan {disks}"
     return "Nothing is lost, whoever leads."
-
-
-def may_race(diff: PartitionDiff) -> bool:
-    """Whether more than one replica may lead."""
-    return any(outcome.because is ElectionReason.UNCLEAN for outcome in diff.all_back) and len(diff.all_back) > 1

@@ -1,0 +1,204 @@
+"""`klog replicas diff` and `rescue` as operators type them."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import FIXTURES, Ran
+from tests.support.power import tree
+
+Klog = Callable[..., Ran]
+SPLIT = [str(FIXTURES / "replicas" / "split" / f"broker-{node}") for node in (1, 2, 3)]
+BEHIND = [str(FIXTURES / "replicas" / "behind" / f"broker-{node}") for node in (1, 2, 3)]
+METADATA = ("--metadata", str(FIXTURES / "replicas" / "split" / "controller-4"))
+BEHIND_METADATA = ("--metadata", str(FIXTURES / "replicas" / "behind" / "controller-4"))
+
+
+def document(ran: Ran) -> dict[str, object]:
+    found: dict[str, object] = json.loads(ran.stdout)
+    return found
+
+
+def partition(ran: Ran, name: str) -> dict[str, object]:
+    found = [one for one in json.loads(ran.stdout)["partitions"] if f"{one['topic']}-{one['partition']}" == name]
+    assert len(found) == 1
+    one: dict[str, object] = found[0]
+    return one
+
+
+@pytest.fixture
+def disks(tmp_path: Path) -> list[Path]:
+    """Copies of the three brokers' disks, to change."""
+    return [Path(shutil.copytree(disk, tmp_path / Path(disk).name)) for disk in SPLIT]
+
+
+def test_a_fork_in_full(klog: Klog) -> None:
+    ran = klog("replicas", "diff", *SPLIT, *METADATA, "--output", "json")
+    assert ran.exit_code == 4
+    found = document(ran)
+    assert found["summary"] == {"diverged": 3}
+    one = partition(ran, "orders-0")
+    assert (one["verdict"], one["common_prefix_end"], one["compacted"], one["unclean"]) == ("diverged", 31, False, True)
+    assert (one["leader_if_all_back"], one["because"], one["acks_all_safe"]) == (3, "elr", False)
+    copies = one["copies"]
+    assert isinstance(copies, dict)
+    assert {node: copy["log_end"] for node, copy in copies.items()} == {"1": 58, "2": 48, "3": 40}
+    assert copies["2"]["epochs"] == [[0, 0, 30], [1, 31, 47]]
+    assert copies["1"]["cut_if_leads"] == copies["1"]["first_difference"] == {"2": 31, "3": 31}
+    assert {node: copy["only_here"] for node, copy in copies.items()} == {
+        "1": [[31, 57]],
+        "2": [[31, 47]],
+        "3": [[31, 39]],
+    }
+    assert one["lost_if_leads"] == {
+        "1": {"records": 26, "ranges": [[31, 47]], "committed_below": 26},
+        "2": {"records": 36, "ranges": [[31, 57]], "committed_below": 36},
+        "3": {"records": 44, "ranges": [[31, 57]], "committed_below": 44},
+    }
+
+
+def test_a_start_order_and_a_setting(klog: Klog) -> None:
+    ran = klog("replicas", "diff", *SPLIT, *METADATA, "--up", "1 then 2,3", "--topic", "orders", "--output", "json")
+    assert partition(ran, "orders-0")["what_if"] == {
+        "up": [[1], [2, 3]],
+        "set": {},
+        "outcomes": [
+            {
+                "leader": 1,
+                "because": "unclean",
+                "log_end": 58,
+                "cuts": {"2": 31, "3": 31},
+                "lost": {"records": 26, "ranges": [[31, 47]]},
+            }
+        ],
+    }
+    clean = ("--set", "unclean.leader.election.enable=false")
+    ran = klog("replicas", "diff", *SPLIT, *METADATA, *clean, "--topic", "orders", "--output", "json")
+    what_if = partition(ran, "orders-0")["what_if"]
+    assert isinstance(what_if, dict)
+    assert what_if["set"] == {"unclean.leader.election.enable": "false"}
+    assert [(one["leader"], one["because"]) for one in what_if["outcomes"]] == [(3, "elr")]
+    down = klog("replicas", "diff", *SPLIT, *METADATA, *clean, "--up", "1", "--topic", "orders", "--output", "json")
+    what_if = partition(down, "orders-0")["what_if"]
+    assert isinstance(what_if, dict)
+    assert [(one["leader"], one["because"]) for one in what_if["outcomes"]] == [(None, "none")]
+
+
+def test_behind_is_safe_only_in_the_right_order(klog: Klog) -> None:
+    ran = klog("replicas", "diff", *BEHIND, *BEHIND_METADATA, "--output", "json")
+    one = partition(ran, "orders-0")
+    assert (ran.exit_code, one["verdict"]) == (4, "behind")
+    assert one["advice"]
+    assert "start 1,2, then 3: nothing is lost" in str(one["advice"])
+
+
+def test_equal_copies_are_one_line(klog: Klog, tmp_path: Path) -> None:
+    for node in (1, 2, 3):
+        target = tmp_path / f"b{node}"
+        shutil.copytree(SPLIT[0], target)
+        meta = target / "meta.properties"
+        lines = [line for line in meta.read_text().splitlines() if not line.startswith(("node.id", "directory.id"))]
+        meta.write_text("\n".join([*lines, f"node.id={node}", f"directory.id={node}{21 * 'A'}"]) + "\n")
+    ran = klog("replicas", "diff", *sorted(tmp_path.iterdir()), "--quiet")
+    assert (ran.exit_code, ran.stdout) == (0, b"3 partitions, all copies equal\n")
+
+
+def test_nothing_is_touched(klog: Klog, disks: list[Path]) -> None:
+    before = [tree(disk) for disk in disks]
+    klog("replicas", "diff", *disks, *METADATA, "--deep")
+    klog("replicas", "rescue", *disks, *METADATA, "--if-leads", "3", "--to", "-")
+    assert [tree(disk) for disk in disks] == before
+
+
+def test_without_metadata_nobody_is_named(klog: Klog) -> None:
+    ran = klog("replicas", "diff", *SPLIT, "--output", "json")
+    one = partition(ran, "orders-0")
+    assert (one["leader_if_all_back"], one["because"], one["acks_all_safe"]) == (None, "no metadata", None)
+    assert document(ran)["metadata"] is None
+    assert b"nobody can say who leads" in ran.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "message"),
+    [
+        ([SPLIT[0], SPLIT[0]], 8, b"the same directory"),
+        ([SPLIT[0], BEHIND[1]], 8, b"disks of 2 clusters"),
+        ([f"7={SPLIT[0]}"], 16, b"its meta.properties says node 1"),
+        ([SPLIT[0], "--up", "1 then"], 16, b"expected nodes"),
+        ([SPLIT[0], "--up", "1 then 9"], 16, b"no disk of node 9 is given"),
+        ([SPLIT[0], "--up", "1 then 1"], 16, b"a node starts once"),
+        ([SPLIT[0], "--set", "unclean.leader.election.enable"], 16, b"expected NAME=VALUE"),
+        ([SPLIT[0], "--set", "no.such=1"], 16, b"not a setting that klog knows"),
+        ([SPLIT[0], "--metadata", BEHIND[0]], 16, b"no __cluster_metadata-0 here"),
+        ([f"{SPLIT[0]}/orders-0"], 16, b"a DISK is a log dir"),
+    ],
+)
+def test_what_is_refused(klog: Klog, words: list[str], code: int, message: bytes) -> None:
+    ran = klog("replicas", "diff", *words)
+    assert (ran.exit_code, ran.stdout) == (code, b"")
+    assert message in ran.stderr
+
+
+def test_a_disk_mounted_twice_is_no_replica(klog: Klog, disks: list[Path], tmp_path: Path) -> None:
+    shutil.copytree(disks[0], tmp_path / "again")
+    ran = klog("replicas", "diff", *disks, tmp_path / "again")
+    assert ran.exit_code == 8
+    assert b"both have directory id" in ran.stderr
+
+
+def test_another_topic_of_the_same_name_is_not_compared(klog: Klog, disks: list[Path]) -> None:
+    (disks[1] / "orders-0" / "partition.metadata").write_text("version: 0\ntopic_id: PzrBv7lASuWmpPcXNQyJWg")
+    ran = klog("replicas", "diff", *disks, *METADATA, "--output", "json")
+    one = partition(ran, "orders-0")
+    assert (ran.exit_code, one["verdict"], one["lost_if_leads"]) == (4, "incomparable", {})
+    assert partition(ran, "pairs-0")["verdict"] == "diverged"
+
+
+def test_a_missing_directory_and_a_torn_tail(klog: Klog, disks: list[Path]) -> None:
+    shutil.rmtree(disks[0] / "orders-0")
+    log = disks[1] / "orders-0" / "00000000000000000028.log"
+    log.write_bytes(log.read_bytes()[:-9])
+    one = partition(klog("replicas", "diff", *disks, *METADATA, "--output", "json"), "orders-0")
+    assert (one["verdict"], one["missing"]) == ("diverged", [1])
+    copies = one["copies"]
+    assert isinstance(copies, dict)
+    assert copies["2"]["bad_batches"] == []
+    assert copies["2"]["log_end"] < 48
+
+
+def test_jsonl_is_a_partition_a_line(klog: Klog) -> None:
+    lines = klog("replicas", "diff", *SPLIT, *METADATA, "--output", "jsonl").stdout.splitlines()
+    assert [json.loads(line)["topic"] for line in lines] == ["keyed", "orders", "pairs"]
+
+
+def test_rescue_writes_both_sides_of_a_fork(klog: Klog, tmp_path: Path) -> None:
+    target = tmp_path / "lost.jsonl"
+    ran = klog("replicas", "rescue", *SPLIT, *METADATA, "--topic", "orders", "--if-leads", "3", "--to", target)
+    assert ran.exit_code == 0
+    rows = [json.loads(line) for line in target.read_text().splitlines()]
+    assert len(rows) == 44
+    assert [(row["offset"], row["held_by"]) for row in rows[:3]] == [(31, [1]), (31, [2]), (32, [1])]
+    assert [row["offset"] for row in rows] == sorted(row["offset"] for row in rows)
+    assert {row["committed"] for row in rows} == {True}
+    dumped = klog("dump", f"{SPLIT[0]}/orders-0", "--output", "jsonl", "--from-offset", "31").stdout.splitlines()
+    mine = [{key: value for key, value in row.items() if key not in ("committed", "held_by")} for row in rows]
+    assert all(json.loads(line) in mine for line in dumped)
+
+
+def test_nothing_to_rescue_is_said(klog: Klog) -> None:
+    ran = klog("replicas", "rescue", *BEHIND, *BEHIND_METADATA, "--if-leads", "1", "--to", "-")
+    assert (ran.exit_code, ran.stdout) == (0, b"")
+    assert b"nothing would be lost" in ran.stderr
+
+
+def test_rescue_needs_a_leader_and_writes_into_no_log_dir(klog: Klog, disks: list[Path]) -> None:
+    assert klog("replicas", "rescue", *disks, "--to", "-").exit_code == 16
+    assert klog("replicas", "rescue", *disks, "--if-leads", "9", "--to", "-").exit_code == 16
+    before = tree(disks[0])
+    assert klog("replicas", "rescue", *disks, "--if-leads", "1", "--to", disks[0] / "lost.jsonl").exit_code == 16
+    assert tree(disks[0]) == before
