@@ -14,6 +14,7 @@ from klog.data_dir.partition import Partition
 from klog.formats.checkpoint import EpochEntry
 from klog.replicas.compacted import CompactedComparison
 from klog.replicas.comparison import ComparedCopy, Comparison
+from klog.replicas.copy_reader import CopyReader
 from klog.replication.epoch_cache import EpochCache
 from klog.replication.truncation import epoch_rounds
 
@@ -222,3 +223,23 @@ def test_what_a_cleaner_took_is_explained(tmp_path_factory: pytest.TempPathFacto
         offset for offset, content in union - kept if not (offset < points[3] and latest.get(content[1], -1) > offset)
     }
     assert {node: found.unexplained[node].count for node in (1, 2, 3)} == {1: 0, 2: 0, 3: len(lacking)}
+
+
+def test_a_deep_comparison_compares_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two batches with one checksum are one in four thousand million, so here only the headers are the same."""
+    log = [made(Random(3), 0, 0), made(Random(4), 0, 5)]
+    copies = [ComparedCopy(node, written(tmp_path / str(node) / "t-0", log, Random(1)), 0, end(log)) for node in (1, 2)]
+    equal = Comparison(copies, is_deep=True)
+    equal.run()
+    assert equal.first_difference(1, 2) == end(log)
+    seen: list[int] = []
+
+    def spoilt(reader: CopyReader, count: int) -> memoryview:
+        seen.append(count)
+        return memoryview(b"%d" % id(reader))
+
+    monkeypatch.setattr(CopyReader, "content", spoilt)
+    deep = Comparison(copies, is_deep=True)
+    deep.run()
+    assert seen
+    assert deep.first_difference(1, 2) == 0

@@ -35,8 +35,9 @@ class CompactedComparison(Comparison):
         committed: int,
         cleaner_offsets: Mapping[int, int | None],
         sink: LostRecordSink | None = None,
+        is_deep: bool = False,
     ) -> None:
-        super().__init__(copies, committed, sink)
+        super().__init__(copies, committed, sink, is_deep)
         self.explained = dict.fromkeys(self.facts, 0)
         self.unexplained = {node: OffsetRanges() for node in self.facts}
         self._cleaned = {node: offset or 0 for node, offset in cleaner_offsets.items()}

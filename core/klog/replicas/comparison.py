@@ -92,11 +92,20 @@ class Comparison:
     """One pass over copies of one partition.  After `run`: *facts* by node, *first_differences* by pair of nodes.
 
     A first difference is the base offset of the first batch that one of the two has and the other has not, within what
-    both could have; the lower log end where there is none.  *committed*: offsets below it were committed for certain.
+    both could have; the lower log end where there is none.  *committed*: offsets below it were committed
+    for certain.  *sink*: takes the records that are lost if one of the nodes leads.  *is_deep*: compare also the bytes of
+    batches that look equal.
     """
 
-    def __init__(self, copies: Sequence[ComparedCopy], committed: int = 0, sink: LostRecordSink | None = None) -> None:
+    def __init__(
+        self,
+        copies: Sequence[ComparedCopy],
+        committed: int = 0,
+        sink: LostRecordSink | None = None,
+        is_deep: bool = False,
+    ) -> None:
         self.copies = copies
+        self._is_deep = is_deep
         self._sink = sink
         self.facts: dict[int, CopyFacts] = {copy.node: CopyFacts() for copy in copies}
         self.first_differences: dict[tuple[int, int], int] = {}
@@ -139,7 +148,8 @@ class Comparison:
         head = live[node].head
         assert head is not None
         start = live[node].first_possible
-        holders = [each for each, reader in live.items() if reader.head == head]
+        first = live[node]
+        holders = [each for each, reader in live.items() if reader.head == head and self._same_bytes(first, reader)]
         self._note_differences(head, holders)
         others = [reader.first_possible for each, reader in live.items() if each not in holders]
         stands_alone = start > self._reach and all(first > head.last_offset for first in others)
@@ -163,13 +173,17 @@ class Comparison:
         count = min((_equal_batches(first.identities, other.identities) for other in others), default=None)
         if count is None:
             count = len(first.identities) // IDENTITY_BYTES
-        if not count:
+        if not count or not all(self._same_bytes(first, other, count) for other in others):
             return False
         self._reach = IDENTITY.unpack_from(first.identities, (count - 1) * IDENTITY_BYTES)[1]
         for node, reader in live.items():
             self.facts[node].add_batches(reader.identities[: count * IDENTITY_BYTES])
             reader.skip(count)
         return True
+
+    def _same_bytes(self, one: CopyReader, other: CopyReader, count: int = 1) -> bool:
+        """Whether the next *count* batches, which look equal, are; only a deep comparison looks."""
+        return not self._is_deep or one is other or one.content(count) == other.content(count)
 
     def _note_differences(self, head: BatchIdentity, holders: Sequence[int]) -> None:
         for other in self._starts:

@@ -111,6 +111,12 @@ class CopyReader:
             return _LONG_MAX
         return head.base_offset if head.magic >= 2 else min(self.last_offset + 1, head.base_offset)
 
+    def content(self, count: int) -> memoryview:
+        """Return the bytes of the next *count* batches of the current run."""
+        assert self._window is not None
+        last = self._window.batch(self._row + count - 1)
+        return self._window.content()[self._window.at(self._row) : last.position - self._window.position + last.size]
+
     def load(self) -> None:
         """Go on to the next run when the current one is used up."""
         while not self.identities:

@@ -111,6 +111,7 @@ class DiffOptions(NamedTuple):
 
     *metadata*: None where there is none.  *config*: of topics.  *elr_version*: instead of the metadata's.  *up*: a
     start order to play, groups of nodes; None for no order.  *settings*: that replace those found, for the record.
+    *is_deep*: bytes of batches that look equal are compared, too.
     """
 
     metadata: MetadataLog | None
@@ -196,9 +197,9 @@ class ReplicaDiffer:
         watermark = max((copy.partition.high_watermark or 0 for copy in found.copies.values()), default=0)
         cleaned = {node: copy.partition.cleaner_offset for node, copy in found.copies.items()}
         comparison: Comparison = (
-            CompactedComparison(every, watermark, cleaned, sink)
+            CompactedComparison(every, watermark, cleaned, sink, self._options.is_deep)
             if common.is_compacted
-            else Comparison(every, watermark, sink)
+            else Comparison(every, watermark, sink, self._options.is_deep)
         )
         comparison.run()
         copies = copy_states(found.copies, bounds, comparison, common.registration, common.leader_epoch)
