@@ -180,6 +180,7 @@ _klog() {
         'replicas diff --partition') words='' ;;
         'replicas diff --cluster') words='' ;;
         'replicas diff --topic-id') words='' ;;
+        'replicas diff --jobs') words='' ;;
         'replicas diff --output') words='table text json jsonl' ;;
         'replicas rescue --to') words='' ;;
         'replicas rescue --if-leads') words='' ;;
@@ -280,7 +281,7 @@ _klog() {
             undo) words='--apply --backup --output --quiet -h --help' ;;
             plans) words='--output --quiet -h --help' ;;
             replicas) words='diff rescue simulate -h --help' ;;
-            'replicas diff') words='--metadata --up --set --deep --topic --partition --cluster --topic-id --by-name --output --quiet -h --help' ;;
+            'replicas diff') words='--metadata --up --set --deep --topic --partition --cluster --topic-id --by-name --jobs --output --quiet -h --help' ;;
             'replicas rescue') words='--to --if-leads --plan --choose --metadata --topic --partition --cluster --topic-id --by-name --quiet -h --help' ;;
             'replicas simulate') words='--output --quiet -h --help' ;;
             spark) words='verify stats search export compact -h --help' ;;

@@ -259,6 +259,7 @@ complete -c klog -n 'test (__klog_command) = "replicas diff"' -l partition -x -d
 complete -c klog -n 'test (__klog_command) = "replicas diff"' -l cluster -x -d 'Only disks of this cluster'
 complete -c klog -n 'test (__klog_command) = "replicas diff"' -l topic-id -x -d 'Only topics with this id'
 complete -c klog -n 'test (__klog_command) = "replicas diff"' -l by-name -d 'Directories of one name are copies where no file says what they are'
+complete -c klog -n 'test (__klog_command) = "replicas diff"' -l jobs -x -d 'Number of threads'
 complete -c klog -n 'test (__klog_command) = "replicas diff"' -l output -x -a 'table text json jsonl' -d 'Output form'
 complete -c klog -n 'test (__klog_command) = "replicas diff"' -l quiet -d 'Print no notes and no progress bar'
 complete -c klog -n 'test (__klog_command) = "replicas diff"' -s h -l help -d 'Show this help and leave'

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 FLOORS = (
-    "errors location progress threads",
+    "errors location processes progress threads",
     "formats",
     "files kernel replication",
     "log",

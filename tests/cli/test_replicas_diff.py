@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from klog.processes import FEWEST
 
 from tests.conftest import FIXTURES, Ran
 from tests.support.power import tree
@@ -202,3 +203,16 @@ def test_rescue_needs_a_leader_and_writes_into_no_log_dir(klog: Klog, disks: lis
     before = tree(disks[0])
     assert klog("replicas", "rescue", *disks, "--if-leads", "1", "--to", disks[0] / "lost.jsonl").exit_code == 16
     assert tree(disks[0]) == before
+
+
+def test_processes_find_what_one_finds(klog_process: Klog, tmp_path: Path) -> None:
+    """Results come back in their order, whole."""
+    for disk in SPLIT:
+        target = tmp_path / Path(disk).name
+        shutil.copytree(disk, target)
+        for number in range(FEWEST):
+            shutil.copytree(target / "orders-0", target / f"many-{number}")
+    words = ("replicas", "diff", *sorted(tmp_path.iterdir()), *METADATA, "--output", "json", "--jobs")
+    one, three = (klog_process(*words, jobs) for jobs in ("1", "3"))
+    assert one.exit_code == 4
+    assert one == three

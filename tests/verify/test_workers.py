@@ -12,11 +12,11 @@ import time
 from pathlib import Path
 
 import pytest
-from klog.verify import workers
+from klog.processes import FEWEST
 
 from tests.conftest import FIXTURES, run_klog_process
 
-PARTITIONS = workers.FEWEST + 10
+PARTITIONS = FEWEST + 10
 
 
 @pytest.fixture(scope="module")
@@ -113,7 +113,7 @@ except (KlogError, MemoryError) as error:
     [
         ("raise UnreadableError('data: Input/output error')", "UnreadableError: data: Input/output error"),
         ("raise MemoryError('no more')", "MemoryError: no more"),
-        ("os.kill(os.getpid(), signal.SIGKILL)", "KlogError: a process that checked partitions was killed"),
+        ("os.kill(os.getpid(), signal.SIGKILL)", "KlogError: a process that did part of the work was killed"),
     ],
     ids=["unreadable", "memory", "killed"],
 )

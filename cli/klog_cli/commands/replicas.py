@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Annotated
 
 import typer
@@ -48,6 +49,7 @@ def diff(
     cluster: Clusters = None,
     topic_id: TopicIds = None,
     by_name: ByName = False,
+    jobs: options.Jobs = None,
     form: Annotated[str, typer.Option("--output", metavar="|".join(DIFF_OUTPUTS), help="Output form.")] = "text",
     quiet: options.Quiet = False,
 ) -> int:
@@ -63,7 +65,10 @@ def diff(
     output.Quiet.on = quiet
     options.known_form(form, DIFF_OUTPUTS)
     choice = IdentityChoice(cluster or (), topic_id or (), by_name)
-    return run(DiffRequest(disks, metadata, up, settings or (), deep, topic or (), partition or (), choice), form)
+    request = DiffRequest(
+        disks, metadata, up, settings or (), deep, topic or (), partition or (), choice, jobs or os.cpu_count() or 1
+    )
+    return run(request, form)
 
 
 @replicas.command("rescue")

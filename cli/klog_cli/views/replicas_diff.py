@@ -10,7 +10,7 @@ from klog.data_dir.identity import IdentityChoice
 from klog.data_dir.log_dir import LogDir
 from klog.errors import ExitCode, UsageError
 from klog.metadata.topic_config import TopicConfig
-from klog.replicas.diff import ELR_VERSION, DiffOptions, PartitionDiff, ReplicaDiffer, Verdict
+from klog.replicas.diff import ELR_VERSION, DiffOptions, PartitionDiff, ReplicaDiffer, Verdict, diff_all
 from klog.replicas.disks import BrokerDisk, copies_on, find_metadata, open_disks
 
 from klog_cli import output
@@ -28,6 +28,7 @@ class DiffRequest(NamedTuple):
     topics: Sequence[str]
     numbers: Sequence[int]
     choice: IdentityChoice
+    jobs: int
 
 
 def diff(request: DiffRequest, form: str) -> int:
@@ -47,7 +48,7 @@ def diff(request: DiffRequest, form: str) -> int:
         node = "" if options.metadata.node is None else f" of node {options.metadata.node}"
         output.note(f"metadata: {options.metadata.path}{node}, offset {options.metadata.state.end_offset}")
     differ = ReplicaDiffer(disks, options)
-    diffs = map(differ.diff, found)
+    diffs = diff_all(differ, found, request.jobs)
     if form == "jsonl":
         return _exit_code(_printed(diffs, request.paths))
     kept = list(diffs)

@@ -93,8 +93,8 @@ class Comparison:
 
     A first difference is the base offset of the first batch that one of the two has and the other has not, within what
     both could have; the lower log end where there is none.  *committed*: offsets below it were committed
-    for certain.  *sink*: takes the records that are lost if one of the nodes leads.  *is_deep*: compare also the bytes of
-    batches that look equal.
+    for certain.  *sink*: takes the records that are lost if one of the nodes leads.  *is_deep*: compare also the bytes
+    of batches that look equal.
     """
 
     def __init__(

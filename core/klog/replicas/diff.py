@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from enum import Enum
 from typing import Final, NamedTuple
 
 from klog.errors import KlogError
 from klog.metadata.topic_config import TopicConfig
+from klog.processes import CHUNK, FEWEST, map_in_processes, may_fork
 from klog.replicas.compacted import CompactedComparison
 from klog.replicas.comparison import ComparedCopy, Comparison, CopyFacts, LostRecordSink
 from klog.replicas.copy_state import CopyState, compared_copy, copy_states
@@ -16,6 +17,8 @@ from klog.replication.election import ElectionReason, ElectionRules, ReplicaSet,
 
 ELR_VERSION: Final = "eligible.leader.replicas.version"
 UNCLEAN_ELECTION: Final = "unclean.leader.election.enable"
+_LARGE_BYTES = 64 << 20
+"""Less is compared before a second process has started."""
 
 
 class Verdict(str, Enum):
@@ -236,6 +239,31 @@ class ReplicaDiffer:
         played = outcomes(registration, groups, rules)
         what_if = WhatIf(order, options.settings, tuple(_outcome(diff, *result, up) for result in played))
         return diff._replace(what_if=what_if)
+
+
+def _bytes(wanted: Sequence[BrokerCopies]) -> int:
+    return sum(copy.partition.size for found in wanted for copy in found.copies.values())
+
+
+def diff_all(differ: ReplicaDiffer, wanted: Sequence[BrokerCopies], jobs: int = 1) -> Iterator[PartitionDiff]:
+    """Compare one partition after the other, in their order; many, or large ones, in *jobs* processes.
+
+    Raises KlogError when one of them was killed.
+    """
+    is_many = len(wanted) >= FEWEST
+    if jobs == 1 or not may_fork() or not (is_many or (len(wanted) > 1 and _bytes(wanted) >= _LARGE_BYTES)):
+        yield from map(differ.diff, wanted)
+        return
+
+    def diff(number: int) -> PartitionDiff:
+        found = differ.diff(wanted[number])
+        # The disks are with who asks: a log dir of thousands of partitions is not sent with each of them.
+        bare = {node: copy._replace(disk_copy=None) for node, copy in found.copies.items()}  # type: ignore[arg-type]
+        return found._replace(copies=bare)
+
+    for found, one in zip(wanted, map_in_processes(diff, len(wanted), jobs, CHUNK if is_many else 1), strict=True):
+        copies = {node: copy._replace(disk_copy=found.copies[node]) for node, copy in one.copies.items()}
+        yield one._replace(copies=copies)
 
 
 def _obstacle(found: BrokerCopies, bounds: Mapping[int, ComparedCopy]) -> str | None:
