@@ -15,7 +15,8 @@ from pathlib import Path
 import pytest
 
 FLOORS = (
-    "errors location processes progress threads",
+    "errors location",
+    "processes progress threads",
     "formats",
     "files kernel replication",
     "log",
