@@ -82,7 +82,8 @@ def _guarded(arguments: list[str]) -> int:
     except KlogError as error:
         if os.environ.get("KLOG_TRACEBACK"):
             raise
-        output.error(str(error))
+        for line in error.lines:
+            output.error(line)
         return error.exit_code
     except KeyboardInterrupt:
         output.error("cancelled")

@@ -9,6 +9,8 @@ import typer
 from klog.errors import UsageError
 
 if TYPE_CHECKING:
+    from klog.data_dir.identity import IdentityChoice
+    from klog.data_dir.partition import Partition
     from klog.jobs.output_files import Format
     from klog.serve.options import End
     from klog.transactions.isolation import Isolation as Level
@@ -167,6 +169,43 @@ FileSize = Annotated[str, typer.Option(metavar="SIZE", help="Start a new file wh
 Replicas = Annotated[
     str, typer.Option(metavar="|".join(REPLICAS), help="Which replica to read when a partition is found several times.")
 ]
+
+# search, export, stats, serve, spark, replicas
+Clusters = Annotated[
+    list[str] | None, typer.Option("--cluster", metavar="ID", help="Only log dirs of this cluster (repeatable).")
+]
+TopicIds = Annotated[
+    list[str] | None, typer.Option("--topic-id", metavar="ID", help="Only topics with this id (repeatable).")
+]
+ByName = Annotated[
+    bool,
+    typer.Option("--by-name", help="Directories of one name are copies where no file says what they are."),
+]
+
+
+def identity_choice(
+    clusters: Sequence[str] | None, topic_ids: Sequence[str] | None, by_name: bool = False
+) -> IdentityChoice:
+    """Return what `--cluster`, `--topic-id` and `--by-name` say."""
+    from klog.data_dir.identity import IdentityChoice
+
+    return IdentityChoice(tuple(clusters or ()), tuple(topic_ids or ()), by_name)
+
+
+def selected_replicas(
+    paths: Sequence[str] | None,
+    topics: Sequence[str] | None,
+    numbers: Sequence[int] | None,
+    replicas: str,
+    choice: IdentityChoice,
+) -> list[Partition]:
+    """Return the partitions to read, and say what *choice* leaves out.  Raises UsageError, IdentityError."""
+    from klog.data_dir.replicas import select_replicas
+
+    from klog_cli import output
+
+    rule = known("--replicas", replicas, REPLICAS)
+    return select_replicas(paths or (), topics or (), numbers or (), rule, choice, output.note)
 
 
 def batch_bytes(text: str) -> int:

@@ -27,6 +27,11 @@ class KlogError(Exception):
 
     exit_code: int = ExitCode.OPERATIONAL_ERROR
 
+    @property
+    def lines(self) -> tuple[str, ...]:
+        """The message, a line for each thing that is wrong."""
+        return (str(self),)
+
 
 class NotKafkaError(KlogError):
     """The path exists, but it contains nothing that klog recognises."""

@@ -56,6 +56,7 @@ def test_json_and_jsonl_give_the_same_findings(klog: Klog, damaged: Path) -> Non
     first = lines[0]
     assert list(first) == [
         "id", "severity", "topic", "partition", "file", "position", "offset", "message", "broker", "fix",
+        "topic_id", "cluster_id",
     ]  # fmt: skip
     assert (first["id"], first["severity"], first["topic"], first["partition"]) == (
         "bad-crc",

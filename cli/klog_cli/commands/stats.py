@@ -19,6 +19,8 @@ def count(
     paths: options.Paths = None,
     topic: options.Topics = None,
     partition: options.Partitions = None,
+    cluster: options.Clusters = None,
+    topic_id: options.TopicIds = None,
     form: StatsOutput = "text",
     max_batch_bytes: options.MaxBatchBytes = "128MiB",
     quiet: options.Quiet = False,
@@ -26,15 +28,19 @@ def count(
     """Count records, bytes, keys and codecs of each partition.
 
     Also time ranges, nulls, the largest records and the most frequent keys. The number of distinct keys is estimated by
-    HyperLogLog, to within about a percent.
+    HyperLogLog, to within about a percent. Each directory is counted by itself, whatever it is a copy of.
     """
+    from klog.data_dir.selection import PartitionQuery
+
     from klog_cli.views.stats import stats as run
 
     output.Quiet.on = quiet
     options.known_form(form, STATS_OUTPUTS)
     if not paths:
         raise UsageError("nothing to count: name log dirs or partition directories")
-    return run(paths, topic or (), partition or (), options.batch_bytes(max_batch_bytes), form, engine)
+    query = PartitionQuery(paths, topic or (), partition or ())
+    choice = options.identity_choice(cluster, topic_id)
+    return run(query, choice, options.batch_bytes(max_batch_bytes), form, engine)
 
 
 stats = local(count)

@@ -6,10 +6,11 @@ from base64 import b64encode
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from klog.data_dir.identity import IdentityChoice, choose_identity
 from klog.data_dir.log_dir import LogDir
 from klog.data_dir.open_path import open_path
 from klog.data_dir.partition import Partition
-from klog.data_dir.selection import select
+from klog.data_dir.selection import PartitionQuery, select
 from klog.errors import ExitCode
 from klog.jobs.stats import FrequentKey, LargeRecord, Stats
 from klog.kernel import is_utf8
@@ -23,11 +24,9 @@ _COLUMNS = ("topic", "partition", "records", "bytes", "keys", "null keys", "null
 _SHOWN_KEYS = 3
 
 
-def stats(
-    paths: Sequence[str], topics: Sequence[str], numbers: Sequence[int], max_batch_bytes: int, form: str, engine: Engine
-) -> int:
-    """Count the records below *paths* and return the exit code."""
-    partitions = _partitions(paths, topics, numbers)
+def stats(query: PartitionQuery, choice: IdentityChoice, max_batch_bytes: int, form: str, engine: Engine) -> int:
+    """Count the records of what *query* and *choice* ask for, and return the exit code."""
+    partitions = _partitions(query, choice)
     with output.Results() as results:
         found = engine.stats(partitions, max_batch_bytes, results)
     for line in (line for one in found for line in one.damage):
@@ -37,20 +36,23 @@ def stats(
     elif form == "jsonl":
         output.emit_jsonl(_json(one) for one in found)
     else:
-        output.emit_table((), (*_COLUMNS, "top keys"), [_cells(one) for one in found], form)
+        _table(found, form)
     return ExitCode.PROBLEMS_LEFT if any(one.damages for one in found) else 0
 
 
-def _partitions(paths: Sequence[str], topics: Sequence[str], numbers: Sequence[int]) -> list[Partition]:
-    """Return the partitions of *paths* that are wanted.  Raises UsageError for a path that is none of Kafka's."""
+def _partitions(query: PartitionQuery, choice: IdentityChoice) -> list[Partition]:
+    """Return the partitions that are wanted.  Raises UsageError for a path that is none of Kafka's."""
     found: list[Partition] = []
-    for path in paths:
+    for path in query.paths:
         thing = open_path(path)
         if isinstance(thing, LogDir):
             found += thing.partitions
         else:
             found.append(thing if isinstance(thing, Partition) else _refuse(path))
-    return select(found, topics, numbers) if topics or numbers else found
+    found, sentence = choose_identity(found, choice)
+    if sentence is not None:
+        output.note(sentence)
+    return select(found, query.topics, query.numbers) if query.topics or query.numbers else found
 
 
 def _refuse(path: str) -> Partition:
@@ -69,6 +71,8 @@ def _json(one: Stats) -> dict[str, object]:
         "largest_records": [LargeRecord(*large)._asdict() for large in one.largest],
         "damages": one.damages,
         "path": one.path,
+        "topic_id": one.topic_id,
+        "cluster_id": one.cluster_id,
     }
 
 
@@ -81,6 +85,16 @@ def _key(key: FrequentKey) -> dict[str, object]:
         facts["length"] = key.length
     facts["records"] = key.records
     return facts | ({"at_most": key.records + key.more} if key.more else {})
+
+
+def _table(found: Sequence[Stats], form: str) -> None:
+    """Print a row for each of *found*, with their ids where the names do not tell them apart."""
+    named = {(one.topic, one.partition, one.topic_id, one.cluster_id) for one in found}
+    if len({name[:2] for name in named}) == len(named):
+        output.emit_table((), (*_COLUMNS, "top keys"), [_cells(one) for one in found], form)
+    else:
+        rows = [(*_cells(one), one.topic_id, one.cluster_id) for one in found]
+        output.emit_table((), (*_COLUMNS, "top keys", "topic id", "cluster id"), rows, form)
 
 
 def _cells(one: Stats) -> tuple[output.Cell, ...]:

@@ -27,21 +27,25 @@ class _Found:
         self._heading: str | None = None
         self.totals = VerifyTotals()
         self.all: list[Finding] = []
+        self.rows: list[dict[str, object]] = []
         self.counts = dict.fromkeys((Severity.DAMAGE, Severity.WARNING, Severity.NOTE), 0)
         self.kinds: dict[str, Finding] = {}
         self.could_not = False
 
-    def take(self, findings: Sequence[Finding], heading: str) -> None:
-        """Take the findings of a partition or a log dir; text and jsonl are printed at once."""
+    def take(self, findings: Sequence[Finding], heading: str, topic_id: str | None, cluster_id: str | None) -> None:
+        """Take the findings of a partition or a log dir, and its ids; text and jsonl are printed at once."""
         for finding in findings:
             self.counts[finding.severity] += 1
             self.could_not |= finding.id == "unreadable"
             if not (finding.id in self.kinds and self.kinds[finding.id].fix):
                 self.kinds[finding.id] = finding if finding.fix else self.kinds.get(finding.id, finding)
-            if self._form in ("json", "table"):
+            row = {**finding.json(), "topic_id": topic_id, "cluster_id": cluster_id}
+            if self._form == "json":
+                self.rows.append(row)
+            elif self._form == "table":
                 self.all.append(finding)
             elif self._form == "jsonl":
-                output.emit_jsonl([finding.json()])
+                output.emit_jsonl([row])
             else:
                 if heading != self._heading:
                     output.text(f"{output.printable(heading)}\n")
@@ -74,9 +78,10 @@ def verify(
     with output.Results() as results:
         for thing in opened:
             if isinstance(thing, LogDir):
-                found.take(list(root(thing)), thing.path)
+                found.take(list(root(thing)), thing.path, None, thing.cluster_id)
         for checked in way(wanted, request, results, segments_of_files(opened) or chosen):
-            found.take(checked.findings, checked.partition.path)
+            of = checked.partition
+            found.take(checked.findings, of.path, of.topic_id, of.checkpoints.cluster_id)
             found.totals = found.totals.plus(checked.totals)
     _end(found, form)
     return found.exit_code
@@ -86,7 +91,7 @@ def _end(found: _Found, form: str) -> None:
     """Print what follows the findings."""
     if form == "json":
         members = dict(zip(VerifyTotals._fields, found.totals, strict=True))
-        output.emit_json({**members, "findings": [finding.json() for finding in found.all]})
+        output.emit_json({**members, "findings": found.rows})
     elif form == "table":
         rows = [
             (finding.severity.value, finding.id, finding.file, finding.position, finding.offset, finding.message)

@@ -11,14 +11,23 @@ from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
 from klog.data_dir.partition import Partition
-from klog.errors import KlogError, UsageError, near_misses
+from klog.errors import KlogError, UsageError, counted, near_misses
 from klog.formats.names import CLUSTER_METADATA
 
 _MOST_PLACES: Final = 3
+_MOST_LINES: Final = 10
 
 
 class IdentityError(KlogError):
     """Directories of one name are different things, or nothing says that they are the same."""
+
+    def __str__(self) -> str:
+        return "\n".join(self.lines)
+
+    @property
+    def lines(self) -> tuple[str, ...]:
+        """A line for each name."""
+        return tuple(map(str, self.args))
 
 
 class PartitionIdentity(NamedTuple):
@@ -77,7 +86,10 @@ def group_copies(partitions: Iterable[Partition], choice: IdentityChoice = Ident
         groups.setdefault(partition.path if name is None else (name.topic, name.partition), []).append(partition)
     problems = [line for group in groups.values() for line in _differences(group, choice.by_name)]
     if problems:
-        raise IdentityError("\n".join(problems))
+        more = len(problems) - _MOST_LINES
+        raise IdentityError(
+            *problems[:_MOST_LINES], *([f"{counted(more, 'more name')} like these"] if more > 0 else [])
+        )
     return list(groups.values())
 
 
@@ -98,17 +110,23 @@ def choose_identity(partitions: Sequence[Partition], choice: IdentityChoice) -> 
             if one not in known:
                 raise UsageError(f"no {what} has the id {one}{near_misses(one, known)}")
     kept = [one for one, identity in zip(partitions, identities, strict=True) if choice.includes(identity)]
-    left = len(partitions) - len(kept)
-    return kept, f"{left} of {len(partitions)} partition directories are of other ids: left out" if left else None
+    return kept, left_out(len(partitions) - len(kept), len(partitions))
+
+
+def left_out(count: int, total: int) -> str | None:
+    """Return the sentence about *count* of *total* directories that a choice leaves out, None for none."""
+    return f"{count} of {total} partition directories are of other ids: left out" if count else None
 
 
 def _differences(group: Sequence[Partition], by_name: bool) -> list[str]:
     """Return a line about what the directories of one name are, nothing when all are copies of one partition."""
+    if len(group) == 1:
+        return []
     places: dict[PartitionIdentity, list[str]] = {}
     for partition in group:
         places.setdefault(identity_of(partition), []).append(partition.path)
     identities = list(places)
-    if len(group) == 1 or all(
+    if all(
         are_copies(one, other, by_name)
         for number, one in enumerate(identities)
         for other in identities[number:]
@@ -118,11 +136,12 @@ def _differences(group: Sequence[Partition], by_name: bool) -> list[str]:
     described = [f"{_described(identity)} in {_listed(places[identity])}" for identity in identities]
     name = group[0].directory
     if any(None in identity for identity in identities):
-        advice = "--cluster ID or --topic-id ID chooses, --by-name takes what is unknown for the same"
+        advice = "--cluster ID or --topic-id ID chooses, --by-name takes equal names for equal where ids are unknown"
     else:
         advice = "--cluster ID or --topic-id ID chooses"
     if len(identities) == 1:
-        return [f"{name} is there {len(group)} times, and no file says of which topic: {described[0]}; {advice}"]
+        times = f"{name} is there {len(group)} times, and no file says of which topic: {described[0]}"
+        return [f"{times}; --by-name takes equal names for equal"]
     return [f"{name} is {_number(len(identities))} things: {', '.join(described)}; {advice}"]
 
 

@@ -4,6 +4,7 @@
     leader-epoch    the copy that followed the newest leader, then the longest: as an unclean election should choose
     all             every copy, for comparing them
 
+Copies are compared only where their ids say that they are copies: `klog.data_dir.identity`.
 Directories on their way out (`-delete`, `-stray`) or in (`-future`) are no copies, unless a path names one.
 """
 
@@ -11,9 +12,10 @@ from __future__ import annotations
 
 import glob
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
+from klog.data_dir.identity import IdentityChoice, choose_identity, group_copies
 from klog.data_dir.log_dir import LogDir
 from klog.data_dir.open_path import EXPECTED, open_path
 from klog.data_dir.partition import Partition, SegmentFiles
@@ -53,14 +55,25 @@ def find_partitions(paths: Iterable[str]) -> list[Partition]:
 
 
 def select_replicas(
-    paths: Iterable[str], topics: Sequence[str], numbers: Sequence[int], replicas: str = "longest"
+    paths: Iterable[str],
+    topics: Sequence[str],
+    numbers: Sequence[int],
+    replicas: str = "longest",
+    choice: IdentityChoice = IdentityChoice(),  # noqa: B008
+    note: Callable[[str], object] = len,
 ) -> list[Partition]:
     """Return the partitions of *paths* that *topics* and *numbers* select, of each the replica that *replicas* says.
 
-    Raises UsageError, UnreadableError.
+    *note*: gets the sentence about what *choice* leaves out.  Raises UsageError, UnreadableError; IdentityError where
+    directories of one name are not copies, even if all are requested.
     """
-    found = find_partitions(paths)
-    return choose_replicas(select(found, topics, numbers) if topics or numbers else found, replicas)
+    found, sentence = choose_identity(find_partitions(paths), choice)
+    if topics or numbers:
+        found = select(found, topics, numbers)
+    group_copies(found, choice)
+    if sentence is not None:
+        note(sentence)
+    return choose_replicas(found, replicas, choice)
 
 
 def _in_path(path: str) -> list[Partition]:
@@ -89,23 +102,28 @@ def _in_directory(path: str) -> list[Partition]:
     raise UsageError(f"{path}: a single file; expected a log dir (what log.dirs names) or a partition's directory")
 
 
-def choose_replicas(partitions: Iterable[Partition], rule: str) -> list[Partition]:
+def choose_replicas(
+    partitions: Iterable[Partition],
+    rule: str,
+    choice: IdentityChoice = IdentityChoice(),  # noqa: B008
+) -> list[Partition]:
     """Return the partitions to read, by topic and number, one copy of each unless *rule* is "all".
 
-    Of two that are equal by the rule the first stays.  A copy that cannot be read counts as empty.
+    Raises IdentityError where one would have to be chosen of directories that are not copies.
     """
-    copies: dict[tuple[str, int], list[Partition]] = {}
-    kept: list[Partition] = []
-    for partition in partitions:
-        if partition.topic is None or partition.number is None or rule == "all":
-            kept.append(partition)  # without a name nothing tells what it would be a copy of
-        else:
-            copies.setdefault((partition.topic, partition.number), []).append(partition)
-    kept += [_best(of_one, rule) for of_one in copies.values()]
+    kept = (
+        list(partitions)
+        if rule == "all"
+        else [best_replica(copies, rule) for copies in group_copies(partitions, choice)]
+    )
     return sorted(kept, key=lambda partition: (partition.topic or "", partition.number or 0, partition.path))
 
 
-def _best(copies: Sequence[Partition], rule: str) -> Partition:
+def best_replica(copies: Sequence[Partition], rule: str) -> Partition:
+    """Return the one of *copies* to read.
+
+    Of two that are equal by the rule the first stays.  A copy that cannot be read counts as empty.
+    """
     if len(copies) == 1:
         return copies[0]
     if rule == "leader-epoch":

@@ -60,7 +60,7 @@ class Stats(NamedTuple):
     *records*: without the *markers* of transactions.  *bytes*: of the logs.  *keys*: how many different ones, within a
     percent or so.  *codecs*: records by the codec of their batch.  Offsets and timestamps (ms) are None where no record
     has one.  *top_keys*: the most frequent.  *damages*: places that could not
-    be read; the first of them as text in *damage*.
+    be read; the first of them as text in *damage*.  *topic_id*, *cluster_id*: what the directory is a copy of.
     """
 
     path: str
@@ -81,6 +81,8 @@ class Stats(NamedTuple):
     largest: tuple[LargeRecord, ...]
     damages: int
     damage: tuple[str, ...]
+    topic_id: str | None
+    cluster_id: str | None
 
 
 def stats(unit: Sequence[LogSlice | str], options: StatsOptions) -> Iterator[TaskResult]:
@@ -209,6 +211,8 @@ def _merged(partition: Partition, parts: Sequence[dict[str, Any]], profile: Prof
         top_keys=_frequent(parts),
         largest=tuple(large[:MOST_KEYS]),
         damage=tuple(line for part in parts for line in part["damage"])[:_MOST_DAMAGES],
+        topic_id=partition.topic_id,
+        cluster_id=partition.checkpoints.cluster_id,
         **sums,
     )
 

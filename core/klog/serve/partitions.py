@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from klog.data_dir.partition import Partition
 from klog.data_dir.preallocation import is_preallocated_tail
-from klog.data_dir.replicas import UNKNOWN, choose_replicas, epoch_at
+from klog.data_dir.replicas import UNKNOWN, best_replica, epoch_at
 from klog.errors import KlogError
 from klog.fetch import FetchLog, FetchRequest, FetchResult, OffsetBounds, OpenFiles, UnservedRange, fetch
 from klog.fetch.slices import SliceCache
@@ -115,9 +115,7 @@ class PartitionView:
 
     @cached_property
     def _chosen(self) -> Partition | None:
-        if len(self._copies) > 1:
-            return choose_replicas(self._copies, "leader-epoch")[0]
-        return self._copies[0] if self._copies else None
+        return best_replica(self._copies, "leader-epoch") if self._copies else None
 
     def _open(self) -> _OpenPartition | None:
         if self._opened is None and self._copies:
