@@ -5,11 +5,12 @@ from __future__ import annotations
 import struct
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from random import Random
 
 import pytest
+from klog.data_dir.identity import IdentityChoice, IdentityError
 from klog.errors import UsageError
 from klog.fetch import FetchResult
 from klog.formats.error_codes import ErrorCode
@@ -332,21 +333,76 @@ def test_of_several_disks_the_best_copy_is_shown(tmp_path: Path) -> None:
         write_segment_in.parent.mkdir()
         write_segment(write_segment_in, 0, batches_of((i, i, 200) for i in range(batches)))
         (write_segment_in / "leader-epoch-checkpoint").write_text(f"0\n1\n{epoch} 0\n")
+        (tmp_path / name / "meta.properties").write_text("version=1\nnode.id=1\ncluster.id=c\n")
     view = View.open([str(tmp_path / name) for name in ("b1", "b2", "b3")])
     seen = view.partition("t", 0)
     assert seen is not None
     assert (seen.log_dir, seen.high_watermark, seen.leader_epoch) == (str(tmp_path / "b3"), 4, 4)
 
 
+IDS = {name: name * 21 + "Q" for name in "abou"}
+
+
+def broker(log_dir: Path, cluster: str | None, topics: Mapping[str, str | None]) -> str:
+    """A log dir of *cluster* with partition 0 of *topics*, each with its id."""
+    for topic, topic_id in topics.items():
+        folder = log_dir / f"{topic}-0"
+        folder.parent.mkdir(exist_ok=True)
+        write_segment(folder, 0, batches_of([(0, 0, 200)]))
+        if topic_id is not None:
+            (folder / "partition.metadata").write_text(f"version: 0\ntopic_id: {topic_id}")
+    if cluster is not None:
+        (log_dir / "meta.properties").write_text(f"version=1\nnode.id=1\ncluster.id={cluster}\n")
+    return str(log_dir)
+
+
 def test_disks_of_two_clusters_are_not_mixed(tmp_path: Path) -> None:
     """Topics of the same name would become one."""
-    for name in ("a", "b"):
-        write_segment_in = tmp_path / name / "t-0"
-        write_segment_in.parent.mkdir()
-        write_segment(write_segment_in, 0, batches_of([(0, 0, 200)]))
-        (tmp_path / name / "meta.properties").write_text(f"version=1\nnode.id=1\ncluster.id={name * 22}\n")
-    with pytest.raises(UsageError, match="one at a time"):
-        View.open([str(tmp_path / "a"), str(tmp_path / "b")])
+    paths = [broker(tmp_path / name, IDS[name], {"t": IDS[name]}) for name in ("a", "b")]
+    described = [f"topic {IDS[name]} of cluster {IDS[name]} in {tmp_path}/{name}/t-0" for name in "ab"]
+    expected = f"t-0 is two things: {', '.join(described)}; --cluster ID or --topic-id ID chooses"
+    with pytest.raises(IdentityError, match=expected):
+        View.open(paths)
+    for name, path in zip("ab", paths, strict=True):
+        view = View.open(paths, ServeOptions(identity=IdentityChoice([IDS[name]])))
+        assert (view.cluster_id, view.log_dirs, view.topics["t"].id) == (IDS[name], (path,), IDS[name])
+        assert view.notes[1] == "1 of 2 partition directories are of other ids: left out"
+    with pytest.raises(UsageError, match="no cluster has the id c"):
+        View.open(paths, ServeOptions(identity=IdentityChoice(["c"])))
+
+
+def test_a_server_is_of_one_cluster(tmp_path: Path) -> None:
+    """Even where no name comes twice: clients ask for the cluster's id."""
+    paths = [broker(tmp_path / name, IDS[name], {name: IDS[name]}) for name in ("a", "b")]
+    with pytest.raises(IdentityError, match="one at a time; --cluster ID chooses"):
+        View.open(paths)
+    assert list(View.open(paths, ServeOptions(identity=IdentityChoice([IDS["b"]]))).topics) == ["b"]
+
+
+def test_of_a_topic_that_was_created_again_one_is_served(tmp_path: Path) -> None:
+    """Kafka's own topics stay, or groups would begin as new."""
+    own = {"__consumer_offsets": IDS["o"]}
+    paths = [broker(tmp_path / name, "c", {"t": IDS[name], **own}) for name in ("a", "b")]
+    with pytest.raises(IdentityError, match="t-0 is two things"):
+        View.open(paths)
+    view = View.open(paths, ServeOptions(internal=True, identity=IdentityChoice(topic_ids=[IDS["b"]])))
+    assert {name: len(topic.copies[0]) for name, topic in view.topics.items()} == {"__consumer_offsets": 2, "t": 1}
+    assert view.topics["t"].id == IDS["b"]
+    assert view.notes[1] == "1 of 4 partition directories are of other ids: left out"
+
+
+def test_what_is_not_served_need_not_be_one_thing(tmp_path: Path) -> None:
+    paths = [broker(tmp_path / name, "c", {"t": IDS[name], "u": IDS["u"]}) for name in ("a", "b")]
+    assert list(View.open(paths, ServeOptions(topics=("u",))).topics) == ["u"]
+
+
+def test_old_disks_without_ids_are_copies_by_name(tmp_path: Path) -> None:
+    """Kafka before 2.8, and no meta.properties beside it."""
+    paths = [broker(tmp_path / name, None, {"t": None}) for name in ("a", "b")]
+    with pytest.raises(IdentityError, match=r"t-0 is there 2 times, .*--by-name"):
+        View.open(paths)
+    view = View.open(paths, ServeOptions(identity=IdentityChoice(by_name=True)))
+    assert len(view.topics["t"].copies[0]) == 2
 
 
 def test_groups_go_on_where_they_were() -> None:

@@ -83,6 +83,9 @@ def serve(
     advertise: Advertise = None,
     expose: Expose = False,
     topic: options.Topics = None,
+    cluster: options.Clusters = None,
+    topic_id: options.TopicIds = None,
+    by_name: options.ByName = False,
     end: options.FetchEnd = "log",
     until: Until = None,
     open_transactions: OpenTransactions = "abort",
@@ -115,6 +118,7 @@ def serve(
         damaged=options.known("--damaged", damaged, SERVE_DAMAGED),
         missing=options.known("--missing", missing, MISSING),
         internal=internal,
+        identity=options.identity_choice(cluster, topic_id, by_name),
     )
     return run(
         paths, shown, ListenAddress(listen, advertise, expose), connections, parse_size(send_buffer), form == "jsonl"

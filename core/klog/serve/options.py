@@ -6,6 +6,7 @@ import threading
 from dataclasses import dataclass
 from typing import Final, Literal
 
+from klog.data_dir.identity import IdentityChoice
 from klog.fetch import Damaged, UnservedRange
 
 End = Literal["log", "checkpoint"]
@@ -22,7 +23,8 @@ class ServeOptions:
     *topics*: globs, none for all; *internal*: Kafka's own topics too.  *end*: the log end, or the high watermark
     checkpoint; *until_ms*: nothing from the first batch on that has this timestamp or a later one.
     *open_transactions*: they count as aborted, as after their timeout on a broker, or hide everything behind them.
-    *missing*: partitions on other disks are empty, have no leader, or are not listed.
+    *missing*: partitions on other disks are empty, have no leader, or are not listed.  *identity*: which log dirs and
+    topics count where several have one name.
     """
 
     topics: tuple[str, ...] = ()
@@ -32,6 +34,7 @@ class ServeOptions:
     damaged: Damaged = "skip"
     missing: Missing = "empty"
     internal: bool = False
+    identity: IdentityChoice = IdentityChoice()  # noqa: RUF009  # immutable
 
 
 class OnceReporter:

@@ -14,9 +14,17 @@ from functools import cached_property
 from types import TracebackType
 from typing import TYPE_CHECKING, Final
 
+from klog.data_dir.identity import (
+    IdentityChoice,
+    IdentityError,
+    choose_identity,
+    group_copies,
+    identity_of,
+    left_out,
+)
 from klog.data_dir.log_dir import LogDir
 from klog.data_dir.partition import Partition
-from klog.data_dir.replicas import find_partitions
+from klog.data_dir.replicas import best_replica, find_partitions
 from klog.errors import UsageError, counted, near_misses
 from klog.fetch import OpenFiles
 from klog.fetch.slices import SliceCache, WindowPool
@@ -97,6 +105,7 @@ class View:
 
     def __init__(self, partitions: Sequence[Partition], options: ServeOptions = ServeOptions()) -> None:  # noqa: B008  # immutable
         self.options = options
+        self._left_out: str | None = None
         self.log_dirs = tuple(dict.fromkeys(partition.checkpoints.log_dir for partition in partitions))
         self._dirs = tuple(LogDir(path) for path in self.log_dirs)
         self._reporter, self._files = OnceReporter(), OpenFiles()
@@ -119,18 +128,28 @@ class View:
     def open(cls, paths: Sequence[str], options: ServeOptions = ServeOptions()) -> View:  # noqa: B008  # immutable
         """Return what is in *paths*: log dirs of one cluster, partition directories, globs of both.
 
-        Raises UsageError for a path that is none of these, for log dirs of different clusters and for topics that do
-        not exist, UnreadableError if a path cannot be read.
+        Raises UsageError for a path that is none of these and for topics that do not exist, UnreadableError if a path
+        cannot be read; IdentityError for log dirs of different clusters, and for different things of one name.
         """
-        view = cls(find_partitions(paths), options)
+        found, sentence = _choose(find_partitions(paths), options.identity)
+        view = cls(found, options)
+        view._left_out = sentence
+        group_copies([one for one in found if one.topic is not None and view._reads(one.topic)], options.identity)
         clusters = {one.cluster_id: one.path for one in view._dirs if one.cluster_id is not None}
         if len(clusters) > 1:
             first, second = list(clusters.items())[:2]
-            raise UsageError(f"{second[1]} is of cluster {second[0]}, but {first[1]} is of {first[0]}: one at a time")
+            raise IdentityError(
+                f"{second[1]} is of cluster {second[0]}, but {first[1]} is of {first[0]}: one at a time;"
+                " --cluster ID chooses"
+            )
         for glob in options.topics:
             if not any(fnmatchcase(name, glob) for name in view._copies):
                 raise UsageError(f"--topic {glob}: no such topic here{near_misses(glob, view._copies)}")
         return view
+
+    def _reads(self, name: str) -> bool:
+        """Whether the view reads a topic, to show it or for its own sake."""
+        return name in (*INTERNAL, CLUSTER_METADATA) or self._shows(name)
 
     def _shows(self, name: str) -> bool:
         if name == CLUSTER_METADATA or (
@@ -197,10 +216,8 @@ class View:
 
     def _of(self, topic: str) -> Iterator[Partition]:
         """Yield the best replica of each partition of a topic."""
-        from klog.data_dir.replicas import choose_replicas
-
         for copies in self._copies.get(topic, {}).values():
-            yield from choose_replicas(copies, "leader-epoch")
+            yield best_replica(copies, "leader-epoch")
 
     @cached_property
     def _committed(self) -> Mapping[str, Committed]:
@@ -240,6 +257,7 @@ class View:
             f"cluster {self.cluster_id}, node {self.node_id}: {counted(len(topics), 'topic')},"
             f" {counted(held, 'partition')}, from {', '.join(self.log_dirs)}; nothing is written"
         ]
+        lines += [self._left_out] if self._left_out is not None else []
         lines += [f"a broker holds {path}: each log is served as it is when first asked for" for path in self._live]
         absent = [f"{topic.name}-{number}" for topic in topics for number in topic.absent]
         if absent:
@@ -284,6 +302,21 @@ class View:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+def _choose(found: Sequence[Partition], choice: IdentityChoice) -> tuple[list[Partition], str | None]:
+    """Return what *choice* includes, and a sentence about the others.
+
+    Ids of topics that clients read leave Kafka's own topics in, which have the groups' offsets and the transactions.
+    """
+    kept, sentence = choose_identity(found, choice)
+    own = (*INTERNAL, CLUSTER_METADATA)
+    if choice.topic_ids and not any(one.topic in own for one in kept):
+        of_cluster = choice._replace(topic_ids=())
+        wanted = {*kept, *(one for one in found if one.topic in own and of_cluster.includes(identity_of(one)))}
+        kept = [one for one in found if one in wanted]
+        sentence = left_out(len(found) - len(kept), len(found))
+    return kept, sentence
 
 
 def _by_topic(partitions: Sequence[Partition]) -> dict[str, dict[int, list[Partition]]]:
