@@ -81,10 +81,14 @@ _klog() {
         'search --values') words='text base64 hex redacted none' ;;
         'search --limit') words='' ;;
         'search --replicas') words='' ;;
+        'search --cluster') words='' ;;
+        'search --topic-id') words='' ;;
         'search --max-batch-bytes') words='' ;;
         'search --jobs') words='' ;;
         'stats --topic') words='' ;;
         'stats --partition') words='' ;;
+        'stats --cluster') words='' ;;
+        'stats --topic-id') words='' ;;
         'stats --output') words='text table json jsonl' ;;
         'stats --max-batch-bytes') words='' ;;
         'stats --jobs') words='' ;;
@@ -98,6 +102,8 @@ _klog() {
         'export --to-time') words='' ;;
         'export --isolation') words='read_uncommitted read_committed' ;;
         'export --replicas') words='' ;;
+        'export --cluster') words='' ;;
+        'export --topic-id') words='' ;;
         'export --file-size') words='' ;;
         'export --max-batch-bytes') words='' ;;
         'export --jobs') words='' ;;
@@ -112,6 +118,8 @@ _klog() {
         'serve --listen') words='' ;;
         'serve --advertise') words='' ;;
         'serve --topic') words='' ;;
+        'serve --cluster') words='' ;;
+        'serve --topic-id') words='' ;;
         'serve --end') words='log checkpoint' ;;
         'serve --until') words='' ;;
         'serve --open-transactions') words='abort hide' ;;
@@ -201,6 +209,8 @@ _klog() {
         'spark verify --ship') words='' ;;
         'spark stats --topic') words='' ;;
         'spark stats --partition') words='' ;;
+        'spark stats --cluster') words='' ;;
+        'spark stats --topic-id') words='' ;;
         'spark stats --output') words='text table json jsonl' ;;
         'spark stats --max-batch-bytes') words='' ;;
         'spark stats --master') words='' ;;
@@ -220,6 +230,8 @@ _klog() {
         'spark search --values') words='text base64 hex redacted none' ;;
         'spark search --limit') words='' ;;
         'spark search --replicas') words='' ;;
+        'spark search --cluster') words='' ;;
+        'spark search --topic-id') words='' ;;
         'spark search --max-batch-bytes') words='' ;;
         'spark search --master') words='' ;;
         'spark search --conf') words='' ;;
@@ -234,6 +246,8 @@ _klog() {
         'spark export --to-time') words='' ;;
         'spark export --isolation') words='read_uncommitted read_committed' ;;
         'spark export --replicas') words='' ;;
+        'spark export --cluster') words='' ;;
+        'spark export --topic-id') words='' ;;
         'spark export --file-size') words='' ;;
         'spark export --max-batch-bytes') words='' ;;
         'spark export --master') words='' ;;
@@ -244,6 +258,8 @@ _klog() {
         'spark compact --output-path') words='' ;;
         'spark compact --format') words='parquet jsonl log' ;;
         'spark compact --replicas') words='' ;;
+        'spark compact --cluster') words='' ;;
+        'spark compact --topic-id') words='' ;;
         'spark compact --file-size') words='' ;;
         'spark compact --policy') words='' ;;
         'spark compact --metadata') words='' ;;
@@ -268,11 +284,11 @@ _klog() {
             describe) words='--topic --partition --deep --output --quiet -h --help' ;;
             dump) words='--files --topic --partition --output --to --deep-iteration --print-data-log --skip-record-metadata --verify-index-only --index-sanity-check --max-bytes --max-message-size --offsets-decoder --transaction-log-decoder --cluster-metadata-decoder --remote-log-metadata-decoder --share-group-state-decoder --with-indexes --as --from-offset --to-offset --from-time --to-time --key --keys-from --limit --isolation --tail --no-control --batches --values --jobs --max-batch-bytes --quiet -h --help' ;;
             lookup) words='--offset --timestamp --batch --topic --partition --position-only --output --quiet -h --help' ;;
-            search) words='--topic --partition --key --keys-from --header --regex --from-offset --to-offset --from-time --to-time --isolation --values --limit --replicas --max-batch-bytes --jobs --quiet -h --help' ;;
-            stats) words='--topic --partition --output --max-batch-bytes --jobs --quiet -h --help' ;;
-            export) words='--topic --partition --output-path --format --from-offset --to-offset --from-time --to-time --isolation --replicas --file-size --max-batch-bytes --jobs --quiet -h --help' ;;
+            search) words='--topic --partition --key --keys-from --header --regex --from-offset --to-offset --from-time --to-time --isolation --values --limit --replicas --cluster --topic-id --by-name --max-batch-bytes --jobs --quiet -h --help' ;;
+            stats) words='--topic --partition --cluster --topic-id --output --max-batch-bytes --jobs --quiet -h --help' ;;
+            export) words='--topic --partition --output-path --format --from-offset --to-offset --from-time --to-time --isolation --replicas --cluster --topic-id --by-name --file-size --max-batch-bytes --jobs --quiet -h --help' ;;
             fetch) words='--offset --max-bytes --min-bytes --isolation --partial --end --topic --partition --output --quiet -h --help' ;;
-            serve) words='--listen --advertise --expose --topic --end --until --open-transactions --damaged --missing --internal --connections --send-buffer --output --quiet -h --help' ;;
+            serve) words='--listen --advertise --expose --topic --cluster --topic-id --by-name --end --until --open-transactions --damaged --missing --internal --connections --send-buffer --output --quiet -h --help' ;;
             verify) words='--topic --partition --deep --sample --since --output --jobs --max-batch-bytes --quiet -h --help' ;;
             recover) words='--topic --partition --like-broker --salvage --apply --plan --backup --indexes-only --from-recovery-point --repair-bits --mark-clean --broker-epoch --rescue-records --index-interval --segment-index-bytes --producer-expiration --now --output --jobs --quiet -h --help' ;;
             truncate) words='--to-offset --to-timestamp --to-log-start --topic --partition --apply --plan --backup --index-interval --producer-expiration --now --output --quiet -h --help' ;;
@@ -286,10 +302,10 @@ _klog() {
             'replicas simulate') words='--output --quiet -h --help' ;;
             spark) words='verify stats search export compact -h --help' ;;
             'spark verify') words='--topic --partition --deep --output --max-batch-bytes --master --conf --ship --quiet -h --help' ;;
-            'spark stats') words='--topic --partition --output --max-batch-bytes --master --conf --ship --quiet -h --help' ;;
-            'spark search') words='--topic --partition --key --keys-from --header --regex --from-offset --to-offset --from-time --to-time --isolation --values --limit --replicas --max-batch-bytes --master --conf --ship --quiet -h --help' ;;
-            'spark export') words='--topic --partition --output-path --format --from-offset --to-offset --from-time --to-time --isolation --replicas --file-size --max-batch-bytes --master --conf --ship --quiet -h --help' ;;
-            'spark compact') words='--topic --partition --output-path --format --replicas --file-size --policy --metadata --all --min-dirty-ratio --delete-retention --min-lag --segment-size --index-size --index-interval --map-memory --producer-expiration --now --max-batch-bytes --master --conf --ship --quiet -h --help' ;;
+            'spark stats') words='--topic --partition --cluster --topic-id --output --max-batch-bytes --master --conf --ship --quiet -h --help' ;;
+            'spark search') words='--topic --partition --key --keys-from --header --regex --from-offset --to-offset --from-time --to-time --isolation --values --limit --replicas --cluster --topic-id --by-name --max-batch-bytes --master --conf --ship --quiet -h --help' ;;
+            'spark export') words='--topic --partition --output-path --format --from-offset --to-offset --from-time --to-time --isolation --replicas --cluster --topic-id --by-name --file-size --max-batch-bytes --master --conf --ship --quiet -h --help' ;;
+            'spark compact') words='--topic --partition --output-path --format --replicas --cluster --topic-id --by-name --file-size --policy --metadata --all --min-dirty-ratio --delete-retention --min-lag --segment-size --index-size --index-interval --map-memory --producer-expiration --now --max-batch-bytes --master --conf --ship --quiet -h --help' ;;
         esac
         # options only where one begins; otherwise paths, which `-o default` completes
         [[ $words == -* && $cur != -* ]] && words=

@@ -79,7 +79,7 @@ ARGUMENTS_READ = {"DIR", "PARTITION", "PATH...", "PLAN"}
 """What commands are given without an option is read, or changed by a plan."""
 NO_PLACE = (
     *("BYTES", "DURATION", "HOST:PORT", "HOST[:PORT]", "K=V", "NAME[=VALUE]", "RATIO", "REGEX", "SIZE", "TIME", "URL"),
-    *("1/N", "4.3|3.9|2.8", "compact"),
+    *("1/N", "4.3|3.9|2.8", "ID", "compact"),
 )
 NAMES = {"--topic"}
 

@@ -116,8 +116,8 @@ def test_who_names_one_partition_names_all() -> None:
         ("startingOffsets", '{"a": {"0": true}}', "expected JSON"),
         ("startingOffsets", "[" * 100_000, "expected JSON"),
         ("startingOffsetsByTimestamp", '{"a": {"0": -1}}', "expected JSON"),
-        ("startingTimestamp", "yesterday", "no time in milliseconds"),
-        ("endingTimestamp", "-5", "no time in milliseconds"),
+        ("startingTimestamp", "yesterday", "not a time in milliseconds"),
+        ("endingTimestamp", "-5", "not a time in milliseconds"),
         ("subscribe", " , ", "no topic"),
         ("subscribePattern", "", "empty"),
         ("subscribePattern", "(", "no regular expression"),
@@ -138,7 +138,7 @@ def test_who_names_one_partition_names_all() -> None:
         ("columns", "key,vaule", "no column 'vaule'; did you mean value"),
         ("columns", "key,key", "twice"),
         ("columns", "", "no column ''"),
-        ("paths", "/data", "no JSON list"),
+        ("paths", "/data", "not a JSON list"),
     ],
 )
 def test_what_makes_no_sense_is_refused(option: str, value: str, said: str) -> None:
@@ -214,6 +214,7 @@ def test_however_log_dirs_are_named_they_are_the_same(tmp_path: Path, monkeypatc
     for name in ("b1", "b2"):
         (tmp_path / name / "orders-0").mkdir(parents=True)
         (tmp_path / name / "orders-0" / f"{0:020}.log").write_bytes(b"")
+        (tmp_path / name / "meta.properties").write_text("version=1\nnode.id=1\ncluster.id=c\n")
     ways = (
         "b1,b2",
         "b1/,./b2//",

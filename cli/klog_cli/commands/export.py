@@ -29,6 +29,9 @@ def write(
     to_time: options.ToTime = None,
     isolation: options.Isolation = "read_uncommitted",
     replicas: options.Replicas = "longest",
+    cluster: options.Clusters = None,
+    topic_id: options.TopicIds = None,
+    by_name: options.ByName = False,
     file_size: options.FileSize = "256MiB",
     max_batch_bytes: options.MaxBatchBytes = "128MiB",
     quiet: options.Quiet = False,
@@ -38,7 +41,6 @@ def write(
     Each topic and partition has a directory. Each record is written once, even if tasks are killed or run twice. The
     same command continues what a killed run left.
     """
-    from klog.data_dir.replicas import select_replicas
     from klog.jobs.export import ExportOptions
 
     from klog_cli.commands.dump import wanted_of
@@ -54,8 +56,8 @@ def write(
     )
     target = output_directory(paths, to)
     level = options.known("--isolation", isolation, options.ISOLATIONS)
-    known = options.known("--replicas", replicas, options.REPLICAS)
-    return run(select_replicas(paths or (), topic or (), partition or (), known), target, asked, level, engine)
+    choice = options.identity_choice(cluster, topic_id, by_name)
+    return run(options.selected_replicas(paths, topic, partition, replicas, choice), target, asked, level, engine)
 
 
 def output_directory(paths: list[str] | None, to: str | None) -> str:

@@ -24,11 +24,6 @@ Metadata = Annotated[
     str | None,
     typer.Option(metavar="DIR", help="Log dir with the metadata log; default: the best one among the disks."),
 ]
-Clusters = Annotated[list[str] | None, typer.Option("--cluster", metavar="ID", help="Only disks of this cluster.")]
-TopicIds = Annotated[list[str] | None, typer.Option("--topic-id", metavar="ID", help="Only topics with this id.")]
-ByName = Annotated[
-    bool, typer.Option("--by-name", help="Directories of one name are copies where no file says what they are.")
-]
 
 
 @replicas.command("diff")
@@ -46,9 +41,9 @@ def diff(
     deep: Annotated[bool, typer.Option("--deep", help="Compare the bytes of batches that look equal, too.")] = False,
     topic: options.Topics = None,
     partition: options.Partitions = None,
-    cluster: Clusters = None,
-    topic_id: TopicIds = None,
-    by_name: ByName = False,
+    cluster: options.Clusters = None,
+    topic_id: options.TopicIds = None,
+    by_name: options.ByName = False,
     jobs: options.Jobs = None,
     form: Annotated[str, typer.Option("--output", metavar="|".join(DIFF_OUTPUTS), help="Output form.")] = "text",
     quiet: options.Quiet = False,
@@ -57,14 +52,12 @@ def diff(
 
     Nothing is changed, and the brokers need not run.  Exit code 4: records would be lost, or copies differ.
     """
-    from klog.data_dir.identity import IdentityChoice
-
     from klog_cli.views.replicas_diff import DiffRequest
     from klog_cli.views.replicas_diff import diff as run
 
     output.Quiet.on = quiet
     options.known_form(form, DIFF_OUTPUTS)
-    choice = IdentityChoice(cluster or (), topic_id or (), by_name)
+    choice = options.identity_choice(cluster, topic_id, by_name)
     request = DiffRequest(
         disks, metadata, up, settings or (), deep, topic or (), partition or (), choice, jobs or os.cpu_count() or 1
     )
@@ -90,22 +83,20 @@ def rescue(
     metadata: Metadata = None,
     topic: options.Topics = None,
     partition: options.Partitions = None,
-    cluster: Clusters = None,
-    topic_id: TopicIds = None,
-    by_name: ByName = False,
+    cluster: options.Clusters = None,
+    topic_id: options.TopicIds = None,
+    by_name: options.ByName = False,
     quiet: options.Quiet = False,
 ) -> int:
     """Save the records that would be gone, with who has them and whether they were committed.
 
     Where two copies differ at one offset, both records are written.  To publish them again is the operator's business.
     """
-    from klog.data_dir.identity import IdentityChoice
-
     from klog_cli.views.replicas_rescue import RescueRequest
     from klog_cli.views.replicas_rescue import rescue as run
 
     output.Quiet.on = quiet
-    choice = IdentityChoice(cluster or (), topic_id or (), by_name)
+    choice = options.identity_choice(cluster, topic_id, by_name)
     return run(RescueRequest(disks, to, if_leads, plan, choose or (), metadata, topic or (), partition or (), choice))
 
 

@@ -36,6 +36,9 @@ def find(
     values: options.Values = "text",
     limit: RecordLimit = None,
     replicas: options.Replicas = "longest",
+    cluster: options.Clusters = None,
+    topic_id: options.TopicIds = None,
+    by_name: options.ByName = False,
     max_batch_bytes: options.MaxBatchBytes = "128MiB",
     quiet: options.Quiet = False,
 ) -> int:
@@ -44,7 +47,6 @@ def find(
     They are printed as the JSON lines of 'klog dump', ordered by topic, partition and offset. A record must meet all
     conditions.
     """
-    from klog.data_dir.replicas import select_replicas
     from klog.jobs.search import SearchQuery, compile_pattern
     from klog.kernel import VALUES
     from klog.log.json_lines import LineStyle
@@ -67,9 +69,8 @@ def find(
         options.batch_bytes(max_batch_bytes),
     )
     level = options.known("--isolation", isolation, options.ISOLATIONS)
-    found = select_replicas(
-        paths, topic or (), partition or (), options.known("--replicas", replicas, options.REPLICAS)
-    )
+    choice = options.identity_choice(cluster, topic_id, by_name)
+    found = options.selected_replicas(paths, topic, partition, replicas, choice)
     return run(found, query, level, engine)
 
 

@@ -27,6 +27,9 @@ def compact(
     to: options.OutputPath = None,
     form: CompactFormat = "parquet",
     replicas: options.Replicas = "longest",
+    cluster: options.Clusters = None,
+    topic_id: options.TopicIds = None,
+    by_name: options.ByName = False,
     file_size: options.FileSize = "256MiB",
     policy: options.Policy = None,
     metadata: options.MetadataDir = None,
@@ -52,7 +55,7 @@ def compact(
     log writes the compacted partitions of 'klog compact --to', and takes its options.
     """
     from klog.compact.partition import CleanerOptions
-    from klog.data_dir.replicas import select_replicas
+    from klog.data_dir.selection import PartitionQuery
     from klog.jobs.compact import CompactJobOptions
     from klog.jobs.export import ExportOptions
     from klog.log.record_filter import RecordFilter
@@ -64,8 +67,8 @@ def compact(
 
     output.Quiet.on = quiet
     target, memory = output_directory(paths, to), parse_size(map_memory)
-    chosen = paths or (), topic or (), partition or ()
-    which = options.known("--replicas", replicas, options.REPLICAS)
+    options.known("--replicas", replicas, options.REPLICAS)
+    choice = options.identity_choice(cluster, topic_id, by_name)
     where = SparkEngine(master, options.spark_settings(conf), ship)
     of_log = settings(
         (policy, min_dirty_ratio),
@@ -75,10 +78,12 @@ def compact(
     if form == "log":
         now_ms = None if now is None else parse_time(now, output.note)
         wishes = CompactJobOptions("", now_ms, everything, CleanerOptions(memory))
-        return spark_files.compact(chosen, metadata, of_log, wishes, target, where)
+        query = PartitionQuery(paths or (), topic or (), partition or ())
+        return spark_files.compact((query, choice), metadata, of_log, wishes, target, where)
     if of_log or everything or metadata is not None or now is not None:
         raise UsageError("settings of a topic, --all, --metadata and --now go with --format log")
     batch_bytes = options.batch_bytes(max_batch_bytes)
     files = options.known("--format", form, options.FILE_FORMATS)
     asked = ExportOptions("", files, RecordFilter(), parse_size(file_size), batch_bytes, memory)
-    return spark_files.latest(select_replicas(*chosen, which), target, asked, where)
+    found = options.selected_replicas(paths, topic, partition, replicas, choice)
+    return spark_files.latest(found, target, asked, where)

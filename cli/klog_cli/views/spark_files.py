@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from klog.data_dir.identity import IdentityChoice, choose_identity, group_copies
 from klog.data_dir.partition import Partition
-from klog.data_dir.selection import PartitionQuery
+from klog.data_dir.selection import PartitionQuery, Selection
+from klog.formats.names import PartitionState
 from klog.jobs.compact import CompactJobOptions
 from klog.jobs.export import ExportOptions
 from klog.jobs.output import Facts
@@ -14,9 +16,6 @@ from klog.metadata.topic_config import topic_configs
 from klog_cli import output
 from klog_cli.views.export import tell
 from klog_cli.views.spark import SparkEngine
-
-Chosen = tuple[Sequence[str], Sequence[str], Sequence[int]]
-"""Paths, topics, partition numbers."""
 
 
 def latest(partitions: Sequence[Partition], to: str, options: ExportOptions, where: SparkEngine) -> int:
@@ -29,7 +28,7 @@ def latest(partitions: Sequence[Partition], to: str, options: ExportOptions, whe
 
 
 def compact(
-    chosen: Chosen,
+    chosen: tuple[PartitionQuery, IdentityChoice],
     metadata: str | None,
     settings: Mapping[str, str],
     wishes: CompactJobOptions,
@@ -41,7 +40,7 @@ def compact(
 
     from klog_cli.views.compact import exit_code, report_outcomes
 
-    found = PartitionQuery(*chosen).selections()
+    found = _selections(*chosen)
     topics = topic_configs([one.log_dir for one in found], settings, metadata)
     with output.Results() as results, where.session() as ours:
         facts, outcomes = run(ours.spark, found, topics, to, wishes, results)
@@ -51,6 +50,23 @@ def compact(
     is_narrow = not all(one.whole for one in found)
     report_outcomes(outcomes, topics, is_narrow)
     return exit_code(outcomes, is_narrow)
+
+
+def _selections(query: PartitionQuery, choice: IdentityChoice) -> list[Selection]:
+    """Return what *query* and *choice* ask for.  Raises UsageError; IdentityError for two things of one name."""
+    found = query.selections()
+    kept, sentence = choose_identity([partition for one in found for partition in one.partitions], choice)
+    group_copies([partition for partition in kept if partition.state is PartitionState.CURRENT], choice)
+    if sentence is None:
+        return found
+    output.note(sentence)
+    wanted = set(kept)
+    narrowed = []
+    for one in found:
+        partitions = [partition for partition in one.partitions if partition in wanted]
+        is_whole = one.whole and len(partitions) == len(one.partitions)
+        narrowed.append(one._replace(partitions=partitions, whole=is_whole))
+    return [one for one in narrowed if one.partitions]
 
 
 def _line(one: Facts) -> str:

@@ -16,6 +16,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final, Literal
 
+from klog.data_dir.identity import IdentityChoice
 from klog.errors import UsageError, near_misses
 from klog.jobs.slices import SPLIT_BYTES
 from klog.jobs.spark_rows import COLUMNS, KAFKA_COLUMNS
@@ -31,10 +32,10 @@ LEAST_SPLIT_BYTES: Final = 4096
 Damage = Literal["fail", "skip", "column"]
 
 _OURS = (
-    "path paths columns isolation damage splitBytes maxBatchBytes pushdown replicas subscribe subscribePattern assign"
-    " startingOffsets endingOffsets startingTimestamp endingTimestamp startingOffsetsByTimestamp"
-    " endingOffsetsByTimestamp startingOffsetsByTimestampStrategy includeHeaders failOnDataLoss minPartitions"
-    " maxOffsetsPerTrigger"
+    "path paths columns isolation damage splitBytes maxBatchBytes pushdown replicas cluster topicId byName"
+    " subscribe subscribePattern assign startingOffsets endingOffsets startingTimestamp endingTimestamp"
+    " startingOffsetsByTimestamp endingOffsetsByTimestamp startingOffsetsByTimestampStrategy includeHeaders"
+    " failOnDataLoss minPartitions maxOffsetsPerTrigger"
 )
 _NOTHING_ON_DISK = (
     "groupIdPrefix kafkaConsumer.pollTimeoutMs fetchOffset.numRetries fetchOffset.retryIntervalMs"
@@ -63,6 +64,7 @@ class SourceOptions:
     damage: Damage
     fail_on_data_loss: bool
     replicas: str
+    identity: IdentityChoice
     pushdown: bool
     split_bytes: int
     max_batch_bytes: int
@@ -93,6 +95,14 @@ class _Given:
     def yes(self, name: str, otherwise: bool) -> bool:
         """Return whether an option is true."""
         return self.choice(name, ("true", "false"), str(otherwise).lower()) == "true"
+
+    def names(self, name: str) -> tuple[str, ...]:
+        """Return the names of a list with commas, none when it was not given."""
+        given = self.text(name)
+        found = tuple(part.strip() for part in (given or "").split(",") if part.strip())
+        if given is not None and not found:
+            raise UsageError(f"{name}: no id is given")
+        return found
 
     def number(self, name: str, least: int) -> int | None:
         """Return a number from *least* up; None when it was not given."""
@@ -130,6 +140,7 @@ def read_options(options: Mapping[str, str], streaming: bool = False) -> SourceO
         damage=damage,
         fail_on_data_loss=fail_on_data_loss,
         replicas=given.choice("replicas", REPLICAS, REPLICAS[0]),
+        identity=IdentityChoice(given.names("cluster"), given.names("topicId"), given.yes("byName", False)),
         pushdown=given.yes("pushdown", False),
         split_bytes=_bytes(given, "splitBytes", LEAST_SPLIT_BYTES, SPLIT_BYTES),
         max_batch_bytes=_bytes(given, "maxBatchBytes", 1, MAX_BATCH_BYTES),

@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+import warnings
+
+from klog.data_dir.identity import choose_identity
 from klog.data_dir.partition import Partition
 from klog.data_dir.replicas import choose_replicas, find_partitions
 from klog.spark.options import SourceOptions
 
 
 def chosen(options: SourceOptions) -> list[Partition]:
-    """Return the partitions that *options* ask for.  Raises UsageError, UnreadableError."""
-    return choose_replicas(options.topics.choose(find_partitions(options.paths)), options.replicas)
+    """Return the partitions that *options* ask for; a warning says what their ids leave out.
+
+    Raises UsageError, UnreadableError; IdentityError where one of several things would have to be chosen.
+    """
+    found, sentence = choose_identity(find_partitions(options.paths), options.identity)
+    if sentence is not None:
+        warnings.warn(f"klog: {sentence}", stacklevel=1)
+    return choose_replicas(options.topics.choose(found), options.replicas, options.identity)
