@@ -114,7 +114,7 @@ def test_what_is_not_known_to_be_compacted_is_left_out_and_said(
     ("arguments", "said"),
     [
         (("search",), "nothing to search"),
-        (("search", MODERN, "--regex", "("), "no regular expression"),
+        (("search", MODERN, "--regex", "("), "not a regular expression"),
         (("search", MODERN, "--values", "loud"), "expected one of text, base64"),
         (("search", MODERN, "--isolation", "some"), "expected one of read_uncommitted"),
         (("search", MODERN, "--replicas", "longst"), "did you mean longest"),

@@ -22,7 +22,7 @@ Klog = Callable[..., Ran]
 NAMES = [
     "topic", "partition", "records", "markers", "bytes", "keys", "null_keys", "null_values", "codecs",
     "first_timestamp", "last_timestamp", "first_offset", "last_offset", "top_keys", "largest_records", "damages",
-    "path",
+    "path", "topic_id", "cluster_id",
 ]  # fmt: skip
 
 
