@@ -19,13 +19,14 @@ from bench.jobs import Bench, DisagreementError
 from bench.marked import recover_marked
 from bench.measure import CommandFailedError
 from bench.recover import recover
+from bench.replicas import replicas
 from bench.serve import serve
 from bench.spark import spark
 
 QUICK_SCALE = 8
 OF_BROKERS = {"recover-marked": recover_marked, "serve": serve, "spark": spark}
 """Not among the quick ones: brokers start slowly whatever the size of their logs."""
-JOBS = {**OF_FILES, "recover": recover, "compact": compact, **OF_BROKERS}
+JOBS = {**OF_FILES, "recover": recover, "compact": compact, "replicas": replicas, **OF_BROKERS}
 
 
 def arguments() -> argparse.Namespace:

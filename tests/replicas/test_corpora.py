@@ -11,9 +11,12 @@ from typing import Any
 
 import pytest
 from klog.data_dir.log_dir import LogDir
+from klog.formats.damage import Damage
+from klog.log.segment import Segment
 from klog.metadata.topic_config import TopicConfig
 from klog.replicas.diff import DiffOptions, PartitionDiff, ReplicaDiffer
 from klog.replicas.disks import copies_on, find_metadata, open_disks
+from klog.replicas.rescue import PartitionRescue
 
 from tests.conftest import CORPORA
 
@@ -104,3 +107,42 @@ def test_what_real_brokers_kept_is_among_the_outcomes(before: str, after: str, u
         gone = {offset for told in kept["lost"].values() for first, last in told for offset in range(first, last + 1)}
         said = [{i for first, last in outcome.lost.ranges for i in range(first, last + 1)} for outcome in fitting]
         assert gone in said, partition
+
+
+def content(partition: str, disk: Path) -> set[tuple[object, ...]]:
+    """Return the data records of a copy, read batch by batch."""
+    found: set[tuple[object, ...]] = set()
+    for log in sorted((disk / partition).glob("*.log")):
+        for batch in Segment(str(log)).batches():
+            assert not isinstance(batch, Damage)
+            if not batch.is_control:
+                found |= {(one.offset, one.timestamp, one.key, one.value) for one in batch.records()}
+    return found
+
+
+@pytest.mark.parametrize("after", ["split-after", "split-after-1-first"])
+def test_what_is_rescued_and_what_brokers_keep_is_all_there_was(after: str, image: Image) -> None:
+    """Nothing that any copy held is in neither."""
+    root, kept_root = image("replicas/split.tar.xz"), image(f"replicas/{after}.tar.xz")
+    disks = open_disks([str(path) for path in sorted(root.glob("broker-*"))])
+    metadata = find_metadata(disks, str(root / "controller-4"))
+    assert metadata is not None
+    differ = ReplicaDiffer(disks, DiffOptions(metadata, TopicConfig(None, {}, LogDir(metadata.path))))
+    for found in copies_on(disks):
+        name = f"{found.topic}-{found.number}"
+        kept = truth(after)["outcome"][name]["equals_copy_of_before"]
+        if found.topic == "keyed":
+            continue  # the cleaner went on
+        rows: list[bytes] = []
+        PartitionRescue(differ, rows.append).rescue(found, kept[0])
+        copies = {node: content(name, root / f"broker-{node}") for node in found.copies}
+        saved = set()
+        for row in map(json.loads, rows):
+            key, value = (None if row[part] is None else row[part].encode() for part in ("key", "value"))
+            record = (row["offset"], row["timestamp"], key, value)
+            assert [node for node in sorted(copies) if record in copies[node]] == row["held_by"]
+            saved.add(record)
+        remaining = content(name, kept_root / f"broker-{kept[0]}")
+        assert remaining == copies[kept[0]]
+        assert saved | remaining == set().union(*copies.values())
+        assert not saved & remaining

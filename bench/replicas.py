@@ -1,0 +1,83 @@
+"""`klog replicas diff` beside `klog verify`: three copies of the large segment, a fork, many small partitions."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+
+from bench.jobs import Bench, seconds
+from bench.measure import Command
+from bench.table import Row
+
+_PROPERTIES = "version=1\nnode.id={}\ncluster.id=MkU3OEVBNTcwNTJENDM2Qg\n"
+_FORKED_BYTES = 1 << 20
+
+
+def replicas(bench: Bench) -> Iterator[Row]:
+    """Three brokers' disks against one."""
+    equal = _disks(bench, "equal", os.path.dirname(bench.log("topic")))
+    forked = _disks(bench, "forked", os.path.dirname(bench.log("topic")))
+    _cut(forked[2])
+    many = os.path.join(bench.corpora, "many")
+    disks = _many(bench, many)
+    path = bench.log("topic")
+    race = bench.race(
+        path,
+        {
+            "verify": bench.verify(equal[0]),
+            "equal": _diff(bench, equal),
+            "fork at the end": _diff(bench, forked),
+            "verify, many": bench.verify(many),
+            "many": _diff(bench, disks),
+        },
+        3,
+    )
+    size = f"{os.path.getsize(path) >> 20} MiB"
+    told = f"three equal copies of {size} against one verified: {seconds(race, 'equal', 'verify')}"
+    yield Row("replicas diff", told, race.cpu_s("equal") / race.cpu_s("verify"), at_most=3.3)
+    told = f"the end of one missing against all equal: {seconds(race, 'fork at the end', 'equal')}"
+    yield Row("replicas diff", told, race.cpu_s("fork at the end") / race.cpu_s("equal"), at_most=1.1)
+    told = f"many small partitions of three brokers against one verified: {seconds(race, 'many', 'verify, many')}"
+    yield Row("replicas diff", told, race.cpu_s("many") / race.cpu_s("verify, many"), at_most=4)
+    told = f"largest resident size, three copies of {size}, one shorter"
+    yield Row("memory, replicas diff", told, race.peak_bytes("fork at the end") / 1e6, "MB", at_most=120)
+    for folder in ("equal", "forked", "many-disks"):
+        shutil.rmtree(bench.file(folder))
+
+
+def _diff(bench: Bench, disks: list[str]) -> Command:
+    return Command([*bench.klog, "replicas", "diff", *disks, "--jobs", "1", "--quiet"], at_most=bench.slow)
+
+
+def _disks(bench: Bench, name: str, partition: str) -> list[str]:
+    """Make three log dirs with a copy of *partition* each."""
+    places = []
+    for node in (1, 2, 3):
+        place = os.path.join(bench.file(name), str(node))
+        target = os.path.join(place, "topic-0")
+        shutil.copytree(partition, target)
+        with open(os.path.join(target, "partition.metadata"), "w", encoding="ascii") as file:
+            file.write("version: 0\ntopic_id: PzrBv7lASuWmpPcXNQyJWg")
+        with open(os.path.join(place, "meta.properties"), "w", encoding="ascii") as file:
+            file.write(_PROPERTIES.format(node))
+        places.append(place)
+    return places
+
+
+def _cut(disk: str) -> None:
+    folder = os.path.join(disk, "topic-0")
+    log = max(name for name in os.listdir(folder) if name.endswith(".log"))
+    path = os.path.join(folder, log)
+    os.truncate(path, os.path.getsize(path) - _FORKED_BYTES)
+
+
+def _many(bench: Bench, root: str) -> list[str]:
+    places = []
+    for node in (1, 2, 3):
+        place = os.path.join(bench.file("many-disks"), str(node))
+        shutil.copytree(root, place)
+        with open(os.path.join(place, "meta.properties"), "w", encoding="ascii") as file:
+            file.write(_PROPERTIES.format(node))
+        places.append(place)
+    return places
