@@ -9,14 +9,16 @@ import os
 import subprocess
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import pytest
 
 PROGRESS_SECONDS = 300.0
 SAID_AFTER_SECONDS = 240.0
-ENDED_AFTER_SECONDS = 1500.0
+ENDED_AFTER_SECONDS = 1080.0
 """More than one test may take with its grace."""
+ENDED_WHEN_DONE_SECONDS = 180.0
+"""When a worker has died, pytest-xdist may wait for ever after the last test."""
 
 
 class Watch:
@@ -26,7 +28,8 @@ class Watch:
         self._said_after = said_after
         self._ended_after = ended_after
         self._running: dict[str, float] = {}
-        self._done = 0
+        self._done: set[str] = set()
+        self._collected = 0
         self._began = self._last = self._said = time.monotonic()
         self._over = threading.Event()
         self._stderr = os.dup(2)  # pytest redirects descriptor 2
@@ -43,7 +46,10 @@ class Watch:
     def pytest_runtest_logfinish(self, nodeid: str) -> None:
         self._running.pop(nodeid, None)
         self._last = time.monotonic()
-        self._done += 1
+        self._done.add(nodeid)
+
+    def pytest_xdist_node_collection_finished(self, ids: Sequence[str]) -> None:
+        self._collected = len(ids)
 
     def pytest_handlecrashitem(self, crashitem: str) -> None:
         self._say(f"a worker died in {crashitem}")
@@ -58,22 +64,28 @@ class Watch:
             now = time.monotonic()
             if now - progress >= PROGRESS_SECONDS:
                 progress = now
-                self._say(f"{self._done} tests in {now - self._began:.0f} s", "")
+                self._say(f"{len(self._done)} tests in {now - self._began:.0f} s", "")
             if now - max(self._last, self._said) >= self._said_after:
                 self._said = now
                 self._report(now)
-            if now - self._last >= self._ended_after:
-                self._say(f"nothing has come for {self._ended_after:g} s: given up")
+            is_done = 0 < self._collected <= len(self._done)
+            patience = min(self._ended_after, ENDED_WHEN_DONE_SECONDS) if is_done else self._ended_after
+            if now - self._last >= patience:
+                self._report(now)
+                self._say(f"nothing has come for {patience:g} s: given up")
                 os._exit(1)
 
     def _report(self, now: float) -> None:
-        self._say(f"{self._done} tests in {now - self._began:.0f} s, nothing for {now - self._last:.0f} s; running:")
+        taken, quiet = now - self._began, now - self._last
+        self._say(f"{len(self._done)} tests in {taken:.0f} s, nothing for {quiet:.0f} s; running:")
         for test, began in list(self._running.items()):
             self._say(f"  {test}, for {now - began:.0f} s")
-        processes = subprocess.run(
-            ["ps", "--no-headers", "-e", "--forest", "-o", "pid,etimes,stat,args"], capture_output=True, check=False
-        )
-        self._say(*(line[:150] for line in processes.stdout.decode(errors="replace").splitlines()))
+        command = ["ps", "--no-headers", "-e", "--forest", "-o", "pid,etimes,stat,args"]
+        try:
+            listed = subprocess.run(command, capture_output=True, check=False).stdout
+        except OSError:
+            return  # not every machine has it
+        self._say(*(line[:150] for line in listed.decode(errors="replace").splitlines()))
 
     def _say(self, *lines: str) -> None:
         os.write(self._stderr, ("\n" + "\n".join(lines)).encode(errors="replace"))
