@@ -4,7 +4,7 @@ function __klog_command --description 'The command whose arguments are being wri
     set -l command
     for word in (commandline -opc)[2..-1]
         switch "$command $word"
-            case ' describe' ' dump' ' lookup' ' search' ' stats' ' export' ' fetch' ' serve' ' verify' ' recover' ' truncate' ' compact' ' apply' ' undo' ' plans' ' replicas' 'replicas diff' 'replicas rescue' 'replicas simulate' ' spark' 'spark verify' 'spark stats' 'spark search' 'spark export' 'spark compact'
+            case ' describe' ' dump' ' lookup' ' search' ' stats' ' export' ' fetch' ' serve' ' verify' ' recover' ' truncate' ' compact' ' apply' ' undo' ' plans' ' replicas' 'replicas diff' 'replicas plan' 'replicas rescue' 'replicas simulate' ' spark' 'spark verify' 'spark stats' 'spark search' 'spark export' 'spark compact'
                 set command $command $word
         end
     end
@@ -257,6 +257,7 @@ complete -c klog -n 'test (__klog_command) = "plans"' -l output -x -a 'text tabl
 complete -c klog -n 'test (__klog_command) = "plans"' -l quiet -d 'Print no notes and no progress bar'
 complete -c klog -n 'test (__klog_command) = "plans"' -s h -l help -d 'Show this help and leave'
 complete -c klog -n 'test (__klog_command) = "replicas"' -a diff -d 'Show how the copies of each partition differ, who would lead, and which records that would cost'
+complete -c klog -n 'test (__klog_command) = "replicas"' -a plan -d 'Make all copies of a partition equal, or leave it alone'
 complete -c klog -n 'test (__klog_command) = "replicas"' -a rescue -d 'Save the records that would be gone, with who has them and whether they were committed'
 complete -c klog -n 'test (__klog_command) = "replicas"' -a simulate -d 'Play replication in slow motion, a row for each event'
 complete -c klog -n 'test (__klog_command) = "replicas"' -s h -l help -d 'Show this help and leave'
@@ -274,6 +275,23 @@ complete -c klog -n 'test (__klog_command) = "replicas diff"' -l jobs -x -d 'Num
 complete -c klog -n 'test (__klog_command) = "replicas diff"' -l output -x -a 'table text json jsonl' -d 'Output form'
 complete -c klog -n 'test (__klog_command) = "replicas diff"' -l quiet -d 'Print no notes and no progress bar'
 complete -c klog -n 'test (__klog_command) = "replicas diff"' -s h -l help -d 'Show this help and leave'
+complete -c klog -n 'test (__klog_command) = "replicas plan"' -F
+complete -c klog -n 'test (__klog_command) = "replicas plan"' -l keep -x -d 'Which copy to keep where copies diverge'
+complete -c klog -n 'test (__klog_command) = "replicas plan"' -l choose -x -d 'For this partition keep node N\'s copy (repeatable)'
+complete -c klog -n 'test (__klog_command) = "replicas plan"' -l without -x -d 'Replica N, whose disk is not given, will not come back'
+complete -c klog -n 'test (__klog_command) = "replicas plan"' -l repair -d 'Replace bad batches by intact ones of other copies'
+complete -c klog -n 'test (__klog_command) = "replicas plan"' -l metadata -r -F -d 'Log dir with the metadata log'
+complete -c klog -n 'test (__klog_command) = "replicas plan"' -l topic -x -d 'Only these topics of a log dir (name or glob'
+complete -c klog -n 'test (__klog_command) = "replicas plan"' -l partition -x -d 'Only these partition numbers of a log dir (repeatable)'
+complete -c klog -n 'test (__klog_command) = "replicas plan"' -l apply -d 'Make the changes'
+complete -c klog -n 'test (__klog_command) = "replicas plan"' -l plan -r -F -d 'Save the plan in FILE, for \'klog apply\''
+complete -c klog -n 'test (__klog_command) = "replicas plan"' -l backup -r -F -d 'Where to keep the original files'
+complete -c klog -n 'test (__klog_command) = "replicas plan"' -l cluster -x -d 'Only disks of this cluster'
+complete -c klog -n 'test (__klog_command) = "replicas plan"' -l topic-id -x -d 'Only topics with this id'
+complete -c klog -n 'test (__klog_command) = "replicas plan"' -l by-name -d 'Directories of one name are copies where no file says what they are'
+complete -c klog -n 'test (__klog_command) = "replicas plan"' -l output -x -a 'text json' -d 'Output form'
+complete -c klog -n 'test (__klog_command) = "replicas plan"' -l quiet -d 'Print no notes and no progress bar'
+complete -c klog -n 'test (__klog_command) = "replicas plan"' -s h -l help -d 'Show this help and leave'
 complete -c klog -n 'test (__klog_command) = "replicas rescue"' -F
 complete -c klog -n 'test (__klog_command) = "replicas rescue"' -l to -r -F -d 'Where to write the records, as JSON lines'
 complete -c klog -n 'test (__klog_command) = "replicas rescue"' -l if-leads -x -d 'Write what would be lost if node N led'

@@ -106,9 +106,9 @@ class SteppedDisk(HastyDisk):
     def _sync_one(self, path: str) -> None:
         os.stat(path)
 
-    def make_directory(self, path: str) -> None:
+    def make_directory(self, path: str, like: str | None = None) -> None:
         self.step("mkdir", path)
-        super().make_directory(path)
+        super().make_directory(path, like)
 
     def remove_directory(self, path: str) -> None:
         self.step("rmdir", path)
@@ -218,8 +218,8 @@ class PowerCutDisk(SteppedDisk):
         self._know(path)
         return file
 
-    def make_directory(self, path: str) -> None:
-        super().make_directory(path)
+    def make_directory(self, path: str, like: str | None = None) -> None:
+        super().make_directory(path, like)
         self._know(path)
 
     def _sync_one(self, path: str) -> None:

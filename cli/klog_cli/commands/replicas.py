@@ -64,6 +64,56 @@ def diff(
     return run(request, form)
 
 
+@replicas.command("plan")
+def plan(
+    disks: Disks,
+    keep: Annotated[
+        str | None, typer.Option(metavar="newest|longest|kafka|N", help="Which copy to keep where copies diverge.")
+    ] = None,
+    choose: Annotated[
+        list[str] | None,
+        typer.Option("--choose", metavar="T-P=N", help="For this partition keep node N's copy (repeatable)."),
+    ] = None,
+    without: Annotated[
+        list[int] | None,
+        typer.Option("--without", metavar="N", help="Replica N, whose disk is not given, will not come back."),
+    ] = None,
+    repair: Annotated[
+        bool, typer.Option("--repair", help="Replace bad batches by intact ones of other copies.")
+    ] = False,
+    metadata: Metadata = None,
+    topic: options.Topics = None,
+    partition: options.Partitions = None,
+    apply: options.Apply = False,
+    save: options.PlanTo = None,
+    backup: options.BackupTo = None,
+    cluster: Clusters = None,
+    topic_id: TopicIds = None,
+    by_name: ByName = False,
+    form: options.PlanOutput = "text",
+    quiet: options.Quiet = False,
+) -> int:
+    """Make all copies of a partition equal, or leave it alone. Nothing changes without --apply.
+
+    Copies that lack something are filled up. Where copies diverge, nothing is done until --keep or --choose says which
+    one counts. Exit code 4: a partition was left.
+    """
+    from klog.data_dir.identity import IdentityChoice
+
+    from klog_cli.command_line import check_exclusive, plan_options
+    from klog_cli.views.replicas_plan import CopyRequest
+    from klog_cli.views.replicas_plan import plan as run
+
+    output.Quiet.on = quiet
+    options.known_form(form, options.PLAN_OUTPUTS)
+    check_exclusive(apply, save)
+    choice = IdentityChoice(cluster or (), topic_id or (), by_name)
+    request = CopyRequest(
+        disks, keep, choose or (), without or (), repair, metadata, topic or (), partition or (), choice
+    )
+    return run(request, plan_options("replicas", apply, save, backup), form)
+
+
 @replicas.command("rescue")
 def rescue(
     disks: Disks,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
@@ -16,8 +15,7 @@ from klog.replicas.disks import copies_on, find_metadata, open_disks
 from klog.replicas.rescue import PartitionRescue
 
 from klog_cli import output
-
-_CHOICE = re.compile(r"(.+)-([0-9]{1,10})=([0-9]{1,10})", re.DOTALL)
+from klog_cli.views.replicas_choice import chosen
 
 
 class RescueRequest(NamedTuple):
@@ -66,17 +64,6 @@ def rescue(request: RescueRequest) -> int:
     where = "stdout" if request.to == "-" else request.to
     output.note(f"{counted(records, 'record')} written to {where}" if records else "nothing would be lost: no record")
     return code
-
-
-def chosen(given: Sequence[str]) -> dict[tuple[str, int], int]:
-    """Return the nodes that `T-P=N` choose, by topic and partition.  Raises UsageError."""
-    found = {}
-    for text in given:
-        parts = _CHOICE.fullmatch(text)
-        if parts is None:
-            raise UsageError(f"--choose {text}: expected TOPIC-PARTITION=NODE, orders-0=2")
-        found[parts[1], int(parts[2])] = int(parts[3])
-    return found
 
 
 def _planned(path: str | None) -> Mapping[tuple[str, int], int]:

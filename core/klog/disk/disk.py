@@ -123,9 +123,14 @@ class Disk:
             finally:
                 os.close(descriptor)
 
-    def make_directory(self, path: str) -> None:
-        """Make a directory; it must not be there yet."""
+    def make_directory(self, path: str, like: str | None = None) -> None:
+        """Make a directory; it must not be there yet.  It gets mode and owner of the directory *like*."""
         os.mkdir(path, self.directory_mode)
+        if like is not None:
+            status = os.stat(like)
+            os.chmod(path, stat.S_IMODE(status.st_mode))
+            if (status.st_uid, status.st_gid) != (os.geteuid(), os.getegid()):
+                os.chown(path, status.st_uid, status.st_gid)
 
     def remove_directory(self, path: str) -> None:
         """Remove an empty directory."""
@@ -177,11 +182,11 @@ class FencedDisk(Disk):
         if shared:
             self.file_mode, self.directory_mode = 0o666, 0o777
 
-    def make_directory(self, path: str) -> None:
+    def make_directory(self, path: str, like: str | None = None) -> None:
         """Make a directory; FileNotFoundError for one that is not inside of the fence."""
         if not path.startswith(self._inside):
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
-        super().make_directory(path)
+        super().make_directory(path, like)
 
 
 @contextmanager

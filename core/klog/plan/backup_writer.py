@@ -18,6 +18,7 @@ from collections.abc import Iterable, Iterator
 
 from klog.disk.disk import Disk, OpenFile
 from klog.errors import PlanError
+from klog.files.directory import names_in
 from klog.files.paths import inode_of
 from klog.files.read_only import ReadOnlyFile
 from klog.formats.names import FileKind
@@ -196,7 +197,7 @@ class BackupWriter:
         directory, name = os.path.split(path)
         log = f"{name.partition('.')[0]}.{FileKind.LOG.value}"
         if not os.path.isfile(os.path.join(directory, log)):
-            log = max((one for one in os.listdir(directory) if one.endswith(f".{FileKind.LOG.value}")), default="")
+            log = max((one for one in names_in(directory) if one.endswith(f".{FileKind.LOG.value}")), default="")
         return os.path.join(directory, log) if log else None
 
     def _state(self, path: str) -> FileState | None:
@@ -332,5 +333,6 @@ def begun(plan: Plan) -> Plan | None:
 
 def is_same(kept: Plan, plan: Plan) -> bool:
     """Whether *kept*, which a backup has, is *plan*, or was put there while that was made; it may have been moved."""
-    same = (kept.id, kept.log_dirs) == (plan.id, plan.log_dirs)
-    return same and (not kept.actions or kept.actions == plan.actions)
+    if not kept.actions:  # put there for all log dirs, before it was known which ones change
+        return kept.id == plan.id and {*plan.log_dirs} <= {*kept.log_dirs}
+    return (kept.id, kept.log_dirs, kept.actions) == (plan.id, plan.log_dirs, plan.actions)

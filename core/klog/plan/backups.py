@@ -238,7 +238,8 @@ def used_since(plan: Plan, found: Iterable[FileHistory]) -> str | None:
         if chain.is_used():
             return chain.path
     for other in differences(plan):
-        if not _is_explained(plan, other):
+        is_read = other.log_dir >= len(plan.log_dirs)  # what a plan only read may be used once it is done
+        if not is_read and not _is_explained(plan, other):
             return plan.path(other.log_dir, other.file)
     return None
 

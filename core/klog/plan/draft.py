@@ -38,7 +38,7 @@ from klog.plan.model import (
     same_content,
 )
 from klog.plan.preflight import lack_of_rights
-from klog.plan.staging import Staging
+from klog.plan.staging import Staging, nearest_directory
 
 if TYPE_CHECKING:
     from klog.plan.locks import Locks
@@ -143,7 +143,7 @@ class Draft:
         if status is not None:
             return stat.S_IMODE(status.st_mode), status.st_uid, status.st_gid, status.st_mtime_ns
         try:
-            directory = os.stat(os.path.dirname(self._path(file)))
+            directory = os.stat(nearest_directory(os.path.dirname(self._path(file))))
         except OSError as error:
             raise UnreadableError(f"{self._path(file)}: {error.strerror}") from error
         return 0o644, directory.st_uid, directory.st_gid, time.time_ns()
@@ -318,6 +318,8 @@ def make_plan(
     waiting = tuple(staging.get(number, "") for number in range(len(places)))
     usual = tuple(os.path.join(backup, STAGED) for backup in backups)
     touched = {(number, os.path.dirname(file)) for number, file in changed}
+    new = {(n, inside) for n, inside in touched if not os.path.lexists(os.path.join(places[n], inside))}
+    touched = (touched - new) | {(n, "") for n, _ in new}
     return Plan(
         name,
         iso_seconds(now_ms),
@@ -337,6 +339,26 @@ def make_plan(
         made_here=tuple(
             path for staging in {id(one.staging): one.staging for one in drafts}.values() for path in staging.made
         ),
+        new_directories=tuple(sorted(new)),
+    )
+
+
+def separate_reads(plan: Plan) -> Plan:
+    """Return *plan* with the log dirs that it only reads in `reads`, and without those that it does not need at all."""
+    changed = sorted({action.log_dir for action in plan.actions})
+    read = sorted({guard.log_dir for guard in plan.guards} - {*changed})
+    new = {old: number for number, old in enumerate([*changed, *read])}
+    return plan._replace(
+        log_dirs=tuple(plan.log_dirs[old] for old in changed),
+        reads=tuple(plan.log_dirs[old] for old in read),
+        backups=tuple(plan.backups[old] for old in changed),
+        staging=tuple(plan.staging[old] for old in changed) if plan.staging else (),
+        actions=tuple(one._replace(log_dir=new[one.log_dir]) for one in plan.actions),
+        guards=tuple(one._replace(log_dir=new[one.log_dir]) for one in plan.guards),
+        cuts=tuple(one._replace(log_dir=new[one.log_dir]) for one in plan.cuts),
+        no_lock=tuple(new[old] for old in plan.no_lock if old in changed),
+        directory_times={(new[old], inside): time for (old, inside), time in plan.directory_times.items()},
+        new_directories=tuple((new[old], inside) for old, inside in plan.new_directories),
     )
 
 

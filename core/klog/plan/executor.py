@@ -70,9 +70,9 @@ def apply(plan: Plan, disk: Disk, progress: Sink | None = None, locks: Locks | N
     try:
         check_places(plan.log_dirs, backups=plan.backups, staging=filter(None, plan.staging))
         if locks is not None:
-            assert locks.hold(plan.log_dirs), "locks of other log dirs"
+            assert locks.hold(plan.locked), "locks of other log dirs"
             return run.all(locks)
-        with Locks(plan.log_dirs, disk) as own:
+        with Locks(plan.locked, disk) as own:
             return run.all(own)
     except OSError as error:
         where = error.filename or plan.log_dirs[0]
@@ -85,7 +85,7 @@ def bring_to_disk(plan: Plan, disk: Disk) -> None:
     for guard in plan.guards:
         if guard.sync:
             path = plan.path(guard.log_dir, guard.file)
-            paths[path] = paths[os.path.dirname(path)] = paths[plan.log_dirs[guard.log_dir]] = None
+            paths[path] = paths[os.path.dirname(path)] = paths[plan.locked[guard.log_dir]] = None
     disk.sync(list(paths))
 
 
@@ -197,6 +197,8 @@ class _Run:
             action = self._plan.actions[place]
             path = self._plan.path(action.log_dir, action.file)
             if action.do == PUT:
+                if self._make_directory(action):
+                    changed[self._plan.log_dirs[action.log_dir]] = None
                 self._put(action, path)
             elif action.do == TRUNCATE:
                 self._truncate(action, path)
@@ -207,6 +209,14 @@ class _Run:
             if action.do != TRUNCATE:
                 changed[os.path.dirname(path)] = None
         self._disk.sync(list(changed))
+
+    def _make_directory(self, action: Action) -> bool:
+        """Make the directory of a new partition for its first file; False where it is there, or is none."""
+        place = action.log_dir, os.path.dirname(action.file)
+        if place not in self._plan.new_directories or os.path.isdir(self._plan.path(*place)):
+            return False
+        self._disk.make_directory(self._plan.path(*place), like=self._plan.log_dirs[action.log_dir])
+        return True
 
     def _put(self, action: Action, path: str) -> None:
         assert action.source is not None
@@ -264,6 +274,8 @@ class _Run:
 
     def _end(self, locks: Locks) -> None:
         """Set the times of directories, where the plan has them, and remove what is no longer needed."""
+        for number, inside in self._plan.new_directories:
+            remove_made([self._plan.path(number, inside)], self._disk)
         for (number, inside), modified_ns in self._plan.leaves_times.items():
             directory = self._plan.path(number, inside).rstrip("/")
             self._disk.set_directory_time(directory, modified_ns)

@@ -69,6 +69,8 @@ def _there(plan: Plan) -> Iterator[tuple[int, str, os.stat_result]]:
         try:
             names = sorted(os.listdir(path)) if directory else _ROOT
         except OSError as error:
+            if isinstance(error, FileNotFoundError) and (number, directory) in plan.new_directories:
+                continue
             raise UnreadableError(f"{path}: {error.strerror}") from error
         for name in names:
             try:

@@ -78,6 +78,12 @@ def _plan_members(plan: Plan) -> Iterator[tuple[str, object]]:
     yield "directory_times", map(_time_json, sorted(plan.directory_times.items()))
     if plan.staging:
         yield "staging", list(plan.staging)
+    if plan.reads:
+        yield "reads", list(plan.reads)
+    if plan.new_directories:
+        yield "new_directories", map(_directory_json, plan.new_directories)
+    if plan.copies:
+        yield "copies", map(dict, plan.copies)
     if plan.beside is not None:
         yield "beside", map(_guard_json, plan.beside)
     if plan.undoes is not None:
@@ -131,6 +137,10 @@ def _cut_json(cut: CutOut) -> dict[str, object]:
 def _time_json(time: tuple[tuple[int, str], int]) -> dict[str, object]:
     (log_dir, directory), modified_ns = time
     return _numbered({"directory": directory, "modified_ns": modified_ns, "log_dir": log_dir})
+
+
+def _directory_json(place: tuple[int, str]) -> dict[str, object]:
+    return _numbered({"directory": place[1], "log_dir": place[0]})
 
 
 # reading
@@ -231,6 +241,9 @@ def _plan(members: Object) -> Plan:
         leaves_times=dict(_list(members, "leaves_times", _directory_time)),
         undoes=None if members.get("undoes") is None else _text(members, "undoes"),
         beside=_list(members, "beside", _guard) if "beside" in members else None,
+        reads=_list(members, "reads", _directory),
+        new_directories=_list(members, "new_directories", _new_directory),
+        copies=_list(members, "copies", lambda one: _members(one, "one of copies")),
     )
 
 
@@ -305,6 +318,11 @@ def _amount(value: object) -> Amount:
 def _directory_time(value: object) -> tuple[tuple[int, str], int]:
     members = _members(value, "a directory's time", {"directory", "modified_ns", "log_dir"})
     return (_number(members, "log_dir", default=0), _text(members, "directory")), _time(members)
+
+
+def _new_directory(value: object) -> tuple[int, str]:
+    members = _members(value, "a new directory", {"directory", "log_dir"})
+    return _number(members, "log_dir", default=0), _text(members, "directory")
 
 
 def load_plan(path: str) -> Plan:

@@ -41,7 +41,8 @@ class Locks:
         self.made: set[str] = set()
         is_done = False
         try:
-            for log_dir in sorted({os.path.abspath(log_dir) for log_dir in log_dirs}):
+            # Always in one order: then no two processes wait for each other's.
+            for log_dir in sorted({os.path.abspath(log_dir) for log_dir in log_dirs}, key=os.path.realpath):
                 self._take(log_dir)
             is_done = True
         finally:

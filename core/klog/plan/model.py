@@ -145,6 +145,9 @@ class Plan(NamedTuple):
     plan back; *leaves_times*: those that directories get when all is done.  *undoes*: the id of the plan it takes back.
     *beside*: the other files of partitions and log dirs that it touches, as they were when it began; None until then.
     *made_here*: the directories of backups and new files that this very process has made for it.
+    *reads*: absolute paths of log dirs that it does not change; in guards their numbers follow those of *log_dirs*.
+    *new_directories*: of partitions, by (log dir, name): they are made with their first file, and go with their last.
+    *copies*: which copies of partitions it makes equal, as JSON has them.
     """
 
     id: str
@@ -166,10 +169,18 @@ class Plan(NamedTuple):
     undoes: str | None = None
     beside: tuple[Guard, ...] | None = None
     made_here: tuple[str, ...] = ()
+    reads: tuple[str, ...] = ()
+    new_directories: tuple[tuple[int, str], ...] = ()
+    copies: tuple[Mapping[str, object], ...] = ()
+
+    @property
+    def locked(self) -> tuple[str, ...]:
+        """The log dirs whose locks it needs, in the order of their numbers."""
+        return self.log_dirs + self.reads
 
     def path(self, log_dir: int, file: str) -> str:
         """Return the absolute path of *file*, relative to the log dir of that number."""
-        return os.path.join(self.log_dirs[log_dir], file)
+        return os.path.join(self.locked[log_dir], file)
 
     def staged(self, log_dir: int) -> str:
         """Return the directory in which the sources of a log dir's puts wait."""

@@ -27,7 +27,7 @@ class NoSpaceError(KlogError):
 
 def lack_of_rights(path: str, action: Action) -> str | None:
     """Return what keeps this user from doing *action* to the file at *path*, in words; None when nothing does."""
-    directory = os.path.dirname(path)
+    directory = nearest_directory(os.path.dirname(path))
     shut = [directory] if not os.access(directory, os.W_OK | os.X_OK) else []
     if action.do == TRUNCATE and action.before is not None and os.path.exists(path) and not os.access(path, os.W_OK):
         shut.append(path)

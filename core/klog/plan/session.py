@@ -23,7 +23,7 @@ from klog.data_dir.selection import PartitionQuery, Selection
 from klog.disk.disk import Disk, NewFile, OpenFile
 from klog.disk.output_gate import check_places
 from klog.errors import KlogError, UsageError
-from klog.plan.draft import Draft, backup_places, make_plan, plan_id, staged_beside, staging_of
+from klog.plan.draft import Draft, backup_places, make_plan, plan_id, separate_reads, staged_beside, staging_of
 from klog.plan.model import NOTHING, STAGED, Amount, Loss, Plan, StaleError
 from klog.plan.staging import Staging, in_pieces
 from klog.progress import Silence, Sink
@@ -186,16 +186,20 @@ class PlanSession:
         losses: Sequence[Loss] = (),
         kept: Amount = NOTHING,
         broker_would_keep: Amount | None = None,
+        copies: Sequence[Mapping[str, object]] | None = None,
     ) -> PlanResult:
         """Make the plan of *drafts*, in their order; save it, or carry it out.  Once in a session.
 
-        *findings*: as JSON has them.  Raises StaleError, LockedError, UnreadableError, OSError; ApplyError where the
-        system refuses a change, with what is done by then.
+        *findings*: as JSON has them.  *copies*: which copies it makes equal, as JSON has them; then the plan is of the
+        log dirs alone that it needs, and distinguishes those that it only reads.  Raises StaleError, LockedError,
+        UnreadableError, OSError; ApplyError where the system refuses a change, with what is done by then.
         """
         plan = make_plan(
             self._name, self._options.command, self._log_dirs, self._backups, drafts, self._now_ms,
             findings=findings, losses=losses, kept=kept, broker_would_keep=broker_would_keep, locks=self._locks,
         )  # fmt: skip
+        if copies is not None and plan.actions:
+            plan = self._of_copies(plan._replace(copies=tuple(copies)))
         if self._options.plan_file is not None:
             save_plan(plan, self._options.plan_file, self.disk)
         if not plan.actions:
@@ -206,6 +210,20 @@ class PlanSession:
             return PlanResult(plan, False, self._is_partial)
         carry_out(plan, self.disk, self._locks, self._reporter)
         return PlanResult(plan, True, self._is_partial)
+
+    def _of_copies(self, plan: Plan) -> Plan:
+        """Return *plan* without the log dirs that it does not change; what waits beside its file follows its number."""
+        separated = separate_reads(plan)
+        if self._options.plan_file is not None and self._locks is None:
+            for number, place in enumerate(separated.staging):
+                wanted = os.path.join(os.path.dirname(place), str(number)) if place else place
+                if wanted != place:
+                    self.disk.rename(place, wanted)
+            beside = staging_of(staged_beside(self._options.plan_file), separated.log_dirs)
+            separated = separated._replace(
+                staging=tuple(new if old else "" for new, old in zip(beside, separated.staging, strict=True))
+            )
+        return separated
 
     def _report_refusals(self, plan: Plan) -> None:
         from klog.plan.preflight import refusals
@@ -275,7 +293,7 @@ def _finish(kept: StoredPlan, now_ms: int, disk: Disk, locks: Locks | None, repo
     if locks is None:
         reporter.note(f"{kept.plan.id} is half done: with --apply it is finished first")
         return None
-    if not locks.hold(kept.plan.log_dirs):
+    if not locks.hold(kept.plan.locked):
         return f"{kept.plan.id} is half done, in other log dirs too; first: klog apply {quote(kept.backup)}"
     reporter.note(f"finishing {kept.plan.id}, which was interrupted")
     try:

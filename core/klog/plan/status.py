@@ -90,7 +90,9 @@ def locate_histories(
     for chain in found:
         directory = os.path.dirname(chain.path)
         if directory not in directories:
-            _check_directory(directory)
+            is_new = (chain.log_dir, os.path.dirname(chain.file)) in plan.new_directories
+            if not (is_new and not os.path.lexists(directory)):
+                _check_directory(directory)
             directories.add(directory)
         if not (quick and _locate_quickly(chain)):
             chain.current = file_state(chain.path, advance)

@@ -35,6 +35,8 @@ def plan_undo(plan: Plan, now_ms: int, backup: str | None = None, disk: Disk | N
     or when a later plan has marked a log dir as clean; PlanError where that may not be; UnreadableError; NoSpaceError.
     """
     plan = begun(plan) or plan
+    # What it only read may have been used since.
+    plan = plan._replace(guards=tuple(one for one in plan.guards if one.log_dir < len(plan.log_dirs)), reads=())
     found = _located(plan)
     actions = tuple(_reversed(plan, found))
     used = _check_unused(plan, found) if actions else set()
@@ -53,6 +55,7 @@ def plan_undo(plan: Plan, now_ms: int, backup: str | None = None, disk: Disk | N
         directory_times={key: os.stat(plan.path(*key)).st_mtime_ns for key in touched},
         leaves_times={key: plan.directory_times[key] for key in touched if key not in used},
         undoes=plan.id,
+        new_directories=plan.new_directories,
     )
     check_places(back.log_dirs, backups=back.backups)
     return _with_room(plan, back, found, disk or Disk(), is_free=backup is None)

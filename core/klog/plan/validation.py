@@ -47,7 +47,7 @@ def check_plan(plan: Plan) -> None:
     count = len(plan.log_dirs)
     if not count or len(plan.backups) != count or len(plan.staging) not in (0, count):
         refuse("log_dirs, backups and staging do not belong together")
-    if len(set(plan.log_dirs)) != count or len(set(plan.backups)) != count:
+    if len(set(plan.locked)) != len(plan.locked) or len(set(plan.backups)) != count:
         refuse("a log dir or a backup that is there twice")
     states: dict[tuple[int, str], list[FileState | None]] = {}
     sources: set[tuple[int, str]] = set()
@@ -64,15 +64,17 @@ def check_plan(plan: Plan) -> None:
     _check_markers(plan)
     _check_passing(plan, states)
     for guard in (*plan.guards, *(plan.beside or ())):
-        _check_place(guard.file, guard.log_dir, count)
+        _check_place(guard.file, guard.log_dir, len(plan.locked))
     for cut in plan.cuts:
         _check_file(cut.file, cut.log_dir, count)
         first = states.get((cut.log_dir, cut.file), [None])[0]
         if first is None or not cut.start < cut.end <= first.size:
             refuse(f"{cut.start} to {cut.end} are not cut out of {shown(cut.file)}")
-    for number, directory in (*plan.directory_times, *plan.leaves_times):
+    for number, directory in (*plan.directory_times, *plan.leaves_times, *plan.new_directories):
         if number >= count or (directory and not _is_partition(directory)):
             refuse(f"{shown(directory)} is not a directory of a partition")
+    if any(not directory or (number, directory) in plan.directory_times for number, directory in plan.new_directories):
+        refuse("new_directories names one that is there")
     if any(number >= count for number in plan.no_lock):
         refuse("no_lock names a log dir that is not there")
 

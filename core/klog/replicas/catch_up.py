@@ -1,0 +1,291 @@
+"""The changes that make one broker's copy of a partition equal to another's.
+
+At every moment the copy is a prefix of its old log or of the new one: checkpoints that name less come first, then the
+cut, from the last segment back, then the new segments upwards, and at the end the checkpoints that name more.
+Kafka: what AbstractFetcherThread does to a follower, without a leader.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from klog import truncate
+from klog.data_dir.partition import Partition
+from klog.formats.checkpoint import EpochEntry, write_epochs
+from klog.formats.names import SEGMENT_KINDS, FileKind, file_name
+from klog.formats.snapshot import write_snapshot
+from klog.kernel import crc32c
+from klog.log.txn_index import txn_index_content
+from klog.plan.draft import Draft
+from klog.plan.model import Loss
+from klog.replicas import source_log
+from klog.replicas.comparison import ComparedCopy, Comparison
+from klog.replicas.copy_state import CopyState, compared_copy
+from klog.replicas.source_log import SourceProducers, SourceSegment
+from klog.replication.epoch_cache import EpochCache
+
+Offsets = dict[FileKind, int | None]
+
+
+class CatchUp(NamedTuple):
+    """What becomes of one copy.
+
+    *cut_to*: its batches from this offset on go, those of the source from there on come.  *lower*, *final*: values in
+    the checkpoints of its log dir, before anything else changes and when all is done.
+    """
+
+    node: int
+    directory: str
+    cut_to: int
+    records_lost: int
+    records_added: int
+    bytes_copied: int
+    lower: Offsets
+    final: Offsets
+    losses: tuple[Loss, ...]
+
+
+class CatchUpTarget(NamedTuple):
+    """The copy that is to change.  *state*: None where its log dir has no directory yet."""
+
+    node: int
+    partition: Partition
+    state: CopyState | None
+
+
+class CatchUpSource:
+    """The copy that is kept, *state*; None: an empty log, as of a broker that has no directory."""
+
+    def __init__(self, topic: str, number: int, state: CopyState | None) -> None:
+        self.topic, self.number, self.state = topic, number, state
+        self.partition = state.partition if state is not None else None
+        self.log_start = state.log_start if state is not None else 0
+        self.log_end = state.log_end if state is not None else 0
+
+    def compared(self) -> ComparedCopy:
+        """Return what a comparison needs of it.  Raises UnreadableError."""
+        return compared_copy(self.state.disk_copy) if self.state is not None else ComparedCopy(-1, None, 0, 0)
+
+
+class CatchUpPlan:
+    """Drafts the changes of one target.
+
+    *from_offset*: where the two part, None: at the first batch that differs.
+    """
+
+    def __init__(
+        self,
+        source: CatchUpSource,
+        target: CatchUpTarget,
+        settings: truncate.TruncateOptions,
+        from_offset: int | None = None,
+    ) -> None:
+        self._source, self._target, self._settings = source, target, settings
+        state = target.state
+        self._start = state.log_start if state is not None else 0
+        self._end = state.log_end if state is not None else 0
+        mine = compared_copy(state.disk_copy) if state is not None else ComparedCopy(target.node, None, 0, 0)
+        pair = Comparison([source.compared(), mine]).run()
+        theirs = source.state.node if source.state is not None else -1
+        self._part = pair.first_difference(theirs, target.node) if from_offset is None else from_offset
+        self.records_lost = pair.facts[theirs].lost.count
+        self.records_added = pair.facts[target.node].lost.count
+        is_empty = not state or not target.partition.segments
+        # A log that shares nothing is replaced as a whole, below its start, too.
+        self._is_replaced = is_empty or (self._part <= self._start and not self.is_equal)
+        if self._is_replaced:
+            self._part = source.log_start
+
+    @property
+    def is_equal(self) -> bool:
+        """Whether there is nothing to do."""
+        state, kept = self._target.state, self._source.state
+        if state is None or not self._part == self._end == self._source.log_end:
+            return False
+        return kept is None or _epochs_from(state, kept.log_start) == _epochs_from(kept, state.log_start)
+
+    def draft(self, draft: Draft) -> CatchUp:
+        """Add the changes to *draft*.  Raises KlogError where this copy cannot be cut; OSError (staging)."""
+        self._draft = draft
+        source = self._source.partition
+        segments: list[SourceSegment] = []
+        if source is not None and self._part < self._source.log_end:
+            segments = source_log.segments_from(
+                source, self._part, whole=self._is_replaced, interval=self._settings.interval
+            )
+        losses = self._replace() if self._is_replaced else self._cut(segments)
+        self._metadata_first()
+        self._epochs()
+        producers = self._producers(segments)
+        for segment in segments:
+            self._put_segment(segment, producers)
+        if not segments and self._is_replaced:
+            self._put_empty()
+        for offset, state in producers.states.items():
+            file = self._file(file_name(offset, FileKind.SNAPSHOT))
+            if draft.state(file) is None:
+                draft.put(file, [write_snapshot(state, crc32c)], like=self._like())
+        return self._result(segments, losses)
+
+    def _file(self, name: str) -> str:
+        return f"{self._target.partition.directory}/{name}"
+
+    def _like(self) -> str | None:
+        segments = self._target.partition.segments
+        return self._file(segments[-1].log) if segments else None
+
+    # the cut
+
+    def _replace(self) -> tuple[Loss, ...]:
+        """Remove the whole log, from the last segment back."""
+        partition = self._target.partition
+        for files in reversed(partition.segments):
+            for kind in SEGMENT_KINDS:
+                self._remove(file_name(files.base_offset, kind))
+        for file in reversed(partition.snapshots):
+            self._remove(file.name)
+        size = sum(files.size for files in partition.segments)
+        return self._losses(size)
+
+    def _cut(self, segments: list[SourceSegment]) -> tuple[Loss, ...]:
+        partition = self._target.partition
+        assert self._target.state is not None
+        found = truncate.plan(partition, self._part, self._settings, self._draft)
+        kept = [files for files in partition.segments if files.base_offset <= self._part]
+        last = kept[-1]
+        if segments and found.log_end == last.base_offset and segments[0].base_offset != last.base_offset:
+            for kind in SEGMENT_KINDS:  # emptied, and no longer the last one
+                self._remove(file_name(last.base_offset, kind))
+        elif not self._draft.actions and not self._target.state.is_clean:
+            self._rebuild_indexes(partition, last.base_offset)
+        return self._losses(sum(loss.bytes for loss in found.losses))
+
+    def _losses(self, size: int) -> tuple[Loss, ...]:
+        if not self.records_lost:
+            return ()
+        source = self._source
+        first = min(self._part, self._end)
+        return (Loss(source.topic, source.number, first, self._end - 1, self.records_lost, size, "replaced"),)
+
+    def _remove(self, name: str) -> None:
+        self._draft.remove(self._file(name))
+
+    def _rebuild_indexes(self, partition: Partition, base_offset: int) -> None:
+        """Rebuild the indexes of what was the active segment: at an unclean stop they are longer than they count."""
+        log = next(files.log for files in partition.segments if files.base_offset == base_offset)
+        index, time_index = (self._file(file_name(base_offset, kind)) for kind in SEGMENT_KINDS[1:3])
+        for one in source_log.segments_from(partition, base_offset, whole=True, interval=self._settings.interval):
+            if one.file == log:
+                self._draft.put(index, [one.offset_index], like=self._like())
+                self._draft.put(time_index, [one.time_index], like=self._like())
+
+    # what comes
+
+    def _metadata_first(self) -> None:
+        """Let a new directory say at once of which topic it is."""
+        source, target = self._source.partition, self._target.partition
+        name = FileKind.PARTITION_METADATA.value
+        if source is None or any(file.name == name for file in target.files):
+            return
+        if any(file.name == name for file in source.files):
+            with open(source.file(name), "rb") as file:
+                self._draft.put(self._file(name), [file.read()], like=self._like())
+
+    def _epochs(self) -> None:
+        """Put the source's epochs; a broker drops those that begin at the log end or beyond when it loads the log."""
+        entries = self._source.state.epochs.entries if self._source.state is not None else []
+        name = FileKind.LEADER_EPOCHS.value
+        known = any(file.name == name for file in self._target.partition.files)
+        if not entries and not known:
+            return
+        self._draft.put(self._file(name), [write_epochs(entries)], like=self._like())
+
+    def _producers(self, segments: list[SourceSegment]) -> SourceProducers:
+        source = self._source.partition
+        bases = {segment.base_offset for segment in segments}
+        offsets = sorted(offset for offset in {*bases, self._source.log_end} if offset > self._source.log_start)
+        if source is None or not segments or not offsets:
+            return SourceProducers({}, ())
+        return source_log.producers_at(source, offsets)
+
+    def _put_segment(self, segment: SourceSegment, producers: SourceProducers) -> None:
+        source = self._source.partition
+        assert source is not None
+        log, index, time_index, txns = (self._file(file_name(segment.base_offset, kind)) for kind in SEGMENT_KINDS)
+        self._draft.put(log, source_log.content(source, segment), like=self._like())
+        self._draft.put(index, [segment.offset_index], like=log)
+        self._draft.put(time_index, [segment.time_index], like=log)
+        behind = [base for base in self._bases if base > segment.base_offset]
+        entries = [
+            entry
+            for entry in producers.aborted
+            if segment.base_offset <= entry.last_offset < min(behind, default=self._source.log_end)
+        ]
+        if entries or self._draft.state(txns) is not None:
+            self._draft.put(txns, [txn_index_content(entries)], like=log)
+
+    @property
+    def _bases(self) -> list[int]:
+        source = self._source.partition
+        return [files.base_offset for files in source.segments] if source is not None else []
+
+    def _put_empty(self) -> None:
+        for kind in SEGMENT_KINDS[:3]:
+            self._draft.put(self._file(file_name(self._source.log_start, kind)), [b""], like=self._like())
+
+    # what that means
+
+    def _result(self, segments: list[SourceSegment], losses: tuple[Loss, ...]) -> CatchUp:
+        cut = self._part
+        lower = self._lowered(cut)
+        return CatchUp(
+            self._target.node,
+            self._target.partition.path,
+            cut,
+            self.records_lost,
+            self.records_added,
+            sum(segment.end - segment.start for segment in segments),
+            lower,
+            {**lower, **self._raised(segments)},
+            losses,
+        )
+
+    def _lowered(self, cut: int) -> Offsets:
+        target, source = self._target, self._source
+        if target.state is None:
+            return {}
+        partition = target.partition
+        found: Offsets = {}
+        if (partition.recovery_point or 0) > cut:
+            found[FileKind.RECOVERY_POINTS] = cut
+        if (partition.high_watermark or 0) > cut:
+            found[FileKind.HIGH_WATERMARKS] = cut
+        theirs = source.partition.cleaner_offset if source.partition is not None else None
+        if partition.cleaner_offset is not None and (theirs is None or theirs < partition.cleaner_offset):
+            found[FileKind.CLEANER_OFFSETS] = theirs
+        if self._is_replaced and self._start > source.log_start:
+            found[FileKind.LOG_STARTS] = source.log_start
+        return found
+
+    def _raised(self, segments: list[SourceSegment]) -> Offsets:
+        source, partition = self._source, self._target.partition
+        found: Offsets = {}
+        theirs = source.partition.high_watermark if source.partition is not None else 0
+        start = source.log_start if self._is_replaced else max(source.log_start, self._start)
+        if theirs is not None:
+            found[FileKind.HIGH_WATERMARKS] = max(min(theirs, source.log_end), start)
+        first = partition.segments[0].base_offset if not self._is_replaced else source.log_start
+        if self._is_replaced and segments:
+            first = segments[0].base_offset
+        if start > first:
+            found[FileKind.LOG_STARTS] = start
+        elif self._is_replaced and self._start:
+            found[FileKind.LOG_STARTS] = None
+        return found
+
+
+def _epochs_from(copy: CopyState, log_start: int) -> list[EpochEntry]:
+    """Return the epochs of a copy as if its log started where both have begun."""
+    cache = EpochCache(copy.epochs.entries)
+    cache.truncate_start(max(copy.log_start, log_start))
+    return cache.entries

@@ -1,0 +1,263 @@
+"""The plan that makes the copies of partitions on several brokers' disks equal, or leaves a partition alone.
+
+plan = CopyPlan(disks, stagings, differ, settings)
+for found in copies_on(disks):
+    plan.add(found)
+session.finish(plan.drafts(), losses=plan.losses, copies=plan.copies)
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+from klog import truncate
+from klog.data_dir.partition import Partition
+from klog.errors import KlogError
+from klog.formats.names import FileKind
+from klog.metadata.topic_config import TopicConfig
+from klog.partition_plan import checkpoints
+from klog.plan.draft import Draft
+from klog.plan.model import Loss
+from klog.plan.staging import Staging
+from klog.replicas import source_log
+from klog.replicas.catch_up import CatchUp, CatchUpPlan, CatchUpSource, CatchUpTarget, Offsets
+from klog.replicas.copy_choice import CopyChoice, LeftPartition, kept_copy
+from klog.replicas.diff import PartitionDiff, ReplicaDiffer, Verdict
+from klog.replicas.disks import BrokerCopies, BrokerDisk
+
+
+class CopyPlanSettings(NamedTuple):
+    """*without*: replicas whose disks are not given, and that will not come back.  *config*: of topics.
+
+    *now_ms*, *expiration_ms*: see `klog.truncate`.
+    """
+
+    choice: CopyChoice
+    config: TopicConfig
+    now_ms: int
+    expiration_ms: int
+    without: frozenset[int] = frozenset()
+
+
+class EqualCopies(NamedTuple):
+    """A partition whose copies become equal to that of node *kept*; *targets* are those that change."""
+
+    diff: PartitionDiff
+    kept: int
+    targets: tuple[CatchUp, ...]
+
+    def json(self) -> dict[str, object]:
+        """Return it as a plan has it."""
+        return {
+            "topic": self.diff.topic,
+            "partition": self.diff.number,
+            "kept": self.kept,
+            "targets": [
+                {
+                    "node": one.node,
+                    "dir": one.directory,
+                    "cut_to": one.cut_to,
+                    "records_lost": one.records_lost,
+                    "records_added": one.records_added,
+                    "bytes_copied": one.bytes_copied,
+                }
+                for one in self.targets
+            ],
+        }
+
+
+class CopyPlan:
+    """Collects what changes, partition by partition.
+
+    *disks* and *stagings* belong together; their places are the numbers of the log dirs.  *equal*: the partitions that
+    change; *left*: those that do not, although their copies differ; *same* counts those that need nothing.
+    """
+
+    def __init__(
+        self,
+        disks: Sequence[BrokerDisk],
+        stagings: Sequence[Staging],
+        differ: ReplicaDiffer,
+        settings: CopyPlanSettings,
+    ) -> None:
+        self._disks, self._stagings = disks, stagings
+        self._differ, self._settings = differ, settings
+        self._drafts: dict[int, list[Draft]] = {number: [] for number in range(len(disks))}
+        self._changes: dict[int, list[tuple[tuple[str, int], CatchUp]]] = {number: [] for number in range(len(disks))}
+        self.equal: list[EqualCopies] = []
+        self.left: list[LeftPartition] = []
+        self.same = 0
+
+    @property
+    def losses(self) -> list[Loss]:
+        """The records that go."""
+        return [loss for one in self.equal for target in one.targets for loss in target.losses]
+
+    @property
+    def copies(self) -> list[dict[str, object]]:
+        """The partitions that change, as a plan has them."""
+        return [one.json() for one in self.equal]
+
+    def add(self, found: BrokerCopies) -> None:
+        """Plan one partition.
+
+        Raises KlogError for a replica whose disk is not given, UsageError for a chosen node that is none.
+        """
+        diff = self._differ.diff(found)
+        is_chosen = diff.is_compacted and self._settings.choice.explicit(diff) is not None
+        if diff.verdict is Verdict.SAME and not is_chosen:
+            self.same += 1
+            return
+        absent = [node for node in diff.not_given if node not in self._settings.without]
+        if absent:
+            name = f"{diff.topic}-{diff.number}"
+            raise KlogError(
+                f"{name}: the disk of replica {absent[0]} is not given; its copy may be the one that counts"
+                f" (--without {absent[0]} if it will not come back)"
+            )
+        kept = kept_copy(diff, self._settings.choice)
+        if isinstance(kept, LeftPartition):
+            self.left.append(kept)
+            return
+        try:
+            self._equalise(diff, kept)
+        except KlogError as error:
+            self.left.append(LeftPartition(diff, str(error)))
+
+    def _equalise(self, diff: PartitionDiff, kept: int) -> None:
+        """Draft all targets of a partition, or raise KlogError and leave all as they are."""
+        state = diff.copies.get(kept)
+        if state is not None and state.facts is not None and state.facts.bad_batches:
+            raise KlogError(f"the copy on {kept} has a bad batch at offset {state.facts.bad_batches[0]}")
+        source = CatchUpSource(diff.topic, diff.number, state)
+        drafts: list[tuple[int, Draft]] = []
+        done: list[tuple[int, CatchUp]] = []
+        try:
+            for target in self._targets(diff, kept):
+                plan = CatchUpPlan(source, target, self._truncation(diff), self._from_offset(diff, source, target))
+                if plan.is_equal:
+                    continue
+                number = self._number(target)
+                draft = Draft(self._disks[number].log_dir.path, number, self._stagings[number])
+                drafts.append((number, draft))
+                done.append((number, plan.draft(draft)))
+        except BaseException:
+            _drop(draft for _, draft in drafts)
+            raise
+        if not done:
+            self.same += 1
+            return
+        for number, draft in drafts:
+            self._drafts[number].append(draft)
+        for number, change in done:
+            self._changes[number].append(((diff.topic, diff.number), change))
+        self._guard(source)
+        self.equal.append(EqualCopies(diff, kept, tuple(change for _, change in done)))
+
+    def _truncation(self, diff: PartitionDiff) -> truncate.TruncateOptions:
+        interval = self._settings.config.value(diff.topic, "index.interval.bytes").number
+        return truncate.TruncateOptions(self._settings.now_ms, self._settings.expiration_ms, interval)
+
+    def _targets(self, diff: PartitionDiff, kept: int) -> list[CatchUpTarget]:
+        """Return the copies that are not the one that is kept; a replica without a directory gets one."""
+        found = [
+            CatchUpTarget(node, copy.partition, copy) for node, copy in sorted(diff.copies.items()) if node != kept
+        ]
+        for node in diff.missing:
+            if node != kept:
+                log_dir = self._disk_for(diff, node).log_dir.path
+                found.append(CatchUpTarget(node, Partition(os.path.join(log_dir, f"{diff.topic}-{diff.number}")), None))
+        return found
+
+    def _disk_for(self, diff: PartitionDiff, node: int) -> BrokerDisk:
+        """Return the log dir that gets a missing directory: the one of the assignment, if it is given."""
+        mine = [disk for disk in self._disks if disk.node == node]
+        assigned = assigned_directory(diff, node)
+        return next((disk for disk in mine if disk.log_dir.directory_id == assigned), mine[0])
+
+    def _number(self, target: CatchUpTarget) -> int:
+        places = [os.path.realpath(disk.log_dir.path) for disk in self._disks]
+        return places.index(os.path.realpath(target.partition.log_dir))
+
+    def _from_offset(self, diff: PartitionDiff, source: CatchUpSource, target: CatchUpTarget) -> int | None:
+        """Return where two compacted copies part, which batches do not show; None to compare batches.
+
+        Raises KlogError where a cleaner has been beyond that.
+        """
+        is_whole = self._settings.choice.explicit(diff) is not None or source.state is None or target.state is None
+        if not diff.is_compacted or is_whole or target.state is None or source.state is None:
+            return None
+        if target.state.log_end == target.state.log_start:
+            return None
+        part = target.state.first_difference[source.state.node]
+        lowest = min(source_log.batch_base(copy.partition, part) for copy in (source.state, target.state))
+        while lowest < part:
+            part = lowest
+            lowest = min(source_log.batch_base(copy.partition, part) for copy in (source.state, target.state))
+        cleaned = max(copy.partition.cleaner_offset or 0 for copy in diff.copies.values())
+        if part < cleaned:
+            raise KlogError(
+                f"the copies are compacted up to {cleaned} and differ from {part} on;"
+                f" --choose {diff.topic}-{diff.number}=N takes the whole copy of a node"
+            )
+        return part
+
+    def _guard(self, source: CatchUpSource) -> None:
+        """Let the plan hold only as long as the source's files do not change."""
+        if source.partition is None:
+            return
+        number = self._number(CatchUpTarget(-1, source.partition, None))
+        draft = Draft(self._disks[number].log_dir.path, number, self._stagings[number])
+        for file in source.partition.files:
+            if file.kind in (FileKind.LOG, FileKind.LEADER_EPOCHS, FileKind.PARTITION_METADATA):
+                draft.rely_on(f"{source.partition.directory}/{file.name}")
+        self._drafts[number].append(draft)
+
+    def drafts(self) -> list[Draft]:
+        """Return all drafts, by log dir: checkpoints that name less, the partitions, checkpoints that name more.
+
+        Once, at the end.  Raises OSError (staging).
+        """
+        found: list[Draft] = []
+        for number, drafts in self._drafts.items():
+            before, after = self._checkpoints(number)
+            found += [before, *drafts, after]
+        return found
+
+    def _checkpoints(self, number: int) -> tuple[Draft, Draft]:
+        log_dir = self._disks[number].log_dir
+        before, after = (Draft(log_dir.path, number, self._stagings[number]) for _ in range(2))
+        changes = self._changes[number]
+        checkpoints.plan(log_dir, _by_file({key: one.lower for key, one in changes}), before, mend=False)
+        lowered = list(before.actions)
+        checkpoints.plan(log_dir, _by_file({key: one.final for key, one in changes}), before, mend=False)
+        # What is lowered and raised in the end is one history of a file, in two places of the plan.
+        after.actions = [action for action in before.actions if action not in lowered]
+        before.actions = [action for action in before.actions if action in lowered]
+        return before, after
+
+
+def assigned_directory(diff: PartitionDiff, node: int) -> str | None:
+    """Return the id of the log dir that the assignment names for a replica; None where it names none."""
+    known = diff.registration
+    if known is None or node not in known.replicas or not known.directories:
+        return None
+    return known.directories[known.replicas.index(node)]
+
+
+def _by_file(offsets: Mapping[tuple[str, int], Offsets]) -> dict[FileKind, dict[tuple[str, int], int | None]]:
+    found: dict[FileKind, dict[tuple[str, int], int | None]] = {}
+    for key, values in offsets.items():
+        for kind, value in values.items():
+            found.setdefault(kind, {})[key] = value
+    return found
+
+
+def _drop(drafts: Iterable[Draft]) -> None:
+    """Remove what waits for changes that will not be made."""
+    for draft in drafts:
+        for action in draft.actions:
+            if action.source is not None:
+                draft.staging.drop(action.source)
