@@ -27,6 +27,7 @@ _klog() {
             plans) command=plans ;;
             replicas) command=replicas ;;
             'replicas diff') command='replicas diff' ;;
+            'replicas plan') command='replicas plan' ;;
             'replicas rescue') command='replicas rescue' ;;
             'replicas simulate') command='replicas simulate' ;;
             spark) command=spark ;;
@@ -190,6 +191,17 @@ _klog() {
         'replicas diff --topic-id') words='' ;;
         'replicas diff --jobs') words='' ;;
         'replicas diff --output') words='table text json jsonl' ;;
+        'replicas plan --keep') words='' ;;
+        'replicas plan --choose') words='' ;;
+        'replicas plan --without') words='' ;;
+        'replicas plan --metadata') words='' ;;
+        'replicas plan --topic') words='' ;;
+        'replicas plan --partition') words='' ;;
+        'replicas plan --plan') words='' ;;
+        'replicas plan --backup') words='' ;;
+        'replicas plan --cluster') words='' ;;
+        'replicas plan --topic-id') words='' ;;
+        'replicas plan --output') words='text json' ;;
         'replicas rescue --to') words='' ;;
         'replicas rescue --if-leads') words='' ;;
         'replicas rescue --plan') words='' ;;
@@ -296,8 +308,9 @@ _klog() {
             apply) words='--backup --output --quiet -h --help' ;;
             undo) words='--apply --backup --output --quiet -h --help' ;;
             plans) words='--output --quiet -h --help' ;;
-            replicas) words='diff rescue simulate -h --help' ;;
+            replicas) words='diff plan rescue simulate -h --help' ;;
             'replicas diff') words='--metadata --up --set --deep --topic --partition --cluster --topic-id --by-name --jobs --output --quiet -h --help' ;;
+            'replicas plan') words='--keep --choose --without --repair --metadata --topic --partition --apply --plan --backup --cluster --topic-id --by-name --output --quiet -h --help' ;;
             'replicas rescue') words='--to --if-leads --plan --choose --metadata --topic --partition --cluster --topic-id --by-name --quiet -h --help' ;;
             'replicas simulate') words='--output --quiet -h --help' ;;
             spark) words='verify stats search export compact -h --help' ;;

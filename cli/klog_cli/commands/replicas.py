@@ -87,9 +87,9 @@ def plan(
     apply: options.Apply = False,
     save: options.PlanTo = None,
     backup: options.BackupTo = None,
-    cluster: Clusters = None,
-    topic_id: TopicIds = None,
-    by_name: ByName = False,
+    cluster: options.Clusters = None,
+    topic_id: options.TopicIds = None,
+    by_name: options.ByName = False,
     form: options.PlanOutput = "text",
     quiet: options.Quiet = False,
 ) -> int:
@@ -98,8 +98,6 @@ def plan(
     Copies that lack something are filled up. Where copies diverge, nothing is done until --keep or --choose says which
     one counts. Exit code 4: a partition was left.
     """
-    from klog.data_dir.identity import IdentityChoice
-
     from klog_cli.command_line import check_exclusive, plan_options
     from klog_cli.views.replicas_plan import CopyRequest
     from klog_cli.views.replicas_plan import plan as run
@@ -107,7 +105,7 @@ def plan(
     output.Quiet.on = quiet
     options.known_form(form, options.PLAN_OUTPUTS)
     check_exclusive(apply, save)
-    choice = IdentityChoice(cluster or (), topic_id or (), by_name)
+    choice = options.identity_choice(cluster, topic_id, by_name)
     request = CopyRequest(
         disks, keep, choose or (), without or (), repair, metadata, topic or (), partition or (), choice
     )
