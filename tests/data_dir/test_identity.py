@@ -112,6 +112,12 @@ def test_where_nothing_is_known_only_the_name_can_count(tmp_path: Path) -> None:
     assert group_copies(found, IdentityChoice(by_name=True)) == [found]
 
 
+def test_advice_has_the_names_of_the_options_where_they_are_given(tmp_path: Path) -> None:
+    found = [directory(tmp_path, "b1", TOPIC, CLUSTER), directory(tmp_path, "b2", OTHER_TOPIC, CLUSTER)]
+    with pytest.raises(IdentityError, match=r"; cluster or topicId chooses$"):
+        group_copies(found, IdentityChoice(options=("cluster", "topicId", "byName")))
+
+
 def test_what_is_known_to_differ_is_never_taken_for_the_same(tmp_path: Path) -> None:
     found = [directory(tmp_path, "b1", TOPIC, CLUSTER), directory(tmp_path, "b2", OTHER_TOPIC, CLUSTER)]
     with pytest.raises(IdentityError):
@@ -126,8 +132,10 @@ def test_the_unknown_between_two_that_differ_hides_nothing(tmp_path: Path) -> No
         directory(tmp_path, "b3", OTHER_TOPIC, CLUSTER),
     ]
     for order in permutations(found):
-        with pytest.raises(IdentityError, match="three things"):
+        with pytest.raises(IdentityError, match=r"three things: .* where ids are unknown$"):
             group_copies(order)
+        with pytest.raises(IdentityError, match=r"three things: .* chooses$"):
+            group_copies(order, IdentityChoice(by_name=True))
     assert group_copies(found[:2]) == [found[:2]]
 
 

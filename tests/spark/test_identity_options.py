@@ -60,6 +60,20 @@ def test_old_directories(spark: SparkSession, klog: Klog, tmp_path: Path) -> Non
     assert values(klog("spark", "search", *paths, "--by-name")) == {"b1"}
 
 
+@pytest.mark.parametrize("form", ["jsonl", "log"])
+def test_old_directories_as_files(spark: SparkSession, klog: Klog, tmp_path: Path, form: str) -> None:
+    """Equal names make one table, but of two copies of a log there is no compacted one."""
+    paths, out = [partition(tmp_path / name, None, None) for name in ("b1", "b2")], tmp_path / "out"
+    asked = ("spark", "compact", *paths, "--format", form, "--output-path", out)
+    done = klog(*asked)
+    assert (done.exit_code, done.stdout, b"orders-3 is there 2 times" in done.stderr) == (8, b"", True)
+    done = klog(*asked, "--by-name")
+    if form == "log":
+        assert (done.exit_code, b"two copies of one partition" in done.stderr) == (16, True)
+    else:
+        assert (done.exit_code, exported(out)) == (0, {"b1"})
+
+
 def test_rows_of_stats_and_verify_have_ids(spark: SparkSession, klog: Klog, tmp_path: Path) -> None:
     paths = two_clusters(tmp_path)
     rows = [json.loads(line) for line in klog("spark", "stats", *paths, "--output", "jsonl").stdout.splitlines()]
@@ -90,17 +104,17 @@ def test_the_source(spark: SparkSession, tmp_path: Path) -> None:
 def test_options_of_the_source(tmp_path: Path) -> None:
     """Ids are separated by commas, as other lists of the source are."""
     path = ",".join(map(str, two_clusters(tmp_path)))
-    with pytest.raises(IdentityError):
+    with pytest.raises(IdentityError, match=r"; cluster or topicId chooses"):
         chosen(read_options({"path": path, "cluster": f"{CLUSTER}, {OTHER_CLUSTER}"}))
     with pytest.raises(UsageError, match="cluster: no id is given"):
         read_options({"path": path, "cluster": ""})
-    with pytest.warns(UserWarning, match="1 of 2 partition directories are of other ids: left out"):
+    with pytest.warns(UserWarning, match=r"1 of 2 partition directories are of other ids: left out"):
         assert [one.topic_id for one in chosen(read_options({"path": path, "cluster": CLUSTER}))] == [TOPIC]
 
 
 def test_old_directories_in_the_source(tmp_path: Path) -> None:
     path = ",".join(str(partition(tmp_path / name, None, None)) for name in ("b1", "b2"))
-    with pytest.raises(IdentityError, match="--by-name"):
+    with pytest.raises(IdentityError, match=r"; byName takes equal names"):
         chosen(read_options({"path": path}))
     assert len(chosen(read_options({"path": path, "byName": "true"}))) == 1
     assert len(chosen(read_options({"path": path, "replicas": "all"}))) == 2

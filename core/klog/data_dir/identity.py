@@ -8,6 +8,7 @@ created again is another one: copies of different things are never compared, ran
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from itertools import combinations
 from typing import Final, NamedTuple
 
 from klog.data_dir.partition import Partition
@@ -44,12 +45,13 @@ class IdentityChoice(NamedTuple):
     """What counts where names are not enough.
 
     *cluster_ids*, *topic_ids*: directories of others are left out; empty: all stay.  *by_name*: where no file says what
-    a directory is a copy of, its name does.
+    a directory is a copy of, its name does.  *options*: what these three are called where they are given, for messages.
     """
 
     cluster_ids: Sequence[str] = ()
     topic_ids: Sequence[str] = ()
     by_name: bool = False
+    options: tuple[str, str, str] = ("--cluster ID", "--topic-id ID", "--by-name")
 
     def includes(self, identity: PartitionIdentity) -> bool:
         """Whether a directory of this identity stays."""
@@ -75,6 +77,11 @@ def are_copies(one: PartitionIdentity, other: PartitionIdentity, by_name: bool =
     return all(here == there for here, there in pairs) and (bool(pairs) or by_name)
 
 
+def are_all_copies(identities: Sequence[PartitionIdentity], by_name: bool = False) -> bool:
+    """Whether directories of the same name, one for each of *identities*, are copies of one partition, each of each."""
+    return all(are_copies(one, other, by_name) for one, other in combinations(identities, 2))
+
+
 def group_copies(partitions: Iterable[Partition], choice: IdentityChoice = IdentityChoice()) -> list[list[Partition]]:  # noqa: B008
     """Return the copies of each partition, in the order in which partitions first come; one without a name is alone.
 
@@ -84,7 +91,7 @@ def group_copies(partitions: Iterable[Partition], choice: IdentityChoice = Ident
     for partition in partitions:
         name = partition.name
         groups.setdefault(partition.path if name is None else (name.topic, name.partition), []).append(partition)
-    problems = [line for group in groups.values() for line in _differences(group, choice.by_name)]
+    problems = [line for group in groups.values() for line in _differences(group, choice)]
     if problems:
         more = len(problems) - _MOST_LINES
         raise IdentityError(
@@ -118,30 +125,25 @@ def left_out(count: int, total: int) -> str | None:
     return f"{count} of {total} partition directories are of other ids: left out" if count else None
 
 
-def _differences(group: Sequence[Partition], by_name: bool) -> list[str]:
+def _differences(group: Sequence[Partition], choice: IdentityChoice) -> list[str]:
     """Return a line about what the directories of one name are, nothing when all are copies of one partition."""
     if len(group) == 1:
         return []
     places: dict[PartitionIdentity, list[str]] = {}
     for partition in group:
         places.setdefault(identity_of(partition), []).append(partition.path)
-    identities = list(places)
-    if all(
-        are_copies(one, other, by_name)
-        for number, one in enumerate(identities)
-        for other in identities[number:]
-        if other is not one or len(places[one]) > 1
-    ):
+    # Two of one identity answer for all of it, and there may be thousands.
+    if are_all_copies([one for one, paths in places.items() for _ in paths[:2]], choice.by_name):
         return []
+    name, identities = group[0].directory, list(places)
     described = [f"{_described(identity)} in {_listed(places[identity])}" for identity in identities]
-    name = group[0].directory
-    if any(None in identity for identity in identities):
-        advice = "--cluster ID or --topic-id ID chooses, --by-name takes equal names for equal where ids are unknown"
-    else:
-        advice = "--cluster ID or --topic-id ID chooses"
+    cluster, topic_id, by_name = choice.options
     if len(identities) == 1:
         times = f"{name} is there {len(group)} times, and no file says of which topic: {described[0]}"
-        return [f"{times}; --by-name takes equal names for equal"]
+        return [f"{times}; {by_name} takes equal names for equal"]
+    advice = f"{cluster} or {topic_id} chooses"
+    if any(None in identity for identity in identities) and not choice.by_name:
+        advice += f", {by_name} takes equal names for equal where ids are unknown"
     return [f"{name} is {_number(len(identities))} things: {', '.join(described)}; {advice}"]
 
 

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from klog.data_dir.identity import IdentityChoice, are_copies, identity_of
+from klog.data_dir.identity import IdentityChoice, are_all_copies, identity_of
 from klog.data_dir.log_dir import LogDir
 from klog.data_dir.open_path import open_path
 from klog.data_dir.partition import Partition
@@ -160,14 +160,12 @@ def copies_on(
         if other is not copy:
             both = f"{other.partition.path} and {copy.partition.path}"
             raise KlogError(f"node {copy.disk.node} has {name.name} twice: {both}; a broker does not start over that")
-    return [BrokerCopies(*name, copies, _is_one_thing(copies, choice)) for name, copies in sorted(found.items())]
-
-
-def _is_one_thing(copies: Mapping[int, BrokerCopy], choice: IdentityChoice) -> bool:
-    identities = [identity_of(copy.partition) for copy in copies.values()]
-    return all(
-        are_copies(one, other, choice.by_name) for i, one in enumerate(identities) for other in identities[i + 1 :]
-    )
+    return [
+        BrokerCopies(
+            *name, copies, are_all_copies([identity_of(one.partition) for one in copies.values()], choice.by_name)
+        )
+        for name, copies in sorted(found.items())
+    ]
 
 
 def find_metadata(disks: Sequence[BrokerDisk], path: str | None = None) -> MetadataLog | None:

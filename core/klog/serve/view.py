@@ -140,7 +140,7 @@ class View:
             first, second = list(clusters.items())[:2]
             raise IdentityError(
                 f"{second[1]} is of cluster {second[0]}, but {first[1]} is of {first[0]}: one at a time;"
-                " --cluster ID chooses"
+                f" {options.identity.options[0]} chooses"
             )
         for glob in options.topics:
             if not any(fnmatchcase(name, glob) for name in view._copies):

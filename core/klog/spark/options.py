@@ -43,6 +43,7 @@ _NOTHING_ON_DISK = (
 )
 _KNOWN = {name.lower(): name for name in f"{_OURS} {_NOTHING_ON_DISK}".split()}
 _PASSED_ON = "kafka."
+_IDENTITY_OPTIONS = ("cluster", "topicId", "byName")
 _ISOLATION_OF_CONSUMER = "kafka.isolation.level"
 
 
@@ -140,7 +141,9 @@ def read_options(options: Mapping[str, str], streaming: bool = False) -> SourceO
         damage=damage,
         fail_on_data_loss=fail_on_data_loss,
         replicas=given.choice("replicas", REPLICAS, REPLICAS[0]),
-        identity=IdentityChoice(given.names("cluster"), given.names("topicId"), given.yes("byName", False)),
+        identity=IdentityChoice(
+            given.names("cluster"), given.names("topicId"), given.yes("byName", False), _IDENTITY_OPTIONS
+        ),
         pushdown=given.yes("pushdown", False),
         split_bytes=_bytes(given, "splitBytes", LEAST_SPLIT_BYTES, SPLIT_BYTES),
         max_batch_bytes=_bytes(given, "maxBatchBytes", 1, MAX_BATCH_BYTES),
