@@ -176,7 +176,7 @@ class DumpTool(Tools):
         return self.run_class(dump_class(self.version), *arguments)
 
 
-def _identity() -> str:
+def cluster_identity() -> str:
     """Return an identity as Kafka makes them: without a dash at its start, which tools would take for an option."""
     while (identity := base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")).startswith("-"):
         pass
@@ -272,14 +272,20 @@ class Cluster:
         """Format the log dir.  The tool does so once for a version and its settings; others get copies of its files."""
         key = self.version, tuple(sorted(self.settings.items()))
         if key not in self._formatted:
-            tool = ("kafka.tools.StorageTool", "format", f"--cluster-id={_identity()}", "--config", str(properties))
+            tool = (
+                "kafka.tools.StorageTool",
+                "format",
+                f"--cluster-id={cluster_identity()}",
+                "--config",
+                str(properties),
+            )
             subprocess.run(java(self.version, *tool), check=True, stdout=subprocess.DEVNULL)
             self._formatted[key] = {path.name: path.read_bytes() for path in self.data.iterdir()}
             return
         self.data.mkdir(exist_ok=True)
         for name, content in self._formatted[key].items():
             for field in (b"cluster.id", b"directory.id"):
-                content = re.sub(rb"(?m)^%b=.*" % field, b"%b=%b" % (field, _identity().encode()), content)
+                content = re.sub(rb"(?m)^%b=.*" % field, b"%b=%b" % (field, cluster_identity().encode()), content)
             (self.data / name).write_bytes(content)
 
     def _await(self, process: subprocess.Popen[bytes], port: int, seconds: float = 90) -> None:
