@@ -160,6 +160,31 @@ def test_another_topic_of_the_same_name_is_not_compared(klog: Klog, disks: list[
     assert partition(ran, "pairs-0")["verdict"] == "diverged"
 
 
+def test_a_topic_that_the_metadata_does_not_know_has_no_leader(klog: Klog, disks: list[Path]) -> None:
+    for disk in disks:
+        (disk / "orders-0").rename(disk / "unknown-0")
+    ran = klog("replicas", "diff", *disks, *METADATA, "--topic", "unknown", "--output", "json")
+    one = partition(ran, "unknown-0")
+    assert (one["verdict"], one["leader_if_all_back"], one["because"]) == ("diverged", None, "no metadata")
+    ran = klog("replicas", "diff", *disks, *METADATA, "--topic", "unknown")
+    assert b"the metadata log does not know this partition" in ran.stdout
+
+
+def test_epochs_that_do_not_fit_the_batches_are_said(klog: Klog, disks: list[Path]) -> None:
+    """Then neither the cut nor the batches can be trusted."""
+    (disks[1] / "orders-0" / "leader-epoch-checkpoint").write_text("0\n1\n0 0\n")
+    ran = klog("replicas", "diff", *disks, *METADATA, "--topic", "orders")
+    assert b"leader epochs and batches do not agree" in ran.stdout
+
+
+def test_empty_checkpoints_are_no_obstacle(klog: Klog, disks: list[Path]) -> None:
+    for disk in disks:
+        for name in ("replication-offset-checkpoint", "recovery-point-offset-checkpoint"):
+            (disk / name).write_bytes(b"")
+    one = partition(klog("replicas", "diff", *disks, *METADATA, "--output", "json"), "orders-0")
+    assert one["lost_if_leads"]["3"] == {"records": 44, "ranges": [[31, 57]], "committed_below": 0}  # type: ignore[index]
+
+
 def test_a_missing_directory_and_a_torn_tail(klog: Klog, disks: list[Path]) -> None:
     shutil.rmtree(disks[0] / "orders-0")
     log = disks[1] / "orders-0" / "00000000000000000028.log"

@@ -71,7 +71,8 @@ class PartitionDiff(NamedTuple):
     disk is given and has no directory.  *not_given*: replicas whose disk is not given.  *leader*, *because*: of the
     election once all brokers that are given are back.  *lost_if_leads*: for each of their replicas.  *all_back*: every
     outcome of that election.  *trusts_epochs*: the cuts that leader epochs ask for are the first differences.
-    *holes*: of compacted copies, how many records are missing lawfully, and the ranges of those that are not.
+    *is_unregistered*: there is a metadata log, which does not know the partition.  *holes*: of compacted copies, how
+    many records are missing lawfully, and the ranges of those that are not.
     """
 
     topic: str
@@ -94,6 +95,7 @@ class PartitionDiff(NamedTuple):
     trusts_epochs: bool = True
     holes: Mapping[int, tuple[int, tuple[tuple[int, int], ...]]] = {}
     problem: str | None = None
+    is_unregistered: bool = False
 
     @property
     def acks_all_safe(self) -> bool | None:
@@ -156,6 +158,7 @@ class ReplicaDiffer:
             {},
             missing,
             tuple(node for node in replicas if node not in self._nodes),
+            is_unregistered=registration is None and self._options.metadata is not None,
         )
         try:
             bounds = {node: compared_copy(copy) for node, copy in sorted(found.copies.items())}
