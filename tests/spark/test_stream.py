@@ -210,7 +210,7 @@ def test_a_topic_that_was_made_anew_ends_the_stream(tmp_path: Path) -> None:
     end = stream.latestOffset(stream.initialOffset(), ALL)
     identity.write_text("version: 0\ntopic_id: AAAAAAAAAAAAAAAAAAAAAg")
     write(tmp_path / "d", "a-0", 80)
-    with pytest.raises(DamagedError, match="made anew"):
+    with pytest.raises(DamagedError, match="created again"):
         stream.latestOffset(end, ALL)
 
 
