@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import os
 import threading
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from contextlib import suppress
 from enum import Enum
 from typing import NamedTuple
@@ -20,7 +20,7 @@ from klog.plan.guards import Difference, differences
 from klog.plan.json_file import load_plan, plan_pieces
 from klog.plan.model import BACKUPS, PLAN, STAGED, UNFINISHED, FileState, Plan, StaleError
 from klog.plan.pointers import backups_of, backups_of_plan, forget, remember
-from klog.plan.staging import ROUNDS, make_directories, remove_made, remove_tree
+from klog.plan.staging import ROUNDS, make_directories, nearest_directory, remove_made, remove_tree
 from klog.plan.status import FileHistory, locate_histories
 
 
@@ -117,6 +117,17 @@ class Announcement:
                 finally:
                     self._disk.close(file)
             remember(self._plan)
+
+    def narrow(self, backups: Collection[str]) -> None:
+        """Remove it from all backups but these: the plan will not need the others.  Raises OSError."""
+        with self._lock:
+            gone = [one for one in self._files if os.path.dirname(one[0]) not in backups]
+            for one in gone:
+                _remove(os.path.dirname(one[0]), self._disk)
+                self._files.remove(one)
+            remove_made(self._made, self._disk)
+            # What came back with the power would look like a plan that is still being made.
+            self._disk.sync(sorted({nearest_directory(os.path.dirname(path)) for path, _ in gone}))
 
     def withdraw(self) -> None:
         """Remove it, with all that was made ready, unless the plan itself has taken its place; if the disk lets it."""

@@ -111,6 +111,7 @@ class PlanSession:
         self._reporter = reporter or SilentReporter()
         self._stack = ExitStack()
         self._locks: Locks | None = None
+        self._announced: Announcement | None = None
         self._is_wanted = self._is_partial = False
 
     def __enter__(self) -> PlanSession:
@@ -128,7 +129,7 @@ class PlanSession:
                 self._locks = stack.enter_context(Locks(self._log_dirs, self.disk))
             blocked = finish_interrupted(self._log_dirs, self._now_ms, self.disk, self._locks, self._reporter)
             self.selections = self._select(blocked)
-            announcement = self._announcement(stack) if options.apply else None
+            self._announced = announcement = self._announcement(stack) if options.apply else None
             announce = announcement.make if announcement is not None else lambda: None
             self.staging = [Staging(place, self.disk, announce, is_urgent=options.apply) for place in places]
             self._stack = stack.pop_all()
@@ -214,6 +215,8 @@ class PlanSession:
     def _of_copies(self, plan: Plan) -> Plan:
         """Return *plan* without the log dirs that it does not change; what waits beside its file follows its number."""
         separated = separate_reads(plan)
+        if self._announced is not None:
+            self._announced.narrow(separated.backups)
         if self._options.plan_file is not None and self._locks is None:
             for number, place in enumerate(separated.staging):
                 wanted = os.path.join(os.path.dirname(place), str(number)) if place else place
@@ -264,7 +267,9 @@ def finish_interrupted(
     """
     from klog.plan.backups import is_unfinished, plans_of, sweep
 
-    plans = {kept.plan.id: kept for log_dir in log_dirs for kept in plans_of(log_dir)}
+    found = [kept for log_dir in log_dirs for kept in plans_of(log_dir)]
+    # A log dir that a plan turned out not to change may still have what was there while the plan was being made.
+    plans = {kept.plan.id: kept for kept in sorted(found, key=lambda kept: bool(kept.plan.actions))}
     if locks is not None:
         for plan in sweep(plans.values(), disk):
             reporter.note(f"{plan.id} was interrupted while it was being made; what it left is removed")

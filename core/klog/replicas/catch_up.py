@@ -7,6 +7,8 @@ Kafka: what AbstractFetcherThread does to a follower, without a leader.
 
 from __future__ import annotations
 
+import os
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from klog import truncate
@@ -81,6 +83,7 @@ class CatchUpPlan:
         from_offset: int | None = None,
     ) -> None:
         self._source, self._target, self._settings = source, target, settings
+        self._first: str | None = None
         state = target.state
         self._start = state.log_start if state is not None else 0
         self._end = state.log_end if state is not None else 0
@@ -131,8 +134,16 @@ class CatchUpPlan:
         return f"{self._target.partition.directory}/{name}"
 
     def _like(self) -> str | None:
+        """Return the file whose mode, owner and time new ones get: a log, in a new directory the first file."""
         segments = self._target.partition.segments
-        return self._file(segments[-1].log) if segments else None
+        return self._file(segments[-1].log) if segments else self._first
+
+    def _put(self, name: str, content: Iterable[bytes], source: str) -> None:
+        """Put a file as old as that of the source which it comes from."""
+        assert self._source.partition is not None
+        time_ns = os.stat(self._source.partition.file(source)).st_mtime_ns
+        self._draft.put(self._file(name), content, like=self._like(), modified_ns=time_ns)
+        self._first = self._first or self._file(name)
 
     # the cut
 
@@ -189,7 +200,7 @@ class CatchUpPlan:
             return
         if any(file.name == name for file in source.files):
             with open(source.file(name), "rb") as file:
-                self._draft.put(self._file(name), [file.read()], like=self._like())
+                self._put(name, [file.read()], name)
 
     def _epochs(self) -> None:
         """Put the source's epochs; a broker drops those that begin at the log end or beyond when it loads the log."""
@@ -212,7 +223,7 @@ class CatchUpPlan:
         source = self._source.partition
         assert source is not None
         log, index, time_index, txns = (self._file(file_name(segment.base_offset, kind)) for kind in SEGMENT_KINDS)
-        self._draft.put(log, source_log.content(source, segment), like=self._like())
+        self._put(file_name(segment.base_offset, FileKind.LOG), source_log.content(source, segment), segment.file)
         self._draft.put(index, [segment.offset_index], like=log)
         self._draft.put(time_index, [segment.time_index], like=log)
         behind = [base for base in self._bases if base > segment.base_offset]
