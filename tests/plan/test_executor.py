@@ -463,7 +463,7 @@ def test_one_locked_log_dir_of_several_is_enough(original: Path, tmp_path: Path)
         Locks([str(original), str(other)], Disk())
     assert tree(original) == before
     end(process)
-    with Locks([str(original), str(other)], Disk()), pytest.raises(LockedError, match="this very process"):
+    with Locks([str(original), str(other)], Disk()), pytest.raises(LockedError, match="this process itself"):
         Locks([str(other)], Disk())
 
 
