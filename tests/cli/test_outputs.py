@@ -30,13 +30,17 @@ SEGMENT = "00000000000000000364.log"
 
 
 class Writer(NamedTuple):
-    """A command line that writes what *option* of *command* names; `{}` in *words* is where the log dirs are."""
+    """A command line that writes what *option* of *command* names; `{}` in *words* is where the log dirs are.
+
+    *is_idle*: there is nothing to write, but the place is judged all the same.
+    """
 
     command: str
     option: str
     words: str
     is_file: bool = True
     is_spark: bool = False
+    is_idle: bool = False
 
     def run(self, root: Path, place: str | Path) -> Ran:
         return run_klog(*self.command.split(), *self.words.format(root).split(), self.option, place)
@@ -47,9 +51,10 @@ class Writer(NamedTuple):
 
 CUT = "{}/data/calm-0 --to-offset 5"
 KEYS = "{}/data/keys-none-0 --policy compact"
+DISKS = "{}/data"
 WRITERS = (
     Writer("dump", "--to", "{}/data/torn-0 --output jsonl"),
-    Writer("recover", "--rescue-records", "{}/data"),
+    Writer("recover", "--rescue-records", "{}/data", is_idle=True),
     Writer("recover", "--plan", "{}/data"),
     Writer("recover", "--backup", "{}/data", is_file=False),
     Writer("recover", "--backup", "{}/data --apply", is_file=False),
@@ -59,6 +64,10 @@ WRITERS = (
     Writer("compact", "--backup", f"{KEYS} --apply", is_file=False),
     Writer("compact", "--to", KEYS, is_file=False),
     Writer("undo", "--backup", "{}/kept --apply", is_file=False),
+    Writer("replicas rescue", "--to", f"{DISKS} --if-leads 1", is_idle=True),
+    Writer("replicas plan", "--plan", DISKS),
+    Writer("replicas plan", "--backup", DISKS, is_file=False),
+    Writer("replicas plan", "--backup", f"{DISKS} --apply", is_file=False, is_idle=True),
     Writer("export", "--output-path", "{}/data/calm-0", is_file=False),
     Writer("spark export", "--output-path", "{}/data/calm-0", is_file=False, is_spark=True),
     Writer("spark compact", "--output-path", "{}/data/calm-0", is_file=False, is_spark=True),
@@ -73,13 +82,15 @@ READ = {
     ("search", "--keys-from"),
     ("spark search", "--keys-from"),
     ("spark compact", "--metadata"),
+    *((f"replicas {verb}", "--metadata") for verb in ("diff", "rescue", "plan")),
+    ("replicas rescue", "--plan"),
     *((f"spark {verb}", "--ship") for verb in ("verify", "stats", "search", "export", "compact")),
 }
-ARGUMENTS_READ = {"DIR", "PARTITION", "PATH...", "PLAN"}
+ARGUMENTS_READ = {"DIR", "DISK...", "FILE", "PARTITION", "PATH...", "PLAN"}
 """What commands are given without an option is read, or changed by a plan."""
 NO_PLACE = (
     *("BYTES", "DURATION", "HOST:PORT", "HOST[:PORT]", "K=V", "NAME[=VALUE]", "RATIO", "REGEX", "SIZE", "TIME", "URL"),
-    *("1/N", "4.3|3.9|2.8", "ID", "compact"),
+    *("1/N", "4.3|3.9|2.8", "ID", "compact", "NAME=VALUE", "ORDER", "T-P=N", "newest|longest|kafka|N"),
 )
 NAMES = {"--topic"}
 
@@ -521,7 +532,7 @@ def test_files_go_to_ordinary_places(own: Path, writer: Writer, place: str) -> N
     path = f"{own}/{place}"
     done = writer.run(own, path)
     assert done.exit_code in (0, 4), done
-    assert os.path.getsize(path) > 0 or writer.option == "--rescue-records"
+    assert os.path.getsize(path) > 0 or writer.is_idle
 
 
 @pytest.mark.parametrize("place", [place for place in ORDINARY if "/" not in place or "-" in place or ".." in place])
@@ -530,7 +541,7 @@ def test_directories_are_made_in_ordinary_places(own: Path, writer: Writer, plac
     path = f"{own}/{place}"
     done = writer.run(own, path)
     assert done.exit_code in (0, 1, 4), done
-    assert os.path.isdir(path) or "--apply" not in writer.words or writer.command == "undo"
+    assert os.path.isdir(path) or "--apply" not in writer.words or writer.command == "undo" or writer.is_idle
 
 
 @pytest.mark.parametrize("writer", FILES, ids=str)

@@ -80,7 +80,7 @@ class Watch:
         self._say(f"{len(self._done)} tests in {taken:.0f} s, nothing for {quiet:.0f} s; running:")
         for test, began in list(self._running.items()):
             self._say(f"  {test}, for {now - began:.0f} s")
-        command = ["ps", "--no-headers", "-e", "--forest", "-o", "pid,etimes,stat,args"]
+        command = ["ps", "-ww", "--no-headers", "-e", "--forest", "-o", "pid,etimes,stat,args"]
         try:
             listed = subprocess.run(command, capture_output=True, check=False).stdout
         except OSError:
