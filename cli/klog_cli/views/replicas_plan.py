@@ -15,6 +15,7 @@ from klog.errors import ExitCode, UsageError, counted
 from klog.metadata.topic_config import TopicConfig
 from klog.plan.json_file import plan_json
 from klog.plan.session import PlanOptions, PlanResult, PlanSession
+from klog.replicas.catch_up import CatchUp
 from klog.replicas.copy_choice import KAFKA, LONGEST, NEWEST, CopyChoice, LeftPartition
 from klog.replicas.copy_plan import CopyPlan, CopyPlanSettings, EqualCopies, assigned_directory
 from klog.replicas.diff import DiffOptions, PartitionDiff, ReplicaDiffer, Verdict
@@ -158,17 +159,16 @@ def _equal_lines(one: EqualCopies) -> Iterator[str]:
         size = output.human_size(target.bytes_copied)
         yield f"    node {target.node}: {verb}; {lost}{counted(target.records_added, 'record')} added ({size})"
         if mine is None:
-            yield from _directory_lines(one.diff, target.node)
+            yield from _directory_lines(one.diff, target)
         elif mine.open_transactions and is_cut:
             ends = counted(mine.open_transactions, "open transaction")
             yield f"    node {target.node}: {ends} at its end; what would end it may be on the branch that goes"
 
 
-def _directory_lines(diff: PartitionDiff, node: int) -> Iterator[str]:
-    assigned = assigned_directory(diff, node)
-    if assigned is None:
-        return
-    yield f"    node {node}: the assignment names directory id {assigned}; a broker reports it if this is another one"
+def _directory_lines(diff: PartitionDiff, target: CatchUp) -> Iterator[str]:
+    assigned, here = assigned_directory(diff, target.node), LogDir(os.path.dirname(target.directory)).directory_id
+    if assigned is not None and here != assigned:
+        yield f"    node {target.node}: the assignment names directory {assigned}, not {here}: the broker reports it"
 
 
 def _help_lines(diff: PartitionDiff, given: Sequence[str]) -> Iterator[str]:

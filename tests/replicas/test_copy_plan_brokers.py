@@ -1,0 +1,109 @@
+"""Real brokers start on copies that were made equal: nothing is cut, all are in sync, and writes go through."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from klog.data_dir.log_dir import LogDir
+
+from tests.brokers.replicated import CONTROLLER, ReplicatedCluster
+from tests.replicas.test_copy_plan import batches, brokers, planned, taken
+
+pytestmark = [pytest.mark.corpora, pytest.mark.kafka]
+WAIT_S = 120
+
+
+def copies(cluster: ReplicatedCluster, topics: tuple[str, ...]) -> dict[tuple[str, int], list[tuple[Any, ...]]]:
+    """Return the batches of each copy, by partition and node."""
+    return {
+        (partition.directory, node): batches(partition)
+        for node, one in cluster.nodes.items()
+        if node != CONTROLLER
+        for partition in LogDir(str(one.data)).partitions
+        if partition.topic in topics
+    }
+
+
+def await_full_isr(bootstrap: str, wanted: tuple[str, ...]) -> None:
+    """Wait until every replica of these topics is in sync."""
+    from confluent_kafka.admin import AdminClient
+
+    admin, found = AdminClient({"bootstrap.servers": bootstrap, "log_level": 2}), "nothing"
+    ends = time.monotonic() + WAIT_S
+    while time.monotonic() < ends:
+        topics = admin.list_topics(timeout=WAIT_S).topics
+        parts = [(name, part) for name in wanted if name in topics for part in topics[name].partitions.values()]
+        behind = [f"{name}-{part.id}" for name, part in parts if {*part.isrs} != {*part.replicas} or part.leader < 0]
+        if parts and not behind:
+            return
+        found = ", ".join(behind)
+        time.sleep(0.5)
+    raise AssertionError(f"not in sync: {found}")
+
+
+def write(bootstrap: str, partitions: set[tuple[str, int]]) -> None:
+    """Write a record into each partition, acknowledged by all."""
+    from confluent_kafka import Producer
+
+    errors: list[object] = []
+    producer = Producer({"bootstrap.servers": bootstrap, "acks": "all", "log_level": 2})
+    for topic, number in partitions:
+        producer.produce(
+            topic,
+            b"value",
+            b"key",
+            partition=number,
+            on_delivery=lambda error, _: errors.extend([error] if error else []),
+        )
+    assert producer.flush(WAIT_S) == 0
+    assert not errors
+
+
+TOPICS = ("orders", "pairs", "zipped")
+CASES = {
+    "split": ("split", (1, 2, 3), TOPICS, ("--keep", "newest"), False),
+    "split, marked": ("split", (3, 1, 2), TOPICS, ("--keep", "longest"), True),
+    "behind": ("behind", (3, 1, 2), TOPICS, (), False),
+    # Of what else is damaged there no copy is intact.
+    "empty-leader": ("empty-leader", (1, 2, 3), ("orders", "zipped"), ("--repair",), False),
+}
+
+
+@pytest.mark.parametrize(("name", "order", "topics", "options", "is_marked"), CASES.values(), ids=CASES.keys())
+def test_brokers_take_copies_that_were_made_equal(
+    name: str,
+    order: tuple[int, ...],
+    topics: tuple[str, ...],
+    options: tuple[str, ...],
+    is_marked: bool,
+    image: Callable[[str], Path],
+    tmp_path: Path,
+    klog: Callable[..., Any],
+) -> None:
+    root = taken(image, name, tmp_path)
+    narrowed = [word for topic in topics for word in ("--topic", topic)]
+    assert not planned(klog, root, *options, *narrowed, "--apply")["left"]
+    if is_marked:
+        for broker in brokers(root):
+            klog("recover", broker, "--mark-clean", "--broker-epoch", "registered", "--apply")
+            assert (broker / ".kafka_cleanshutdown").exists()
+    disks = {int(path.name[-1]): path for path in (*brokers(root), root / "controller-4")}
+    with ReplicatedCluster(disks, tmp_path / "cluster") as cluster:
+        before = copies(cluster, topics)
+        cluster.start(CONTROLLER, *order)
+        await_full_isr(cluster.bootstrap, topics)
+        write(cluster.bootstrap, {(one.rpartition("-")[0], int(one.rpartition("-")[2])) for one, _ in before})
+        cluster.stop(*reversed(order), CONTROLLER)
+        after = copies(cluster, topics)
+        assert after.keys() == before.keys()
+        for copy, log in after.items():
+            assert log[:-1] == before[copy], copy
+        paths = [str(cluster.nodes[node].data) for node in sorted(order)]
+        controller = str(cluster.nodes[CONTROLLER].data)
+        found = klog("replicas", "diff", *paths, "--metadata", controller, "--output", "json", *narrowed)
+        assert json.loads(found.stdout)["summary"] == {"same": len({one for one, _ in before})}
