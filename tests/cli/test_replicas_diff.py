@@ -241,3 +241,83 @@ def test_processes_find_what_one_finds(klog_process: Klog, tmp_path: Path) -> No
     one, three = (klog_process(*words, jobs) for jobs in ("1", "3"))
     assert one.exit_code == 4
     assert one == three
+
+
+def test_a_node_with_several_log_dirs(klog: Klog, disks: list[Path], tmp_path: Path) -> None:
+    """What it has is what all of them have; a partition in two of them is refused, as a broker refuses to start."""
+    second = tmp_path / "second"
+    second.mkdir()
+    meta = (disks[0] / "meta.properties").read_text().splitlines()
+    identity = [line for line in meta if not line.startswith("directory.id")]
+    (second / "meta.properties").write_text("\n".join([*identity, f"directory.id=z{21 * 'A'}"]) + "\n")
+    (disks[0] / "pairs-0").rename(second / "pairs-0")
+    whole = klog("replicas", "diff", *disks, second, *METADATA, "--output", "json")
+    one = partition(whole, "pairs-0")
+    copies = one["copies"]
+    assert isinstance(copies, dict)
+    assert (one["verdict"], copies["1"]["log_end"], copies["1"]["directory_known"]) == ("diverged", 65, False)
+    assert partition(klog("replicas", "diff", *disks, *METADATA, "--output", "json"), "pairs-0")["missing"] == [1]
+    shutil.copytree(disks[0] / "orders-0", second / "orders-0")
+    ran = klog("replicas", "diff", *disks, second, *METADATA)
+    assert (ran.exit_code, ran.stdout) == (8, b"")
+    assert b"node 1 has orders-0 twice" in ran.stderr
+
+
+def test_a_disk_without_meta_properties_needs_its_node(klog: Klog, disks: list[Path]) -> None:
+    (disks[2] / "meta.properties").unlink()
+    ran = klog("replicas", "diff", *disks, *METADATA)
+    assert (ran.exit_code, ran.stdout) == (16, b"")
+    assert f"3={disks[2]}".encode() not in ran.stderr
+    assert b"N=" in ran.stderr
+    ran = klog("replicas", "diff", *disks[:2], f"3={disks[2]}", *METADATA, "--output", "json")
+    assert partition(ran, "orders-0")["verdict"] == "diverged"  # by their topic ids
+
+
+def test_directories_without_any_id_are_copies_only_by_name(klog: Klog, disks: list[Path]) -> None:
+    for disk in disks:
+        (disk / "meta.properties").unlink()
+        for file in disk.glob("*/partition.metadata"):
+            file.unlink()
+    given = [f"{node}={disk}" for node, disk in enumerate(disks, 1)]
+    ran = klog("replicas", "diff", *given, "--output", "json")
+    assert (ran.exit_code, document(ran)["summary"]) == (4, {"incomparable": 3})
+    ran = klog("replicas", "diff", *given, "--by-name", "--output", "json")
+    assert document(ran)["summary"] == {"diverged": 3}
+
+
+def test_what_a_plan_removes_is_rescued(klog: Klog, disks: list[Path], tmp_path: Path) -> None:
+    plan = tmp_path / "plan.json"
+    choices = ("--choose", "orders-0=2", "--topic", "orders")
+    assert klog("replicas", "plan", *disks, *METADATA, *choices, "--plan", plan).exit_code == 0
+    by_plan = klog("replicas", "rescue", *disks, *METADATA, "--plan", plan, "--to", "-")
+    by_node = klog("replicas", "rescue", *disks, *METADATA, "--topic", "orders", "--if-leads", "2", "--to", "-")
+    assert by_plan.exit_code == by_node.exit_code == 0
+    assert by_plan.stdout == by_node.stdout
+    assert by_plan.stdout.count(b"\n") == 36
+    for content in (b"", b"[]", b'{"copies":[{"topic":1}]}', b"{", b"[" * 100_000):
+        plan.write_bytes(content)
+        ran = klog("replicas", "rescue", *disks, "--plan", plan, "--to", "-")
+        assert (ran.exit_code, ran.stdout) == (16, b"")
+
+
+def test_what_a_choice_leaves_out_is_said_once(klog: Klog, disks: list[Path]) -> None:
+    cluster = document(klog("replicas", "diff", *disks, "--output", "json"))["cluster_id"]
+    ran = klog("replicas", "diff", *disks, BEHIND[0], "--cluster", cluster, "--output", "json")
+    assert document(ran)["summary"] == {"diverged": 3}
+    assert ran.stderr.count(b"1 of 4 disks are of other clusters: left out") == 1
+    topic_id = partition(ran, "orders-0")["topic_id"]
+    ran = klog("replicas", "diff", *disks, "--topic-id", topic_id, "--output", "json")
+    assert document(ran)["summary"] == {"diverged": 1}
+    assert ran.stderr.count(b"partition directories are of other ids: left out") == 1
+    assert klog("replicas", "diff", *disks, "--topic-id", "none").exit_code == 16
+    assert klog("replicas", "diff", *disks, "--cluster", "none").exit_code == 16
+
+
+def test_a_partition_that_cannot_be_read_is_left_and_the_others_go_on(klog: Klog, disks: list[Path]) -> None:
+    log = disks[1] / "orders-0" / "00000000000000000028.log"
+    log.unlink()
+    log.symlink_to("loop")
+    (log.parent / "loop").symlink_to(log.name)
+    ran = klog("replicas", "diff", *disks, *METADATA, "--output", "json")
+    assert ran.exit_code == 4
+    assert partition(ran, "pairs-0")["verdict"] == "diverged"

@@ -34,9 +34,9 @@ class DiffRequest(NamedTuple):
 def diff(request: DiffRequest, form: str) -> int:
     """Compare, print, and return the exit code.  Raises UsageError, UnreadableError, KlogError."""
     settings = _settings(request.settings)
-    disks = open_disks(request.paths, request.choice)
+    disks = open_disks(request.paths, request.choice, output.note)
     options = _options(request, disks, settings)
-    found = copies_on(disks, request.topics, request.numbers, request.choice)
+    found = copies_on(disks, request.topics, request.numbers, request.choice, output.note)
     for disk in disks:
         if disk.log_dir.lock.held:
             output.note(

@@ -46,7 +46,7 @@ class CopyRequest(NamedTuple):
 
 def plan(request: CopyRequest, options: PlanOptions, form: str) -> int:
     """Plan, carry out where that is wanted, print, and return the exit code.  Raises KlogError."""
-    disks = open_disks(request.paths, request.choice)
+    disks = open_disks(request.paths, request.choice, output.note)
     settings = _settings(request, disks)
     query = PartitionQuery([disk.log_dir.path for disk in disks])
     with PlanSession(query, options, reporter=output.TerminalReporter()) as session:
@@ -57,7 +57,7 @@ def plan(request: CopyRequest, options: PlanOptions, form: str) -> int:
         differ = ReplicaDiffer(disks, DiffOptions(metadata, config))
         copies = CopyPlan(disks, session.staging, differ, settings._replace(config=config))
         free = {os.path.realpath(part.path) for one in session.selections for part in one.partitions}
-        for found in copies_on(disks, request.topics, request.numbers, request.choice):
+        for found in copies_on(disks, request.topics, request.numbers, request.choice, output.note):
             if all(os.path.realpath(copy.partition.path) in free for copy in found.copies.values()):
                 copies.add(found)
         result = session.finish(copies.drafts(), losses=copies.losses, copies=copies.copies)

@@ -37,7 +37,7 @@ def rescue(request: RescueRequest) -> int:
     if (request.if_leads is None) == (request.plan is None) and not request.choices:
         raise UsageError("which replica is to lead?  Give --if-leads N or --plan FILE")
     leaders = {**_planned(request.plan), **chosen(request.choices)}
-    disks = open_disks(request.paths, request.choice)
+    disks = open_disks(request.paths, request.choice, output.note)
     nodes = {disk.node for disk in disks}
     for node in {*leaders.values(), request.if_leads} - {None}:
         if node not in nodes:
@@ -49,7 +49,7 @@ def rescue(request: RescueRequest) -> int:
     code = ExitCode.CLEAN
     with output.Results(None if request.to == "-" else request.to) as results:
         rescuer = PartitionRescue(differ, results.write)
-        for found in copies_on(disks, request.topics, request.numbers, request.choice):
+        for found in copies_on(disks, request.topics, request.numbers, request.choice, output.note):
             leader = leaders.get((found.topic, found.number), request.if_leads)
             if leader is None:
                 continue

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from klog.data_dir.identity import IdentityChoice, are_all_copies, identity_of
+from klog.data_dir.identity import IdentityChoice, are_all_copies, choose_identity, identity_of
 from klog.data_dir.log_dir import LogDir
 from klog.data_dir.open_path import open_path
 from klog.data_dir.partition import Partition
@@ -18,6 +18,7 @@ from klog.formats.names import CLUSTER_METADATA, PartitionState
 from klog.metadata.loader import ClusterMetadata, read_metadata
 from klog.replication.election import BrokerDisks
 
+Note = Callable[[str], None]
 _NODE_OF: Final = re.compile(r"([0-9]{1,10})=(.+)", re.DOTALL)
 
 
@@ -56,15 +57,26 @@ class MetadataLog(NamedTuple):
     state: ClusterMetadata
 
 
-def open_disks(paths: Sequence[str], choice: IdentityChoice = IdentityChoice()) -> list[BrokerDisk]:  # noqa: B008
+def _say_nothing(_: str) -> None:
+    pass
+
+
+def open_disks(
+    paths: Sequence[str],
+    choice: IdentityChoice = IdentityChoice(),  # noqa: B008
+    note: Note = _say_nothing,
+) -> list[BrokerDisk]:
     """Return the disks at *paths*: log dirs, `N=DIR` where nothing else says that they are node N's.
 
-    Raises UsageError, UnreadableError; KlogError for disks of two clusters, and for one that is given twice.
+    *note* is told how many *choice* leaves out.  Raises UsageError, UnreadableError; KlogError for disks of two
+    clusters, and for one that is given twice.
     """
     disks = [_open_disk(path) for path in paths]
     chosen = [disk for disk in disks if not choice.cluster_ids or disk.log_dir.cluster_id in choice.cluster_ids]
     if not chosen:
         raise UsageError(f"no disk is of cluster {' or '.join(choice.cluster_ids)}")
+    if len(chosen) < len(disks):
+        note(f"{len(disks) - len(chosen)} of {len(disks)} disks are of other clusters: left out")
     _check_clusters(chosen)
     _check_once(chosen)
     return chosen
@@ -136,10 +148,12 @@ def copies_on(
     topics: Sequence[str] = (),
     numbers: Sequence[int] = (),
     choice: IdentityChoice = IdentityChoice(),  # noqa: B008
+    note: Note = _say_nothing,
 ) -> list[BrokerCopies]:
     """Return the partitions on *disks* that *topics* and *numbers* select, by topic and number.
 
-    Raises UsageError, UnreadableError; KlogError where one node has a partition in two log dirs.
+    *note* is told what *choice* leaves out.  Raises UsageError, UnreadableError; KlogError where one node has a
+    partition in two log dirs.
     """
     found: dict[tuple[str, int], dict[int, BrokerCopy]] = {}
     every = [
@@ -151,9 +165,13 @@ def copies_on(
     if topics or numbers:
         wanted = set(select([copy.partition for copy in every], topics, numbers))
         every = [copy for copy in every if copy.partition in wanted]
+    chosen, others = choose_identity([copy.partition for copy in every], choice._replace(cluster_ids=()))
+    if others is not None:
+        note(others)
+    kept = set(chosen)
     for copy in every:
         name = copy.partition.name
-        if name is None or (choice.topic_ids and copy.partition.topic_id not in choice.topic_ids):
+        if name is None or copy.partition not in kept:
             continue
         copies = found.setdefault((name.topic, name.partition), {})
         other = copies.setdefault(copy.disk.node, copy)
