@@ -17,6 +17,7 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
+from klog.disk.disk import Disk
 from klog.errors import UnreadableError
 from klog.files.paths import straight
 from klog.plan.file_state import Digest, file_state, state_read, states_around, status_of
@@ -38,7 +39,7 @@ from klog.plan.model import (
     same_content,
 )
 from klog.plan.preflight import lack_of_rights
-from klog.plan.staging import Staging, nearest_directory
+from klog.plan.staging import Staging, nearest_directory, remove_tree
 
 if TYPE_CHECKING:
     from klog.plan.locks import Locks
@@ -343,12 +344,15 @@ def make_plan(
     )
 
 
-def separate_reads(plan: Plan) -> Plan:
-    """Return *plan* with the log dirs that it only reads in `reads`, and without those that it does not need at all."""
+def separate_reads(plan: Plan, plan_file: str | None, disk: Disk) -> Plan:
+    """Return *plan* with the log dirs that it only reads in `reads`, and without those that it does not need at all.
+
+    New files that wait beside *plan_file* move to the numbers that the log dirs get.  Raises OSError.
+    """
     changed = sorted({action.log_dir for action in plan.actions})
     read = sorted({guard.log_dir for guard in plan.guards} - {*changed})
     new = {old: number for number, old in enumerate([*changed, *read])}
-    return plan._replace(
+    separated = plan._replace(
         log_dirs=tuple(plan.log_dirs[old] for old in changed),
         reads=tuple(plan.log_dirs[old] for old in read),
         backups=tuple(plan.backups[old] for old in changed),
@@ -360,6 +364,19 @@ def separate_reads(plan: Plan) -> Plan:
         directory_times={(new[old], inside): time for (old, inside), time in plan.directory_times.items()},
         new_directories=tuple((new[old], inside) for old, inside in plan.new_directories),
     )
+    return separated if plan_file is None else _renumber_staged(separated, plan_file, disk)
+
+
+def _renumber_staged(plan: Plan, plan_file: str, disk: Disk) -> Plan:
+    if not plan.staging:
+        return plan
+    moved = []
+    for old, new in zip(plan.staging, staging_of(staged_beside(plan_file), plan.log_dirs), strict=True):
+        if old and old != new:
+            remove_tree(new, disk)  # of a log dir in which nothing changes after all
+            disk.rename(old, new)
+        moved.append(new if old else "")
+    return plan._replace(staging=tuple(moved))
 
 
 def _without_lock(log_dirs: Sequence[str], locks: Locks | None) -> tuple[int, ...]:

@@ -213,19 +213,10 @@ class PlanSession:
         return PlanResult(plan, True, self._is_partial)
 
     def _of_copies(self, plan: Plan) -> Plan:
-        """Return *plan* without the log dirs that it does not change; what waits beside its file follows its number."""
-        separated = separate_reads(plan)
+        """Return *plan* without the log dirs that it does not change."""
+        separated = separate_reads(plan, self._options.plan_file, self.disk)
         if self._announced is not None:
             self._announced.narrow(separated.backups)
-        if self._options.plan_file is not None and self._locks is None:
-            for number, place in enumerate(separated.staging):
-                wanted = os.path.join(os.path.dirname(place), str(number)) if place else place
-                if wanted != place:
-                    self.disk.rename(place, wanted)
-            beside = staging_of(staged_beside(self._options.plan_file), separated.log_dirs)
-            separated = separated._replace(
-                staging=tuple(new if old else "" for new, old in zip(beside, separated.staging, strict=True))
-            )
         return separated
 
     def _report_refusals(self, plan: Plan) -> None:
