@@ -270,3 +270,36 @@ def test_a_log_dir_that_is_gone_stops_the_undo(image: Image, tmp_path: Path, klo
     away.rename(broker)
     assert klog("undo", done["id"], "--backup", root / "klog-backup", "--apply").exit_code == 0
     assert trees(root) == before
+
+
+def flip(log: Path, position: int) -> None:
+    content = bytearray(log.read_bytes())
+    content[position] ^= 1
+    log.write_bytes(content)
+
+
+def test_bad_batches_on_several_nodes_are_filled_from_one_another(image: Image, tmp_path: Path, klog: Run) -> None:
+    root = taken(image, "behind", tmp_path)
+    intact = contents(root)["orders-0"]
+    logs = [min((broker / "orders-0").glob("*.log")) for broker in brokers(root)]
+    for log, batch in zip(logs, (0, 2, 4), strict=True):
+        sizes = [size for *_, size in intact["broker-3"]]
+        flip(log, sum(sizes[:batch]) + 70)
+    before, narrowed = trees(root), ("--topic", "orders", "--partition", "0")
+    assert [one["verdict"] for one in planned(klog, root, *narrowed, code=4)["left"]] == ["damaged"]
+    done = planned(klog, root, *narrowed, "--repair", "--apply")
+    assert contents(root)["orders-0"] == dict.fromkeys(intact, intact["broker-1"])
+    assert {target["records_lost"] for target in done["copies"][0]["targets"]} == {0}
+    assert not any(problems(klog, broker) for broker in brokers(root))
+    assert klog("undo", done["backup"], "--apply").exit_code == 0
+    assert trees(root) == before
+
+
+def test_a_batch_that_is_bad_everywhere_is_left(image: Image, tmp_path: Path, klog: Run) -> None:
+    root = taken(image, "behind", tmp_path)
+    for broker in brokers(root):
+        flip(min((broker / "orders-0").glob("*.log")), 70)
+    before, narrowed = trees(root), ("--topic", "orders", "--partition", "0")
+    done = planned(klog, root, *narrowed, "--repair", "--apply", code=4)
+    assert [one["reason"].rpartition(": ")[2] for one in done["left"]] == ["no other copy has this batch intact"]
+    assert trees(root) == before

@@ -55,7 +55,7 @@ def plan(request: CopyRequest, options: PlanOptions, form: str) -> int:
         metadata = find_metadata(disks, request.metadata)
         config = TopicConfig() if metadata is None else TopicConfig(None, {}, LogDir(metadata.path))
         differ = ReplicaDiffer(disks, DiffOptions(metadata, config))
-        copies = CopyPlan(disks, session.staging, differ, settings._replace(config=config))
+        copies = CopyPlan(disks, session.staging, differ, settings._replace(config=config), session.disk)
         free = {os.path.realpath(part.path) for one in session.selections for part in one.partitions}
         for found in copies_on(disks, request.topics, request.numbers, request.choice, output.note):
             if all(os.path.realpath(copy.partition.path) in free for copy in found.copies.values()):

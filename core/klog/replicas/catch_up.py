@@ -65,8 +65,9 @@ class CatchUpSource:
         self.log_end = state.log_end if state is not None else 0
 
     def compared(self) -> ComparedCopy:
-        """Return what a comparison needs of it.  Raises UnreadableError."""
-        return compared_copy(self.state.disk_copy) if self.state is not None else ComparedCopy(-1, None, 0, 0)
+        """Return what a comparison needs of it, as node -1.  Raises UnreadableError."""
+        known = compared_copy(self.state.disk_copy) if self.state is not None else ComparedCopy(-1, None, 0, 0)
+        return known._replace(node=-1)
 
 
 class CatchUpPlan:
@@ -89,9 +90,8 @@ class CatchUpPlan:
         self._end = state.log_end if state is not None else 0
         mine = compared_copy(state.disk_copy) if state is not None else ComparedCopy(target.node, None, 0, 0)
         pair = Comparison([source.compared(), mine]).run()
-        theirs = source.state.node if source.state is not None else -1
-        self._part = pair.first_difference(theirs, target.node) if from_offset is None else from_offset
-        self.records_lost = pair.facts[theirs].lost.count
+        self._part = pair.first_difference(-1, target.node) if from_offset is None else from_offset
+        self.records_lost = pair.facts[-1].lost.count
         self.records_added = pair.facts[target.node].lost.count
         is_empty = not state or not target.partition.segments
         # A log that shares nothing is replaced as a whole, below its start, too.

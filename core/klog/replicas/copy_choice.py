@@ -12,6 +12,7 @@ from klog.replicas.diff import PartitionDiff, Verdict
 NEWEST: Final = "newest"
 LONGEST: Final = "longest"
 KAFKA: Final = "kafka"
+NO_COMPLETE_COPY: Final = "no copy has all records: --keep or --choose"
 
 
 class CopyChoice(NamedTuple):
@@ -62,7 +63,7 @@ def kept_copy(diff: PartitionDiff, choice: CopyChoice) -> int | LeftPartition:
 
 def _by_policy(diff: PartitionDiff, choice: CopyChoice) -> int | LeftPartition:
     if choice.keep is None:
-        return _complete(diff)
+        return _complete(diff, choice.repairs)
     if choice.keep == NEWEST:
         return _greatest(diff, lambda copy: (copy.last_epoch, copy.log_end))
     if choice.keep == LONGEST:
@@ -75,15 +76,17 @@ def _by_policy(diff: PartitionDiff, choice: CopyChoice) -> int | LeftPartition:
     return choice.keep
 
 
-def _complete(diff: PartitionDiff) -> int | LeftPartition:
-    """Return the node whose copy lacks nothing."""
+def _complete(diff: PartitionDiff, repairs: bool) -> int | LeftPartition:
+    """Return the node whose copy lacks nothing; *repairs*: or will perhaps lack nothing once it is repaired."""
     if diff.verdict is Verdict.DIVERGED:
         return LeftPartition(diff, f"the copies diverge at offset {diff.common_prefix_end}: --keep or --choose")
     complete = [
         copy for node, copy in diff.copies.items() if not diff.lost_if_leads[node].records and not _is_bad(copy)
     ]
+    if not complete and repairs:
+        complete = [copy for copy in diff.copies.values() if _is_bad(copy)]
     if not complete:
-        return LeftPartition(diff, "no copy has all records: --keep or --choose")
+        return LeftPartition(diff, NO_COMPLETE_COPY)
     return max(complete, key=lambda copy: (copy.log_end, -copy.log_start, -copy.node)).node
 
 

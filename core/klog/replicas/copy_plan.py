@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 from klog import truncate
 from klog.data_dir.partition import Partition
+from klog.disk.disk import Disk
 from klog.errors import KlogError
 from klog.formats.names import FileKind
 from klog.metadata.topic_config import TopicConfig
@@ -23,9 +24,10 @@ from klog.plan.model import Loss
 from klog.plan.staging import Staging
 from klog.replicas import source_log
 from klog.replicas.catch_up import CatchUp, CatchUpPlan, CatchUpSource, CatchUpTarget, Offsets
-from klog.replicas.copy_choice import CopyChoice, LeftPartition, kept_copy
+from klog.replicas.copy_choice import NO_COMPLETE_COPY, CopyChoice, LeftPartition, kept_copy
 from klog.replicas.diff import PartitionDiff, ReplicaDiffer, Verdict
 from klog.replicas.disks import BrokerCopies, BrokerDisk
+from klog.replicas.merged_copy import merged_copy
 
 
 class CopyPlanSettings(NamedTuple):
@@ -81,7 +83,9 @@ class CopyPlan:
         stagings: Sequence[Staging],
         differ: ReplicaDiffer,
         settings: CopyPlanSettings,
+        disk: Disk | None = None,
     ) -> None:
+        self._disk = disk or Disk()
         self._disks, self._stagings = disks, stagings
         self._differ, self._settings = differ, settings
         self._drafts: dict[int, list[Draft]] = {number: [] for number in range(len(disks))}
@@ -106,8 +110,7 @@ class CopyPlan:
         Raises KlogError for a replica whose disk is not given, UsageError for a chosen node that is none.
         """
         diff = self._differ.diff(found)
-        is_chosen = diff.is_compacted and self._settings.choice.explicit(diff) is not None
-        if diff.verdict is Verdict.SAME and not is_chosen:
+        if diff.verdict is Verdict.SAME and not (diff.is_compacted and self._is_chosen(diff)):
             self.same += 1
             return
         absent = [node for node in diff.not_given if node not in self._settings.without]
@@ -129,17 +132,36 @@ class CopyPlan:
     def _equalise(self, diff: PartitionDiff, kept: int) -> None:
         """Draft all targets of a partition, or raise KlogError and leave all as they are."""
         state = diff.copies.get(kept)
-        if state is not None and state.facts is not None and state.facts.bad_batches:
-            raise KlogError(f"the copy on {kept} has a bad batch at offset {state.facts.bad_batches[0]}")
-        source = CatchUpSource(diff.topic, diff.number, state)
+        targets = self._targets(diff, kept)
+        read = [state.partition] if state is not None else []
+        if state is None or state.facts is None or not state.facts.bad_batches:
+            self._draft(diff, kept, CatchUpSource(diff.topic, diff.number, state), targets, read)
+            return
+        others = [copy.partition for node, copy in diff.copies.items() if node != kept]
+        targets.append(CatchUpTarget(kept, state.partition, state))
+        with merged_copy(state.partition, others, self._disk) as merged:
+            whole = state._replace(disk_copy=state.disk_copy._replace(partition=merged))
+            self._draft(diff, kept, CatchUpSource(diff.topic, diff.number, whole), targets, [*read, *others])
+
+    def _draft(
+        self,
+        diff: PartitionDiff,
+        kept: int,
+        source: CatchUpSource,
+        targets: Sequence[CatchUpTarget],
+        read: Sequence[Partition],
+    ) -> None:
+        """Draft all *targets*; *read*: the partitions that the result rests on."""
         drafts: list[tuple[int, Draft]] = []
         done: list[tuple[int, CatchUp]] = []
         try:
-            for target in self._targets(diff, kept):
+            for target in targets:
                 plan = CatchUpPlan(source, target, self._truncation(diff), self._from_offset(diff, source, target))
                 if plan.is_equal:
                     continue
-                number = self._number(target)
+                if plan.records_lost and self._settings.choice.keep is None and not self._is_chosen(diff):
+                    raise KlogError(NO_COMPLETE_COPY)
+                number = self._number(target.partition)
                 draft = Draft(self._disks[number].log_dir.path, number, self._stagings[number])
                 drafts.append((number, draft))
                 done.append((number, plan.draft(draft)))
@@ -153,8 +175,12 @@ class CopyPlan:
             self._drafts[number].append(draft)
         for number, change in done:
             self._changes[number].append(((diff.topic, diff.number), change))
-        self._guard(source)
+        for partition in read:
+            self._guard(partition)
         self.equal.append(EqualCopies(diff, kept, tuple(change for _, change in done)))
+
+    def _is_chosen(self, diff: PartitionDiff) -> bool:
+        return self._settings.choice.explicit(diff) is not None
 
     def _truncation(self, diff: PartitionDiff) -> truncate.TruncateOptions:
         interval = self._settings.config.value(diff.topic, "index.interval.bytes").number
@@ -177,16 +203,16 @@ class CopyPlan:
         assigned = assigned_directory(diff, node)
         return next((disk for disk in mine if disk.log_dir.directory_id == assigned), mine[0])
 
-    def _number(self, target: CatchUpTarget) -> int:
+    def _number(self, partition: Partition) -> int:
         places = [os.path.realpath(disk.log_dir.path) for disk in self._disks]
-        return places.index(os.path.realpath(target.partition.log_dir))
+        return places.index(os.path.realpath(partition.log_dir))
 
     def _from_offset(self, diff: PartitionDiff, source: CatchUpSource, target: CatchUpTarget) -> int | None:
         """Return where two compacted copies part, which batches do not show; None to compare batches.
 
         Raises KlogError where a cleaner has been beyond that.
         """
-        is_whole = self._settings.choice.explicit(diff) is not None or source.state is None or target.state is None
+        is_whole = self._is_chosen(diff) or source.state is None or target.state is None
         if not diff.is_compacted or is_whole or target.state is None or source.state is None:
             return None
         if target.state.log_end == target.state.log_start:
@@ -204,15 +230,13 @@ class CopyPlan:
             )
         return part
 
-    def _guard(self, source: CatchUpSource) -> None:
-        """Let the plan hold only as long as the source's files do not change."""
-        if source.partition is None:
-            return
-        number = self._number(CatchUpTarget(-1, source.partition, None))
+    def _guard(self, partition: Partition) -> None:
+        """Let the plan hold only as long as these files do not change, where it does not change them itself."""
+        number = self._number(partition)
         draft = Draft(self._disks[number].log_dir.path, number, self._stagings[number])
-        for file in source.partition.files:
+        for file in partition.files:
             if file.kind in (FileKind.LOG, FileKind.LEADER_EPOCHS, FileKind.PARTITION_METADATA):
-                draft.rely_on(f"{source.partition.directory}/{file.name}")
+                draft.rely_on(f"{partition.directory}/{file.name}")
         self._drafts[number].append(draft)
 
     def drafts(self) -> list[Draft]:
