@@ -303,3 +303,31 @@ def test_a_batch_that_is_bad_everywhere_is_left(image: Image, tmp_path: Path, kl
     done = planned(klog, root, *narrowed, "--repair", "--apply", code=4)
     assert [one["reason"].rpartition(": ")[2] for one in done["left"]] == ["no other copy has this batch intact"]
     assert trees(root) == before
+
+
+def test_what_becomes_of_a_partition_is_told_in_words(image: Image, tmp_path: Path, klog: Run) -> None:
+    root = taken(image, "split", tmp_path)
+    narrowed = (*given(root), "--topic", "orders", "--choose", "orders-0=3", "--partition", "0", "--partition", "1")
+    done = klog("replicas", "plan", *narrowed)
+    assert done.exit_code == 4
+    assert done.stdout.decode().splitlines() == [
+        "orders-0  diverged, keeps node 3 (0..39 e2)",
+        "    node 1: cut to 31; 27 records lost, 9 records added (943 B)",
+        "    node 2: cut to 31; 17 records lost, 9 records added (943 B)",
+        "orders-1  diverged, left: the copies diverge at offset 37: --keep or --choose",
+        "    --choose orders-1=1: 19 records lost",
+        "    --choose orders-1=2: 25 records lost",
+        "    --choose orders-1=3: 44 records lost",
+        "1 partition planned to become equal, 1 left; 22 changes",
+    ]
+    assert "nothing has been changed; next: klog" in done.stderr.decode()
+    assert klog("replicas", "plan", *narrowed, "--apply").exit_code == 5
+    for wrong in (("--keep", "oldest"), ("--keep", "7"), ("--choose", "orders-0"), ("--choose", "orders-0=7")):
+        assert klog("replicas", "plan", *given(root), *wrong).exit_code == 16
+
+
+def test_who_leads_after_a_race_is_not_picked(image: Image, tmp_path: Path, klog: Run) -> None:
+    root = taken(image, "split", tmp_path)
+    left = planned(klog, root, "--keep", "kafka", "--topic", "orders", code=4)["left"]
+    assert len(left) == 3
+    assert all(one["reason"].startswith("who leads is a race (") for one in left)
