@@ -69,7 +69,9 @@ def leads(diff: PartitionDiff) -> str:
     """Return who leads once all are back, and why."""
     if diff.because is None:
         return "?"
-    return f"{diff.leader} ({diff.because.value})" if diff.leader is not None else "nobody"
+    if diff.leader is None:
+        return "a race" if len(diff.all_back) > 1 else "nobody"
+    return f"{diff.leader} ({diff.because.value})"
 
 
 def lost(diff: PartitionDiff) -> str:
@@ -96,8 +98,10 @@ def remarks(diff: PartitionDiff) -> Iterator[str]:
         yield "the metadata log does not know this partition: nobody can say who leads"
     others = [outcome for outcome in diff.all_back if outcome.leader != diff.leader]
     costs = ", ".join(f"{outcome.leader} -> {outcome.lost.records} lost" for outcome in others if outcome.lost.records)
-    if others and costs:
+    if others and costs and diff.unclean:
         yield f"unclean election is on: whoever registers first may lead: {costs}"
+    elif others and costs:
+        yield f"brokers and controller went down together: any member of the ISR may lead: {costs}"
     if not diff.trusts_epochs:
         yield (
             "leader epochs and batches do not agree where the copies part: trust neither, "

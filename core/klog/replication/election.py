@@ -11,7 +11,7 @@ Kafka: PartitionChangeBuilder.electLeader, ReplicationControlManager.handleUncle
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from enum import Enum
 from typing import Final, NamedTuple
 
@@ -106,7 +106,8 @@ def elect(
 ) -> ElectionResult:
     """Return who leads once all of *up* are back, if they come back at one moment.
 
-    *unclean*: instead of the topic's setting.
+    Nobody with LAST_KNOWN_LEADER: one of `last_known_leaders`, and nothing on disk tells which.  *unclean*: instead of
+    the topic's setting.
     """
     back = [node for node in partition.replicas if node in up and has_directory(partition, node, rules)]
     struck = {node for node in up if not is_clean(node, rules)}
@@ -120,24 +121,25 @@ def elect(
             if node in elr:
                 return ElectionResult(node, ElectionReason.ELR)
         if not elr and rules.elr_version >= 1:
-            last = _last_known_leader(partition)
-            if last in back:
-                return ElectionResult(last, ElectionReason.LAST_KNOWN_LEADER)
+            last = last_known_leaders(partition)
+            if len(last) > 1 or (last and last[0] in back):
+                leader = last[0] if len(last) == 1 else None
+                return ElectionResult(leader, ElectionReason.LAST_KNOWN_LEADER)
     if (rules.unclean if unclean is None else unclean) and back:
         return ElectionResult(back[0], ElectionReason.UNCLEAN)
     return ElectionResult(None, ElectionReason.NONE)
 
 
-def _last_known_leader(partition: ReplicaSet) -> int | None:
-    """Return the one last known leader; a partition that loses its ISR now remembers the leader it had.
+def last_known_leaders(partition: ReplicaSet) -> tuple[int, ...]:
+    """Return who may be the last known leader once all of ISR and ELR have been struck.
 
-    Kafka: PartitionChangeBuilder.maybeUpdateLastKnownLeader.
+    A partition remembers whom it lost last from its ISR.  If it still has one on disk, brokers and controller went down
+    together; then it depends on sessions that run out and on who registers when, and each member may be the last.
+    Kafka: PartitionChangeBuilder.maybeUpdateLastKnownLeader; seen on 4.3.1.
     """
     if len(partition.last_known_elr) == 1:
-        return partition.last_known_elr[0]
-    if not partition.last_known_elr and partition.leader != NO_LEADER:
-        return partition.leader
-    return None
+        return partition.last_known_elr
+    return () if partition.last_known_elr else tuple(node for node in partition.replicas if node in partition.isr)
 
 
 def outcomes(partition: ReplicaSet, order: Sequence[Collection[int]], rules: ElectionRules) -> list[ElectionResult]:
@@ -160,11 +162,19 @@ def _outcomes_of_group(
 ) -> list[ElectionResult]:
     """Return who may lead once *group* has joined *up*, none of whom leads; empty where nobody does."""
     together = elect(partition, up | set(group), rules)
-    if together.leader is None:
+    found: dict[int | None, ElectionResult] = {}
+    if together.leader is None and together.because is ElectionReason.LAST_KNOWN_LEADER:
+        for node in last_known_leaders(partition):
+            is_back = has_directory(partition, node, rules)
+            found[node if is_back else None] = (
+                ElectionResult(node, together.because) if is_back else ElectionResult(None, ElectionReason.NONE)
+            )
+    elif together.leader is None:
         return []
-    if not rules.unclean:
+    elif not rules.unclean:
         return [together]
-    found: dict[int, ElectionResult] = {}
+    if not rules.unclean:
+        return _in_order(partition, found.values())
     for node in group:
         alone = elect(partition, up | {node}, rules)
         if alone.leader is not None:
@@ -172,5 +182,10 @@ def _outcomes_of_group(
     clean = elect(partition, up | set(group), rules, unclean=False)
     if clean.leader is not None:
         found.setdefault(clean.leader, clean)
-    ranks = {node: rank for rank, node in enumerate(partition.replicas)}
-    return sorted(found.values(), key=lambda result: ranks.get(result.leader or 0, len(ranks)))
+    return _in_order(partition, found.values())
+
+
+def _in_order(partition: ReplicaSet, found: Iterable[ElectionResult]) -> list[ElectionResult]:
+    """Return outcomes in the order of the assignment, the one where nobody leads last."""
+    ranks: dict[int | None, int] = {node: rank for rank, node in enumerate(partition.replicas)}
+    return sorted(found, key=lambda result: ranks.get(result.leader, len(ranks)))
