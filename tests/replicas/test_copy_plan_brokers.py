@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -11,20 +12,20 @@ from typing import Any
 import pytest
 from klog.data_dir.log_dir import LogDir
 
-from tests.brokers.replicated import CONTROLLER, ReplicatedCluster
+from tests.brokers import kafka
+from tests.brokers.quorum import BROKERS, CONTROLLER, Brokers
 from tests.replicas.test_copy_plan import batches, brokers, planned, taken
 
 pytestmark = [pytest.mark.corpora, pytest.mark.kafka]
 WAIT_S = 120
 
 
-def copies(cluster: ReplicatedCluster, topics: tuple[str, ...]) -> dict[tuple[str, int], list[tuple[Any, ...]]]:
+def copies(cluster: Brokers, topics: tuple[str, ...]) -> dict[tuple[str, int], list[tuple[Any, ...]]]:
     """Return the batches of each copy, by partition and node."""
     return {
         (partition.directory, node): batches(partition)
-        for node, one in cluster.nodes.items()
-        if node != CONTROLLER
-        for partition in LogDir(str(one.data)).partitions
+        for node in BROKERS
+        for partition in LogDir(str(cluster.disk(node))).partitions
         if partition.topic in topics
     }
 
@@ -92,18 +93,21 @@ def test_brokers_take_copies_that_were_made_equal(
         for broker in brokers(root):
             klog("recover", broker, "--mark-clean", "--broker-epoch", "registered", "--apply")
             assert (broker / ".kafka_cleanshutdown").exists()
-    disks = {int(path.name[-1]): path for path in (*brokers(root), root / "controller-4")}
-    with ReplicatedCluster(disks, tmp_path / "cluster") as cluster:
-        before = copies(cluster, topics)
-        cluster.start(CONTROLLER, *order)
+    shutil.copytree(root, tmp_path / "cluster", symlinks=True)
+    cluster = Brokers(kafka.NEWEST, tmp_path / "cluster")
+    before = copies(cluster, topics)
+    with cluster:
+        for node in order:
+            cluster.start(node)
         await_full_isr(cluster.bootstrap, topics)
         write(cluster.bootstrap, {(one.rpartition("-")[0], int(one.rpartition("-")[2])) for one, _ in before})
-        cluster.stop(*reversed(order), CONTROLLER)
-        after = copies(cluster, topics)
-        assert after.keys() == before.keys()
-        for copy, log in after.items():
-            assert log[:-1] == before[copy], copy
-        paths = [str(cluster.nodes[node].data) for node in sorted(order)]
-        controller = str(cluster.nodes[CONTROLLER].data)
-        found = klog("replicas", "diff", *paths, "--metadata", controller, "--output", "json", *narrowed)
-        assert json.loads(found.stdout)["summary"] == {"same": len({one for one, _ in before})}
+        for node in reversed(order):
+            cluster.stop(node)
+    after = copies(cluster, topics)
+    assert after.keys() == before.keys()
+    for copy, log in after.items():
+        assert log[:-1] == before[copy], copy
+    paths = [cluster.disk(node) for node in BROKERS]
+    metadata = ("--metadata", cluster.disk(CONTROLLER))
+    found = klog("replicas", "diff", *paths, *metadata, "--output", "json", *narrowed)
+    assert json.loads(found.stdout)["summary"] == {"same": len({one for one, _ in before})}
