@@ -23,7 +23,7 @@ from klog.plan.model import Loss
 from klog.replicas import source_log
 from klog.replicas.comparison import ComparedCopy, Comparison
 from klog.replicas.copy_state import CopyState, compared_copy
-from klog.replicas.source_log import SourceProducers, SourceSegment
+from klog.replicas.source_log import SegmentCopy, SourceProducers
 from klog.replication.epoch_cache import EpochCache
 
 Offsets = dict[FileKind, int | None]
@@ -111,7 +111,7 @@ class CatchUpPlan:
         """Add the changes to *draft*.  Raises KlogError where this copy cannot be cut; OSError (staging)."""
         self._draft = draft
         source = self._source.partition
-        segments: list[SourceSegment] = []
+        segments: list[SegmentCopy] = []
         if source is not None and self._part < self._source.log_end:
             segments = source_log.segments_from(
                 source, self._part, whole=self._is_replaced, interval=self._settings.interval
@@ -158,7 +158,7 @@ class CatchUpPlan:
         size = sum(files.size for files in partition.segments)
         return self._losses(size)
 
-    def _cut(self, segments: list[SourceSegment]) -> tuple[Loss, ...]:
+    def _cut(self, segments: list[SegmentCopy]) -> tuple[Loss, ...]:
         partition = self._target.partition
         assert self._target.state is not None
         found = truncate.plan(partition, self._part, self._settings, self._draft)
@@ -211,7 +211,7 @@ class CatchUpPlan:
             return
         self._draft.put(self._file(name), [write_epochs(entries)], like=self._like())
 
-    def _producers(self, segments: list[SourceSegment]) -> SourceProducers:
+    def _producers(self, segments: list[SegmentCopy]) -> SourceProducers:
         source = self._source.partition
         bases = {segment.base_offset for segment in segments}
         offsets = sorted(offset for offset in {*bases, self._source.log_end} if offset > self._source.log_start)
@@ -219,7 +219,7 @@ class CatchUpPlan:
             return SourceProducers({}, ())
         return source_log.producers_at(source, offsets)
 
-    def _put_segment(self, segment: SourceSegment, producers: SourceProducers) -> None:
+    def _put_segment(self, segment: SegmentCopy, producers: SourceProducers) -> None:
         source = self._source.partition
         assert source is not None
         log, index, time_index, txns = (self._file(file_name(segment.base_offset, kind)) for kind in SEGMENT_KINDS)
@@ -246,7 +246,7 @@ class CatchUpPlan:
 
     # what that means
 
-    def _result(self, segments: list[SourceSegment], losses: tuple[Loss, ...]) -> CatchUp:
+    def _result(self, segments: list[SegmentCopy], losses: tuple[Loss, ...]) -> CatchUp:
         cut = self._part
         lower = self._lowered(cut)
         return CatchUp(
@@ -278,7 +278,7 @@ class CatchUpPlan:
             found[FileKind.LOG_STARTS] = source.log_start
         return found
 
-    def _raised(self, segments: list[SourceSegment]) -> Offsets:
+    def _raised(self, segments: list[SegmentCopy]) -> Offsets:
         source, partition = self._source, self._target.partition
         found: Offsets = {}
         theirs = source.partition.high_watermark if source.partition is not None else 0

@@ -23,7 +23,7 @@ from klog.log.txn_index import AbortedTxn
 _STEP_BYTES = 1 << 20
 
 
-class SourceSegment(NamedTuple):
+class SegmentCopy(NamedTuple):
     """A future segment: bytes *start* to *end* of the log *file* in the source's directory, and its indexes."""
 
     base_offset: int
@@ -57,7 +57,7 @@ def batch_base(partition: Partition, offset: int) -> int:
     return offset
 
 
-def segments_from(partition: Partition, offset: int, *, whole: bool, interval: int) -> list[SourceSegment]:
+def segments_from(partition: Partition, offset: int, *, whole: bool, interval: int) -> list[SegmentCopy]:
     """Return the segments from *offset* on; *whole*: from the beginning of the one that has it.
 
     *interval*: index.interval.bytes.  What follows the last intact batch of the log is left out.  Raises DamagedError,
@@ -87,7 +87,7 @@ def _position(partition: Partition, files: SegmentFiles, offset: int) -> int:
 
 def _segment(
     partition: Partition, files: SegmentFiles, offset: int | None, interval: int, *, is_last: bool
-) -> SourceSegment:
+) -> SegmentCopy:
     """Return what a segment has from *offset* on, all of it for None."""
     path = partition.file(files.log)
     builder: IndexBuilder | None = None
@@ -109,12 +109,12 @@ def _segment(
             raise DamagedError(f"{path}: batches are not in order")
         end = start + builder.size
     if builder is None:
-        return SourceSegment(files.base_offset, files.log, 0, 0, b"", b"")
+        return SegmentCopy(files.base_offset, files.log, 0, 0, b"", b"")
     builder.finish()
-    return SourceSegment(builder.base, files.log, start, end, builder.offset_entries, builder.time_entries)
+    return SegmentCopy(builder.base, files.log, start, end, builder.offset_entries, builder.time_entries)
 
 
-def content(partition: Partition, segment: SourceSegment) -> Iterator[bytes]:
+def content(partition: Partition, segment: SegmentCopy) -> Iterator[bytes]:
     """Yield the bytes of a segment's log.  Raises UnreadableError where they have changed since."""
     from klog.partition_plan.spliced import intact
 
