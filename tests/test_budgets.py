@@ -22,14 +22,14 @@ def sources() -> Iterator[Path]:
 def functions() -> Iterator[tuple[str, int]]:
     """Yield every function of the library and the command line, by name, with its number of lines.
 
-    A signature does not count: that of a command declares its options, each on lines of its own.
+    All of it counts, also the signature of a command, which declares an option in each of its lines.
     """
     for path in sources():
         if path.suffix == ".py":
             for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
                 if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
                     name = f"{path.relative_to(ROOT)}:{node.lineno} {node.name}"
-                    yield name, (node.end_lineno or 0) - node.body[0].lineno + 1
+                    yield name, (node.end_lineno or 0) - node.lineno + 1
 
 
 def test_no_source_file_is_longer_than_its_budget() -> None:

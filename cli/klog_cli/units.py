@@ -68,6 +68,11 @@ def parse_time(text: str, say: Callable[[str], None], now: float | None = None) 
     return round(seconds * 1000)
 
 
+def parse_now(text: str | None, say: Callable[[str], None]) -> int:
+    """Return what `--now` says, as `parse_time` does; without it the clock's time, in ms."""
+    return parse_time(text, say) if text is not None else int(time.time() * 1000)
+
+
 def parse_key(text: str) -> bytes:
     """Return the bytes of a key: text as it is, or `hex:` or `base64:` and its encoding.  Raises UsageError."""
     import base64

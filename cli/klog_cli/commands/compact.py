@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Callable, Sequence
 from typing import Annotated
 
@@ -11,7 +10,7 @@ import typer
 from klog.errors import UsageError
 
 from klog_cli import options, output
-from klog_cli.units import parse_duration, parse_size, parse_time
+from klog_cli.units import parse_duration, parse_now, parse_size
 
 LikeCleaner = Annotated[
     bool, typer.Option("--like-broker", help="Use a broker's digests, formats and indexes, byte for byte.")
@@ -84,16 +83,13 @@ def compact(
     if [apply or plan is not None, to is not None, estimate].count(True) > 1:
         raise UsageError("--apply or --plan, --to, --estimate: one of them")
     wishes = CompactOptions(
-        parse_time(now, output.note) if now is not None else int(time.time() * 1000),
+        parse_now(now, output.note),
         everything,
         CleanerOptions(parse_size(map_memory), like_broker, CleanerRelease.of(rules)),
         jobs or os.cpu_count() or 1,
     )
-    given = settings(
-        (policy, min_dirty_ratio),
-        (delete_retention, min_lag, producer_expiration),
-        (segment_size, index_size, index_interval),
-    )
+    durations = delete_retention, min_lag, producer_expiration
+    given = settings((policy, min_dirty_ratio), durations, (segment_size, index_size, index_interval))
     query = PartitionQuery(paths, topic or (), partition or ())
     asked = CompactArguments(query, metadata, to, estimate, explain)
     return run(asked, given, wishes, plan_options("compact", apply, plan, backup), form)

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import os
-import time
 from typing import Annotated
 
 import typer
 from klog.errors import UsageError
 
 from klog_cli import options, output
-from klog_cli.units import parse_duration, parse_size, parse_time
+from klog_cli.units import parse_duration, parse_now, parse_size
 
 LikeBroker = Annotated[
     bool, typer.Option("--like-broker", help="Do exactly what a broker of 4.x does at its next start.")
@@ -94,17 +93,14 @@ def recover(
         raise UsageError("nothing to recover: name log dirs or partition directories")
     if like_broker and salvage:
         raise UsageError("--like-broker and --salvage: one of them")
-    if mark_clean:
-        others = {"like-broker": like_broker, "salvage": salvage, "indexes-only": indexes_only}
-        others |= {"repair-bits": repair_bits, "rescue-records": rescue_records is not None}
-        _refuse_beside_mark_clean(others, bool(topic or partition))
-    if broker_epoch is not None and (not mark_clean or broker_epoch not in ("none", "registered")):
-        raise UsageError("--broker-epoch is none or registered, and goes with --mark-clean")
+    others = {"like-broker": like_broker, "salvage": salvage, "indexes-only": indexes_only}
+    others |= {"repair-bits": repair_bits, "rescue-records": rescue_records is not None}
+    _check_mark_clean(mark_clean, broker_epoch, others, bool(topic or partition))
     check_exclusive(apply, plan)
     mode = RecoverMode.LIKE_BROKER if like_broker else RecoverMode.SALVAGE if salvage else RecoverMode.DEFAULT
     settings = RecoverOptions(
         mode,
-        parse_time(now, output.note) if now is not None else int(time.time() * 1000),
+        parse_now(now, output.note),
         parse_duration(producer_expiration),
         from_recovery_point=from_recovery_point,
         indexes_only=indexes_only,
@@ -119,10 +115,15 @@ def recover(
     return run(query, settings, sizes, plan_options("recover", apply, plan, backup), form, rescue_records)
 
 
-def _refuse_beside_mark_clean(others: dict[str, bool], is_narrowed: bool) -> None:
-    """Raise UsageError for what would leave a part of a log dir out, or decide about damage in the same breath."""
+def _check_mark_clean(mark_clean: bool, broker_epoch: str | None, others: dict[str, bool], is_narrowed: bool) -> None:
+    """Raise UsageError for `--broker-epoch` alone, and for what does not go with `--mark-clean`.
+
+    That is *others*, which decide about damage, and the choice of a part of a log dir.
+    """
     other = next((f"--{name}" for name, is_given in others.items() if is_given), None)
-    if other is not None:
+    if mark_clean and other is not None:
         raise UsageError(f"--mark-clean and {other}: first recover with {other} --apply, then with --mark-clean")
-    if is_narrowed:
+    if mark_clean and is_narrowed:
         raise UsageError("--mark-clean is about whole log dirs: leave out --topic and --partition")
+    if broker_epoch is not None and (not mark_clean or broker_epoch not in ("none", "registered")):
+        raise UsageError("--broker-epoch is none or registered, and goes with --mark-clean")

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from klog.errors import UsageError
 
 from klog_cli import options, output
 from klog_cli.units import parse_size, parse_time
+
+if TYPE_CHECKING:
+    from klog.jobs.export import ExportOptions
 
 CompactFormat = Annotated[
     str,
@@ -57,8 +60,6 @@ def compact(
     from klog.compact.partition import CleanerOptions
     from klog.data_dir.selection import PartitionQuery
     from klog.jobs.compact import CompactJobOptions
-    from klog.jobs.export import ExportOptions
-    from klog.log.record_filter import RecordFilter
 
     from klog_cli.commands.compact import settings
     from klog_cli.commands.export import output_directory
@@ -70,11 +71,8 @@ def compact(
     options.known("--replicas", replicas, options.REPLICAS)
     choice = options.identity_choice(cluster, topic_id, by_name)
     where = SparkEngine(master, options.spark_settings(conf), ship)
-    of_log = settings(
-        (policy, min_dirty_ratio),
-        (delete_retention, min_lag, producer_expiration),
-        (segment_size, index_size, index_interval),
-    )
+    durations = delete_retention, min_lag, producer_expiration
+    of_log = settings((policy, min_dirty_ratio), durations, (segment_size, index_size, index_interval))
     if form == "log":
         now_ms = None if now is None else parse_time(now, output.note)
         wishes = CompactJobOptions("", now_ms, everything, CleanerOptions(memory))
@@ -82,8 +80,16 @@ def compact(
         return spark_files.compact((query, choice), metadata, of_log, wishes, target, where)
     if of_log or everything or metadata is not None or now is not None:
         raise UsageError("settings of a topic, --all, --metadata and --now go with --format log")
-    batch_bytes = options.batch_bytes(max_batch_bytes)
-    files = options.known("--format", form, options.FILE_FORMATS)
-    asked = ExportOptions("", files, RecordFilter(), parse_size(file_size), batch_bytes, memory)
+    asked = _table(form, file_size, max_batch_bytes, memory)
     found = options.selected_replicas(paths, topic, partition, replicas, choice)
     return spark_files.latest(found, target, asked, where)
+
+
+def _table(form: str, file_size: str, max_batch_bytes: str, memory: int) -> ExportOptions:
+    """Return how the files of a table are written.  Raises UsageError."""
+    from klog.jobs.export import ExportOptions
+    from klog.log.record_filter import RecordFilter
+
+    batch_bytes = options.batch_bytes(max_batch_bytes)
+    files = options.known("--format", form, options.FILE_FORMATS)
+    return ExportOptions("", files, RecordFilter(), parse_size(file_size), batch_bytes, memory)

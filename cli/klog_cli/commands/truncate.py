@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import time
 from typing import Annotated
 
 import typer
 from klog.errors import UsageError
 
 from klog_cli import options, output
-from klog_cli.units import parse_duration, parse_size, parse_time
+from klog_cli.units import parse_duration, parse_now, parse_size, parse_time
 
 CutTo = Annotated[int | None, typer.Option("--to-offset", help="First offset to drop.")]
 CutToTimestamp = Annotated[
@@ -58,8 +57,7 @@ def truncate(
         raise UsageError("--to-offset, --to-timestamp, --to-log-start: exactly one of them")
     check_exclusive(apply, plan)
     at_ms = parse_time(to_timestamp, output.note) if to_timestamp is not None else None
-    now_ms = parse_time(now, output.note) if now is not None else int(time.time() * 1000)
-    settings = TruncateOptions(now_ms, parse_duration(producer_expiration))
+    settings = TruncateOptions(parse_now(now, output.note), parse_duration(producer_expiration))
     interval = {} if index_interval is None else {"index.interval.bytes": str(parse_size(index_interval))}
     query = PartitionQuery([path], topic or (), partition or ())
     target = TruncateTarget(to_offset, at_ms)

@@ -15,6 +15,7 @@ from klog.replicas.disks import BrokerDisk, copies_on, find_metadata, open_disks
 
 from klog_cli import output
 from klog_cli.views import replicas_json, replicas_text
+from klog_cli.views.replicas_advice import name, summary
 
 
 class DiffRequest(NamedTuple):
@@ -122,10 +123,10 @@ def _print(diffs: Sequence[PartitionDiff], given: Sequence[str], form: str) -> N
     rows = [replicas_text.row(one) for one in shown]
     if form == "table" or output.is_terminal():
         output.emit_table([], replicas_text.COLUMNS, rows, form)
-        lines = [line for one in shown for line in replicas_text.below(one, replicas_text.name(one))]
+        lines = [line for one in shown for line in replicas_text.below(one, name(one))]
     else:
         lines = list(replicas_text.plain_table(shown, rows))
-    for line in [*lines, replicas_text.summary(diffs, given)]:
+    for line in [*lines, summary(diffs, given)]:
         output.text(output.printable(line) + "\n")
 
 

@@ -8,7 +8,7 @@ from klog.replicas.copy_state import CopyState
 from klog.replicas.diff import LostRecords, Outcome, PartitionDiff
 from klog.replicas.disks import BrokerDisk, MetadataLog
 
-from klog_cli.views.replicas_text import advice
+from klog_cli.views.replicas_advice import advice
 
 
 def disk_json(disk: BrokerDisk) -> dict[str, object]:

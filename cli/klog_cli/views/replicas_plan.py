@@ -23,7 +23,7 @@ from klog.replicas.disks import BrokerDisk, copies_on, find_metadata, open_disks
 
 from klog_cli import output
 from klog_cli.command_line import next_step
-from klog_cli.views import replicas_text
+from klog_cli.views import replicas_advice
 from klog_cli.views.plan_lines import changes
 from klog_cli.views.replicas_choice import chosen
 
@@ -150,7 +150,7 @@ def _equal_lines(one: EqualCopies) -> Iterator[str]:
     copy = one.diff.copies.get(one.kept)
     offsets = f"{copy.log_start}..{copy.log_end - 1}" if copy is not None and copy.log_end > copy.log_start else "empty"
     epoch = f" e{copy.last_epoch}" if copy is not None and copy.last_epoch >= 0 else ""
-    yield f"{replicas_text.name(one.diff)}  {one.diff.verdict.value}, keeps node {one.kept} ({offsets}{epoch})"
+    yield f"{replicas_advice.name(one.diff)}  {one.diff.verdict.value}, keeps node {one.kept} ({offsets}{epoch})"
     for target in one.targets:
         mine = one.diff.copies.get(target.node)
         is_cut = mine is not None and mine.log_end > target.cut_to
@@ -174,12 +174,12 @@ def _directory_lines(diff: PartitionDiff, target: CatchUp) -> Iterator[str]:
 def _help_lines(diff: PartitionDiff, given: Sequence[str]) -> Iterator[str]:
     """Yield what would do without any change."""
     if diff.verdict in (Verdict.BEHIND, Verdict.MISSING):
-        first = [line for line in replicas_text.advice(diff, given) if line.startswith("start ")]
+        first = [line for line in replicas_advice.advice(diff, given) if line.startswith("start ")]
         yield from (f"    a start order would do as well: {line}" for line in first)
 
 
 def _left_lines(one: LeftPartition) -> Iterator[str]:
-    name = replicas_text.name(one.diff)
+    name = replicas_advice.name(one.diff)
     yield f"{name}  {one.diff.verdict.value}, left: {one.reason}"
     if one.diff.verdict in (Verdict.DIVERGED, Verdict.MISSING, Verdict.DAMAGED):
         for node, lost in one.diff.lost_if_leads.items():

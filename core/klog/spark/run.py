@@ -8,6 +8,7 @@ import re
 import signal
 import threading
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from functools import partial
 from types import FrameType
@@ -152,21 +153,13 @@ def arrow_frame(spark: SparkSession, job: bytes, units: list[bytes]) -> DataFram
 
 def _watch(way: _Way, total: int, sink: Sink) -> list[bytes]:
     """Start a job and wait for it, in small steps, so that the main thread reacts to ^C."""
-    done, box = threading.Event(), _Box()
-
-    def target() -> None:
-        try:
-            box.streams = way.start()
-        except BaseException as error:  # the waiting thread raises it again
-            box.error = error
-        finally:
-            done.set()
-
     sink.expect(total)
     told = cancelled = 0
     with _interrupts() as wanted:
-        _thread(target).start()
-        while not done.wait(_PAUSE_SECONDS):
+        pool = ThreadPoolExecutor(1)
+        job = pool.submit(way.start)
+        pool.shutdown(wait=False)
+        while wait((job,), _PAUSE_SECONDS).not_done:
             if wanted.is_set() and not cancelled:
                 cancelled = 1
                 way.cancel()
@@ -175,24 +168,11 @@ def _watch(way: _Way, total: int, sink: Sink) -> list[bytes]:
             told = now
     if wanted.is_set():
         raise KeyboardInterrupt
-    if box.error is not None:
-        raise _explained(box.error) from box.error
+    error = job.exception()
+    if error is not None:
+        raise _explained(error) from error
     sink.advance(max(0, total - told))
-    return box.streams
-
-
-class _Box:
-    """What a thread brings back."""
-
-    streams: list[bytes]
-    error: BaseException | None = None
-
-    def __init__(self) -> None:
-        self.streams = []
-
-
-def _thread(target: Callable[[], None]) -> threading.Thread:
-    return threading.Thread(target=target, daemon=True)
+    return job.result()
 
 
 @contextmanager

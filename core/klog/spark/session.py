@@ -12,7 +12,7 @@ import re
 import signal
 import sys
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from types import TracebackType
 from typing import TYPE_CHECKING
 
@@ -140,8 +140,9 @@ def _connect(remote: str, conf: Mapping[str, str], ship: str) -> Session:
     """Return a session of Spark Connect."""
     from klog.spark.packaging import ship_to
 
-    scratch = Scratch()
-    try:
+    with ExitStack() as undo:
+        scratch = Scratch()
+        undo.callback(scratch.remove)
         from pyspark.errors import PySparkException
         from pyspark.sql import SparkSession
 
@@ -156,33 +157,30 @@ def _connect(remote: str, conf: Mapping[str, str], ship: str) -> Session:
             raise UnsupportedError("Spark Connect needs more: pip install 'pyspark[connect]'") from error
         except (PySparkException, RuntimeError) as error:
             raise SparkError(f"{remote}: {str(error).splitlines()[0]}") from error
-    except BaseException:
-        scratch.remove()
-        raise
+        undo.pop_all()
     return Session(spark, None, scratch)
 
 
 def _build(master: str | None, conf: Mapping[str, str], ship: str, brief: bool) -> Session:
     """Start a JVM and return a session in it."""
     java = find_java()
-    scratch = Scratch()
-    try:
+    with ExitStack() as undo:
+        scratch = Scratch()
+        undo.callback(scratch.remove)
         home = _home(scratch)
         settings, python = _settings(master, conf, ship, brief, home, scratch)
         environment = _environment(java, home, settings["spark.master"])
         gateway = Gateway(home, settings, scratch, environment)
-    except BaseException:
-        scratch.remove()
-        raise
-    try:
-        spark = _attach(gateway, settings, python)
-    except BaseException as error:
-        gateway.kill()
-        words = gateway.last_words()
-        scratch.remove()
-        if isinstance(error, KlogError) or not isinstance(error, Exception):
+        undo.callback(gateway.kill)
+        try:
+            spark = _attach(gateway, settings, python)
+        except KlogError:
             raise
-        raise SparkError(f"{settings['spark.master']}: Spark did not start: {words}") from error
+        except Exception as error:
+            gateway.kill()
+            message = f"{settings['spark.master']}: Spark did not start: {gateway.last_words()}"
+            raise SparkError(message) from error
+        undo.pop_all()
     return Session(spark, gateway, scratch)
 
 

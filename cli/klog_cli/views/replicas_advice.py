@@ -1,0 +1,64 @@
+"""What to do about partitions whose copies differ: the text and the JSON of `klog replicas` say the same."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from shlex import quote
+
+from klog.errors import counted
+from klog.replicas.diff import PartitionDiff, Verdict
+
+_DANGEROUS = (Verdict.INCOMPARABLE, Verdict.DAMAGED, Verdict.DIVERGED, Verdict.MISSING)
+
+
+def name(diff: PartitionDiff) -> str:
+    """Return TOPIC-N."""
+    return f"{diff.topic}-{diff.number}"
+
+
+def advice(diff: PartitionDiff, given: Sequence[str]) -> list[str]:
+    """Return what to do about a partition, the harmless first."""
+    found = []
+    losing = {node for node, each in diff.lost_if_leads.items() if each.records}
+    safe = [node for node in diff.lost_if_leads if node not in losing]
+    if diff.verdict in (Verdict.BEHIND, Verdict.MISSING) and losing and safe:
+        first, then = (",".join(map(str, sorted(nodes))) for nodes in (safe, losing))
+        elect = "" if diff.leader in safe else f", elect a leader for {name(diff)} by an unclean election"
+        found.append(f"start {first}{elect}, then {then}: nothing is lost")
+        found.append(f"or fill the copies up: klog replicas plan {disk_list(given)} --topic {quote(diff.topic)}")
+    if diff.verdict is Verdict.DIVERGED:
+        found.append("no start order keeps all records: save those of the losing branches first (klog replicas rescue)")
+    if diff.verdict is Verdict.DAMAGED:
+        found.append("a broker does not notice a bad batch at a clean start: see klog verify, klog recover")
+    if diff.verdict is Verdict.INCOMPARABLE:
+        found.append("these directories are not compared: move away what does not belong to the cluster")
+    return found
+
+
+def disk_list(given: Sequence[str]) -> str:
+    """Return the disks as they are typed."""
+    return " ".join(map(quote, given))
+
+
+def summary(diffs: Sequence[PartitionDiff], given: Sequence[str]) -> str:
+    """Return the last line: the verdict of all, and the next command."""
+    counts = {verdict: sum(diff.verdict is verdict for diff in diffs) for verdict in Verdict}
+    total = counted(len(diffs), "partition")
+    if counts[Verdict.SAME] == len(diffs) and all(diff.is_safe for diff in diffs):
+        return f"{total}, all copies equal"
+    verdicts = ", ".join(f"{count} {verdict.value}" for verdict, count in counts.items() if count)
+    return f"{total}: {verdicts}. {_next(diffs, given)}"
+
+
+def _next(diffs: Sequence[PartitionDiff], given: Sequence[str]) -> str:
+    losing = [diff for diff in diffs if any(outcome.lost.records for outcome in diff.all_back)]
+    disks = disk_list(given)
+    leaders = [diff.leader for diff in diffs if diff.leader is not None and diff.verdict is Verdict.DIVERGED]
+    if leaders:
+        most = max(set(leaders), key=leaders.count)
+        return f"Do not start these brokers yet: klog replicas rescue {disks} --if-leads {most} --to lost.jsonl"
+    if losing or any(diff.verdict in _DANGEROUS for diff in diffs):
+        return f"Do not start these brokers yet: klog replicas plan {disks}"
+    if any(not diff.is_safe for diff in diffs):
+        return f"Mind the start order, or fill the copies up: klog replicas plan {disks}"
+    return "Nothing is lost, whoever leads."
