@@ -15,7 +15,6 @@ from klog.formats.names import (
     kraft_snapshot_name,
     parse_file,
     parse_partition,
-    topic_is_legal,
 )
 
 UNIQUE = "0f8fad5bd9cb469fa16570867728950e"
@@ -86,19 +85,6 @@ def test_the_last_dash_splits_so_a_partition_is_never_negative() -> None:
     assert (found.topic, found.partition) == ("orders-", 3)
 
 
-def test_a_name_as_long_as_names_get_may_hold_only_the_beginning_of_a_topic() -> None:
-    """Brokers cut the topic so that -delete and -stray fit; the real name is then only in the metadata."""
-    cut = parse_partition(f"{'t' * 213}-1.{UNIQUE}-delete")
-    whole = parse_partition(f"{'t' * 212}-1.{UNIQUE}-delete")
-    future = parse_partition(f"{'t' * 213}-1.{UNIQUE}-future")
-    assert cut is not None
-    assert whole is not None
-    assert future is not None
-    assert (len(cut.name), cut.topic_may_be_cut) == (255, True)
-    assert not whole.topic_may_be_cut
-    assert not future.topic_may_be_cut
-
-
 def test_names_that_are_not_utf8_survive(tmp_path: Path) -> None:
     """A file system takes any bytes; a name that cannot be decoded must still lead back to its file."""
     (tmp_path / os.fsdecode(b"caf\xe9-3")).mkdir()
@@ -116,16 +102,6 @@ def test_a_name_of_255_bytes_is_read() -> None:
     assert found is not None
     assert found.partition == 12345
     assert parse_file("9" * 251 + ".log").offset is None
-
-
-@pytest.mark.parametrize("topic", ["orders", "a.b_c-D9", "t" * 249, "..."])
-def test_a_topic_that_a_broker_would_create(topic: str) -> None:
-    assert topic_is_legal(topic)
-
-
-@pytest.mark.parametrize("topic", ["", ".", "..", "t" * 250, "a b", "é", "a/b"])
-def test_a_topic_that_no_broker_would_create(topic: str) -> None:
-    assert not topic_is_legal(topic)
 
 
 @pytest.mark.parametrize("kind", [FileKind.LOG, FileKind.INDEX, FileKind.TIME_INDEX, FileKind.TXN_INDEX])

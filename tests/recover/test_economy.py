@@ -78,11 +78,8 @@ def segments_of(kind: str) -> list[bytes]:
     return content
 
 
-@pytest.mark.parametrize("kind", ["plain", "idempotent", "transactional"])
-def test_each_segment_of_a_torn_log_is_read_once(
-    tmp_path: Path, klog: Callable[..., Ran], monkeypatch: pytest.MonkeyPatch, kind: str
-) -> None:
-    """Survey, the broker's start and the amounts come from one pass; only of the end that is cut more is read."""
+def sound_log_dir(tmp_path: Path, klog: Callable[..., Ran], kind: str) -> list[Path]:
+    """Return five logs with sound indexes of a log dir."""
     folder = tmp_path / "data" / "orders-0"
     folder.mkdir(parents=True)
     (folder.parent / "meta.properties").write_text("version=0\nbroker.id=1\n")
@@ -90,6 +87,16 @@ def test_each_segment_of_a_torn_log_is_read_once(
     for log, content in zip(logs, segments_of(kind), strict=True):
         log.write_bytes(content)
     assert klog("recover", folder.parent, "--apply", "--quiet").exit_code == 1
+    return logs
+
+
+@pytest.mark.parametrize("kind", ["plain", "idempotent", "transactional"])
+def test_each_segment_of_a_torn_log_is_read_once(
+    tmp_path: Path, klog: Callable[..., Ran], monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    """Survey, the broker's start and the amounts come from one pass; only of the end that is cut more is read."""
+    logs = sound_log_dir(tmp_path, klog, kind)
+    folder = logs[0].parent
     torn = logs[-1].stat().st_size - 100
     os.truncate(logs[-1], torn)
     with monkeypatch.context() as patches:
@@ -109,13 +116,7 @@ def test_each_segment_of_a_torn_log_is_read_once(
 
 def damaged_log_dir(tmp_path: Path, klog: Callable[..., Ran], kind: str, damage: str) -> list[Path]:
     """Return five logs with sound indexes of a log dir, of which the third is damaged in its middle."""
-    folder = tmp_path / "data" / "orders-0"
-    folder.mkdir(parents=True)
-    (folder.parent / "meta.properties").write_text("version=0\nbroker.id=1\n")
-    logs = [folder / f"{base:020}.log" for base in range(0, 1500, 300)]
-    for log, content in zip(logs, segments_of(kind), strict=True):
-        log.write_bytes(content)
-    assert klog("recover", folder.parent, "--apply", "--quiet").exit_code == 1
+    logs = sound_log_dir(tmp_path, klog, kind)
     content = bytearray(logs[2].read_bytes())
     batches = [one for one in Segment(str(logs[2])).batches() if isinstance(one, Batch)]
     middle = batches[50]

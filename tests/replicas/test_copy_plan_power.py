@@ -249,30 +249,19 @@ def cut_everywhere(memory: Path, original: Path, choice: CopyChoice, every: int,
 
 @pytest.mark.parametrize(("name", "partition", "choice"), SCENES, ids=[one[0] for one in SCENES])
 @pytest.mark.parametrize("is_far", [False, True], ids=["beside", "elsewhere"])
-def test_a_plan_over_three_log_dirs_survives_at_some_calls(
+@pytest.mark.parametrize(
+    ("every", "least"), [pytest.param(61, 10, id="some"), pytest.param(1, 300, marks=pytest.mark.long, id="all")]
+)
+def test_a_plan_over_three_log_dirs_survives_a_cut_at_any_call(
     name: str,
     partition: str,
     choice: CopyChoice,
     is_far: bool,
+    every: int,
+    least: int,
     image: Callable[[str], Path],
     tmp_path: Path,
     memory: Path,
 ) -> None:
     original = scene(image, name, partition, tmp_path / "original")
-    assert cut_everywhere(memory, original, choice, 61, is_far) > 10
-
-
-@pytest.mark.long
-@pytest.mark.parametrize(("name", "partition", "choice"), SCENES, ids=[one[0] for one in SCENES])
-@pytest.mark.parametrize("is_far", [False, True], ids=["beside", "elsewhere"])
-def test_a_plan_over_three_log_dirs_survives_at_every_call(
-    name: str,
-    partition: str,
-    choice: CopyChoice,
-    is_far: bool,
-    image: Callable[[str], Path],
-    tmp_path: Path,
-    memory: Path,
-) -> None:
-    original = scene(image, name, partition, tmp_path / "original")
-    assert cut_everywhere(memory, original, choice, 1, is_far) > 300
+    assert cut_everywhere(memory, original, choice, every, is_far) > least

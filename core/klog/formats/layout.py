@@ -21,16 +21,6 @@ class Field(NamedTuple):
     meaning: str
 
 
-class Span(NamedTuple):
-    """A field's bytes in a file: `start` up to, not including, `end`."""
-
-    name: str
-    start: int
-    end: int
-    value: int
-    meaning: str
-
-
 class Layout:
     """Fields in their order, without gaps.
 
@@ -64,13 +54,3 @@ class Layout:
     def write(self, *values: int) -> bytes:
         """Return the bytes of *values*, given in field order."""
         return self._struct.pack(*values)
-
-    def spans(self, buffer: bytes | bytearray | memoryview, position: int = 0) -> list[Span]:
-        """Return each field with its place and value, for people who look at hex dumps."""
-        found = []
-        at = position
-        for field, value in zip(self.fields, self.read(buffer, position), strict=True):
-            end = at + struct.calcsize(">" + _CODES[field.type])
-            found.append(Span(field.name, at, end, value, field.meaning))
-            at = end
-        return found

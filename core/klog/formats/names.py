@@ -25,14 +25,9 @@ CLUSTER_METADATA: Final = "__cluster_metadata"
 REMOTE_INDEX_CACHE: Final = "remote-log-index-cache"
 """Directory in a log dir with copies of the indexes of tiered segments."""
 
-MAX_NAME: Final = 255
-"""Letters in a directory name; a topic too long for `-delete` or `-stray` is cut to it.  Kafka: LocalLog."""
-
 _OFFSET_DIGITS = 20
 _EPOCH_DIGITS = 10
 _UNIQUE_DIGITS = 32
-_TOPIC_LETTERS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-")
-_MAX_TOPIC = 249
 
 
 class PartitionState(str, Enum):
@@ -57,11 +52,6 @@ class PartitionName(NamedTuple):
     state: PartitionState
     unique_id: str | None
     canonical: bool
-
-    @property
-    def topic_may_be_cut(self) -> bool:
-        """Whether *topic* may be only the beginning of the topic's name: the whole name is as long as names get."""
-        return self.state in (PartitionState.DELETE, PartitionState.STRAY) and len(self.name) == MAX_NAME
 
 
 _STATES = {f"-{state.value}": state for state in PartitionState if state is not PartitionState.CURRENT}
@@ -97,11 +87,6 @@ def _is_marked_name(text: str) -> bool:
 
 def _is_unique_id(text: str) -> bool:
     return len(text) == _UNIQUE_DIGITS and set("0123456789abcdef").issuperset(text)
-
-
-def topic_is_legal(topic: str) -> bool:
-    """Whether a broker would create *topic*; it loads any other name too.  Kafka: Topic.validate."""
-    return 0 < len(topic) <= _MAX_TOPIC and topic not in (".", "..") and _TOPIC_LETTERS.issuperset(topic)
 
 
 class FileKind(str, Enum):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from klog.errors import KlogError
 from klog.formats.index import ABORTED_TXN
-from klog.log.txn_index import AbortedTxn, newer_version, read_txn_index
+from klog.log.txn_index import AbortedTxn, read_txn_index
 from klog.verify.facts import Findings, PartitionFacts
 
 
@@ -37,17 +37,3 @@ def _entries(facts: PartitionFacts, name: str, entries: list[AbortedTxn], base: 
             message = f"entry {slot} goes from offset {entry.first_offset} to {entry.last_offset}"
             yield facts.finding("txn-index-order", message, name, at, entry.last_offset)
         last = max(last, entry.last_offset)
-
-
-def version_fault(facts: PartitionFacts) -> str | None:
-    """Return the first entry over which a broker does not start: only the high byte of a version counts to it."""
-    for segment in facts.segments:
-        name = segment.files.txn_index
-        try:
-            entries = read_txn_index(facts.partition.path, name)[0] if name else []
-        except KlogError:
-            continue
-        for slot, entry in enumerate(entries):
-            if newer_version(entry.version):
-                return f"{name}, entry {slot}: version {newer_version(entry.version)}"
-    return None
