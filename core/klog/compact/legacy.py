@@ -11,17 +11,18 @@ from typing import NamedTuple
 
 from klog.compact.strict_reader import StrictReader
 from klog.formats.batch import (
-    BATCH,
     CODEC_BITS,
-    CRC_START,
     DELETE_HORIZON_BIT,
     LOG_APPEND_TIME_BIT,
     OVERHEAD,
     BatchFacts,
+    BatchHead,
+    write_batch,
 )
 from klog.formats.damage import DamageKind
 from klog.formats.legacy import CRC_START as MESSAGE_CRC_START
 from klog.formats.legacy import MESSAGE_V0, MESSAGE_V1
+from klog.formats.record import write_record
 from klog.kernel import DONE, MORE, Rewriter, Window, crc32, crc32c
 from klog.log.records import batch_damage, broken_record, message_damages
 
@@ -105,30 +106,10 @@ def _record_batch(facts: BatchFacts, messages: list[_Message], compress: Compres
     if any(one.value is None for one in messages):
         attributes, base_timestamp = attributes | DELETE_HORIZON_BIT, horizon_ms
     records = b"".join(
-        _record(one.timestamp - base_timestamp, one.offset - base, one.key, one.value) for one in messages
+        write_record(one.timestamp - base_timestamp, one.offset - base, one.key, one.value) for one in messages
     )
     if codec:
         records = compress[codec](memoryview(records), 2)
     largest = facts.max_timestamp if by_append_time else max(one.timestamp for one in messages)
-    delta, size = messages[-1].offset - base, BATCH.size - OVERHEAD + len(records)
-    values = (attributes, delta, base_timestamp, largest, -1, -1, -1, len(messages))
-    draft = BATCH.write(base, size, -1, 2, 0, *values) + records
-    return BATCH.write(base, size, -1, 2, crc32c(memoryview(draft)[CRC_START:]), *values) + records
-
-
-def _record(timestamp_delta: int, offset_delta: int, key: bytes | None, value: bytes | None) -> bytes:
-    content = b"\0" + _varlong(timestamp_delta) + _varlong(offset_delta)
-    for part in (key, value):
-        content += _varlong(_length(part)) + (part or b"")
-    content += b"\0"  # no headers
-    return _varlong(len(content)) + content
-
-
-def _varlong(value: int) -> bytes:
-    rest = (value << 1 ^ value >> 63) & 0xFFFFFFFFFFFFFFFF
-    made = bytearray()
-    while rest >= 0x80:
-        made.append(rest & 0x7F | 0x80)
-        rest >>= 7
-    made.append(rest)
-    return bytes(made)
+    head = BatchHead(base, -1, attributes, messages[-1].offset - base, base_timestamp, largest, len(messages))
+    return write_batch(head, records, crc32c)

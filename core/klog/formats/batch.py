@@ -21,10 +21,14 @@ A batch without records is legal: compaction leaves it to remember a producer's 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from enum import IntEnum, IntFlag
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from klog.formats.layout import Layout
+
+Crc: TypeAlias = Callable[["bytes | memoryview"], int]
+"""A CRC-32C function.  The kernel has the fast one, and formats are below the kernel: so callers pass it in."""
 
 ENTRY = Layout(
     "log entry",
@@ -90,6 +94,34 @@ class Codec(IntEnum):
 
 
 CODEC_NAMES = tuple(codec.name.lower() for codec in Codec)
+
+
+class BatchHead(NamedTuple):
+    """What a new record batch says of its records; timestamps are ms since the epoch."""
+
+    base_offset: int
+    leader_epoch: int
+    attributes: int
+    last_offset_delta: int
+    base_timestamp: int
+    max_timestamp: int
+    records_count: int
+    producer_id: int = -1
+    producer_epoch: int = -1
+    base_sequence: int = -1
+
+
+def write_batch(head: BatchHead, records: bytes, crc32c: Crc) -> bytes:
+    """Return the record batch around *records*, which are as its codec wants them.  Kafka: DefaultRecordBatch."""
+    size = BATCH.size - OVERHEAD + len(records)
+    values = (
+        head.attributes, head.last_offset_delta, head.base_timestamp, head.max_timestamp,
+        head.producer_id, head.producer_epoch, head.base_sequence, head.records_count,
+    )  # fmt: skip
+    draft = BATCH.write(head.base_offset, size, head.leader_epoch, 2, 0, *values) + records
+    return BATCH.write(head.base_offset, size, head.leader_epoch, 2, crc32c(memoryview(draft)[CRC_START:]), *values) + (
+        records
+    )
 
 
 class BatchFacts(NamedTuple):

@@ -93,6 +93,14 @@ def control_record(key: bytes | None, value: bytes | None) -> Control:
     return Control(type_id, "UNKNOWN", f" controlType: UNKNOWN({type_id})")
 
 
+def kraft_control(type_id: int, data: Data) -> tuple[bytes, bytes]:
+    """Return key and value of a control record of KRaft.  Kafka: ControlRecordUtils, MemoryRecordsBuilder."""
+    from klog.formats.structs.schema import load
+    from klog.formats.structs.write import encode
+
+    return KEY.write(0, type_id), encode(load("control", _KRAFT[type_id][0]), data, data["version"])
+
+
 def _end_of_transaction(type_id: int, value: bytes | None) -> Control:
     """Kafka: EndTransactionMarker.deserializeValue."""
     name = TYPES[type_id]

@@ -21,6 +21,7 @@ from klog.errors import KlogError
 from klog.formats.structs.json import EmbeddedStruct, to_json
 from klog.formats.structs.read import Reader, StructError, decode
 from klog.formats.structs.schema import Data, Schema, load, names_by_key
+from klog.formats.structs.write import Writer, put_unsigned_varint, write
 
 CONSUMER_OFFSETS: Final = "__consumer_offsets"
 TRANSACTION_STATE: Final = "__transaction_state"
@@ -245,6 +246,26 @@ def metadata_record(value: bytes | None) -> MetadataRecord | Undecodable:
         return _framed("metadata", value)
     except StructError as error:
         return Undecodable(error.message)
+
+
+def metadata_value(record: MetadataRecord) -> bytes:
+    """Return *record* as `metadata_record` reads it, without tagged fields that no schema knows.
+
+    Raises ValueError for null in a field that is not nullable.  Kafka: AbstractApiMessageSerde.write.
+    """
+    (name,) = names_by_key("metadata")[record.type]
+    writer = Writer()
+    for number in (_FRAME_VERSION, record.type, record.version):
+        put_unsigned_varint(writer.tail, number)
+    write(load("metadata", name), record.data, record.version, writer)
+    return bytes(writer.tail)
+
+
+def new_metadata_record(name: str, version: int, data: Data) -> MetadataRecord:
+    """Return a record of `__cluster_metadata` by the name of its schema, `TopicRecord`.  Raises KeyError."""
+    schema = load("metadata", name)
+    assert schema.key is not None
+    return MetadataRecord(schema.key, _constant_name(name), version, data)
 
 
 def cluster_metadata(_key: bytes | None, value: bytes | None, offset: int) -> tuple[str | None, str | None]:

@@ -32,3 +32,22 @@ class Record(NamedTuple):
     value: bytes | None
     headers: tuple[tuple[bytes, bytes | None], ...] = ()
     sequence: int = -1
+
+
+def write_record(timestamp_delta: int, offset_delta: int, key: bytes | None, value: bytes | None) -> bytes:
+    """Return a record of a record batch, without headers.  *timestamp_delta*: ms.  Kafka: DefaultRecord.writeTo."""
+    content = b"\0" + _varlong(timestamp_delta) + _varlong(offset_delta)
+    for part in (key, value):
+        content += _varlong(-1) if part is None else _varlong(len(part)) + part
+    content += b"\0"
+    return _varlong(len(content)) + content
+
+
+def _varlong(value: int) -> bytes:
+    rest = (value << 1 ^ value >> 63) & 0xFFFFFFFFFFFFFFFF
+    made = bytearray()
+    while rest >= 0x80:
+        made.append(rest & 0x7F | 0x80)
+        rest >>= 7
+    made.append(rest)
+    return bytes(made)

@@ -12,10 +12,10 @@ one.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Final, NamedTuple
 
-from klog.formats.batch import decrement_sequence
+from klog.formats.batch import Crc, decrement_sequence
 from klog.formats.layout import Layout
 
 HEADER = Layout(
@@ -45,9 +45,6 @@ CRC_START: Final = HEADER.offsets["count"]
 """Where the checksummed part begins; it ends with the file."""
 
 _VERSION_BYTES = HEADER.offsets["crc"]
-
-Crc = Callable[[bytes], int]
-"""A CRC-32C function.  The kernel has the fast one, and formats are below the kernel: so callers pass it in."""
 
 
 class Producer(NamedTuple):
