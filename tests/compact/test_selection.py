@@ -13,7 +13,7 @@ from klog.compact.selection import DirtyStart, Eligibility, LogSections, examine
 from klog.data_dir.log_dir import LogDir
 from klog.data_dir.partition import Partition, segments_between
 from klog.errors import UnreadableError
-from klog.metadata.image import TOPIC_RESOURCE
+from klog.metadata.settings_image import TOPIC_RESOURCE
 from klog.metadata.topic_config import SettingOrigin, TopicConfig
 
 from tests.oracles.plain import encode

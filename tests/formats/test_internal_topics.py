@@ -259,7 +259,8 @@ def test_a_metadata_record_of_a_version_that_kafka_does_not_know_is_read_all_the
 def test_what_is_no_metadata_record_says_why(value: str | None, message: str) -> None:
     data = None if value is None else bytes.fromhex(value)
     assert cluster_metadata(None, data, 9) == (None, f"Error at 9, skipping. {message}")
-    assert metadata_record(data) == Undecodable(message)
+    unknown = message.rpartition("Unknown metadata id ")[2]
+    assert metadata_record(data) == Undecodable(message, int(unknown) if unknown != message else None)
 
 
 def test_the_metadata_of_the_preview_of_2_8_is_told_apart() -> None:

@@ -15,14 +15,11 @@ from klog.data_dir.partition import Partition
 from klog.formats.checkpoint import PartitionMetadata
 from klog.formats.internal_topics import MetadataRecord, metadata_record
 from klog.metadata import loader
-from klog.metadata.image import (
-    BROKER_RESOURCE,
-    TOPIC_RESOURCE,
-    BrokerRegistration,
-    MetadataImage,
-    PartitionRegistration,
-)
+from klog.metadata.cluster_image import BrokerRegistration
+from klog.metadata.image import MetadataImage
 from klog.metadata.loader import ClusterMetadata, read_metadata
+from klog.metadata.settings_image import BROKER_RESOURCE, TOPIC_RESOURCE
+from klog.metadata.topics_image import PartitionRegistration
 
 from tests.brokers import kafka
 from tests.conftest import CORPORA, FIXTURES, writable_copy
@@ -60,7 +57,7 @@ def change(number: int = 0, topic_number: int = 1, **fields: object) -> bytes:
 
 
 def broker(node_id: int, epoch: int, **fields: object) -> bytes:
-    usual = {"incarnationId": uuid(9), "logDirs": [uuid(4)]}
+    usual = {"incarnationId": uuid(9), "logDirs": [uuid(4)], "rack": None}
     return value("RegisterBroker", brokerId=node_id, brokerEpoch=epoch, **{**usual, **fields})
 
 
@@ -454,7 +451,7 @@ def test_an_empty_directory_is_not_an_empty_cluster(log: MetadataLog) -> None:
     log.log.unlink()
     found = read(log.log_dir)
     assert (found.complete, found.problems) == (False, (f"{log.path}: neither a log nor a snapshot",))
-    gone = loader._read(Partition(str(log.path / "gone")))
+    gone = loader.read_log(Partition(str(log.path / "gone")))
     assert (gone.complete, gone.problems) == (
         False,
         (f"{log.path}/gone: cannot be listed: No such file or directory",),
@@ -472,7 +469,7 @@ def test_files_that_cannot_be_opened_are_problems(log: MetadataLog) -> None:
     assert len(listed.segments) == 2
     first.unlink()
     newest.unlink()
-    found = loader._read(listed)
+    found = loader.read_log(listed)
     assert (list(found.topic_ids), found.end_offset, found.complete) == (["b"], 2, False)
     assert [problem.partition(": ")[0] for problem in found.problems] == [str(newest), str(first), str(log.log)]
 
@@ -494,15 +491,15 @@ def test_beside_a_running_node_it_is_read_again(log: MetadataLog, monkeypatch: p
     kept = log.log.read_bytes()
     spoil(log.log)
     reads = []
-    once = loader._read
+    once = loader.read_log
 
-    def counted(partition: Partition) -> ClusterMetadata:
+    def counted(partition: Partition, at: int | None, is_in_use: bool) -> ClusterMetadata:
         reads.append(partition)
         if len(reads) == 2:
             log.log.write_bytes(kept)
-        return once(partition)
+        return once(partition, at, is_in_use)
 
-    monkeypatch.setattr(loader, "_read", counted)
+    monkeypatch.setattr(loader, "read_log", counted)
     log_dir = LogDir(str(log.log_dir))
     assert not read(log.log_dir).complete
     reads.clear()
@@ -654,7 +651,7 @@ class _Controller:
 
     def create_or_remove(self, number: int) -> None:
         name = f"t{number}"
-        is_there = name in self.state.topic_ids
+        is_there = name in self.state.topics.ids
         self.write(value("RemoveTopic", topicId=uuid(number)) if is_there else topic(name, number))
 
     def transaction(self) -> None:

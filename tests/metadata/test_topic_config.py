@@ -9,7 +9,7 @@ import pytest
 from klog.data_dir.log_dir import LogDir
 from klog.errors import UsageError
 from klog.metadata import loader
-from klog.metadata.image import BROKER_RESOURCE, TOPIC_RESOURCE
+from klog.metadata.settings_image import BROKER_RESOURCE, TOPIC_RESOURCE
 from klog.metadata.topic_config import _INTERNAL, _KNOWN, Setting, SettingOrigin, TopicConfig
 
 from tests.brokers import kafka

@@ -12,7 +12,7 @@ from klog.formats.snapshot import read_snapshot, write_snapshot
 from klog.kernel import crc32c
 from klog.log.batch import Batch
 from klog.log.segment import MAX_SEGMENT_BYTES, Segment
-from klog.metadata.image import TOPIC_RESOURCE
+from klog.metadata.settings_image import TOPIC_RESOURCE
 
 from tests.conftest import FIXTURES, writable_copy
 from tests.oracles.plain.encode import Record, batch

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from klog.data_dir.log_dir import LogDir
 from klog.metadata import loader
-from klog.metadata.image import BROKER_RESOURCE, TOPIC_RESOURCE
+from klog.metadata.settings_image import BROKER_RESOURCE, TOPIC_RESOURCE
 from klog.verify.verify import facts_around, log_dir_facts, verify_partition
 
 from tests.conftest import FIXTURES, Ran

@@ -189,6 +189,16 @@ def share_group_state(key: bytes | None, value: bytes | None, offset: int) -> tu
 _FRAME_VERSION: Final = 1
 
 
+class _UnknownTypeError(StructError):
+    """No record has the number *type*."""
+
+    def __init__(self, record_type: int) -> None:
+        unknown = "org.apache.kafka.common.errors.UnsupportedVersionException: Unknown metadata id"
+        parsing = _parse_error(f"{unknown} {record_type}")
+        super().__init__(parsing.java_class, parsing.message)
+        self.type = record_type
+
+
 def _parse_error(message: str) -> StructError:
     return StructError("org.apache.kafka.server.common.serialization.MetadataParseException", message)
 
@@ -221,8 +231,7 @@ def _framed(file: str, value: bytes) -> MetadataRecord:
     record_type, version = _frame_number(reader, "type"), _frame_number(reader, "version")
     names = names_by_key(file).get(record_type)
     if names is None:
-        unknown = "org.apache.kafka.common.errors.UnsupportedVersionException: Unknown metadata id"
-        raise _parse_error(f"{unknown} {record_type}")
+        raise _UnknownTypeError(record_type)
     try:
         data, end = decode(load(file, names[0]), value, version, reader.position)
     except StructError:
@@ -238,6 +247,12 @@ def _constant_name(name: str) -> str:
     return "".join(f"_{letter}" if letter.isupper() else letter.upper() for letter in name).removeprefix("_")
 
 
+@cache
+def newest_version(record_type: int) -> int:
+    """Return the newest version of a type of metadata record that Kafka knows."""
+    return load("metadata", names_by_key("metadata")[record_type][0]).highest
+
+
 def metadata_record(value: bytes | None) -> MetadataRecord | Undecodable:
     """Return a record of `__cluster_metadata`.  Kafka: MetadataRecordSerde."""
     if value is None:
@@ -245,7 +260,7 @@ def metadata_record(value: bytes | None) -> MetadataRecord | Undecodable:
     try:
         return _framed("metadata", value)
     except StructError as error:
-        return Undecodable(error.message)
+        return Undecodable(error.message, error.type if isinstance(error, _UnknownTypeError) else None)
 
 
 def metadata_value(record: MetadataRecord) -> bytes:

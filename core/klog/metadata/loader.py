@@ -11,8 +11,8 @@ parts are skipped and reported.  A record at the end of the log may never have b
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from itertools import zip_longest
 from types import MappingProxyType
 from typing import Final, NamedTuple
@@ -20,45 +20,83 @@ from typing import Final, NamedTuple
 from klog.data_dir.log_dir import LogDir
 from klog.data_dir.partition import Partition
 from klog.errors import KlogError
-from klog.formats.batch import CONTROL_BIT
+from klog.formats.checkpoint import epochs_in_force
 from klog.formats.control import control_record
 from klog.formats.damage import Damage
-from klog.formats.internal_topics import Undecodable, metadata_record
+from klog.formats.java_integers import LONG_MAX
 from klog.formats.names import CLUSTER_METADATA, FileKind, FileName, Stage
-from klog.location import Location
-from klog.log.segment import Segment
-from klog.metadata.image import (
-    BROKER_RESOURCE,
-    TOPIC_RESOURCE,
-    BrokerRegistration,
-    MetadataImage,
-    PartitionRegistration,
-)
+from klog.metadata.cluster_image import BrokerRegistration, QuorumImage
+from klog.metadata.image import MetadataImage
+from klog.metadata.replay import LoggedRecord, Problems, Replay, read_records
+from klog.metadata.settings_image import BROKER_RESOURCE, TOPIC_RESOURCE
+from klog.metadata.topics_image import PartitionRegistration
 
 _SNAPSHOT_HEADER, _SNAPSHOT_FOOTER = 3, 4
-_MOST_PROBLEMS: Final = 20
+_LEADER_CHANGE: Final = 2
 _MORE_TRIES: Final = 2
 _NOTHING: Final[Mapping[str, str]] = MappingProxyType({})
 
 
+class LogPoint(NamedTuple):
+    """A place in the metadata log: *offset* is the next one, *epoch* the leader epoch of the record before it."""
+
+    offset: int
+    epoch: int
+
+
+class MetadataOffsetError(KlogError):
+    """The state was asked for as of an offset that the log and its snapshots do not reach."""
+
+
 @dataclass(frozen=True)
 class ClusterMetadata:
-    """The cluster as of *end_offset*, the offset after the last record that was read.
+    """The cluster as of *end_offset*, the offset after the last record that was read; *epoch*: of that record.
 
-    *topic_ids*: by name.  *partitions*: by topic id, then number.  *configs*: by resource type (`TOPIC_RESOURCE`,
-    `BROKER_RESOURCE`) and name.  *features*: finalized levels, `metadata.version` among them.  *brokers*: by node id.
-    *complete*: nothing below *end_offset* is missing; a torn tail is beyond it.  *problems*: a sentence for each part
-    that was skipped.
+    *state*: all of it; the properties are what most callers need.  *snapshot*: where the snapshot ends from which it
+    was read.  *complete*: nothing below *end_offset* is missing; a torn tail is beyond it.  *problems*: a sentence for
+    each part that was skipped; *damage*: those of them that a sound log does not have.  *gap*: the log begins behind
+    the end of the snapshot.  *open_transaction*: the log ends inside of one, and what it would change does not count.
     """
 
-    topic_ids: Mapping[str, str]
-    partitions: Mapping[str, Mapping[int, PartitionRegistration]]
-    configs: Mapping[tuple[int, str], Mapping[str, str]]
-    features: Mapping[str, int]
-    brokers: Mapping[int, BrokerRegistration]
+    state: MetadataImage
     end_offset: int
     complete: bool
     problems: tuple[str, ...]
+    damage: tuple[str, ...] = ()
+    epoch: int = 0
+    snapshot: LogPoint | None = field(default=None, compare=False)  # two ways to one state
+    gap: bool = False
+    open_transaction: bool = False
+
+    @property
+    def topic_ids(self) -> Mapping[str, str]:
+        """The ids of the topics, by name."""
+        return self.state.topics.ids
+
+    @property
+    def partitions(self) -> Mapping[str, Mapping[int, PartitionRegistration]]:
+        """The partitions, by topic id, then number."""
+        return self.state.topics.partitions
+
+    @property
+    def configs(self) -> Mapping[tuple[int, str], Mapping[str, str]]:
+        """The settings, by resource type (`TOPIC_RESOURCE`, `BROKER_RESOURCE` …) and name."""
+        return self.state.settings.configs
+
+    @property
+    def features(self) -> Mapping[str, int]:
+        """The finalized levels, `metadata.version` among them, `kraft.version` not."""
+        return self.state.settings.features
+
+    @property
+    def brokers(self) -> Mapping[int, BrokerRegistration]:
+        """The brokers, by node id; also those that were unregistered."""
+        return self.state.cluster.brokers
+
+    @property
+    def quorum(self) -> QuorumImage:
+        """The voters, and who led."""
+        return self.state.quorum
 
     def partition(self, topic: str, number: int) -> PartitionRegistration | None:
         """Return a partition's registration; None if the cluster has no such partition."""
@@ -78,189 +116,140 @@ class ClusterMetadata:
         return {**for_all, **own}
 
 
-def read_metadata(log_dir: LogDir) -> ClusterMetadata | None:
+def read_metadata(log_dir: LogDir, at: int | None = None) -> ClusterMetadata | None:
     """Return the cluster of the metadata log in *log_dir*; None if it has none (ZooKeeper, or another log dir has it).
 
-    Its content, or a file that cannot be read, never raises: see `problems`.  Beside a running node files appear and
-    disappear, so what seems to be missing is looked for again.
+    *at*: as of the records below this offset.  Its content, or a file that cannot be read, never raises: see
+    `problems`.  Beside a running node files appear and disappear, so what seems to be missing is looked for again.
+    Raises MetadataOffsetError for an *at* that the log does not reach, or that lies before its oldest state.
     """
     path = os.path.join(log_dir.path, f"{CLUSTER_METADATA}-0")
     if not os.path.isdir(path):
         return None
-    found = _read(Partition(path))
-    tries = 0 if found.complete or not log_dir.lock.held else _MORE_TRIES
+    is_in_use = bool(log_dir.lock.held)
+    found = read_log(Partition(path), at, is_in_use)
+    tries = 0 if found.complete or not is_in_use else _MORE_TRIES
     while tries and not found.complete:
-        found = _read(Partition(path))
+        found = read_log(Partition(path), at, is_in_use)
         tries -= 1
     return found
 
 
-def _read(partition: Partition) -> ClusterMetadata:
-    problems = _Problems()
-    base = _newest_snapshot(partition, problems)
+def read_log(partition: Partition, at: int | None = None, is_in_use: bool = False) -> ClusterMetadata:
+    """Return the cluster of the metadata log in the directory of *partition*: see `read_metadata`.
+
+    *is_in_use*: a node is running on it.
+    """
+    problems = Problems()
+    base = newest_snapshot(partition, problems, LONG_MAX if at is None else at)
     if base is None and not partition.segments:
         problems.add(f"{partition.path}: {partition.unreadable or 'neither a log nor a snapshot'}")
-    state = MetadataImage() if base is None else base.state
-    end_offset = _replay_log(partition, state, 0 if base is None else base.offset, problems)
+    if at is not None and base is None and not _begins_at_zero(partition):
+        raise MetadataOffsetError(f"{partition.path}: no state as of offset {at}: {_oldest(partition)}")
+    replay = Replay(MetadataImage(), problems) if base is None else base.replay_on(problems)
+    replay_log(partition, replay, LONG_MAX if at is None else at, is_in_use)
+    if at is not None and replay.expected < at:
+        raise MetadataOffsetError(f"{partition.path}: no state as of offset {at}: the log ends at {replay.expected}")
+    if replay.state.quorum.leader is None:
+        _find_leader(partition, replay)
     return ClusterMetadata(
-        state.topic_ids,
-        state.partitions,
-        state.configs,
-        state.features,
-        state.brokers,
-        end_offset,
+        replay.state,
+        replay.expected,
         not problems.missing,
         problems.sentences(),
+        problems.sentences(only_damage=True),
+        replay.epoch or 0,
+        None if base is None else base.end,
+        problems.gap,
+        replay.in_transaction,
     )
 
 
-class _Problems:
-    """What was passed over; *missing*: something that should be in the state is not."""
-
-    def __init__(self) -> None:
-        self._first: list[str] = []
-        self._more = 0
-        self.missing = False
-
-    def add(self, sentence: str, missing: bool = True) -> None:
-        self.missing |= missing
-        if len(self._first) < _MOST_PROBLEMS:
-            self._first.append(sentence)
-        else:
-            self._more += 1
-
-    def take(self, other: _Problems) -> None:
-        for sentence in other._first:
-            self.add(sentence, other.missing)
-        self._more += other._more
-
-    def sentences(self) -> tuple[str, ...]:
-        return (*self._first, f"and {self._more} more") if self._more else tuple(self._first)
+def _begins_at_zero(partition: Partition) -> bool:
+    return bool(partition.segments) and partition.segments[0].base_offset == 0
 
 
-# ---------------------------------------------------------------- records
+def _oldest(partition: Partition) -> str:
+    snapshots = snapshot_files(partition)
+    if not snapshots:
+        start = partition.segments[0].base_offset if partition.segments else 0
+        return f"the log begins at {start}, and there is no snapshot"
+    return f"the oldest is as of {snapshots[-1].offset}, where a snapshot ends"
 
 
-class _Found(NamedTuple):
-    """A record of a log or a snapshot."""
-
-    offset: int
-    is_control: bool
-    key: bytes | None
-    value: bytes | None
-
-
-def _records(path: str, first: int) -> Iterator[_Found | Damage]:
-    """Yield the records from offset *first* on, in their order, with the damage between them.
-
-    Raises KlogError if the file cannot be opened.
-    """
-    for rows in Segment(path).record_windows(first):
-        if isinstance(rows, Damage):
-            yield rows
-            continue
-        for i in range(rows.records):
-            offset, _, key, value, _, _, batch = rows.record(i)
-            if offset >= first:
-                # Only control records have keys here.
-                is_control = key is not None and bool(rows.batch(batch).attributes & CONTROL_BIT)
-                yield _Found(offset, is_control, key, value)
-
-
-class _Replay:
-    """Takes records into a state in their order; those of a transaction wait until it has ended.
-
-    Kafka: MetadataBatchLoader.
-    """
-
-    def __init__(self, state: MetadataImage, problems: _Problems) -> None:
-        self._state = state
-        self._problems = problems
-        self._waiting: list[tuple[bytes | None, str, int]] | None = None
-
-    def take(self, value: bytes | None, file: str, offset: int) -> None:
-        """Replay the record with *value* at *offset* of *file*."""
-        record = metadata_record(value)
-        if isinstance(record, Undecodable):
-            self._misfit(file, offset, str(record.message))
-        elif record.name == "BEGIN_TRANSACTION_RECORD":
-            if self._waiting is not None:
-                self._misfit(file, offset, "a transaction begins inside of another")
-            self._waiting = self._waiting or []
-        elif record.name in ("END_TRANSACTION_RECORD", "ABORT_TRANSACTION_RECORD"):
-            if self._waiting is None:
-                self._misfit(file, offset, "a transaction ends that has not begun")
-            elif record.name == "END_TRANSACTION_RECORD":
-                self.commit()
-            self._waiting = None
-        elif self._waiting is not None:
-            # As bytes: decoded they take many times the memory.
-            self._waiting.append((value, file, offset))
-        elif misfit := self._state.apply(record):
-            self._misfit(file, offset, f"{record.name}: {misfit}")
-
-    def _misfit(self, file: str, offset: int, what: str) -> None:
-        self._problems.add(f"{Location(file, offset=offset)}: {what}")
-
-    def hole(self, file: str, expected: int, found: int) -> None:
-        """Hear that records are missing."""
-        self._problems.add(f"{file}: offset {found} where {expected} was expected")
-        # The end of the transaction may have been there; few are aborted.
-        self.commit()
-
-    def commit(self) -> None:
-        """Take in what waits; without an open transaction that is nothing."""
-        waiting, self._waiting = self._waiting or [], None
-        for value, file, offset in waiting:
-            self.take(value, file, offset)
-
-
-def _replay_log(partition: Partition, state: MetadataImage, start: int, problems: _Problems) -> int:
-    """Take the log's records from offset *start* on into *state*; return the offset after the last of them."""
-    replay, expected = _Replay(state, problems), start
-    ends: list[int | None] = [files.base_offset for files in partition.segments[1:]]
+def replay_log(partition: Partition, replay: Replay, until: int = LONG_MAX, is_in_use: bool = False) -> None:
+    """Take the log's records from where *replay* is, and below *until*, into its state."""
+    start = replay.expected
+    ends: Iterable[int | None] = [files.base_offset for files in partition.segments[1:]]
     for files, next_base in zip_longest(partition.segments, ends):
-        if next_base is not None and next_base <= start:
+        if (next_base is not None and next_base <= start) or files.base_offset >= until:
             continue
         path = partition.file(files.log)
-        if files.base_offset > expected:
-            replay.hole(path, expected, files.base_offset)
-            expected = files.base_offset
+        if files.base_offset > replay.expected:
+            replay.problems.gap |= replay.expected == start
+            replay.hole(path, files.base_offset)
         try:
-            for found in _records(path, start):
-                if isinstance(found, Damage):
-                    problems.add(str(found), missing=not found.is_unfinished)
-                    continue
-                if found.offset != expected:
-                    replay.hole(path, expected, found.offset)
-                expected = found.offset + 1
-                if not found.is_control:
-                    replay.take(found.value, path, found.offset)
+            replay.log(path, start, until, is_in_use)
         except KlogError as error:
-            problems.add(str(error))
-    return expected
+            replay.problems.add(str(error))
+
+
+def _find_leader(partition: Partition, replay: Replay) -> None:
+    """Find the LeaderChange record before the snapshot: it is the first record of its epoch.
+
+    Snapshots do not contain it, and a snapshot may end where the log ends.
+    """
+    entries = epochs_in_force(partition.epochs.entries) if partition.epochs is not None else []
+    start = max((one.start_offset for one in entries if one.start_offset < replay.expected), default=None)
+    if start is None:
+        return
+    bases = [files for files in partition.segments if files.base_offset <= start]
+    try:
+        found = next(read_records(partition.file(bases[-1].log), start), None) if bases else None
+    except KlogError:
+        return
+    if isinstance(found, LoggedRecord) and found.offset == start and found.is_control:
+        control = control_record(found.key, found.value)
+        if control.type_id == _LEADER_CHANGE and not control.failure:
+            replay.state.quorum.apply(control.name, control.data, found.epoch)
 
 
 # ---------------------------------------------------------------- snapshots
 
 
-class _Snapshot(NamedTuple):
-    """What a snapshot gave: the state of everything below *offset*.  *flaw*: why it is not whole, None when it is."""
+class MetadataSnapshot(NamedTuple):
+    """What a snapshot gave: the state of everything below its *end*.  *flaw*: why it is not whole, None when it is.
 
-    offset: int
+    *path*: the file.  *timestamp*: of the last record that it contains (ms).
+    """
+
+    path: str
+    end: LogPoint
     state: MetadataImage
-    problems: _Problems
+    problems: Problems
     flaw: str | None
+    timestamp: int = -1
+
+    def replay_on(self, problems: Problems) -> Replay:
+        """Return what takes the log's records that follow."""
+        replay = Replay(self.state, problems, self.end.offset)
+        replay.epoch = self.end.epoch
+        return replay
 
 
-def _newest_snapshot(partition: Partition, problems: _Problems) -> _Snapshot | None:
-    """Return the newest whole snapshot whose end the log contains, else the newest one; None if there is none."""
+def newest_snapshot(partition: Partition, problems: Problems, until: int = LONG_MAX) -> MetadataSnapshot | None:
+    """Return the newest whole snapshot whose end the log contains, else the newest one; None if there is none.
+
+    None of those that end behind *until*.
+    """
     log_start = partition.segments[0].base_offset if partition.segments else None
-    newest: _Snapshot | None = None
-    for file in sorted(filter(_is_snapshot, partition.files), key=lambda file: (file.offset, file.epoch), reverse=True):
+    newest: MetadataSnapshot | None = None
+    for file in snapshot_files(partition):
+        if (file.offset or 0) > until:
+            continue
         if newest is not None and (log_start is None or (file.offset or 0) < log_start):
             break  # with this one, more would be missing than is broken in the newest
-        found = _read_snapshot(partition.file(file.name), file.offset or 0)
+        found = read_snapshot(partition.file(file.name), LogPoint(file.offset or 0, file.epoch or 0))
         if found.flaw is None:
             problems.take(found.problems)
             return found
@@ -273,28 +262,35 @@ def _newest_snapshot(partition: Partition, problems: _Problems) -> _Snapshot | N
     return newest
 
 
+def snapshot_files(partition: Partition) -> list[FileName]:
+    """Return the snapshots in the directory, the newest first."""
+    found = filter(_is_snapshot, partition.files)
+    return sorted(found, key=lambda file: (file.offset, file.epoch), reverse=True)
+
+
 def _is_snapshot(file: FileName) -> bool:
     return file.kind is FileKind.KRAFT_SNAPSHOT and file.stage is Stage.IN_USE and file.canonical
 
 
-def _read_snapshot(path: str, offset: int) -> _Snapshot:
+def read_snapshot(path: str, end: LogPoint) -> MetadataSnapshot:
     """Kafka: RecordsSnapshotReader; a snapshot without a footer was never finished."""
-    state, problems = MetadataImage(), _Problems()
-    replay, expected, flaw, first, last = _Replay(state, problems), 0, None, None, None
+    replay = Replay(MetadataImage(), Problems())
+    flaw, first, last, timestamp = None, None, None, -1
     try:
-        for found in _records(path, 0):
+        for found in read_records(path, 0):
             if isinstance(found, Damage):
                 flaw = flaw or str(found)
                 continue
-            if found.offset != expected:
-                flaw = flaw or f"{path}: record {found.offset} where {expected} was expected"
-            expected = found.offset + 1
-            last = control_record(found.key, found.value).type_id if found.is_control else None
-            first = last if found.offset == 0 else first
-            if not found.is_control:
-                replay.take(found.value, path, found.offset)
+            if found.offset != replay.expected:
+                flaw = flaw or f"{path}: record {found.offset} where {replay.expected} was expected"
+            control = control_record(found.key, found.value) if found.is_control else None
+            last = None if control is None else control.type_id
+            if found.offset == 0:
+                first = last
+                timestamp = control.data.get("lastContainedLogTimestamp", -1) if control is not None else -1
+            replay.record(found, path)
     except KlogError as error:
         flaw = flaw or str(error)
     if (first, last) != (_SNAPSHOT_HEADER, _SNAPSHOT_FOOTER):
         flaw = flaw or f"{path}: not finished: {'header' if first != _SNAPSHOT_HEADER else 'footer'} missing"
-    return _Snapshot(offset, state, problems, flaw)
+    return MetadataSnapshot(path, end, replay.state, replay.problems, flaw, timestamp)

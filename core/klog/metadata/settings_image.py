@@ -1,0 +1,135 @@
+"""Settings, features, quotas, producer ids, and who may do what, as the metadata log has them.
+
+Of credentials and delegation tokens no secret is kept: neither salt nor key ever leaves the record.
+Kafka: ConfigurationsDelta, FeaturesDelta, ClientQuotasDelta, ProducerIdsDelta, AclsDelta, ScramDelta,
+DelegationTokenDelta.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+
+from klog.formats.structs.schema import Data
+
+TOPIC_RESOURCE: Final = 2
+BROKER_RESOURCE: Final = 4
+CLIENT_METRICS_RESOURCE: Final = 16
+GROUP_RESOURCE: Final = 32
+"""Whose settings they are; a broker's go by its node id, those of all brokers by "".  Kafka: ConfigResource.Type."""
+
+_KRAFT_VERSION: Final = "kraft.version"
+_ACL_RESOURCES: Final = ("UNKNOWN", "ANY", "TOPIC", "GROUP", "CLUSTER", "TRANSACTIONAL_ID", "DELEGATION_TOKEN", "USER")
+_ACL_PATTERNS: Final = ("UNKNOWN", "ANY", "MATCH", "LITERAL", "PREFIXED")
+_ACL_PERMISSIONS: Final = ("UNKNOWN", "ANY", "DENY", "ALLOW")
+_ACL_OPERATIONS: Final = (
+    *("UNKNOWN", "ANY", "ALL", "READ", "WRITE", "CREATE", "DELETE", "ALTER", "DESCRIBE", "CLUSTER_ACTION"),
+    *("DESCRIBE_CONFIGS", "ALTER_CONFIGS", "IDEMPOTENT_WRITE", "CREATE_TOKENS", "DESCRIBE_TOKENS", "TWO_PHASE_COMMIT"),
+)
+SCRAM_MECHANISMS: Final = {1: "SCRAM-SHA-256", 2: "SCRAM-SHA-512"}
+
+QuotaEntity = tuple[tuple[str, str | None], ...]
+"""Types and names of what a quota is for, by type: user, client-id, ip; None names the default of that type."""
+
+
+class AccessControlEntry(NamedTuple):
+    """An ACL, with Kafka's names: TOPIC, LITERAL, READ, ALLOW."""
+
+    resource_type: str
+    resource_name: str
+    pattern_type: str
+    principal: str
+    host: str
+    operation: str
+    permission: str
+
+
+def _named(names: tuple[str, ...], code: int) -> str:
+    return names[code] if 0 <= code < len(names) else f"UNKNOWN({code})"
+
+
+@dataclass
+class SettingsImage:
+    """What is set for the cluster.
+
+    *configs*: by resource type and name.  *features*: finalized levels.  *quotas*: by entity, then key.  *scram*: the
+    iterations of each user and mechanism.  *acls*, *tokens*: by id.  *next_producer_id*: None before the first block.
+    """
+
+    configs: dict[tuple[int, str], dict[str, str]] = field(default_factory=dict)
+    features: dict[str, int] = field(default_factory=dict)
+    quotas: dict[QuotaEntity, dict[str, float]] = field(default_factory=dict)
+    scram: dict[tuple[str, str], int] = field(default_factory=dict)
+    acls: dict[str, AccessControlEntry] = field(default_factory=dict)
+    tokens: set[str] = field(default_factory=set)
+    next_producer_id: int | None = None
+
+    def set_config(self, data: Data) -> None:
+        """Null takes a setting back."""
+        resource = (data["resourceType"], data["resourceName"])
+        if data["value"] is not None:
+            self.configs.setdefault(resource, {})[data["name"]] = data["value"]
+        elif resource in self.configs:
+            self.configs[resource].pop(data["name"], None)
+            if not self.configs[resource]:
+                del self.configs[resource]
+
+    def set_feature(self, data: Data) -> None:
+        """Level 0 takes a feature back.  Kafka: FeaturesDelta, which takes kraft.version from control records only."""
+        if data["featureLevel"] == 0:
+            self.features.pop(data["name"], None)
+        elif data["name"] != _KRAFT_VERSION:
+            self.features[data["name"]] = data["featureLevel"]
+
+    def set_quota(self, data: Data) -> None:
+        """Set a quota, or take it back."""
+        entity = tuple(sorted((one["entityType"], one["entityName"]) for one in data["entity"]))
+        if not data["remove"]:
+            self.quotas.setdefault(entity, {})[data["key"]] = data["value"]
+        elif entity in self.quotas:
+            self.quotas[entity].pop(data["key"], None)
+            if not self.quotas[entity]:
+                del self.quotas[entity]
+
+    def set_producer_ids(self, data: Data) -> None:
+        """Set the first producer id that no broker has been given."""
+        self.next_producer_id = data["nextProducerId"]
+
+    def set_scram(self, data: Data) -> None:
+        """Set a user's credential of a mechanism."""
+        self.scram[_credential(data)] = data["iterations"]
+
+    def remove_scram(self, data: Data) -> str | None:
+        """Remove a user's credential."""
+        if self.scram.pop(_credential(data), None) is None:
+            return f"user {data['name']} has no credential of {_credential(data)[1]}"
+        return None
+
+    def set_acl(self, data: Data) -> None:
+        """Set the ACL of an id."""
+        self.acls[data["id"]] = AccessControlEntry(
+            _named(_ACL_RESOURCES, data["resourceType"]),
+            data["resourceName"],
+            _named(_ACL_PATTERNS, data["patternType"]),
+            data["principal"],
+            data["host"],
+            _named(_ACL_OPERATIONS, data["operation"]),
+            _named(_ACL_PERMISSIONS, data["permissionType"]),
+        )
+
+    def remove_acl(self, data: Data) -> str | None:
+        """Remove an ACL."""
+        return None if self.acls.pop(data["id"], None) else f"no ACL has the id {data['id']}"
+
+    def set_token(self, data: Data) -> None:
+        """Count a delegation token."""
+        self.tokens.add(data["tokenId"])
+
+    def remove_token(self, data: Data) -> None:
+        """Count it no more."""
+        self.tokens.discard(data["tokenId"])
+
+
+def _credential(data: Data) -> tuple[str, str]:
+    mechanism = data["mechanism"]
+    return data["name"], SCRAM_MECHANISMS.get(mechanism, f"UNKNOWN({mechanism})")
