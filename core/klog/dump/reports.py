@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-Pair = tuple[int, int]
+from klog.formats.java_hash_map import order_of_compute
 
-_MOST_IN_BUCKET = 8
-_SMALLEST_WITH_TREES = 64
+Pair = tuple[int, int]
 
 
 def absolute(path: str) -> str:
@@ -22,49 +21,6 @@ def shown(path: str) -> str:
     while "//" in path:
         path = path.replace("//", "/")
     return path.rstrip("/") or path[:1]
-
-
-def java_hash(text: str) -> int:
-    """Return Java's String.hashCode, unsigned."""
-    units = text.encode("utf-16-be", "surrogatepass")
-    h = 0
-    for at in range(0, len(units), 2):
-        h = (31 * h + (units[at] << 8 | units[at + 1])) & 0xFFFFFFFF
-    return h
-
-
-def java_order(findings: Iterable[tuple[str, int]]) -> list[str]:
-    """Return names in the order in which a Java HashMap iterates over them that counted *findings* under them.
-
-    Given are the names in the order of their first finding, each with how many there were.  A new name goes to the
-    front of its bucket; the table doubles at the first finding that meets it more than three quarters full, and when
-    a ninth name comes into one bucket of a table smaller than 64.  (From 64 on such a bucket becomes a tree, whose
-    order is not followed here.)  Java: HashMap.computeIfAbsent.
-    """
-    table: list[list[str]] = [[] for _ in range(16)]
-    for size, (name, count) in enumerate(findings):
-        if size > len(table) * 3 // 4:
-            table = _doubled(table)
-        bucket = table[_place(name, len(table))]
-        bucket.insert(0, name)
-        if len(bucket) > _MOST_IN_BUCKET and len(table) < _SMALLEST_WITH_TREES:
-            table = _doubled(table)
-        if count > 1 and size + 1 > len(table) * 3 // 4:
-            table = _doubled(table)
-    return [name for bucket in table for name in bucket]
-
-
-def _place(name: str, buckets: int) -> int:
-    h = java_hash(name)
-    return (h ^ h >> 16) & (buckets - 1)
-
-
-def _doubled(table: list[list[str]]) -> list[list[str]]:
-    grown: list[list[str]] = [[] for _ in range(2 * len(table))]
-    for bucket in table:
-        for name in bucket:
-            grown[_place(name, len(grown))].append(name)
-    return grown
 
 
 @dataclass
@@ -108,4 +64,4 @@ class DumpReports:
 
 
 def _in_order(section: dict[str, list[Pair]]) -> list[str]:
-    return java_order((file, len(pairs)) for file, pairs in section.items())
+    return order_of_compute((file, len(pairs)) for file, pairs in section.items())
