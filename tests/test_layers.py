@@ -18,7 +18,7 @@ FLOORS = (
     "errors location",
     "processes progress threads",
     "formats",
-    "files kernel replication",
+    "files kernel placement replication",
     "log",
     "data_dir",
     "disk describe metadata transactions",
