@@ -30,6 +30,8 @@ _klog() {
             'replicas plan') command='replicas plan' ;;
             'replicas rescue') command='replicas rescue' ;;
             'replicas simulate') command='replicas simulate' ;;
+            metadata) command=metadata ;;
+            'metadata show') command='metadata show' ;;
             spark) command=spark ;;
             'spark verify') command='spark verify' ;;
             'spark stats') command='spark stats' ;;
@@ -212,6 +214,9 @@ _klog() {
         'replicas rescue --cluster') words='' ;;
         'replicas rescue --topic-id') words='' ;;
         'replicas simulate --output') words='table jsonl' ;;
+        'metadata show --topic') words='' ;;
+        'metadata show --at') words='' ;;
+        'metadata show --output') words='text json' ;;
         'spark verify --topic') words='' ;;
         'spark verify --partition') words='' ;;
         'spark verify --output') words='text json jsonl table' ;;
@@ -292,7 +297,7 @@ _klog() {
     esac
     if [[ -z $value ]]; then
         case "$command" in
-            '') words='describe dump lookup search stats export fetch serve verify recover truncate compact apply undo plans replicas spark --version -h --help' ;;
+            '') words='describe dump lookup search stats export fetch serve verify recover truncate compact apply undo plans replicas metadata spark --version -h --help' ;;
             describe) words='--topic --partition --deep --output --quiet -h --help' ;;
             dump) words='--files --topic --partition --output --to --deep-iteration --print-data-log --skip-record-metadata --verify-index-only --index-sanity-check --max-bytes --max-message-size --offsets-decoder --transaction-log-decoder --cluster-metadata-decoder --remote-log-metadata-decoder --share-group-state-decoder --with-indexes --as --from-offset --to-offset --from-time --to-time --key --keys-from --limit --isolation --tail --no-control --batches --values --jobs --max-batch-bytes --quiet -h --help' ;;
             lookup) words='--offset --timestamp --batch --topic --partition --position-only --output --quiet -h --help' ;;
@@ -313,6 +318,8 @@ _klog() {
             'replicas plan') words='--keep --choose --without --repair --metadata --topic --partition --apply --plan --backup --cluster --topic-id --by-name --output --quiet -h --help' ;;
             'replicas rescue') words='--to --if-leads --plan --choose --metadata --topic --partition --cluster --topic-id --by-name --quiet -h --help' ;;
             'replicas simulate') words='--output --quiet -h --help' ;;
+            metadata) words='show -h --help' ;;
+            'metadata show') words='--topic --at --output --quiet -h --help' ;;
             spark) words='verify stats search export compact -h --help' ;;
             'spark verify') words='--topic --partition --deep --output --max-batch-bytes --master --conf --ship --quiet -h --help' ;;
             'spark stats') words='--topic --partition --cluster --topic-id --output --max-batch-bytes --master --conf --ship --quiet -h --help' ;;

@@ -4,7 +4,7 @@ function __klog_command --description 'The command whose arguments are being wri
     set -l command
     for word in (commandline -opc)[2..-1]
         switch "$command $word"
-            case ' describe' ' dump' ' lookup' ' search' ' stats' ' export' ' fetch' ' serve' ' verify' ' recover' ' truncate' ' compact' ' apply' ' undo' ' plans' ' replicas' 'replicas diff' 'replicas plan' 'replicas rescue' 'replicas simulate' ' spark' 'spark verify' 'spark stats' 'spark search' 'spark export' 'spark compact'
+            case ' describe' ' dump' ' lookup' ' search' ' stats' ' export' ' fetch' ' serve' ' verify' ' recover' ' truncate' ' compact' ' apply' ' undo' ' plans' ' replicas' 'replicas diff' 'replicas plan' 'replicas rescue' 'replicas simulate' ' metadata' 'metadata show' ' spark' 'spark verify' 'spark stats' 'spark search' 'spark export' 'spark compact'
                 set command $command $word
         end
     end
@@ -28,6 +28,7 @@ complete -c klog -n 'test (__klog_command) = ""' -a apply -d 'Carry out a saved 
 complete -c klog -n 'test (__klog_command) = ""' -a undo -d 'Undo an applied plan: restore the original files'
 complete -c klog -n 'test (__klog_command) = ""' -a plans -d 'List the plans made for a log dir, and their status'
 complete -c klog -n 'test (__klog_command) = ""' -a replicas -d 'Compare brokers\' copies of partitions, and make them equal'
+complete -c klog -n 'test (__klog_command) = ""' -a metadata -d 'Show the cluster as its metadata log has it, how it came to that, and which log is ahead'
 complete -c klog -n 'test (__klog_command) = ""' -a spark -d 'Run these jobs on Spark, over many data dirs'
 complete -c klog -n 'test (__klog_command) = ""' -l version -d 'Show versions and leave'
 complete -c klog -n 'test (__klog_command) = ""' -s h -l help -d 'Show this help and leave'
@@ -309,6 +310,14 @@ complete -c klog -n 'test (__klog_command) = "replicas simulate"' -F
 complete -c klog -n 'test (__klog_command) = "replicas simulate"' -l output -x -a 'table jsonl' -d 'Output form'
 complete -c klog -n 'test (__klog_command) = "replicas simulate"' -l quiet -d 'Print no notes and no progress bar'
 complete -c klog -n 'test (__klog_command) = "replicas simulate"' -s h -l help -d 'Show this help and leave'
+complete -c klog -n 'test (__klog_command) = "metadata"' -a show -d 'Show brokers, voters, topics, settings and all else that the metadata log of a KRaft node says'
+complete -c klog -n 'test (__klog_command) = "metadata"' -s h -l help -d 'Show this help and leave'
+complete -c klog -n 'test (__klog_command) = "metadata show"' -F
+complete -c klog -n 'test (__klog_command) = "metadata show"' -l topic -x -d 'Show only these topics, with their partitions (name or glob'
+complete -c klog -n 'test (__klog_command) = "metadata show"' -l at -x -d 'As of the records below this offset'
+complete -c klog -n 'test (__klog_command) = "metadata show"' -l output -x -a 'text json' -d 'Output form'
+complete -c klog -n 'test (__klog_command) = "metadata show"' -l quiet -d 'Print no notes and no progress bar'
+complete -c klog -n 'test (__klog_command) = "metadata show"' -s h -l help -d 'Show this help and leave'
 complete -c klog -n 'test (__klog_command) = "spark"' -a verify -d 'Check partitions as \'klog verify\' does'
 complete -c klog -n 'test (__klog_command) = "spark"' -a stats -d 'Count records, bytes, keys and codecs of each partition'
 complete -c klog -n 'test (__klog_command) = "spark"' -a search -d 'Find records by key, header, pattern, offset or time'

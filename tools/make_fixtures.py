@@ -7,6 +7,8 @@ Needs Java 17 and Maven for the golden files.  Everything under fixtures/ but it
 
 from __future__ import annotations
 
+import gzip
+import json
 import os
 import shutil
 import sys
@@ -50,7 +52,9 @@ CHOICE = {
 }
 SIMULATIONS = "replicas/simulate"
 # archive of several nodes' disks → partitions kept on the brokers; of the controller the metadata log
-DISKS = {"replicas/split": "orders-0 keyed-0 pairs-0", "replicas/behind": "orders-0"}
+DISKS = {"replicas/split": "orders-0 keyed-0 pairs-0", "replicas/behind": "orders-0", "replicas/quorum": ""}
+# archive whose truth comes along → the parts of it that are kept
+TRUTHS = {"replicas/quorum": "version names moments admin ends directory_ids"}
 OFFSET_CHECKPOINTS = (
     "recovery-point-offset-checkpoint",
     "replication-offset-checkpoint",
@@ -98,6 +102,15 @@ def main(corpora: Path) -> None:
     shutil.copytree(corpora / SIMULATIONS, FIXTURES / SIMULATIONS)
     for name, kept in DISKS.items():
         copy_disks(corpora / f"{name}.tar.xz", FIXTURES / name, set(kept.split()))
+    for name, kept in TRUTHS.items():
+        copy_truth(corpora / f"{name}.truth.json.gz", FIXTURES / name / "truth.json", kept.split())
+
+
+def copy_truth(source: Path, target: Path, parts: list[str]) -> None:
+    """Copy what clients were told, one part a line."""
+    truth = json.loads(gzip.decompress(source.read_bytes()))
+    lines = [f"{json.dumps(part)}: {json.dumps(truth[part], separators=(',', ':'))}" for part in parts]
+    target.write_text("{" + ",\n".join(lines) + "}\n")
 
 
 def copy_disks(archive: Path, target: Path, partitions: set[str]) -> None:

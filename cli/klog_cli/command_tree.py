@@ -30,6 +30,7 @@ COMMANDS = (
     "undo",
     "plans",
     "replicas",
+    "metadata",
     "spark",
 )
 EXIT_CODES = (

@@ -57,7 +57,10 @@ def _open_directory(path: str) -> LogDir | Partition:
         return LogDir(path)
     # Many programs call their files .log, but with an offset for a name only Kafka.
     numbered = {file.kind for file in partition.files if file.offset is not None}
-    if numbered & {*SEGMENT_KINDS, FileKind.SNAPSHOT} or kinds & {FileKind.LEADER_EPOCHS, FileKind.PARTITION_METADATA}:
+    if numbered & {*SEGMENT_KINDS, FileKind.SNAPSHOT, FileKind.KRAFT_SNAPSHOT} or kinds & {
+        FileKind.LEADER_EPOCHS,
+        FileKind.PARTITION_METADATA,
+    }:
         return partition
     log_dir = LogDir(path)
     if log_dir.partitions:

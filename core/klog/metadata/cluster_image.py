@@ -45,6 +45,11 @@ class BrokerRegistration(NamedTuple):
     shutting_down: bool = False
     cordoned_log_dirs: tuple[str, ...] = ()
 
+    @property
+    def registered(self) -> bool:
+        """Whether it has not been unregistered since."""
+        return not self.unregistered
+
 
 class ControllerRegistration(NamedTuple):
     """A controller's last registration, from 3.7 on."""

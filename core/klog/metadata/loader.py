@@ -19,7 +19,7 @@ from typing import Final, NamedTuple
 
 from klog.data_dir.log_dir import LogDir
 from klog.data_dir.partition import Partition
-from klog.errors import KlogError
+from klog.errors import ExitCode, KlogError
 from klog.formats.checkpoint import epochs_in_force
 from klog.formats.control import control_record
 from klog.formats.damage import Damage
@@ -46,6 +46,8 @@ class LogPoint(NamedTuple):
 
 class MetadataOffsetError(KlogError):
     """The state was asked for as of an offset that the log and its snapshots do not reach."""
+
+    exit_code = ExitCode.PROBLEMS_LEFT
 
 
 @dataclass(frozen=True)
@@ -182,12 +184,15 @@ def replay_log(partition: Partition, replay: Replay, until: int = LONG_MAX, is_i
     start = replay.expected
     ends: Iterable[int | None] = [files.base_offset for files in partition.segments[1:]]
     for files, next_base in zip_longest(partition.segments, ends):
-        if (next_base is not None and next_base <= start) or files.base_offset >= until:
+        if next_base is not None and next_base <= start:
             continue
         path = partition.file(files.log)
-        if files.base_offset > replay.expected:
+        if replay.expected < min(files.base_offset, until):
             replay.problems.gap |= replay.expected == start
             replay.hole(path, files.base_offset)
+            replay.expected = min(replay.expected, until)
+        if files.base_offset >= until:
+            return
         try:
             replay.log(path, start, until, is_in_use)
         except KlogError as error:

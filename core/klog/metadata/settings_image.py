@@ -28,6 +28,14 @@ _ACL_OPERATIONS: Final = (
 )
 SCRAM_MECHANISMS: Final = {1: "SCRAM-SHA-256", 2: "SCRAM-SHA-512"}
 
+METADATA_VERSIONS: Final = (
+    *("3.0-IV1", "3.1-IV0", "3.2-IV0", "3.3-IV0", "3.3-IV1", "3.3-IV2", "3.3-IV3", "3.4-IV0", "3.5-IV0", "3.5-IV1"),
+    *("3.5-IV2", "3.6-IV0", "3.6-IV1", "3.6-IV2", "3.7-IV0", "3.7-IV1", "3.7-IV2", "3.7-IV3", "3.7-IV4", "3.8-IV0"),
+    *("3.9-IV0", "4.0-IV0", "4.0-IV1", "4.0-IV2", "4.0-IV3", "4.1-IV0", "4.1-IV1", "4.2-IV0", "4.2-IV1", "4.3-IV0"),
+    "4.4-IV0",
+)
+"""The names of the levels of `metadata.version`, from 1 on.  Kafka: MetadataVersion."""
+
 QuotaEntity = tuple[tuple[str, str | None], ...]
 """Types and names of what a quota is for, by type: user, client-id, ip; None names the default of that type."""
 
@@ -63,6 +71,12 @@ class SettingsImage:
     acls: dict[str, AccessControlEntry] = field(default_factory=dict)
     tokens: set[str] = field(default_factory=set)
     next_producer_id: int | None = None
+
+    @property
+    def metadata_version(self) -> str | None:
+        """The name of the finalized `metadata.version`; None where there is none, or klog does not know its level."""
+        level = self.features.get("metadata.version", 0)
+        return METADATA_VERSIONS[level - 1] if 0 < level <= len(METADATA_VERSIONS) else None
 
     def set_config(self, data: Data) -> None:
         """Null takes a setting back."""

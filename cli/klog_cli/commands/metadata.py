@@ -1,0 +1,43 @@
+"""`klog metadata VERB`: the options of the verbs that only read."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from klog_cli import options, output
+
+metadata = typer.Typer(
+    help="Show the cluster as its metadata log has it, how it came to that, and which log is ahead.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+)
+
+SHOW_OUTPUTS = ("text", "json")
+Directory = Annotated[
+    str, typer.Argument(metavar="DIR", help="A log dir with __cluster_metadata-0, that directory itself, or a copy.")
+]
+
+
+@metadata.command("show")
+def show(
+    directory: Directory,
+    topic: Annotated[
+        list[str] | None, typer.Option(help="Show only these topics, with their partitions (name or glob; repeatable).")
+    ] = None,
+    at: Annotated[
+        int | None, typer.Option(metavar="OFFSET", min=0, help="As of the records below this offset.")
+    ] = None,
+    form: Annotated[str, typer.Option("--output", metavar="|".join(SHOW_OUTPUTS), help="Output form.")] = "text",
+    quiet: options.Quiet = False,
+) -> int:
+    """Show brokers, voters, topics, settings and all else that the metadata log of a KRaft node says.
+
+    Brokers have that log as well as controllers.  No secret is ever printed.  Exit code 4: the log is damaged.
+    """
+    from klog_cli.views.metadata_show import show as run
+
+    output.Quiet.on = quiet
+    options.known_form(form, SHOW_OUTPUTS)
+    return run(directory, topic or (), at, form)

@@ -1,0 +1,157 @@
+"""The state of a cluster as one JSON document, written in parts: it may have a hundred thousand partitions."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+
+from klog.formats.checkpoint import Malformed
+from klog.formats.properties import QuorumState
+from klog.metadata.cluster_image import BrokerRegistration, Voter
+from klog.metadata.image import MetadataImage
+from klog.metadata.loader import ClusterMetadata, LogPoint
+from klog.metadata.metadata_directory import MetadataDirectory
+from klog.metadata.settings_image import BROKER_RESOURCE, CLIENT_METRICS_RESOURCE, GROUP_RESOURCE, TOPIC_RESOURCE
+from klog.metadata.topics_image import PartitionRegistration
+
+RESOURCES = {
+    TOPIC_RESOURCE: "topic",
+    BROKER_RESOURCE: "broker",
+    CLIENT_METRICS_RESOURCE: "client-metrics",
+    GROUP_RESOURCE: "group",
+}
+
+
+def document(directory: MetadataDirectory, found: ClusterMetadata, topics: Sequence[str]) -> Iterator[str]:
+    """Yield the parts of the document; *topics*: those to show, by name."""
+    before = [_line(name, value) for name, value in (*_place(directory, found), *_nodes(found))]
+    yield "{\n" + "".join(before) + '  "topics": ['
+    for number, topic in enumerate(topics):
+        yield f"{',' if number else ''}\n    {topic_json(found.state, topic)}"
+    end = "\n  " if topics else ""
+    after = [_line(name, value) for name, value in _settings(found)]
+    yield f"{end}],\n" + "".join(after).removesuffix(",\n") + "\n}\n"
+
+
+def _line(name: str, value: object) -> str:
+    return f"  {json.dumps(name)}: {json.dumps(value)},\n"
+
+
+def point(place: LogPoint | None) -> dict[str, int] | None:
+    """Return a place in the log."""
+    return None if place is None else {"offset": place.offset, "epoch": place.epoch}
+
+
+def quorum_state(found: QuorumState | Malformed | None) -> dict[str, object] | None:
+    """Return the content of quorum-state, -1 for none as in the file; None where there is no sound one."""
+    if not isinstance(found, QuorumState):
+        return None
+    leader, voted = (-1 if node is None else node for node in (found.leader_id, found.voted_id))
+    return {"leader_id": leader, "leader_epoch": found.leader_epoch, "voted_id": voted}
+
+
+def voter_json(voter: Voter) -> dict[str, object]:
+    """Return a voter."""
+    return {
+        "id": voter.id,
+        "directory_id": voter.directory_id,
+        "endpoints": list(map(str, voter.endpoints)),
+        "kraft_versions": list(voter.kraft_versions),
+    }
+
+
+def _place(directory: MetadataDirectory, found: ClusterMetadata) -> Iterator[tuple[str, object]]:
+    log_dir, quorum = directory.log_dir, found.quorum
+    yield "node", None if log_dir is None else log_dir.node_id
+    yield "cluster_id", None if log_dir is None else log_dir.cluster_id
+    yield "directory_id", None if log_dir is None else log_dir.directory_id
+    yield "end", point(max(directory.end, LogPoint(found.end_offset, found.epoch)))
+    yield "snapshot", point(found.snapshot)
+    yield "at", found.end_offset
+    yield "kraft_version", quorum.kraft_version
+    yield "voters", None if quorum.voters is None else [voter_json(one) for one in sorted(quorum.voters)]
+    yield "quorum", {"leader": quorum.leader, "epoch": quorum.epoch}
+    yield "quorum_state", quorum_state(directory.quorum_state)
+
+
+def _nodes(found: ClusterMetadata) -> Iterator[tuple[str, object]]:
+    settings, cluster = found.state.settings, found.state.cluster
+    yield "features", dict(sorted(settings.features.items()))
+    yield "metadata_version", settings.metadata_version
+    yield "brokers", [{"id": id_, **broker_json(one)} for id_, one in sorted(cluster.brokers.items()) if one.registered]
+    yield (
+        "controllers",
+        [
+            {"id": id_, "incarnation": one.incarnation_id, "endpoints": list(map(str, one.endpoints))}
+            for id_, one in sorted(cluster.controllers.items())
+        ],
+    )
+
+
+def broker_json(broker: BrokerRegistration) -> dict[str, object]:
+    """Return a broker's registration."""
+    return {
+        "epoch": broker.epoch,
+        "incarnation": broker.incarnation_id,
+        "rack": broker.rack,
+        "fenced": broker.fenced,
+        "shutting_down": broker.shutting_down,
+        "endpoints": list(map(str, broker.endpoints)),
+        "log_dirs": list(broker.log_dirs),
+        "cordoned_log_dirs": list(broker.cordoned_log_dirs),
+    }
+
+
+def topic_json(state: MetadataImage, topic: str) -> str:
+    """Return a topic with its partitions as one line."""
+    topic_id = state.topics.ids[topic]
+    partitions = ",".join(
+        json.dumps({"partition": number, **partition_json(one)}, separators=(",", ":"))
+        for number, one in sorted(state.topics.partitions[topic_id].items())
+    )
+    return f'{{"topic":{json.dumps(topic)},"topic_id":"{topic_id}","partitions":[{partitions}]}}'
+
+
+def partition_json(one: PartitionRegistration) -> dict[str, object]:
+    """Return a partition's registration."""
+    return {
+        "replicas": one.replicas,
+        "isr": one.isr,
+        "elr": one.elr,
+        "last_known_elr": one.last_known_elr,
+        "leader": one.leader,
+        "leader_epoch": one.leader_epoch,
+        "partition_epoch": one.partition_epoch,
+        "adding": one.adding,
+        "removing": one.removing,
+        "directories": one.directories,
+        "recovering": one.recovering,
+    }
+
+
+def _settings(found: ClusterMetadata) -> Iterator[tuple[str, object]]:
+    settings = found.state.settings
+    configs: dict[str, dict[str, dict[str, str]]] = {name: {} for name in RESOURCES.values()}
+    for (kind, name), texts in sorted(settings.configs.items()):
+        configs.setdefault(RESOURCES.get(kind, str(kind)), {})[name] = dict(sorted(texts.items()))
+    yield "configs", configs
+    yield (
+        "quotas",
+        [
+            {"entity": dict(entity), "values": dict(sorted(values.items()))}
+            for entity, values in sorted(settings.quotas.items(), key=lambda one: str(one[0]))
+        ],
+    )
+    yield (
+        "scram",
+        [
+            {"user": user, "mechanism": mechanism, "iterations": iterations}
+            for (user, mechanism), iterations in sorted(settings.scram.items())
+        ],
+    )
+    yield "acls", [{"id": id_, **one._asdict()} for id_, one in sorted(settings.acls.items(), key=lambda one: one[1])]
+    yield "next_producer_id", settings.next_producer_id
+    yield "delegation_tokens", len(settings.tokens)
+    yield "unknown", {str(number): count for number, count in sorted(found.state.unknown.items())}
+    yield "open_transaction", found.open_transaction
+    yield "damage", list(found.damage)
