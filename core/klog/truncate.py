@@ -97,6 +97,11 @@ def plan(partition: Partition, to_offset: int, settings: TruncateOptions, draft:
     """
     if partition.topic == CLUSTER_METADATA:
         raise KlogError(f"{partition.path}: the metadata log is not cut; a node without it gets it from the others")
+    return cut(partition, to_offset, settings, draft)
+
+
+def cut(partition: Partition, to_offset: int, settings: TruncateOptions, draft: Draft) -> Truncation:
+    """Do what `plan` does, to any log.  Raises as `plan` does."""
     segments, start = partition.segments, partition.log_start_offset or 0
     if not segments:
         raise UsageError(f"{partition.path}: there is no segment")

@@ -1,11 +1,18 @@
-"""Which replicas a command line chooses, partition by partition."""
+"""Which replicas a command line chooses: of all partitions, and partition by partition."""
 
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Sequence
 
 from klog.errors import UsageError
+from klog.metadata.topic_config import TopicConfig
+from klog.replicas.copy_choice import KAFKA, LONGEST, NEWEST, CopyChoice
+from klog.replicas.copy_plan import CopyPlanSettings
+from klog.replicas.disks import BrokerDisk
+
+_EXPIRATION_MS = 24 * 3600 * 1000
 
 _CHOICE = re.compile(r"(.+)-([0-9]{1,10})=([0-9]{1,10})", re.DOTALL)
 
@@ -19,3 +26,35 @@ def chosen(given: Sequence[str]) -> dict[tuple[str, int], int]:
             raise UsageError(f"--choose {text}: expected TOPIC-PARTITION=NODE, orders-0=2")
         found[parts[1], int(parts[2])] = int(parts[3])
     return found
+
+
+def copy_settings(
+    disks: Sequence[BrokerDisk],
+    keep: str | None,
+    choices: Sequence[str],
+    repairs: bool,
+    *,
+    without: Sequence[int] = (),
+    only: int | None = None,
+) -> CopyPlanSettings:
+    """Return what `--keep`, `--choose`, `--repair` and `--without` say, for *only* one node's copies if given.
+
+    The settings of topics are still missing.  Raises UsageError.
+    """
+    nodes = {disk.node for disk in disks}
+    kept: str | int | None = keep
+    if keep is not None and re.fullmatch(r"[0-9]{1,10}", keep):
+        kept = int(keep)
+        if kept not in nodes:
+            raise UsageError(f"--keep {kept}: no disk of node {kept} is given")
+    elif keep not in (None, NEWEST, LONGEST, KAFKA):
+        raise UsageError(f"--keep {keep}: expected {NEWEST}, {LONGEST}, {KAFKA} or a node's id")
+    for node in without:
+        if node in nodes:
+            raise UsageError(f"--without {node}: the disk of node {node} is given")
+    choice = CopyChoice(kept, chosen(choices), repairs)
+    for (topic, number), node in choice.chosen.items():
+        if node not in nodes:
+            raise UsageError(f"--choose {topic}-{number}={node}: no disk of node {node} is given")
+    now_ms = int(time.time() * 1000)
+    return CopyPlanSettings(choice, TopicConfig(), now_ms, _EXPIRATION_MS, frozenset(without), only)

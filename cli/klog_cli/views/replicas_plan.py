@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import os
-import re
-import time
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from klog.data_dir.identity import IdentityChoice
 from klog.data_dir.log_dir import LogDir
 from klog.data_dir.selection import PartitionQuery
-from klog.errors import ExitCode, UsageError, counted
+from klog.errors import ExitCode, counted
 from klog.metadata.topic_config import TopicConfig
 from klog.plan.json_file import plan_json
 from klog.plan.session import PlanOptions, PlanResult, PlanSession
 from klog.replicas.catch_up import CatchUp
-from klog.replicas.copy_choice import KAFKA, LONGEST, NEWEST, CopyChoice, LeftPartition
-from klog.replicas.copy_plan import CopyPlan, CopyPlanSettings, EqualCopies, assigned_directory
+from klog.replicas.copy_choice import LeftPartition
+from klog.replicas.copy_plan import CopyPlan, EqualCopies, assigned_directory
 from klog.replicas.diff import DiffOptions, PartitionDiff, ReplicaDiffer, Verdict
 from klog.replicas.disks import BrokerDisk, copies_on, find_metadata, open_disks
 
@@ -25,9 +23,7 @@ from klog_cli import output
 from klog_cli.command_line import next_step
 from klog_cli.views import replicas_advice
 from klog_cli.views.plan_lines import changes
-from klog_cli.views.replicas_choice import chosen
-
-_EXPIRATION_MS = 24 * 3600 * 1000
+from klog_cli.views.replicas_choice import copy_settings
 
 
 class CopyRequest(NamedTuple):
@@ -47,7 +43,7 @@ class CopyRequest(NamedTuple):
 def plan(request: CopyRequest, options: PlanOptions, form: str) -> int:
     """Plan, carry out where that is wanted, print, and return the exit code.  Raises KlogError."""
     disks = open_disks(request.paths, request.choice, output.note)
-    settings = _settings(request, disks)
+    settings = copy_settings(disks, request.keep, request.choices, request.repairs, without=request.without)
     query = PartitionQuery([disk.log_dir.path for disk in disks])
     with PlanSession(query, options, reporter=output.TerminalReporter()) as session:
         # What was listed before the locks were taken may have changed.
@@ -66,27 +62,6 @@ def plan(request: CopyRequest, options: PlanOptions, form: str) -> int:
     else:
         _show(copies, result, request, options)
     return _exit_code(copies, result)
-
-
-def _settings(request: CopyRequest, disks: Sequence[BrokerDisk]) -> CopyPlanSettings:
-    """Return what was chosen.  Raises UsageError."""
-    keep: str | int | None = request.keep
-    nodes = {disk.node for disk in disks}
-    if request.keep is not None and re.fullmatch(r"[0-9]{1,10}", request.keep):
-        keep = int(request.keep)
-        if keep not in nodes:
-            raise UsageError(f"--keep {keep}: no disk of node {keep} is given")
-    elif request.keep not in (None, NEWEST, LONGEST, KAFKA):
-        raise UsageError(f"--keep {request.keep}: expected {NEWEST}, {LONGEST}, {KAFKA} or a node's id")
-    for node in request.without:
-        if node in nodes:
-            raise UsageError(f"--without {node}: the disk of node {node} is given")
-    choice = CopyChoice(keep, chosen(request.choices), request.repairs)
-    for (topic, number), node in choice.chosen.items():
-        if node not in nodes:
-            raise UsageError(f"--choose {topic}-{number}={node}: no disk of node {node} is given")
-    now_ms = int(time.time() * 1000)
-    return CopyPlanSettings(choice, TopicConfig(), now_ms, _EXPIRATION_MS, frozenset(request.without))
 
 
 def _exit_code(copies: CopyPlan, result: PlanResult) -> int:

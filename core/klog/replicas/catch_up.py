@@ -161,7 +161,7 @@ class CatchUpPlan:
     def _cut(self, segments: list[SegmentCopy]) -> tuple[Loss, ...]:
         partition = self._target.partition
         assert self._target.state is not None
-        found = truncate.plan(partition, self._part, self._settings, self._draft)
+        found = truncate.cut(partition, self._part, self._settings, self._draft)
         kept = [files for files in partition.segments if files.base_offset <= self._part]
         last = kept[-1]
         if segments and found.log_end == last.base_offset and segments[0].base_offset != last.base_offset:

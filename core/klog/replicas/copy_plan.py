@@ -33,7 +33,8 @@ from klog.replicas.merged_copy import merged_copy
 class CopyPlanSettings(NamedTuple):
     """*without*: replicas whose disks are not given, and that will not come back.  *config*: of topics.
 
-    *now_ms*, *expiration_ms*: see `klog.truncate`.
+    *now_ms*, *expiration_ms*: see `klog.truncate`.  *only*: the one node whose copies change, a replica or not; None
+    for all.  With it, it does not matter whose disks are given.
     """
 
     choice: CopyChoice
@@ -41,6 +42,7 @@ class CopyPlanSettings(NamedTuple):
     now_ms: int
     expiration_ms: int
     without: frozenset[int] = frozenset()
+    only: int | None = None
 
 
 class EqualCopies(NamedTuple):
@@ -110,11 +112,13 @@ class CopyPlan:
         Raises KlogError for a replica whose disk is not given, UsageError for a chosen node that is none.
         """
         diff = self._differ.diff(found)
-        if diff.verdict is Verdict.SAME and not (diff.is_compacted and self._is_chosen(diff)):
+        only = self._settings.only
+        is_same = diff.verdict is Verdict.SAME and only in (None, *diff.copies)
+        if is_same and not (diff.is_compacted and self._is_chosen(diff)):
             self.same += 1
             return
         absent = [node for node in diff.not_given if node not in self._settings.without]
-        if absent:
+        if absent and only is None:
             name = f"{diff.topic}-{diff.number}"
             raise KlogError(
                 f"{name}: the disk of replica {absent[0]} is not given; its copy may be the one that counts"
@@ -138,7 +142,8 @@ class CopyPlan:
             self._draft(diff, kept, CatchUpSource(diff.topic, diff.number, state), targets, read)
             return
         others = [copy.partition for node, copy in diff.copies.items() if node != kept]
-        targets.append(CatchUpTarget(kept, state.partition, state))
+        if self._settings.only in (None, kept):
+            targets.append(CatchUpTarget(kept, state.partition, state))
         with merged_copy(state.partition, others, self._disk) as merged:
             whole = state._replace(disk_copy=state.disk_copy._replace(partition=merged))
             self._draft(diff, kept, CatchUpSource(diff.topic, diff.number, whole), targets, [*read, *others])
@@ -188,11 +193,14 @@ class CopyPlan:
 
     def _targets(self, diff: PartitionDiff, kept: int) -> list[CatchUpTarget]:
         """Return the copies that are not the one that is kept; a replica without a directory gets one."""
+        only = self._settings.only
+        wanted = {*diff.copies, *diff.missing} if only is None else {only}
+        wanted.discard(kept)
         found = [
-            CatchUpTarget(node, copy.partition, copy) for node, copy in sorted(diff.copies.items()) if node != kept
+            CatchUpTarget(node, copy.partition, copy) for node, copy in sorted(diff.copies.items()) if node in wanted
         ]
-        for node in diff.missing:
-            if node != kept:
+        for node in sorted(wanted):
+            if node not in diff.copies:
                 log_dir = self._disk_for(diff, node).log_dir.path
                 found.append(CatchUpTarget(node, Partition(os.path.join(log_dir, f"{diff.topic}-{diff.number}")), None))
         return found
