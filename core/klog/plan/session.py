@@ -146,7 +146,8 @@ class PlanSession:
         if options.backup is not None or any(staging):
             # Before a directory is made there, not only when the plan is carried out.
             files = filter(None, [options.plan_file])
-            check_places(self._log_dirs, files=files, backups=self._backups, staging=filter(None, staging))
+            backups = [*([options.backup] if options.backup is not None else []), *self._backups]
+            check_places(self._log_dirs, files=files, backups=backups, staging=filter(None, staging))
         return staging
 
     def _select(self, blocked: Mapping[str, str]) -> list[Selection]:
