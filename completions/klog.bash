@@ -32,6 +32,7 @@ _klog() {
             'replicas simulate') command='replicas simulate' ;;
             metadata) command=metadata ;;
             'metadata show') command='metadata show' ;;
+            'metadata plan') command='metadata plan' ;;
             spark) command=spark ;;
             'spark verify') command='spark verify' ;;
             'spark stats') command='spark stats' ;;
@@ -217,6 +218,18 @@ _klog() {
         'metadata show --topic') words='' ;;
         'metadata show --at') words='' ;;
         'metadata show --output') words='text json' ;;
+        'metadata plan --voters') words='' ;;
+        'metadata plan --directory-ids') words='keep disks' ;;
+        'metadata plan --only-broker') words='' ;;
+        'metadata plan --voter') words='' ;;
+        'metadata plan --keep') words='' ;;
+        'metadata plan --choose') words='' ;;
+        'metadata plan --without') words='' ;;
+        'metadata plan --base') words='' ;;
+        'metadata plan --plan') words='' ;;
+        'metadata plan --backup') words='' ;;
+        'metadata plan --cluster') words='' ;;
+        'metadata plan --output') words='text json' ;;
         'spark verify --topic') words='' ;;
         'spark verify --partition') words='' ;;
         'spark verify --output') words='text json jsonl table' ;;
@@ -318,8 +331,9 @@ _klog() {
             'replicas plan') words='--keep --choose --without --repair --metadata --topic --partition --apply --plan --backup --cluster --topic-id --by-name --output --quiet -h --help' ;;
             'replicas rescue') words='--to --if-leads --plan --choose --metadata --topic --partition --cluster --topic-id --by-name --quiet -h --help' ;;
             'replicas simulate') words='--output --quiet -h --help' ;;
-            metadata) words='show -h --help' ;;
+            metadata) words='show plan -h --help' ;;
             'metadata show') words='--topic --at --output --quiet -h --help' ;;
+            'metadata plan') words='--voters --directory-ids --only-broker --voter --keep --choose --repair --without --base --apply --plan --backup --cluster --output --quiet -h --help' ;;
             spark) words='verify stats search export compact -h --help' ;;
             'spark verify') words='--topic --partition --deep --output --max-batch-bytes --master --conf --ship --quiet -h --help' ;;
             'spark stats') words='--topic --partition --cluster --topic-id --output --max-batch-bytes --master --conf --ship --quiet -h --help' ;;

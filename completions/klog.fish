@@ -4,7 +4,7 @@ function __klog_command --description 'The command whose arguments are being wri
     set -l command
     for word in (commandline -opc)[2..-1]
         switch "$command $word"
-            case ' describe' ' dump' ' lookup' ' search' ' stats' ' export' ' fetch' ' serve' ' verify' ' recover' ' truncate' ' compact' ' apply' ' undo' ' plans' ' replicas' 'replicas diff' 'replicas plan' 'replicas rescue' 'replicas simulate' ' metadata' 'metadata show' ' spark' 'spark verify' 'spark stats' 'spark search' 'spark export' 'spark compact'
+            case ' describe' ' dump' ' lookup' ' search' ' stats' ' export' ' fetch' ' serve' ' verify' ' recover' ' truncate' ' compact' ' apply' ' undo' ' plans' ' replicas' 'replicas diff' 'replicas plan' 'replicas rescue' 'replicas simulate' ' metadata' 'metadata show' 'metadata plan' ' spark' 'spark verify' 'spark stats' 'spark search' 'spark export' 'spark compact'
                 set command $command $word
         end
     end
@@ -311,6 +311,7 @@ complete -c klog -n 'test (__klog_command) = "replicas simulate"' -l output -x -
 complete -c klog -n 'test (__klog_command) = "replicas simulate"' -l quiet -d 'Print no notes and no progress bar'
 complete -c klog -n 'test (__klog_command) = "replicas simulate"' -s h -l help -d 'Show this help and leave'
 complete -c klog -n 'test (__klog_command) = "metadata"' -a show -d 'Show brokers, voters, topics, settings and all else that the metadata log of a KRaft node says'
+complete -c klog -n 'test (__klog_command) = "metadata"' -a plan -d 'Bring up a quorum whose addresses or directory ids have changed, or one broker that owns everything'
 complete -c klog -n 'test (__klog_command) = "metadata"' -s h -l help -d 'Show this help and leave'
 complete -c klog -n 'test (__klog_command) = "metadata show"' -F
 complete -c klog -n 'test (__klog_command) = "metadata show"' -l topic -x -d 'Show only these topics, with their partitions (name or glob'
@@ -318,6 +319,23 @@ complete -c klog -n 'test (__klog_command) = "metadata show"' -l at -x -d 'As of
 complete -c klog -n 'test (__klog_command) = "metadata show"' -l output -x -a 'text json' -d 'Output form'
 complete -c klog -n 'test (__klog_command) = "metadata show"' -l quiet -d 'Print no notes and no progress bar'
 complete -c klog -n 'test (__klog_command) = "metadata show"' -s h -l help -d 'Show this help and leave'
+complete -c klog -n 'test (__klog_command) = "metadata plan"' -F
+complete -c klog -n 'test (__klog_command) = "metadata plan"' -l voters -x -d 'The addresses that the voters of the quorum have now, all of them'
+complete -c klog -n 'test (__klog_command) = "metadata plan"' -l directory-ids -x -a 'keep disks' -d 'Directory ids: as the log has them, or as the disks\' meta.properties'
+complete -c klog -n 'test (__klog_command) = "metadata plan"' -l only-broker -x -d 'Let broker N own everything, and be the only voter'
+complete -c klog -n 'test (__klog_command) = "metadata plan"' -l voter -x -d 'Where the controller of --only-broker will listen'
+complete -c klog -n 'test (__klog_command) = "metadata plan"' -l keep -x -d 'Which copy of a partition to take where copies diverge'
+complete -c klog -n 'test (__klog_command) = "metadata plan"' -l choose -x -d 'Of this partition take node N\'s copy (repeatable)'
+complete -c klog -n 'test (__klog_command) = "metadata plan"' -l repair -d 'Replace bad batches by intact ones of other copies'
+complete -c klog -n 'test (__klog_command) = "metadata plan"' -l without -x -d 'The disk of voter N cannot be had (repeatable)'
+complete -c klog -n 'test (__klog_command) = "metadata plan"' -l base -x -d 'Build on the metadata log of node N; default: the one that is ahead'
+complete -c klog -n 'test (__klog_command) = "metadata plan"' -l apply -d 'Make the changes'
+complete -c klog -n 'test (__klog_command) = "metadata plan"' -l plan -r -F -d 'Save the plan in FILE, for \'klog apply\''
+complete -c klog -n 'test (__klog_command) = "metadata plan"' -l backup -r -F -d 'Where to keep the original files'
+complete -c klog -n 'test (__klog_command) = "metadata plan"' -l cluster -x -d 'Only log dirs of this cluster (repeatable)'
+complete -c klog -n 'test (__klog_command) = "metadata plan"' -l output -x -a 'text json' -d 'Output form'
+complete -c klog -n 'test (__klog_command) = "metadata plan"' -l quiet -d 'Print no notes and no progress bar'
+complete -c klog -n 'test (__klog_command) = "metadata plan"' -s h -l help -d 'Show this help and leave'
 complete -c klog -n 'test (__klog_command) = "spark"' -a verify -d 'Check partitions as \'klog verify\' does'
 complete -c klog -n 'test (__klog_command) = "spark"' -a stats -d 'Count records, bytes, keys and codecs of each partition'
 complete -c klog -n 'test (__klog_command) = "spark"' -a search -d 'Find records by key, header, pattern, offset or time'

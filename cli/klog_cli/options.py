@@ -170,6 +170,12 @@ Replicas = Annotated[
     str, typer.Option(metavar="|".join(REPLICAS), help="Which replica to read when a partition is found several times.")
 ]
 
+# replicas, metadata
+Disks = Annotated[
+    list[str],
+    typer.Argument(metavar="DISK...", help="Brokers' log dirs; N=DIR says that DIR is node N's."),
+]
+
 # search, export, stats, serve, spark, replicas
 Clusters = Annotated[
     list[str] | None, typer.Option("--cluster", metavar="ID", help="Only log dirs of this cluster (repeatable).")

@@ -10,10 +10,12 @@ Disks can be copied, and started elsewhere: nothing in them names a place.
 
 from __future__ import annotations
 
+import base64
 import signal
 import socket
 import subprocess
 import time
+import uuid
 from pathlib import Path
 
 from tests.brokers.kafka import PORT, cluster_identity, java
@@ -72,13 +74,25 @@ class Brokers:
 
     def start(self, *nodes: int, seconds: float = 120) -> None:
         """Start nodes, all at once, and wait until each is ready: a broker is when it has been unfenced."""
+        marks = self.launch(*nodes)
+        for node in nodes:
+            self._await(node, marks[node], seconds)
+
+    def launch(self, *nodes: int) -> dict[int, int]:
+        """Start nodes, all at once; return how long the log of each was before."""
         marks = {}
         for node in nodes:
             properties = self.folder / f"{node}.properties"
             self.folder.mkdir(parents=True, exist_ok=True)
             properties.write_text("".join(f"{name}={value}\n" for name, value in self._properties(node).items()))
             if not (self.disk(node) / "meta.properties").exists():
-                words = ("format", f"--cluster-id={self._cluster_id()}", "--config", str(properties))
+                words = (
+                    "format",
+                    f"--cluster-id={self._cluster_id()}",
+                    "--config",
+                    str(properties),
+                    *self._formatting(),
+                )
                 subprocess.run(
                     java(self.version, "kafka.tools.StorageTool", *words), check=True, stdout=subprocess.DEVNULL
                 )
@@ -95,8 +109,11 @@ class Brokers:
                     cwd=self.folder,
                     start_new_session=True,
                 )
-        for node in nodes:
-            self._await(node, marks[node], seconds)
+        return marks
+
+    def _formatting(self) -> tuple[str, ...]:
+        """Return further options of the storage tool."""
+        return ()
 
     def _cluster_id(self) -> str:
         path = self.folder / "cluster-id"
@@ -144,3 +161,65 @@ class Brokers:
     def __exit__(self, *exc: object) -> None:
         self.stop(*BROKERS, seconds=30)
         self.stop(CONTROLLER, seconds=30)
+
+
+class Combined(Brokers):
+    """Three nodes, each broker and controller; *is_dynamic*: the voters are in the metadata log (kraft.version 1).
+
+    *controller_port*: that of node 0; it can be changed between two starts.  A node that is *alone* is the only voter.
+    """
+
+    def __init__(
+        self,
+        version: str,
+        folder: Path,
+        *,
+        port: int = PORT,
+        settings: dict[str, str] | None = None,
+        is_dynamic: bool = True,
+        alone: int | None = None,
+    ) -> None:
+        super().__init__(version, folder, port=port, settings=settings)
+        self.is_dynamic, self.alone = is_dynamic, alone
+        self.controller_port = port + 10
+
+    @property
+    def bootstrap(self) -> str:
+        """Return the addresses of the brokers."""
+        nodes = BROKERS if self.alone is None else (self.alone,)
+        return ",".join(f"localhost:{self.port + node}" for node in nodes)
+
+    @property
+    def voters(self) -> str:
+        """Return the voters as the configuration names them, and `klog metadata plan`."""
+        nodes = BROKERS if self.alone is None else (self.alone,)
+        return ",".join(f"{node}@localhost:{self.controller_port + node}" for node in nodes)
+
+    def directory_id(self, node: int) -> str:
+        """Return the id that the storage tool gives a node's log dir."""
+        return base64.urlsafe_b64encode(uuid.uuid5(uuid.NAMESPACE_OID, f"{self._cluster_id()}{node}").bytes)[
+            :22
+        ].decode()
+
+    def _formatting(self) -> tuple[str, ...]:
+        if not self.is_dynamic:
+            return ()
+        voters = (f"{node}@localhost:{self.controller_port + node}:{self.directory_id(node)}" for node in BROKERS)
+        return "--initial-controllers", ",".join(voters)
+
+    def _properties(self, node: int) -> dict[str, str]:
+        found = super()._properties(node)
+        if self.is_dynamic:
+            del found["controller.quorum.voters"]
+            servers = ",".join(voter.partition("@")[2] for voter in self.voters.split(","))
+            found["controller.quorum.bootstrap.servers"] = servers
+        else:
+            found["controller.quorum.voters"] = self.voters
+        listeners = f"PLAINTEXT://localhost:{self.port + node},CONTROLLER://localhost:{self.controller_port + node}"
+        return found | {"process.roles": "broker,controller", "listeners": listeners} | self.settings
+
+    def __enter__(self) -> Combined:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.stop(*BROKERS, seconds=30)

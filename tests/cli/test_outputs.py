@@ -52,6 +52,7 @@ class Writer(NamedTuple):
 CUT = "{}/data/calm-0 --to-offset 5"
 KEYS = "{}/data/keys-none-0 --policy compact"
 DISKS = "{}/data"
+QUORUM = "{0}/quorum/broker-1 {0}/quorum/broker-2 {0}/quorum/broker-3 --voters 1@one:1,2@two:2,3@three:3"
 WRITERS = (
     Writer("dump", "--to", "{}/data/torn-0 --output jsonl"),
     Writer("recover", "--rescue-records", "{}/data", is_idle=True),
@@ -68,6 +69,8 @@ WRITERS = (
     Writer("replicas plan", "--plan", DISKS),
     Writer("replicas plan", "--backup", DISKS, is_file=False),
     Writer("replicas plan", "--backup", f"{DISKS} --apply", is_file=False, is_idle=True),
+    Writer("metadata plan", "--plan", QUORUM),
+    Writer("metadata plan", "--backup", f"{QUORUM} --apply", is_file=False),
     Writer("export", "--output-path", "{}/data/calm-0", is_file=False),
     Writer("spark export", "--output-path", "{}/data/calm-0", is_file=False, is_spark=True),
     Writer("spark compact", "--output-path", "{}/data/calm-0", is_file=False, is_spark=True),
@@ -90,7 +93,17 @@ ARGUMENTS_READ = {"DIR", "DISK...", "FILE", "PARTITION", "PATH...", "PLAN"}
 """What commands are given without an option is read, or changed by a plan."""
 NO_PLACE = (
     *("BYTES", "DURATION", "HOST:PORT", "HOST[:PORT]", "K=V", "NAME[=VALUE]", "RATIO", "REGEX", "SIZE", "TIME", "URL"),
-    *("1/N", "4.3|3.9|2.8", "ID", "compact", "NAME=VALUE", "ORDER", "T-P=N", "newest|longest|kafka|N"),
+    *(
+        "1/N",
+        "4.3|3.9|2.8",
+        "ID",
+        "compact",
+        "NAME=VALUE",
+        "ORDER",
+        "T-P=N",
+        "newest|longest|kafka|N",
+        "ID@HOST:PORT,...",
+    ),
 )
 NAMES = {"--topic"}
 
@@ -192,6 +205,7 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = tmp_path_factory.mktemp("root")
     copy_into(Path("crash/torn-in-batch"), root / "data")
     copy_into(Path("compaction/before/keys-none-0"), root / "data/keys-none-0")
+    copy_into(Path("replicas/quorum"), root / "quorum")
     for name in ("plain-1", "tx-0"):
         copy_into(Path("modern") / name, root / "other" / name)
     for file in ("meta.properties", "replication-offset-checkpoint"):
@@ -500,6 +514,7 @@ def own(tmp_path: Path) -> Path:
     """A log dir that may change, beside what looks a little like Kafka's and is not."""
     copy_into(Path("crash/torn-in-batch"), tmp_path / "data")
     copy_into(Path("compaction/before/keys-none-0"), tmp_path / "data/keys-none-0")
+    copy_into(Path("replicas/quorum"), tmp_path / "quorum")
     copy_into(Path("crash/torn-in-batch"), tmp_path / "repaired")
     done = run_klog("recover", tmp_path / "repaired", "--apply", "--backup", tmp_path / "kept")
     assert done.exit_code == 1

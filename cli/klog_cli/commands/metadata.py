@@ -1,4 +1,4 @@
-"""`klog metadata VERB`: the options of the verbs that only read."""
+"""`klog metadata VERB`: the options of the verbs; those of `plan` are in `metadata_plan`."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from klog_cli import options, output
+from klog_cli.commands.metadata_plan import plan
 
 metadata = typer.Typer(
     help="Show the cluster as its metadata log has it, how it came to that, and which log is ahead.",
@@ -41,3 +42,6 @@ def show(
     output.Quiet.on = quiet
     options.known_form(form, SHOW_OUTPUTS)
     return run(directory, topic or (), at, form)
+
+
+metadata.command("plan")(plan)

@@ -16,10 +16,6 @@ replicas = typer.Typer(
 )
 
 DIFF_OUTPUTS = ("table", "text", "json", "jsonl")
-Disks = Annotated[
-    list[str],
-    typer.Argument(metavar="DISK...", help="Brokers' log dirs; N=DIR says that DIR is node N's."),
-]
 Metadata = Annotated[
     str | None,
     typer.Option(metavar="DIR", help="Log dir with the metadata log; default: the best one among the disks."),
@@ -28,7 +24,7 @@ Metadata = Annotated[
 
 @replicas.command("diff")
 def diff(
-    disks: Disks,
+    disks: options.Disks,
     metadata: Metadata = None,
     up: Annotated[
         str | None,
@@ -66,7 +62,7 @@ def diff(
 
 @replicas.command("plan")
 def plan(
-    disks: Disks,
+    disks: options.Disks,
     keep: Annotated[
         str | None, typer.Option(metavar="newest|longest|kafka|N", help="Which copy to keep where copies diverge.")
     ] = None,
@@ -114,7 +110,7 @@ def plan(
 
 @replicas.command("rescue")
 def rescue(
-    disks: Disks,
+    disks: options.Disks,
     to: Annotated[
         str, typer.Option("--to", metavar="FILE", help="Where to write the records, as JSON lines; - for stdout.")
     ],

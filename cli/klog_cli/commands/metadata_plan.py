@@ -1,0 +1,89 @@
+"""`klog metadata plan`: its options."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from klog_cli import options, output
+
+DIRECTORY_IDS = ("keep", "disks")
+
+
+def plan(
+    disks: options.Disks,
+    voters: Annotated[
+        str | None,
+        typer.Option(
+            metavar="ID@HOST:PORT,...", help="The addresses that the voters of the quorum have now, all of them."
+        ),
+    ] = None,
+    directory_ids: Annotated[
+        str,
+        typer.Option(
+            metavar="|".join(DIRECTORY_IDS),
+            help="Directory ids: as the log has them, or as the disks' meta.properties.",
+        ),
+    ] = "keep",
+    only_broker: Annotated[
+        int | None,
+        typer.Option("--only-broker", metavar="N", help="Let broker N own everything, and be the only voter."),
+    ] = None,
+    voter: Annotated[
+        str | None, typer.Option(metavar="HOST:PORT", help="Where the controller of --only-broker will listen.")
+    ] = None,
+    keep: Annotated[
+        str | None,
+        typer.Option(metavar="newest|longest|kafka|N", help="Which copy of a partition to take where copies diverge."),
+    ] = None,
+    choose: Annotated[
+        list[str] | None,
+        typer.Option("--choose", metavar="T-P=N", help="Of this partition take node N's copy (repeatable)."),
+    ] = None,
+    repair: Annotated[
+        bool, typer.Option("--repair", help="Replace bad batches by intact ones of other copies.")
+    ] = False,
+    without: Annotated[
+        list[int] | None,
+        typer.Option("--without", metavar="N", help="The disk of voter N cannot be had (repeatable)."),
+    ] = None,
+    base: Annotated[
+        int | None,
+        typer.Option(metavar="N", help="Build on the metadata log of node N; default: the one that is ahead."),
+    ] = None,
+    apply: options.Apply = False,
+    save: options.PlanTo = None,
+    backup: options.BackupTo = None,
+    cluster: options.Clusters = None,
+    form: options.PlanOutput = "text",
+    quiet: options.Quiet = False,
+) -> int:
+    """Bring up a quorum whose addresses or directory ids have changed, or one broker that owns everything.
+
+    Every metadata log that is written to becomes the best one first. Nothing changes without --apply. Nothing is
+    started; the lines for server.properties are printed. Exit code 4: there are partitions that no disk has.
+    """
+    from klog_cli.command_line import check_exclusive, plan_options
+    from klog_cli.views.metadata_plan import QuorumRequest
+    from klog_cli.views.metadata_plan import plan as run
+
+    output.Quiet.on = quiet
+    options.known_form(form, options.PLAN_OUTPUTS)
+    options.known("--directory-ids", directory_ids, DIRECTORY_IDS)
+    check_exclusive(apply, save)
+    choice = options.identity_choice(cluster, None)
+    request = QuorumRequest(
+        disks,
+        voters,
+        directory_ids == "disks",
+        only_broker,
+        voter,
+        keep,
+        choose or (),
+        repair,
+        without or (),
+        base,
+        choice,
+    )
+    return run(request, plan_options("metadata", apply, save, backup), form)

@@ -1,0 +1,182 @@
+"""`klog metadata plan`: from the paths to metadata logs on which a quorum or a broker comes up again."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from klog.data_dir.identity import IdentityChoice
+from klog.data_dir.log_dir import LogDir
+from klog.data_dir.selection import PartitionQuery
+from klog.errors import ExitCode, KlogError, UsageError, counted
+from klog.metadata.topic_config import TopicConfig
+from klog.plan.json_file import plan_json
+from klog.plan.session import PlanOptions, PlanResult, PlanSession
+from klog.quorum.gathering import Gathering
+from klog.quorum.next_steps import next_steps, warnings
+from klog.quorum.quorum_plan import QuorumPlanner, QuorumSettings
+from klog.quorum.voters import VoterAddress, parse_address, parse_voters
+from klog.replicas.copy_plan import CopyPlan, CopyPlanSettings
+from klog.replicas.diff import DiffOptions, ReplicaDiffer
+from klog.replicas.disks import BrokerDisk, MetadataLog, open_disks
+
+from klog_cli import output
+from klog_cli.command_line import next_step
+from klog_cli.views.plan_lines import changes, first_lines
+from klog_cli.views.replicas_choice import copy_settings
+
+
+class QuorumRequest(NamedTuple):
+    """What the command line asks for."""
+
+    paths: Sequence[str]
+    voters: str | None
+    uses_disk_ids: bool
+    only_broker: int | None
+    voter: str | None
+    keep: str | None
+    choices: Sequence[str]
+    repairs: bool
+    without: Sequence[int]
+    base: int | None
+    choice: IdentityChoice
+
+
+class _Wanted(NamedTuple):
+    """The request, read: *addresses* of all voters, or the one *address* of the only one."""
+
+    addresses: dict[int, VoterAddress]
+    address: VoterAddress | None
+    settings: CopyPlanSettings
+
+
+def plan(request: QuorumRequest, options: PlanOptions, form: str) -> int:
+    """Plan, carry out where that is wanted, print, and return the exit code.  Raises KlogError."""
+    _check(request)
+    disks = open_disks(request.paths, request.choice, output.note)
+    wanted = _wanted(request, disks)
+    query = PartitionQuery([disk.log_dir.path for disk in disks])
+    with PlanSession(query, options, reporter=output.TerminalReporter()) as session:
+        if not all(one.whole for one in session.selections):
+            raise KlogError("an earlier plan is half done on these disks; first finish it, or take it back")
+        # What was listed before the locks were taken may have changed.
+        disks = [BrokerDisk(disk.node, one.log_dir) for disk, one in zip(disks, session.selections, strict=True)]
+        settings = QuorumSettings(wanted.settings.now_ms, request.base, wanted.settings.without)
+        planner = QuorumPlanner(disks, session.staging, settings, session.disk)
+        if request.only_broker is None:
+            planner.move_voters(wanted.addresses, uses_disk_ids=request.uses_disk_ids)
+        else:
+            planner.own_everything(_gathering(planner, session, wanted.settings, request.only_broker), wanted.address)
+        result = session.finish(planner.drafts(), losses=planner.losses, copies=planner.copies_json)
+    if form == "json":
+        output.emit_json(_json(planner, result))
+    else:
+        _show(planner, result, options)
+    if planner.gathering is None or not planner.gathering.lost:
+        return ExitCode.CLEAN
+    return ExitCode.PROBLEMS_LEFT + (ExitCode.CORRECTED if result.is_applied else 0)
+
+
+def _check(request: QuorumRequest) -> None:
+    """Raise UsageError for options that do not go together."""
+    if (request.voters is None) == (request.only_broker is None):
+        raise UsageError("one of --voters and --only-broker says what to plan")
+    for_one = {
+        "--voter": request.voter,
+        "--keep": request.keep,
+        "--choose": request.choices,
+        "--repair": request.repairs,
+    }
+    for name, given in for_one.items():
+        if given and request.only_broker is None:
+            raise UsageError(f"{name} goes with --only-broker")
+    if request.uses_disk_ids and request.voters is None:
+        raise UsageError("--directory-ids goes with --voters; --only-broker takes what the disk says")
+
+
+def _wanted(request: QuorumRequest, disks: Sequence[BrokerDisk]) -> _Wanted:
+    """Read the request.  Raises UsageError."""
+    node = request.only_broker
+    if node is not None and node not in {disk.node for disk in disks}:
+        raise UsageError(f"--only-broker {node}: no disk of node {node} is given")
+    return _Wanted(
+        parse_voters(request.voters) if request.voters is not None else {},
+        parse_address("--voter", request.voter) if request.voter is not None else None,
+        copy_settings(disks, request.keep, request.choices, request.repairs, without=request.without, only=node),
+    )
+
+
+def _gathering(planner: QuorumPlanner, session: PlanSession, settings: CopyPlanSettings, node: int) -> Gathering:
+    base = planner.base
+    config = TopicConfig(None, {}, LogDir(base.disk.log_dir.path))
+    metadata = MetadataLog(base.disk.log_dir.path, base.node, base.epoch, planner.state)
+    differ = ReplicaDiffer(planner.disks, DiffOptions(metadata, config))
+    copies = CopyPlan(planner.disks, session.staging, differ, settings._replace(config=config), session.disk)
+    return Gathering(node, planner.disks, copies)
+
+
+def _json(planner: QuorumPlanner, result: PlanResult) -> dict[str, object]:
+    members = plan_json(result.plan) if result.plan is not None else {"id": None, "actions": []}
+    base = planner.base
+    lost = planner.gathering.lost if planner.gathering is not None else []
+    return {
+        **members,
+        "applied": result.is_applied,
+        "copies": planner.copies_json,
+        "metadata": {
+            "base": {"node": base.node, "offset": base.log_end, "epoch": base.epoch},
+            "appended": [
+                {"offset": one.offset, "epoch": one.epoch, "records": list(one.records)} for one in planner.new.batches
+            ],
+            "extended": {str(one.change.node): one.extended for one in planner.logs.changes if one.extended},
+            "cut": {str(one.change.node): one.cut for one in planner.logs.changes if one.cut},
+            "lost": [{"topic": topic, "partition": number} for topic, number in lost],
+            "next": [*next_steps(planner), *warnings(planner)],
+        },
+    }
+
+
+def _show(planner: QuorumPlanner, result: PlanResult, options: PlanOptions) -> None:
+    for line in _lines(planner):
+        output.text(output.printable(line) + "\n")
+    made = result.plan
+    if made is None:
+        output.text("nothing to do\n")
+        return
+    done = "written" if result.is_applied else "planned"
+    output.text(f"{counted(len(planner.logs.changes), 'metadata log')} {done}; {changes(len(made.actions))}\n")
+    for backup in made.backups if result.is_applied else ():
+        output.text(f"backup: {output.printable(backup)}\n")
+    for line in next_steps(planner):
+        output.text(f"next: {output.printable(line)}\n")
+    for warning in warnings(planner):
+        output.note(output.printable(warning))
+    output.note(next_step(result, options))
+
+
+def _lines(planner: QuorumPlanner) -> Iterator[str]:
+    """Yield what becomes of the logs and of the partitions."""
+    base = planner.base
+    yield f"base: node {base.node}, offset {base.log_end}, epoch {base.epoch} ({base.partition.path})"
+    for one in planner.logs.changes:
+        steps = [
+            *([f"{counted(one.cut, 'offset')} cut from {one.change.cut_to} on"] if one.cut else []),
+            *([f"{counted(one.extended, 'offset')} filled up"] if one.extended else []),
+            f"then {counted(len(planner.new.batches), 'batch', 'es')} from {planner.new.batches[0].offset} on",
+        ]
+        yield f"    node {one.change.node}: {', '.join(steps)}"
+    for batch in planner.new.batches:
+        names = ", ".join(f"{name} x {count}" if count > 1 else name for name, count in Counter(batch.records).items())
+        yield f"batch at {batch.offset}, epoch {batch.epoch}: {names}"
+    if planner.gathering is None:
+        return
+    gathered = planner.gathering.copies
+    yield (
+        f"node {planner.gathering.node} owns {counted(len(planner.gathering.directories), 'partition')};"
+        f" {len(gathered.equal)} copied from other disks"
+    )
+    copied = [f"    {one.diff.topic}-{one.diff.number} from node {one.kept}" for one in gathered.equal]
+    yield from first_lines(copied, "partitions")
+    lost = [f"    {topic}-{number}: no disk has it; it stays as it is" for topic, number in planner.gathering.lost]
+    yield from first_lines(lost, "partitions that no disk has")

@@ -1,0 +1,131 @@
+"""The metadata logs on disks: how far each reaches, which one is the base of a plan, and what the base holds."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from klog.data_dir.partition import Partition
+from klog.data_dir.replicas import epoch_at
+from klog.data_dir.root_files import read_small
+from klog.errors import KlogError, UsageError
+from klog.formats.checkpoint import EpochEntry
+from klog.formats.damage import Damage
+from klog.formats.names import FileKind, FileName, Stage
+from klog.formats.properties import QuorumState, read_quorum_state
+from klog.kernel import IndexBuilder
+from klog.log.segment import Segment
+from klog.partition_plan.epochs import rebuilt
+from klog.replicas.copy_state import log_bounds
+from klog.replicas.disks import BrokerDisk
+
+
+class MetadataCopy(NamedTuple):
+    """The metadata log on a disk.
+
+    *epoch*: of its last record.  *snapshot*: the newest one, None without one.  *latest_epoch*: the greatest of which
+    anything here knows; `quorum-state` may know of one in which nothing was written.
+    """
+
+    disk: BrokerDisk
+    partition: Partition
+    log_start: int
+    log_end: int
+    epoch: int
+    snapshot: FileName | None
+    latest_epoch: int
+
+    @property
+    def node(self) -> int:
+        """The node whose disk it is."""
+        return self.disk.node
+
+    @property
+    def rank(self) -> tuple[int, int]:
+        """By which logs are ahead of each other.  Kafka: OffsetAndEpoch."""
+        return self.epoch, self.log_end
+
+
+class IntactLog(NamedTuple):
+    """What a plan builds on: *size* bytes of the last segment, up to *end*, and the log's *epochs*."""
+
+    end: int
+    size: int
+    epochs: tuple[EpochEntry, ...]
+
+
+def metadata_copies(disks: Sequence[BrokerDisk]) -> list[MetadataCopy]:
+    """Return the metadata logs on *disks*, in their order.  Raises UnreadableError; KlogError for a node with two."""
+    found: dict[int, MetadataCopy] = {}
+    for disk in disks:
+        partition = disk.log_dir.metadata_log
+        if partition is not None and (partition.segments or partition.files):
+            other = found.setdefault(disk.node, _copy(disk, partition))
+            if other.partition is not partition:
+                both = f"{other.partition.path} and {partition.path}"
+                raise KlogError(f"node {disk.node} has the metadata log twice: {both}")
+    return list(found.values())
+
+
+def _copy(disk: BrokerDisk, partition: Partition) -> MetadataCopy:
+    start, end = log_bounds(partition)
+    snapshots = [
+        file for file in partition.files if file.kind is FileKind.KRAFT_SNAPSHOT and file.stage is Stage.IN_USE
+    ]
+    newest = max((file for file in snapshots if file.canonical), key=lambda file: file.offset or 0, default=None)
+    epoch = epoch_at(partition, end - 1) if end > start else -1
+    if newest is not None and newest.offset == end:
+        epoch = max(epoch, newest.epoch or 0)
+    known = [epoch, partition.leader_epoch or 0]
+    content = read_small(partition.file(FileKind.QUORUM_STATE.value))
+    state = read_quorum_state(content) if isinstance(content, bytes) else None
+    if isinstance(state, QuorumState):
+        known.append(state.leader_epoch)
+    elif os.path.lexists(partition.file(FileKind.QUORUM_STATE.value)):
+        raise KlogError(f"{partition.file(FileKind.QUORUM_STATE.value)}: not readable; its epoch must be known")
+    return MetadataCopy(disk, partition, start, end, epoch, newest, max(known))
+
+
+def choose_base(copies: Sequence[MetadataCopy], node: int | None) -> MetadataCopy:
+    """Return the log that is ahead, or that of *node*.  Raises UsageError, KlogError where there is none."""
+    if not copies:
+        raise KlogError("no disk has a metadata log (__cluster_metadata-0)")
+    if node is None:
+        return max(copies, key=lambda copy: (*copy.rank, -copy.node))
+    chosen = next((copy for copy in copies if copy.node == node), None)
+    if chosen is None:
+        raise UsageError(f"--base {node}: no disk of node {node} with a metadata log is given")
+    return chosen
+
+
+def unused_epoch(copies: Sequence[MetadataCopy]) -> int:
+    """Return an epoch in which nobody has written or voted, as far as these disks know."""
+    return 1 + max(copy.latest_epoch for copy in copies)
+
+
+def intact_log(copy: MetadataCopy) -> IntactLog:
+    """Read the whole log.  Raises KlogError for damage; an unfinished last batch is none, and left out."""
+    seen: list[tuple[int, int]] = []
+    end, size, expected = copy.log_start, 0, copy.log_start
+    segments = copy.partition.segments
+    for number, files in enumerate(segments):
+        is_last = number + 1 == len(segments)
+        builder = IndexBuilder(files.base_offset, 2**31 - 1, latest_epoch=seen[-1][0] if seen else -1)
+        path = copy.partition.file(files.log)
+        if files.base_offset != expected:
+            raise KlogError(f"{path}: the segment begins at {files.base_offset}, {expected} was expected")
+        for run in Segment(path, bounded=False).runs():
+            if isinstance(run, Damage):
+                if is_last and run.is_unfinished:
+                    break
+                raise KlogError(
+                    f"{run.place}: {run.detail}; nothing is built on a damaged log (--base chooses another)"
+                )
+            if builder.walk(run.window, run.first, run.end) < run.end:
+                raise KlogError(f"{path}: batches are not in order; nothing is built on a damaged log")
+        seen += builder.epochs
+        end, size = max(builder.last_offset + 1, files.base_offset), builder.size
+        expected = end
+    entries = rebuilt(copy.partition.epochs, list(seen), end)
+    return IntactLog(end, size, tuple(entries))

@@ -1,0 +1,81 @@
+"""What clients write to a cluster and read from it, partition by partition."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+
+from tests.brokers import clients
+from tests.brokers.clients import SILENT, WAIT_S
+
+Record = tuple[int, "bytes | None", "bytes | None"]
+Key = tuple[str, int]
+
+
+def create(bootstrap: str, topics: dict[str, tuple[int, int]]) -> None:
+    """Create topics, each with so many partitions and replicas."""
+    from confluent_kafka.admin import NewTopic
+
+    admin = clients.admin(bootstrap)
+    made = admin.create_topics([NewTopic(name, *shape) for name, shape in topics.items()])
+    for future in made.values():
+        future.result(WAIT_S)
+
+
+def write(
+    bootstrap: str, partitions: Iterable[Key], count: int, who: str, acks: str = "all"
+) -> dict[Key, list[Record]]:
+    """Write *count* records into each partition; return what was acknowledged."""
+    from confluent_kafka import Producer
+
+    producer = Producer({"bootstrap.servers": bootstrap, "acks": acks, "linger.ms": 0, **SILENT})
+    found: dict[Key, list[Record]] = {}
+    failed: list[object] = []
+
+    def delivered(error: object, message: object) -> None:
+        if error is not None:
+            failed.append(error)
+            return
+        place = message.topic(), message.partition()  # type: ignore[attr-defined]
+        found.setdefault(place, []).append((message.offset(), message.key(), message.value()))  # type: ignore[attr-defined]
+
+    wanted = list(partitions)
+    for number in range(count):
+        for topic, partition in wanted:
+            producer.produce(topic, f"{who} {number}", f"k{number % 7}", partition=partition, on_delivery=delivered)
+        producer.flush(WAIT_S if number % 5 == 0 else 0.001)
+    assert producer.flush(WAIT_S) == 0
+    assert not failed, failed[:3]
+    return found
+
+
+def read(bootstrap: str, partitions: Iterable[Key]) -> dict[Key, list[Record]]:
+    """Read each partition from its beginning to its end."""
+    from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, TopicPartition
+
+    config = {"bootstrap.servers": bootstrap, "group.id": "reads-all", "enable.partition.eof": True}
+    consumer = Consumer({**config, "enable.auto.commit": False, "check.crcs": True, "fetch.wait.max.ms": 50, **SILENT})
+    found: dict[Key, list[Record]] = {place: [] for place in partitions}
+    consumer.assign([TopicPartition(*place, OFFSET_BEGINNING) for place in found])
+    left, ends = {*found}, time.monotonic() + WAIT_S
+    try:
+        while left and time.monotonic() < ends:
+            message = consumer.poll(1)
+            if message is None:
+                continue
+            error, place = message.error(), (message.topic() or "", message.partition() or 0)
+            if error is None:
+                found[place].append((message.offset() or 0, message.key(), message.value()))
+            elif error.code() == KafkaError._PARTITION_EOF:
+                left.discard(place)
+            else:
+                raise RuntimeError(error)
+    finally:
+        consumer.close()
+    assert not left, f"no end of {sorted(left)}"
+    return found
+
+
+def is_in(written: dict[Key, list[Record]], found: dict[Key, list[Record]]) -> bool:
+    """Whether every record that was written is found at its offset."""
+    return all({*records} <= {*found[place]} for place, records in written.items())
