@@ -60,11 +60,14 @@ def _lacking(item: pytest.Item) -> str:
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
     lacking = _lacking(item)
-    if not lacking:
-        return
-    if ON_CI:
+    if lacking and ON_CI:
         pytest.fail(f"CI=true, and {lacking}", pytrace=False)
-    pytest.skip(lacking)
+    if lacking:
+        pytest.skip(lacking)
+    if item.get_closest_marker("spark"):
+        from tests.spark import class_data
+
+        class_data.map_classes()
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

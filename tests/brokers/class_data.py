@@ -1,4 +1,4 @@
-"""Class-data archives (CDS): a JVM maps Kafka's classes instead of reading and verifying those of the jars.
+"""Class-data archives (CDS): a JVM maps Kafka's or Spark's classes instead of reading and verifying those of the jars.
 
 That saves a good third of the CPU time of a broker's start.  There is one archive for a version of Kafka and a JDK,
 beside the jars.  A broker that starts and stops writes it; other programs with the same jars use it as well.
@@ -16,6 +16,7 @@ import signal
 import subprocess
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -32,22 +33,26 @@ _tried: set[Path] = set()
 
 
 def options(version: str) -> list[str]:
-    """Return the JVM options for the jars of *version*.
+    """Return the JVM options for the jars of *version*."""
+    return mapped(jars.install(version).parent / f"classes-{jdk()}.jsa", functools.partial(_run_broker, version))
 
-    The archive is written the first time.  JVMs start without one while another process writes it, and where it cannot
-    be written.
+
+def mapped(archive: Path, run: Callable[[Path, tuple[str, ...]], bool]) -> list[str]:
+    """Return the JVM options that map *archive*.
+
+    The archive is written the first time: *run* starts and ends a JVM, in a folder and with options, and tells whether
+    it ended well.  JVMs start without one while another process writes it, and where it cannot be written.
     """
-    archive = jars.install(version).parent / f"classes-{_jdk()}.jsa"
     if archive not in _tried:
         _tried.add(archive)  # first: what follows starts JVMs as well
-        if not archive.exists() and not _write(version, archive):
+        if not archive.exists() and not _write(archive, run):
             _tried.remove(archive)
     # About an archive that does not fit any more the JVM would print warnings, and to stdout.
     return [f"-XX:SharedArchiveFile={archive}", "-Xlog:disable"] if archive.exists() else []
 
 
 @functools.cache
-def _jdk() -> str:
+def jdk() -> str:
     """Return what identifies the JDK: an archive fits no other."""
     home = Path(shutil.which("java") or "/").resolve().parents[1]
     release = home / "release"
@@ -63,10 +68,20 @@ def _await_start(broker: kafka.Cluster) -> None:
         time.sleep(0.1)
 
 
-def _write(version: str, archive: Path) -> bool:
-    """Write the archive; return False if another process is writing it."""
+def _run_broker(version: str, folder: Path, options: tuple[str, ...]) -> bool:
     from tests.brokers import kafka
 
+    broker = kafka.Cluster(version, folder, port=kafka.PORT + 90, jvm_options=options)
+    try:
+        with broker:
+            _await_start(broker)
+            return broker.stop(PATIENCE_S) == STOPPED
+    except (RuntimeError, TimeoutError, subprocess.CalledProcessError):
+        return False  # the tests themselves report what is wrong with it
+
+
+def _write(archive: Path, run: Callable[[Path, tuple[str, ...]], bool]) -> bool:
+    """Write the archive; return False if another process is writing it."""
     with open(f"{archive}.lock", "w") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -76,15 +91,7 @@ def _write(version: str, archive: Path) -> bool:
             return True
         with tempfile.TemporaryDirectory() as folder:
             fresh = archive.with_suffix(f".{os.getpid()}")
-            options = (f"-XX:ArchiveClassesAtExit={fresh}",)
-            broker = kafka.Cluster(version, Path(folder), port=kafka.PORT + 90, jvm_options=options)
-            try:
-                with broker:
-                    _await_start(broker)
-                    code = broker.stop(PATIENCE_S)
-            except (RuntimeError, TimeoutError, subprocess.CalledProcessError):
-                code = None  # the tests themselves report what is wrong with it
-        if code == STOPPED and fresh.exists():
-            fresh.rename(archive)
+            if run(Path(folder), (f"-XX:ArchiveClassesAtExit={fresh}",)) and fresh.exists():
+                fresh.rename(archive)
         fresh.unlink(missing_ok=True)
     return True

@@ -10,10 +10,11 @@ import sys
 import time
 from pathlib import Path
 
-import pyspark
 from klog.spark.java import find_java, java_home
 
-HOME = Path(pyspark.__file__).parent
+from tests.spark import class_data
+from tests.spark.class_data import HOME
+
 # What the shipped archive brings itself, and what would lead a Python to this checkout.
 NOT_THERE = ("klog", "__editable__", "distutils-precedence", "lz4", "snappy", "cramjam", "zstandard", "isal")
 LOGGED = """rootLogger.level=info
@@ -49,7 +50,7 @@ class Cluster:
     def _start(self, role: str, *arguments: str) -> Path:
         log = self.folder / f"{role}{len(self.processes)}.log"
         java = find_java()
-        command = [java, "-cp", f"{HOME}/jars/*", "-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
+        command = [java, "-cp", class_data.CLASS_PATH, "-Xmx256m", *class_data.BRIEF, *class_data.options()]
         command += [f"-Dlog4j2.configurationFile={self.folder / 'log4j2.properties'}"]
         command += ["-Dspark.master.rest.enabled=false", "--add-opens=java.base/java.nio=ALL-UNNAMED"]
         command += [f"org.apache.spark.deploy.{role.lower()}.{role}", *arguments]

@@ -18,18 +18,13 @@ from klog.jobs.export import MANIFEST, plan_tasks
 from klog.log.record_filter import RecordFilter
 
 from tests.compact.compacting import NOW_MS, ORIGINAL
-from tests.conftest import ROOT, Ran, writable_copy
+from tests.conftest import Ran, writable_copy
 from tests.jobs.pieces import dumped, folder_of, lines, partitions
+from tests.spark import class_data
 from tests.spark.cluster import Cluster, bare_python
 from tests.verify.partitions import Damageable, flipped
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
-CONF = (
-    "spark.executor.memory=512m",
-    "spark.driver.memory=512m",
-    # For an executor that lives for seconds the second compiler costs more than it gains.
-    "spark.executor.extraJavaOptions=-XX:+UseSerialGC -XX:TieredStopAtLevel=1",
-)
 
 DRIVER = """
 import sys
@@ -90,21 +85,24 @@ def data(tmp_path: Path) -> Path:
     return tmp_path / "data"
 
 
-def environment() -> dict[str, str]:
-    """Return the variables of a driver on this machine."""
-    plain = {name: value for name, value in os.environ.items() if not name.startswith(("SPARK", "PYSPARK"))}
-    path = os.pathsep.join([str(ROOT), *(path for path in sys.path if path)])
-    return plain | {"SPARK_LOCAL_IP": "127.0.0.1", "PYTHONPATH": path}
+def settings() -> tuple[str, ...]:
+    """Return the settings of small drivers and executors."""
+    executor = " ".join((*class_data.BRIEF, *class_data.options()))
+    return "spark.executor.memory=512m", "spark.driver.memory=512m", f"spark.executor.extraJavaOptions={executor}"
+
+
+def given(*settings: str) -> list[str]:
+    """Return *settings* as options of klog."""
+    return [word for setting in settings for word in ("--conf", setting)]
 
 
 def written_with_a_loss(cluster: Cluster, marks: Path, *arguments: str | Path) -> subprocess.CompletedProcess[str]:
     """Run a command of `klog spark` that writes; kill a worker that has written a piece which is not there yet."""
     marks.mkdir()
-    conf = [f"spark.pyspark.python={cluster.python}", *CONF]
     command = [sys.executable, "-c", WRITER, marks, *arguments, "--master", cluster.url]
-    command += [word for setting in conf for word in ("--conf", setting)]
+    command += given(f"spark.pyspark.python={cluster.python}", *settings())
     with subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment(), text=True
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=class_data.environment(), text=True
     ) as driver:
         lost = busy_worker(marks, driver)
         cluster.kill_worker(lost)
@@ -142,10 +140,9 @@ def test_klog_ships_itself(
 ) -> None:
     """Nobody installs anything on a hundred machines for a check; nor need paths be whole there."""
     monkeypatch.chdir(data.parent)
-    conf = [f"spark.pyspark.python={cluster.python}", *CONF]
     command = [sys.executable, "-m", "klog_cli.app", "spark", "verify", "--deep", "--output", "json", data.name]
-    command += ["--master", cluster.url, *(word for setting in conf for word in ("--conf", setting))]
-    done = subprocess.run(command, capture_output=True, env=environment(), check=False, timeout=240)
+    command += ["--master", cluster.url, *given(f"spark.pyspark.python={cluster.python}", *settings())]
+    done = subprocess.run(command, capture_output=True, env=class_data.environment(), check=False, timeout=240)
     alone = klog("verify", "--deep", "--output", "json", data.name)
     assert (done.stdout, done.stderr, done.returncode) == (alone.stdout, b"", 4)
     assert {finding["id"] for finding in json.loads(done.stdout)["findings"]} == {"bad-crc"}
@@ -195,8 +192,8 @@ def test_a_packed_environment_is_unpacked_where_tasks_run(
     packed = tmp_path / "env.tar.gz"
     subprocess.run(["tar", "-czf", packed, "-C", python.parent.parent, "."], check=True)
     command = [sys.executable, "-m", "klog_cli.app", "spark", "verify", "--output", "json", data, "--ship", packed]
-    command += ["--master", cluster.url, *(word for setting in CONF for word in ("--conf", setting))]
-    done = subprocess.run(command, capture_output=True, env=environment(), check=False, timeout=240)
+    command += ["--master", cluster.url, *given(*settings())]
+    done = subprocess.run(command, capture_output=True, env=class_data.environment(), check=False, timeout=240)
     alone = klog("verify", "--output", "json", data)
     assert (done.stdout, done.stderr, done.returncode) == (alone.stdout, b"", 4)
 
@@ -207,9 +204,9 @@ def test_a_machine_that_is_lost_in_the_middle_costs_no_result(
     """Its tasks are done again elsewhere, what it had finished counts, and nothing counts twice."""
     marks = tmp_path / "marks"
     marks.mkdir()
-    command = [sys.executable, "-c", DRIVER, cluster.url, cluster.python, data, marks, *CONF]
+    command = [sys.executable, "-c", DRIVER, cluster.url, cluster.python, data, marks, *settings()]
     with subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment(), text=True
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=class_data.environment(), text=True
     ) as driver:
         cluster.kill_worker(busy_worker(marks, driver))
         output, errors = driver.communicate(timeout=240)

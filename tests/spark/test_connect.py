@@ -14,8 +14,10 @@ from pathlib import Path
 import pytest
 from klog.spark.java import find_java, java_home
 
-from tests.conftest import FIXTURES, ROOT, Ran
-from tests.spark.cluster import HOME, bare_python
+from tests.conftest import FIXTURES, Ran
+from tests.spark import class_data
+from tests.spark.class_data import HOME
+from tests.spark.cluster import bare_python
 from tests.verify.partitions import Damageable, flipped
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
@@ -47,7 +49,7 @@ class Server:
         log = folder / "server.log"
         (folder / "log4j2.properties").write_text(LOGGED)
         java = find_java()
-        command = [java, "-cp", f"{HOME}/jars/*", "-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
+        command = [java, "-cp", class_data.CLASS_PATH, "-Xmx512m", *class_data.BRIEF, *class_data.options()]
         command += [f"-Dlog4j2.configurationFile={folder / 'log4j2.properties'}"]
         command += ["--add-opens=java.base/java.nio=ALL-UNNAMED", "org.apache.spark.deploy.SparkSubmit"]
         command += ["--class", "org.apache.spark.sql.connect.service.SparkConnectServer", "--master", "local[2]"]
@@ -109,9 +111,8 @@ def equipped(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 def run(*words: str | Path) -> subprocess.CompletedProcess[bytes]:
     """Run klog's Python as one does who has no Spark of his own."""
-    plain = {name: value for name, value in os.environ.items() if not name.startswith(("SPARK", "PYSPARK"))}
-    plain["PYTHONPATH"] = os.pathsep.join([str(ROOT), *(path for path in sys.path if path)])
-    return subprocess.run([sys.executable, *words], capture_output=True, env=plain, check=False, timeout=240)
+    command = [sys.executable, *words]
+    return subprocess.run(command, capture_output=True, env=class_data.environment(), check=False, timeout=240)
 
 
 def test_the_commands_run_on_a_server_that_has_no_klog(bare: str, klog: Callable[..., Ran], tmp_path: Path) -> None:

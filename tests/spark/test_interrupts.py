@@ -13,7 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import FIXTURES, ROOT
+from tests.conftest import FIXTURES
+from tests.spark import class_data
 
 pytestmark = pytest.mark.spark
 
@@ -33,15 +34,13 @@ with session("local[2]", {"spark.driver.memory": "512m"}, brief=True) as ours:
 @contextmanager
 def started(folder: Path, *arguments: str | Path) -> Iterator[subprocess.Popen[str]]:
     """Start a Python whose temporary files go to *folder*; at the end nothing is left, there or in the system."""
-    path = os.pathsep.join([str(ROOT), *(path for path in sys.path if path)])
-    plain = {name: value for name, value in os.environ.items() if not name.startswith(("SPARK", "PYSPARK"))}
     folder.mkdir()
     with subprocess.Popen(
         [sys.executable, *arguments],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-        env=plain | {"PYTHONPATH": path, "TMPDIR": str(folder)},
+        env=class_data.environment() | {"TMPDIR": str(folder)},
     ) as process:
         yield process
     end = time.monotonic() + 20
