@@ -32,6 +32,7 @@ _klog() {
             'replicas simulate') command='replicas simulate' ;;
             metadata) command=metadata ;;
             'metadata show') command='metadata show' ;;
+            'metadata history') command='metadata history' ;;
             'metadata plan') command='metadata plan' ;;
             spark) command=spark ;;
             'spark verify') command='spark verify' ;;
@@ -218,6 +219,10 @@ _klog() {
         'metadata show --topic') words='' ;;
         'metadata show --at') words='' ;;
         'metadata show --output') words='text json' ;;
+        'metadata history --partition') words='' ;;
+        'metadata history --broker') words='' ;;
+        'metadata history --from') words='' ;;
+        'metadata history --output') words='text jsonl' ;;
         'metadata plan --voters') words='' ;;
         'metadata plan --directory-ids') words='keep disks' ;;
         'metadata plan --only-broker') words='' ;;
@@ -331,8 +336,9 @@ _klog() {
             'replicas plan') words='--keep --choose --without --repair --metadata --topic --partition --apply --plan --backup --cluster --topic-id --by-name --output --quiet -h --help' ;;
             'replicas rescue') words='--to --if-leads --plan --choose --metadata --topic --partition --cluster --topic-id --by-name --quiet -h --help' ;;
             'replicas simulate') words='--output --quiet -h --help' ;;
-            metadata) words='show plan -h --help' ;;
+            metadata) words='show history plan -h --help' ;;
             'metadata show') words='--topic --at --output --quiet -h --help' ;;
+            'metadata history') words='--partition --broker --quorum --from --output --quiet -h --help' ;;
             'metadata plan') words='--voters --directory-ids --only-broker --voter --keep --choose --repair --without --base --apply --plan --backup --cluster --output --quiet -h --help' ;;
             spark) words='verify stats search export compact -h --help' ;;
             'spark verify') words='--topic --partition --deep --output --max-batch-bytes --master --conf --ship --quiet -h --help' ;;

@@ -4,7 +4,7 @@ function __klog_command --description 'The command whose arguments are being wri
     set -l command
     for word in (commandline -opc)[2..-1]
         switch "$command $word"
-            case ' describe' ' dump' ' lookup' ' search' ' stats' ' export' ' fetch' ' serve' ' verify' ' recover' ' truncate' ' compact' ' apply' ' undo' ' plans' ' replicas' 'replicas diff' 'replicas plan' 'replicas rescue' 'replicas simulate' ' metadata' 'metadata show' 'metadata plan' ' spark' 'spark verify' 'spark stats' 'spark search' 'spark export' 'spark compact'
+            case ' describe' ' dump' ' lookup' ' search' ' stats' ' export' ' fetch' ' serve' ' verify' ' recover' ' truncate' ' compact' ' apply' ' undo' ' plans' ' replicas' 'replicas diff' 'replicas plan' 'replicas rescue' 'replicas simulate' ' metadata' 'metadata show' 'metadata history' 'metadata plan' ' spark' 'spark verify' 'spark stats' 'spark search' 'spark export' 'spark compact'
                 set command $command $word
         end
     end
@@ -311,6 +311,7 @@ complete -c klog -n 'test (__klog_command) = "replicas simulate"' -l output -x -
 complete -c klog -n 'test (__klog_command) = "replicas simulate"' -l quiet -d 'Print no notes and no progress bar'
 complete -c klog -n 'test (__klog_command) = "replicas simulate"' -s h -l help -d 'Show this help and leave'
 complete -c klog -n 'test (__klog_command) = "metadata"' -a show -d 'Show brokers, voters, topics, settings and all else that the metadata log of a KRaft node says'
+complete -c klog -n 'test (__klog_command) = "metadata"' -a history -d 'Show each change of a partition, a broker or the quorum, with its time, and why where the records tell'
 complete -c klog -n 'test (__klog_command) = "metadata"' -a plan -d 'Bring up a quorum whose addresses or directory ids have changed, or one broker that owns everything'
 complete -c klog -n 'test (__klog_command) = "metadata"' -s h -l help -d 'Show this help and leave'
 complete -c klog -n 'test (__klog_command) = "metadata show"' -F
@@ -319,6 +320,14 @@ complete -c klog -n 'test (__klog_command) = "metadata show"' -l at -x -d 'As of
 complete -c klog -n 'test (__klog_command) = "metadata show"' -l output -x -a 'text json' -d 'Output form'
 complete -c klog -n 'test (__klog_command) = "metadata show"' -l quiet -d 'Print no notes and no progress bar'
 complete -c klog -n 'test (__klog_command) = "metadata show"' -s h -l help -d 'Show this help and leave'
+complete -c klog -n 'test (__klog_command) = "metadata history"' -F
+complete -c klog -n 'test (__klog_command) = "metadata history"' -l partition -x -d 'Of this partition: who led, every move of the ISR'
+complete -c klog -n 'test (__klog_command) = "metadata history"' -l broker -x -d 'Of this broker: its registrations, when it was fenced'
+complete -c klog -n 'test (__klog_command) = "metadata history"' -l quorum -d 'Of the quorum: who led, who could vote'
+complete -c klog -n 'test (__klog_command) = "metadata history"' -l from -x -d 'Only changes from this offset on'
+complete -c klog -n 'test (__klog_command) = "metadata history"' -l output -x -a 'text jsonl' -d 'Output form'
+complete -c klog -n 'test (__klog_command) = "metadata history"' -l quiet -d 'Print no notes and no progress bar'
+complete -c klog -n 'test (__klog_command) = "metadata history"' -s h -l help -d 'Show this help and leave'
 complete -c klog -n 'test (__klog_command) = "metadata plan"' -F
 complete -c klog -n 'test (__klog_command) = "metadata plan"' -l voters -x -d 'The addresses that the voters of the quorum have now, all of them'
 complete -c klog -n 'test (__klog_command) = "metadata plan"' -l directory-ids -x -a 'keep disks' -d 'Directory ids: as the log has them, or as the disks\' meta.properties'

@@ -93,17 +93,8 @@ ARGUMENTS_READ = {"DIR", "DISK...", "FILE", "PARTITION", "PATH...", "PLAN"}
 """What commands are given without an option is read, or changed by a plan."""
 NO_PLACE = (
     *("BYTES", "DURATION", "HOST:PORT", "HOST[:PORT]", "K=V", "NAME[=VALUE]", "RATIO", "REGEX", "SIZE", "TIME", "URL"),
-    *(
-        "1/N",
-        "4.3|3.9|2.8",
-        "ID",
-        "compact",
-        "NAME=VALUE",
-        "ORDER",
-        "T-P=N",
-        "newest|longest|kafka|N",
-        "ID@HOST:PORT,...",
-    ),
+    *("1/N", "4.3|3.9|2.8", "ID", "compact", "NAME=VALUE", "ORDER", "T-P", "T-P=N", "newest|longest|kafka|N"),
+    "ID@HOST:PORT,...",
 )
 NAMES = {"--topic"}
 

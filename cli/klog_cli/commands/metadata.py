@@ -44,4 +44,36 @@ def show(
     return run(directory, topic or (), at, form)
 
 
+HISTORY_OUTPUTS = ("text", "jsonl")
+
+
+@metadata.command("history")
+def history(
+    directory: Directory,
+    partition: Annotated[
+        str | None,
+        typer.Option("--partition", metavar="T-P", help="Of this partition: who led, every move of the ISR."),
+    ] = None,
+    broker: Annotated[
+        int | None, typer.Option("--broker", metavar="N", help="Of this broker: its registrations, when it was fenced.")
+    ] = None,
+    quorum: Annotated[bool, typer.Option("--quorum", help="Of the quorum: who led, who could vote.")] = False,
+    start: Annotated[
+        int | None, typer.Option("--from", metavar="OFFSET", min=0, help="Only changes from this offset on.")
+    ] = None,
+    form: Annotated[str, typer.Option("--output", metavar="|".join(HISTORY_OUTPUTS), help="Output form.")] = "text",
+    quiet: options.Quiet = False,
+) -> int:
+    """Show each change of a partition, a broker or the quorum, with its time, and why where the records tell.
+
+    It begins with the log, or with what the oldest snapshot says where the log begins later.  A topic that was deleted
+    and created again appears with both ids.
+    """
+    from klog_cli.views.metadata_history import history as run
+
+    output.Quiet.on = quiet
+    options.known_form(form, HISTORY_OUTPUTS)
+    return run(directory, partition, broker, quorum, start or 0, form)
+
+
 metadata.command("plan")(plan)

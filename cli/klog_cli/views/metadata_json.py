@@ -7,12 +7,10 @@ from collections.abc import Iterator, Sequence
 
 from klog.formats.checkpoint import Malformed
 from klog.formats.properties import QuorumState
-from klog.metadata.cluster_image import BrokerRegistration, Voter
 from klog.metadata.image import MetadataImage
 from klog.metadata.loader import ClusterMetadata, LogPoint
 from klog.metadata.metadata_directory import MetadataDirectory
 from klog.metadata.settings_image import BROKER_RESOURCE, CLIENT_METRICS_RESOURCE, GROUP_RESOURCE, TOPIC_RESOURCE
-from klog.metadata.topics_image import PartitionRegistration
 
 RESOURCES = {
     TOPIC_RESOURCE: "topic",
@@ -50,16 +48,6 @@ def quorum_state(found: QuorumState | Malformed | None) -> dict[str, object] | N
     return {"leader_id": leader, "leader_epoch": found.leader_epoch, "voted_id": voted}
 
 
-def voter_json(voter: Voter) -> dict[str, object]:
-    """Return a voter."""
-    return {
-        "id": voter.id,
-        "directory_id": voter.directory_id,
-        "endpoints": list(map(str, voter.endpoints)),
-        "kraft_versions": list(voter.kraft_versions),
-    }
-
-
 def _place(directory: MetadataDirectory, found: ClusterMetadata) -> Iterator[tuple[str, object]]:
     log_dir, quorum = directory.log_dir, found.quorum
     yield "node", None if log_dir is None else log_dir.node_id
@@ -69,7 +57,7 @@ def _place(directory: MetadataDirectory, found: ClusterMetadata) -> Iterator[tup
     yield "snapshot", point(found.snapshot)
     yield "at", found.end_offset
     yield "kraft_version", quorum.kraft_version
-    yield "voters", None if quorum.voters is None else [voter_json(one) for one in sorted(quorum.voters)]
+    yield "voters", None if quorum.voters is None else [one.as_json() for one in sorted(quorum.voters)]
     yield "quorum", {"leader": quorum.leader, "epoch": quorum.epoch}
     yield "quorum_state", quorum_state(directory.quorum_state)
 
@@ -78,7 +66,7 @@ def _nodes(found: ClusterMetadata) -> Iterator[tuple[str, object]]:
     settings, cluster = found.state.settings, found.state.cluster
     yield "features", dict(sorted(settings.features.items()))
     yield "metadata_version", settings.metadata_version
-    yield "brokers", [{"id": id_, **broker_json(one)} for id_, one in sorted(cluster.brokers.items()) if one.registered]
+    yield "brokers", [{"id": id_, **one.as_json()} for id_, one in sorted(cluster.brokers.items()) if one.registered]
     yield (
         "controllers",
         [
@@ -88,45 +76,14 @@ def _nodes(found: ClusterMetadata) -> Iterator[tuple[str, object]]:
     )
 
 
-def broker_json(broker: BrokerRegistration) -> dict[str, object]:
-    """Return a broker's registration."""
-    return {
-        "epoch": broker.epoch,
-        "incarnation": broker.incarnation_id,
-        "rack": broker.rack,
-        "fenced": broker.fenced,
-        "shutting_down": broker.shutting_down,
-        "endpoints": list(map(str, broker.endpoints)),
-        "log_dirs": list(broker.log_dirs),
-        "cordoned_log_dirs": list(broker.cordoned_log_dirs),
-    }
-
-
 def topic_json(state: MetadataImage, topic: str) -> str:
     """Return a topic with its partitions as one line."""
     topic_id = state.topics.ids[topic]
     partitions = ",".join(
-        json.dumps({"partition": number, **partition_json(one)}, separators=(",", ":"))
+        json.dumps({"partition": number, **one._asdict()}, separators=(",", ":"))
         for number, one in sorted(state.topics.partitions[topic_id].items())
     )
     return f'{{"topic":{json.dumps(topic)},"topic_id":"{topic_id}","partitions":[{partitions}]}}'
-
-
-def partition_json(one: PartitionRegistration) -> dict[str, object]:
-    """Return a partition's registration."""
-    return {
-        "replicas": one.replicas,
-        "isr": one.isr,
-        "elr": one.elr,
-        "last_known_elr": one.last_known_elr,
-        "leader": one.leader,
-        "leader_epoch": one.leader_epoch,
-        "partition_epoch": one.partition_epoch,
-        "adding": one.adding,
-        "removing": one.removing,
-        "directories": one.directories,
-        "recovering": one.recovering,
-    }
 
 
 def _settings(found: ClusterMetadata) -> Iterator[tuple[str, object]]:

@@ -100,7 +100,7 @@ def _voters(quorum: QuorumImage) -> Iterator[tuple[str, str]]:
 def _brokers(found: ClusterMetadata) -> Iterator[tuple[object, ...]]:
     for id_, broker in sorted(found.brokers.items()):
         if broker.registered:
-            state = "shutting down" if broker.shutting_down else "fenced" if broker.fenced else "alive"
+            state = "fenced" if broker.fenced else "shutting down" if broker.shutting_down else "alive"
             yield id_, broker.epoch, broker.rack, state, " ".join(map(str, broker.endpoints))
 
 

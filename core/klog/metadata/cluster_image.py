@@ -50,6 +50,19 @@ class BrokerRegistration(NamedTuple):
         """Whether it has not been unregistered since."""
         return not self.unregistered
 
+    def as_json(self) -> dict[str, object]:
+        """Return it as fields for JSON."""
+        return {
+            "epoch": self.epoch,
+            "incarnation": self.incarnation_id,
+            "rack": self.rack,
+            "fenced": self.fenced,
+            "shutting_down": self.shutting_down,
+            "endpoints": list(map(str, self.endpoints)),
+            "log_dirs": list(self.log_dirs),
+            "cordoned_log_dirs": list(self.cordoned_log_dirs),
+        }
+
 
 class ControllerRegistration(NamedTuple):
     """A controller's last registration, from 3.7 on."""
@@ -65,6 +78,10 @@ class Voter(NamedTuple):
     directory_id: str
     endpoints: tuple[ListenerEndpoint, ...]
     kraft_versions: tuple[int, int]
+
+    def as_json(self) -> dict[str, object]:
+        """Return it as fields for JSON."""
+        return {**self._asdict(), "endpoints": list(map(str, self.endpoints))}
 
 
 @dataclass

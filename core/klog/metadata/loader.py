@@ -11,7 +11,7 @@ parts are skipped and reported.  A record at the end of the log may never have b
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import zip_longest
 from types import MappingProxyType
@@ -146,10 +146,11 @@ def read_log(partition: Partition, at: int | None = None, is_in_use: bool = Fals
     base = newest_snapshot(partition, problems, LONG_MAX if at is None else at)
     if base is None and not partition.segments:
         problems.add(f"{partition.path}: {partition.unreadable or 'neither a log nor a snapshot'}")
-    if at is not None and base is None and not _begins_at_zero(partition):
+    if at is not None and base is None and not begins_at_zero(partition):
         raise MetadataOffsetError(f"{partition.path}: no state as of offset {at}: {_oldest(partition)}")
     replay = Replay(MetadataImage(), problems) if base is None else base.replay_on(problems)
-    replay_log(partition, replay, LONG_MAX if at is None else at, is_in_use)
+    for _ in replay_segments(partition, replay, LONG_MAX if at is None else at, is_in_use):
+        pass
     if at is not None and replay.expected < at:
         raise MetadataOffsetError(f"{partition.path}: no state as of offset {at}: the log ends at {replay.expected}")
     if replay.state.quorum.leader is None:
@@ -167,7 +168,8 @@ def read_log(partition: Partition, at: int | None = None, is_in_use: bool = Fals
     )
 
 
-def _begins_at_zero(partition: Partition) -> bool:
+def begins_at_zero(partition: Partition) -> bool:
+    """Whether the log has its first record."""
     return bool(partition.segments) and partition.segments[0].base_offset == 0
 
 
@@ -179,8 +181,10 @@ def _oldest(partition: Partition) -> str:
     return f"the oldest is as of {snapshots[-1].offset}, where a snapshot ends"
 
 
-def replay_log(partition: Partition, replay: Replay, until: int = LONG_MAX, is_in_use: bool = False) -> None:
-    """Take the log's records from where *replay* is, and below *until*, into its state."""
+def replay_segments(
+    partition: Partition, replay: Replay, until: int = LONG_MAX, is_in_use: bool = False
+) -> Iterator[None]:
+    """Take the log's records from where *replay* is, and below *until*, into its state; a step for each segment."""
     start = replay.expected
     ends: Iterable[int | None] = [files.base_offset for files in partition.segments[1:]]
     for files, next_base in zip_longest(partition.segments, ends):
@@ -197,6 +201,7 @@ def replay_log(partition: Partition, replay: Replay, until: int = LONG_MAX, is_i
             replay.log(path, start, until, is_in_use)
         except KlogError as error:
             replay.problems.add(str(error))
+        yield
 
 
 def _find_leader(partition: Partition, replay: Replay) -> None:

@@ -33,17 +33,20 @@ class MetadataDirectory(NamedTuple):
         Raises MetadataOffsetError where the log does not reach that, KlogError where it begins behind the end of its
         snapshot, or there is nothing at all: then no state can be told.
         """
+        self.check_content()
         found = None if self.log_dir is None else read_metadata(self.log_dir, at)
         if found is None:
             found = read_log(self.partition, at)
-        if not self.partition.segments and not snapshot_files(self.partition):
-            raise KlogError(self.problem("neither a log nor a snapshot"))
         if found.gap:
-            raise KlogError(self.problem(f"records are missing: {found.damage[0]}"))
+            raise KlogError(self._problem(f"records are missing: {found.damage[0]}"))
         return found
 
-    def problem(self, what: str) -> str:
-        """Return the line about a directory without a log that can be read."""
+    def check_content(self) -> None:
+        """Raise KlogError where there is neither a log nor a snapshot."""
+        if not self.partition.segments and not snapshot_files(self.partition):
+            raise KlogError(self._problem("neither a log nor a snapshot"))
+
+    def _problem(self, what: str) -> str:
         expected = f"expected {file_name(0, FileKind.LOG)}, or a snapshot (.checkpoint) and the log from its end on"
         return f"{self.partition.path}: {what}; {expected}"
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from klog.formats.batch import CONTROL_BIT
-from klog.formats.control import control_record
+from klog.formats.control import Control, control_record
 from klog.formats.damage import Damage, DamageKind
 from klog.formats.internal_topics import MetadataRecord, Undecodable, metadata_record, newest_version
 from klog.formats.java_integers import LONG_MAX
@@ -125,9 +125,13 @@ class Replay:
             if control.failure:
                 self._misfit(file, found.offset, f"{control.name or 'a control record'}: {control.failure}")
             else:
-                self.state.quorum.apply(control.name, control.data, found.epoch)
+                self.apply_control(control, found)
         else:
             self._take(found, file)
+
+    def apply_control(self, control: Control, found: LoggedRecord) -> None:
+        """Take a control record into the state: they are in no transaction."""
+        self.state.quorum.apply(control.name, control.data, found.epoch)
 
     def _take(self, found: LoggedRecord, file: str) -> None:
         record = metadata_record(found.value)
