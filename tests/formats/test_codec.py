@@ -415,6 +415,23 @@ def test_zstd_content_that_does_not_fit_its_checksum_is_refused(limit: int) -> N
         undo(ZSTD, bytes(stream), limit=limit)
 
 
+@pytest.mark.parametrize("size", [len(TEXT), 0, 1, len(TEXT) - 1, len(TEXT) + 1, 1 << 17, 1 << 40])
+def test_zstd_the_size_that_a_frame_says_is_no_reason_to_trust_it(size: int) -> None:
+    """A frame that says its size is decompressed at once into so much memory: no byte more, and none is made up."""
+    stream = zstd_stream(TEXT)
+    flags, blocks = stream[4], stream[6:]
+    assert flags >> 5 == 0, "this frame has a window and no size"
+    told = stream[:4] + bytes((flags | 0xC0,)) + stream[5:6] + size.to_bytes(8, "little") + blocks
+    if size == len(TEXT):
+        assert undo(ZSTD, told) == TEXT
+        assert undo(ZSTD, told + told) == TEXT + TEXT
+    else:
+        with pytest.raises(CodecError, match="zstd"):
+            undo(ZSTD, told)
+    with pytest.raises(CodecError, match=r"more than|zstd"):
+        undo(ZSTD, told, limit=len(TEXT) - 1)
+
+
 def test_zstd_a_window_beyond_128_mib_is_refused() -> None:
     """Its memory would be taken before the first byte is made."""
     parameters = zstandard.ZstdCompressionParameters.from_level(1, window_log=28, write_content_size=0)

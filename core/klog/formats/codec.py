@@ -22,6 +22,7 @@ _GZIP_BYTES_PER_BYTE = 1032  # the most that deflate can make of one byte
 _GZIP_RESERVED = 0xE0
 _LZ4_BYTES_PER_BYTE = 255
 _SNAPPY_BYTES_PER_BYTE = 22  # a copy of 64 bytes takes three
+_ZSTD_BLOCK = 1 << 17  # the most that a block holds
 _ZSTD_BYTES_PER_BYTE = 32768  # a repeated block of 128 KiB takes four
 _XERIAL_MAGIC = b"\x82SNAPPY\x00"
 _XERIAL_HEADER = 16
@@ -53,9 +54,12 @@ class Decompressor:
         self.limit = limit
         self._gzip_object: Callable[[], Any] | None = None
         self._gzip_error: type[BaseException] = CodecError
+        self._lz4_library: Any = None
         self._lz4_context: Any = None
         self._lz4_checksums: dict[bytes, int] = {}
         self._zstd_context: Any = None
+        self._zstd_size: Callable[[Buffer], int] = len
+        self._zstd_error: type[Exception] = CodecError
 
     @property
     def functions(self) -> tuple[Callable[[Buffer, int], bytes | bytearray], ...]:
@@ -182,27 +186,26 @@ class Decompressor:
             raise CodecError(f"lz4: {error}") from None
 
     def _lz4_frame(self, data: Buffer) -> bytes | bytearray:
-        import lz4.frame
-
         if self._lz4_context is None:
-            self._lz4_context = lz4.frame.create_decompression_context()
-        lz4.frame.reset_decompression_context(self._lz4_context)
+            from lz4 import frame
+
+            self._lz4_library, self._lz4_context = frame, frame.create_decompression_context()
+        library, context = self._lz4_library, self._lz4_context
+        library.reset_decompression_context(context)
         if len(data) * _LZ4_BYTES_PER_BYTE > self.limit:
             with _one_at_a_time:
                 return self._lz4_carefully(data)
         made: bytes
-        made, _, ended = lz4.frame.decompress_chunk(self._lz4_context, data)
+        made, _, ended = library.decompress_chunk(context, data)
         if not ended:
             raise RuntimeError("cut short")
         return made
 
     def _lz4_carefully(self, data: Buffer) -> bytearray:
-        import lz4.frame
-
         whole = bytearray()
         at, ended = 0, False
         while not ended:
-            piece, used, ended = lz4.frame.decompress_chunk(self._lz4_context, data[at:], max_length=_CHUNK)
+            piece, used, ended = self._lz4_library.decompress_chunk(self._lz4_context, data[at:], max_length=_CHUNK)
             whole += piece
             at += used
             if len(whole) > self.limit:
@@ -241,17 +244,24 @@ class Decompressor:
         return self._lz4_checksums[descriptor]
 
     def _zstd(self, data: Buffer, magic: int) -> bytes | bytearray:
-        """Decompress all frames.  Kafka writes them without their content's size."""
-        import zstandard
-
+        """Decompress all frames.  Kafka writes them without their content's size, other clients with it."""
         if self._zstd_context is None:
+            import zstandard
+
             self._zstd_context = zstandard.ZstdDecompressor(max_window_size=1 << 27)
+            self._zstd_size, self._zstd_error = zstandard.frame_content_size, zstandard.ZstdError
+        try:
+            if 0 < self._zstd_size(data) <= min(self.limit, _ZSTD_BLOCK):
+                made: bytes = self._zstd_context.decompress(data, allow_extra_data=False)
+                return made
+        except self._zstd_error:
+            pass  # several frames, or a broken one: what follows says what is wrong
         try:
             if len(data) * _ZSTD_BYTES_PER_BYTE <= self.limit or _zstd_bound(data) <= self.limit:
                 return self._zstd_frames(data)
             with _one_at_a_time:
                 return self._zstd_carefully(data)
-        except zstandard.ZstdError as error:
+        except self._zstd_error as error:
             raise CodecError(f"zstd: {error}") from None
 
     def _zstd_frames(self, data: Buffer) -> bytes:
@@ -363,7 +373,7 @@ def _zstd_bound(data: Buffer) -> int:
             while not last:
                 block = int.from_bytes(data[at : at + 3], "little") if at + 3 <= len(data) else data[len(data)]
                 last, kind, size = block & 1, block >> 1 & 3, block >> 3
-                bound += size if kind < 2 else 1 << 17
+                bound += size if kind < 2 else _ZSTD_BLOCK
                 at += 3 + (1 if kind == 1 else size)
             at += 4 if flags & 4 else 0
     except IndexError:
