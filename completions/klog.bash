@@ -33,6 +33,7 @@ _klog() {
             metadata) command=metadata ;;
             'metadata show') command='metadata show' ;;
             'metadata history') command='metadata history' ;;
+            'metadata compare') command='metadata compare' ;;
             'metadata plan') command='metadata plan' ;;
             spark) command=spark ;;
             'spark verify') command='spark verify' ;;
@@ -223,6 +224,8 @@ _klog() {
         'metadata history --broker') words='' ;;
         'metadata history --from') words='' ;;
         'metadata history --output') words='text jsonl' ;;
+        'metadata compare --cluster') words='' ;;
+        'metadata compare --output') words='table json' ;;
         'metadata plan --voters') words='' ;;
         'metadata plan --directory-ids') words='keep disks' ;;
         'metadata plan --only-broker') words='' ;;
@@ -336,9 +339,10 @@ _klog() {
             'replicas plan') words='--keep --choose --without --repair --metadata --topic --partition --apply --plan --backup --cluster --topic-id --by-name --output --quiet -h --help' ;;
             'replicas rescue') words='--to --if-leads --plan --choose --metadata --topic --partition --cluster --topic-id --by-name --quiet -h --help' ;;
             'replicas simulate') words='--output --quiet -h --help' ;;
-            metadata) words='show history plan -h --help' ;;
+            metadata) words='show history compare plan -h --help' ;;
             'metadata show') words='--topic --at --output --quiet -h --help' ;;
             'metadata history') words='--partition --broker --quorum --from --output --quiet -h --help' ;;
+            'metadata compare') words='--cluster --by-name --output --quiet -h --help' ;;
             'metadata plan') words='--voters --directory-ids --only-broker --voter --keep --choose --repair --without --base --apply --plan --backup --cluster --output --quiet -h --help' ;;
             spark) words='verify stats search export compact -h --help' ;;
             'spark verify') words='--topic --partition --deep --output --max-batch-bytes --master --conf --ship --quiet -h --help' ;;

@@ -4,7 +4,7 @@ function __klog_command --description 'The command whose arguments are being wri
     set -l command
     for word in (commandline -opc)[2..-1]
         switch "$command $word"
-            case ' describe' ' dump' ' lookup' ' search' ' stats' ' export' ' fetch' ' serve' ' verify' ' recover' ' truncate' ' compact' ' apply' ' undo' ' plans' ' replicas' 'replicas diff' 'replicas plan' 'replicas rescue' 'replicas simulate' ' metadata' 'metadata show' 'metadata history' 'metadata plan' ' spark' 'spark verify' 'spark stats' 'spark search' 'spark export' 'spark compact'
+            case ' describe' ' dump' ' lookup' ' search' ' stats' ' export' ' fetch' ' serve' ' verify' ' recover' ' truncate' ' compact' ' apply' ' undo' ' plans' ' replicas' 'replicas diff' 'replicas plan' 'replicas rescue' 'replicas simulate' ' metadata' 'metadata show' 'metadata history' 'metadata compare' 'metadata plan' ' spark' 'spark verify' 'spark stats' 'spark search' 'spark export' 'spark compact'
                 set command $command $word
         end
     end
@@ -312,6 +312,7 @@ complete -c klog -n 'test (__klog_command) = "replicas simulate"' -l quiet -d 'P
 complete -c klog -n 'test (__klog_command) = "replicas simulate"' -s h -l help -d 'Show this help and leave'
 complete -c klog -n 'test (__klog_command) = "metadata"' -a show -d 'Show brokers, voters, topics, settings and all else that the metadata log of a KRaft node says'
 complete -c klog -n 'test (__klog_command) = "metadata"' -a history -d 'Show each change of a partition, a broker or the quorum, with its time, and why where the records tell'
+complete -c klog -n 'test (__klog_command) = "metadata"' -a compare -d 'Show which node\'s metadata log is ahead, and where two of them are not one history'
 complete -c klog -n 'test (__klog_command) = "metadata"' -a plan -d 'Bring up a quorum whose addresses or directory ids have changed, or one broker that owns everything'
 complete -c klog -n 'test (__klog_command) = "metadata"' -s h -l help -d 'Show this help and leave'
 complete -c klog -n 'test (__klog_command) = "metadata show"' -F
@@ -328,6 +329,12 @@ complete -c klog -n 'test (__klog_command) = "metadata history"' -l from -x -d '
 complete -c klog -n 'test (__klog_command) = "metadata history"' -l output -x -a 'text jsonl' -d 'Output form'
 complete -c klog -n 'test (__klog_command) = "metadata history"' -l quiet -d 'Print no notes and no progress bar'
 complete -c klog -n 'test (__klog_command) = "metadata history"' -s h -l help -d 'Show this help and leave'
+complete -c klog -n 'test (__klog_command) = "metadata compare"' -F
+complete -c klog -n 'test (__klog_command) = "metadata compare"' -l cluster -x -d 'Only log dirs of this cluster (repeatable)'
+complete -c klog -n 'test (__klog_command) = "metadata compare"' -l by-name -d 'Directories of one name are copies where no file says what they are'
+complete -c klog -n 'test (__klog_command) = "metadata compare"' -l output -x -a 'table json' -d 'Output form'
+complete -c klog -n 'test (__klog_command) = "metadata compare"' -l quiet -d 'Print no notes and no progress bar'
+complete -c klog -n 'test (__klog_command) = "metadata compare"' -s h -l help -d 'Show this help and leave'
 complete -c klog -n 'test (__klog_command) = "metadata plan"' -F
 complete -c klog -n 'test (__klog_command) = "metadata plan"' -l voters -x -d 'The addresses that the voters of the quorum have now, all of them'
 complete -c klog -n 'test (__klog_command) = "metadata plan"' -l directory-ids -x -a 'keep disks' -d 'Directory ids: as the log has them, or as the disks\' meta.properties'

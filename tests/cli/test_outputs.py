@@ -89,7 +89,7 @@ READ = {
     ("replicas rescue", "--plan"),
     *((f"spark {verb}", "--ship") for verb in ("verify", "stats", "search", "export", "compact")),
 }
-ARGUMENTS_READ = {"DIR", "DISK...", "FILE", "PARTITION", "PATH...", "PLAN"}
+ARGUMENTS_READ = {"DIR", "DIR...", "DISK...", "FILE", "PARTITION", "PATH...", "PLAN"}
 """What commands are given without an option is read, or changed by a plan."""
 NO_PLACE = (
     *("BYTES", "DURATION", "HOST:PORT", "HOST[:PORT]", "K=V", "NAME[=VALUE]", "RATIO", "REGEX", "SIZE", "TIME", "URL"),

@@ -76,4 +76,29 @@ def history(
     return run(directory, partition, broker, quorum, start or 0, form)
 
 
+COMPARE_OUTPUTS = ("table", "json")
+
+
+@metadata.command("compare")
+def compare(
+    directories: Annotated[
+        list[str],
+        typer.Argument(metavar="DIR...", help="Log dirs with a metadata log; N=DIR says that DIR is node N's."),
+    ],
+    cluster: options.Clusters = None,
+    by_name: options.ByName = False,
+    form: Annotated[str, typer.Option("--output", metavar="|".join(COMPARE_OUTPUTS), help="Output form.")] = "table",
+    quiet: options.Quiet = False,
+) -> int:
+    """Show which node's metadata log is ahead, and where two of them are not one history.
+
+    Exit code 4: two logs have different batches at an offset, or one is damaged.
+    """
+    from klog_cli.views.metadata_compare import compare as run
+
+    output.Quiet.on = quiet
+    options.known_form(form, COMPARE_OUTPUTS)
+    return run(directories, options.identity_choice(cluster, (), by_name), form)
+
+
 metadata.command("plan")(plan)

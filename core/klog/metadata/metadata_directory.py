@@ -14,7 +14,7 @@ from klog.data_dir.replicas import epoch_at, log_end
 from klog.data_dir.root_files import read_small
 from klog.errors import KlogError, UsageError, near_misses
 from klog.formats.checkpoint import Malformed
-from klog.formats.names import CLUSTER_METADATA, FileKind, file_name
+from klog.formats.names import CLUSTER_METADATA, FileKind, file_name, parse_partition
 from klog.formats.properties import QuorumState, read_quorum_state
 from klog.metadata.loader import ClusterMetadata, LogPoint, read_log, read_metadata, snapshot_files
 
@@ -89,7 +89,7 @@ def open_metadata(path: str) -> MetadataDirectory:
         return MetadataDirectory(opened, LogDir(opened.log_dir))
     kinds = {file.kind for file in opened.files}
     if opened.topic_id == _METADATA_TOPIC_ID or kinds & {FileKind.KRAFT_SNAPSHOT, FileKind.QUORUM_STATE}:
-        return MetadataDirectory(opened, None)
+        return MetadataDirectory(Partition(path, name=parse_partition(f"{CLUSTER_METADATA}-0")), None)
     raise UsageError(f"{path}: not a metadata log; expected {CLUSTER_METADATA}-0, a copy of it, or a log dir with it")
 
 
