@@ -9,6 +9,7 @@ from tests.brokers import clients
 from tests.brokers.clients import SILENT, WAIT_S
 
 Record = tuple[int, "bytes | None", "bytes | None"]
+WholeRecord = tuple[int, int, "bytes | None", "bytes | None", "list[tuple[bytes, bytes | None]]"]
 Key = tuple[str, int]
 
 
@@ -49,13 +50,13 @@ def write(
     return found
 
 
-def read(bootstrap: str, partitions: Iterable[Key]) -> dict[Key, list[Record]]:
-    """Read each partition from its beginning to its end."""
+def read_whole(bootstrap: str, partitions: Iterable[Key]) -> dict[Key, list[WholeRecord]]:
+    """Read each partition from its beginning to its end, with timestamps and headers."""
     from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, TopicPartition
 
     config = {"bootstrap.servers": bootstrap, "group.id": "reads-all", "enable.partition.eof": True}
     consumer = Consumer({**config, "enable.auto.commit": False, "check.crcs": True, "fetch.wait.max.ms": 50, **SILENT})
-    found: dict[Key, list[Record]] = {place: [] for place in partitions}
+    found: dict[Key, list[WholeRecord]] = {place: [] for place in partitions}
     consumer.assign([TopicPartition(*place, OFFSET_BEGINNING) for place in found])
     left, ends = {*found}, time.monotonic() + WAIT_S
     try:
@@ -65,7 +66,9 @@ def read(bootstrap: str, partitions: Iterable[Key]) -> dict[Key, list[Record]]:
                 continue
             error, place = message.error(), (message.topic() or "", message.partition() or 0)
             if error is None:
-                found[place].append((message.offset() or 0, message.key(), message.value()))
+                headers = [(name.encode(), value) for name, value in message.headers() or ()]
+                one = message.offset() or 0, message.timestamp()[1], message.key(), message.value(), headers
+                found[place].append(one)
             elif error.code() == KafkaError._PARTITION_EOF:
                 left.discard(place)
             else:
@@ -74,6 +77,12 @@ def read(bootstrap: str, partitions: Iterable[Key]) -> dict[Key, list[Record]]:
         consumer.close()
     assert not left, f"no end of {sorted(left)}"
     return found
+
+
+def read(bootstrap: str, partitions: Iterable[Key]) -> dict[Key, list[Record]]:
+    """Read each partition from its beginning to its end: offsets, keys and values."""
+    found = read_whole(bootstrap, partitions)
+    return {place: [(one[0], one[2], one[3]) for one in records] for place, records in found.items()}
 
 
 def is_in(written: dict[Key, list[Record]], found: dict[Key, list[Record]]) -> bool:
