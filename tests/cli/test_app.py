@@ -174,9 +174,12 @@ def test_a_mistake_in_usage_is_one_line_and_16(klog: Klog, arguments: list[str])
     assert done.stderr.count(b"\n") == 1
 
 
+VERBS = {"spark": ["verify"], "replicas": ["simulate"], "metadata": ["show"]}
+
+
 @pytest.mark.parametrize("name", COMMANDS)
 def test_a_path_that_is_not_there_says_what_was_expected(klog: Klog, tmp_path: Path, name: str) -> None:
-    more = {"spark": ["verify"], "replicas": ["simulate"], "export": ["--output-path", tmp_path / "out"]}.get(name, [])
+    more = ["--output-path", tmp_path / "out"] if name == "export" else VERBS.get(name, ())
     done = klog(name, *more, tmp_path / "nowhere")
     assert done.exit_code == 16
     plan = "a plan's file"

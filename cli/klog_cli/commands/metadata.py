@@ -10,7 +10,7 @@ from klog_cli import options, output
 from klog_cli.commands.metadata_plan import plan
 
 metadata = typer.Typer(
-    help="Show the cluster as its metadata log has it, how it came to that, and which log is ahead.",
+    help="Show what metadata logs say, and bring a quorum up again.",
     no_args_is_help=True,
     rich_markup_mode=None,
 )

@@ -10,48 +10,51 @@ from klog_cli import options, output
 
 DIRECTORY_IDS = ("keep", "disks")
 
+Voters = Annotated[
+    str | None,
+    typer.Option(metavar="ID@HOST:PORT,...", help="The addresses that the voters of the quorum have now, all of them."),
+]
+DirectoryIds = Annotated[
+    str,
+    typer.Option(
+        metavar="|".join(DIRECTORY_IDS), help="Directory ids: as the log has them, or as the disks' meta.properties."
+    ),
+]
+OnlyBroker = Annotated[
+    int | None, typer.Option("--only-broker", metavar="N", help="Let broker N own everything, and be the only voter.")
+]
+OnlyVoter = Annotated[
+    str | None, typer.Option("--voter", metavar="HOST:PORT", help="Where the controller of --only-broker will listen.")
+]
+Keep = Annotated[
+    str | None,
+    typer.Option(metavar="newest|longest|kafka|N", help="Which copy of a partition to take where copies diverge."),
+]
+Choose = Annotated[
+    list[str] | None,
+    typer.Option("--choose", metavar="T-P=N", help="Of this partition take node N's copy (repeatable)."),
+]
+Repair = Annotated[bool, typer.Option("--repair", help="Replace bad batches by intact ones of other copies.")]
+Without = Annotated[
+    list[int] | None,
+    typer.Option("--without", metavar="N", help="The disk of voter N cannot be had (repeatable)."),
+]
+Base = Annotated[
+    int | None, typer.Option(metavar="N", help="Build on the metadata log of node N; default: the one that is ahead.")
+]
+
 
 def plan(
     disks: options.Disks,
-    voters: Annotated[
-        str | None,
-        typer.Option(
-            metavar="ID@HOST:PORT,...", help="The addresses that the voters of the quorum have now, all of them."
-        ),
-    ] = None,
-    directory_ids: Annotated[
-        str,
-        typer.Option(
-            metavar="|".join(DIRECTORY_IDS),
-            help="Directory ids: as the log has them, or as the disks' meta.properties.",
-        ),
-    ] = "keep",
-    only_broker: Annotated[
-        int | None,
-        typer.Option("--only-broker", metavar="N", help="Let broker N own everything, and be the only voter."),
-    ] = None,
-    voter: Annotated[
-        str | None, typer.Option(metavar="HOST:PORT", help="Where the controller of --only-broker will listen.")
-    ] = None,
-    keep: Annotated[
-        str | None,
-        typer.Option(metavar="newest|longest|kafka|N", help="Which copy of a partition to take where copies diverge."),
-    ] = None,
-    choose: Annotated[
-        list[str] | None,
-        typer.Option("--choose", metavar="T-P=N", help="Of this partition take node N's copy (repeatable)."),
-    ] = None,
-    repair: Annotated[
-        bool, typer.Option("--repair", help="Replace bad batches by intact ones of other copies.")
-    ] = False,
-    without: Annotated[
-        list[int] | None,
-        typer.Option("--without", metavar="N", help="The disk of voter N cannot be had (repeatable)."),
-    ] = None,
-    base: Annotated[
-        int | None,
-        typer.Option(metavar="N", help="Build on the metadata log of node N; default: the one that is ahead."),
-    ] = None,
+    voters: Voters = None,
+    directory_ids: DirectoryIds = "keep",
+    only_broker: OnlyBroker = None,
+    voter: OnlyVoter = None,
+    keep: Keep = None,
+    choose: Choose = None,
+    repair: Repair = False,
+    without: Without = None,
+    base: Base = None,
     apply: options.Apply = False,
     save: options.PlanTo = None,
     backup: options.BackupTo = None,
@@ -59,7 +62,7 @@ def plan(
     form: options.PlanOutput = "text",
     quiet: options.Quiet = False,
 ) -> int:
-    """Bring up a quorum whose addresses or directory ids have changed, or one broker that owns everything.
+    """Bring up a quorum that has moved, or one broker that owns everything.
 
     Every metadata log that is written to becomes the best one first. Nothing changes without --apply. Nothing is
     started; the lines for server.properties are printed. Exit code 4: there are partitions that no disk has.
@@ -72,7 +75,6 @@ def plan(
     options.known_form(form, options.PLAN_OUTPUTS)
     options.known("--directory-ids", directory_ids, DIRECTORY_IDS)
     check_exclusive(apply, save)
-    choice = options.identity_choice(cluster, None)
     request = QuorumRequest(
         disks,
         voters,
@@ -84,6 +86,6 @@ def plan(
         repair,
         without or (),
         base,
-        choice,
+        options.identity_choice(cluster, None),
     )
     return run(request, plan_options("metadata", apply, save, backup), form)
