@@ -31,6 +31,7 @@ COMMANDS = (
     "plans",
     "replicas",
     "metadata",
+    "assign",
     "spark",
 )
 EXIT_CODES = (

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from klog.formats.structs.schema import Data
+from klog.placement.brokers import UsableBroker
 
 
 class ListenerEndpoint(NamedTuple):
@@ -180,3 +181,15 @@ class ClusterImage:
         """Replace whatever was known of the controller."""
         endpoints = _endpoints(data["endPoints"])
         self.controllers[data["controllerId"]] = ControllerRegistration(data["incarnationId"], endpoints)
+
+    def usable_brokers(self) -> list[UsableBroker]:
+        """Return the brokers, by id, that get new replicas: not those that shut down, nor with no log dir for them.
+
+        Kafka: ClusterControlManager.usableBrokers, BrokerRegistration.hasUncordonedDirs.
+        """
+        return [
+            UsableBroker(node, broker.rack, broker.fenced)
+            for node, broker in sorted(self.brokers.items())
+            if not broker.unregistered and not broker.shutting_down
+            if not broker.log_dirs or not set(broker.log_dirs) <= set(broker.cordoned_log_dirs)
+        ]
