@@ -25,11 +25,19 @@ BROKERS = (1, 2, 3)
 
 
 class Brokers:
-    """The four nodes.  *settings*: of the brokers and of the controller."""
+    """The four nodes.  *settings*: of the brokers and of the controller; *racks*: of brokers, by node."""
 
-    def __init__(self, version: str, folder: Path, *, port: int = PORT, settings: dict[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        version: str,
+        folder: Path,
+        *,
+        port: int = PORT,
+        settings: dict[str, str] | None = None,
+        racks: dict[int, str] | None = None,
+    ) -> None:
         self.version, self.folder, self.port = version, folder, port
-        self.settings = settings or {}
+        self.settings, self._racks = settings or {}, racks or {}
         self._processes: dict[int, subprocess.Popen[bytes]] = {}
 
     @property
@@ -70,6 +78,8 @@ class Brokers:
         else:
             address = f"PLAINTEXT://localhost:{self.port + node}"
             own = {"process.roles": "broker", "listeners": address, "advertised.listeners": address}
+        if node in self._racks:
+            own["broker.rack"] = self._racks[node]
         return common | own | self.settings
 
     def start(self, *nodes: int, seconds: float = 120) -> None:
