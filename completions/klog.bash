@@ -25,6 +25,7 @@ _klog() {
             apply) command=apply ;;
             undo) command=undo ;;
             plans) command=plans ;;
+            assign) command=assign ;;
             replicas) command=replicas ;;
             'replicas diff') command='replicas diff' ;;
             'replicas plan') command='replicas plan' ;;
@@ -187,6 +188,20 @@ _klog() {
         'undo --backup') words='' ;;
         'undo --output') words='text json' ;;
         'plans --output') words='text table json' ;;
+        'assign --brokers') words='' ;;
+        'assign --racks') words='' ;;
+        'assign --from') words='' ;;
+        'assign --partitions') words='' ;;
+        'assign --replication') words='' ;;
+        'assign --algorithm') words='kraft classic' ;;
+        'assign --seed') words='' ;;
+        'assign --start-index') words='' ;;
+        'assign --shift') words='' ;;
+        'assign --start-partition') words='' ;;
+        'assign --fenced') words='' ;;
+        'assign --topic') words='' ;;
+        'assign --check') words='' ;;
+        'assign --output') words='table json reassignment' ;;
         'replicas diff --metadata') words='' ;;
         'replicas diff --up') words='' ;;
         'replicas diff --set') words='' ;;
@@ -318,7 +333,7 @@ _klog() {
     esac
     if [[ -z $value ]]; then
         case "$command" in
-            '') words='describe dump lookup search stats export fetch serve verify recover truncate compact apply undo plans replicas metadata spark --version -h --help' ;;
+            '') words='describe dump lookup search stats export fetch serve verify recover truncate compact apply undo plans assign replicas metadata spark --version -h --help' ;;
             describe) words='--topic --partition --deep --output --quiet -h --help' ;;
             dump) words='--files --topic --partition --output --to --deep-iteration --print-data-log --skip-record-metadata --verify-index-only --index-sanity-check --max-bytes --max-message-size --offsets-decoder --transaction-log-decoder --cluster-metadata-decoder --remote-log-metadata-decoder --share-group-state-decoder --with-indexes --as --from-offset --to-offset --from-time --to-time --key --keys-from --limit --isolation --tail --no-control --batches --values --jobs --max-batch-bytes --quiet -h --help' ;;
             lookup) words='--offset --timestamp --batch --topic --partition --position-only --output --quiet -h --help' ;;
@@ -334,6 +349,7 @@ _klog() {
             apply) words='--backup --output --quiet -h --help' ;;
             undo) words='--apply --backup --output --quiet -h --help' ;;
             plans) words='--output --quiet -h --help' ;;
+            assign) words='--brokers --racks --from --partitions --replication --algorithm --seed --start-index --shift --start-partition --fenced --no-racks --topic --check --output --quiet -h --help' ;;
             replicas) words='diff plan rescue simulate -h --help' ;;
             'replicas diff') words='--metadata --up --set --deep --topic --partition --cluster --topic-id --by-name --jobs --output --quiet -h --help' ;;
             'replicas plan') words='--keep --choose --without --repair --metadata --topic --partition --apply --plan --backup --cluster --topic-id --by-name --output --quiet -h --help' ;;

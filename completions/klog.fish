@@ -4,7 +4,7 @@ function __klog_command --description 'The command whose arguments are being wri
     set -l command
     for word in (commandline -opc)[2..-1]
         switch "$command $word"
-            case ' describe' ' dump' ' lookup' ' search' ' stats' ' export' ' fetch' ' serve' ' verify' ' recover' ' truncate' ' compact' ' apply' ' undo' ' plans' ' replicas' 'replicas diff' 'replicas plan' 'replicas rescue' 'replicas simulate' ' metadata' 'metadata show' 'metadata history' 'metadata compare' 'metadata plan' ' spark' 'spark verify' 'spark stats' 'spark search' 'spark export' 'spark compact'
+            case ' describe' ' dump' ' lookup' ' search' ' stats' ' export' ' fetch' ' serve' ' verify' ' recover' ' truncate' ' compact' ' apply' ' undo' ' plans' ' assign' ' replicas' 'replicas diff' 'replicas plan' 'replicas rescue' 'replicas simulate' ' metadata' 'metadata show' 'metadata history' 'metadata compare' 'metadata plan' ' spark' 'spark verify' 'spark stats' 'spark search' 'spark export' 'spark compact'
                 set command $command $word
         end
     end
@@ -27,6 +27,7 @@ complete -c klog -n 'test (__klog_command) = ""' -a compact -d 'Compact topics b
 complete -c klog -n 'test (__klog_command) = ""' -a apply -d 'Carry out a saved plan, or finish an interrupted one'
 complete -c klog -n 'test (__klog_command) = ""' -a undo -d 'Undo an applied plan: restore the original files'
 complete -c klog -n 'test (__klog_command) = ""' -a plans -d 'List the plans made for a log dir, and their status'
+complete -c klog -n 'test (__klog_command) = ""' -a assign -d 'Show which brokers the partitions of a new topic would get, or check those that topics have'
 complete -c klog -n 'test (__klog_command) = ""' -a replicas -d 'Compare brokers\' copies of partitions, and make them equal'
 complete -c klog -n 'test (__klog_command) = ""' -a metadata -d 'Show what metadata logs say, and bring a quorum up again'
 complete -c klog -n 'test (__klog_command) = ""' -a spark -d 'Run these jobs on Spark, over many data dirs'
@@ -257,6 +258,23 @@ complete -c klog -n 'test (__klog_command) = "plans"' -F
 complete -c klog -n 'test (__klog_command) = "plans"' -l output -x -a 'text table json' -d 'Output form'
 complete -c klog -n 'test (__klog_command) = "plans"' -l quiet -d 'Print no notes and no progress bar'
 complete -c klog -n 'test (__klog_command) = "plans"' -s h -l help -d 'Show this help and leave'
+complete -c klog -n 'test (__klog_command) = "assign"' -l brokers -x -d 'The brokers to place on'
+complete -c klog -n 'test (__klog_command) = "assign"' -l racks -x -d 'The racks of these brokers'
+complete -c klog -n 'test (__klog_command) = "assign"' -l from -r -F -d 'Brokers, racks and fencing of the metadata log in this log dir'
+complete -c klog -n 'test (__klog_command) = "assign"' -l partitions -x -d 'How many partitions to place'
+complete -c klog -n 'test (__klog_command) = "assign"' -l replication -x -d 'How many replicas each has'
+complete -c klog -n 'test (__klog_command) = "assign"' -l algorithm -x -a 'kraft classic' -d 'The controller\'s placer, or that of ZooKeeper and of tools up to 3.9'
+complete -c klog -n 'test (__klog_command) = "assign"' -l seed -x -d 'Seed of java.util.Random, for kraft'
+complete -c klog -n 'test (__klog_command) = "assign"' -l start-index -x -d 'Start, for classic'
+complete -c klog -n 'test (__klog_command) = "assign"' -l shift -x -d 'Shift, for classic'
+complete -c klog -n 'test (__klog_command) = "assign"' -l start-partition -x -d 'Number of the first partition, where a topic grows'
+complete -c klog -n 'test (__klog_command) = "assign"' -l fenced -x -d 'The brokers that are fenced'
+complete -c klog -n 'test (__klog_command) = "assign"' -l no-racks -d 'Leave racks out of account'
+complete -c klog -n 'test (__klog_command) = "assign"' -l topic -x -d 'The topic\'s name'
+complete -c klog -n 'test (__klog_command) = "assign"' -l check -r -F -d 'Check the topics of the metadata log in this log dir instead'
+complete -c klog -n 'test (__klog_command) = "assign"' -l output -x -a 'table json reassignment' -d 'Output form'
+complete -c klog -n 'test (__klog_command) = "assign"' -l quiet -d 'Print no notes and no progress bar'
+complete -c klog -n 'test (__klog_command) = "assign"' -s h -l help -d 'Show this help and leave'
 complete -c klog -n 'test (__klog_command) = "replicas"' -a diff -d 'Show how the copies of each partition differ, who would lead, and which records that would cost'
 complete -c klog -n 'test (__klog_command) = "replicas"' -a plan -d 'Make all copies of a partition equal, or leave it alone'
 complete -c klog -n 'test (__klog_command) = "replicas"' -a rescue -d 'Save the records that would be gone, with who has them and whether they were committed'

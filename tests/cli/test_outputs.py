@@ -82,6 +82,8 @@ READ = {
     ("dump", "--keys-from"),
     ("lookup", "--batch"),
     ("compact", "--metadata"),
+    ("assign", "--from"),
+    ("assign", "--check"),
     ("search", "--keys-from"),
     ("spark search", "--keys-from"),
     ("spark compact", "--metadata"),
@@ -94,7 +96,7 @@ ARGUMENTS_READ = {"DIR", "DIR...", "DISK...", "FILE", "PARTITION", "PATH...", "P
 NO_PLACE = (
     *("BYTES", "DURATION", "HOST:PORT", "HOST[:PORT]", "K=V", "NAME[=VALUE]", "RATIO", "REGEX", "SIZE", "TIME", "URL"),
     *("1/N", "4.3|3.9|2.8", "ID", "compact", "NAME=VALUE", "ORDER", "T-P", "T-P=N", "newest|longest|kafka|N"),
-    "ID@HOST:PORT,...",
+    *("ID@HOST:PORT,...", "ID,ID,...", "ID:RACK,...", "ID,ID,...|none"),
 )
 NAMES = {"--topic"}
 

@@ -14,49 +14,61 @@ MOST_STEPS = 100_000
 """A start or a shift counts brokers."""
 MOST_PARTITIONS = 10_000_000
 
+Brokers = Annotated[str | None, typer.Option(metavar="ID,ID,...", help="The brokers to place on; instead of --from.")]
+Racks = Annotated[
+    str | None, typer.Option(metavar="ID:RACK,...", help="The racks of these brokers; the others have none.")
+]
+From = Annotated[
+    str | None,
+    typer.Option("--from", metavar="DIR", help="Brokers, racks and fencing of the metadata log in this log dir."),
+]
+PartitionCount = Annotated[int | None, typer.Option(help="How many partitions to place.")]
+Replication = Annotated[int | None, typer.Option(help="How many replicas each has.")]
+Algorithm = Annotated[
+    str,
+    typer.Option(
+        metavar="|".join(ALGORITHMS), help="The controller's placer, or that of ZooKeeper and of tools up to 3.9."
+    ),
+]
+Seed = Annotated[int | None, typer.Option(help="Seed of java.util.Random, for kraft; default: one is drawn.")]
+StartIndex = Annotated[
+    int | None, typer.Option(min=0, max=MOST_STEPS, help="Start, for classic; default: one is drawn.")
+]
+Shift = Annotated[
+    int | None, typer.Option(min=0, max=MOST_STEPS, help="Shift, for classic; default: the start that is given.")
+]
+StartPartition = Annotated[
+    int, typer.Option(min=0, max=MOST_PARTITIONS, help="Number of the first partition, where a topic grows.")
+]
+Fenced = Annotated[
+    str | None, typer.Option(metavar="ID,ID,...|none", help="The brokers that are fenced; none: not one is.")
+]
+NoRacks = Annotated[bool, typer.Option("--no-racks", help="Leave racks out of account.")]
+Topic = Annotated[
+    list[str] | None, typer.Option(help="The topic's name; with --check the topics (name or glob; repeatable).")
+]
+Check = Annotated[
+    str | None, typer.Option(metavar="DIR", help="Check the topics of the metadata log in this log dir instead.")
+]
+AssignOutput = Annotated[str, typer.Option("--output", metavar="|".join(ASSIGN_OUTPUTS), help="Output form.")]
+
 
 def assign(
-    brokers: Annotated[
-        str | None, typer.Option(metavar="ID,ID,...", help="The brokers to place on; instead of --from.")
-    ] = None,
-    racks: Annotated[
-        str | None, typer.Option(metavar="ID:RACK,...", help="The racks of these brokers; the others have none.")
-    ] = None,
-    source: Annotated[
-        str | None,
-        typer.Option("--from", metavar="DIR", help="Brokers, racks and fencing of the metadata log in this log dir."),
-    ] = None,
-    partitions: Annotated[int | None, typer.Option(help="How many partitions to place.")] = None,
-    replication: Annotated[int | None, typer.Option(help="How many replicas each has.")] = None,
-    algorithm: Annotated[
-        str,
-        typer.Option(
-            metavar="|".join(ALGORITHMS), help="The controller's placer, or that of ZooKeeper and of tools up to 3.9."
-        ),
-    ] = "kraft",
-    seed: Annotated[
-        int | None, typer.Option(help="Seed of java.util.Random, for kraft; default: one is drawn.")
-    ] = None,
-    start_index: Annotated[
-        int | None, typer.Option(min=0, max=MOST_STEPS, help="Start, for classic; default: one is drawn.")
-    ] = None,
-    shift: Annotated[
-        int | None, typer.Option(min=0, max=MOST_STEPS, help="Shift, for classic; default: the start that is given.")
-    ] = None,
-    start_partition: Annotated[
-        int, typer.Option(min=0, max=MOST_PARTITIONS, help="Number of the first partition, where a topic grows.")
-    ] = 0,
-    fenced: Annotated[
-        str | None, typer.Option(metavar="ID,ID,...|none", help="The brokers that are fenced; none: not one is.")
-    ] = None,
-    no_racks: Annotated[bool, typer.Option("--no-racks", help="Leave racks out of account.")] = False,
-    topic: Annotated[
-        list[str] | None, typer.Option(help="The topic's name; with --check the topics (name or glob; repeatable).")
-    ] = None,
-    check: Annotated[
-        str | None, typer.Option(metavar="DIR", help="Check the topics of the metadata log in this log dir instead.")
-    ] = None,
-    form: Annotated[str, typer.Option("--output", metavar="|".join(ASSIGN_OUTPUTS), help="Output form.")] = "table",
+    brokers: Brokers = None,
+    racks: Racks = None,
+    source: From = None,
+    partitions: PartitionCount = None,
+    replication: Replication = None,
+    algorithm: Algorithm = "kraft",
+    seed: Seed = None,
+    start_index: StartIndex = None,
+    shift: Shift = None,
+    start_partition: StartPartition = 0,
+    fenced: Fenced = None,
+    no_racks: NoRacks = False,
+    topic: Topic = None,
+    check: Check = None,
+    form: AssignOutput = "table",
     quiet: options.Quiet = False,
 ) -> int:
     """Show which brokers the partitions of a new topic would get, or check those that topics have.
@@ -73,12 +85,18 @@ def assign(
     if check is not None:
         from klog_cli.views.assign_check import check as run_check
 
-        given = {"--brokers": brokers, "--from": source, "--partitions": partitions, "--replication": replication}
+        given: dict[str, object] = {
+            "--brokers": brokers,
+            "--racks": racks,
+            "--from": source,
+            "--seed": seed,
+            "--fenced": fenced,
+        }
+        given |= {"--partitions": partitions, "--replication": replication, "--start-index": start_index}
         return run_check(check, topic or (), [name for name, value in given.items() if value is not None], form)
-    start = (start_index, shift, start_partition)
-    return run(
-        AssignRequest(
-            brokers, racks, source, partitions, replication, algorithm, seed, *start, fenced, no_racks, topic or ()
-        ),
-        form,
+    placed_on = (brokers, racks, source)
+    begins = (start_index, shift, start_partition)
+    request = AssignRequest(
+        *placed_on, partitions, replication, algorithm, seed, *begins, fenced, no_racks, topic or ()
     )
+    return run(request, form)

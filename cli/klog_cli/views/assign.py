@@ -170,13 +170,13 @@ def _place(request: AssignRequest, brokers: list[UsableBroker]) -> _Placement:
             output.note(f"seed {seed} was drawn: --seed {seed} gives the same again")
         return _Placement(brokers, origin, dict(enumerate(placed, first)))
     fenced = [broker.id for broker in brokers if broker.fenced]
-    if fenced:
-        output.note(f"left out, as ZooKeeper lists only brokers that run: {','.join(map(str, fenced))}")
-        brokers = [broker for broker in brokers if not broker.fenced]
+    brokers = [broker for broker in brokers if not broker.fenced]
     start = _drawn(len(brokers)) if request.start_index is None else request.start_index
     drawn = start if request.start_index is not None else _drawn(len(brokers))
     shift = drawn if request.shift is None else request.shift
     placed = place_classic(brokers, partitions, replication, start, shift, first)
+    if fenced:
+        output.note(f"left out, as ZooKeeper lists only brokers that run: {','.join(map(str, fenced))}")
     if request.start_index is None:
         output.note(f"drawn: --start-index {start} --shift {shift} gives the same again")
     return _Placement(brokers, {"start_index": start, "shift": shift}, dict(enumerate(placed, first)))

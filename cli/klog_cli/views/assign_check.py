@@ -38,7 +38,7 @@ def check(path: str, globs: Sequence[str], others: Sequence[str], form: str) -> 
     if form == "json":
         output.emit_json(_document(directory, found, topics))
     else:
-        _table(topics)
+        _table(topics, {node: broker.rack or "-" for node, broker in found.brokers.items()})
     faults = any(not topic.facts.is_sound for topic in topics)
     return ExitCode.PROBLEMS_LEFT if faults or found.damage else ExitCode.CLEAN
 
@@ -92,10 +92,10 @@ def _topic_json(topic: _Topic) -> dict[str, object]:
     }
 
 
-def _table(topics: Sequence[_Topic]) -> None:
+def _table(topics: Sequence[_Topic], racks: Mapping[int, str]) -> None:
     columns = ("topic", "partitions", "distinct", "all racks", "leaders", "replicas", "classic")
     output.emit_table((), columns, map(_row, topics))
-    faults = [line for topic in topics for line in _faults(topic)]
+    faults = [line for topic in topics for line in _faults(topic, racks)]
     for line in faults[:_MOST_FAULTS]:
         output.text(f"! {output.printable(line)}\n")
     if len(faults) > _MOST_FAULTS:
@@ -134,12 +134,9 @@ def _classic_words(start: ClassicStart | None) -> str:
     return f"start {start.start_index}, shift {start.shift}{', racks' * start.rack_aware}{grown}"
 
 
-def _faults(topic: _Topic) -> Iterator[str]:
+def _faults(topic: _Topic, racks: Mapping[int, str]) -> Iterator[str]:
     for number in topic.facts.doubled:
-        yield f"{topic.name}-{number}: a broker is there twice: {_listed(topic.replicas[number])}"
+        yield f"{topic.name}-{number}: a broker is there twice: {','.join(map(str, topic.replicas[number]))}"
     for number, (covered, possible) in (topic.facts.narrow or {}).items():
-        yield f"{topic.name}-{number}: {covered} of {possible} racks: {_listed(topic.replicas[number])}"
-
-
-def _listed(replicas: Sequence[int]) -> str:
-    return ",".join(map(str, replicas))
+        where = ", ".join(f"{node} ({racks.get(node, 'unknown')})" for node in topic.replicas[number])
+        yield f"{topic.name}-{number}: in {covered} of {possible} racks: {where}"

@@ -39,7 +39,7 @@ def check_request(brokers: Sequence[UsableBroker], partitions: int, replication:
     if replication < 1:
         raise UsageError(f"{replication} replicas: at least 1 is needed; Kafka: INVALID_REPLICATION_FACTOR (38)")
     if replication > len(brokers):
-        have = counted(len(brokers), "broker")
-        raise UsageError(f"{replication} replicas on {have}: no broker has two; Kafka: INVALID_REPLICATION_FACTOR (38)")
+        both = f"{counted(replication, 'replica')} on {counted(len(brokers), 'broker')}"
+        raise UsageError(f"{both}: no broker has two; Kafka: INVALID_REPLICATION_FACTOR (38)")
     if partitions * replication > MOST_REPLICAS:
         raise UsageError(f"{partitions * replication} replicas: klog places up to {MOST_REPLICAS}")
