@@ -11,6 +11,7 @@ import os
 import shutil
 import subprocess
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from random import Random
 
@@ -109,7 +110,11 @@ def log_dirs(root: Path) -> list[Path]:
     return sorted(root.glob("broker-*/data"))
 
 
-def equalise(root: Path, choice: CopyChoice, disk: Disk, backup: Path | None) -> None:
+Work = Callable[[Path, Disk, "Path | None"], object]
+"""What is done to the log dirs below a directory, with originals in a place or beside them."""
+
+
+def equalise(choice: CopyChoice, root: Path, disk: Disk, backup: Path | None) -> None:
     """Make the copies equal; nothing happens where they are."""
     paths = [str(path) for path in log_dirs(root)]
     options = PlanOptions("replicas", apply=True, backup=None if backup is None else str(backup))
@@ -187,7 +192,7 @@ def begun(root: Path) -> dict[str, Plan]:
     return {name: plan for name, plan in plans(root).items() if is_unfinished(plan)}
 
 
-def finish(root: Path, choice: CopyChoice, backup: Path | None) -> None:
+def finish(root: Path, work: Work, backup: Path | None) -> None:
     half = begun(root)
     assert len(half) <= 1
     for plan in half.values():
@@ -196,7 +201,7 @@ def finish(root: Path, choice: CopyChoice, backup: Path | None) -> None:
     if not any(not chain.to_do for plan in plans(root).values() for chain in locate_histories(plan)):
         for place in [*root.glob("broker-*/klog-backup"), root / "kept"]:
             shutil.rmtree(place, ignore_errors=True)
-        equalise(root, choice, QuietDisk(root), backup)
+        work(root, QuietDisk(root), backup)
 
 
 def the_plan(root: Path) -> Plan:
@@ -215,21 +220,22 @@ def finish_undo(root: Path, plan: Plan) -> None:
     take_back(plan, QuietDisk(root))
 
 
-def cut_everywhere(memory: Path, original: Path, choice: CopyChoice, every: int, is_far: bool) -> int:
+def cut_everywhere(memory: Path, original: Path, work: Work, every: int, is_far: bool) -> int:
+    """Stop *work*, and what takes it back, at every so-manieth call; see that it can be finished and taken back."""
     root = memory / "cut"
     backup = root / "kept" if is_far else None
     before = state(fresh(original, root))
     disk = QuietDisk(root)
-    equalise(root, choice, disk, backup)
+    work(root, disk, backup)
     after = state(root, times=False)
     done = fresh(root, memory / "done")
     cuts = 0
     for model in (*MODELS, "killed"):
         for at in range(0, len(disk.calls), every):
             fresh(original, root)
-            assert stopped(lambda disk: equalise(root, choice, disk, backup), root, at, model)
+            assert stopped(lambda disk: work(root, disk, backup), root, at, model)
             check_known_everywhere(root)
-            finish(root, choice, backup)
+            finish(root, work, backup)
             assert not changed(state(root, times=False), after), f"{model}, call {at}"
             take_back(the_plan(root), QuietDisk(root))
             assert not changed(state(root), before), f"{model}, call {at}"
@@ -264,4 +270,4 @@ def test_a_plan_over_three_log_dirs_survives_a_cut_at_any_call(
     memory: Path,
 ) -> None:
     original = scene(image, name, partition, tmp_path / "original")
-    assert cut_everywhere(memory, original, choice, every, is_far) > least
+    assert cut_everywhere(memory, original, partial(equalise, choice), every, is_far) > least

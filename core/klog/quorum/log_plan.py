@@ -55,6 +55,7 @@ def future_log(base: MetadataCopy, intact: IntactLog, new: NewBatches, disk: Dis
         for name, content in ((behind, new.content), (FileKind.LEADER_EPOCHS.value, write_epochs(epochs))):
             created = disk.create(os.path.join(folder, name))
             disk.write(created, content)
+            disk.set_metadata(created, 0o600, os.geteuid(), os.getegid(), new.now_ms * 1_000_000)
             disk.close(created)
         yield Partition(folder)
     finally:

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from typing import NamedTuple
 
 from klog.data_dir.partition import Partition
-from klog.data_dir.replicas import epoch_at
-from klog.data_dir.root_files import read_small
 from klog.errors import KlogError, UsageError
-from klog.formats.checkpoint import EpochEntry
+from klog.formats.checkpoint import EpochEntry, Malformed
 from klog.formats.damage import Damage
-from klog.formats.names import FileKind, FileName, Stage
-from klog.formats.properties import QuorumState, read_quorum_state
+from klog.formats.names import FileKind, FileName
 from klog.kernel import IndexBuilder
 from klog.log.segment import Segment
+from klog.metadata.loader import snapshot_files
+from klog.metadata.metadata_directory import MetadataDirectory
 from klog.partition_plan.epochs import rebuilt
 from klog.replicas.copy_state import log_bounds
 from klog.replicas.disks import BrokerDisk
@@ -69,21 +67,13 @@ def metadata_copies(disks: Sequence[BrokerDisk]) -> list[MetadataCopy]:
 
 
 def _copy(disk: BrokerDisk, partition: Partition) -> MetadataCopy:
+    directory = MetadataDirectory(partition, disk.log_dir)
     start, end = log_bounds(partition)
-    snapshots = [
-        file for file in partition.files if file.kind is FileKind.KRAFT_SNAPSHOT and file.stage is Stage.IN_USE
-    ]
-    newest = max((file for file in snapshots if file.canonical), key=lambda file: file.offset or 0, default=None)
-    epoch = epoch_at(partition, end - 1) if end > start else -1
-    if newest is not None and newest.offset == end:
-        epoch = max(epoch, newest.epoch or 0)
-    known = [epoch, partition.leader_epoch or 0]
-    content = read_small(partition.file(FileKind.QUORUM_STATE.value))
-    state = read_quorum_state(content) if isinstance(content, bytes) else None
-    if isinstance(state, QuorumState):
-        known.append(state.leader_epoch)
-    elif os.path.lexists(partition.file(FileKind.QUORUM_STATE.value)):
-        raise KlogError(f"{partition.file(FileKind.QUORUM_STATE.value)}: not readable; its epoch must be known")
+    epoch, state = directory.end.epoch, directory.quorum_state
+    if isinstance(state, Malformed):
+        raise KlogError(f"{partition.file(FileKind.QUORUM_STATE.value)}: {state}; its epoch must be known")
+    known = (epoch, partition.leader_epoch or 0, state.leader_epoch if state is not None else 0)
+    newest = next(iter(snapshot_files(partition)), None)
     return MetadataCopy(disk, partition, start, end, epoch, newest, max(known))
 
 

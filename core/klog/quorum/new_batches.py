@@ -33,7 +33,7 @@ class NewBatches:
     """Batches behind offset *end*, all of one *epoch* and of one time, *now_ms*."""
 
     def __init__(self, end: int, epoch: int, now_ms: int) -> None:
-        self.end, self._epoch, self._now_ms = end, epoch, now_ms
+        self.end, self._epoch, self.now_ms = end, epoch, now_ms
         self.batches: list[AppendedBatch] = []
 
     @property
@@ -53,7 +53,7 @@ class NewBatches:
             self._add(names, [(None, metadata_value(record)) for record in some], 0)
 
     def _add(self, names: Sequence[str], pairs: Sequence[tuple[bytes | None, bytes]], attributes: int) -> None:
-        head = BatchHead(self.end, self._epoch, attributes, len(pairs) - 1, self._now_ms, self._now_ms, len(pairs))
+        head = BatchHead(self.end, self._epoch, attributes, len(pairs) - 1, self.now_ms, self.now_ms, len(pairs))
         records = b"".join(write_record(0, i, key, value) for i, (key, value) in enumerate(pairs))
         self.batches.append(AppendedBatch(self.end, self._epoch, tuple(names), write_batch(head, records, crc32c)))
         self.end += len(pairs)
