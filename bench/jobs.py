@@ -21,6 +21,7 @@ TOTALS = (
     "import sys, klog; t = klog.Segment(sys.argv[1]).totals(deep={}); print(t.batches, t.records, t.bytes, t.damaged)"
 )
 MANY = 100_000
+PLACED = 10_000
 VERIFY = "import sys, klog; print(len(klog.verify_partition(klog.Partition(sys.argv[1])).findings))"
 SEGMENT_START = "import klog; klog.Segment"
 # As klog does: without it numpy, which pyarrow pulls in, starts a thread that spins.
@@ -449,6 +450,21 @@ def lookup(bench: Bench) -> Iterator[Row]:
         yield Row("lookup --batch", told, race.cpu_s(name), "s", at_most=target)
 
 
+def assign(bench: Bench) -> Iterator[Row]:
+    """The replicas of ten thousand partitions, with the start of the process."""
+    brokers, racks = zip(*((str(node), f"{node}:{'abc'[node % 3]}") for node in range(30)), strict=True)
+    place = (*bench.klog, "assign", "--brokers", ",".join(brokers), "--racks", ",".join(racks))
+    size = ("--partitions", str(PLACED), "--replication", "3")
+    commands = {
+        "kraft": Command([*place, *size, "--seed", "1", "--output", "json"], "null"),
+        "classic": Command([*place, *size, "--algorithm", "classic", "--start-index", "1", "--output", "json"], "null"),
+    }
+    race = bench.race(__file__, commands, 2 * bench.rounds)
+    for name in commands:
+        told = f"{PLACED} partitions of 3 replicas over 30 brokers in 3 racks: {seconds(race, name)}"
+        yield Row(f"assign, {name}", told, race.best_wall_s(name), "s", at_most=1)
+
+
 def start(bench: Bench) -> Iterator[Row]:
     """What it costs to start."""
     commands = {
@@ -474,6 +490,7 @@ def memory(bench: Bench) -> Iterator[Row]:
 
 JOBS: dict[str, Callable[[Bench], Iterator[Row]]] = {
     "start": start,
+    "assign": assign,
     "crc": crc,
     "single": single,
     "verify": verify,

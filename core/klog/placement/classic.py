@@ -10,13 +10,14 @@ Kafka: AdminUtils.assignReplicasToBrokers (up to 3.9), AdminZkClient.addPartitio
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from functools import cached_property
 from typing import Final, NamedTuple
 
 from klog.errors import UsageError
 from klog.placement.brokers import Assignment, UsableBroker, check_request, name_order
 
 MOST_SEARCHED: Final = 2000
-"""`find_classic` looks at so many brokers at most: it tries every shift."""
+"""`find_classic` looks at so many brokers at most."""
 
 
 class ClassicStart(NamedTuple):
@@ -74,6 +75,34 @@ class _Row:
     def kind_of_shift(self, shift: int, replication: int) -> int:
         """Return what is equal for shifts that give the same replicas."""
         return 0 if replication == 1 else shift * (self._rack_count or 1) % (len(self._in_row) - 1)
+
+    def shifts_to(self, replicas: Sequence[int], start_index: int) -> list[int]:
+        """Return shifts of all kinds with which the first follower in *replicas* comes next to the leader.
+
+        A tool that was told a start shifts by the same number: of shifts of one kind that is the likeliest.
+        """
+        if len(replicas) == 1:
+            return [start_index]
+        place, size = self._places.get(replicas[1]), len(self._in_row)
+        distance = 0 if place is None else (place - start_index - 1) % size
+        if place is None or distance == size - 1:
+            return []
+        kinds = [distance]
+        # With racks, brokers in the leader's rack are passed over: the way may begin with them.
+        rack = self._racks.get(replicas[0])
+        while self._rack_count > 1 and len(kinds) < size - 1:
+            distance = (distance - 1) % (size - 1)
+            if self._racks[self._in_row[(start_index + 1 + distance) % size]] != rack:
+                break
+            kinds.append(distance)
+        own = self.kind_of_shift(start_index, len(replicas))
+        found = [start_index if kind == own else self._shift_of[kind] for kind in kinds if kind in self._shift_of]
+        return sorted(found, key=lambda shift: shift != start_index)
+
+    @cached_property
+    def _shift_of(self) -> dict[int, int]:
+        """The smallest shift of each kind."""
+        return {self.kind_of_shift(shift, 2): shift for shift in reversed(range(len(self._in_row)))}
 
     def start_of(self, leader: int, number: int) -> int | None:
         """Return the start with which *leader* is the first replica of partition *number*; None if it is unknown."""
@@ -148,12 +177,9 @@ def _find(assignment: Assignment, row: _Row, rack_aware: bool) -> ClassicStart |
     start_index = row.start_of(assignment[0][0], 0)
     if start_index is None:
         return None
-    # A tool that was told a start shifts by the same number: of equal shifts that is the likeliest.
-    kinds: dict[int, int] = {}
-    for shift in (start_index, *range(len(row.ids))):
-        kinds.setdefault(row.kind_of_shift(shift, len(assignment[0])), shift)
-    shifts = kinds.values()
-    ends = {shift: _end(assignment, row, start_index, shift, 0) for shift in shifts}
+    ends = {shift: _end(assignment, row, start_index, shift, 0) for shift in row.shifts_to(assignment[0], start_index)}
+    if not ends:
+        return None
     shift = max(ends, key=lambda one: ends[one])
     grown_at = _growth(assignment, row, ends[shift])
     return None if grown_at is None else ClassicStart(start_index, shift, rack_aware, row.ids, grown_at)
