@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
-from klog.broker_start.load import StartOutcome
+from klog.broker_start.outcome import StartOutcome
 from klog.data_dir.log_dir import LogDir
 from klog.verify.findings import Severity
 from klog.verify.log_dir_checks import root

@@ -7,7 +7,8 @@ from types import MappingProxyType
 
 from klog.broker_start.files import ReadSettings
 from klog.broker_start.intact_prefix import IntactPrefix
-from klog.broker_start.load import StartOutcome, StartState, load
+from klog.broker_start.load import load
+from klog.broker_start.outcome import StartOutcome, StartState
 from klog.broker_start.producers import BrokerClock
 from klog.data_dir.partition import Partition
 from klog.formats.names import FileKind

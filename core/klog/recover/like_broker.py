@@ -8,8 +8,8 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
 from klog.broker_start.intact_prefix import IntactPrefix
-from klog.broker_start.load import SegmentCut, StartOutcome
 from klog.broker_start.next_start import next_start
+from klog.broker_start.outcome import SegmentCut, StartOutcome
 from klog.broker_start.producers import BrokerClock
 from klog.data_dir.partition import Partition
 from klog.formats.checkpoint import epochs_in_force, read_epochs

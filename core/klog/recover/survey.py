@@ -7,8 +7,8 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from klog.broker_start.files import FailsError
-from klog.broker_start.load import StartOutcome
 from klog.broker_start.next_start import next_start
+from klog.broker_start.outcome import StartOutcome
 from klog.broker_start.producers import BrokerClock
 from klog.broker_start.unfinished import settle
 from klog.data_dir.partition import Partition

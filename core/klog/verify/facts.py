@@ -19,7 +19,7 @@ from klog.verify.replay import ProducerReplay
 from klog.verify.segment import NO_NEXT, SegmentFacts
 
 if TYPE_CHECKING:
-    from klog.broker_start.load import StartOutcome
+    from klog.broker_start.outcome import StartOutcome
 
 StartPlay = Callable[[], "StartOutcome"]
 """Plays a broker's next start.  Raises UnreadableError."""
@@ -75,7 +75,7 @@ class PartitionFacts:
         """
         if len(self.segments) != len(self.partition.segments):
             return None
-        from klog.broker_start.load import StartOutcome
+        from klog.broker_start.outcome import StartOutcome
 
         try:
             return self._play()

@@ -11,7 +11,7 @@ from klog.verify.facts import PartitionFacts
 from klog.verify.segment import SegmentFacts
 
 if TYPE_CHECKING:
-    from klog.broker_start.load import SegmentCut, StartOutcome
+    from klog.broker_start.outcome import SegmentCut, StartOutcome
 
 
 def reaction_to_damage(facts: PartitionFacts, segment: SegmentFacts, position: int) -> str | None:
