@@ -1,6 +1,7 @@
 import java.io.*;
 import java.nio.charset.StandardCharsets;
 import java.util.*;
+import org.apache.kafka.common.DirectoryId;
 import org.apache.kafka.common.protocol.ByteBufferAccessor;
 import org.apache.kafka.common.record.internal.*;
 import org.apache.kafka.common.utils.*;
@@ -78,14 +79,33 @@ public class ReadMetadata {
             lines.add("topic " + name + " " + topic.id());
             topic.partitions().forEach((number, p) -> lines.add(String.join(" ", "partition", topic.id().toString(),
                 number.toString(), Arrays.toString(p.replicas), Arrays.toString(p.isr), "" + p.leader, "" + p.leaderEpoch,
-                "" + p.partitionEpoch, Arrays.toString(p.elr), Arrays.toString(p.lastKnownElr))));
+                "" + p.partitionEpoch, Arrays.toString(p.elr), Arrays.toString(p.lastKnownElr), Arrays.toString(p.addingReplicas),
+                Arrays.toString(p.removingReplicas), Arrays.toString(p.directories), "" + p.leaderRecoveryState)));
         });
         image.configs().resourceData().forEach((resource, data) -> data.toMap().forEach((name, value) ->
             lines.add("config " + resource.type().id() + " " + resource.name() + " " + name + "=" + value)));
         image.features().finalizedVersions().forEach((name, level) -> lines.add("feature " + name + " " + level));
         image.features().metadataVersion().ifPresent(v -> lines.add("feature metadata.version " + v.featureLevel()));
         image.cluster().brokers().forEach((id, b) ->
-            lines.add("broker " + id + " " + b.epoch() + " " + b.incarnationId() + " " + b.fenced() + " " + b.directories()));
+            lines.add("broker " + id + " " + b.epoch() + " " + b.incarnationId() + " " + b.fenced() + " " + b.directories()
+                + " " + b.inControlledShutdown() + " " + b.rack() + " " + (b.cordonedDirectories() == null ? List.of() : b.cordonedDirectories()) + " " + listeners(b.listeners())));
+        image.cluster().controllers().forEach((id, c) ->
+            lines.add("controller " + id + " " + c.incarnationId() + " " + listeners(c.listeners())));
+        image.clientQuotas().entities().forEach((entity, quota) -> quota.quotas().forEach((key, value) ->
+            lines.add("quota " + new TreeMap<>(entity.entries()) + " " + key + "=" + value)));
+        image.scram().mechanisms().forEach((mechanism, users) -> users.forEach((user, data) ->
+            lines.add("scram " + user + " " + mechanism.mechanismName() + " " + data.iterations())));
+        image.acls().acls().forEach((id, a) -> lines.add(String.join(" ", "acl", id.toString(), a.resourceType().name(),
+            a.resourceName(), a.patternType().name(), a.principal(), a.host(), a.operation().name(), a.permissionType().name())));
+        lines.add("reserved " + DirectoryId.MIGRATING + " " + DirectoryId.UNASSIGNED + " " + DirectoryId.LOST);
+        lines.add("producers " + image.producerIds().nextProducerId());
+        lines.add("tokens " + image.delegationTokens().tokens().size());
+        return lines;
+    }
+
+    static SortedSet<String> listeners(Map<String, org.apache.kafka.common.Endpoint> found) {
+        SortedSet<String> lines = new TreeSet<>();
+        found.forEach((name, one) -> lines.add(name + "://" + one.host() + ":" + one.port()));
         return lines;
     }
 }

@@ -15,11 +15,12 @@ from klog.data_dir.partition import Partition
 from klog.formats.checkpoint import PartitionMetadata
 from klog.formats.internal_topics import MetadataRecord, metadata_record
 from klog.metadata import loader
-from klog.metadata.cluster_image import BrokerRegistration
+from klog.metadata.cluster_image import BrokerRegistration, ListenerEndpoint
 from klog.metadata.image import MetadataImage
 from klog.metadata.loader import ClusterMetadata, read_metadata
 from klog.metadata.settings_image import BROKER_RESOURCE, TOPIC_RESOURCE
 from klog.metadata.topics_image import PartitionRegistration
+from klog.replication.election import LOST_DIRECTORY, MIGRATING_DIRECTORY, UNASSIGNED_DIRECTORY
 
 from tests.brokers import kafka
 from tests.conftest import CORPORA, FIXTURES, writable_copy
@@ -572,17 +573,36 @@ def as_lines(found: ClusterMetadata) -> list[str]:
     lines = [f"topic {name} {topic_id}" for name, topic_id in found.topic_ids.items()]
     for topic_id, partitions in found.partitions.items():
         for number, p in partitions.items():
-            sets = [str(list(nodes)) for nodes in (p.replicas, p.isr, p.elr, p.last_known_elr)]
+            sets = [str(list(nodes)) for nodes in (p.replicas, p.isr, p.elr, p.last_known_elr, p.adding, p.removing)]
             epochs = f"{p.leader} {p.leader_epoch} {p.partition_epoch}"
-            lines.append(f"partition {topic_id} {number} {sets[0]} {sets[1]} {epochs} {sets[2]} {sets[3]}")
+            directories = p.directories or [MIGRATING_DIRECTORY] * len(p.replicas)
+            dirs, recovery = f"[{', '.join(directories)}]", "RECOVERING" if p.recovering else "RECOVERED"
+            others = f"{sets[2]} {sets[3]} {sets[4]} {sets[5]} {dirs} {recovery}"
+            lines.append(f"partition {topic_id} {number} {sets[0]} {sets[1]} {epochs} {others}")
     for (kind, name), texts in found.configs.items():
         lines += [f"config {kind} {name} {key}={text}" for key, text in texts.items()]
     lines += [f"feature {name} {level}" for name, level in found.features.items()]
     for node_id, b in found.brokers.items():
         if not b.unregistered:
             dirs, fenced = ", ".join(b.log_dirs), str(b.fenced).lower()
-            lines.append(f"broker {node_id} {b.epoch} {b.incarnation_id} {fenced} [{dirs}]")
-    return sorted(lines)
+            rack = "Optional.empty" if b.rack is None else f"Optional[{b.rack}]"
+            cordoned = f"[{', '.join(b.cordoned_log_dirs)}]"
+            more = f"{str(b.shutting_down).lower()} {rack} {cordoned} {_listeners(b.endpoints)}"
+            lines.append(f"broker {node_id} {b.epoch} {b.incarnation_id} {fenced} [{dirs}] {more}")
+    cluster, settings = found.state.cluster, found.state.settings
+    for node_id, c in cluster.controllers.items():
+        lines.append(f"controller {node_id} {c.incarnation_id} {_listeners(c.endpoints)}")
+    for entity, quotas in settings.quotas.items():
+        names = ", ".join(f"{kind}={'null' if name is None else name}" for kind, name in entity)
+        lines += [f"quota {{{names}}} {key}={quota}" for key, quota in quotas.items()]
+    lines += [f"scram {user} {mechanism} {count}" for (user, mechanism), count in settings.scram.items()]
+    lines += [f"acl {acl_id} {' '.join(acl)}" for acl_id, acl in settings.acls.items()]
+    lines.append(f"reserved {MIGRATING_DIRECTORY} {UNASSIGNED_DIRECTORY} {LOST_DIRECTORY}")
+    return sorted([*lines, f"producers {settings.next_producer_id or -1}", f"tokens {len(settings.tokens)}"])
+
+
+def _listeners(endpoints: tuple[ListenerEndpoint, ...]) -> str:
+    return f"[{', '.join(sorted(map(str, endpoints)))}]"
 
 
 def _random_record(random_: random.Random) -> bytes:
@@ -590,8 +610,8 @@ def _random_record(random_: random.Random) -> bytes:
     nodes = [random_.sample([1, 2, 3, 4], random_.randrange(4)) for _ in range(4)]
     name = f"t{topic_number}"
     makers: list[Callable[[], bytes]] = [
-        lambda: partition(number, topic_number, replicas=nodes[0], isr=nodes[1], leader=node, leaderEpoch=node),
-        lambda: partition(number, topic_number, eligibleLeaderReplicas=nodes[2], lastKnownElr=nodes[3]),
+        lambda: partition(number, topic_number, replicas=nodes[0], isr=nodes[1], leader=node),
+        lambda: partition(number, topic_number, eligibleLeaderReplicas=nodes[2], directories=[uuid(7)] * 3),
         lambda: change(number, topic_number, isr=nodes[0]),
         lambda: change(number, topic_number, leader=random_.choice([-1, node]), replicas=nodes[1]),
         lambda: change(number, topic_number, eligibleLeaderReplicas=nodes[2], lastKnownElr=nodes[3], leader=-2),
@@ -611,8 +631,78 @@ def _random_record(random_: random.Random) -> bytes:
         ),
         lambda: value("UnregisterBroker", brokerId=node, brokerEpoch=node),
         lambda: value("NoOp"),
+        lambda: change(number, topic_number, addingReplicas=nodes[0], removingReplicas=nodes[1]),
+        lambda: change(number, topic_number, leaderRecoveryState=random_.randrange(2), leader=node),
+        lambda: change(number, topic_number, replicas=[1, 2], directories=[uuid(node), uuid(5)]),
+        lambda: value("BrokerRegistrationChange", brokerId=node, brokerEpoch=node, inControlledShutdown=1),
+        lambda: value("BrokerRegistrationChange", brokerId=node, brokerEpoch=node, cordonedLogDirs=[uuid(6)][number:]),
+        *(lambda make=make: make(random_) for make in _OTHERS),
     ]
     return random_.choice(makers)()
+
+
+def _endpoints(random_: random.Random) -> list[dict[str, object]]:
+    names = random_.sample(["A", "B", "C"], random_.randrange(4))
+    return [{"name": name, "host": "h", "port": random_.randrange(65536), "securityProtocol": 0} for name in names]
+
+
+_OTHERS: list[Callable[[random.Random], bytes]] = [
+    lambda random_: value(
+        "RegisterBroker",
+        brokerId=(node := random_.randrange(1, 4)),
+        brokerEpoch=node,
+        incarnationId=uuid(9),
+        rack=random_.choice([None, "", "a"]),
+        endPoints=_endpoints(random_) or [{"name": "P", "host": "h", "port": 1, "securityProtocol": 0}],
+        inControlledShutdown=random_.random() < 0.5,
+        cordonedLogDirs=random_.choice([None, [], [uuid(8)]]),
+    ),
+    lambda random_: value(
+        "RegisterController",
+        controllerId=random_.randrange(3),
+        incarnationId=uuid(random_.randrange(3)),
+        zkMigrationReady=False,
+        endPoints=_endpoints(random_),
+    ),
+    lambda random_: value(
+        "ClientQuota",
+        entity=random_.choice(
+            [
+                [{"entityType": "user", "entityName": "u"}, {"entityType": "client-id", "entityName": None}],
+                [{"entityType": "client-id", "entityName": "c"}],
+            ]
+        ),
+        key=random_.choice(["producer_byte_rate", "consumer_byte_rate"]),
+        value=random_.choice([1.5, 1024.0]),
+        remove=random_.random() < 0.3,
+    ),
+    lambda random_: value(
+        "UserScramCredential",
+        name=random_.choice("uv"),
+        mechanism=random_.randrange(1, 3),
+        salt=b"s",
+        storedKey=b"k",
+        serverKey=b"k",
+        iterations=random_.randrange(4096, 4099),
+    ),
+    lambda random_: value("RemoveUserScramCredential", name=random_.choice("uv"), mechanism=random_.randrange(1, 3)),
+    lambda random_: value(
+        "AccessControlEntry",
+        id=uuid(random_.randrange(1, 5)),
+        resourceType=random_.randrange(2, 8),
+        resourceName="r",
+        patternType=random_.randrange(3, 5),
+        principal="User:u",
+        host="*",
+        operation=random_.randrange(2, 16),
+        permissionType=random_.randrange(2, 4),
+    ),
+    lambda random_: value("RemoveAccessControlEntry", id=uuid(random_.randrange(1, 5))),
+    lambda random_: value("ProducerIds", brokerId=1, brokerEpoch=1, nextProducerId=random_.randrange(1, 9) * 1000),
+    lambda random_: value("DelegationToken", owner="User:o", requester="User:o", tokenId=random_.choice("xyz")),
+    lambda random_: value("RemoveDelegationToken", tokenId=random_.choice("xyz")),
+]
+"""Records of which any order fits but for removals, and which fill what Kafka's own classes hold."""
 
 
 class _Controller:

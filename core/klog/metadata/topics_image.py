@@ -5,11 +5,12 @@ Kafka: TopicsDelta, TopicDelta, PartitionRegistration.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from klog.formats.structs.schema import Data
-from klog.replication.election import UNASSIGNED_DIRECTORY
+from klog.replication.election import MIGRATING_DIRECTORY
 
 _NO_LEADER_CHANGE: Final = -2
 _NO_RECOVERY_CHANGE: Final = -1
@@ -69,8 +70,7 @@ class TopicsImage:
         """Kafka: PartitionRegistration, from a record."""
         if data["topicId"] not in self.partitions:
             return self.no_topic(data)
-        self.put(data["topicId"], data["partitionId"], partition_of(data))
-        return None
+        return self._put_fitting(data, partition_of(data))
 
     def change_partition(self, data: Data) -> str | None:
         """Kafka: PartitionRegistration.merge."""
@@ -80,7 +80,13 @@ class TopicsImage:
         before = partitions.get(data["partitionId"])
         if before is None:
             return f"topic {self.names[data['topicId']]} has no partition {data['partitionId']}"
-        self.put(data["topicId"], data["partitionId"], merged(before, data))
+        return self._put_fitting(data, merged(before, data))
+
+    def _put_fitting(self, data: Data, partition: PartitionRegistration) -> str | None:
+        """Kafka: the checks in the constructor of PartitionRegistration."""
+        if partition.directories and len(partition.directories) != len(partition.replicas):
+            return f"{len(partition.replicas)} replicas in {len(partition.directories)} log dirs"
+        self.put(data["topicId"], data["partitionId"], partition)
         return None
 
     @staticmethod
@@ -117,7 +123,7 @@ def partition_of(data: Data) -> PartitionRegistration:
         data["partitionEpoch"],
         tuple(data["eligibleLeaderReplicas"] or ()),
         tuple(data["lastKnownElr"] or ()),
-        tuple(data["directories"] or ()),
+        _without_migrating(data["directories"] or ()),
         tuple(data["addingReplicas"]),
         tuple(data["removingReplicas"]),
         data["leaderRecoveryState"] == 1,
@@ -144,18 +150,13 @@ def merged(before: PartitionRegistration, data: Data) -> PartitionRegistration:
         before.partition_epoch + 1,
         changed("eligibleLeaderReplicas", before.elr),
         changed("lastKnownElr", before.last_known_elr),
-        _changed_directories(before, data),
+        before.directories if data["directories"] is None else _without_migrating(data["directories"]),
         changed("addingReplicas", before.adding),
         changed("removingReplicas", before.removing),
         before.recovering if recovery == _NO_RECOVERY_CHANGE else recovery == 1,
     )
 
 
-def _changed_directories(before: PartitionRegistration, data: Data) -> tuple[str, ...]:
-    """Kafka: DirectoryId.createDirectoriesFrom: a new replica is in no directory yet."""
-    if data["directories"] is not None:
-        return tuple(data["directories"])
-    if data["replicas"] is None or not before.directories:
-        return before.directories
-    known = dict(zip(before.replicas, before.directories, strict=False))
-    return tuple(known.get(node, UNASSIGNED_DIRECTORY) for node in data["replicas"])
+def _without_migrating(directories: Sequence[str]) -> tuple[str, ...]:
+    """Ids that only say that nobody has reported any are none.  Kafka: PartitionRegistration.defaultToMigrating."""
+    return tuple(directories) if any(one != MIGRATING_DIRECTORY for one in directories) else ()
