@@ -24,7 +24,7 @@ PAGES = (
     "README.md",
     *(
         f"docs/{page}.md"
-        for page in ("describe", "dump", "lookup", "search", "verify", "recover", "compact", "replicas")
+        for page in ("describe", "dump", "lookup", "search", "verify", "recover", "compact", "replicas", "metadata")
     ),
 )
 SERVING = ("README.md", "docs/serve.md")

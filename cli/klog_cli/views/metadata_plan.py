@@ -163,9 +163,9 @@ def _lines(planner: QuorumPlanner) -> Iterator[str]:
         steps = [
             *([f"{counted(one.cut, 'offset')} cut from {one.change.cut_to} on"] if one.cut else []),
             *([f"{counted(one.extended, 'offset')} filled up"] if one.extended else []),
-            f"then {counted(len(planner.new.batches), 'batch', 'es')} from {planner.new.batches[0].offset} on",
+            f"{counted(len(planner.new.batches), 'batch', 'es')} from {planner.new.batches[0].offset} on",
         ]
-        yield f"    node {one.change.node}: {', '.join(steps)}"
+        yield f"    node {one.change.node}: {', then '.join(steps)}"
     for batch in planner.new.batches:
         names = ", ".join(f"{name} x {count}" if count > 1 else name for name, count in Counter(batch.records).items())
         yield f"batch at {batch.offset}, epoch {batch.epoch}: {names}"
