@@ -19,7 +19,7 @@ FLOORS = (
     "processes progress threads",
     "formats",
     "files kernel placement replication",
-    "log",
+    "log partitioning",
     "data_dir",
     "disk describe metadata transactions",
     "plan lookup dump",

@@ -67,7 +67,7 @@ def _command(found: Any, words: tuple[str, ...], help_option: Option) -> Command
     options = [_option(param) for param in found.params if param.param_type_name == "option" and not param.hidden]
     return Command(
         words=words,
-        help=(found.help or "").replace("\b\n", "").strip(),
+        help=(found.help or "").strip(),
         arguments=tuple(_argument(param) for param in found.params if param.param_type_name == "argument"),
         options=(*options, help_option),
         children=tuple(_command(child, (*words, child.name), help_option) for child in children),

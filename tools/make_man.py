@@ -103,8 +103,16 @@ def page(klog: Command, version: str) -> str:
 def _command(command: Command) -> str:
     arguments = " ".join(rf"\fI{_escape(argument)}\fR" for argument in command.arguments)
     head = f".SS klog {_escape(command.name)} [options] {arguments}\n"
-    paragraphs = [_escape(" ".join(part.split())) for part in command.help.split("\n\n")]
+    paragraphs = map(_paragraph, command.help.split("\n\n"))
     return head + "\n.PP\n".join(paragraphs) + "\n" + "".join(map(_option, command.options))
+
+
+def _paragraph(text: str) -> str:
+    """Return a paragraph of help; one that begins with Click's mark for it keeps its lines."""
+    if not text.startswith("\b"):
+        return _escape(" ".join(text.split()))
+    lines = text.removeprefix("\b\n")
+    return f".nf\n{_escape(lines)}\n.fi"
 
 
 def _option(option: Option) -> str:

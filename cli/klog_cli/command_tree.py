@@ -32,6 +32,7 @@ COMMANDS = (
     "replicas",
     "metadata",
     "assign",
+    "partition",
     "spark",
 )
 EXIT_CODES = (

@@ -81,6 +81,7 @@ READ = {
     ("dump", "--files"),
     ("dump", "--keys-from"),
     ("lookup", "--batch"),
+    ("partition", "--keys-from"),
     ("compact", "--metadata"),
     ("assign", "--from"),
     ("assign", "--check"),
@@ -91,7 +92,7 @@ READ = {
     ("replicas rescue", "--plan"),
     *((f"spark {verb}", "--ship") for verb in ("verify", "stats", "search", "export", "compact")),
 }
-ARGUMENTS_READ = {"DIR", "DIR...", "DISK...", "FILE", "PARTITION", "PATH...", "PLAN"}
+ARGUMENTS_READ = {"DIR", "DIR...", "DISK...", "FILE", "KEY...", "PARTITION", "PATH...", "PLAN"}
 """What commands are given without an option is read, or changed by a plan."""
 NO_PLACE = (
     *("BYTES", "DURATION", "HOST:PORT", "HOST[:PORT]", "K=V", "NAME[=VALUE]", "RATIO", "REGEX", "SIZE", "TIME", "URL"),

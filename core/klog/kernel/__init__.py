@@ -3,6 +3,7 @@
 from klog.kernel._kernel import (
     COLUMNS,
     IndexBuilder,
+    KeyLines,
     KeySet,
     OffsetMap,
     OpenTransactions,
@@ -22,7 +23,9 @@ from klog.kernel._kernel import (
     is_utf8,
     java_string,
     json_text,
+    key_partitions,
     offset_index_used,
+    read_key,
     time_index_used,
 )
 
@@ -41,6 +44,9 @@ TEXT_RECORDS, TEXT_CONTENT, TEXT_BARE, TEXT_LAZY = 1, 2, 4, 8
 VALUES = ("text", "base64", "hex", "redacted", "none")
 """How `json_lines` and `csv_lines` show values: the place in this list is the option's number (`json.pxi`)."""
 
+KEY_FORMS = ("text", "hex", "base64", "int32", "int64")
+"""How keys are given as text: the place in this list is the form's number (`partitions.h`)."""
+
 __all__ = [
     "BAD_COUNT",
     "BAD_LENGTH",
@@ -48,6 +54,7 @@ __all__ = [
     "BAD_RECORD",
     "COLUMNS",
     "DONE",
+    "KEY_FORMS",
     "MORE",
     "OUTPUT_FULL",
     "RETAIN_EMPTY",
@@ -61,6 +68,7 @@ __all__ = [
     "VALUES",
     "WITHOUT_DATA",
     "IndexBuilder",
+    "KeyLines",
     "KeySet",
     "OffsetMap",
     "OpenTransactions",
@@ -80,6 +88,8 @@ __all__ = [
     "is_utf8",
     "java_string",
     "json_text",
+    "key_partitions",
     "offset_index_used",
+    "read_key",
     "time_index_used",
 ]

@@ -1,0 +1,53 @@
+"""`klog partition`: its options."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+from klog.errors import UsageError
+from klog.partitioning.partitioners import MOST_PARTITIONS, NAMES, table_rows
+
+from klog_cli import options
+
+PARTITION_OUTPUTS = ("text", "jsonl")
+KEY_FORMS = ("text", "hex", "base64", "int32", "int64")
+
+
+def partition(
+    keys: Annotated[list[str] | None, typer.Argument(metavar="KEY...", help="Keys, as --as says.")] = None,
+    partitions: Annotated[int, typer.Option(min=1, max=MOST_PARTITIONS, help="Partitions of the topic.")] = ...,  # type: ignore[assignment]  # Typer's way to say that it must be given
+    partitioner: Annotated[
+        str, typer.Option(metavar="|".join((*NAMES, "all")), help="Partitioner; all: every one of them.")
+    ] = "all",
+    form: Annotated[str, typer.Option("--as", metavar="|".join(KEY_FORMS), help="What a key is given as.")] = "text",
+    keys_from: Annotated[str | None, typer.Option(metavar="FILE", help="More keys, one a line; - for stdin.")] = None,
+    null: Annotated[bool, typer.Option("--null", help="Also show where a null key goes.")] = False,
+    output: Annotated[str, typer.Option(metavar="|".join(PARTITION_OUTPUTS), help="Output form.")] = "text",
+) -> int:
+    """Show the partition that producers put a key into.
+
+    Keys are taken as they are in records: what a serializer makes of them, so a number sent by Java's
+    IntegerSerializer is --as int32. With one partitioner only the partition is printed; 'random' where it picks one.
+    """
+    from klog_cli.views.partition import PartitionRequest, show_partitions
+
+    options.known_form(output, PARTITION_OUTPUTS)
+    options.known("--partitioner", partitioner, (*NAMES, "all"))
+    options.known("--as", form, KEY_FORMS)
+    if not keys and keys_from is None and not null:
+        raise UsageError("no key: give KEY, --keys-from FILE or --null")
+    names = NAMES if partitioner == "all" else (partitioner,)
+    return show_partitions(PartitionRequest(keys or (), keys_from, null, form, partitions, names), output)
+
+
+def _table() -> str:
+    """Return the partitioners as lines of help."""
+    width = max(map(len, NAMES))
+    return "\n".join(f"  {name:<{width}}  {rule:<26}  {clients}" for name, rule, clients, _, _ in table_rows())
+
+
+# \b: Click is to leave these lines as they are.
+partition.__doc__ = f"{partition.__doc__}\n    \b\n    Partitioners:\n" + "\n".join(
+    f"    {line}" for line in _table().splitlines()
+)

@@ -1,0 +1,1 @@
+"""How clients put a key into a partition."""
