@@ -27,7 +27,7 @@ FLOORS = (
     "broker_start compact truncate serve",
     "verify",
     "salvage jobs replicas",
-    "quorum recover spark",
+    "quorum recover spark keys",
     "klog_cli pyspark_klog",
 )
 FLOOR = {name: number for number, names in enumerate(FLOORS) for name in names.split()}

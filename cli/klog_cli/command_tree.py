@@ -33,6 +33,7 @@ COMMANDS = (
     "metadata",
     "assign",
     "partition",
+    "keys",
     "spark",
 )
 EXIT_CODES = (

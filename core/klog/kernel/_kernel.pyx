@@ -97,6 +97,9 @@ include "rewrite.pxi"
 include "transactions.pxi"
 include "profile.pxi"
 include "partitions.pxi"
+include "key_places.pxi"
+include "key_causes.pxi"
+include "key_examples.pxi"
 
 
 def crc32c(const unsigned char[::1] data not None, unsigned int value=0):

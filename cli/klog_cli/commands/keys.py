@@ -1,0 +1,67 @@
+"""`klog keys VERB`: the options of the verbs."""
+
+from __future__ import annotations
+
+import os
+from typing import Annotated
+
+import typer
+from klog.errors import UsageError
+
+from klog_cli import options, output
+
+keys = typer.Typer(
+    help="Find keys that lie in partitions where producers do not put them.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+)
+
+CHECK_OUTPUTS = ("text", "json", "jsonl")
+
+
+@keys.callback()
+def _keys() -> None:
+    """Find keys that lie in partitions where producers do not put them."""
+
+
+@keys.command("check")
+def check(
+    paths: options.Paths = None,
+    partitions: Annotated[
+        int | None,
+        typer.Option(min=1, max=65536, help="Partitions of each topic; default: what the metadata log has."),
+    ] = None,
+    topic: options.Topics = None,
+    partition: options.Partitions = None,
+    min_keys: Annotated[
+        int, typer.Option("--min-keys", min=1, help="With fewer distinct keys a topic is not judged.")
+    ] = 200,
+    most_listed: Annotated[
+        int, typer.Option("--list", min=0, max=1000, help="How many misplaced keys to list for each topic.")
+    ] = 20,
+    cluster: options.Clusters = None,
+    topic_id: options.TopicIds = None,
+    by_name: options.ByName = False,
+    form: Annotated[str, typer.Option("--output", metavar="|".join(CHECK_OUTPUTS), help="Output form.")] = "text",
+    max_batch_bytes: options.MaxBatchBytes = "128MiB",
+    jobs: options.Jobs = None,
+    quiet: options.Quiet = False,
+) -> int:
+    """Find the partitioner of each topic, and the keys that lie elsewhere than it puts them.
+
+    For each misplaced key it says what may have put it there: an earlier number of partitions, another client, a key
+    hashed without its schema id, or nothing known. Exit code 4: keys are misplaced, or data is damaged.
+    """
+    from klog.keys.check import KeyCheckOptions
+
+    from klog_cli.views.keys import KeyCheckRequest
+    from klog_cli.views.keys import check as run
+
+    output.Quiet.on = quiet
+    options.known_form(form, CHECK_OUTPUTS)
+    if not paths:
+        raise UsageError("nothing to check: name log dirs or partition directories")
+    choice = options.identity_choice(cluster, topic_id, by_name)
+    request = KeyCheckRequest(paths, topic or (), partition or (), choice, partitions)
+    workers = jobs or os.cpu_count() or 1
+    return run(request, KeyCheckOptions(min_keys, most_listed, workers, options.batch_bytes(max_batch_bytes)), form)

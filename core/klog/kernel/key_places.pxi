@@ -1,0 +1,274 @@
+# Which keys lie in which partitions of a topic: a table of digests, filled by several threads, and judged by rule.
+
+cdef extern from "pythread.h" nogil:
+    ctypedef void *ThreadLock "PyThread_type_lock"
+    ThreadLock PyThread_allocate_lock()
+    void PyThread_free_lock(ThreadLock lock)
+    int PyThread_acquire_lock(ThreadLock lock, int wait)
+    void PyThread_release_lock(ThreadLock lock)
+
+cdef extern from "key_places.h" nogil:
+    ctypedef struct PlaceLine "klog_place_line":
+        uint64_t *digests
+        uint16_t *partitions
+        uint16_t *bits
+        uint32_t count
+    ctypedef struct PlaceShard "klog_place_shard":
+        PlaceLine *lines
+        uint32_t lines_count
+        uint32_t used
+    ctypedef struct KeyPlace "klog_place":
+        PlaceLine *line
+        int at
+    PlaceLine *line_of "klog_line_of"(const PlaceShard *shard, uint64_t digest)
+    KeyPlace find_place "klog_find_place"(const PlaceShard *shard, uint64_t digest, unsigned flag, bint set)
+    KeyPlace add_place "klog_add_place"(PlaceShard *shard, uint64_t digest)
+
+cdef enum:
+    SHARD_BITS = 12              # many small tables: one that grows takes memory that another has left
+    SHARDS = 1 << SHARD_BITS
+    LOCK_BITS = 6
+    LOCKS = 1 << LOCK_BITS
+    RULE_SETS = 128              # a bit for each of the seven rules
+    RULE_BITS = RULE_SETS - 1
+    UNFRAMED_SHIFT = 7           # bits of a place: the rules that put the key there, then those that do without its frame …
+    FURTHER = 1 << 14            # … the key has another place, by which it is counted
+    SEVERAL = 1 << 15            # … the key has further places
+    FRAME_BYTES = 5              # a zero and the id of a schema
+    PLACES_AHEAD = 16            # places that are asked for before the first of them is looked at
+    READ_ROWS = 4096             # rows that are sorted by lock before they are looked up
+
+cdef enum:
+    MURMUR2_DIGESTS = 0          # which hash a digest has beside CRC-32
+    FNV1A_DIGESTS = 1
+
+cdef struct Unplaced:            # a row that has not been looked up
+    uint64_t digest
+    const uint8_t *key
+    Py_ssize_t length
+    uint32_t primary, crc
+
+
+cdef inline uint64_t further_digest(uint64_t digest, uint32_t partition) noexcept nogil:
+    """What stands for a place that is not the first of its key; the same again gives the key's digest back."""
+    cdef uint64_t spread = 0x9E3779B97F4A7C15
+    return digest ^ spread * (partition + 1)
+
+
+cdef class PlaceTable:
+    """The places of a topic's keys: which key lies in which partition.
+
+    A key is its digest: CRC-32 and murmur2 (FNV-1a with *fnv1a*), which tell its partition by most rules, mixed by a
+    secret, so that nobody can make keys that fall into one line.  Two keys of one digest count as one; whatever puts
+    one of them somewhere puts the other there as well, but for the rules of the third hash.
+    """
+
+    cdef PlaceShard shards[SHARDS]
+    cdef ThreadLock locks[LOCKS]
+    cdef uint64_t factors[2]
+    cdef uint64_t inverses[2]
+    cdef uint64_t reciprocal
+    cdef readonly uint32_t partitions
+    cdef readonly bint fnv1a
+    cdef readonly long long keys, several    # different keys, those in several partitions
+    cdef long long places_by[RULE_SETS]
+    cdef long long records_by[RULE_SETS]
+
+    def __cinit__(self, unsigned int partitions, bint fnv1a=False):
+        cdef int i
+        if not 0 < partitions <= 0x7FFFFFFF:
+            raise ValueError(f"{partitions} partitions")
+        self.partitions, self.reciprocal, self.fnv1a = partitions, reciprocal_of(partitions), fnv1a
+        for i in range(2):
+            self.factors[i] = int.from_bytes(urandom(8), "little") | 1
+            self.inverses[i] = pow(int(self.factors[i]), -1, 1 << 64)
+        for i in range(LOCKS):
+            self.locks[i] = PyThread_allocate_lock()
+            if self.locks[i] == NULL:
+                raise MemoryError("no memory for locks")
+
+    def __dealloc__(self):
+        cdef int i
+        for i in range(SHARDS):
+            free(self.shards[i].lines)
+        for i in range(LOCKS):
+            if self.locks[i] != NULL:
+                PyThread_free_lock(self.locks[i])
+
+    @property
+    def places_by_rules(self):
+        """How many places there are by the rules that put their keys there: the index has a bit for each rule."""
+        return [self.places_by[i] for i in range(RULE_SETS)]
+
+    @property
+    def records_by_rules(self):
+        """The same, of records."""
+        return [self.records_by[i] for i in range(RULE_SETS)]
+
+    cdef inline uint64_t digest(self, uint32_t primary, uint32_t crc) noexcept nogil:
+        cdef uint64_t x = (<uint64_t>primary << 32 | crc) * self.factors[0]
+        return (x ^ x >> 32) * self.factors[1]
+
+    cdef inline uint64_t plain(self, uint64_t digest) noexcept nogil:
+        """The hashes that a digest was made of."""
+        cdef uint64_t x = digest * self.inverses[1]
+        return (x ^ x >> 32) * self.inverses[0]
+
+    cdef void hashes_of(self, uint64_t digest, KeyHashes *out) noexcept nogil:
+        """The two hashes that a digest has; the third is 0."""
+        cdef uint64_t x = self.plain(digest)
+        out.murmur2 = 0 if self.fnv1a else <uint32_t>(x >> 32)
+        out.fnv1a = <uint32_t>(x >> 32) if self.fnv1a else 0
+        out.crc32 = <uint32_t>x
+
+
+@cython.final
+cdef class KeyReader:
+    """Takes the keys of records into a table; each thread has its own.  `close` hands over what was counted."""
+
+    cdef PlaceTable table
+    cdef Unplaced *rows
+    cdef uint32_t *order
+    cdef readonly long long records, null_keys, empty_keys
+    cdef readonly long long first_empty, last_empty          # offsets; -1: none
+    cdef long long keys, several
+    cdef long long places_by[RULE_SETS]
+    cdef long long records_by[RULE_SETS]
+
+    def __cinit__(self, PlaceTable table not None):
+        self.table = table
+        self.rows = <Unplaced *>malloc(READ_ROWS * sizeof(Unplaced))
+        self.order = <uint32_t *>malloc(READ_ROWS * sizeof(uint32_t))
+        if self.rows == NULL or self.order == NULL:
+            raise MemoryError("no memory for rows")
+        self.first_empty = self.last_empty = -1
+
+    def __dealloc__(self):
+        free(self.rows)
+        free(self.order)
+
+    def add(self, Window window not None, int partition):
+        """Take the record rows of *window*, which are of *partition*: one below 65536."""
+        cdef Py_ssize_t i = 0
+        cdef bint whole = True
+        if not 0 <= partition <= 0xFFFF:
+            raise ValueError(f"partition {partition} of more than 65536")
+        with nogil:
+            while i < window.view.records_count and whole:
+                i = self._some(&window.view, i, partition, &whole)
+        if not whole:
+            raise MemoryError("no memory for more keys")
+
+    def close(self):
+        """Hand over to the table what was counted of keys; records, null and empty keys are for the caller."""
+        cdef int i
+        cdef PlaceTable table = self.table
+        table.keys += self.keys
+        table.several += self.several
+        for i in range(RULE_SETS):
+            table.places_by[i] += self.places_by[i]
+            table.records_by[i] += self.records_by[i]
+            self.places_by[i] = self.records_by[i] = 0
+        self.keys = self.several = self.records = self.null_keys = self.empty_keys = 0
+        self.first_empty = self.last_empty = -1
+
+    cdef Py_ssize_t _some(self, const View *v, Py_ssize_t i, int partition, bint *whole) noexcept nogil:
+        """Take rows from *i* on, as many as are sorted at a time; return the next one."""
+        cdef const RecordRow *row
+        cdef Unplaced *one
+        cdef uint32_t counts[LOCKS + 1]
+        cdef uint32_t count = 0, k, lock
+        memset(counts, 0, sizeof(counts))
+        while i < v.records_count and count < READ_ROWS:
+            row = v.records + i
+            i += 1
+            if is_control(v, row):
+                continue
+            self.records += 1
+            if row.key_length <= 0:
+                self._without(row)
+                continue
+            one = self.rows + count
+            one.key, one.length = v.bases[row.batch] + row.key_at, row.key_length
+            one.primary = fnv1a_of(one.key, one.length) if self.table.fnv1a else murmur2_of(one.key, one.length)
+            one.crc = klog_crc32(0, one.key, one.length)
+            one.digest = self.table.digest(one.primary, one.crc)
+            counts[(one.digest >> 64 - LOCK_BITS) + 1] += 1
+            count += 1
+        for k in range(LOCKS):
+            counts[k + 1] += counts[k]
+        for k in range(count):
+            lock = <uint32_t>(self.rows[k].digest >> 64 - LOCK_BITS)
+            self.order[counts[lock]] = k
+            counts[lock] += 1
+        self._look_up(counts, count, partition, whole)
+        return i
+
+    cdef void _without(self, const RecordRow *row) noexcept nogil:
+        if row.key_length < 0:
+            self.null_keys += 1
+            return
+        self.empty_keys += 1
+        self.first_empty = row.offset if self.first_empty < 0 else min(self.first_empty, row.offset)
+        self.last_empty = max(self.last_empty, row.offset)
+
+    cdef void _look_up(self, const uint32_t *ends, uint32_t count, int partition, bint *whole) noexcept nogil:
+        """Look rows up lock by lock; *ends*: where in the order those of each lock end."""
+        cdef uint32_t lock, k, ahead, start = 0
+        for lock in range(LOCKS):
+            if ends[lock] == start:
+                continue
+            PyThread_acquire_lock(self.table.locks[lock], 1)
+            for k in range(start, min(start + PLACES_AHEAD, ends[lock])):
+                self._prefetch(self.rows[self.order[k]].digest)
+            for k in range(start, ends[lock]):
+                ahead = k + PLACES_AHEAD
+                if ahead < ends[lock]:
+                    self._prefetch(self.rows[self.order[ahead]].digest)
+                whole[0] = self._place(self.rows + self.order[k], partition) and whole[0]
+            PyThread_release_lock(self.table.locks[lock])
+            start = ends[lock]
+
+    cdef inline void _prefetch(self, uint64_t digest) noexcept nogil:
+        cdef const PlaceShard *shard = &self.table.shards[digest >> 64 - SHARD_BITS]
+        prefetch(line_of(shard, digest))
+
+    cdef bint _place(self, const Unplaced *row, int partition) noexcept nogil:
+        """Count a record by its place, and the place if it is new; False when there is no memory for it."""
+        cdef PlaceShard *shard = &self.table.shards[row.digest >> 64 - SHARD_BITS]
+        cdef KeyPlace home = find_place(shard, row.digest, FURTHER, False)
+        cdef KeyPlace place = home
+        if home.line == NULL:
+            place = self._add(shard, row.digest, row, partition, 0)
+            self.keys += 1
+        elif home.line.partitions[home.at] != partition:
+            place.line = NULL
+            if home.line.bits[home.at] & SEVERAL:
+                place = find_place(shard, further_digest(row.digest, partition), FURTHER, True)
+            else:
+                home.line.bits[home.at] |= SEVERAL
+                self.several += 1
+            if place.line == NULL:
+                place = self._add(shard, further_digest(row.digest, partition), row, partition, FURTHER)
+        if place.line == NULL:
+            return False
+        self.records_by[place.line.bits[place.at] & RULE_BITS] += 1
+        return True
+
+    cdef KeyPlace _add(self, PlaceShard *shard, uint64_t digest, const Unplaced *row, int partition, int further) noexcept nogil:
+        """Note a new place with the rules that put the key there, whole or without the frame of a schema's id."""
+        cdef KeyHashes hashes
+        cdef KeyPlace place = add_place(shard, digest)
+        cdef uint32_t bits
+        if place.line == NULL:
+            return place
+        hashes.murmur2 = murmur2_of(row.key, row.length) if self.table.fnv1a else row.primary
+        hashes.fnv1a = row.primary if self.table.fnv1a else fnv1a_of(row.key, row.length)
+        hashes.crc32 = row.crc
+        bits = rules_for(&hashes, partition, self.table.reciprocal, self.table.partitions)
+        self.places_by[bits] += 1
+        if row.key[0] == 0 and row.length > FRAME_BYTES:
+            hash_key(row.key + FRAME_BYTES, row.length - FRAME_BYTES, &hashes)
+            bits |= rules_for(&hashes, partition, self.table.reciprocal, self.table.partitions) << UNFRAMED_SHIFT
+        place.line.partitions[place.at], place.line.bits[place.at] = partition, bits | further
+        return place
