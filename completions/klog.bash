@@ -26,6 +26,7 @@ _klog() {
             undo) command=undo ;;
             plans) command=plans ;;
             assign) command=assign ;;
+            partition) command=partition ;;
             replicas) command=replicas ;;
             'replicas diff') command='replicas diff' ;;
             'replicas plan') command='replicas plan' ;;
@@ -36,6 +37,8 @@ _klog() {
             'metadata history') command='metadata history' ;;
             'metadata compare') command='metadata compare' ;;
             'metadata plan') command='metadata plan' ;;
+            keys) command=keys ;;
+            'keys check') command='keys check' ;;
             spark) command=spark ;;
             'spark verify') command='spark verify' ;;
             'spark stats') command='spark stats' ;;
@@ -202,6 +205,11 @@ _klog() {
         'assign --topic') words='' ;;
         'assign --check') words='' ;;
         'assign --output') words='table json reassignment' ;;
+        'partition --partitions') words='' ;;
+        'partition --partitioner') words='' ;;
+        'partition --as') words='text hex base64 int32 int64' ;;
+        'partition --keys-from') words='' ;;
+        'partition --output') words='text jsonl' ;;
         'replicas diff --metadata') words='' ;;
         'replicas diff --up') words='' ;;
         'replicas diff --set') words='' ;;
@@ -253,6 +261,16 @@ _klog() {
         'metadata plan --backup') words='' ;;
         'metadata plan --cluster') words='' ;;
         'metadata plan --output') words='text json' ;;
+        'keys check --partitions') words='' ;;
+        'keys check --topic') words='' ;;
+        'keys check --partition') words='' ;;
+        'keys check --min-keys') words='' ;;
+        'keys check --list') words='' ;;
+        'keys check --cluster') words='' ;;
+        'keys check --topic-id') words='' ;;
+        'keys check --output') words='text json jsonl' ;;
+        'keys check --max-batch-bytes') words='' ;;
+        'keys check --jobs') words='' ;;
         'spark verify --topic') words='' ;;
         'spark verify --partition') words='' ;;
         'spark verify --output') words='text json jsonl table' ;;
@@ -333,7 +351,7 @@ _klog() {
     esac
     if [[ -z $value ]]; then
         case "$command" in
-            '') words='describe dump lookup search stats export fetch serve verify recover truncate compact apply undo plans assign replicas metadata spark --version -h --help' ;;
+            '') words='describe dump lookup search stats export fetch serve verify recover truncate compact apply undo plans assign partition replicas metadata keys spark --version -h --help' ;;
             describe) words='--topic --partition --deep --output --quiet -h --help' ;;
             dump) words='--files --topic --partition --output --to --deep-iteration --print-data-log --skip-record-metadata --verify-index-only --index-sanity-check --max-bytes --max-message-size --offsets-decoder --transaction-log-decoder --cluster-metadata-decoder --remote-log-metadata-decoder --share-group-state-decoder --with-indexes --as --from-offset --to-offset --from-time --to-time --key --keys-from --limit --isolation --tail --no-control --batches --values --jobs --max-batch-bytes --quiet -h --help' ;;
             lookup) words='--offset --timestamp --batch --topic --partition --position-only --output --quiet -h --help' ;;
@@ -350,6 +368,7 @@ _klog() {
             undo) words='--apply --backup --output --quiet -h --help' ;;
             plans) words='--output --quiet -h --help' ;;
             assign) words='--brokers --racks --from --partitions --replication --algorithm --seed --start-index --shift --start-partition --fenced --no-racks --topic --check --output --quiet -h --help' ;;
+            partition) words='--partitions --partitioner --as --keys-from --null --output -h --help' ;;
             replicas) words='diff plan rescue simulate -h --help' ;;
             'replicas diff') words='--metadata --up --set --deep --topic --partition --cluster --topic-id --by-name --jobs --output --quiet -h --help' ;;
             'replicas plan') words='--keep --choose --without --repair --metadata --topic --partition --apply --plan --backup --cluster --topic-id --by-name --output --quiet -h --help' ;;
@@ -360,6 +379,8 @@ _klog() {
             'metadata history') words='--partition --broker --quorum --from --output --quiet -h --help' ;;
             'metadata compare') words='--cluster --by-name --output --quiet -h --help' ;;
             'metadata plan') words='--voters --directory-ids --only-broker --voter --keep --choose --repair --without --base --apply --plan --backup --cluster --output --quiet -h --help' ;;
+            keys) words='check -h --help' ;;
+            'keys check') words='--partitions --topic --partition --min-keys --list --cluster --topic-id --by-name --output --max-batch-bytes --jobs --quiet -h --help' ;;
             spark) words='verify stats search export compact -h --help' ;;
             'spark verify') words='--topic --partition --deep --output --max-batch-bytes --master --conf --ship --quiet -h --help' ;;
             'spark stats') words='--topic --partition --cluster --topic-id --output --max-batch-bytes --master --conf --ship --quiet -h --help' ;;

@@ -4,7 +4,7 @@ function __klog_command --description 'The command whose arguments are being wri
     set -l command
     for word in (commandline -opc)[2..-1]
         switch "$command $word"
-            case ' describe' ' dump' ' lookup' ' search' ' stats' ' export' ' fetch' ' serve' ' verify' ' recover' ' truncate' ' compact' ' apply' ' undo' ' plans' ' assign' ' replicas' 'replicas diff' 'replicas plan' 'replicas rescue' 'replicas simulate' ' metadata' 'metadata show' 'metadata history' 'metadata compare' 'metadata plan' ' spark' 'spark verify' 'spark stats' 'spark search' 'spark export' 'spark compact'
+            case ' describe' ' dump' ' lookup' ' search' ' stats' ' export' ' fetch' ' serve' ' verify' ' recover' ' truncate' ' compact' ' apply' ' undo' ' plans' ' assign' ' partition' ' replicas' 'replicas diff' 'replicas plan' 'replicas rescue' 'replicas simulate' ' metadata' 'metadata show' 'metadata history' 'metadata compare' 'metadata plan' ' keys' 'keys check' ' spark' 'spark verify' 'spark stats' 'spark search' 'spark export' 'spark compact'
                 set command $command $word
         end
     end
@@ -28,8 +28,10 @@ complete -c klog -n 'test (__klog_command) = ""' -a apply -d 'Carry out a saved 
 complete -c klog -n 'test (__klog_command) = ""' -a undo -d 'Undo an applied plan: restore the original files'
 complete -c klog -n 'test (__klog_command) = ""' -a plans -d 'List the plans made for a log dir, and their status'
 complete -c klog -n 'test (__klog_command) = ""' -a assign -d 'Show which brokers the partitions of a new topic would get, or check those that topics have'
+complete -c klog -n 'test (__klog_command) = ""' -a partition -d 'Show the partition that producers put a key into'
 complete -c klog -n 'test (__klog_command) = ""' -a replicas -d 'Compare brokers\' copies of partitions, and make them equal'
 complete -c klog -n 'test (__klog_command) = ""' -a metadata -d 'Show what metadata logs say, and bring a quorum up again'
+complete -c klog -n 'test (__klog_command) = ""' -a keys -d 'Find keys that lie in partitions where producers do not put them'
 complete -c klog -n 'test (__klog_command) = ""' -a spark -d 'Run these jobs on Spark, over many data dirs'
 complete -c klog -n 'test (__klog_command) = ""' -l version -d 'Show versions and leave'
 complete -c klog -n 'test (__klog_command) = ""' -s h -l help -d 'Show this help and leave'
@@ -275,6 +277,14 @@ complete -c klog -n 'test (__klog_command) = "assign"' -l check -r -F -d 'Check 
 complete -c klog -n 'test (__klog_command) = "assign"' -l output -x -a 'table json reassignment' -d 'Output form'
 complete -c klog -n 'test (__klog_command) = "assign"' -l quiet -d 'Print no notes and no progress bar'
 complete -c klog -n 'test (__klog_command) = "assign"' -s h -l help -d 'Show this help and leave'
+complete -c klog -n 'test (__klog_command) = "partition"' -F
+complete -c klog -n 'test (__klog_command) = "partition"' -l partitions -x -d 'Partitions of the topic'
+complete -c klog -n 'test (__klog_command) = "partition"' -l partitioner -x -d 'Partitioner'
+complete -c klog -n 'test (__klog_command) = "partition"' -l as -x -a 'text hex base64 int32 int64' -d 'What a key is given as'
+complete -c klog -n 'test (__klog_command) = "partition"' -l keys-from -r -F -d 'More keys, one a line'
+complete -c klog -n 'test (__klog_command) = "partition"' -l null -d 'Also show where a null key goes'
+complete -c klog -n 'test (__klog_command) = "partition"' -l output -x -a 'text jsonl' -d 'Output form'
+complete -c klog -n 'test (__klog_command) = "partition"' -s h -l help -d 'Show this help and leave'
 complete -c klog -n 'test (__klog_command) = "replicas"' -a diff -d 'Show how the copies of each partition differ, who would lead, and which records that would cost'
 complete -c klog -n 'test (__klog_command) = "replicas"' -a plan -d 'Make all copies of a partition equal, or leave it alone'
 complete -c klog -n 'test (__klog_command) = "replicas"' -a rescue -d 'Save the records that would be gone, with who has them and whether they were committed'
@@ -370,6 +380,22 @@ complete -c klog -n 'test (__klog_command) = "metadata plan"' -l cluster -x -d '
 complete -c klog -n 'test (__klog_command) = "metadata plan"' -l output -x -a 'text json' -d 'Output form'
 complete -c klog -n 'test (__klog_command) = "metadata plan"' -l quiet -d 'Print no notes and no progress bar'
 complete -c klog -n 'test (__klog_command) = "metadata plan"' -s h -l help -d 'Show this help and leave'
+complete -c klog -n 'test (__klog_command) = "keys"' -a check -d 'Find the partitioner of each topic, and the keys that lie elsewhere than it puts them'
+complete -c klog -n 'test (__klog_command) = "keys"' -s h -l help -d 'Show this help and leave'
+complete -c klog -n 'test (__klog_command) = "keys check"' -F
+complete -c klog -n 'test (__klog_command) = "keys check"' -l partitions -x -d 'Partitions of each topic'
+complete -c klog -n 'test (__klog_command) = "keys check"' -l topic -x -d 'Only these topics of a log dir (name or glob'
+complete -c klog -n 'test (__klog_command) = "keys check"' -l partition -x -d 'Only these partition numbers of a log dir (repeatable)'
+complete -c klog -n 'test (__klog_command) = "keys check"' -l min-keys -x -d 'With fewer distinct keys a topic is not judged'
+complete -c klog -n 'test (__klog_command) = "keys check"' -l list -x -d 'How many misplaced keys to list for each topic'
+complete -c klog -n 'test (__klog_command) = "keys check"' -l cluster -x -d 'Only log dirs of this cluster (repeatable)'
+complete -c klog -n 'test (__klog_command) = "keys check"' -l topic-id -x -d 'Only topics with this id (repeatable)'
+complete -c klog -n 'test (__klog_command) = "keys check"' -l by-name -d 'Directories of one name are copies where no file says what they are'
+complete -c klog -n 'test (__klog_command) = "keys check"' -l output -x -a 'text json jsonl' -d 'Output form'
+complete -c klog -n 'test (__klog_command) = "keys check"' -l max-batch-bytes -x -d 'Largest batch to read or decompress'
+complete -c klog -n 'test (__klog_command) = "keys check"' -l jobs -x -d 'Number of threads'
+complete -c klog -n 'test (__klog_command) = "keys check"' -l quiet -d 'Print no notes and no progress bar'
+complete -c klog -n 'test (__klog_command) = "keys check"' -s h -l help -d 'Show this help and leave'
 complete -c klog -n 'test (__klog_command) = "spark"' -a verify -d 'Check partitions as \'klog verify\' does'
 complete -c klog -n 'test (__klog_command) = "spark"' -a stats -d 'Count records, bytes, keys and codecs of each partition'
 complete -c klog -n 'test (__klog_command) = "spark"' -a search -d 'Find records by key, header, pattern, offset or time'
