@@ -24,7 +24,19 @@ PAGES = (
     "README.md",
     *(
         f"docs/{page}.md"
-        for page in ("describe", "dump", "lookup", "search", "verify", "recover", "compact", "replicas", "metadata")
+        for page in (
+            "describe",
+            "dump",
+            "lookup",
+            "search",
+            "verify",
+            "recover",
+            "compact",
+            "replicas",
+            "metadata",
+            "partition",
+            "keys",
+        )
     ),
 )
 SERVING = ("README.md", "docs/serve.md")

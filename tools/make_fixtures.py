@@ -51,8 +51,14 @@ CHOICE = {
     ),
 }
 SIMULATIONS = "replicas/simulate"
-# archive of several nodes' disks → partitions kept on the brokers; of the controller the metadata log
-DISKS = {"replicas/split": "orders-0 keyed-0 pairs-0", "replicas/behind": "orders-0", "replicas/quorum": ""}
+# archive of nodes' disks → partitions kept on the brokers; of a controller the metadata log
+DISKS = {
+    "replicas/split": "orders-0 keyed-0 pairs-0",
+    "replicas/behind": "orders-0",
+    "replicas/quorum": "",
+    "replicas/keys": "__cluster_metadata-0 byhand-0 byhand-1 byhand-2 byhand-3 byhand-4 byhand-5 byhand-6"
+    " grown-0 grown-1 grown-2 grown-3 grown-4 grown-5 two-0 two-1 two-2 two-3 two-4 two-5 two-6 two-7",
+}
 # archive whose truth comes along → the parts of it that are kept
 TRUTHS = {"replicas/quorum": "version names moments admin ends directory_ids"}
 OFFSET_CHECKPOINTS = (

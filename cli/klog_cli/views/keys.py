@@ -74,8 +74,9 @@ def _tell_count(topic: KeyTopic) -> None:
         return
     sentence = f"{topic.name}: {topic.partition_count} partitions, by the highest directory"
     if topic.missing:
-        some = ", ".join(map(str, topic.missing[:_SHOWN_MISSING])) + ", …" * (len(topic.missing) > _SHOWN_MISSING)
-        sentence += f"; {len(topic.missing)} of them are missing here ({some})"
+        more = len(topic.missing) - _SHOWN_MISSING
+        some = ", ".join(map(str, topic.missing[:_SHOWN_MISSING])) + (f" and {more} more" if more > 0 else "")
+        sentence += f", missing here: {some}"
     output.note(f"{sentence}; --partitions N says how many there are")
 
 

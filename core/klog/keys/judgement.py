@@ -94,6 +94,8 @@ class KeyJudgement(NamedTuple):
 
     def listed(self, table: KeyPlaces, most: int) -> list[ListedKey]:
         """Return up to *most* misplaced keys of the judged *table*, those without a cause first, the same each time."""
+        if self.misplaced == bool(self.empty):
+            return []  # the table was not judged: the empty key is not in it
         return [
             ListedKey(digest, partition, expected, self.cause_name(cause))
             for cause, partition, expected, digest in table.listed(most)
