@@ -49,13 +49,22 @@ def _of_one(planner: QuorumPlanner, node: int) -> Iterator[str]:
     yield f"{prefix}: offsets.topic.replication.factor=1"
     yield f"{prefix}: transaction.state.log.replication.factor=1"
     yield f"{prefix}: transaction.state.log.min.isr=1"
-    for topic in sorted(state.topic_ids):
-        least = state.topic_config(topic).get("min.insync.replicas", "1")
-        if least != "1":
-            change = f"kafka-configs --alter --topic {topic} --add-config min.insync.replicas=1"
-            yield f"once it is up: {change} (it is {least})"
+    yield f"{prefix}: min.insync.replicas=1"
+    yield from _of_min_insync(state)
     if planner.gathering is not None:
         yield from _of_lost(state, planner.gathering.lost)
+
+
+def _of_min_insync(state: ClusterMetadata) -> Iterator[str]:
+    """One replica takes no write with acks=all where two must be in sync."""
+    settings = {"--entity-type brokers --entity-default": state.broker_config(None)}
+    settings |= {
+        f"--entity-type topics --entity-name {topic}": state.topic_config(topic) for topic in sorted(state.topic_ids)
+    }
+    for entity, config in settings.items():
+        least = config.get("min.insync.replicas", "1")
+        if least != "1":
+            yield f"once it is up: kafka-configs --alter {entity} --add-config min.insync.replicas=1 (it is {least})"
 
 
 def _of_lost(state: ClusterMetadata, lost: Sequence[tuple[str, int]]) -> Iterator[str]:
