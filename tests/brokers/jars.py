@@ -37,12 +37,12 @@ OTHER_LOGGERS = ("slf4j-reload4j", "slf4j-log4j12", "log4j-slf4j-impl", "log4j-s
 
 def install(version: str) -> Path:
     """Return the folder with the jars of *version*; Maven fetches them the first time."""
-    return _fetched(CACHE / version, _fetch_with_all_they_need, version, *BROKER_AND_TOOLS)
+    return filled(CACHE / version, _fetch_with_all_they_need, version, *BROKER_AND_TOOLS)
 
 
 def install_mirror_maker(version: str) -> Path:
     """Return the folder with the jars of MirrorMaker 2 and all it needs; Maven fetches them the first time."""
-    return _fetched(CACHE / f"mirror-maker-{version}", _fetch_with_all_they_need, version, *MIRROR_MAKER)
+    return filled(CACHE / f"mirror-maker-{version}", _fetch_with_all_they_need, version, *MIRROR_MAKER)
 
 
 def _fetch_with_all_they_need(folder: Path, version: str, *coordinates: str) -> None:
@@ -56,7 +56,7 @@ def _fetch_with_all_they_need(folder: Path, version: str, *coordinates: str) -> 
 
 def install_spark_source() -> Path:
     """Return the folder with the jars of Spark's Kafka source; Maven fetches them the first time."""
-    return _fetched(CACHE / "spark-source", _fetch_each, *SPARK_SOURCE)
+    return filled(CACHE / "spark-source", _fetch_each, *SPARK_SOURCE)
 
 
 def _fetch_each(folder: Path, *coordinates: str) -> None:
@@ -64,15 +64,15 @@ def _fetch_each(folder: Path, *coordinates: str) -> None:
         _maven(folder, "dependency:copy", f"-Dartifact={each}", "-DoutputDirectory=libs")
 
 
-def _fetched(place: Path, fetch: Callable[..., None], *what: str) -> Path:
-    """Return place/libs, filled by *fetch* the first time.
+def filled(place: Path, fill: Callable[..., None], *what: str) -> Path:
+    """Return place/libs, filled by *fill* the first time.
 
     It is filled under another name and renamed: an interrupted download or a second test run never leaves half of it.
     """
     if not (place / "libs").is_dir():
         fresh = place.with_name(f"{place.name}.{os.getpid()}")
         fresh.mkdir(parents=True)
-        fetch(fresh, *what)
+        fill(fresh, *what)
         try:
             fresh.rename(place)
         except OSError:  # another run was faster
@@ -88,7 +88,7 @@ def programs() -> Path:
     """Return the folder with the classes of tests/java; the compiler makes them when a source has changed."""
     sources = sorted((Path(__file__).parents[1] / "java").glob("*.java"))
     digest = hashlib.sha256(b"".join(source.read_bytes() for source in sources)).hexdigest()[:16]
-    return _fetched(CACHE / f"programs-{digest}", _compile, *map(str, sources))
+    return filled(CACHE / f"programs-{digest}", _compile, *map(str, sources))
 
 
 def _compile(folder: Path, *sources: str) -> None:

@@ -2,13 +2,35 @@
 
 from __future__ import annotations
 
+import hashlib
+import os
+import shlex
 import subprocess
 import sys
 from pathlib import Path
 
+import Cython
 import pytest
 
-ROOT = Path(__file__).resolve().parents[2]
+from tests.brokers import jars
+from tests.conftest import ROOT
+from tests.fuzz import run
+
+
+def built() -> Path:
+    """Return a folder with the kernel: built once for its sources and what compiles them, because that takes long."""
+    compiler = [*shlex.split(os.environ.get("CC", "gcc")), "--version"]
+    versions = sys.version.encode(), Cython.__version__.encode(), subprocess.check_output(compiler)
+    sources = (path for path in sorted(run.KERNEL.iterdir()) if path.suffix in (".pyx", ".pxi", ".pxd", ".h"))
+    contents = (path.name.encode() + path.read_bytes() for path in (*sources, Path(run.__file__)))
+    digest = hashlib.sha256(b"".join((*versions, *contents))).hexdigest()[:16]
+    return jars.filled(jars.CACHE / f"fuzz-{digest}", _build)
+
+
+def _build(folder: Path) -> None:
+    (folder / "libs").mkdir()
+    run.build(folder / "libs")
+    (folder / "libs" / "_kernel.c").unlink()
 
 
 @pytest.mark.slow
@@ -16,6 +38,7 @@ ROOT = Path(__file__).resolve().parents[2]
 def test_no_mutated_batch_makes_the_kernel_read_or_write_beyond_its_memory(inputs: int) -> None:
     """What comes from a broken disk reaches C code, where a wrong length is not an exception."""
     command = [sys.executable, "-m", "tests.fuzz", "--inputs", str(inputs), "--seed", "20261121"]
+    command += ["--keep", str(built())]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=900)
     assert done.returncode == 0, done.stderr[-6000:] + done.stdout
     assert int(done.stdout.split()[0]) >= inputs, done.stdout

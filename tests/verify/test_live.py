@@ -16,7 +16,10 @@ from tests.conftest import run_klog
 
 pytestmark = pytest.mark.kafka
 
-SECONDS = 60
+SECONDS = 20
+TURNS = 20
+PATIENCE_S = 240
+"""For as many turns, and all that has to be seen: other work may share the machine."""
 # Small segments, and retention that deletes them while they are looked at.
 TOPICS = {
     "moving": {"internal.segment.bytes": "300000", "retention.bytes": "600000", "file.delete.delay.ms": "200"},
@@ -36,7 +39,8 @@ SETTINGS = {
 }
 
 
-def test_under_load_and_retention_nothing_is_called_damage(tmp_path: Path) -> None:
+@pytest.mark.parametrize("seconds", [SECONDS, pytest.param(180, marks=pytest.mark.long)])
+def test_under_load_and_retention_nothing_is_called_damage(tmp_path: Path, seconds: int) -> None:
     """Segments grow, roll, are compacted and vanish; a batch is half written when it is read."""
     over = threading.Event()
     with kafka.Cluster(kafka.NEWEST, tmp_path, port=kafka.PORT + 20, settings=SETTINGS) as cluster:
@@ -56,9 +60,11 @@ def test_under_load_and_retention_nothing_is_called_damage(tmp_path: Path) -> No
         producer.start()
         try:
             seen: Counter[str] = Counter()
-            end = time.monotonic() + SECONDS
+            began = time.monotonic()
             turns = 0
-            while time.monotonic() < end:
+            while (now := time.monotonic() - began) < seconds or (
+                now < PATIENCE_S and (turns <= TURNS or not seen["leftover"])
+            ):
                 done = run_klog("verify", "--deep", "--output", "json", str(cluster.data))
                 found = json.loads(done.stdout)
                 problems = [finding for finding in found["findings"] if finding["severity"] != "note"]
@@ -70,7 +76,7 @@ def test_under_load_and_retention_nothing_is_called_damage(tmp_path: Path) -> No
         finally:
             over.set()
             producer.join()
-        assert turns > 20
+        assert turns > TURNS
         assert seen["leftover"], "files on their way out were seen"
         cluster.stop()
         found = json.loads(run_klog("verify", "--deep", "--output", "json", str(cluster.data)).stdout)["findings"]
