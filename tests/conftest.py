@@ -26,7 +26,7 @@ from pathlib import Path
 import pytest
 
 from tests.brokers import kafka
-from tests.support import deadline, slowest, workers
+from tests.support import deadline, memory, slowest, workers
 
 ROOT = Path(__file__).resolve().parent.parent
 FIXTURES = ROOT / "fixtures"
@@ -40,6 +40,7 @@ NO_CORPORA, NO_KAFKA, NO_SPARK = "no corpora", "no real Kafka", "no Spark"
 
 def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(deadline)
+    config.pluginmanager.register(memory)
     config.pluginmanager.register(slowest)
     config.pluginmanager.register(workers)
     # Whoever selects by another marker does not mean to run for hours.
@@ -187,6 +188,24 @@ def state_home(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     """Where this test alone leaves its notes about plans."""
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     return tmp_path / "state"
+
+
+def other_file_system(path: Path) -> Path:
+    """Return a directory on another file system than *path*'s: one is in memory, one is on a disk."""
+    places = (Path(place) for place in ("/dev/shm", "/var/tmp", "/tmp", ROOT))
+    here = path.stat().st_dev
+    found = next((each for each in places if each.is_dir() and each.stat().st_dev != here), None)
+    assert found, "this test needs two file systems"
+    return found
+
+
+@pytest.fixture
+def elsewhere(tmp_path: Path) -> Iterator[Path]:
+    """A directory on another file system than `tmp_path`, which every user may enter."""
+    folder = Path(tempfile.mkdtemp(dir=other_file_system(tmp_path)))
+    folder.chmod(0o755)
+    yield folder
+    shutil.rmtree(folder)
 
 
 @pytest.fixture

@@ -88,6 +88,36 @@ def test_signals_are_as_in_a_terminal() -> None:
     assert subprocess.run([sys.executable, "-c", child], stdout=subprocess.PIPE, check=True).stdout == b"True\n"
 
 
+IN_MEMORY = """
+from pathlib import Path
+from tests.support import memory
+memory.SHARED, memory._has_room = Path("shared").absolute(), lambda: True
+def pytest_configure(config):
+    config.pluginmanager.register(memory)
+"""
+WRITES = """
+import os, pytest
+def test_that_writes(tmp_path):
+    (tmp_path / "file").touch()
+    assert "passes" in os.environ
+"""
+
+
+def test_what_tests_write_lies_in_memory_until_they_passed(tmp_path: Path) -> None:
+    """What a run left that failed, or was killed, goes with the next one: memory is not for keeping."""
+    shared = tmp_path / "shared"
+    (shared / "klog-tests-0" / "left").mkdir(parents=True)
+    (tmp_path / "conftest.py").write_text(IN_MEMORY)
+    (tmp_path / "test_one.py").write_text(WRITES)
+    plain = {name: value for name, value in os.environ.items() if name not in ("TMPDIR", "PYTEST_XDIST_WORKER")}
+    for more, left in (({}, 1), ({"passes": ""}, 0)):
+        run = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--rootdir", ".", "."]
+        environment = plain | {"PYTHONPATH": str(ROOT)} | more
+        done = subprocess.run(run, cwd=tmp_path, env=environment, stdout=subprocess.PIPE, timeout=120, check=False)
+        assert done.returncode == left, done.stdout.decode()
+        assert len(list(shared.rglob("file"))) == len(list(shared.iterdir())) == left
+
+
 @pytest.mark.parametrize(
     ("selected", "collected"),
     [(["-m", "not slow"], 0), (["-m", "long"], 1)],

@@ -9,8 +9,7 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -42,15 +41,6 @@ def data(tmp_path: Path) -> Path:
 def dirty(tmp_path: Path) -> Path:
     """A log dir with topics that are to be compacted."""
     return writable_copy(FIXTURES / "compaction/before", tmp_path / "w" / "data")
-
-
-@pytest.fixture
-def memory() -> Iterator[Path]:
-    """A directory on another file system."""
-    folder = Path("/dev/shm") / f"klog-{os.getpid()}-{time.monotonic_ns()}"
-    folder.mkdir()
-    yield folder
-    shutil.rmtree(folder)
 
 
 def content(data: Path) -> dict[str, object]:
@@ -218,21 +208,23 @@ def test_room_for_an_undo_is_asked_for_before_the_first_byte(
 
 
 def test_an_undo_goes_where_there_is_room(
-    klog: Klog, data: Path, memory: Path, monkeypatch: pytest.MonkeyPatch
+    klog: Klog, data: Path, elsewhere: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The log dir is a mount on a small file system: beside it there is no room, beside the backup there is."""
     before = content(data)
-    backup = applied(klog, "recover", data, "--backup", memory / "one")
+    backup = applied(klog, "recover", data, "--backup", elsewhere / "one")
     here = os.stat(data).st_dev
     free = Disk.free_bytes
     monkeypatch.setattr(Disk, "free_bytes", lambda self, path: 0 if os.stat(path).st_dev == here else free(self, path))
-    monkeypatch.setattr("klog.plan.undo.device_of", lambda path: 1 if str(data) in path else 2 + (str(memory) in path))
+    monkeypatch.setattr(
+        "klog.plan.undo.device_of", lambda path: 1 if str(data) in path else 2 + (str(elsewhere) in path)
+    )
     done = klog("undo", backup)
     assert done.exit_code == 8  # copies into the log dir need room there
     small = str(data.parent), str(data.parent / "klog-backup")
     monkeypatch.setattr(Disk, "free_bytes", lambda self, path: 0 if path in small else free(self, path))
     back = undone(klog, backup)
-    assert os.path.dirname(back) == str(memory)
+    assert os.path.dirname(back) == str(elsewhere)
     assert content(data) == before
 
 
@@ -454,9 +446,9 @@ def linked(data: Path, target: Path) -> Path:
 
 
 @pytest.mark.parametrize("far", [False, True])
-def test_a_partition_that_is_a_link_is_repaired(klog: Klog, data: Path, memory: Path, far: bool) -> None:
+def test_a_partition_that_is_a_link_is_repaired(klog: Klog, data: Path, elsewhere: Path, far: bool) -> None:
     """Brokers follow such links: a disk that was added later."""
-    target = linked(data, (memory if far else data.parent) / "fast" / "torn-0")
+    target = linked(data, (elsewhere if far else data.parent) / "fast" / "torn-0")
     before = content(target)
     backup = applied(klog, "recover", data)
     assert klog("verify", data).exit_code == 0
@@ -520,10 +512,10 @@ def test_no_file_with_another_name_is_written_in_place(
 
 
 @only_root
-def test_a_partition_that_may_not_be_written_to_does_not_stop_the_others(klog: Klog, memory: Path) -> None:
+def test_a_partition_that_may_not_be_written_to_does_not_stop_the_others(klog: Klog, elsewhere: Path) -> None:
     """A volume that was remounted read-only after an error: told while planning, and the rest is done."""
-    memory.chmod(0o755)
-    dirty = writable_copy(FIXTURES / "compaction/before", memory / "w" / "data")
+    elsewhere.chmod(0o755)
+    dirty = writable_copy(FIXTURES / "compaction/before", elsewhere / "w" / "data")
     for path in dirty.rglob("*.index"):
         path.unlink()
     shut = dirty / "keys-none-0"
@@ -565,7 +557,7 @@ def test_what_stands_under_two_names_is_reckoned_once(klog: Klog, dirty: Path, m
 # attributes, locks
 
 
-def test_extended_attributes_stay(klog: Klog, data: Path, memory: Path) -> None:
+def test_extended_attributes_stay(klog: Klog, data: Path, elsewhere: Path) -> None:
     """Without its label or its ACL a broker may not read what klog has put in place."""
     for path in filter(Path.is_file, data.rglob("*")):
         os.setxattr(path, "user.label", path.name.encode())
@@ -575,7 +567,7 @@ def test_extended_attributes_stay(klog: Klog, data: Path, memory: Path) -> None:
         return {path.name: os.getxattr(path, "user.label") for path in files}
 
     before = labels()
-    for where in (data.parent / "near", memory / "far"):
+    for where in (data.parent / "near", elsewhere / "far"):
         backup = applied(klog, "recover", data, "--backup", where)
         after = labels()
         new = after.keys() - before.keys()

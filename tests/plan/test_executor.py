@@ -10,9 +10,7 @@ import signal
 import stat
 import subprocess
 import sys
-import tempfile
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 from random import Random
 
@@ -487,16 +485,6 @@ def test_a_lock_file_that_a_stopping_broker_has_removed_is_made_again(original: 
 
 
 # other file systems
-
-
-@pytest.fixture
-def elsewhere(tmp_path: Path) -> Iterator[Path]:
-    """A directory on another file system."""
-    memory = Path("/dev/shm")
-    assert memory.stat().st_dev != tmp_path.stat().st_dev, "this test needs two file systems"
-    path = Path(tempfile.mkdtemp(dir=memory))
-    yield path
-    shutil.rmtree(path)
 
 
 def test_a_backup_on_another_file_system_holds_copies(original: Path, elsewhere: Path) -> None:

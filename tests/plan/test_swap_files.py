@@ -22,12 +22,11 @@ from klog.plan.status import locate_histories
 from klog.plan.undo import plan_undo, stage_undo
 from klog.plan.validation import check_plan
 
-from tests.plan.test_executor import elsewhere
 from tests.plan.test_replace_segments import memory
 from tests.support.merging import MERGES, NOW, Merge, files_of, killed, only, states, write
 from tests.support.power import HastyDisk, SteppedDisk, take_back, tree
 
-__all__ = ["elsewhere", "memory"]
+__all__ = ["memory"]
 
 MERGE = MERGES["three of six"]
 BASE = f"{MERGE.directory}/{45:020}"

@@ -9,9 +9,8 @@ import shutil
 import stat
 import subprocess
 import sys
-import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -29,15 +28,6 @@ NOBODY = 65534
 def wreck(tmp_path: Path) -> Path:
     """A log dir with a torn tail."""
     return writable_copy(FIXTURES / "crash/torn-in-batch", tmp_path / "wreck" / "data")
-
-
-@pytest.fixture
-def elsewhere() -> Iterator[Path]:
-    """A directory on another mount, which every user may enter."""
-    folder = Path(tempfile.mkdtemp(dir="/dev/shm"))
-    folder.chmod(0o755)
-    yield folder
-    shutil.rmtree(folder)
 
 
 def as_nobody(run: Callable[[], Ran]) -> Ran:
