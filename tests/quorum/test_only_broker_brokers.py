@@ -83,7 +83,6 @@ def test_a_disk_of_the_corpora_serves_what_any_disk_held(
                     assert not one[4]
                     digest.update(repr((*one[:4], b"\0")).encode())  # a count of no headers
                 assert digest.hexdigest() == run["sha256"], place
-        cluster.stop(node)
         goes_on(
             cluster, node, {place: [(one[0], one[2], one[3]) for one in records] for place, records in found.items()}
         )
