@@ -220,6 +220,7 @@ def test_an_unfinished_last_batch_goes_first(klog: Run, quorum: Path) -> None:
             file.truncate(file.tell() - 5)
     made = planned(klog, quorum, "--voters", ADDRESSES, "--apply")["metadata"]
     assert made["base"]["offset"] == 117
+    assert "what follows the last whole batch of node 1's log is cut" in made["next"]
     assert {content(disk)[: len(whole)] for disk in disks(quorum)} == {whole}
     assert len({content(disk) for disk in disks(quorum)}) == 1
 
@@ -293,6 +294,7 @@ def test_addresses_that_are_none(klog: Run, quorum: Path, voters: str, reason: s
         (("--voters", ADDRESSES, "--keep", "newest"), "--keep goes with --only-broker"),
         (("--voters", ADDRESSES, "--voter", "a:1"), "--voter goes with --only-broker"),
         (("--voters", ADDRESSES, "--without", 1), "the disk of node 1 is given"),
+        (("--voters", ADDRESSES, "--without", 8), "--without 8: node 8 is no voter"),
         (("--voters", ADDRESSES, "--base", 7), "no disk of node 7"),
         (("--voters", ADDRESSES, "--directory-ids", "new"), "expected one of keep, disks"),
         (("--only-broker", 1, "--directory-ids", "disks"), "--directory-ids goes with --voters"),

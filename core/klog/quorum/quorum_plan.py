@@ -1,8 +1,8 @@
 """The plans that bring a quorum up under other addresses, or one broker that owns everything.
 
 planner = QuorumPlanner(disks, stagings, QuorumSettings(now_ms), disk)
-planner.move_voters({1: VoterAddress("new-1", 9093), …}, uses_disk_ids=False)
-session.finish(planner.drafts(), losses=planner.losses, copies=planner.copies)
+planner.move_voters({1: VoterAddress("new-1", 9093)}, uses_disk_ids=False)
+session.finish(planner.drafts(), losses=planner.losses, copies=planner.copies_json)
 """
 
 from __future__ import annotations
@@ -40,8 +40,10 @@ from klog.replicas.disks import BrokerDisk
 
 
 class QuorumSettings(NamedTuple):
-    """*base*: the node whose log is built on; None for the one that is ahead.  *without*: voters whose disks are not
-    given, and that may come back later with the log that they have."""
+    """*base*: the node whose log is built on; None for the one that is ahead.
+
+    *without*: voters whose disks are not given, and that may come back later with the log that they have.
+    """
 
     now_ms: int
     base: int | None = None
@@ -86,7 +88,7 @@ class QuorumPlanner:
                 "kraft.version is 0: the voters are in the configuration, and nothing is written; on every node:"
                 f" controller.quorum.voters={line}"
             )
-        check_named(voters, addresses)
+        check_named(voters, addresses, self.without)
         ids = self._directory_ids(voters, uses_disk_ids)
         self.voters = tuple(moved(voter, addresses[voter.id], ids.get(voter.id)) for voter in voters)
         self.new.add_control(KRAFT_VOTERS, voters_data(self.voters))
@@ -190,8 +192,13 @@ class QuorumPlanner:
         for update in self._updates:
             topic_id, number = update.key
             wanted[topic_id][number] = update.after
-        is_said = (after.quorum.voters or ()) == tuple(sorted(self.voters)) or after.quorum.voters == self.voters
-        if not is_said or after.partitions != wanted or after.epoch != self.new.batches[0].epoch:
+        brokers = dict(self.state.brokers)
+        if self.gathering is not None:
+            gone = brokers.keys() - {self.gathering.node}
+            brokers |= {node: brokers[node]._replace(unregistered=True) for node in gone}
+        before = (wanted, brokers, self.state.state.settings, tuple(sorted(self.voters)), self.new.batches[0].epoch)
+        voters = tuple(after.quorum.voters or ())
+        if (after.partitions, after.brokers, after.state.settings, voters, after.epoch) != before:
             raise KlogError("the batches were not read back as they were meant: nothing is planned; please report this")
 
     # what came of it
@@ -213,10 +220,14 @@ class QuorumPlanner:
         return self.gathering.copies.copies if self.gathering is not None else []
 
     @property
+    def written(self) -> set[int]:
+        """The nodes whose logs are written to."""
+        return {one.change.node for one in self.logs.changes}
+
+    @property
     def ahead(self) -> list[MetadataCopy]:
         """The logs that are not written to and have what the base has not: they will be cut."""
-        written = {one.change.node for one in self.logs.changes}
-        return [copy for copy in self.copies if copy.node not in written and copy.rank > self.base.rank]
+        return [copy for copy in self.copies if copy.node not in self.written and copy.rank > self.base.rank]
 
 
 def _sound(state: ClusterMetadata, end: int) -> ClusterMetadata:
