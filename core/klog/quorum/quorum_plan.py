@@ -10,11 +10,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
+from klog.data_dir.log_dir import LogDir
 from klog.disk.disk import Disk
 from klog.errors import KlogError, UsageError
 from klog.formats.internal_topics import MetadataRecord
 from klog.metadata.cluster_image import Voter
 from klog.metadata.loader import ClusterMetadata, read_log
+from klog.metadata.topic_config import TopicConfig
 from klog.plan.draft import Draft
 from klog.plan.model import Loss
 from klog.plan.staging import Staging
@@ -36,7 +38,9 @@ from klog.quorum.metadata_copies import (
 )
 from klog.quorum.new_batches import NewBatches
 from klog.quorum.voters import KRAFT_VOTERS, VoterAddress, check_named, moved, voters_data
-from klog.replicas.disks import BrokerDisk
+from klog.replicas.copy_plan import CopyPlan, CopyPlanSettings
+from klog.replicas.diff import DiffOptions, ReplicaDiffer
+from klog.replicas.disks import BrokerDisk, MetadataLog
 
 
 class QuorumSettings(NamedTuple):
@@ -60,7 +64,7 @@ class QuorumPlanner:
     def __init__(
         self, disks: Sequence[BrokerDisk], stagings: Sequence[Staging], settings: QuorumSettings, disk: Disk
     ) -> None:
-        self.disks, self._disk = disks, disk
+        self.disks, self._stagings, self._disk = disks, stagings, disk
         self.copies = metadata_copies(disks)
         self.base = choose_base(self.copies, settings.base)
         self._intact = intact_log(self.base)
@@ -127,23 +131,32 @@ class QuorumPlanner:
             raise KlogError(f"{disk.log_dir.path}: its meta.properties has no directory.id; no voter is without one")
         return found
 
-    def own_everything(self, gathering: Gathering, address: VoterAddress | None) -> None:
-        """Let the node of *gathering* own every partition that any disk has, and in a dynamic quorum be the only voter.
+    def own_everything(self, node: int, copies: CopyPlanSettings, address: VoterAddress | None) -> None:
+        """Let *node* own every partition that any disk has, and in a dynamic quorum be the only voter.
 
-        *address*: where its controller will listen, if that is not in the log.  Raises UsageError for a node that is no
-        broker, and where *address* is missing; KlogError, UnreadableError.
+        *copies*: which copies count; the settings of topics come from the base.  *address*: where its controller will
+        listen, if that is not in the log.  Raises UsageError for a node that is no broker, and where *address* or a
+        choice is missing; KlogError, UnreadableError.
         """
-        node, state = gathering.node, self.state
+        state = self.state
         if node not in state.brokers:
             ids = ", ".join(map(str, sorted(state.brokers)))
             raise UsageError(f"--only-broker {node}: no broker has registered as {node}; the log knows {ids}")
-        self.gathering, self.address = gathering, address
+        self.address = address
+        self.gathering = gathering = Gathering(node, self.disks, self._copy_plan(copies._replace(only=node)))
         gathering.collect(state)
         if state.quorum.voters is not None:
             self.voters = (self._only_voter(node, state.quorum.voters, address),)
             self.new.add_control(KRAFT_VOTERS, voters_data(self.voters))
         self._update(ownership_updates(state, node, gathering.directories), unregistrations(state, node))
         self._write([node])
+
+    def _copy_plan(self, settings: CopyPlanSettings) -> CopyPlan:
+        place = self.base.disk.log_dir.path
+        config = TopicConfig(None, {}, LogDir(place))
+        metadata = MetadataLog(place, self.base.node, self.base.epoch, self.state)
+        differ = ReplicaDiffer(self.disks, DiffOptions(metadata, config))
+        return CopyPlan(self.disks, self._stagings, differ, settings._replace(config=config), self._disk)
 
     def _only_voter(self, node: int, voters: Sequence[Voter], address: VoterAddress | None) -> Voter:
         old = next((voter for voter in voters if voter.id == node), None)
