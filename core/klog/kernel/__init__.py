@@ -10,6 +10,7 @@ from klog.kernel._kernel import (
     KeySet,
     OffsetMap,
     OpenTransactions,
+    PartitionTable,
     Profile,
     Rewriter,
     SegmentSurvey,
@@ -29,6 +30,7 @@ from klog.kernel._kernel import (
     key_partitions,
     offset_index_used,
     read_key,
+    skip_partitions,
     time_index_used,
 )
 
@@ -78,6 +80,7 @@ __all__ = [
     "KeySet",
     "OffsetMap",
     "OpenTransactions",
+    "PartitionTable",
     "Profile",
     "Rewriter",
     "SegmentSurvey",
@@ -97,5 +100,6 @@ __all__ = [
     "key_partitions",
     "offset_index_used",
     "read_key",
+    "skip_partitions",
     "time_index_used",
 ]

@@ -100,6 +100,9 @@ include "partitions.pxi"
 include "key_places.pxi"
 include "key_causes.pxi"
 include "key_examples.pxi"
+include "partition_records.pxi"
+include "partition_slots.pxi"
+include "partition_table.pxi"
 
 
 def crc32c(const unsigned char[::1] data not None, unsigned int value=0):
