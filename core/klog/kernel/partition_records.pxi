@@ -12,7 +12,7 @@ cdef enum:
     LISTS = 9                    # 1 and 5 are the tags of the leader and of its recovery
     TAG_LEADER = 1
     TAG_RECOVERY = 5
-    MOST_MEMBERS = 10000         # longer lists, which no cluster has, are left to the caller
+    MOST_REPLICAS = 10000         # longer lists, which no cluster has, are left to the caller
     PARTITION_KEY = 20           # number and topic id, as both records have them
     NO_LEADER_CHANGE = -2
     NO_RECOVERY_CHANGE = -1
@@ -56,7 +56,7 @@ cdef const uint8_t *member_list(const uint8_t *p, const uint8_t *end, int width,
     """Read a list that is not null; NULL where it is, or is not whole."""
     cdef int count
     p = short_varint(p, end, &count)
-    if p == NULL or count == 0 or count > MOST_MEMBERS or <long long>(count - 1) * width > end - p:
+    if p == NULL or count == 0 or count > MOST_REPLICAS or <long long>(count - 1) * width > end - p:
         return NULL
     found.p = p
     found.count = count - 1

@@ -296,7 +296,7 @@ cdef class PartitionSlots:
         topic = self.by_id[topic_id]
         for i, which in enumerate((LIST_REPLICAS, LIST_ISR, LIST_ELR, LIST_LAST_ELR, LIST_DIRECTORIES, LIST_ADDING, LIST_REMOVING)):
             content = <bytes?>lists[i]
-            if len(content) // list_width(which) >= MOST_MEMBERS:
+            if len(content) // list_width(which) >= MOST_REPLICAS:
                 raise OverflowError(f"{len(content) // list_width(which)} members")
             facts.lists[which].p = <const uint8_t *>PyBytes_AS_STRING(content)
             facts.lists[which].count = <int>(len(content) // list_width(which))
