@@ -70,7 +70,7 @@ class QuorumPlanner:
         self._intact = intact_log(self.base)
         self.state = _sound(read_log(self.base.partition), self._intact.end)
         self.new = NewBatches(self._intact.end, unused_epoch(self.copies), settings.now_ms)
-        self.logs = LogPlan(disks, stagings, settings.now_ms)
+        self.logs = LogPlan(disks, stagings, settings.now_ms, settings.base is not None)
         self.voters: tuple[Voter, ...] = self.state.quorum.voters or ()
         self.gathering: Gathering | None = None
         self.address: VoterAddress | None = None
