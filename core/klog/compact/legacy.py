@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
-from klog.compact.strict_reader import StrictReader
 from klog.formats.batch import (
     CODEC_BITS,
     DELETE_HORIZON_BIT,
@@ -25,6 +24,7 @@ from klog.formats.legacy import MESSAGE_V0, MESSAGE_V1
 from klog.formats.record import write_record
 from klog.kernel import DONE, MORE, Rewriter, Window, crc32, crc32c
 from klog.log.records import batch_damage, broken_record, message_damages
+from klog.partition_plan.strict_reader import StrictReader
 
 Compress = tuple[Callable[[memoryview, int], bytes], ...]
 

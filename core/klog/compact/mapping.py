@@ -8,14 +8,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from klog.compact.segments import SourceSegment, aborted_between, between
-from klog.compact.strict_reader import Advance, StrictReader, no_progress
+from klog.compact.segments import REFUSED, SourceSegment, aborted_between, between
 from klog.compact.transactions import CleanedTransactions
 from klog.files.read_only import ReadOnlyFile
 from klog.formats.batch import CONTROL_BIT
 from klog.kernel import OffsetMap, Window
 from klog.log.index import position_of_offset
 from klog.log.records import BatchRun, Codecs, decode_run
+from klog.partition_plan.strict_reader import Advance, StrictReader, no_progress
 from klog.transactions.markers import read_marker
 
 
@@ -63,7 +63,7 @@ class OffsetMapping:
             if self._by_index and self._start > segment.base:
                 index = f"{segment.path.removesuffix('.log')}.index"
                 position = position_of_offset(log, index, segment.base, self._start)
-            walk = StrictReader(log, segment, position, self._advance)
+            walk = StrictReader(log, segment.path, segment.base, REFUSED, position, self._advance)
             while walk.next(self._window):
                 if self._take(walk):
                     return True

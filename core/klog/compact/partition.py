@@ -16,12 +16,12 @@ from klog.compact.mapping import MappedRange, OffsetMapping
 from klog.compact.rewriting import CleanerRelease, CleaningCounts, Rewriting, RoundParameters, SegmentGroup
 from klog.compact.segments import SourceSegment, between, grouped, sources
 from klog.compact.selection import LogSections
-from klog.compact.strict_reader import Advance, no_progress
 from klog.errors import UnreadableError
 from klog.formats.codec import Decompressor
 from klog.formats.names import FileKind, file_name
 from klog.kernel import OffsetMap
 from klog.log.txn_index import txn_index_content
+from klog.partition_plan.strict_reader import Advance, no_progress
 from klog.plan.draft import Draft
 from klog.plan.file_state import Digest
 from klog.plan.model import same_content

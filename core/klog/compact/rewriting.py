@@ -11,8 +11,7 @@ from enum import Enum
 from typing import NamedTuple
 
 from klog.compact.legacy import remade
-from klog.compact.segments import SourceSegment, aborted_between, end_of
-from klog.compact.strict_reader import Advance, StrictReader, no_progress
+from klog.compact.segments import REFUSED, SourceSegment, aborted_between, end_of
 from klog.compact.transactions import CleanedTransactions
 from klog.errors import UsageError
 from klog.files.read_only import ReadOnlyFile
@@ -33,6 +32,7 @@ from klog.kernel import (
 )
 from klog.log.records import batch_damage, broken_record
 from klog.log.txn_index import AbortedTxn
+from klog.partition_plan.strict_reader import Advance, StrictReader, no_progress
 from klog.plan.file_state import Digest
 from klog.transactions.markers import read_marker
 
@@ -153,7 +153,9 @@ class Rewriting:
         sources = group.sources
         for at, source in enumerate(sources):
             with ReadOnlyFile(source.path) as log:
-                walk = StrictReader(log, source, 0, self._advance, self._digests.get(source.path))
+                walk = StrictReader(
+                    log, source.path, source.base, REFUSED, 0, self._advance, self._digests.get(source.path)
+                )
                 upper = (
                     sources[at + 1].base
                     if at + 1 < len(sources)

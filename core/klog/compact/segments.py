@@ -5,12 +5,15 @@ from __future__ import annotations
 import os
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from klog.data_dir.partition import Partition, SegmentFiles
 from klog.errors import UnreadableError
 from klog.log.txn_index import AbortedTxn
 from klog.partition_plan.contents import StoredContent, txn_entries
+
+REFUSED: Final = "nothing is compacted"
+"""What comes of damage, in messages."""
 
 
 class SourceSegment(NamedTuple):

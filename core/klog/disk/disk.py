@@ -47,6 +47,10 @@ class Disk:
         """Open a file that is there; never through a symbolic link."""
         return OpenFile(os.open(path, _OPEN), path)
 
+    def open_end(self, path: str) -> OpenFile:
+        """Open a file that is there, to append to it; never through a symbolic link."""
+        return OpenFile(os.open(path, _OPEN | os.O_APPEND), path)
+
     def open_lock(self, path: str) -> OpenFile:
         """Open a lock file; create an empty one if there is none."""
         return OpenFile(os.open(path, _LOCK, 0o644), path)

@@ -4,8 +4,9 @@ cdef enum:
     OFFSET_OVERFLOW = 1          # a batch's last offset is outside of what the segment can hold
     OFFSET_BACKWARDS = 2         # … is not above that of the index entry before it
     INDEX_FULL = 3               # an entry more than the index may have
+    ROLL = 4                     # the next segment begins with this batch
 
-BUILD_STOPS = ("", "overflow", "backwards", "full")
+BUILD_STOPS = ("", "overflow", "backwards", "full", "roll")
 
 
 cdef class IndexBuilder:
@@ -32,7 +33,7 @@ cdef class IndexBuilder:
     cdef Epoch *epochs_start
     cdef Py_ssize_t epochs_count, epochs_room
 
-    def __cinit__(self, long long base, int interval=4096, long long most_bytes=10 << 20, int latest_epoch=-1):
+    def __cinit__(self, long long base, int interval=4096, long long most_bytes=10 << 20, int latest_epoch=-1, **_):
         self.base, self.interval, self.latest_epoch = base, interval, latest_epoch
         self.most_entries, self.most_time_entries = most_bytes // OFFSET_ENTRY_BYTES, most_bytes // TIME_ENTRY_BYTES
         self.max_timestamp = self.last_time = self.last_offset = -1

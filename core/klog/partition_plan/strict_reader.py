@@ -1,4 +1,7 @@
-"""Reads a log that will be cleaned, and refuses damage: rewritten batches get new checksums, which would hide it."""
+"""Reads a log that is going to be rewritten or continued, and refuses damage.
+
+Batches that a compaction makes get new checksums, which would hide it, and behind damage a broker would not read on.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,6 @@ from collections.abc import Callable
 from shlex import quote
 from typing import NoReturn
 
-from klog.compact.segments import SourceSegment
 from klog.errors import DamagedError
 from klog.files.read_only import ReadOnlyFile
 from klog.formats.damage import Damage, DamageKind
@@ -28,23 +30,26 @@ class StrictReader:
     """Hands out the batches of a segment, a window at a time, from byte *position* on; raises over the first damage.
 
     A broker's cleaner compares no checksums: of a batch that is damaged and can still be read it makes a sound one.
-    *advance* hears of bytes read; they go through *digest*.
+    *base*: the segment's base offset.  *refused*: what does not happen then, for the message.  *advance* hears of bytes
+    read; they go through *digest*.
     """
 
     def __init__(
         self,
         log: ReadOnlyFile,
-        segment: SourceSegment,
+        path: str,
+        base: int,
+        refused: str,
         position: int = 0,
         advance: Advance = no_progress,
         digest: Digest | None = None,
     ) -> None:
-        self.path, self._digest = segment.path, digest
-        self._base, self._advance = segment.base, advance
-        span = Segment(os.path.join(os.path.dirname(segment.path), f"{segment.base:020}.log")).span
+        self.path, self._digest = path, digest
+        self._base, self._advance, self._refused = base, advance, refused
+        span = Segment(os.path.join(os.path.dirname(path), f"{base:020}.log")).span
         self._reader = LogReader(log, position, min_offset=span.min_offset, max_offset=span.max_offset, checked=True)
         self._size, self._read = log.size, position
-        self._last_offset = segment.base - 1
+        self._last_offset = base - 1
 
     def next(self, window: Window) -> bool:
         """Fill *window* with the next whole batches; False at the end.  Raises DamagedError, UnreadableError."""
@@ -82,6 +87,4 @@ class StrictReader:
     def refuse(self, damage: Damage) -> NoReturn:
         """Raise DamagedError over *damage*."""
         partition = os.path.dirname(self.path)
-        raise DamagedError(
-            f"{damage.place}: {damage.detail}; nothing is compacted; first: klog recover {quote(partition)}"
-        )
+        raise DamagedError(f"{damage.place}: {damage.detail}; {self._refused}; first: klog recover {quote(partition)}")

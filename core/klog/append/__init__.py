@@ -1,0 +1,1 @@
+"""Appends batches to partitions, which are left as a broker leaves them."""
