@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterator, Sequence
 
 from klog.errors import counted
-from klog.plan.model import PUT, REMOVE, TRUNCATE, Action, FileState, Plan
+from klog.plan.model import APPEND, PUT, REMOVE, TRUNCATE, Action, FileState, Plan
 
 from klog_cli import output
 
@@ -62,6 +62,8 @@ def _groups(actions: Sequence[Action]) -> list[list[Action]]:
 def _what(action: Action) -> str:
     if action.do == PUT:
         return "create  " if action.before is None else "replace "
+    if action.do == APPEND:
+        return "append to"
     return "cut     " if action.do == TRUNCATE else "remove  "
 
 

@@ -25,7 +25,7 @@ from klog.formats.names import FileKind
 from klog.plan.file_state import file_state, status_of
 from klog.plan.guards import files_beside
 from klog.plan.json_file import MAX_BYTES, plan_pieces, read_plan
-from klog.plan.model import PLAN, PUT, STAGED, TRUNCATE, UNFINISHED, Action, CutOut, FileState, Plan, StaleError
+from klog.plan.model import APPEND, PLAN, STAGED, TRUNCATE, UNFINISHED, Action, CutOut, FileState, Plan, StaleError
 from klog.plan.staging import in_pieces, link, make_directories
 from klog.plan.status import FileHistory
 
@@ -48,6 +48,11 @@ def tail_place(plan: Plan, log_dir: int, file: str) -> str:
 def keeps_tail(plan: Plan, chain: FileHistory) -> bool:
     """Whether all that is done to a file is to cut it: then only its end is kept."""
     return len(chain.actions) == 1 and plan.actions[chain.actions[0]].do == TRUNCATE
+
+
+def needs_copy(plan: Plan, chain: FileHistory) -> bool:
+    """Whether anything of a file is kept: not of one that is only appended to."""
+    return any(plan.actions[place].do != APPEND for place in chain.actions)
 
 
 def may_be_linked(plan: Plan, chain: FileHistory) -> bool:
@@ -109,7 +114,7 @@ class BackupWriter:
     def keep(self, found: list[FileHistory]) -> None:
         """Keep the originals of all files that are untouched, and make sure that those of the others are there."""
         for chain in found:
-            if chain.before is not None:
+            if chain.before is not None and needs_copy(self._plan, chain):
                 self._keep(chain, chain.before)
         untouched = {(chain.log_dir, chain.file) for chain in found if chain.is_untouched}
         for cut in self._plan.cuts:
@@ -155,8 +160,8 @@ class BackupWriter:
         for chain in found:
             for place in chain.to_do:
                 action = self._plan.actions[place]
-                if action.do == PUT and action.source is not None and action.after is not None:
-                    self._stage(action, action.source, action.after)
+                if action.source is not None and action.staged is not None:
+                    self._stage(action, action.source, action.staged)
         self._sync()
 
     def _stage(self, action: Action, source: str, after: FileState) -> None:

@@ -129,7 +129,7 @@ class Draft:
         if self._goes_back(new.file, new.after):
             self.staging.drop(new.source)
             return False
-        self._add(Action(PUT, new.file, before, new.after, new.source, self.number))
+        self.add(Action(PUT, new.file, before, new.after, new.source, self.number))
         return True
 
     def _owner(self, file: str, like: str | None) -> tuple[int, int, int, int]:
@@ -166,7 +166,7 @@ class Draft:
             return False
         if self._goes_back(file, after):
             return False
-        self._add(Action(TRUNCATE, file, before, after, None, self.number))
+        self.add(Action(TRUNCATE, file, before, after, None, self.number))
         return True
 
     def remove(self, file: str) -> bool:
@@ -174,7 +174,7 @@ class Draft:
         before = self.state(file)
         if before is None or self._goes_back(file, None):
             return False
-        self._add(Action(REMOVE, file, before, None, None, self.number))
+        self.add(Action(REMOVE, file, before, None, None, self.number))
         return True
 
     def put_passing(self, file: str, new: StagedContent | None = None) -> None:
@@ -190,13 +190,14 @@ class Draft:
         else:
             after = new.after
             self.staging.link(new.source, file)
-        self._add(Action(PUT, file, None, after, file, self.number))
+        self.add(Action(PUT, file, None, after, file, self.number))
 
     def remove_passing(self, file: str) -> None:
         """Let *file*, which `put_passing` has let come, go again."""
-        self._add(Action(REMOVE, file, self.state(file), None, None, self.number))
+        self.add(Action(REMOVE, file, self.state(file), None, None, self.number))
 
-    def _add(self, action: Action) -> None:
+    def add(self, action: Action) -> None:
+        """Say a change in full; its source is staged.  Raises UnreadableError where this user may not make it."""
         if self.staging.is_urgent:
             lack = lack_of_rights(self._path(action.file), action)
             if lack is not None:

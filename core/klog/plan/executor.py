@@ -26,6 +26,7 @@ from klog.plan.backup_writer import BackupWriter, begun
 from klog.plan.guards import differences, is_above
 from klog.plan.locks import Locks, check_closed
 from klog.plan.model import (
+    APPEND,
     PLAN,
     PUT,
     REMOVE,
@@ -203,10 +204,13 @@ class _Run:
             elif action.do == TRUNCATE:
                 self._truncate(action, path)
                 changed[path] = None
+            elif action.do == APPEND:
+                self._append(action, path)
+                changed[path] = None
             elif action.do == REMOVE:
                 self._disk.unlink(path)
             self._done += 1
-            if action.do != TRUNCATE:
+            if action.do not in (TRUNCATE, APPEND):
                 changed[os.path.dirname(path)] = None
         self._disk.sync(list(changed))
 
@@ -239,15 +243,20 @@ class _Run:
             return
         self._bring_copy(staged, after, path)
 
-    def _bring_copy(self, source: str, after: FileState, path: str) -> None:
-        """Let *path* be a new file with the beginning of *source*, which is like *after*."""
+    def _bring_copy(self, source: str, after: FileState, path: str, added: str | None = None, end: int = 0) -> None:
+        """Let *path* be a new file with the beginning of *source*, which is like *after*.
+
+        *added*: a file whose content comes behind the first *end* bytes.
+        """
         temporary = f"{path}{TEMPORARY}"
         if os.path.lexists(temporary):
             self._disk.unlink(temporary)
         file = self._disk.create(temporary)
         is_whole = False
         try:
-            self._disk.copy(source, 0, after.size, file)
+            self._disk.copy(source, 0, after.size if added is None else end, file)
+            if added is not None:
+                self._disk.copy(added, 0, after.size - end, file)
             self._disk.copy_attributes(path if os.path.lexists(path) else source, file)
             self._disk.set_metadata(file, after.mode, after.uid, after.gid, after.modified_ns)
             is_whole = True
@@ -271,6 +280,25 @@ class _Run:
             self._disk.close(file)
         # The file has another name, in a snapshot or in the backup of another plan, which must keep all of it.
         self._bring_copy(path, after, path)
+
+    def _append(self, action: Action, path: str) -> None:
+        before, after = action.before, action.after
+        assert before is not None
+        assert after is not None
+        assert action.source is not None
+        added = os.path.join(self._plan.backups[action.log_dir], STAGED, action.source)
+        file = self._disk.open(path)
+        try:
+            status = os.fstat(file.descriptor)
+            if status.st_nlink == 1:
+                if status.st_size > before.size:  # an earlier run has not finished
+                    self._disk.truncate(file, before.size)
+                self._disk.copy(added, 0, after.size - before.size, file)
+                self._disk.set_metadata(file, after.mode, after.uid, after.gid, after.modified_ns)
+                return
+        finally:
+            self._disk.close(file)
+        self._bring_copy(path, after, path, added, before.size)
 
     def _end(self, locks: Locks) -> None:
         """Set the times of directories, where the plan has them, and remove what is no longer needed."""

@@ -41,6 +41,13 @@ class Digest:
         elif self._sha256 is not None:
             self._sha256.update(data)
 
+    def copy(self) -> Digest:
+        """Return a digest that has seen the same."""
+        other = Digest()
+        other.size, other._crc = self.size, self._crc
+        other._sha256 = self._sha256 and self._sha256.copy()
+        return other
+
     def text(self) -> str:
         """Return the digest of what has come by so far, as a plan has it."""
         if self._sha256 is None:

@@ -21,7 +21,7 @@ MAX_BYTES: Final = 512 << 20
 """The largest plan file that is read: enough for a million actions."""
 
 _DIGESTS = {"sha256": re.compile(r"[0-9a-f]{64}"), "crc32c": re.compile(r"[0-9a-f]{8}")}
-_ACTION_KEYS = {"do", "file", "from", "size", "before", "after", "log_dir"}
+_ACTION_KEYS = {"do", "file", "from", "size", "before", "after", "added", "log_dir"}
 _STATE_KEYS = {"size", "mode", "uid", "gid", "modified_ns"}
 _GUARD_KEYS = {"file", "size", "modified_ns", "log_dir", "sync"}
 _CUT_KEYS = {"file", "start", "end", "reason", "facts", "log_dir"}
@@ -110,7 +110,7 @@ def _action_json(action: Action) -> dict[str, object]:
         members["size"] = action.after.size
     if action.source is not None:
         members["from"] = action.source
-    for name, state in (("before", action.before), ("after", action.after)):
+    for name, state in (("before", action.before), ("after", action.after), ("added", action.added)):
         if state is not None:
             members[name] = _state_json(state)
     if action.log_dir:
@@ -257,11 +257,12 @@ def _action(value: object) -> Action:
     members = _members(value, "an action", _ACTION_KEYS)
     do = _text(members, "do")
     source = _text(members, "from") if "from" in members else None
-    before, after = (_state(members[name]) if name in members else None for name in ("before", "after"))
+    states = ("before", "after", "added")
+    before, after, added = (_state(members[name]) if name in members else None for name in states)
     # The size of a truncation is there for people; the state afterwards says it once more.
     if ("size" in members) != (do == TRUNCATE) or (after is not None and members.get("size", after.size) != after.size):
         refuse(f"size and after of {shown(members.get('file'))} contradict each other")
-    return Action(do, _text(members, "file"), before, after, source, _number(members, "log_dir", default=0))
+    return Action(do, _text(members, "file"), before, after, source, _number(members, "log_dir", default=0), added)
 
 
 def _state(value: object) -> FileState:

@@ -33,6 +33,8 @@ TRUNCATE: Final = "truncate"
 """A file is cut to `after.size` bytes."""
 REMOVE: Final = "remove"
 """A file goes."""
+APPEND: Final = "append"
+"""A file gets more behind what it has, which waits in `source`.  To take it back is to cut it: no copy is kept."""
 
 
 class StaleError(KlogError):
@@ -69,7 +71,7 @@ class Action(NamedTuple):
 
     *log_dir*: the number of its log dir in the plan.  *file*: relative to it, with `/`.  *before*: None where there is
     no file; *after*: None where there will be none.  *source*: of a put, the file that has the content, relative to the
-    log dir's staging directory.
+    log dir's staging directory; of an append, that has what is added, and *added* says what that is.
     """
 
     do: str
@@ -78,6 +80,12 @@ class Action(NamedTuple):
     after: FileState | None
     source: str | None = None
     log_dir: int = 0
+    added: FileState | None = None
+
+    @property
+    def staged(self) -> FileState | None:
+        """What waits in its source."""
+        return self.added if self.do == APPEND else self.after
 
 
 class Guard(NamedTuple):

@@ -10,15 +10,19 @@ from klog.disk.disk import Disk
 from klog.errors import KlogError
 from klog.files.paths import inode_of
 from klog.formats.names import Stage
-from klog.plan.backup_writer import keeps_tail, may_be_linked
+from klog.plan.backup_writer import keeps_tail, may_be_linked, needs_copy
 from klog.plan.locks import LockedError, check_closed
-from klog.plan.model import PUT, TRUNCATE, Action, Plan
+from klog.plan.model import APPEND, PUT, TRUNCATE, Action, Plan
 from klog.plan.staging import device_of, nearest_directory
 from klog.plan.status import FileHistory, file_histories
 from klog.plan.swap_files import is_transient
 
 _SLACK = 4096
 """Estimated bytes for each file beside its content."""
+
+
+_OPENED = (TRUNCATE, APPEND)
+"""What is done to a file itself, not to its name."""
 
 
 class NoSpaceError(KlogError):
@@ -29,7 +33,8 @@ def lack_of_rights(path: str, action: Action) -> str | None:
     """Return what keeps this user from doing *action* to the file at *path*, in words; None when nothing does."""
     directory = nearest_directory(os.path.dirname(path))
     shut = [directory] if not os.access(directory, os.W_OK | os.X_OK) else []
-    if action.do == TRUNCATE and action.before is not None and os.path.exists(path) and not os.access(path, os.W_OK):
+    is_opened = action.do in _OPENED and action.before is not None
+    if is_opened and os.path.exists(path) and not os.access(path, os.W_OK):
         shut.append(path)
     return f"{shut[0]}: is not writable" if shut else None
 
@@ -41,7 +46,7 @@ def refusals(plan: Plan, disk: Disk) -> list[str]:
     """
     # One file stands for all that are put into its directory; truncated files are checked one by one.
     telling = {
-        (one.log_dir, os.path.dirname(one.file), one.file if one.do == TRUNCATE else ""): one for one in plan.actions
+        (one.log_dir, os.path.dirname(one.file), one.file if one.do in _OPENED else ""): one for one in plan.actions
     }
     found = {lack_of_rights(plan.path(one.log_dir, one.file), one): None for one in telling.values()}
     untouched = list(file_histories(plan).values())
@@ -79,6 +84,11 @@ def copies(plan: Plan, found: Sequence[FileHistory]) -> Iterator[tuple[str, int]
         yield from _kept(plan, chain, backup, is_far)
         for place in chain.to_do:
             action = plan.actions[place]
+            if action.added is not None and action.after is not None:
+                if not is_near:
+                    yield backup, action.added.size
+                is_shared = os.path.exists(chain.path) and os.stat(chain.path).st_nlink > 1
+                yield chain.path, action.after.size if is_shared else action.added.size
             if action.do == PUT and action.source is not None and action.after is not None:
                 is_twin = (action.log_dir, action.file) in standing
                 # What was only shown waits nowhere: there two names of one file are known by the plan alone.
@@ -96,7 +106,7 @@ def copies(plan: Plan, found: Sequence[FileHistory]) -> Iterator[tuple[str, int]
 
 def _kept(plan: Plan, chain: FileHistory, backup: str, is_far: bool) -> Iterator[tuple[str, int]]:
     """Yield what keeping a file's original takes."""
-    if chain.before is None or not chain.is_untouched:
+    if chain.before is None or not chain.is_untouched or not needs_copy(plan, chain):
         return
     after = plan.actions[chain.actions[0]].after
     if keeps_tail(plan, chain) and after is not None:

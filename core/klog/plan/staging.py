@@ -8,6 +8,7 @@ import stat
 from collections.abc import Callable, Iterable, Sequence
 
 from klog.disk.disk import Disk, OpenFile
+from klog.disk.growing_files import GrowingFiles
 from klog.plan.file_state import Digest
 
 ROUNDS = ".rounds"
@@ -39,6 +40,17 @@ class Staging:
         """Return another place, announced as this one is."""
         return Staging(directory, self._disk, self._announce)
 
+    def begin(self, name: str, files: GrowingFiles) -> str | None:
+        """Make the file *name* among *files*, over one that is there; return its path, None where none is wanted.
+
+        Raises OSError.
+        """
+        if self.directory is None:
+            return None
+        path = self._make_way(self.directory, name)
+        files.create(path)
+        return path
+
     def store(self, name: str, content: Iterable[bytes | bytearray | memoryview]) -> tuple[int, str]:
         """Stream *content* into the file *name*, over one that is there; return its size and its digest.
 
@@ -49,13 +61,7 @@ class Staging:
             for piece in in_pieces(content):
                 digest.update(piece)
             return digest.size, digest.text()
-        self._begin(self.directory)
-        path = os.path.join(self.directory, name)
-        make_directories(os.path.dirname(path), self._disk)
-        self.drop(name)
-        if self._stored is not None:
-            self._stored.add(name)
-        file = self._disk.create(path)
+        file = self._disk.create(self._make_way(self.directory, name))
         is_whole = False
         try:
             self._write(file, content, digest)
@@ -65,6 +71,16 @@ class Staging:
             if not is_whole:
                 self.drop(name)
         return digest.size, digest.text()
+
+    def _make_way(self, directory: str, name: str) -> str:
+        """Return the path of what is going to be stored as *name*; nothing is there, but the directory is."""
+        self._begin(directory)
+        path = os.path.join(directory, name)
+        make_directories(os.path.dirname(path), self._disk)
+        self.drop(name)
+        if self._stored is not None:
+            self._stored.add(name)
+        return path
 
     def _begin(self, directory: str) -> None:
         """Make the directory; one that existed before may have files of others."""

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 
 from klog.errors import UnreadableError
 from klog.formats.names import Stage
-from klog.plan.file_state import file_state, status_of
-from klog.plan.model import TRUNCATE, FileState, Plan, StaleError, same_content
-from klog.plan.swap_files import is_transient, stage_of, witness_of
+from klog.plan.file_state import file_state, states_around, status_of
+from klog.plan.model import APPEND, TRUNCATE, FileState, Plan, StaleError, same_content
+from klog.plan.swap_files import comes_back, is_transient, stage_of, witness_of
 
 _GRAINS_NS = (1, 100, 1000, 10**9, 2 * 10**9)
 """The finest steps of a modification time, on file systems of several kinds."""
@@ -27,7 +27,8 @@ class FileHistory:
     """The history of one file: its states, the first before the plan and one after each of its actions.
 
     *actions*: their places in the plan.  *at*: which of the states the file is in; None when in none of them.
-    *current*: what it is.  *is_between*: it has been cut, and has not got its owner, mode and time back.
+    *current*: what it is.  *is_between*: it has been cut or appended to, and has not got its owner, mode and time back.
+    *is_partial*: it has only some of what an append adds, or bytes that are going to be something else.
     """
 
     log_dir: int
@@ -38,6 +39,7 @@ class FileHistory:
     at: int | None = None
     current: FileState | None = None
     is_between: bool = False
+    is_partial: bool = False
 
     @property
     def before(self) -> FileState | None:
@@ -98,8 +100,11 @@ def locate_histories(
             chain.current = file_state(chain.path, advance)
             same = [at for at, state in enumerate(chain.states) if same_content(state, chain.current)]
             chain.at = same[0] if same else None
+            if chain.at is None:
+                _look_for_part(plan, chain)
             _doubt(plan, chain)
     _settle_passing(found)
+    _settle_markers(found)
     return found
 
 
@@ -114,6 +119,25 @@ def _settle_passing(found: list[FileHistory]) -> None:
             came, went = chain.actions
             done = telling.actions[: telling.at]
             chain.at = 2 if any(came < place < went for place in done) else 0
+
+
+def _settle_markers(found: list[FileHistory]) -> None:
+    """Distinguish markers that are still there from those that are back: these come when all else is done."""
+    for chain in found:
+        if comes_back(chain.file, chain.states) and chain.at is not None and chain.current != chain.states[1]:
+            others = [other for other in found if other.log_dir == chain.log_dir and other is not chain]
+            chain.at = 2 if others and not any(other.at is None or other.to_do for other in others) else 0
+
+
+def _look_for_part(plan: Plan, chain: FileHistory) -> None:
+    """Find out whether a file, which is in none of its states, is on the way from one to the next: half appended to."""
+    for at, place in enumerate(chain.actions):
+        before, after, current = chain.states[at], chain.states[at + 1], chain.current
+        if plan.actions[place].do != APPEND or before is None or after is None or current is None:
+            continue
+        is_within = before.size < current.size <= after.size
+        if is_within and same_content(states_around(chain.path, before.size)[1], before):
+            chain.at, chain.is_between, chain.is_partial = at, True, True
 
 
 def _check_directory(path: str) -> None:
@@ -134,7 +158,7 @@ def _locate_quickly(chain: FileHistory) -> bool:
         return True
     sizes = [state.size for state in chain.states if state is not None]
     if status.st_size not in sizes:
-        return True
+        return not min(sizes, default=0) < status.st_size < max(sizes, default=0)
     facts = status.st_size, status.st_mtime_ns
     same = [at for at, state in enumerate(chain.states) if state and (state.size, state.modified_ns) == facts]
     if len(same) == 1:
@@ -144,8 +168,11 @@ def _locate_quickly(chain: FileHistory) -> bool:
 
 
 def _doubt(plan: Plan, chain: FileHistory) -> None:
-    """Take a truncation for not done whose file has not got its owner, mode and time back: the power went between."""
-    if not chain.at or plan.actions[chain.actions[chain.at - 1]].do != TRUNCATE:
+    """Take a cut or an append for not done whose file has not got its owner, mode and time back.
+
+    The power went between.
+    """
+    if not chain.at or plan.actions[chain.actions[chain.at - 1]].do not in (TRUNCATE, APPEND):
         return
     if chain.current != chain.states[chain.at]:
         chain.at -= 1

@@ -37,6 +37,12 @@ def is_transient(states: Sequence[FileState | None]) -> bool:
     return len(states) == 3 and states[0] is None and states[2] is None
 
 
+def comes_back(file: str, states: Sequence[FileState | None]) -> bool:
+    """Whether it is the clean-shutdown marker, which goes before all else and is the same again when all is done."""
+    is_marker = file == FileKind.CLEAN_SHUTDOWN.value
+    return is_marker and len(states) == 3 and states[1] is None and states[0] == states[2] is not None
+
+
 def stage_of(file: str) -> Stage | None:
     """Return SWAP or CLEANED for a file of a partition that may come and go, None for any other."""
     name = parse_file(file.rpartition("/")[2])

@@ -20,11 +20,11 @@ from klog.plan.draft import backup_places, iso_seconds, plan_id
 from klog.plan.executor import drop_staged
 from klog.plan.file_state import file_state, status_of
 from klog.plan.guards import differences, is_above
-from klog.plan.model import PUT, REMOVE, Action, FileState, Plan, StaleError, same_content
+from klog.plan.model import APPEND, PUT, REMOVE, TRUNCATE, Action, FileState, Plan, StaleError, same_content
 from klog.plan.preflight import NoSpaceError, lack_of_space
 from klog.plan.staging import device_of, link_or_copy, make_directories
 from klog.plan.status import FileHistory, file_histories, locate_histories
-from klog.plan.swap_files import final_name, is_transient
+from klog.plan.swap_files import comes_back, final_name, is_transient
 
 
 def plan_undo(plan: Plan, now_ms: int, backup: str | None = None, disk: Disk | None = None) -> Plan:
@@ -82,7 +82,10 @@ def _located(plan: Plan) -> dict[tuple[int, str], FileHistory]:
     found = {(chain.log_dir, chain.file): chain for chain in locate_histories(plan)}
     is_unfinished = has_begun(plan)
     for chain in found.values():
-        chain.at = 0 if is_unfinished and may_stay(chain) else _reached(plan, chain)
+        if chain.is_partial and is_unfinished:
+            chain.at = (chain.at or 0) + 1  # some of what was appended is there, and goes too
+        else:
+            chain.at = 0 if is_unfinished and may_stay(chain) else _reached(plan, chain)
     return found
 
 
@@ -154,7 +157,9 @@ def _copies(plan: Plan, back: Plan, found: Mapping[tuple[int, str], FileHistory]
         if is_far and key not in kept and chain.current is not None:
             yield backup, chain.current.size
         kept.add(key)
-        if wanted is None:
+        if action.do == TRUNCATE and action.before is not None and wanted is not None and not is_far:
+            yield backup, action.before.size - wanted.size
+        if wanted is None or action.do == TRUNCATE:
             continue
         if is_far:
             yield chain.path, wanted.size
@@ -164,7 +169,8 @@ def _copies(plan: Plan, back: Plan, found: Mapping[tuple[int, str], FileHistory]
 
 def _reached(plan: Plan, chain: FileHistory) -> int:
     """Return which of its states a file is in, by its content alone where that is enough."""
-    if is_transient(chain.states) and chain.at is not None:
+    passes = is_transient(chain.states) or comes_back(chain.file, chain.states)
+    if passes and chain.at is not None:
         return chain.at
     for at, state in enumerate(chain.states):
         if same_content(state, chain.current):
@@ -197,6 +203,9 @@ def _reversed(plan: Plan, found: dict[tuple[int, str], FileHistory]) -> Iterator
         if before is None:
             if current is not None:
                 yield Action(REMOVE, file, current, None, None, log_dir)
+        elif plan.actions[place].do == APPEND and current is not None:
+            if current.size > before.size:
+                yield Action(TRUNCATE, file, current, before, None, log_dir)
         elif before != current:
             turns[key] = turns.get(key, 0) + 1
             source = file if turns[key] == 1 else f"{file}~{turns[key]}"
@@ -233,7 +242,9 @@ def _check_originals(plan: Plan, found: dict[tuple[int, str], FileHistory], acti
     for action in actions:
         chain = found[action.log_dir, action.file]
         wanted = action.after
-        if wanted is None or not (wanted == chain.before or (is_transient(chain.states) and wanted.size)):
+        if wanted is None or action.do == TRUNCATE:
+            continue
+        if not (wanted == chain.before or (is_transient(chain.states) and wanted.size)):
             continue
         place = _origin(plan, found, chain, wanted)
         if status_of(place) is None:

@@ -13,8 +13,8 @@ from typing import NoReturn
 
 from klog.errors import PlanError
 from klog.formats.names import ROOT_KINDS, FileKind, Stage, parse_file, parse_partition
-from klog.plan.model import PUT, REMOVE, TRUNCATE, Action, FileState, Plan, same_content
-from klog.plan.swap_files import final_name, is_transient, log_of, stage_of, witness_of
+from klog.plan.model import APPEND, PUT, REMOVE, TRUNCATE, Action, FileState, Plan, same_content
+from klog.plan.swap_files import comes_back, final_name, is_transient, log_of, stage_of, witness_of
 
 _States = Mapping[tuple[int, str], Sequence[FileState | None]]
 
@@ -55,7 +55,8 @@ def check_plan(plan: Plan) -> None:
         _check_action(action, count)
         chain = states.setdefault((action.log_dir, action.file), [action.before])
         is_new = not any(same_content(state, action.after) for state in chain)
-        if chain[-1] != action.before or not (is_new or is_transient([*chain, action.after])):
+        is_known = is_transient([*chain, action.after]) or comes_back(action.file, [*chain, action.after])
+        if chain[-1] != action.before or not (is_new or is_known):
             refuse(f"the states of {shown(action.file)} do not follow from one another")
         chain.append(action.after)
         if action.source is not None and (action.log_dir, action.source) in sources:
@@ -152,12 +153,21 @@ def _check_action(action: Action, count: int) -> None:
         is_sound = after is not None and action.source is not None and _is_relative(action.source)
     elif action.do == TRUNCATE:
         is_sound = before is not None and after is not None and after.size < before.size and action.source is None
+    elif action.do == APPEND:
+        is_sound = name.kind is FileKind.LOG and _adds_up(action) and _is_relative(action.source or "")
     elif action.do == REMOVE:
         is_sound = before is not None and after is None and action.source is None
     else:
-        refuse(f"do is {shown(action.do)}, this klog knows {PUT}, {TRUNCATE} and {REMOVE}")
-    if not is_sound:
+        refuse(f"do is {shown(action.do)}, this klog knows {PUT}, {TRUNCATE}, {REMOVE} and {APPEND}")
+    if not is_sound or (action.added is not None) != (action.do == APPEND):
         refuse(f"{action.do} of {shown(action.file)} lacks what it needs, or has what it must not have")
+
+
+def _adds_up(action: Action) -> bool:
+    before, after, added = action.before, action.after, action.added
+    if before is None or after is None or added is None:
+        return False
+    return 0 < added.size == after.size - before.size
 
 
 def _check_place(file: str, log_dir: int, count: int) -> None:
