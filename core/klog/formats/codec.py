@@ -295,9 +295,10 @@ class Decompressor:
 
 
 class Compressor:
-    """Compresses batches as Kafka does at its default levels, one after another, for one thread."""
+    """Compresses batches as Kafka does, one after another, for one thread; *level* None: Kafka's default."""
 
-    def __init__(self) -> None:
+    def __init__(self, level: int | None = None) -> None:
+        self._level = level
         self._zstd_context: Any = None
 
     @property
@@ -311,7 +312,7 @@ class Compressor:
     def _gzip(self, data: Buffer, magic: int) -> bytes:
         import zlib
 
-        compressor = zlib.compressobj(wbits=-zlib.MAX_WBITS)
+        compressor = zlib.compressobj(-1 if self._level is None else self._level, wbits=-zlib.MAX_WBITS)
         trailer = zlib.crc32(data).to_bytes(4, "little") + (len(data) & 0xFFFFFFFF).to_bytes(4, "little")
         return b"".join((_GZIP_HEADER, compressor.compress(data), compressor.flush(), trailer))
 
@@ -329,9 +330,10 @@ class Compressor:
         """Compress into one frame of independent blocks of 64 KB.  Kafka: Lz4BlockOutputStream."""
         import lz4.frame
 
-        frame: bytes = lz4.frame.compress(
-            data, block_size=lz4.frame.BLOCKSIZE_MAX64KB, block_linked=False, store_size=False
-        )
+        # Level 9, the default, is the fast compressor.  Kafka: Lz4Compression.
+        level = 0 if self._level in (None, 9) else max(self._level or 0, 3)
+        size = lz4.frame.BLOCKSIZE_MAX64KB
+        frame: bytes = lz4.frame.compress(data, level, size, block_linked=False, store_size=False)
         if magic:
             return frame
         # In message sets v0 the checksum of the header takes in the magic number too, which was a mistake once.
@@ -341,7 +343,7 @@ class Compressor:
         import zstandard
 
         if self._zstd_context is None:
-            self._zstd_context = zstandard.ZstdCompressor(level=3, write_content_size=False)
+            self._zstd_context = zstandard.ZstdCompressor(self._level or 3, write_content_size=False)
         frame = self._zstd_context.compressobj()
         made: bytes = frame.compress(data) + frame.flush()
         return made

@@ -28,6 +28,8 @@ REMOTE_INDEX_CACHE: Final = "remote-log-index-cache"
 _OFFSET_DIGITS = 20
 _EPOCH_DIGITS = 10
 _UNIQUE_DIGITS = 32
+_TOPIC_LETTERS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-")
+_MAX_TOPIC = 249
 
 
 class PartitionState(str, Enum):
@@ -87,6 +89,11 @@ def _is_marked_name(text: str) -> bool:
 
 def _is_unique_id(text: str) -> bool:
     return len(text) == _UNIQUE_DIGITS and set("0123456789abcdef").issuperset(text)
+
+
+def topic_is_legal(topic: str) -> bool:
+    """Whether a broker would create *topic*; it loads any other name too.  Kafka: Topic.validate."""
+    return 0 < len(topic) <= _MAX_TOPIC and topic not in (".", "..") and _TOPIC_LETTERS.issuperset(topic)
 
 
 class FileKind(str, Enum):

@@ -229,3 +229,11 @@ def _whole(value: object, largest: int) -> int | None:
     if isinstance(value, bool) or not isinstance(value, int):
         return None
     return value if -largest - 1 <= value <= largest else None
+
+
+def write_meta_properties(cluster_id: str, node_id: int, now_ms: int) -> bytes:
+    """Return the content of `meta.properties` of a KRaft node's log dir.  Kafka: MetaProperties, PropertiesUtils."""
+    import time
+
+    date = time.strftime("%a %b %d %H:%M:%S UTC %Y", time.gmtime(now_ms // 1000))
+    return f"#\n#{date}\nnode.id={node_id}\nversion=1\ncluster.id={cluster_id}\n".encode()

@@ -2,7 +2,13 @@
 
 from klog.kernel._kernel import (
     COLUMNS,
+    RECORD_ERRORS,
+    RECORD_FAULTS,
+    ActiveSegment,
+    BatchBuilder,
+    BatchRouter,
     IndexBuilder,
+    InputRecords,
     KeyExamples,
     KeyLines,
     KeyPlaces,
@@ -10,10 +16,12 @@ from klog.kernel._kernel import (
     KeySet,
     OffsetMap,
     OpenTransactions,
-    PartitionTable,
     Profile,
+    RecordColumns,
+    RecordLines,
     Rewriter,
     SegmentSurvey,
+    TopicRoute,
     Window,
     ascending_run,
     batch_identities,
@@ -30,7 +38,7 @@ from klog.kernel._kernel import (
     key_partitions,
     offset_index_used,
     read_key,
-    skip_partitions,
+    stamp,
     time_index_used,
 )
 
@@ -46,6 +54,9 @@ RETAIN_EMPTY, WITHOUT_DATA = 1, 2
 TEXT_RECORDS, TEXT_CONTENT, TEXT_BARE, TEXT_LAZY = 1, 2, 4, 8
 """What `Window.text_lines` writes (`text.pxi`)."""
 
+FLUSH, ASK, FIRST_FAULT, OPEN_PARTITION = 32, 33, 34, 64
+"""Why a BatchRouter stopped; with FIRST_FAULT begin those of RECORD_FAULTS (`batch_builder.pxi`)."""
+
 VALUES = ("text", "base64", "hex", "redacted", "none")
 """How `json_lines` and `csv_lines` show values: the place in this list is the option's number (`json.pxi`)."""
 
@@ -53,15 +64,21 @@ KEY_FORMS = ("text", "hex", "base64", "int32", "int64")
 """How keys are given as text: the place in this list is the form's number (`partitions.h`)."""
 
 __all__ = [
+    "ASK",
     "BAD_COUNT",
     "BAD_LENGTH",
     "BAD_MAGIC",
     "BAD_RECORD",
     "COLUMNS",
     "DONE",
+    "FIRST_FAULT",
+    "FLUSH",
     "KEY_FORMS",
     "MORE",
+    "OPEN_PARTITION",
     "OUTPUT_FULL",
+    "RECORD_ERRORS",
+    "RECORD_FAULTS",
     "RETAIN_EMPTY",
     "SHORT_HEADER",
     "TEXT_BARE",
@@ -72,7 +89,11 @@ __all__ = [
     "TO_CONVERT",
     "VALUES",
     "WITHOUT_DATA",
+    "ActiveSegment",
+    "BatchBuilder",
+    "BatchRouter",
     "IndexBuilder",
+    "InputRecords",
     "KeyExamples",
     "KeyLines",
     "KeyPlaces",
@@ -80,10 +101,12 @@ __all__ = [
     "KeySet",
     "OffsetMap",
     "OpenTransactions",
-    "PartitionTable",
     "Profile",
+    "RecordColumns",
+    "RecordLines",
     "Rewriter",
     "SegmentSurvey",
+    "TopicRoute",
     "Window",
     "ascending_run",
     "batch_identities",
@@ -100,6 +123,6 @@ __all__ = [
     "key_partitions",
     "offset_index_used",
     "read_key",
-    "skip_partitions",
+    "stamp",
     "time_index_used",
 ]

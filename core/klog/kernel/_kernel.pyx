@@ -11,10 +11,11 @@ The interpreter's lock is released for every call that has more than a little to
 cimport cython
 from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_Resize
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from cpython.list cimport PyList_GET_SIZE
 from cpython.memoryview cimport PyMemoryView_FromMemory
 from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc, realloc
-from libc.string cimport memcmp, memcpy, memset
+from libc.string cimport memcmp, memcpy, memmove, memset
 
 from os import urandom
 
@@ -85,6 +86,7 @@ include "survey_events.pxi"
 include "index_comparison.pxi"
 include "survey.pxi"
 include "build.pxi"
+include "active_segment.pxi"
 include "bits.pxi"
 include "order.pxi"
 include "batch_identities.pxi"
@@ -100,9 +102,11 @@ include "partitions.pxi"
 include "key_places.pxi"
 include "key_causes.pxi"
 include "key_examples.pxi"
-include "partition_records.pxi"
-include "partition_slots.pxi"
-include "partition_table.pxi"
+include "record_lines.pxi"
+include "record_columns.pxi"
+include "batch_builder.pxi"
+include "batch_router.pxi"
+include "stamp.pxi"
 
 
 def crc32c(const unsigned char[::1] data not None, unsigned int value=0):
