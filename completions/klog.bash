@@ -22,6 +22,7 @@ _klog() {
             recover) command=recover ;;
             truncate) command=truncate ;;
             compact) command=compact ;;
+            write) command=write ;;
             apply) command=apply ;;
             undo) command=undo ;;
             plans) command=plans ;;
@@ -186,6 +187,28 @@ _klog() {
         'compact --now') words='' ;;
         'compact --output') words='text json' ;;
         'compact --jobs') words='' ;;
+        'write --to') words='' ;;
+        'write --format') words='jsonl csv parquet log' ;;
+        'write --topic') words='' ;;
+        'write --batches') words='fill keep' ;;
+        'write --batch-size') words='' ;;
+        'write --linger') words='' ;;
+        'write --codec') words='none gzip snappy lz4 zstd' ;;
+        'write --level') words='' ;;
+        'write --partitions') words='' ;;
+        'write --partitioner') words='' ;;
+        'write --seed') words='' ;;
+        'write --producers') words='shift keep' ;;
+        'write --timestamp-type') words='' ;;
+        'write --leader-epoch') words='' ;;
+        'write --config') words='' ;;
+        'write --topic-id') words='' ;;
+        'write --metadata') words='' ;;
+        'write --end-transactions') words='' ;;
+        'write --plan') words='' ;;
+        'write --backup') words='' ;;
+        'write --now') words='' ;;
+        'write --output') words='text json' ;;
         'apply --backup') words='' ;;
         'apply --output') words='text json' ;;
         'undo --backup') words='' ;;
@@ -351,7 +374,7 @@ _klog() {
     esac
     if [[ -z $value ]]; then
         case "$command" in
-            '') words='describe dump lookup search stats export fetch serve verify recover truncate compact apply undo plans assign partition replicas metadata keys spark --version -h --help' ;;
+            '') words='describe dump lookup search stats export fetch serve verify recover truncate compact write apply undo plans assign partition replicas metadata keys spark --version -h --help' ;;
             describe) words='--topic --partition --deep --output --quiet -h --help' ;;
             dump) words='--files --topic --partition --output --to --deep-iteration --print-data-log --skip-record-metadata --verify-index-only --index-sanity-check --max-bytes --max-message-size --offsets-decoder --transaction-log-decoder --cluster-metadata-decoder --remote-log-metadata-decoder --share-group-state-decoder --with-indexes --as --from-offset --to-offset --from-time --to-time --key --keys-from --limit --isolation --tail --no-control --batches --values --jobs --max-batch-bytes --quiet -h --help' ;;
             lookup) words='--offset --timestamp --batch --topic --partition --position-only --output --quiet -h --help' ;;
@@ -364,6 +387,7 @@ _klog() {
             recover) words='--topic --partition --like-broker --salvage --apply --plan --backup --indexes-only --from-recovery-point --repair-bits --mark-clean --broker-epoch --rescue-records --index-interval --segment-index-bytes --producer-expiration --now --output --jobs --quiet -h --help' ;;
             truncate) words='--to-offset --to-timestamp --to-log-start --topic --partition --apply --plan --backup --index-interval --producer-expiration --now --output --quiet -h --help' ;;
             compact) words='--topic --partition --apply --plan --backup --to --estimate --explain --policy --metadata --all --min-dirty-ratio --delete-retention --min-lag --segment-size --index-size --index-interval --map-memory --like-broker --rules --producer-expiration --now --output --jobs --quiet -h --help' ;;
+            write) words='--to --format --topic --keep-offsets --batches --batch-size --linger --codec --level --partitions --partitioner --seed --repartition --idempotent --producers --timestamp-type --leader-epoch --config --topic-id --metadata --one-replica --end-transactions --skip-bad --apply --plan --backup --now --output --quiet -h --help' ;;
             apply) words='--backup --output --quiet -h --help' ;;
             undo) words='--apply --backup --output --quiet -h --help' ;;
             plans) words='--output --quiet -h --help' ;;

@@ -4,7 +4,7 @@ function __klog_command --description 'The command whose arguments are being wri
     set -l command
     for word in (commandline -opc)[2..-1]
         switch "$command $word"
-            case ' describe' ' dump' ' lookup' ' search' ' stats' ' export' ' fetch' ' serve' ' verify' ' recover' ' truncate' ' compact' ' apply' ' undo' ' plans' ' assign' ' partition' ' replicas' 'replicas diff' 'replicas plan' 'replicas rescue' 'replicas simulate' ' metadata' 'metadata show' 'metadata history' 'metadata compare' 'metadata plan' ' keys' 'keys check' ' spark' 'spark verify' 'spark stats' 'spark search' 'spark export' 'spark compact'
+            case ' describe' ' dump' ' lookup' ' search' ' stats' ' export' ' fetch' ' serve' ' verify' ' recover' ' truncate' ' compact' ' write' ' apply' ' undo' ' plans' ' assign' ' partition' ' replicas' 'replicas diff' 'replicas plan' 'replicas rescue' 'replicas simulate' ' metadata' 'metadata show' 'metadata history' 'metadata compare' 'metadata plan' ' keys' 'keys check' ' spark' 'spark verify' 'spark stats' 'spark search' 'spark export' 'spark compact'
                 set command $command $word
         end
     end
@@ -24,6 +24,7 @@ complete -c klog -n 'test (__klog_command) = ""' -a verify -d 'Check every batch
 complete -c klog -n 'test (__klog_command) = ""' -a recover -d 'Rebuild indexes, snapshots and epochs'
 complete -c klog -n 'test (__klog_command) = ""' -a truncate -d 'Truncate a partition at an offset, as a follower would'
 complete -c klog -n 'test (__klog_command) = ""' -a compact -d 'Compact topics by key, as the broker\'s log cleaner does'
+complete -c klog -n 'test (__klog_command) = ""' -a write -d 'Write records into partitions: from JSON lines, CSV, Parquet or another log dir'
 complete -c klog -n 'test (__klog_command) = ""' -a apply -d 'Carry out a saved plan, or finish an interrupted one'
 complete -c klog -n 'test (__klog_command) = ""' -a undo -d 'Undo an applied plan: restore the original files'
 complete -c klog -n 'test (__klog_command) = ""' -a plans -d 'List the plans made for a log dir, and their status'
@@ -245,6 +246,37 @@ complete -c klog -n 'test (__klog_command) = "compact"' -l output -x -a 'text js
 complete -c klog -n 'test (__klog_command) = "compact"' -l jobs -x -d 'Partitions at a time'
 complete -c klog -n 'test (__klog_command) = "compact"' -l quiet -d 'Print no notes and no progress bar'
 complete -c klog -n 'test (__klog_command) = "compact"' -s h -l help -d 'Show this help and leave'
+complete -c klog -n 'test (__klog_command) = "write"' -F
+complete -c klog -n 'test (__klog_command) = "write"' -l to -x -d 'A new log dir, or one whose broker is stopped'
+complete -c klog -n 'test (__klog_command) = "write"' -l format -x -a 'jsonl csv parquet log' -d 'Form of the inputs'
+complete -c klog -n 'test (__klog_command) = "write"' -l topic -x -d 'Write everything to this topic'
+complete -c klog -n 'test (__klog_command) = "write"' -l keep-offsets -d 'Keep the offsets of the input, gaps included'
+complete -c klog -n 'test (__klog_command) = "write"' -l batches -x -a 'fill keep' -d 'Fill batches to --batch-size, or keep those of the input'
+complete -c klog -n 'test (__klog_command) = "write"' -l batch-size -x -d 'Fill batches to SIZE before compression'
+complete -c klog -n 'test (__klog_command) = "write"' -l linger -x -d 'A batch spans no more than this, by the records\' timestamps'
+complete -c klog -n 'test (__klog_command) = "write"' -l codec -x -a 'none gzip snappy lz4 zstd' -d 'Default: the topic\'s compression.type, or none'
+complete -c klog -n 'test (__klog_command) = "write"' -l level -x -d 'Compression level'
+complete -c klog -n 'test (__klog_command) = "write"' -l partitions -x -d 'Number of partitions of a new topic'
+complete -c klog -n 'test (__klog_command) = "write"' -l partitioner -x -d 'For records without a partition: java (default), round_robin, consistent_random, consistent, murmur2_random, murmur2, fnv1a_random, fnv1a or random'
+complete -c klog -n 'test (__klog_command) = "write"' -l seed -x -d 'Seed of random partitions: the same input gives the same files'
+complete -c klog -n 'test (__klog_command) = "write"' -l repartition -d 'Ignore the partitions that records name'
+complete -c klog -n 'test (__klog_command) = "write"' -l idempotent -d 'Give records without a producer one producer per partition'
+complete -c klog -n 'test (__klog_command) = "write"' -l producers -x -a 'shift keep' -d 'Add 2^62 to producer ids (default in a broker\'s log dir), so that no new producer gets the same id'
+complete -c klog -n 'test (__klog_command) = "write"' -l timestamp-type -x -d 'Default: the topic\'s, or the record\'s'
+complete -c klog -n 'test (__klog_command) = "write"' -l leader-epoch -x -d 'Default: the partition\'s in the metadata'
+complete -c klog -n 'test (__klog_command) = "write"' -l config -x -d 'A topic setting (repeatable)'
+complete -c klog -n 'test (__klog_command) = "write"' -l topic-id -x -d 'Id of a new topic'
+complete -c klog -n 'test (__klog_command) = "write"' -l metadata -r -F -d 'Log dir with the metadata log, if it is a different one'
+complete -c klog -n 'test (__klog_command) = "write"' -l one-replica -d 'Write to this log dir although other brokers have replicas too'
+complete -c klog -n 'test (__klog_command) = "write"' -l end-transactions -x -d 'Abort transactions that are open at the end of the input'
+complete -c klog -n 'test (__klog_command) = "write"' -l skip-bad -d 'Leave out records that cannot be written, and report them'
+complete -c klog -n 'test (__klog_command) = "write"' -l apply -d 'Make the changes'
+complete -c klog -n 'test (__klog_command) = "write"' -l plan -r -F -d 'Save the plan in FILE, for \'klog apply\''
+complete -c klog -n 'test (__klog_command) = "write"' -l backup -r -F -d 'Where to keep the original files'
+complete -c klog -n 'test (__klog_command) = "write"' -l now -x -d 'Use TIME as the current time'
+complete -c klog -n 'test (__klog_command) = "write"' -l output -x -a 'text json' -d 'Output form'
+complete -c klog -n 'test (__klog_command) = "write"' -l quiet -d 'Print no notes and no progress bar'
+complete -c klog -n 'test (__klog_command) = "write"' -s h -l help -d 'Show this help and leave'
 complete -c klog -n 'test (__klog_command) = "apply"' -F
 complete -c klog -n 'test (__klog_command) = "apply"' -l backup -r -F -d 'Where to look for the plan\'s backup'
 complete -c klog -n 'test (__klog_command) = "apply"' -l output -x -a 'text json' -d 'Output form'

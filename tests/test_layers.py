@@ -24,10 +24,10 @@ FLOORS = (
     "disk describe metadata transactions",
     "plan lookup dump",
     "partition_plan fetch",
-    "broker_start compact truncate serve",
+    "append broker_start compact truncate serve",
     "verify",
     "salvage jobs replicas",
-    "quorum recover spark keys",
+    "quorum recover spark keys write",
     "klog_cli pyspark_klog",
 )
 FLOOR = {name: number for number, names in enumerate(FLOORS) for name in names.split()}

@@ -26,6 +26,7 @@ COMMANDS = (
     "recover",
     "truncate",
     "compact",
+    "write",
     "apply",
     "undo",
     "plans",

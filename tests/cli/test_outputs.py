@@ -51,6 +51,7 @@ class Writer(NamedTuple):
 
 CUT = "{}/data/calm-0 --to-offset 5"
 KEYS = "{}/data/keys-none-0 --policy compact"
+WRITE = "{0}/empty.jsonl --to {0}/data"
 DISKS = "{}/data"
 QUORUM = "{0}/quorum/broker-1 {0}/quorum/broker-2 {0}/quorum/broker-3 --voters 1@one:1,2@two:2,3@three:3"
 WRITERS = (
@@ -64,6 +65,9 @@ WRITERS = (
     Writer("compact", "--plan", KEYS),
     Writer("compact", "--backup", f"{KEYS} --apply", is_file=False),
     Writer("compact", "--to", KEYS, is_file=False),
+    Writer("write", "--plan", WRITE, is_idle=True),
+    Writer("write", "--backup", WRITE, is_file=False, is_idle=True),
+    Writer("write", "--backup", f"{WRITE} --apply", is_file=False, is_idle=True),
     Writer("undo", "--backup", "{}/kept --apply", is_file=False),
     Writer("replicas rescue", "--to", f"{DISKS} --if-leads 1", is_idle=True),
     Writer("replicas plan", "--plan", DISKS),
@@ -83,6 +87,8 @@ READ = {
     ("lookup", "--batch"),
     ("partition", "--keys-from"),
     ("compact", "--metadata"),
+    ("write", "--metadata"),
+    ("write", "--to"),  # a log dir is changed by a plan; a new one has its own test
     ("assign", "--from"),
     ("assign", "--check"),
     ("search", "--keys-from"),
@@ -92,11 +98,25 @@ READ = {
     ("replicas rescue", "--plan"),
     *((f"spark {verb}", "--ship") for verb in ("verify", "stats", "search", "export", "compact")),
 }
-ARGUMENTS_READ = {"DIR", "DIR...", "DISK...", "FILE", "KEY...", "PARTITION", "PATH...", "PLAN"}
+ARGUMENTS_READ = {"DIR", "DIR...", "DISK...", "FILE", "INPUT...", "KEY...", "PARTITION", "PATH...", "PLAN"}
 """What commands are given without an option is read, or changed by a plan."""
 NO_PLACE = (
     *("BYTES", "DURATION", "HOST:PORT", "HOST[:PORT]", "K=V", "NAME[=VALUE]", "RATIO", "REGEX", "SIZE", "TIME", "URL"),
-    *("1/N", "4.3|3.9|2.8", "ID", "compact", "NAME=VALUE", "ORDER", "T-P", "T-P=N", "newest|longest|kafka|N"),
+    *(
+        "1/N",
+        "N|keep",
+        "CreateTime|LogAppendTime",
+        "abort",
+        "NAME",
+        "4.3|3.9|2.8",
+        "ID",
+        "compact",
+        "NAME=VALUE",
+        "ORDER",
+        "T-P",
+        "T-P=N",
+        "newest|longest|kafka|N",
+    ),
     *("ID@HOST:PORT,...", "ID,ID,...", "ID:RACK,...", "ID,ID,...|none"),
 )
 NAMES = {"--topic"}
@@ -198,6 +218,7 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Log dirs and partitions of many kinds, and links to them.  What is tried here must not change it."""
     root = tmp_path_factory.mktemp("root")
     copy_into(Path("crash/torn-in-batch"), root / "data")
+    (root / "empty.jsonl").touch()
     copy_into(Path("compaction/before/keys-none-0"), root / "data/keys-none-0")
     copy_into(Path("replicas/quorum"), root / "quorum")
     for name in ("plain-1", "tx-0"):
@@ -406,6 +427,7 @@ def test_a_directory_is_known_by_its_inode(tmp_path: Path, monkeypatch: pytest.M
 
 def saved(klog: Klog, tmp_path: Path) -> tuple[Path, dict[str, Any]]:
     copy_into(Path("crash/torn-in-batch"), tmp_path / "data")
+    (tmp_path / "empty.jsonl").touch()
     copy_into(Path("modern"), tmp_path / "other")
     file = tmp_path / "plan.json"
     assert klog("recover", tmp_path / "data", "--plan", file).exit_code == 4
@@ -431,6 +453,7 @@ def test_a_plan_from_a_file_has_its_backup_outside(klog: Klog, tmp_path: Path, p
 def test_a_backup_whose_originals_were_moved_to_another_disk_is_still_one(klog: Klog, tmp_path: Path) -> None:
     """Originals have checkpoints among them, and look like a log dir; klog knows them by where they are named."""
     copy_into(Path("crash/torn-in-batch"), tmp_path / "data")
+    (tmp_path / "empty.jsonl").touch()
     kept = tmp_path / "kept"
     before = whole(tmp_path / "data")
     assert klog("recover", tmp_path / "data", "--apply", "--backup", kept).exit_code == 1
@@ -447,6 +470,7 @@ def test_a_backup_whose_originals_were_moved_to_another_disk_is_still_one(klog: 
 def test_notes_about_plans_stay_out_of_log_dirs(klog: Klog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A home that is a log dir is no reason not to repair: the note is left out."""
     copy_into(Path("crash/torn-in-batch"), tmp_path / "data")
+    (tmp_path / "empty.jsonl").touch()
     copy_into(Path("modern"), tmp_path / "other")
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "other/state"))
     before = whole(tmp_path / "other")
@@ -507,6 +531,7 @@ DIRECTORIES = [writer for writer in WRITERS if not writer.is_file and not writer
 def own(tmp_path: Path) -> Path:
     """A log dir that may change, beside what looks a little like Kafka's and is not."""
     copy_into(Path("crash/torn-in-batch"), tmp_path / "data")
+    (tmp_path / "empty.jsonl").touch()
     copy_into(Path("compaction/before/keys-none-0"), tmp_path / "data/keys-none-0")
     copy_into(Path("replicas/quorum"), tmp_path / "quorum")
     copy_into(Path("crash/torn-in-batch"), tmp_path / "repaired")

@@ -35,10 +35,11 @@ def copy_settings(
     repairs: bool,
     *,
     without: Sequence[int] = (),
+    only: int | None = None,
 ) -> CopyPlanSettings:
-    """Return what `--keep`, `--choose`, `--repair` and `--without` say; the settings of topics are still missing.
+    """Return what `--keep`, `--choose`, `--repair` and `--without` say, for *only* one node's copies if given.
 
-    Raises UsageError.
+    The settings of topics are still missing.  Raises UsageError.
     """
     nodes = {disk.node for disk in disks}
     kept: str | int | None = keep
@@ -56,4 +57,4 @@ def copy_settings(
         if node not in nodes:
             raise UsageError(f"--choose {topic}-{number}={node}: no disk of node {node} is given")
     now_ms = int(time.time() * 1000)
-    return CopyPlanSettings(choice, TopicConfig(), now_ms, _EXPIRATION_MS, frozenset(without))
+    return CopyPlanSettings(choice, TopicConfig(), now_ms, _EXPIRATION_MS, frozenset(without), only)

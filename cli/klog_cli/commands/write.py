@@ -1,0 +1,181 @@
+"""`klog write`: its options."""
+
+from __future__ import annotations
+
+import time
+from typing import Annotated
+
+import typer
+from klog.errors import UsageError
+
+from klog_cli import options, output
+from klog_cli.units import parse_duration, parse_size, parse_time
+
+Inputs = Annotated[
+    list[str],
+    typer.Argument(
+        metavar="INPUT...", help="Files of records, - for stdin (jsonl), partition directories or log dirs."
+    ),
+]
+WriteTo = Annotated[str, typer.Option("--to", metavar="LOGDIR", help="A new log dir, or one whose broker is stopped.")]
+InputFormat = Annotated[
+    str | None, typer.Option("--format", metavar="jsonl|csv|parquet|log", help="Form of the inputs; default: by name.")
+]
+ToTopic = Annotated[str | None, typer.Option("--topic", help="Write everything to this topic.")]
+KeepOffsets = Annotated[bool, typer.Option("--keep-offsets", help="Keep the offsets of the input, gaps included.")]
+Batches = Annotated[
+    str | None, typer.Option(metavar="fill|keep", help="Fill batches to --batch-size, or keep those of the input.")
+]
+BatchSize = Annotated[
+    str | None, typer.Option(metavar="SIZE", help="Fill batches to SIZE before compression; default: 16384.")
+]
+Linger = Annotated[
+    str | None, typer.Option(metavar="DURATION", help="A batch spans no more than this, by the records' timestamps.")
+]
+CodecName = Annotated[
+    str | None,
+    typer.Option(
+        "--codec", metavar="none|gzip|snappy|lz4|zstd", help="Default: the topic's compression.type, or none."
+    ),
+]
+Level = Annotated[int | None, typer.Option(help="Compression level; default: Kafka's.")]
+NewPartitions = Annotated[
+    int | None, typer.Option("--partitions", min=1, help="Number of partitions of a new topic; default: 1.")
+]
+Partitioner = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NAME",
+        help="For records without a partition: java (default), round_robin, consistent_random, consistent,"
+        " murmur2_random, murmur2, fnv1a_random, fnv1a or random.",
+    ),
+]
+Seed = Annotated[int, typer.Option(min=0, help="Seed of random partitions: the same input gives the same files.")]
+Repartition = Annotated[bool, typer.Option("--repartition", help="Ignore the partitions that records name.")]
+Idempotent = Annotated[
+    bool, typer.Option("--idempotent", help="Give records without a producer one producer per partition.")
+]
+Producers = Annotated[
+    str | None,
+    typer.Option(
+        metavar="shift|keep",
+        help="Add 2^62 to producer ids (default in a broker's log dir), so that no new producer gets the same id; or"
+        " keep them.",
+    ),
+]
+TimestampType = Annotated[
+    str | None,
+    typer.Option(metavar="CreateTime|LogAppendTime", help="Default: the topic's, or the record's."),
+]
+LeaderEpoch = Annotated[
+    str | None,
+    typer.Option(metavar="N|keep", help="Default: the partition's in the metadata; else keep that of the records."),
+]
+Config = Annotated[list[str] | None, typer.Option("--config", metavar="K=V", help="A topic setting (repeatable).")]
+TopicId = Annotated[str | None, typer.Option("--topic-id", metavar="ID", help="Id of a new topic; default: random.")]
+OneReplica = Annotated[
+    bool, typer.Option("--one-replica", help="Write to this log dir although other brokers have replicas too.")
+]
+EndTransactions = Annotated[
+    str | None, typer.Option(metavar="abort", help="Abort transactions that are open at the end of the input.")
+]
+SkipBad = Annotated[bool, typer.Option("--skip-bad", help="Leave out records that cannot be written, and report them.")]
+
+
+def write(
+    inputs: Inputs,
+    to: WriteTo,
+    form_of_input: InputFormat = None,
+    topic: ToTopic = None,
+    keep_offsets: KeepOffsets = False,
+    batches: Batches = None,
+    batch_size: BatchSize = None,
+    linger: Linger = None,
+    codec: CodecName = None,
+    level: Level = None,
+    partitions: NewPartitions = None,
+    partitioner: Partitioner = None,
+    seed: Seed = 0,
+    repartition: Repartition = False,
+    idempotent: Idempotent = False,
+    producers: Producers = None,
+    timestamp_type: TimestampType = None,
+    leader_epoch: LeaderEpoch = None,
+    config: Config = None,
+    topic_id: TopicId = None,
+    metadata: options.MetadataDir = None,
+    one_replica: OneReplica = False,
+    end_transactions: EndTransactions = None,
+    skip_bad: SkipBad = False,
+    apply: options.Apply = False,
+    plan: options.PlanTo = None,
+    backup: options.BackupTo = None,
+    now: options.Now = None,
+    form: options.PlanOutput = "text",
+    quiet: options.Quiet = False,
+) -> int:
+    """Write records into partitions: from JSON lines, CSV, Parquet or another log dir.
+
+    In a log dir that exists nothing changes without --apply; its broker must be stopped, and have the topic.
+    """
+    from klog.write.options import WriteOptions, check_level, topic_settings
+    from klog.write.write import WriteInput, check_record_options
+
+    from klog_cli.command_line import check_exclusive, plan_options
+    from klog_cli.views.write import WriteArguments
+    from klog_cli.views.write import write as run
+
+    output.Quiet.on = quiet
+    check_exclusive(apply, plan)
+    _check_choices(form, form_of_input, batches, partitioner, producers, timestamp_type, end_transactions)
+    check_level(codec, level)
+    found = [WriteInput.of(path, form_of_input) for path in inputs]
+    check_record_options(
+        found, (batches, batch_size, linger, codec, level, partitioner, timestamp_type, repartition, idempotent)
+    )
+    wishes = WriteOptions(
+        parse_time(now, output.note) if now is not None else int(time.time() * 1000),
+        topic, keep_offsets, batches == "keep",
+        parse_size(batch_size or "16384"), parse_duration(linger) if linger is not None else None,
+        codec, level, partitions, partitioner or "java", seed, repartition, idempotent, producers, timestamp_type,
+        _epoch(leader_epoch), topic_id, one_replica, end_transactions is not None, skip_bad,
+        topic_settings(config or ()),
+    )  # fmt: skip
+    return run(WriteArguments(found, to, metadata), wishes, plan_options("write", apply, plan, backup), form)
+
+
+def _check_choices(*given: str | None) -> None:
+    """Raise UsageError for a word that an option does not know."""
+    from klog.write.options import PARTITIONER_NAMES, PRODUCERS
+    from klog.write.write import FORMATS
+
+    choices = (
+        options.PLAN_OUTPUTS,
+        FORMATS,
+        ("fill", "keep"),
+        PARTITIONER_NAMES,
+        PRODUCERS,
+        ("CreateTime", "LogAppendTime"),
+        ("abort",),
+    )
+    names = (
+        "--output",
+        "--format",
+        "--batches",
+        "--partitioner",
+        "--producers",
+        "--timestamp-type",
+        "--end-transactions",
+    )
+    for name, word, known in zip(names, given, choices, strict=True):
+        if word is not None:
+            options.known(name, word, known)
+
+
+def _epoch(text: str | None) -> int | None:
+    """Return the leader epoch to stamp, -1 for that of the records, None where nothing was said.  Raises UsageError."""
+    if text is None or text == "keep":
+        return None if text is None else -1
+    if not text.isascii() or not text.isdecimal() or int(text) > 2**31 - 1:
+        raise UsageError(f"--leader-epoch {text}: expected a number or keep")
+    return int(text)

@@ -1,0 +1,1 @@
+"""`klog write`: records, or batches of another log, into partitions."""

@@ -1,0 +1,79 @@
+"""Batches of another log, as they lie: only their offsets, leader epochs and producer ids change."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+
+from klog.data_dir.log_dir import LogDir
+from klog.data_dir.open_path import open_path
+from klog.data_dir.partition import Partition
+from klog.errors import KlogError, UsageError
+from klog.files.read_only import ReadOnlyFile
+from klog.formats.names import CLUSTER_METADATA, PartitionState
+from klog.kernel import Window, stamp
+from klog.partition_plan.strict_reader import StrictReader
+from klog.progress import Sink
+from klog.write.destination import Destination, TopicPlace
+from klog.write.options import WriteOptions
+from klog.write.partition_writer import PartitionWriter
+
+_REFUSED = "nothing is written"
+
+
+def partitions_at(path: str) -> list[Partition]:
+    """Return the partitions of a log dir that are in use, or the partition at *path*.  Raises UsageError."""
+    opened = open_path(path)
+    if isinstance(opened, LogDir):
+        current = [one for one in opened.partitions if one.state is PartitionState.CURRENT]
+        return [one for one in current if one.topic != CLUSTER_METADATA]
+    if isinstance(opened, Partition) and opened.name is not None:
+        return [opened]
+    raise UsageError(f"{path}: expected a log dir or a partition directory, such as orders-3")
+
+
+def place_of(partition: Partition, destination: Destination, options: WriteOptions) -> TopicPlace:
+    """Return the topic to which *partition* is written.  Raises KlogError where it does not have that number."""
+    name = options.topic or partition.topic or ""
+    place = destination.topic(name)
+    if place is None:
+        raise KlogError(f"{partition.path}: {name} is no name of a topic")
+    if partition.number is None or partition.number >= place.count:
+        raise KlogError(f"{partition.path}: {place.name} has {place.count} partitions")
+    return place
+
+
+def copy_batches(partition: Partition, writer: PartitionWriter, options: WriteOptions, sink: Sink) -> None:
+    """Append all batches of *partition*.
+
+    Raises KlogError for batches that cannot be there, DamagedError over damage in the input, OSError.
+    """
+    place, number = writer.place, writer.number
+    epoch, shift, most = place.stamp(options, number), place.shift(options), place.most_bytes
+    for window in _windows(partition, sink):
+        at_end = -1 if options.keep_offsets else writer.appender.end
+        _, largest = stamp(window, 0, window.count, at_end, epoch, shift)
+        if largest > most:
+            raise KlogError(f"{partition.path}: a batch of {largest} bytes, and {place.name} takes at most {most}")
+        writer.append(window, 0, window.count)
+    writer.builder.continue_at(writer.appender.end, writer.appender.log.epochs.latest)
+
+
+def _windows(partition: Partition, sink: Sink) -> Iterator[Window]:
+    window = Window(output=0)
+    for files in partition.segments:
+        path = partition.file(files.log)
+        with ReadOnlyFile(path) as source:
+            reader = StrictReader(source, path, files.base_offset, _REFUSED, advance=sink.advance)
+            while reader.next(window):
+                if not window.count:
+                    continue
+                if window.batch(0).magic < 2 or window.edges()[0] < window.count:
+                    dump = "'klog dump --output jsonl' makes records of them"
+                    raise KlogError(f"{path}: message sets of an old format are not appended; {dump}")
+                yield window
+
+
+def size_of(partition: Partition) -> int:
+    """Return the bytes of its logs."""
+    return sum(os.path.getsize(partition.file(files.log)) for files in partition.segments)

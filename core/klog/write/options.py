@@ -1,0 +1,92 @@
+"""What a write was asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from klog.errors import KlogError, UsageError, near_misses
+from klog.formats.batch import CODEC_NAMES
+
+PARTITIONER_NAMES: Final = (
+    "java", "round_robin", "consistent_random", "consistent", "murmur2_random", "murmur2", "fnv1a_random", "fnv1a",
+    "random",
+)  # fmt: skip
+"""How partitions are chosen: as the Java producer does, in turn, and by librdkafka's names for its own partitioners."""
+PRODUCERS: Final = ("shift", "keep")
+SHIFT: Final = 1 << 62
+"""Is added to producer ids: no cluster ever hands out ids so high."""
+LEVELS: Final[Mapping[str, tuple[int, int]]] = {"gzip": (1, 9), "lz4": (1, 17), "zstd": (-131072, 22)}
+"""The levels of each codec that has some.  Kafka: CompressionType."""
+
+
+class BadRecordError(KlogError):
+    """A record that cannot be written: where it is, and why."""
+
+
+@dataclass(frozen=True)
+class WriteOptions:
+    """The options of a write; None: what the topic, or the record, says.
+
+    *batch_bytes*: to which a batch is filled.  *linger_ms*: that it may span, None for any time.  *keep_batches*: as in
+    the input.  *codec*: its name, *level*: its level.  *leader_epoch*: to stamp, -1 for that of the records.
+    *time_type*: CreateTime or LogAppendTime.  *producers*: one of PRODUCERS.  *seed*: of random partitions.
+    *config*: settings of topics, by their names.
+    """
+
+    now_ms: int
+    topic: str | None = None
+    keep_offsets: bool = False
+    keep_batches: bool = False
+    batch_bytes: int = 16384
+    linger_ms: int | None = None
+    codec: str | None = None
+    level: int | None = None
+    partitions: int | None = None
+    partitioner: str = "java"
+    seed: int = 0
+    repartition: bool = False
+    idempotent: bool = False
+    producers: str | None = None
+    time_type: str | None = None
+    leader_epoch: int | None = None
+    topic_id: str | None = None
+    one_replica: bool = False
+    ends_transactions: bool = False
+    skips_bad: bool = False
+    config: Mapping[str, str] = field(default_factory=dict)
+
+
+def check_level(codec: str | None, level: int | None) -> None:
+    """Raise UsageError for a codec that is none, or a level that it does not have."""
+    if codec is not None and codec not in CODEC_NAMES:
+        raise UsageError(f"--codec {codec}: expected one of {', '.join(CODEC_NAMES)}")
+    if level is None:
+        return
+    lowest, highest = LEVELS.get(codec or "", (0, -1))
+    if not lowest <= level <= highest:
+        known = f"from {lowest} to {highest}" if lowest <= highest else "for gzip, lz4 and zstd"
+        raise UsageError(f"--level {level}: {codec or 'without --codec'}; levels are {known}")
+
+
+_SETTINGS: Final = (
+    "segment.bytes", "segment.ms", "index.interval.bytes", "segment.index.bytes", "max.message.bytes",
+    "message.timestamp.type", "compression.type", "cleanup.policy", "preallocate",
+)  # fmt: skip
+_SMALL_SEGMENTS: Final = "internal.segment.bytes"
+
+
+def topic_settings(given: Sequence[str]) -> dict[str, str]:
+    """Return the settings in `NAME=VALUE`; internal.segment.bytes goes before segment.bytes.  Raises UsageError."""
+    found: dict[str, str] = {}
+    for one in given:
+        name, equals, value = one.partition("=")
+        if name not in (*_SETTINGS, _SMALL_SEGMENTS):
+            raise UsageError(f"--config {one}: {name} decides nothing here{near_misses(name, _SETTINGS)}")
+        if not equals:
+            raise UsageError(f"--config {one}: expected NAME=VALUE")
+        found[name] = value
+    if _SMALL_SEGMENTS in found:
+        found["segment.bytes"] = found.pop(_SMALL_SEGMENTS)
+    return found

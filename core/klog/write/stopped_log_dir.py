@@ -1,0 +1,163 @@
+"""A log dir that is there, whose broker does not run: what is written becomes a plan.
+
+Where a metadata log says what the cluster has, the topic must be there, with that partition, on this node and in this
+directory: a broker renames any other directory to `…-stray`, and does not serve it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Final
+
+from klog.append.appender import Appender
+from klog.append.drafted import DraftedPartition, remove_for_a_while
+from klog.append.log_state import open_log
+from klog.data_dir.log_dir import LogDir
+from klog.data_dir.partition import Partition
+from klog.disk.disk import Disk
+from klog.disk.growing_files import GrowingFiles
+from klog.errors import KlogError, near_misses
+from klog.formats.names import CLUSTER_METADATA, FileKind, PartitionState, topic_is_legal
+from klog.metadata.topic_config import TopicConfig
+from klog.metadata.topics_image import PartitionRegistration
+from klog.partition_plan import checkpoints
+from klog.plan.draft import Draft
+from klog.plan.staging import Staging
+from klog.replication.election import UNASSIGNED_DIRECTORY
+from klog.write.destination import OpenPartition, TopicPlace
+from klog.write.options import WriteOptions
+
+_FIRST: Final = "create it on a broker first"
+
+
+class StoppedLogDir:
+    """A `Destination`: *log_dir*; `drafts` says what changes."""
+
+    def __init__(
+        self, log_dir: LogDir, staging: Staging, config: TopicConfig, options: WriteOptions, disk: Disk
+    ) -> None:
+        self._log_dir, self._staging, self._config, self._options = log_dir, staging, config, options
+        self._files = GrowingFiles(disk)
+        self._open: dict[tuple[str, int], tuple[Partition, DraftedPartition, Draft]] = {}
+        self._marker = Draft(log_dir.path, 0, staging)
+
+    # what is there
+
+    def topic(self, name: str) -> TopicPlace | None:
+        """Return a topic that the cluster has; None for a name that none can have.
+
+        Raises KlogError for one that is not there, or whose replicas are elsewhere too.
+        """
+        if not topic_is_legal(name):
+            return None
+        if name == CLUSTER_METADATA:
+            raise KlogError(f"{name}: the metadata log is written by controllers alone")
+        metadata = self._config.metadata
+        if metadata is None:
+            return self._topic_without_metadata(name)
+        if name not in metadata.topic_ids:
+            near = near_misses(name, metadata.topic_ids)
+            raise KlogError(f"{self._log_dir.path}: the cluster has no topic {name}: {_FIRST}{near}")
+        topic_id = metadata.topic_ids[name]
+        found = metadata.partitions[topic_id]
+        replicas = max((len(one.replicas) for one in found.values()), default=1)
+        self._check_replicas(name, replicas)
+        epochs = {number: one.leader_epoch for number, one in found.items()}
+        return TopicPlace(name, topic_id, max(found, default=-1) + 1, self._config, True, epochs)
+
+    def _check_replicas(self, name: str, replicas: int) -> None:
+        if replicas > 1 and not self._options.one_replica:
+            raise KlogError(
+                f"{name} has {replicas} replicas, and the first of them that leads decides: with --one-replica, write"
+                " the same to the log dir of each before any of their brokers starts"
+            )
+
+    def _topic_without_metadata(self, name: str) -> TopicPlace:
+        """Return a topic of a log dir that no controller knows, or whose cluster has ZooKeeper."""
+        node = self._log_dir.node_id
+        is_broker = node is not None and node >= 0
+        if is_broker and self._log_dir.is_kraft:
+            raise KlogError(f"{self._log_dir.path}: no {CLUSTER_METADATA}-0 here; --metadata DIR names who has it")
+        found = {one.number: one for one in self._log_dir.partitions if self._is_current(one) and one.topic == name}
+        numbers = [number for number in found if number is not None]
+        if not numbers:
+            raise KlogError(f"{self._log_dir.path}: there is no topic {name}: {_FIRST}")
+        if is_broker:
+            self._check_replicas(name, 2)
+        epochs = {}
+        if is_broker:
+            epochs = {n: found[n].leader_epoch or 0 for n in numbers}
+        topic_id = next((one.topic_id for one in found.values() if one.topic_id), None)
+        return TopicPlace(name, topic_id, max(numbers) + 1, self._config, is_broker, epochs)
+
+    @staticmethod
+    def _is_current(partition: Partition) -> bool:
+        return partition.state is PartitionState.CURRENT
+
+    def open(self, place: TopicPlace, number: int) -> OpenPartition:
+        """Return a partition.
+
+        Raises KlogError where the metadata contradict it, DamagedError where it must be recovered first.
+        """
+        directory = f"{place.name}-{number}"
+        metadata = self._config.metadata
+        if metadata is not None:
+            self._check_place(directory, metadata.partition(place.name, number))
+        partition = next(
+            (one for one in self._log_dir.partitions if one.directory == directory and self._is_current(one)), None
+        )
+        if partition is None:
+            raise KlogError(f"{self._log_dir.path}: there is no {directory}: {_FIRST}")
+        if None not in (ids := (partition.topic_id, place.topic_id)) and ids[0] != ids[1]:
+            raise KlogError(f"{partition.path}: of topic {ids[0]}, but the cluster's {place.name} is {ids[1]}")
+        if not partition.segments:
+            raise KlogError(f"{partition.path}: there is no segment; first: start and stop its broker")
+        log = open_log(partition, place.settings)
+        draft = Draft(self._log_dir.path, 0, self._staging)
+        assert log.digest is not None, "a log that is there has one"
+        now_ns = self._options.now_ms * 1_000_000
+        target = DraftedPartition(draft, partition, partition.segments[-1].log, log.digest, self._files, now_ns)
+        self._open[place.name, number] = partition, target, draft
+        return OpenPartition(log, target)
+
+    def _check_place(self, directory: str, found: PartitionRegistration | None) -> None:
+        node, own = self._log_dir.node_id, self._log_dir.directory_id
+        if found is None:
+            raise KlogError(f"{directory}: the cluster has no such partition")
+        if node is None or node not in found.replicas:
+            replicas = ", ".join(map(str, found.replicas))
+            raise KlogError(f"{directory}: its replicas are on {replicas}, and this is the log dir of node {node}")
+        assigned = found.directories[found.replicas.index(node)] if found.directories else UNASSIGNED_DIRECTORY
+        if own is not None and assigned not in (own, UNASSIGNED_DIRECTORY):
+            raise KlogError(f"{directory}: assigned to another log dir of node {node} ({assigned}); this one is {own}")
+
+    # what changes
+
+    def drafts(self, appenders: Collection[tuple[TopicPlace, int, Appender]]) -> list[Draft]:
+        """Return all that changes, in its order: the marker goes, partitions grow, checkpoints, the marker is back.
+
+        Raises OSError, UnreadableError.
+        """
+        self._files.close_all()
+        written = [one for one in appenders if one[2].batches]
+        if not written:
+            return []
+        is_marked = self._log_dir.clean_shutdown is not None
+        come_back = remove_for_a_while(self._marker, FileKind.CLEAN_SHUTDOWN.value) if is_marked else None
+        found = [self._marker]
+        for place, number, appender in written:
+            partition, target, draft = self._open[place.name, number]
+            target.finish({*(files.base_offset for files in partition.segments), *appender.segments})
+            draft.rely_on_directory(partition.directory)
+            found.append(draft)
+        ends = {(place.name, number): appender.end for place, number, appender in written}
+        last = Draft(self._log_dir.path, 0, self._staging)
+        changed = {FileKind.RECOVERY_POINTS: ends, FileKind.HIGH_WATERMARKS: ends}
+        checkpoints.plan(self._log_dir, changed, last, mend=False)
+        if come_back is not None:
+            come_back(last)
+        return [*found, last]
+
+    def abandon(self) -> None:
+        """Close all files."""
+        self._files.close_all()

@@ -1,0 +1,235 @@
+"""`klog write` from its inputs to a new log dir, or to a plan for one that is there."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable, Sequence
+from contextlib import ExitStack
+from typing import Final, NamedTuple
+
+from klog.data_dir.selection import PartitionQuery
+from klog.disk.disk import Disk
+from klog.errors import DamagedError, KlogError, UsageError
+from klog.files.read_only import ReadOnlyFile
+from klog.metadata.topic_config import topic_configs
+from klog.plan.session import PlanOptions, PlanResult, PlanSession, Reporter
+from klog.progress import Sink
+from klog.write.destination import Destination
+from klog.write.log_input import copy_batches, partitions_at, place_of, size_of
+from klog.write.new_log_dir import is_new, new_log_dir
+from klog.write.options import WriteOptions
+from klog.write.partition_writer import PartitionWriter
+from klog.write.record_inputs import ByteSource, DescriptorSource, csv_records, json_records
+from klog.write.record_writer import RecordWriter
+from klog.write.stopped_log_dir import StoppedLogDir
+
+FORMATS: Final = ("jsonl", "csv", "parquet", "log")
+_NAMES: Final = {".jsonl": "jsonl", ".json": "jsonl", ".ndjson": "jsonl", ".csv": "csv", ".parquet": "parquet"}
+
+
+class WriteInput(NamedTuple):
+    """An input: its path, `-` for stdin, and what it is, one of FORMATS."""
+
+    path: str
+    format: str
+
+    @classmethod
+    def of(cls, path: str, form: str | None) -> WriteInput:
+        """Return the input at *path*; *form* where the name does not tell.  Raises UsageError."""
+        if form is None:
+            kind = "log" if os.path.isdir(path) else "jsonl" if path == "-" else _NAMES.get(os.path.splitext(path)[1])
+        else:
+            kind = form
+        if kind is None:
+            raise UsageError(f"{path}: its name does not tell what it is; --format {'|'.join(FORMATS)}")
+        if path == "-" and kind in ("parquet", "log"):
+            raise UsageError(f"--format {kind}: not from stdin")
+        return cls(path, kind)
+
+
+_OF_RECORDS: Final = (
+    "--batches", "--batch-size", "--linger", "--codec", "--level", "--partitioner", "--timestamp-type", "--repartition",
+    "--idempotent",
+)  # fmt: skip
+
+
+def check_record_options(inputs: Iterable[WriteInput], given: Sequence[object]) -> None:
+    """Raise UsageError for options of records where there are none, or that contradict each other.
+
+    *given*: the values of `_OF_RECORDS`.
+    """
+    wrong = [name for name, value in zip(_OF_RECORDS, given, strict=True) if value not in (None, False)]
+    if wrong and any(one.format == "log" for one in inputs):
+        raise UsageError(f"{wrong[0]}: batches of a log are taken as they are")
+    if given[0] == "keep" and {*wrong} & {"--batch-size", "--linger"}:
+        raise UsageError("--batches keep: without --batch-size and --linger")
+
+
+class OpenTransaction(NamedTuple):
+    """A transaction that nothing ends: readers of committed data stop at its first offset."""
+
+    topic: str
+    partition: int
+    producer_id: int
+    first_offset: int
+
+
+class WriteResult(NamedTuple):
+    """What was written.  *skipped*: records that were left out.  *plan*: of a log dir that was there, else None."""
+
+    writers: Sequence[PartitionWriter]
+    open_transactions: Sequence[OpenTransaction]
+    skipped: int
+    plan: PlanResult | None = None
+
+
+class _Bytes:
+    """Bytes in memory, as a source."""
+
+    def __init__(self, content: bytes) -> None:
+        self._left = content
+
+    def read_into(self, buffer: memoryview) -> int:
+        size = min(len(buffer), len(self._left))
+        buffer[:size], self._left = self._left[:size], self._left[size:]
+        return size
+
+
+class _File:
+    """A file, as a source; *sink* hears how far it has been read."""
+
+    def __init__(self, file: ReadOnlyFile, sink: Sink) -> None:
+        self._file, self._sink, self._position = file, sink, 0
+
+    def read_into(self, buffer: memoryview) -> int:
+        size = self._file.read_into(self._position, buffer)
+        self._position += size
+        self._sink.advance(size)
+        return size
+
+
+class _Write:
+    """A write into one destination."""
+
+    def __init__(self, destination: Destination, options: WriteOptions, sink: Sink) -> None:
+        self._destination, self._options, self._sink = destination, options, sink
+        self._writer = RecordWriter(destination, options, sink.report)
+
+    def run(self, inputs: Iterable[WriteInput]) -> None:
+        """Write everything.  Raises KlogError, OSError."""
+        try:
+            for one in inputs:
+                self._take(one)
+            if self._options.ends_transactions:
+                self._end_transactions()
+            self._writer.close()
+        except DamagedError as error:
+            raise KlogError(str(error)) from error
+
+    def _take(self, one: WriteInput) -> None:
+        if one.format == "log":
+            self._take_log(one.path)
+        elif one.format == "parquet":
+            from klog.write.parquet_input import parquet_records
+
+            for rows in parquet_records(one.path):
+                self._writer.take(rows, one.path, "row")
+        elif one.path == "-":
+            self._take_lines(DescriptorSource(0), one)
+        else:
+            with ReadOnlyFile(one.path) as file:
+                self._sink.expect(file.size)
+                self._take_lines(_File(file, self._sink), one)
+
+    def _take_lines(self, source: ByteSource, one: WriteInput) -> None:
+        read = csv_records if one.format == "csv" else json_records
+        for rows in read(source, one.path):
+            self._writer.take(rows, one.path)
+
+    def _take_log(self, path: str) -> None:
+        found = partitions_at(path)
+        self._sink.expect(sum(map(size_of, found)))
+        for partition in found:
+            place = place_of(partition, self._destination, self._options)
+            assert partition.number is not None, "it has been looked for"
+            copy_batches(partition, self._writer.open(place, partition.number), self._options, self._sink)
+
+    def _end_transactions(self) -> None:
+        """Abort what is open at the end of the input, with markers like those of a coordinator."""
+        self._writer.end_batches()
+        lines = []
+        for one in self.writers:
+            state, offset = one.appender.log.producers, one.appender.end
+            for first, producer_id in sorted(one.left_open()):
+                entry = state.producers[producer_id]
+                marker = {
+                    "topic": one.place.name, "partition": one.number, "offset": offset, "control": "ABORT",
+                    "timestamp": self._options.now_ms, "producer_id": producer_id, "position": first,
+                    "producer_epoch": entry.producer_epoch, "coordinator_epoch": max(entry.coordinator_epoch, 0),
+                    "leader_epoch": max(one.appender.log.epochs.latest, 0), "transactional": True,
+                }  # fmt: skip
+                lines.append(json.dumps(marker))
+                offset += 1
+        for rows in json_records(_Bytes("\n".join(lines).encode()), "--end-transactions"):
+            self._writer.take(rows, "--end-transactions")
+
+    @property
+    def writers(self) -> list[PartitionWriter]:
+        """The partitions that were opened, by name."""
+        return self._writer.partitions
+
+    def result(self, plan: PlanResult | None = None) -> WriteResult:
+        """Return what was written."""
+        transactions = [
+            OpenTransaction(one.place.name, one.number, producer_id, first)
+            for one in self.writers
+            for first, producer_id in sorted(one.left_open())
+        ]
+        return WriteResult(self.writers, transactions, self._writer.skipped, plan)
+
+
+def write_new(inputs: Sequence[WriteInput], to: str, options: WriteOptions, sink: Sink, disk: Disk) -> WriteResult:
+    """Write *inputs* into a log dir that is not there, or empty.  Raises KlogError, OSError; then it is as before."""
+    with new_log_dir(to, _with_count(inputs, options), disk) as made:
+        write = _Write(made, options, sink)
+        write.run(inputs)
+        made.finish((one.place, one.number, one.appender) for one in write.writers)
+        return write.result()
+
+
+def _with_count(inputs: Sequence[WriteInput], options: WriteOptions) -> WriteOptions:
+    """Give the topics of another log as many partitions as they have there."""
+    logs = [one.path for one in inputs if one.format == "log"]
+    if options.partitions is not None or not logs:
+        return options
+    numbers = [partition.number or 0 for path in logs for partition in partitions_at(path)]
+    from dataclasses import replace
+
+    return replace(options, partitions=max(numbers, default=0) + 1)
+
+
+def write_stopped(
+    inputs: Sequence[WriteInput],
+    to: str,
+    options: WriteOptions,
+    metadata: str | None,
+    plan_options: PlanOptions,
+    reporter: Reporter,
+    sink: Sink,
+) -> WriteResult:
+    """Plan to write *inputs* into a log dir that is there; do it where that is wanted.  Raises KlogError, OSError."""
+    with PlanSession(PartitionQuery([to]), plan_options, reporter=reporter) as session, ExitStack() as stack:
+        log_dir = session.selections[0].log_dir
+        config = topic_configs([log_dir], options.config, metadata)[0]
+        place = StoppedLogDir(log_dir, session.staging[0], config, options, session.disk)
+        stack.callback(place.abandon)
+        write = _Write(place, options, sink)
+        write.run(inputs)
+        drafts = place.drafts([(one.place, one.number, one.appender) for one in write.writers])
+        return write.result(session.finish(drafts))
+
+
+def is_log_dir(path: str) -> bool:
+    """Whether *path* is there already, so that what is written becomes a plan."""
+    return not is_new(path)

@@ -1,0 +1,223 @@
+"""What is written into a stopped broker's log dir: a plan that can be finished and taken back at any point."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from klog.disk.disk import Disk
+from klog.plan import session as sessions
+from klog.plan.backups import PlanStatus, plans_of, state_of
+from klog.plan.json_file import load_plan, plan_pieces, read_plan
+from klog.plan.model import APPEND
+from klog.plan.session import PlanOptions, SilentReporter
+from klog.progress import Silence
+from klog.write.options import WriteOptions
+from klog.write.write import WriteInput, write_stopped
+
+from tests.conftest import Ran, writable_copy
+from tests.support.power import MODELS, cut_everywhere, tree
+from tests.support.samples import some_or_all
+from tests.write.sources import SOURCE, TARGETS, lines, topic
+
+pytestmark = [pytest.mark.corpora, pytest.mark.usefixtures("state_home")]
+Klog = Callable[..., Ran]
+TX = "order.tx-0"
+
+
+@pytest.fixture
+def source(image: Callable[[str], Path]) -> Path:
+    return image(SOURCE) / "data"
+
+
+@pytest.fixture
+def target(image: Callable[[str], Path], tmp_path: Path) -> Path:
+    """A log dir of 4.3.1 on which the topics are, empty."""
+    return writable_copy(image(TARGETS["4.3.1"]) / "data", tmp_path / "data")
+
+
+def test_it_plans_applies_and_is_taken_back(klog: Klog, source: Path, target: Path, tmp_path: Path) -> None:
+    """Without --apply nothing changes; a plan file is carried out; undo restores every file and every time."""
+    before = tree(target)
+    records = tmp_path / "tx.jsonl"
+    assert klog("dump", source / TX, "--output", "jsonl", "--to", records).exit_code == 0
+    planned = klog("write", records, "--to", target)
+    assert planned.exit_code == 0, planned.stderr
+    assert b"163 records, 0 to 162" in planned.stdout
+    assert tree(target) == before
+    assert klog("write", records, "--to", target, "--plan", tmp_path / "plan.json").exit_code == 0
+    assert klog("apply", tmp_path / "plan.json").exit_code == 0
+    after = tree(target)
+    marker = ".kafka_cleanshutdown"
+    assert after[marker] == before[marker]
+    assert len(lines(klog, [target / TX])) == 163
+    done = klog("undo", load_plan(str(tmp_path / "plan.json")).id, "--apply", "--backup", tmp_path / "klog-backup")
+    assert done.exit_code == 0, done.stderr
+    assert {**tree(target), ".lock": None} == {**before, ".lock": None}
+
+
+def test_a_second_write_goes_on_where_the_first_ended(klog: Klog, source: Path, target: Path, tmp_path: Path) -> None:
+    """In the same segment: the plan appends, and keeps no copy of the log; both can be taken back."""
+    file = tmp_path / "idem.jsonl"
+    paths = [source / "order.idem-0", source / "order.idem-1"]
+    assert klog("dump", *paths, "--output", "jsonl", "--to", file).exit_code == 0
+    states, ids = [tree(target)], []
+    for turn in range(2):
+        done = klog("write", file, "--to", target, "--apply", "--output", "json", "--config", "segment.bytes=1000000")
+        assert done.exit_code == 0, done.stderr
+        made = json.loads(done.stdout)
+        ids.append(made["id"])
+        states.append(tree(target))
+        first = {one["partition"]: one["first_offset"] for one in made["partitions"]}
+        assert all(offset > 0 for offset in first.values()) == bool(turn)
+        plan = load_plan(str(Path(made["backup"]) / "plan.json"))
+        logs = [action for action in plan.actions if action.file.endswith(".log")]
+        assert {action.do for action in logs} == {APPEND}
+        assert not list(Path(made["backup"]).glob("originals/*/*.log"))
+        assert read_plan(b"".join(plan_pieces(plan))) == plan._replace(staging=())
+    assert klog("verify", "--deep", target).exit_code == 0
+    for state in (states[1], states[0]):
+        assert klog("undo", ids.pop(), "--apply", "--backup", tmp_path / "undone").exit_code == 0
+        assert {**tree(target), ".lock": None} == {**state, ".lock": None}
+        shutil.rmtree(tmp_path / "undone")
+
+
+def write_plainly(data: Path, disk: Disk, records: Path) -> None:
+    """Write as the command does, on a disk that may fail; what was written is not written twice."""
+    if any(state_of(kept.plan) is PlanStatus.APPLIED for kept in plans_of(str(data))):
+        return
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sessions, "Disk", lambda: disk)
+        write_stopped(
+            [WriteInput(str(records), "jsonl")], str(data), WriteOptions(1_900_000_000_000), None,
+            PlanOptions("write", True, None, None, "klog write"), SilentReporter(), Silence(),
+        )  # fmt: skip
+
+
+@pytest.fixture
+def small_target(klog: Klog, source: Path, target: Path, tmp_path: Path) -> tuple[Path, Path]:
+    """A log dir with one partition that has records, and some more for it: enough for a second segment."""
+    for path in target.iterdir():
+        if path.is_dir() and path.name not in (TX, "__cluster_metadata-0"):
+            shutil.rmtree(path)
+    records = tmp_path / "tx.jsonl"
+    done = klog("dump", source / TX, "--output", "jsonl")
+    found = done.stdout.splitlines(keepends=True)
+    records.write_bytes(b"".join(found[:20]))
+    assert klog("write", records, "--to", target, "--apply").exit_code == 0
+    shutil.rmtree(tmp_path / "klog-backup")
+    records.write_bytes(b"".join(found[20:110]))
+    return target, records
+
+
+@some_or_all
+def test_power_cuts_leave_what_can_be_finished_and_taken_back(
+    every: int, small_target: tuple[Path, Path], tmp_path: Path
+) -> None:
+    """Before any call, under any model of a disk."""
+    target, records = small_target
+    cuts = cut_everywhere(target, tmp_path / "cuts", lambda data, disk: write_plainly(data, disk, records), every=every)
+    assert cuts > 20
+
+
+def test_a_kill_at_any_call_leaves_what_the_next_run_finishes(
+    small_target: tuple[Path, Path], klog: Klog, tmp_path: Path
+) -> None:
+    """SIGKILL in the middle of applying: `klog write` again finishes the plan first."""
+    target, records = small_target
+    plan = tmp_path / "plan.json"
+    assert klog("write", records, "--to", target, "--plan", plan).exit_code == 0
+    code = (
+        "import os, signal, sys\n"
+        "from klog.disk.disk import Disk\n"
+        "from klog.plan import session\n"
+        "left = [int(sys.argv[2])]\n"
+        "class Deadly(Disk):\n"
+        "    def step(self):\n"
+        "        left[0] -= 1\n"
+        "        if left[0] < 0: os.kill(os.getpid(), signal.SIGKILL)\n"
+        "for name in ('copy', 'rename', 'unlink', 'set_metadata', 'sync'):\n"
+        "    def call(self, *args, _real=getattr(Disk, name)):\n"
+        "        self.step()\n"
+        "        return _real(self, *args)\n"
+        "    setattr(Deadly, name, call)\n"
+        "session.apply_plan(sys.argv[1], disk=Deadly())\n"
+    )
+    original = tmp_path / "original"
+    shutil.copytree(target, original, symlinks=True)
+    outcomes = set()
+    for at in range(1, 400, 6):
+        shutil.rmtree(target)
+        subprocess.run(["cp", "-a", original, target], check=True)
+        shutil.rmtree(tmp_path / "klog-backup", ignore_errors=True)
+        died = subprocess.run(
+            [sys.executable, "-c", code, str(plan), str(at)], check=False, capture_output=True, timeout=60
+        )
+        again = klog("apply", plan)
+        assert again.exit_code == 0, (at, again.stderr)
+        outcomes.add(died.returncode)
+        assert len(lines(klog, [target / TX])) == 110
+        assert klog("verify", "--deep", target).exit_code == 0
+        if not died.returncode:
+            break
+    assert outcomes == {-9, 0}
+
+
+# what the metadata say
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        ({"topic": "no.such"}, "the cluster has no topic no.such: create it on a broker first"),
+        ({"topic": "__cluster_metadata"}, "written by controllers alone"),
+        ({"partition": 9}, "no such partition 9"),
+    ],
+)
+def test_what_the_metadata_contradict_is_refused(
+    change: dict[str, object], why: str, klog: Klog, target: Path, tmp_path: Path
+) -> None:
+    """Before anything is touched."""
+    before = tree(target)
+    record = {"topic": "order.bytes", "partition": 0, "key": "k", "value": "v", **change}
+    file = tmp_path / "one.jsonl"
+    file.write_text(json.dumps(record))
+    done = klog("write", file, "--to", target, "--apply")
+    assert (done.exit_code, why in done.stderr.decode()) == (8, True), done.stderr
+    assert tree(target) == before
+    assert not (tmp_path / "klog-backup").exists()
+
+
+def test_a_later_leader_epoch_than_the_clusters_is_refused(klog: Klog, target: Path, tmp_path: Path) -> None:
+    """A broker that starts over one drops the whole history of epochs."""
+    file = tmp_path / "one.jsonl"
+    file.write_text('{"topic":"order.bytes","key":"k","value":"v","leader_epoch":9}')
+    for words in (("--leader-epoch", "9"), ("--leader-epoch", "keep")):
+        done = klog("write", file, "--to", target, "--apply", *words)
+        assert done.exit_code == 8, done
+        assert b"by the metadata" in done.stderr
+
+
+def test_another_topic_id_is_refused(klog: Klog, target: Path, tmp_path: Path) -> None:
+    """A broker would rename the directory, and serve an empty one."""
+    metadata = target / "order.bytes-0" / "partition.metadata"
+    metadata.write_text("version: 0\ntopic_id: AAAAAAAAAAAAAAAAAAAAEA\n")
+    file = tmp_path / "one.jsonl"
+    file.write_text('{"topic":"order.bytes","key":"k","value":"v"}')
+    done = klog("write", file, "--to", target, "--apply")
+    assert done.exit_code == 8
+    assert b"of topic AAAAAAAAAAAAAAAAAAAAEA" in done.stderr
+
+
+def test_the_settings_of_the_topic_are_used(klog: Klog, source: Path, target: Path) -> None:
+    """Those of the metadata log: the same segments as the broker's own."""
+    assert klog("write", source / "order.full-0", "--to", target, "--keep-offsets", "--apply").exit_code == 0
+    names = {path.name for path in (source / "order.full-0").glob("*.log")}
+    assert {path.name for path in (target / "order.full-0").glob("*.log")} == names
+    assert topic("full").settings["segment.index.bytes"] == "64"
+    assert MODELS
