@@ -79,6 +79,8 @@ def _plain(column: pa.Array) -> pa.Array:
 
 
 def _take_headers(pa: Any, rows: RecordColumns, column: pa.Array) -> None:
+    if not len(column.flatten()):
+        return
     kind = pa.list_(pa.struct([("key", pa.binary()), ("value", pa.binary())]))
     lists = column.cast(kind).to_pylist()
     pairs = [pair for one in lists for pair in one or ()]
