@@ -13,30 +13,43 @@ LINES = 15
 AT_LEAST_SECONDS = 2.0
 SLOW = ("slow", "spark", "kafka")
 LONGEST = (
-    "serve/test_corpora.py",
     "spark/test_cluster.py",
-    "dump/test_corpora.py",
-    "recover/test_marked_broker.py",
-    "log/test_hostile.py",
-    "lookup/test_broker.py",
-    "spark/test_serve_corpora.py",
-    "spark/test_connect.py",
-    "recover/test_mark_clean_broker.py",
-    "fuzz/test_fuzz.py",
-    "recover/test_power.py",
-    "recover/test_overflow.py",
-    "serve/test_restore.py",
-    "spark/test_drop_in.py",
+    "quorum/test_voters_brokers.py",
     "recover/test_ranges.py",
+    "recover/test_marked_broker.py",
     "verify/test_fixes.py",
-    "lookup/test_corpora.py",
+    "replicas/test_brokers.py",
+    "recover/test_overflow.py",
+    "serve/test_corpora.py",
+    "log/test_hostile.py",
+    "spark/test_serve_corpora.py",
+    "recover/test_power.py",
+    "replicas/test_copy_plan_brokers.py",
+    "dump/test_corpora.py",
+    "serve/test_restore.py",
+    "plan/test_executor.py",
+    "spark/test_connect.py",
+    "recover/test_images.py",
+    "recover/test_mark_clean_broker.py",
+    "replicas/test_copy_plan_power.py",
+    "lookup/test_broker.py",
+    "verify/test_flips.py",
+    "serve/test_brokers.py",
     "plan/test_undo_broker.py",
-    "dump/test_mutated.py",
-    "log/test_split_points.py",
-    "serve/test_damage.py",
+    "verify/test_live.py",
+    "recover/test_real_broker.py",
+    "lookup/test_corpora.py",
+    "spark/test_drop_in.py",
+    "plan/test_replace_segments.py",
+    "serve/test_old_clients.py",
+    "recover/test_survey_walks.py",
+    "dump/test_consumer.py",
     "recover/test_places.py",
 )
-"""Files of tests/ that took more than about a minute, the slowest first; see "where the time goes"."""
+"""Files of tests/ that take longest, the slowest first (see "where the time goes").
+
+Those that wait for brokers stand between those that compute: side by side they use all cores.
+"""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
