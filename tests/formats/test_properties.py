@@ -161,4 +161,8 @@ def test_files_of_real_brokers_are_read() -> None:
     assert {meta.node_id for meta in metas if isinstance(meta, MetaProperties)} == {1, 2, 3, 4}
     states = [read_quorum_state(path.read_bytes()) for path in FIXTURES.rglob("quorum-state")]
     assert states
-    assert all(isinstance(state, QuorumState) and len(state.voters) == 1 for state in states)
+    for state in states:
+        assert isinstance(state, QuorumState)
+        # With version 1 the voters are in the metadata log.
+        assert state.voters is None if state.data_version else len(state.voters or ()) == 1
+    assert {state.data_version for state in states if isinstance(state, QuorumState)} == {0, 1}
