@@ -19,7 +19,7 @@ from tests.dump.sinks import Kept, bytes_read
 from tests.kernel.windows import filled, plain_batches
 from tests.oracles.plain import dump_text, shapes
 from tests.oracles.plain.compress import gzip_stream
-from tests.oracles.plain.control import control_type
+from tests.oracles.plain.control import control_type, coordinator_epoch
 from tests.oracles.plain.encode import Record, batch, marker, message
 from tests.oracles.plain.shapes import MS, some_records
 
@@ -85,6 +85,7 @@ def test_columns_hold_what_an_independent_decoder_reads(path: Path, tmp_path: Pa
                 "transactional": plain.transactional,
                 "control": control,
                 "position": plain.position,
+                "coordinator_epoch": coordinator_epoch(record.value) if control in ("ABORT", "COMMIT") else None,
             }.items():
                 expected[field].append(value)
     assert columns(file) == expected
@@ -109,6 +110,7 @@ def test_the_columns_have_their_types() -> None:
         "transactional": ("bool", False),
         "control": ("dictionary<values=string, indices=int8, ordered=0>", True),
         "position": ("int64", False),
+        "coordinator_epoch": ("int32", True),
     }
 
 

@@ -30,14 +30,15 @@ def written(klog: Klog, *arguments: str | Path) -> Ran:
     return done
 
 
+@pytest.mark.parametrize("form", ["jsonl", "csv", "parquet"])
 @pytest.mark.parametrize("word", EQUAL)
-def test_json_lines_become_the_files_of_the_broker(
-    word: str, klog: Klog, image: Callable[[str], Path], tmp_path: Path
+def test_records_become_the_files_of_the_broker(
+    word: str, form: str, klog: Klog, image: Callable[[str], Path], tmp_path: Path
 ) -> None:
     """Logs, offset, time and transaction indexes byte by byte; snapshots as maps; epochs."""
     found = topic(word)
     sources = found.directories(image(SOURCE) / "data")
-    file = dumped(klog, sources, "jsonl", tmp_path)
+    file = dumped(klog, sources, form, tmp_path)
     written(klog, file, "--to", tmp_path / "out", "--keep-offsets", "--batches", "keep", *found.options)
     for source in sources:
         assert differences(tmp_path / "out" / source.name, source) == []

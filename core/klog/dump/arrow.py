@@ -146,6 +146,7 @@ def schema() -> pa.Schema:
             pa.field("transactional", pa.bool_(), nullable=False),
             pa.field("control", pa.dictionary(pa.int8(), pa.string())),
             pa.field("position", pa.int64(), nullable=False),
+            ("coordinator_epoch", pa.int32()),
         ]
     )
 

@@ -12,13 +12,14 @@ cdef enum:
     COLUMN_CONTROL = 8           # type of a control record, CONTROL_UNKNOWN for those that have no name; data has none
     COLUMN_POSITION = 9
     COLUMN_TIMESTAMP_US = 10     # none where microseconds since the epoch do not fit
+    COLUMN_COORDINATOR_EPOCH = 11    # of a transaction's end
 
 cdef enum:
     NO_NUMBER = -1               # what stands for none in every column
     CONTROL_UNKNOWN = 7          # one beyond the types that have a name
 
 COLUMNS = ("offset", "timestamp", "timestamp_type", "leader_epoch", "producer_id", "producer_epoch", "sequence", "transactional",
-           "control", "position", "timestamp_us")
+           "control", "position", "timestamp_us", "coordinator_epoch")
 
 cdef long long MOST_MS = 0x7FFFFFFFFFFFFFFF // 1000
 
@@ -47,6 +48,8 @@ cdef inline long long row_number(const View *v, const RecordRow *row, int column
         return batch.position
     if not is_control(v, row):
         return NO_NUMBER
+    if column == COLUMN_COORDINATOR_EPOCH:
+        return be32(v.bases[row.batch] + row.value_at + 2) if is_end_marker(row, v.bases[row.batch]) else NO_NUMBER
     cdef int type = control_type(row, v.bases[row.batch])
     return type if 0 <= type < CONTROL_UNKNOWN else CONTROL_UNKNOWN
 
@@ -54,7 +57,7 @@ cdef inline long long row_number(const View *v, const RecordRow *row, int column
 cdef inline bint is_same_in_batch(const BatchRow *batch, int column) noexcept nogil:
     if column == COLUMN_SEQUENCE:
         return batch.base_sequence < 0
-    if column == COLUMN_CONTROL:
+    if column == COLUMN_CONTROL or column == COLUMN_COORDINATOR_EPOCH:
         return not (batch.magic >= 2 and batch.attributes & ATTRIBUTE_CONTROL)
     return COLUMN_TIMESTAMP < column < COLUMN_TIMESTAMP_US
 
