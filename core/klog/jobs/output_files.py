@@ -90,7 +90,7 @@ class _Lines:
 _WRITERS: dict[Format, Callable[[OpenFile, _Origin, Disk], _Writer]] = {"parquet": _Parquet, "jsonl": _Lines}
 
 
-class _Open(NamedTuple):
+class _OpenOutput(NamedTuple):
     file: OpenFile
     writer: _Writer
     facts: Facts
@@ -107,7 +107,7 @@ class OutputFiles:
         self._directory, self._number, self._form, self._file_bytes = directory, number, form, file_bytes
         self._disk = disk
         self._origin: _Origin | None = None
-        self._open: _Open | None = None
+        self._open: _OpenOutput | None = None
 
     @property
     def paths(self) -> list[str]:
@@ -137,7 +137,7 @@ class OutputFiles:
         if self._form == "jsonl":
             self._current(damage.place.offset or 0).writer.damage(damage)
 
-    def _current(self, offset: int) -> _Open:
+    def _current(self, offset: int) -> _OpenOutput:
         if self._open is None:
             assert self._origin is not None
             name = f"{offset:020}-{self._number:06}-{len(self.files):04}.{self._form}"
@@ -147,7 +147,7 @@ class OutputFiles:
             facts |= {"first_offset": offset, "last_offset": offset}
             self.files.append(facts)
             file = self._disk.create(os.path.join(self._directory, name))
-            self._open = _Open(file, _WRITERS[self._form](file, self._origin, self._disk), facts)
+            self._open = _OpenOutput(file, _WRITERS[self._form](file, self._origin, self._disk), facts)
         return self._open
 
     def _close(self) -> None:

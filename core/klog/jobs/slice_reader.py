@@ -44,12 +44,12 @@ def records(
     """
     try:
         with ReadOnlyFile(part.path) as source:
-            yield from _Reading(part, wanted, max_batch_bytes, controls).all(source, window, codecs)
+            yield from _SliceWalk(part, wanted, max_batch_bytes, controls).all(source, window, codecs)
     except KlogError as error:
         yield Damage(DamageKind.UNREADABLE, Location(part.path), str(error).removeprefix(part.path).lstrip(" :"))
 
 
-class _Reading:
+class _SliceWalk:
     """One slice while it is read."""
 
     def __init__(self, part: LogSlice, wanted: RecordFilter, max_batch_bytes: int, controls: bool) -> None:

@@ -100,7 +100,7 @@ def read(unit: Sequence[LogSlice], query: RowQuery) -> Iterator[pa.RecordBatch]:
     Raises DamagedError at the first damage, with its place, if the query says so; else nothing for content, nor for
     files that cannot be read: those that have vanished, shrunk or changed since the slices were made are damage too.
     """
-    making = _Making(query)
+    builder = _BatchBuilder(query)
     most = min(query.max_batch_bytes, _MOST_BYTES)
     window, codecs = Window(records=_ROWS), Decompressor(most).functions
     for part in unit:
@@ -108,16 +108,16 @@ def read(unit: Sequence[LogSlice], query: RowQuery) -> Iterator[pa.RecordBatch]:
             raise ValueError(f"{part.path}: a slice of one isolation, a query of another")
         for found in records(part, query.wanted, window, codecs, most):
             if isinstance(found, Window):
-                yield from making.add(found, part)
+                yield from builder.add(found, part)
             elif query.damage == "column":
-                making.add_damage(found, part)
+                builder.add_damage(found, part)
             elif query.damage == "fail":
-                yield from making.flush()
+                yield from builder.flush()
                 raise DamagedError(f"{found} (damage=skip passes over it, damage=column shows it)")
-    yield from making.flush()
+    yield from builder.flush()
 
 
-class _Making:
+class _BatchBuilder:
     """Gathers rows until there are enough of them for a record batch."""
 
     def __init__(self, query: RowQuery) -> None:

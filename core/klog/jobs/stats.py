@@ -91,11 +91,11 @@ def stats(unit: Sequence[LogSlice | str], options: StatsOptions) -> Iterator[Tas
     Nothing is raised for what is on the disk: damage is counted and told.
     """
     profile = Profile(options.secret)
-    reading = _Reading(options.max_batch_bytes)
+    counter = _RecordCounter(options.max_batch_bytes)
     for path, parts in groupby(unit, key=_directory):
         cut = [part for part in parts if isinstance(part, LogSlice)]
         profile.clear()
-        counted = reading.count(cut or slice_partition(Partition(path)), profile, _SENT_KEYS if cut else MOST_KEYS)
+        counted = counter.count(cut or slice_partition(Partition(path)), profile, _SENT_KEYS if cut else MOST_KEYS)
         yield json_result("stats", {"path": path, **counted})
 
 
@@ -128,7 +128,7 @@ def _directory(part: LogSlice | str) -> str:
     return os.path.dirname(part.path) if part.end else part.path
 
 
-class _Reading:
+class _RecordCounter:
     """What reads slice after slice with the same buffers."""
 
     def __init__(self, max_batch_bytes: int) -> None:

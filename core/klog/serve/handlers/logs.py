@@ -48,8 +48,8 @@ def fetch(server: ServerContext, request: RequestContext) -> Answer:
             elif replica >= 0:
                 row = {**_NOT_FETCHED, "errorCode": ErrorCode.NOT_LEADER_OR_FOLLOWER}
             else:
-                how = _How(committed, to_log_end, not found_any)
-                row, size = _fetched(partition, one["fetchOffset"], limit, how)
+                rules = _FetchRules(committed, to_log_end, not found_any)
+                row, size = _fetched(partition, one["fetchOffset"], limit, rules)
                 left, found_any = left - size, found_any or size > 0
             row["partitionIndex"] = one["partition"]
             rows.append(row)
@@ -84,7 +84,7 @@ def _partition(server: ServerContext, wanted: Data, index: int, version: int) ->
     return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if partition is None else partition
 
 
-class _How(NamedTuple):
+class _FetchRules(NamedTuple):
     committed: bool
     to_log_end: bool
     at_least_one: bool
@@ -94,10 +94,10 @@ class _How(NamedTuple):
         return "read_committed" if self.committed else "read_uncommitted"
 
 
-def _fetched(partition: PartitionView, offset: int, limit: int, how: _How) -> tuple[Data, int]:
+def _fetched(partition: PartitionView, offset: int, limit: int, rules: _FetchRules) -> tuple[Data, int]:
     """Return the row of a partition and how many bytes of records it has."""
     got = partition.fetch(
-        offset, limit, isolation=how.isolation, at_least_one=how.at_least_one, to_log_end=how.to_log_end
+        offset, limit, isolation=rules.isolation, at_least_one=rules.at_least_one, to_log_end=rules.to_log_end
     )
     row: Data = {
         "errorCode": got.error,
@@ -109,7 +109,7 @@ def _fetched(partition: PartitionView, offset: int, limit: int, how: _How) -> tu
     }
     if got.error:
         return row, 0
-    if how.committed:
+    if rules.committed:
         aborted = [{"producerId": one.producer_id, "firstOffset": one.first_offset} for one in got.aborted]
         row["abortedTransactions"] = aborted
     size = got.size
