@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from itertools import combinations
 from pathlib import Path
 from random import Random
+from struct import Struct
 from typing import Any, NamedTuple
 
 import pytest
@@ -146,6 +148,86 @@ def test_where_epochs_cut_is_where_batches_part(seed: int, nodes: int, elections
             rounds = epoch_rounds(caches[follower], end(logs[follower]), elected, end(logs[leader]), 0)
             if logs[follower]:
                 assert rounds[-1].to == difference
+
+
+def regrouped(log: list[Made], random: Random) -> list[Made]:
+    """Return the same records in other batches, without some of them, as cleaners leave them."""
+    left: list[Made] = []
+    waiting: dict[int, Content] = {}
+    for number, one in enumerate(log):
+        waiting |= one.records
+        is_last = number + 1 == len(log) or log[number + 1].epoch != one.epoch
+        if is_last or random.random() < 0.5:
+            kept = {o: each for o, each in waiting.items() if o == max(waiting) or random.random() < 0.8}
+            flags = {"transactional": True, "producer": (7, 0, 0)} if random.random() < 0.1 else {}
+            data = batch([Record(o, *each) for o, each in kept.items()], leader_epoch=one.epoch, **flags)
+            left.append(Made(one.epoch, min(kept), max(kept), kept, data))
+            waiting = {}
+    return left
+
+
+def merged(offsets: Iterable[int]) -> list[tuple[int, int]]:
+    """Return ranges, inclusive."""
+    ranges: list[tuple[int, int]] = []
+    for offset in sorted(set(offsets)):
+        if ranges and ranges[-1][1] == offset - 1:
+            ranges[-1] = ranges[-1][0], offset
+        else:
+            ranges.append((offset, offset))
+    return ranges
+
+
+@examples(150)
+@given(st.integers(0, 2**32), st.integers(2, 4), st.integers(1, 6))
+def test_copies_that_begin_anywhere_are_compared_by_what_they_could_have(
+    tmp_path_factory: pytest.TempPathFactory, seed: int, nodes: int, elections: int
+) -> None:
+    """A log start inside a batch hides its first records, and a cleaner leaves offsets without records."""
+    random = Random(seed)
+    logs = {
+        node: regrouped(log, random) if random.random() < 0.5 else log
+        for node, log in histories(seed, nodes, elections).items()
+    }
+    starts = {node: random.choice((0, random.randint(0, end(log)))) for node, log in logs.items()}
+    committed, folder = random.randint(0, max(map(end, logs.values()))), tmp_path_factory.mktemp("copies")
+    copies = [
+        ComparedCopy(node, written(folder / str(node) / "t-0", log, random), starts[node], end(log))
+        for node, log in logs.items()
+    ]
+    found = Comparison(copies, committed).run()
+    for one, other in combinations(sorted(logs), 2):
+        odd = [
+            each.first
+            for node, lacking in ((one, other), (other, one))
+            for each in logs[node]
+            if each.last >= max(starts[node], starts[lacking])
+            and each.data not in [same.data for same in logs[lacking]]
+        ]
+        assert found.first_difference(one, other) == min([end(logs[one]), end(logs[other]), *odd])
+    held = {
+        node: {(o, each) for one in log for o, each in one.records.items() if o >= starts[node]}
+        for node, log in logs.items()
+    }
+    for node, facts in found.facts.items():
+        others = {other: held[other] for other in held if other != node}
+        lost = {one for one in set().union(*others.values()) - held[node] if one[0] >= starts[node]}
+        only = {
+            one for one in held[node].difference(*others.values()) if any(starts[other] <= one[0] for other in others)
+        }
+        assert (facts.lost.count, facts.lost.ranges) == (len(lost), merged(o for o, _ in lost))
+        assert facts.lost_below == sum(o < committed for o, _ in lost)
+        assert (facts.only_here.count, facts.only_here.ranges) == (len(only), merged(o for o, _ in only))
+        mine = [one for one in logs[node] if one.last >= starts[node]]
+        assert facts.batches == len(mine)
+        assert facts.has_transactions == any(Struct(">h").unpack_from(one.data, 21)[0] & 0x10 for one in mine)
+        assert [run.epoch for run in facts.epochs] == sorted({one.epoch for one in mine})
+        assert [(run.first, run.last) for run in facts.epochs] == [
+            (
+                min(one.first for one in mine if one.epoch == run.epoch),
+                max(one.last for one in mine if one.epoch == run.epoch),
+            )
+            for run in facts.epochs
+        ]
 
 
 def test_a_bad_batch_holds_nothing(tmp_path: Path) -> None:

@@ -198,8 +198,7 @@ class Comparison:
             return False
         if self._sink is not None and self._sink.leader not in holders and head.data_records:
             return False
-        edges = [start for node, start in self._starts.items()]
-        return not any(head.base_offset < start <= head.last_offset for start in edges)
+        return not any(head.base_offset < start <= head.last_offset for start in self._starts.values())
 
     def _take_records(self, reader: CopyReader, holders: Sequence[int]) -> None:
         wanted = self._sink.origin if self._sink is not None and self._sink.leader not in holders else None
@@ -243,9 +242,8 @@ class Comparison:
             facts.lost.add(first, last, records)
             if first < self._committed:
                 facts.lost_below += records if last < self._committed else self._committed - first
-        mine = [node for node in holders if self._starts[node] <= last]
-        if len(mine) == 1 and lacking:
-            self.facts[mine[0]].only_here.add(max(first, self._starts[mine[0]]), last, records)
+        if len(holders) == 1 and lacking:
+            self.facts[next(iter(holders))].only_here.add(first, last, records)
 
 
 def _equal_batches(one: memoryview, other: memoryview) -> int:
