@@ -23,12 +23,21 @@ from tests.support.examples import examples
 EPOCHS = {1: 11, 2: 12, 3: 13}
 
 
-def rules(unclean: bool = False, elr: int = 1, clean: tuple[int, ...] = (1, 2, 3)) -> ElectionRules:
-    """Rules for three brokers, of which those in *clean* have markers of their last registration."""
+def rules(
+    unclean: bool = False, elr: int = 1, clean: tuple[int, ...] = (1, 2, 3), old: tuple[int, ...] = ()
+) -> ElectionRules:
+    """Rules for three brokers: those in *clean* have markers of their last registration, in *old* of one before."""
     disks = {
-        node: BrokerDisks(epoch if node in clean else None, frozenset({f"d{node}"})) for node, epoch in EPOCHS.items()
+        node: BrokerDisks(epoch - (node in old) if node in clean else None, frozenset({f"d{node}"}))
+        for node, epoch in EPOCHS.items()
     }
     return ElectionRules(unclean, elr, EPOCHS, disks)
+
+
+def without_ids() -> ElectionRules:
+    """Rules for brokers whose log dirs have no ids."""
+    known = rules()
+    return known._replace(disks={node: BrokerDisks(disks.epoch) for node, disks in known.disks.items()})
 
 
 def partition(
@@ -58,6 +67,12 @@ ALL = (1, 2, 3)
         (partition(elr=(2, 3)), ALL, rules(clean=(1, 3)), (3, "elr")),
         (partition(elr=(3,), last=(3,)), ALL, rules(clean=()), (3, "last known leader")),
         (partition(elr=(3,), last=(3,)), (1, 2), rules(clean=()), (None, "none")),
+        # A marker of an earlier registration is none; nor is one of a broker that the controller does not know.
+        (partition(elr=(2, 3)), ALL, rules(old=(2,)), (3, "elr")),
+        (partition(elr=(2, 3)), (2, 3), rules(clean=(3,))._replace(broker_epochs={3: 13}), (3, "elr")),
+        # The last known leader counts only when ISR and ELR are empty.
+        (partition(elr=(2, 3), last=(1,)), (1,), rules(), (None, "none")),
+        (partition(isr=(3,), last=(1, 2)), ALL, rules(clean=()), (None, "none")),
         # Killed together with the controller: whom the partition loses last, nobody knows.
         (partition(isr=ALL, leader=2), ALL, rules(clean=()), (None, "last known leader")),
         (partition(isr=(2,), leader=2), ALL, rules(clean=()), (2, "last known leader")),
@@ -65,7 +80,9 @@ ALL = (1, 2, 3)
         # Before the feature nothing is struck.
         (partition(isr=(2,)), ALL, rules(elr=0, clean=()), (2, "isr")),
         (partition(last=(2,)), ALL, rules(elr=0), (None, "none")),
-        # A disk that the assignment does not name cannot lead.
+        (partition(isr=(1, 3), directories=("d9", "d2", "d3")), (1, 3), rules(clean=()), (None, "last known leader")),
+        # A disk that the assignment does not name cannot lead; before 3.7 disks have no ids.
+        (partition(elr=(1,), directories=("d1", "d2", "d3")), ALL, without_ids(), (1, "elr")),
         (partition(elr=(1,), directories=("d9", "d2", "d3")), ALL, rules(), (None, "none")),
         (partition(elr=(1,), directories=("d9", "d2", "d3")), ALL, rules(unclean=True), (2, "unclean")),
         (partition(elr=(1,), directories=(LOST_DIRECTORY, "d2", "d3")), ALL, rules(), (None, "none")),
@@ -94,6 +111,8 @@ def test_a_cluster_that_was_killed_as_a_whole_comes_back_with_one_of_its_isr() -
     assert {result.leader for result in outcomes(state, [ALL], rules(unclean=True, clean=()))} == {1, 2, 3}
     lost = state._replace(directories=("d1", "d2", "d9"))
     assert outcomes(lost, [ALL], rules(clean=())) == [found[0], (None, ElectionReason.NONE)]
+    both = state._replace(directories=("d9", "d2", "d9"))
+    assert outcomes(both, [ALL], rules(clean=())) == [(None, ElectionReason.NONE)]
 
 
 def test_with_it_whoever_registers_first_may_lead() -> None:
@@ -102,6 +121,10 @@ def test_with_it_whoever_registers_first_may_lead() -> None:
     assert outcomes(state, [ALL], rules(unclean=True)) == [(1, "unclean"), (2, "unclean"), (3, "elr")]
     assert outcomes(state, [(3,), (1, 2)], rules(unclean=True)) == [(3, "elr")]
     assert outcomes(state, [(2, 1), (3,)], rules(unclean=True)) == [(1, "unclean"), (2, "unclean")]
+    # A broker of an earlier group that cannot lead has been struck by then.
+    struck = partition(elr=(1,), last=(2,), directories=("d9", "d2", "d3"))
+    found = outcomes(struck, [(1,), (2, 3)], rules(unclean=True, clean=()))
+    assert found == [(2, "last known leader"), (3, "unclean")]
 
 
 NODES = st.lists(st.sampled_from([1, 2, 3]), unique=True).map(tuple)

@@ -179,9 +179,6 @@ def _outcomes_of_group(
         alone = elect(partition, up | {node}, rules)
         if alone.leader is not None:
             found.setdefault(alone.leader, alone)
-    clean = elect(partition, up | set(group), rules, unclean=False)
-    if clean.leader is not None:
-        found.setdefault(clean.leader, clean)
     return _in_order(partition, found.values())
 
 
