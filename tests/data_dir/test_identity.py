@@ -104,6 +104,22 @@ def test_each_name_has_its_line(tmp_path: Path) -> None:
     assert [line.split()[0] for line in str(raised.value).splitlines()] == ["orders-0", "orders-1"]
 
 
+@pytest.mark.parametrize(("names", "last"), [(10, "orders-9"), (11, "1 more name"), (13, "3 more names")])
+def test_a_refusal_is_no_longer_than_a_screen(tmp_path: Path, names: int, last: str) -> None:
+    """Two clusters have thousands of names in common, and three places show where to look."""
+    partitions = [
+        directory(tmp_path, f"b{number}", topic_id, CLUSTER, f"orders-{name}")
+        for number, topic_id in enumerate([TOPIC] * 5 + [OTHER_TOPIC])
+        for name in range(names)
+    ]
+    with pytest.raises(IdentityError) as raised:
+        group_copies(partitions)
+    lines = str(raised.value).splitlines()
+    assert (len(lines), lines[-1].startswith(last)) == (min(names, 11), True)
+    places = ", ".join(str(tmp_path / f"b{number}" / "orders-0") for number in range(3))
+    assert f"in {places} and 2 more, topic {OTHER_TOPIC}" in lines[0]
+
+
 def test_where_nothing_is_known_only_the_name_can_count(tmp_path: Path) -> None:
     """Kafka before 2.8 wrote no topic id, and a directory that was copied has no log dir around it."""
     found = [directory(tmp_path, f"b{number}", None, None) for number in (1, 2)]

@@ -103,7 +103,7 @@ found = LogDir(sys.argv[1])
 wanted = [(partition, log_dir_facts(found)) for partition in found.partitions]
 try:
     list(workers.verify_partitions(wanted, SurveyOptions(jobs=2), Silence(), None))
-except (KlogError, MemoryError) as error:
+except (KlogError, OSError, MemoryError) as error:
     print(type(error).__name__, error, sep=": ")
 """
 
@@ -113,15 +113,40 @@ except (KlogError, MemoryError) as error:
     [
         ("raise UnreadableError('data: Input/output error')", "UnreadableError: data: Input/output error"),
         ("raise MemoryError('no more')", "MemoryError: no more"),
+        ("raise OSError(5, 'Input/output error')", "OSError: [Errno 5] Input/output error"),
         ("os.kill(os.getpid(), signal.SIGKILL)", "KlogError: a process that did part of the work was killed"),
     ],
-    ids=["unreadable", "memory", "killed"],
+    ids=["unreadable", "memory", "system", "killed"],
 )
 def test_what_a_process_raises_is_raised(many: Path, fails: str, raised: str) -> None:
     """Otherwise the partitions that it should have checked would count as clean."""
     command = [sys.executable, "-c", RAISED.format(fails), str(many)]
     done = subprocess.run(command, env=_environment(), capture_output=True, check=True, timeout=120)
     assert done.stdout.decode().startswith(raised)
+
+
+SLOW = """
+import os, signal, sys, time
+from klog.processes import map_in_processes
+
+def work(number):
+    os.kill(os.getpid(), signal.SIGINT)
+    time.sleep(60 if number >= 32 else 0)
+    return number
+
+for number in map_in_processes(work, 64, 2):
+    print(number, flush=True)
+"""
+
+
+def test_results_come_as_soon_as_they_are_there_and_an_interrupt_is_for_the_first_process() -> None:
+    """A ^C in a terminal goes to all processes: the first one ends the others, and says so."""
+    command = [sys.executable, "-c", SLOW]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=_environment())
+    assert process.stdout is not None
+    assert [process.stdout.readline() for _ in range(32)] == [b"%d\n" % number for number in range(32)]
+    process.send_signal(signal.SIGINT)
+    assert process.communicate(timeout=60)[0] == b""
 
 
 def test_nothing_is_forked_beside_a_thread(many: Path) -> None:

@@ -188,7 +188,7 @@ class CopyReader:
                 at -= 1  # the one before leads too far, not this one back
             if at > first:
                 found = window.batch(at - 1)
-                self._last, self._epoch = found.last_offset, max(found.leader_epoch, self._epoch)
+                self._last, self._epoch = found.last_offset, found.leader_epoch
                 yield first, at
             if at < end:
                 self._note_misplaced(window, at)
