@@ -16,7 +16,7 @@ def twice(command: Command) -> Command:
     return Command(["sh", "-c", '"$@" & "$@" & wait', "sh", *command.words], "null")
 
 
-def thread_row(name: str, race: Race, one: str = "1 thread") -> Row:
+def thread_row(name: str, race: Race, one: str = "1 thread", at_least: float = RATIO) -> Row:
     """Return the row of a *race* between ``1 thread`` and ``2 threads``; ``start`` is the start of the command.
 
     As a control whether there are two cores, ``both`` does twice what *one* does.  Where that does not reach CONTROL,
@@ -29,4 +29,4 @@ def thread_row(name: str, race: Race, one: str = "1 thread") -> Row:
         f"wall time less start, best of {race.runs('1 thread')}: 1 thread {net['1 thread']:.3f} s, 2 threads"
         f" {net['2 threads']:.3f} s; two processes {control:.2f} times as fast as one; load {os.getloadavg()[0]:.1f}"
     )
-    return Row(name, told, net["1 thread"] / net["2 threads"], at_least=RATIO * min(1.0, control / CONTROL))
+    return Row(name, told, net["1 thread"] / net["2 threads"], at_least=at_least * min(1.0, control / CONTROL))

@@ -105,13 +105,18 @@ def cut(partition: Partition, to_offset: int, settings: TruncateOptions, draft: 
     segments, start = partition.segments, partition.log_start_offset or 0
     if not segments:
         raise UsageError(f"{partition.path}: there is no segment")
+    check_finished(partition)
+    if to_offset < start:
+        raise UsageError(f"--to-offset {to_offset}: the log starts at {start}")
+    return _Cut(partition, to_offset, settings).plan(draft, start)
+
+
+def check_finished(partition: Partition) -> None:
+    """Raise DamagedError if an operation on *partition* was interrupted."""
     if any(belongs(file) and file.stage is not Stage.IN_USE for file in partition.files):
         raise DamagedError(
             f"{partition.path}: an operation did not end there; first: klog recover {quote(partition.path)}"
         )
-    if to_offset < start:
-        raise UsageError(f"--to-offset {to_offset}: the log starts at {start}")
-    return _Cut(partition, to_offset, settings).plan(draft, start)
 
 
 class _Cut:

@@ -12,6 +12,8 @@ from typing import Any
 import pytest
 from klog.data_dir.log_dir import LogDir
 from klog.data_dir.partition import Partition
+from klog.formats.batch import BATCH, CRC_START, OVERHEAD
+from klog.kernel import crc32c
 from klog.metadata.loader import ClusterMetadata, read_metadata
 
 from tests.conftest import FIXTURES, writable_copy
@@ -211,6 +213,30 @@ def test_a_base_that_is_not_the_best(klog: Run, quorum: Path) -> None:
     assert trees(quorum) == before
 
 
+def test_a_fork_that_kafka_does_not_see_is_mended(klog: Run, quorum: Path) -> None:
+    """One batch with other bytes, of the same epoch, and the same batches behind it: ends and epochs are all alike."""
+    log = quorum / "broker-1/__cluster_metadata-0/00000000000000000103.log"
+    data = bytearray(log.read_bytes())
+    first = BATCH.read(data)
+    second = first[1] + OVERHEAD
+    assert BATCH.read(data, second)[0] == 104
+    data[second + BATCH.offsets["max_timestamp"] + 7] ^= 0x01
+    size = BATCH.read(data, second)[1] + OVERHEAD
+    crc = crc32c(memoryview(data)[second + CRC_START : second + size])
+    data[second + BATCH.offsets["crc"] : second + BATCH.offsets["crc"] + 4] = crc.to_bytes(4, "big")
+    log.write_bytes(data)
+    base = content(quorum / "broker-3")
+    assert len(content(quorum / "broker-1")) == len(base)
+    said = refused(klog, quorum, "--voters", ADDRESSES, code=16)
+    assert "the logs of nodes 1 and 3 end alike and differ from offset 104 on: --base" in said
+    said = refused(klog, quorum, "--voters", ADDRESSES, "--base", "1")
+    assert "broker-3/__cluster_metadata-0: it parts from the base at offset 104" in said
+    made = planned(klog, quorum, "--voters", ADDRESSES, "--base", "3", "--apply")["metadata"]
+    assert (made["cut"], made["extended"]) == ({"1": 13}, {"1": 13, "2": 13})
+    assert {content(disk)[: len(base)] for disk in disks(quorum)} == {base}
+    assert len({content(disk) for disk in disks(quorum)}) == 1
+
+
 def test_an_unfinished_last_batch_goes_first(klog: Run, quorum: Path) -> None:
     whole = content(quorum / "broker-1")
     for node in (1, 2):
@@ -220,6 +246,7 @@ def test_an_unfinished_last_batch_goes_first(klog: Run, quorum: Path) -> None:
             file.truncate(file.tell() - 5)
     made = planned(klog, quorum, "--voters", ADDRESSES, "--apply")["metadata"]
     assert made["base"]["offset"] == 117
+    assert "what follows the last whole batch of node 1's log is cut" in made["next"]
     assert {content(disk)[: len(whole)] for disk in disks(quorum)} == {whole}
     assert len({content(disk) for disk in disks(quorum)}) == 1
 
@@ -293,6 +320,7 @@ def test_addresses_that_are_none(klog: Run, quorum: Path, voters: str, reason: s
         (("--voters", ADDRESSES, "--keep", "newest"), "--keep goes with --only-broker"),
         (("--voters", ADDRESSES, "--voter", "a:1"), "--voter goes with --only-broker"),
         (("--voters", ADDRESSES, "--without", 1), "the disk of node 1 is given"),
+        (("--voters", ADDRESSES, "--without", 8), "--without 8: node 8 is no voter"),
         (("--voters", ADDRESSES, "--base", 7), "no disk of node 7"),
         (("--voters", ADDRESSES, "--directory-ids", "new"), "expected one of keep, disks"),
         (("--only-broker", 1, "--directory-ids", "disks"), "--directory-ids goes with --voters"),

@@ -1,51 +1,81 @@
-"""A plan over the metadata logs of three nodes survives power cuts and kills: it can be finished, and taken back."""
+"""A plan over the metadata logs of several nodes survives power cuts and kills: it can be finished, and taken back."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
 from klog.data_dir.selection import PartitionQuery
 from klog.disk.disk import Disk
+from klog.metadata.topic_config import TopicConfig
 from klog.plan.session import PlanOptions, PlanSession
 from klog.quorum.quorum_plan import QuorumPlanner, QuorumSettings
 from klog.quorum.voters import parse_voters
+from klog.replicas.copy_choice import CopyChoice
+from klog.replicas.copy_plan import CopyPlanSettings
 from klog.replicas.disks import open_disks
 
 from tests.conftest import FIXTURES, writable_copy
+from tests.quorum.test_only_broker import Disks
 from tests.replicas.test_copy_plan_power import NOW_MS, cut_everywhere, log_dirs, memory, state_home
 
 __all__ = ["memory", "state_home"]
 pytestmark = [pytest.mark.usefixtures("state_home")]
 
 
-@pytest.fixture
-def original(tmp_path: Path) -> Path:
+def quorum(root: Path) -> None:
     """The disks of a quorum, node 2 behind and node 3 with an unfinished batch at its end."""
     for node in (1, 2, 3):
-        writable_copy(
-            FIXTURES / "replicas" / "quorum" / f"broker-{node}", tmp_path / "original" / f"broker-{node}" / "data"
-        )
-    log = max((tmp_path / "original" / "broker-3" / "data" / "__cluster_metadata-0").glob("*.log"))
+        writable_copy(FIXTURES / "replicas" / "quorum" / f"broker-{node}", root / f"broker-{node}" / "data")
+    log = max((root / "broker-3" / "data" / "__cluster_metadata-0").glob("*.log"))
     with log.open("ab") as file:
         file.write(log.read_bytes()[:40])
-    return tmp_path / "original"
 
 
-def move_voters(root: Path, disk: Disk, backup: Path | None) -> None:
+def move_voters(planner: QuorumPlanner) -> None:
+    planner.move_voters(parse_voters("1@one:1,2@two:2,3@three:3"), uses_disk_ids=False)
+
+
+def two_brokers(root: Path) -> None:
+    """Two brokers, of which the first gets a partition of the second."""
+    Disks(root, 30, inside="data")
+
+
+def own_everything(planner: QuorumPlanner) -> None:
+    planner.own_everything(1, CopyPlanSettings(CopyChoice(), TopicConfig(), NOW_MS, NOW_MS), None)
+
+
+def work(wanted: Callable[[QuorumPlanner], None], root: Path, disk: Disk, backup: Path | None) -> None:
     paths = [str(path) for path in log_dirs(root)]
     options = PlanOptions("metadata", apply=True, backup=None if backup is None else str(backup))
     with PlanSession(PartitionQuery(paths), options, disk) as session:
         planner = QuorumPlanner(open_disks(paths), session.staging, QuorumSettings(NOW_MS), session.disk)
-        planner.move_voters(parse_voters("1@one:1,2@two:2,3@three:3"), uses_disk_ids=False)
+        wanted(planner)
         session.finish(planner.drafts(), losses=planner.losses, copies=planner.copies_json)
 
 
-@pytest.mark.parametrize("is_far", [False, True], ids=["beside", "elsewhere"])
+@pytest.mark.parametrize(
+    ("make", "wanted", "is_far"),
+    [
+        pytest.param(quorum, move_voters, False, id="voters-beside"),
+        pytest.param(quorum, move_voters, True, id="voters-elsewhere"),
+        pytest.param(two_brokers, own_everything, False, id="one-broker"),
+    ],
+)
 @pytest.mark.parametrize(
     ("every", "least"), [pytest.param(61, 10, id="some"), pytest.param(1, 300, marks=pytest.mark.long, id="all")]
 )
 def test_metadata_logs_survive_a_cut_at_any_call(
-    original: Path, memory: Path, is_far: bool, every: int, least: int
+    make: Callable[[Path], None],
+    wanted: Callable[[QuorumPlanner], None],
+    is_far: bool,
+    every: int,
+    least: int,
+    tmp_path: Path,
+    memory: Path,
 ) -> None:
-    assert cut_everywhere(memory, original, move_voters, every, is_far) > least
+    original = tmp_path / "original"
+    make(original)
+    assert cut_everywhere(memory, original, partial(work, wanted), every, is_far) > least

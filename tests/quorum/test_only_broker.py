@@ -116,14 +116,15 @@ def test_diverged_copies_have_to_be_chosen(klog: Run, image: Image, tmp_path: Pa
 class Disks:
     """Two brokers' log dirs in a cluster of two, with one metadata log on both.
 
-    *level*: metadata.version.  Node 1 is the only voter; of the topic `t` partition 0 is on both, 1 on node 2.
+    *level*: metadata.version.  *inside*: of a broker's directory, where its log dir is.  Node 1 is the only voter; of
+    the topic `t` partition 0 is on both, 1 on node 2.
     """
 
-    def __init__(self, root: Path, level: int, more: tuple[bytes, ...] = ()) -> None:
+    def __init__(self, root: Path, level: int, more: tuple[bytes, ...] = (), inside: str = "") -> None:
         self.root = root
         self.logs = []
         for node in (1, 2):
-            log = metadata_logs.MetadataLog(root / f"broker-{node}")
+            log = metadata_logs.MetadataLog(root / f"broker-{node}" / inside)
             log.add(metadata_logs.value("FeatureLevel", name="metadata.version", featureLevel=level))
             for broker in (1, 2):
                 register = {"brokerId": broker, "brokerEpoch": 10 + broker, "incarnationId": uuid(broker)}
@@ -141,7 +142,7 @@ class Disks:
             properties = f"version=1\ncluster.id=x\nnode.id={node}\ndirectory.id={uuid(100 + node)}\n"
             (log.log_dir / "meta.properties").write_text(properties)
         for node, number in ((1, 0), (2, 0), (2, 1)):
-            path = root / f"broker-{node}" / f"t-{number}"
+            path = root / f"broker-{node}" / inside / f"t-{number}"
             path.mkdir()
             (path / f"{0:020d}.log").write_bytes(encoded([Record(0, 1, b"k", b"v")]))
             (path / "partition.metadata").write_text(f"version: 0\ntopic_id: {uuid(7)}")
@@ -171,6 +172,36 @@ def test_records_have_the_versions_of_the_cluster(klog: Run, tmp_path: Path, lev
         assert record.data["leaderRecoveryState"] == -1
     assert state(made.root, 1).partitions[uuid(7)][0].adding == ()
     assert (made.root / "broker-1" / "t-1" / f"{0:020d}.log").exists()
+
+
+def test_people_read_what_becomes_of_it(klog: Run, tmp_path: Path) -> None:
+    made = Disks(tmp_path / "disks", 30)
+    for log in made.logs:
+        log.add(metadata_logs.config(2, "t", "min.insync.replicas", "2"))
+    shutil.rmtree(made.root / "broker-1" / "t-0")
+    ran = klog("metadata", "plan", *disks(made.root), "--only-broker", "1", "--voter", "here:9093")
+    assert ran.exit_code == 0
+    end = made.logs[0].end
+    assert ran.stdout.decode().splitlines() == [
+        f"base: node 1, offset {end}, epoch 0 ({made.root}/broker-1/__cluster_metadata-0)",
+        f"    node 1: 1 batch from {end} on",
+        f"batch at {end}, epoch 1: PARTITION_CHANGE x 2, UNREGISTER_BROKER",
+        "node 1 owns 2 partitions; 2 copied from other disks",
+        "    t-0 from node 2",
+        "    t-1 from node 2",
+        ran.stdout.decode().splitlines()[6],
+        "next: on node 1: process.roles=broker,controller",
+        "next: on node 1: controller.quorum.voters=1@here:9093",
+        "next: on node 1: offsets.topic.replication.factor=1",
+        "next: on node 1: transaction.state.log.replication.factor=1",
+        "next: on node 1: transaction.state.log.min.isr=1",
+        "next: on node 1: min.insync.replicas=1",
+        "next: once it is up: kafka-configs --alter --entity-type topics --entity-name t"
+        " --add-config min.insync.replicas=1 (it is 2)",
+    ]
+    assert "1 metadata log planned; " in ran.stdout.decode()
+    assert b"no disk of cluster x that was left out may come up again with this cluster id" in ran.stderr
+    assert b"once a controller has started on these logs there is no undo" in ran.stderr
 
 
 def test_an_open_transaction_is_ended_first(klog: Run, tmp_path: Path) -> None:

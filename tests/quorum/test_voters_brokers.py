@@ -16,13 +16,13 @@ from typing import Any, NamedTuple
 
 import pytest
 from klog.data_dir.log_dir import LogDir
-from klog.data_dir.partition import Partition
 from klog.data_dir.replicas import log_end
 from klog.metadata.loader import read_metadata
 
 from tests.brokers import kafka
 from tests.brokers.quorum import BROKERS, Combined
 from tests.quorum import serving
+from tests.quorum.test_metadata_plan import content, metadata_log
 from tests.replicas.test_copy_plan_brokers import await_full_isr
 from tests.support.power import tree
 
@@ -64,18 +64,6 @@ def moved(killed: Killed, folder: Path) -> Combined:
     cluster = Combined(kafka.NEWEST, folder)
     cluster.controller_port += 20
     return cluster
-
-
-def metadata_log(disk: Path) -> Partition:
-    found = LogDir(str(disk)).metadata_log
-    assert found is not None
-    return found
-
-
-def content(disk: Path) -> bytes:
-    """Return the metadata log of a disk as one piece."""
-    partition = metadata_log(disk)
-    return b"".join(Path(partition.file(files.log)).read_bytes() for files in partition.segments)
 
 
 def planned(klog: Callable[..., Any], cluster: Combined, *options: str) -> Any:

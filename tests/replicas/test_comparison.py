@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from itertools import combinations
 from pathlib import Path
 from random import Random
@@ -46,7 +46,9 @@ def made(random: Random, epoch: int, first: int) -> Made:
     return Made(epoch, first, first + count - 1, content, data)
 
 
-def histories(seed: int, nodes: int, elections: int) -> dict[int, list[Made]]:
+def histories(
+    seed: int, nodes: int, elections: int, make: Callable[[Random, int, int], Made] = made
+) -> dict[int, list[Made]]:
     """Let brokers lead one after another and copy from the leader as far as they get, as brokers do."""
     random = Random(seed)
     logs: dict[int, list[Made]] = {node: [] for node in range(1, nodes + 1)}
@@ -54,7 +56,7 @@ def histories(seed: int, nodes: int, elections: int) -> dict[int, list[Made]]:
         leader = random.choice(list(logs))
         log = logs[leader]
         for _ in range(random.randrange(5)):
-            log.append(made(random, epoch, log[-1].last + 1 if log else 0))
+            log.append(make(random, epoch, log[-1].last + 1 if log else 0))
         for node in logs:
             if node != leader and random.random() < 0.6:
                 same = 0
@@ -250,6 +252,21 @@ def test_a_bad_batch_holds_nothing(tmp_path: Path) -> None:
     assert again.facts[2].lost.ranges == [(first.first, first.last)]
     assert again.facts[1].lost.count == 0
     assert again.first_difference(1, 2) == first.first
+
+
+def test_records_below_a_log_start_inside_of_a_batch_are_nobodys(tmp_path: Path) -> None:
+    """They are deleted, though their bytes are still there: that another copy lacks them is no loss."""
+    records = [Record(offset, 1, None, b"v%d" % offset) for offset in range(10)]
+    whole, again = batch(records), batch([Record(offset, 1, None, b"w") for offset in range(10)])
+    copies = []
+    for node, data, log_start in ((1, whole, 4), (2, again, 0)):
+        folder = tmp_path / str(node) / "t-0"
+        folder.mkdir(parents=True)
+        (folder / f"{0:020}.log").write_bytes(data)
+        copies.append(ComparedCopy(node, Partition(str(folder)), log_start, 10))
+    found = Comparison(copies).run()
+    assert {node: facts.lost.ranges for node, facts in found.facts.items()} == {1: [(4, 9)], 2: [(4, 9)]}
+    assert {node: facts.only_here.ranges for node, facts in found.facts.items()} == {1: [(4, 9)], 2: [(4, 9)]}
 
 
 def test_a_missing_directory_lacks_everything(tmp_path: Path) -> None:

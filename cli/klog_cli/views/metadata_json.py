@@ -20,15 +20,15 @@ RESOURCES = {
 }
 
 
-def document(directory: MetadataDirectory, found: ClusterMetadata, topics: Sequence[str]) -> Iterator[str]:
+def document(directory: MetadataDirectory, found: ClusterMetadata, topics: Sequence[str]) -> Iterator[bytes]:
     """Yield the parts of the document; *topics*: those to show, by name."""
     before = [_line(name, value) for name, value in (*_place(directory, found), *_nodes(found))]
-    yield "{\n" + "".join(before) + '  "topics": ['
+    yield ("{\n" + "".join(before) + '  "topics": [').encode()
     for number, topic in enumerate(topics):
-        yield f"{',' if number else ''}\n    {topic_json(found.state, topic)}"
+        yield (b",\n    " if number else b"\n    ") + _topic(found.state, topic)
     end = "\n  " if topics else ""
     after = [_line(name, value) for name, value in _settings(found)]
-    yield f"{end}],\n" + "".join(after).removesuffix(",\n") + "\n}\n"
+    yield (f"{end}],\n" + "".join(after).removesuffix(",\n") + "\n}\n").encode()
 
 
 def _line(name: str, value: object) -> str:
@@ -76,14 +76,11 @@ def _nodes(found: ClusterMetadata) -> Iterator[tuple[str, object]]:
     )
 
 
-def topic_json(state: MetadataImage, topic: str) -> str:
+def _topic(state: MetadataImage, topic: str) -> bytes:
     """Return a topic with its partitions as one line."""
     topic_id = state.topics.ids[topic]
-    partitions = ",".join(
-        json.dumps({"partition": number, **one._asdict()}, separators=(",", ":"))
-        for number, one in sorted(state.topics.partitions[topic_id].items())
-    )
-    return f'{{"topic":{json.dumps(topic)},"topic_id":"{topic_id}","partitions":[{partitions}]}}'
+    head = f'{{"topic":{json.dumps(topic)},"topic_id":"{topic_id}","partitions":'
+    return head.encode() + state.topics.partitions[topic_id].json() + b"}"
 
 
 def _settings(found: ClusterMetadata) -> Iterator[tuple[str, object]]:

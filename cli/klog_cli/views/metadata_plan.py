@@ -7,19 +7,15 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from klog.data_dir.identity import IdentityChoice
-from klog.data_dir.log_dir import LogDir
 from klog.data_dir.selection import PartitionQuery
 from klog.errors import ExitCode, KlogError, UsageError, counted
-from klog.metadata.topic_config import TopicConfig
 from klog.plan.json_file import plan_json
 from klog.plan.session import PlanOptions, PlanResult, PlanSession
-from klog.quorum.gathering import Gathering
 from klog.quorum.next_steps import next_steps, warnings
 from klog.quorum.quorum_plan import QuorumPlanner, QuorumSettings
 from klog.quorum.voters import VoterAddress, parse_address, parse_voters
-from klog.replicas.copy_plan import CopyPlan, CopyPlanSettings
-from klog.replicas.diff import DiffOptions, ReplicaDiffer
-from klog.replicas.disks import BrokerDisk, MetadataLog, open_disks
+from klog.replicas.copy_plan import CopyPlanSettings
+from klog.replicas.disks import BrokerDisk, open_disks
 
 from klog_cli import output
 from klog_cli.command_line import next_step
@@ -44,11 +40,11 @@ class QuorumRequest(NamedTuple):
 
 
 class _Wanted(NamedTuple):
-    """The request, read: *addresses* of all voters, or the one *address* of the only one."""
+    """The request, read: the *addresses* of all voters, or the *address* of the only one; which copies count."""
 
     addresses: dict[int, VoterAddress]
     address: VoterAddress | None
-    settings: CopyPlanSettings
+    copies: CopyPlanSettings
 
 
 def plan(request: QuorumRequest, options: PlanOptions, form: str) -> int:
@@ -62,12 +58,12 @@ def plan(request: QuorumRequest, options: PlanOptions, form: str) -> int:
             raise KlogError("an earlier plan is half done on these disks; first finish it, or take it back")
         # What was listed before the locks were taken may have changed.
         disks = [BrokerDisk(disk.node, one.log_dir) for disk, one in zip(disks, session.selections, strict=True)]
-        settings = QuorumSettings(wanted.settings.now_ms, request.base, wanted.settings.without)
+        settings = QuorumSettings(wanted.copies.now_ms, request.base, wanted.copies.without)
         planner = QuorumPlanner(disks, session.staging, settings, session.disk)
         if request.only_broker is None:
             planner.move_voters(wanted.addresses, uses_disk_ids=request.uses_disk_ids)
         else:
-            planner.own_everything(_gathering(planner, session, wanted.settings, request.only_broker), wanted.address)
+            planner.own_everything(request.only_broker, wanted.copies, wanted.address)
         result = session.finish(planner.drafts(), losses=planner.losses, copies=planner.copies_json)
     if form == "json":
         output.emit_json(_json(planner, result))
@@ -103,17 +99,8 @@ def _wanted(request: QuorumRequest, disks: Sequence[BrokerDisk]) -> _Wanted:
     return _Wanted(
         parse_voters(request.voters) if request.voters is not None else {},
         parse_address("--voter", request.voter) if request.voter is not None else None,
-        copy_settings(disks, request.keep, request.choices, request.repairs, without=request.without, only=node),
+        copy_settings(disks, request.keep, request.choices, request.repairs, without=request.without),
     )
-
-
-def _gathering(planner: QuorumPlanner, session: PlanSession, settings: CopyPlanSettings, node: int) -> Gathering:
-    base = planner.base
-    config = TopicConfig(None, {}, LogDir(base.disk.log_dir.path))
-    metadata = MetadataLog(base.disk.log_dir.path, base.node, base.epoch, planner.state)
-    differ = ReplicaDiffer(planner.disks, DiffOptions(metadata, config))
-    copies = CopyPlan(planner.disks, session.staging, differ, settings._replace(config=config), session.disk)
-    return Gathering(node, planner.disks, copies)
 
 
 def _json(planner: QuorumPlanner, result: PlanResult) -> dict[str, object]:

@@ -31,7 +31,7 @@ def show(path: str, globs: Sequence[str], at: int | None, form: str) -> int:
         output.error(sentence)
     if form == "json":
         for part in metadata_json.document(directory, found, topics):
-            output.text(part)
+            output.write(part)
     else:
         _page(directory, found, topics, bool(globs))
     return ExitCode.PROBLEMS_LEFT if found.damage else ExitCode.CLEAN

@@ -35,11 +35,10 @@ def copy_settings(
     repairs: bool,
     *,
     without: Sequence[int] = (),
-    only: int | None = None,
 ) -> CopyPlanSettings:
-    """Return what `--keep`, `--choose`, `--repair` and `--without` say, for *only* one node's copies if given.
+    """Return what `--keep`, `--choose`, `--repair` and `--without` say; the settings of topics are still missing.
 
-    The settings of topics are still missing.  Raises UsageError.
+    Raises UsageError.
     """
     nodes = {disk.node for disk in disks}
     kept: str | int | None = keep
@@ -57,4 +56,4 @@ def copy_settings(
         if node not in nodes:
             raise UsageError(f"--choose {topic}-{number}={node}: no disk of node {node} is given")
     now_ms = int(time.time() * 1000)
-    return CopyPlanSettings(choice, TopicConfig(), now_ms, _EXPIRATION_MS, frozenset(without), only)
+    return CopyPlanSettings(choice, TopicConfig(), now_ms, _EXPIRATION_MS, frozenset(without))

@@ -16,6 +16,7 @@ from klog.kernel._kernel import (
     KeySet,
     OffsetMap,
     OpenTransactions,
+    PartitionTable,
     Profile,
     RecordColumns,
     RecordLines,
@@ -38,6 +39,7 @@ from klog.kernel._kernel import (
     key_partitions,
     offset_index_used,
     read_key,
+    skip_partitions,
     stamp,
     time_index_used,
 )
@@ -101,6 +103,7 @@ __all__ = [
     "KeySet",
     "OffsetMap",
     "OpenTransactions",
+    "PartitionTable",
     "Profile",
     "RecordColumns",
     "RecordLines",
@@ -123,6 +126,7 @@ __all__ = [
     "key_partitions",
     "offset_index_used",
     "read_key",
+    "skip_partitions",
     "stamp",
     "time_index_used",
 ]

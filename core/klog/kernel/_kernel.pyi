@@ -318,6 +318,45 @@ class Profile:
     def largest(self) -> list[tuple[int, int, int]]: ...
     def top(self, most: int) -> list[tuple[int, int, bytes, bytes]]: ...
 
+class PartitionTable:
+    def add_topic(self, topic_id: bytes) -> None: ...
+    def remove_topic(self, topic_id: bytes) -> None: ...
+    def numbers(self, topic_id: bytes) -> list[int]: ...
+    def count(self, topic_id: bytes) -> int: ...
+    def clear_elr(self, topic_id: bytes | None = None) -> None: ...
+    def take(self, rows: Window, first: int, expected: int, until: int) -> int: ...
+    def get(
+        self, topic_id: bytes, number: int
+    ) -> (
+        tuple[
+            tuple[int, ...],
+            tuple[int, ...],
+            int,
+            int,
+            int,
+            tuple[int, ...],
+            tuple[int, ...],
+            tuple[str, ...],
+            tuple[int, ...],
+            tuple[int, ...],
+            bool,
+        ]
+        | None
+    ): ...
+    def put(
+        self,
+        topic_id: bytes,
+        number: int,
+        lists: tuple[bytes, bytes, bytes, bytes, bytes, bytes, bytes],
+        leader: int,
+        leader_epoch: int,
+        partition_epoch: int,
+        recovering: bool,
+    ) -> None: ...
+    def json(self, topic_id: bytes) -> bytes: ...
+
+def skip_partitions(rows: Window, first: int, expected: int, until: int, keys: bytes) -> int: ...
+
 class InputRecords:
     count: int
     def line(self, i: int) -> int: ...

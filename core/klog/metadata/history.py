@@ -16,12 +16,13 @@ from klog.errors import KlogError
 from klog.formats.control import Control
 from klog.formats.internal_topics import MetadataRecord
 from klog.formats.structs.schema import Data
+from klog.kernel import Window, skip_partitions
 from klog.metadata.change_reasons import BatchEvents, broker_reason, partition_reason, quorum_reason
 from klog.metadata.cluster_image import BrokerRegistration, Voter
 from klog.metadata.image import MetadataImage
 from klog.metadata.loader import LogPoint, begins_at_zero, read_snapshot, replay_segments, snapshot_files
 from klog.metadata.replay import LoggedRecord, Problems, Replay
-from klog.metadata.topics_image import PartitionRegistration
+from klog.metadata.topics_image import PartitionRegistration, partition_key
 
 SNAPSHOT: Final = "snapshot"
 """The record of the first change where the log begins behind offset 0."""
@@ -50,6 +51,9 @@ class HistorySubject(Protocol):
     def find(self, state: MetadataImage) -> object | None:
         """Return the subject's state, None when it is not there."""
 
+    def keys(self, state: MetadataImage) -> bytes:
+        """Return the keys of the partitions whose records matter, see `klog.kernel.skip_partitions`."""
+
     def fields(self, found: object | None, before: object | None) -> dict[str, object]:
         """Return a state as fields by name; *before* names what is gone where *found* is None."""
 
@@ -68,8 +72,14 @@ class PartitionSubject(NamedTuple):
     def find(self, state: MetadataImage) -> tuple[str, PartitionRegistration] | None:
         """Return the topic's id and the partition's registration."""
         topic_id = state.topics.ids.get(self.topic, "")
-        found = state.topics.partitions.get(topic_id, {}).get(self.number)
+        partitions = state.topics.partitions.get(topic_id)
+        found = None if partitions is None else partitions.get(self.number)
         return None if found is None else (topic_id, found)
+
+    def keys(self, state: MetadataImage) -> bytes:
+        """Return the key of the partition of the topic that has the name now."""
+        topic_id = state.topics.ids.get(self.topic)
+        return b"" if topic_id is None else partition_key(topic_id, self.number)
 
     def fields(self, found: object | None, before: object | None) -> dict[str, object]:
         """Return id, leader, epochs and members."""
@@ -97,6 +107,10 @@ class BrokerSubject(NamedTuple):
         """Return its registration, None once that was taken back."""
         found = state.cluster.brokers.get(self.node)
         return found if found is not None and found.registered else None
+
+    def keys(self, state: MetadataImage) -> bytes:
+        """None."""
+        return b""
 
     def fields(self, found: object | None, before: object | None) -> dict[str, object]:
         """Return the registration; all None once the broker has been unregistered."""
@@ -126,6 +140,10 @@ class QuorumSubject(NamedTuple):
         """Return leader and voters."""
         found = state.quorum
         return _Quorum(found.leader, found.epoch, found.kraft_version, found.voters)
+
+    def keys(self, state: MetadataImage) -> bytes:
+        """None."""
+        return b""
 
     def fields(self, found: object | None, before: object | None) -> dict[str, object]:
         """Return them by name."""
@@ -169,6 +187,10 @@ class HistoryReplay(Replay):
         self._noted: list[_Noted] = []
         self._batch: int | None = None
         self._events = BatchEvents({}, state.cluster.brokers)
+
+    def pass_over(self, rows: Window, first: int, until: int) -> int:
+        """Skip the records of other partitions: this state does without them."""
+        return skip_partitions(rows, first, self.expected, until, self._subject.keys(self.state))
 
     def apply(self, record: MetadataRecord, found: LoggedRecord, file: str) -> None:
         """Take a record, and note what it changed."""

@@ -285,9 +285,9 @@ def _is_snapshot(file: FileName) -> bool:
 def read_snapshot(path: str, end: LogPoint) -> MetadataSnapshot:
     """Kafka: RecordsSnapshotReader; a snapshot without a footer was never finished."""
     replay = Replay(MetadataImage(), Problems())
-    flaw, first, last, timestamp = None, None, None, -1
+    flaw, first, last, timestamp, end_of_last = None, None, None, -1, 0
     try:
-        for found in read_records(path, 0):
+        for found in replay.records(path, 0):
             if isinstance(found, Damage):
                 flaw = flaw or str(found)
                 continue
@@ -299,8 +299,11 @@ def read_snapshot(path: str, end: LogPoint) -> MetadataSnapshot:
                 first = last
                 timestamp = control.data.get("lastContainedLogTimestamp", -1) if control is not None else -1
             replay.record(found, path)
+            end_of_last = found.offset + 1
     except KlogError as error:
         flaw = flaw or str(error)
+    if replay.expected != end_of_last:
+        last = None  # records that needed no attention follow
     if (first, last) != (_SNAPSHOT_HEADER, _SNAPSHOT_FOOTER):
         flaw = flaw or f"{path}: not finished: {'header' if first != _SNAPSHOT_HEADER else 'footer'} missing"
     return MetadataSnapshot(path, end, replay.state, replay.problems, flaw, timestamp)

@@ -15,6 +15,7 @@ from klog.formats.control import Control, control_record
 from klog.formats.damage import Damage, DamageKind
 from klog.formats.internal_topics import MetadataRecord, Undecodable, metadata_record, newest_version
 from klog.formats.java_integers import LONG_MAX
+from klog.kernel import Window
 from klog.location import Location
 from klog.log.segment import Segment
 from klog.metadata.image import MetadataImage
@@ -77,13 +78,19 @@ def read_records(path: str, first: int, until: int = LONG_MAX) -> Iterator[Logge
             yield rows
             continue
         for i in range(rows.records):
-            offset, timestamp, key, value, _, _, row = rows.record(i)
-            if offset >= until:
+            found = logged_record(rows, i)
+            if found.offset >= until:
                 return
-            if offset >= first:
-                batch = rows.batch(row)
-                is_control = bool(batch.attributes & CONTROL_BIT)
-                yield LoggedRecord(offset, batch.leader_epoch, timestamp, is_control, key, value, batch.base_offset)
+            if found.offset >= first:
+                yield found
+
+
+def logged_record(rows: Window, i: int) -> LoggedRecord:
+    """Return record row *i*."""
+    offset, timestamp, key, value, _, _, row = rows.record(i)
+    batch = rows.batch(row)
+    is_control = bool(batch.attributes & CONTROL_BIT)
+    return LoggedRecord(offset, batch.leader_epoch, timestamp, is_control, key, value, batch.base_offset)
 
 
 class Replay:
@@ -108,7 +115,7 @@ class Replay:
 
         *is_in_use*: a node is running, and may just be writing at its end.
         """
-        for found in read_records(path, first, until):
+        for found in self.records(path, first, until):
             if isinstance(found, Damage):
                 is_normal = found.is_unfinished and (is_in_use or found.kind is DamageKind.ZEROED_TAIL)
                 self.problems.add(str(found), missing=not found.is_unfinished, is_damage=not is_normal)
@@ -116,6 +123,36 @@ class Replay:
             if found.offset != self.expected:
                 self.hole(path, found.offset)
             self.record(found, path)
+
+    def records(self, path: str, first: int, until: int = LONG_MAX) -> Iterator[LoggedRecord | Damage]:
+        """Yield the records of a file that `record` has to take, see `read_records`; the others are taken already.
+
+        Raises KlogError if the file cannot be opened.
+        """
+        for rows in Segment(path).record_windows(first):
+            if isinstance(rows, Damage):
+                yield rows
+                continue
+            i = 0
+            while i < rows.records:
+                if self._waiting is None and (end := self.pass_over(rows, i, until)) > i:
+                    self.expected += end - i
+                    self.epoch = rows.batch(rows.record(end - 1)[-1]).leader_epoch
+                    i = end
+                    continue
+                found = logged_record(rows, i)
+                if found.offset >= until:
+                    return
+                if found.offset >= first:
+                    yield found
+                i += 1
+
+    def pass_over(self, rows: Window, first: int, until: int) -> int:
+        """Take the records from row *first* on that need nobody's attention; return the first one that does.
+
+        Their offsets are the expected ones, and below *until*.  Nothing is in a transaction.
+        """
+        return self.state.topics.table.take(rows, first, self.expected, until)
 
     def record(self, found: LoggedRecord, file: str) -> None:
         """Take one record of *file*."""

@@ -5,15 +5,19 @@ Kafka: TopicsDelta, TopicDelta, PartitionRegistration.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+import struct
+from base64 import urlsafe_b64decode
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from klog.formats.structs.schema import Data
+from klog.kernel import PartitionTable
 from klog.replication.election import MIGRATING_DIRECTORY
 
 _NO_LEADER_CHANGE: Final = -2
 _NO_RECOVERY_CHANGE: Final = -1
+_MOST_BYTES: Final = 4 * 9999
+"""Of a list: more replicas than any cluster has nodes."""
 
 
 class PartitionRegistration(NamedTuple):
@@ -37,40 +41,69 @@ class PartitionRegistration(NamedTuple):
     recovering: bool = False
 
 
-@dataclass
-class TopicsImage:
-    """*ids* by name and *names* by id are about the same topics; *partitions* by topic id, then number."""
+class TopicPartitions(Mapping[int, PartitionRegistration]):
+    """The partitions of one topic in the kernel's table, by number, ascending."""
 
-    ids: dict[str, str] = field(default_factory=dict)
-    names: dict[str, str] = field(default_factory=dict)
-    partitions: dict[str, dict[int, PartitionRegistration]] = field(default_factory=dict)
-    # Of these topics some partitions have an ELR, or had one; else each ClearElr would look at every partition.
-    _have_elr: dict[str, set[int]] = field(default_factory=dict, compare=False)
+    def __init__(self, table: PartitionTable, topic_id: bytes) -> None:
+        self._table, self._topic_id = table, topic_id
+
+    def __getitem__(self, number: int) -> PartitionRegistration:
+        found = self._table.get(self._topic_id, number)
+        if found is None:
+            raise KeyError(number)
+        return PartitionRegistration(*found)
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self._table.numbers(self._topic_id))
+
+    def __len__(self) -> int:
+        return self._table.count(self._topic_id)
+
+    def __repr__(self) -> str:
+        return repr(dict(self))
+
+    def json(self) -> bytes:
+        """Return all of them as a JSON array."""
+        return self._table.json(self._topic_id)
+
+
+class TopicsImage:
+    """*ids* by name and *names* by id are about the same topics; *partitions* by topic id, then number.
+
+    The partitions themselves are in the kernel's *table*: it takes the records that a controller writes by the million,
+    and `put_partition` and `change_partition` take any record, by the same rules.
+    """
+
+    def __init__(self) -> None:
+        self.ids: dict[str, str] = {}
+        self.names: dict[str, str] = {}
+        self.partitions: dict[str, TopicPartitions] = {}
+        self.table = PartitionTable()
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, TopicsImage) and (self.ids, self.partitions) == (other.ids, other.partitions)
+
+    __hash__ = None  # type: ignore[assignment]  # it changes
 
     def add(self, name: str, topic_id: str) -> None:
         """Add a topic without partitions."""
         self.ids[name] = topic_id
         self.names[topic_id] = name
-        self.partitions[topic_id] = {}
+        self.table.add_topic(_uuid_bytes(topic_id))
+        self.partitions[topic_id] = TopicPartitions(self.table, _uuid_bytes(topic_id))
 
     def remove(self, topic_id: str) -> str:
         """Remove a topic that is there, with its partitions; return its name."""
         name = self.names.pop(topic_id)
         del self.ids[name], self.partitions[topic_id]
-        self._have_elr.pop(topic_id, None)
+        self.table.remove_topic(_uuid_bytes(topic_id))
         return name
-
-    def put(self, topic_id: str, number: int, partition: PartitionRegistration) -> None:
-        """Set a partition of a topic that is there."""
-        self.partitions[topic_id][number] = partition
-        if partition.elr or partition.last_known_elr:
-            self._have_elr.setdefault(topic_id, set()).add(number)
 
     def put_partition(self, data: Data) -> str | None:
         """Kafka: PartitionRegistration, from a record."""
         if data["topicId"] not in self.partitions:
             return self.no_topic(data)
-        return self._put_fitting(data, partition_of(data))
+        return self._put(data, partition_of(data))
 
     def change_partition(self, data: Data) -> str | None:
         """Kafka: PartitionRegistration.merge."""
@@ -80,13 +113,26 @@ class TopicsImage:
         before = partitions.get(data["partitionId"])
         if before is None:
             return f"topic {self.names[data['topicId']]} has no partition {data['partitionId']}"
-        return self._put_fitting(data, merged(before, data))
+        return self._put(data, merged(before, data))
 
-    def _put_fitting(self, data: Data, partition: PartitionRegistration) -> str | None:
+    def _put(self, data: Data, partition: PartitionRegistration) -> str | None:
         """Kafka: the checks in the constructor of PartitionRegistration."""
         if partition.directories and len(partition.directories) != len(partition.replicas):
             return f"{len(partition.replicas)} replicas in {len(partition.directories)} log dirs"
-        self.put(data["topicId"], data["partitionId"], partition)
+        members = (partition.replicas, partition.isr, partition.elr, partition.last_known_elr)
+        lists = [_int_bytes(nodes) for nodes in (*members, partition.adding, partition.removing)]
+        lists.insert(len(members), b"".join(map(_uuid_bytes, partition.directories)))
+        if max(map(len, lists)) > _MOST_BYTES:
+            return f"a list of {max(map(len, lists))} bytes"
+        self.table.put(
+            _uuid_bytes(data["topicId"]),
+            data["partitionId"],
+            (lists[0], lists[1], lists[2], lists[3], lists[4], lists[5], lists[6]),
+            partition.leader,
+            partition.leader_epoch,
+            partition.partition_epoch,
+            partition.recovering,
+        )
         return None
 
     @staticmethod
@@ -102,15 +148,21 @@ class TopicsImage:
         name = data["topicName"]
         if name and name not in self.ids:
             return f"there is no topic {name}"
-        for topic_id in [self.ids[name]] if name else list(self._have_elr):
-            for number in self._have_elr.pop(topic_id, ()):
-                before = self.partitions[topic_id][number]
-                if before.elr or before.last_known_elr:
-                    epoch = before.partition_epoch + 1
-                    self.partitions[topic_id][number] = before._replace(
-                        elr=(), last_known_elr=(), partition_epoch=epoch
-                    )
+        self.table.clear_elr(_uuid_bytes(self.ids[name]) if name else None)
         return None
+
+
+def partition_key(topic_id: str, number: int) -> bytes:
+    """Return number and topic id as both records of partitions begin with them."""
+    return struct.pack(">i", number) + _uuid_bytes(topic_id)
+
+
+def _uuid_bytes(letters: str) -> bytes:
+    return urlsafe_b64decode(f"{letters}==")
+
+
+def _int_bytes(nodes: Sequence[int]) -> bytes:
+    return struct.pack(f">{len(nodes)}i", *nodes)
 
 
 def partition_of(data: Data) -> PartitionRegistration:

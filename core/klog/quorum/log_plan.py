@@ -14,7 +14,7 @@ from typing import NamedTuple
 from klog import truncate
 from klog.data_dir.partition import Partition
 from klog.disk.disk import Disk
-from klog.errors import KlogError
+from klog.errors import KlogError, UsageError
 from klog.formats.checkpoint import EpochEntry, write_epochs
 from klog.formats.names import CLUSTER_METADATA, FileKind, FileName, Stage, file_name
 from klog.plan.draft import Draft
@@ -83,11 +83,15 @@ class LogChange(NamedTuple):
 class LogPlan:
     """Drafts the changes of the disks that are written to.
 
-    *disks* and *stagings* belong together; their places are the numbers of the log dirs.
+    *disks* and *stagings* belong together; their places are the numbers of the log dirs.  *is_base_chosen*: somebody
+    has said which log is the base, where two are ahead alike.
     """
 
-    def __init__(self, disks: Sequence[BrokerDisk], stagings: Sequence[Staging], now_ms: int) -> None:
+    def __init__(
+        self, disks: Sequence[BrokerDisk], stagings: Sequence[Staging], now_ms: int, is_base_chosen: bool
+    ) -> None:
         self._disks, self._stagings, self._now_ms = disks, stagings, now_ms
+        self._is_base_chosen = is_base_chosen
         self.drafts: list[Draft] = []
         self.changes: list[LogChange] = []
 
@@ -100,7 +104,8 @@ class LogPlan:
     ) -> None:
         """Let a log dir have *log*, which is *base* and more; *copy*: what it has now.
 
-        Raises KlogError for one that would be cut below its newest snapshot.
+        Raises KlogError for one that would be cut below its newest snapshot, UsageError for one that is as far as the
+        base, and another history.
         """
         disk = self._disks[number]
         source = CatchUpSource(CLUSTER_METADATA, 0, _state(base.disk, log))
@@ -116,6 +121,11 @@ class LogPlan:
             _put_snapshots(draft, log, base.log_start)
         change = plan.draft(draft)
         self.drafts.append(draft)
+        if copy is not None and copy.rank == base.rank and change.cut_to < end and not self._is_base_chosen:
+            raise UsageError(
+                f"the logs of nodes {base.node} and {copy.node} end alike and differ from offset {change.cut_to} on:"
+                " --base says which one counts"
+            )
         if copy is not None and copy.snapshot is not None and change.cut_to < (copy.snapshot.offset or 0):
             raise KlogError(
                 f"{copy.partition.path}: it parts from the base at offset {change.cut_to}, below its snapshot"

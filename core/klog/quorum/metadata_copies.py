@@ -40,6 +40,11 @@ class MetadataCopy(NamedTuple):
         return self.disk.node
 
     @property
+    def has_rest(self) -> bool:
+        """Whether something follows its last whole batch."""
+        return self.partition.log_end is not None and self.partition.log_end.damage is not None
+
+    @property
     def rank(self) -> tuple[int, int]:
         """By which logs are ahead of each other.  Kafka: OffsetAndEpoch."""
         return self.epoch, self.log_end

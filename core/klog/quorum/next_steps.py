@@ -87,9 +87,14 @@ def warnings(planner: QuorumPlanner) -> list[str]:
         f"what was not yet committed below offset {base.log_end} of the base is committed from now on",
         "once a controller has started on these logs there is no undo",
         *(
+            f"what follows the last whole batch of node {copy.node}'s log is cut"
+            for copy in planner.copies
+            if copy.has_rest and copy.node in planner.written
+        ),
+        *(
             f"node {node} may come up later with the log that it has, as long as that does not reach beyond offset"
             f" {base.log_end} of epoch {base.epoch}"
-            for node in sorted(planner.without)
+            for node in sorted(planner.without if planner.gathering is None else ())
         ),
         *(
             f"the log of node {copy.node} is ahead of the base (offset {copy.log_end}, epoch {copy.epoch}): what it has"

@@ -1,8 +1,8 @@
 """The plans that bring a quorum up under other addresses, or one broker that owns everything.
 
 planner = QuorumPlanner(disks, stagings, QuorumSettings(now_ms), disk)
-planner.move_voters({1: VoterAddress("new-1", 9093), …}, uses_disk_ids=False)
-session.finish(planner.drafts(), losses=planner.losses, copies=planner.copies)
+planner.move_voters({1: VoterAddress("new-1", 9093)}, uses_disk_ids=False)
+session.finish(planner.drafts(), losses=planner.losses, copies=planner.copies_json)
 """
 
 from __future__ import annotations
@@ -10,11 +10,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
+from klog.data_dir.log_dir import LogDir
 from klog.disk.disk import Disk
 from klog.errors import KlogError, UsageError
 from klog.formats.internal_topics import MetadataRecord
 from klog.metadata.cluster_image import Voter
 from klog.metadata.loader import ClusterMetadata, read_log
+from klog.metadata.topic_config import TopicConfig
 from klog.plan.draft import Draft
 from klog.plan.model import Loss
 from klog.plan.staging import Staging
@@ -36,12 +38,16 @@ from klog.quorum.metadata_copies import (
 )
 from klog.quorum.new_batches import NewBatches
 from klog.quorum.voters import KRAFT_VOTERS, VoterAddress, check_named, moved, voters_data
-from klog.replicas.disks import BrokerDisk
+from klog.replicas.copy_plan import CopyPlan, CopyPlanSettings
+from klog.replicas.diff import DiffOptions, ReplicaDiffer
+from klog.replicas.disks import BrokerDisk, MetadataLog
 
 
 class QuorumSettings(NamedTuple):
-    """*base*: the node whose log is built on; None for the one that is ahead.  *without*: voters whose disks are not
-    given, and that may come back later with the log that they have."""
+    """*base*: the node whose log is built on; None for the one that is ahead.
+
+    *without*: voters whose disks are not given, and that may come back later with the log that they have.
+    """
 
     now_ms: int
     base: int | None = None
@@ -58,13 +64,13 @@ class QuorumPlanner:
     def __init__(
         self, disks: Sequence[BrokerDisk], stagings: Sequence[Staging], settings: QuorumSettings, disk: Disk
     ) -> None:
-        self.disks, self._disk = disks, disk
+        self.disks, self._stagings, self._disk = disks, stagings, disk
         self.copies = metadata_copies(disks)
         self.base = choose_base(self.copies, settings.base)
         self._intact = intact_log(self.base)
         self.state = _sound(read_log(self.base.partition), self._intact.end)
         self.new = NewBatches(self._intact.end, unused_epoch(self.copies), settings.now_ms)
-        self.logs = LogPlan(disks, stagings, settings.now_ms)
+        self.logs = LogPlan(disks, stagings, settings.now_ms, settings.base is not None)
         self.voters: tuple[Voter, ...] = self.state.quorum.voters or ()
         self.gathering: Gathering | None = None
         self.address: VoterAddress | None = None
@@ -86,7 +92,7 @@ class QuorumPlanner:
                 "kraft.version is 0: the voters are in the configuration, and nothing is written; on every node:"
                 f" controller.quorum.voters={line}"
             )
-        check_named(voters, addresses)
+        check_named(voters, addresses, self.without)
         ids = self._directory_ids(voters, uses_disk_ids)
         self.voters = tuple(moved(voter, addresses[voter.id], ids.get(voter.id)) for voter in voters)
         self.new.add_control(KRAFT_VOTERS, voters_data(self.voters))
@@ -125,23 +131,32 @@ class QuorumPlanner:
             raise KlogError(f"{disk.log_dir.path}: its meta.properties has no directory.id; no voter is without one")
         return found
 
-    def own_everything(self, gathering: Gathering, address: VoterAddress | None) -> None:
-        """Let the node of *gathering* own every partition that any disk has, and in a dynamic quorum be the only voter.
+    def own_everything(self, node: int, copies: CopyPlanSettings, address: VoterAddress | None) -> None:
+        """Let *node* own every partition that any disk has, and in a dynamic quorum be the only voter.
 
-        *address*: where its controller will listen, if that is not in the log.  Raises UsageError for a node that is no
-        broker, and where *address* is missing; KlogError, UnreadableError.
+        *copies*: which copies count; the settings of topics come from the base.  *address*: where its controller will
+        listen, if that is not in the log.  Raises UsageError for a node that is no broker, and where *address* or a
+        choice is missing; KlogError, UnreadableError.
         """
-        node, state = gathering.node, self.state
+        state = self.state
         if node not in state.brokers:
             ids = ", ".join(map(str, sorted(state.brokers)))
             raise UsageError(f"--only-broker {node}: no broker has registered as {node}; the log knows {ids}")
-        self.gathering, self.address = gathering, address
+        self.address = address
+        self.gathering = gathering = Gathering(node, self.disks, self._copy_plan(copies._replace(only=node)))
         gathering.collect(state)
         if state.quorum.voters is not None:
             self.voters = (self._only_voter(node, state.quorum.voters, address),)
             self.new.add_control(KRAFT_VOTERS, voters_data(self.voters))
         self._update(ownership_updates(state, node, gathering.directories), unregistrations(state, node))
         self._write([node])
+
+    def _copy_plan(self, settings: CopyPlanSettings) -> CopyPlan:
+        place = self.base.disk.log_dir.path
+        config = TopicConfig(None, {}, LogDir(place))
+        metadata = MetadataLog(place, self.base.node, self.base.epoch, self.state)
+        differ = ReplicaDiffer(self.disks, DiffOptions(metadata, config))
+        return CopyPlan(self.disks, self._stagings, differ, settings._replace(config=config), self._disk)
 
     def _only_voter(self, node: int, voters: Sequence[Voter], address: VoterAddress | None) -> Voter:
         old = next((voter for voter in voters if voter.id == node), None)
@@ -190,8 +205,13 @@ class QuorumPlanner:
         for update in self._updates:
             topic_id, number = update.key
             wanted[topic_id][number] = update.after
-        is_said = (after.quorum.voters or ()) == tuple(sorted(self.voters)) or after.quorum.voters == self.voters
-        if not is_said or after.partitions != wanted or after.epoch != self.new.batches[0].epoch:
+        brokers = dict(self.state.brokers)
+        if self.gathering is not None:
+            gone = brokers.keys() - {self.gathering.node}
+            brokers |= {node: brokers[node]._replace(unregistered=True) for node in gone}
+        before = (wanted, brokers, self.state.state.settings, tuple(sorted(self.voters)), self.new.batches[0].epoch)
+        voters = tuple(after.quorum.voters or ())
+        if (after.partitions, after.brokers, after.state.settings, voters, after.epoch) != before:
             raise KlogError("the batches were not read back as they were meant: nothing is planned; please report this")
 
     # what came of it
@@ -213,10 +233,14 @@ class QuorumPlanner:
         return self.gathering.copies.copies if self.gathering is not None else []
 
     @property
+    def written(self) -> set[int]:
+        """The nodes whose logs are written to."""
+        return {one.change.node for one in self.logs.changes}
+
+    @property
     def ahead(self) -> list[MetadataCopy]:
         """The logs that are not written to and have what the base has not: they will be cut."""
-        written = {one.change.node for one in self.logs.changes}
-        return [copy for copy in self.copies if copy.node not in written and copy.rank > self.base.rank]
+        return [copy for copy in self.copies if copy.node not in self.written and copy.rank > self.base.rank]
 
 
 def _sound(state: ClusterMetadata, end: int) -> ClusterMetadata:

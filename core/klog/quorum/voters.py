@@ -6,10 +6,10 @@ Kafka: VoterSet, VotersRecord; for addresses QuorumConfig.parseVoterConnections,
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from klog.errors import UsageError
+from klog.errors import KlogError, UsageError
 from klog.formats.structs.schema import Data
 from klog.metadata.cluster_image import ListenerEndpoint, Voter
 
@@ -61,10 +61,18 @@ def parse_voters(text: str) -> dict[int, VoterAddress]:
     return found
 
 
-def check_named(voters: Sequence[Voter], addresses: Mapping[int, VoterAddress]) -> None:
-    """Raise UsageError unless *addresses* name each of *voters* and nobody else."""
+def check_named(voters: Sequence[Voter], addresses: Mapping[int, VoterAddress], without: Collection[int] = ()) -> None:
+    """Raise UsageError unless *addresses* name each of *voters* and nobody else, and *without* only such ones.
+
+    KlogError for a set of voters that Kafka would not take.
+    """
     known = {voter.id for voter in voters}
     ids = ", ".join(map(str, sorted(known)))
+    if len(known) < len(voters):
+        raise KlogError(f"the newest set of voters names a node twice: {', '.join(str(voter.id) for voter in voters)}")
+    for node in without:
+        if node not in known:
+            raise UsageError(f"--without {node}: node {node} is no voter; the voters of the newest set are {ids}")
     for node in addresses:
         if node not in known:
             raise UsageError(f"--voters: node {node} is no voter; the voters of the newest set are {ids}")

@@ -64,16 +64,12 @@ class CatchUpSource:
         self.log_start = state.log_start if state is not None else 0
         self.log_end = state.log_end if state is not None else 0
 
-    def compared(self) -> ComparedCopy:
-        """Return what a comparison needs of it, as node -1.  Raises UnreadableError."""
-        known = compared_copy(self.state.disk_copy) if self.state is not None else ComparedCopy(-1, None, 0, 0)
-        return known._replace(node=-1)
-
 
 class CatchUpPlan:
     """Drafts the changes of one target.
 
-    *from_offset*: where the two part, None: at the first batch that differs.
+    *from_offset*: where the two part, None: at the first batch that differs.  *shared_end*: below it they are known to
+    be alike, and are not read again.
     """
 
     def __init__(
@@ -82,14 +78,15 @@ class CatchUpPlan:
         target: CatchUpTarget,
         settings: truncate.TruncateOptions,
         from_offset: int | None = None,
+        shared_end: int = 0,
     ) -> None:
         self._source, self._target, self._settings = source, target, settings
         self._first: str | None = None
         state = target.state
         self._start = state.log_start if state is not None else 0
         self._end = state.log_end if state is not None else 0
-        mine = compared_copy(state.disk_copy) if state is not None else ComparedCopy(target.node, None, 0, 0)
-        pair = Comparison([source.compared(), mine]).run()
+        both = _compared(source.state, -1, shared_end), _compared(state, target.node, shared_end)
+        pair = Comparison(both).run()
         self._part = pair.first_difference(-1, target.node) if from_offset is None else from_offset
         self.records_lost = pair.facts[-1].lost.count
         self.records_added = pair.facts[target.node].lost.count
@@ -159,17 +156,28 @@ class CatchUpPlan:
         return self._losses(size)
 
     def _cut(self, segments: list[SegmentCopy]) -> tuple[Loss, ...]:
-        partition = self._target.partition
-        assert self._target.state is not None
-        found = truncate.cut(partition, self._part, self._settings, self._draft)
-        kept = [files for files in partition.segments if files.base_offset <= self._part]
-        last = kept[-1]
-        if segments and found.log_end == last.base_offset and segments[0].base_offset != last.base_offset:
+        partition, state = self._target.partition, self._target.state
+        assert state is not None
+        end, size = self._end, 0
+        if self._ends_at_cut(state):
+            truncate.check_finished(partition)
+        else:
+            found = truncate.cut(partition, self._part, self._settings, self._draft)
+            end, size = found.log_end, sum(loss.bytes for loss in found.losses)
+        last = [files for files in partition.segments if files.base_offset <= self._part][-1]
+        if segments and end == last.base_offset and segments[0].base_offset != last.base_offset:
             for kind in SEGMENT_KINDS:  # emptied, and no longer the last one
                 self._remove(file_name(last.base_offset, kind))
-        elif not self._draft.actions and not self._target.state.is_clean:
+        elif not self._draft.actions and not state.is_clean:
             self._rebuild_indexes(partition, last.base_offset)
-        return self._losses(sum(loss.bytes for loss in found.losses))
+        return self._losses(size)
+
+    def _ends_at_cut(self, state: CopyState) -> bool:
+        """Whether nothing is to be cut off, as far as the comparison of all copies has shown."""
+        if self._part != self._end or state.facts is None or state.facts.bad_batches:
+            return False
+        end = state.partition.log_end
+        return end is not None and end.damage is None
 
     def _losses(self, size: int) -> tuple[Loss, ...]:
         if not self.records_lost:
@@ -217,7 +225,9 @@ class CatchUpPlan:
         offsets = sorted(offset for offset in {*bases, self._source.log_end} if offset > self._source.log_start)
         if source is None or not segments or not offsets:
             return SourceProducers({}, ())
-        return source_log.producers_at(source, offsets)
+        # Below the cut the target's log is the source's: so are the snapshots of it.
+        alike = None if self._is_replaced else self._target.partition
+        return source_log.producers_at(source, offsets, alike)
 
     def _put_segment(self, segment: SegmentCopy, producers: SourceProducers) -> None:
         source = self._source.partition
@@ -293,6 +303,14 @@ class CatchUpPlan:
         elif self._is_replaced and self._start:
             found[FileKind.LOG_STARTS] = None
         return found
+
+
+def _compared(state: CopyState | None, node: int, shared_end: int) -> ComparedCopy:
+    """Return what a comparison of what lies behind *shared_end* needs of a copy.  Raises UnreadableError."""
+    if state is None:
+        return ComparedCopy(node, None, 0, 0)
+    known = compared_copy(state.disk_copy)
+    return known._replace(node=node, from_offset=shared_end, epoch=state.epoch_below(shared_end))
 
 
 def _epochs_from(copy: CopyState, log_start: int) -> list[EpochEntry]:

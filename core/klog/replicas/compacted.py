@@ -46,8 +46,12 @@ class CompactedComparison(Comparison):
         self._keys: dict[int, OffsetMap] = {}
         self._aborted: dict[int, dict[int, list[AbortedRange]]] = {}
 
-    def _note_differences(self, head: BatchIdentity, holders: Sequence[int]) -> None:
+    def _note_differences(self, head: BatchIdentity, holders: Sequence[int], start: int) -> None:
         pass  # of batches: these differ lawfully
+
+    def shared_end(self, one: int, other: int) -> int:
+        """Return 0: batches differ lawfully anywhere."""
+        return 0
 
     def _counts_whole(self, head: BatchIdentity, holders: Sequence[int]) -> bool:
         return len(holders) == len(self.copies) or head.data_records == 0

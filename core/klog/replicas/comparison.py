@@ -17,12 +17,22 @@ from klog.replicas.offset_ranges import OffsetRanges
 
 
 class ComparedCopy(NamedTuple):
-    """What a comparison needs to know of a copy; *partition* is None where a broker has no directory for it."""
+    """What a comparison needs to know of a copy; *partition* is None where a broker has no directory for it.
+
+    *from_offset*: below it nothing is compared, since that is known to be alike; *epoch*: the last leader epoch there.
+    """
 
     node: int
     partition: Partition | None
     log_start: int
     log_end: int
+    from_offset: int = 0
+    epoch: int = -1
+
+    @property
+    def start(self) -> int:
+        """The first offset that is compared."""
+        return max(self.log_start, self.from_offset)
 
 
 class HeldRecord(NamedTuple):
@@ -92,9 +102,9 @@ class Comparison:
     """One pass over copies of one partition.  After `run`: *facts* by node, *first_differences* by pair of nodes.
 
     A first difference is the base offset of the first batch that one of the two has and the other has not, within what
-    both could have; the lower log end where there is none.  *committed*: offsets below it were committed
-    for certain.  *sink*: takes the records that are lost if one of the nodes leads.  *is_deep*: compare also the bytes
-    of batches that look equal.
+    both could have; the lower log end where there is none.  *shared_ends*, by pair: below them no batch of only one
+    of the two has a record.  *committed*: offsets below it were committed for certain.  *sink*: takes the records that
+    are lost if one of the nodes leads.  *is_deep*: compare also the bytes of batches that look equal.
     """
 
     def __init__(
@@ -109,9 +119,10 @@ class Comparison:
         self._sink = sink
         self.facts: dict[int, CopyFacts] = {copy.node: CopyFacts() for copy in copies}
         self.first_differences: dict[tuple[int, int], int] = {}
+        self.shared_ends: dict[tuple[int, int], int] = {}
         self._committed = committed
         self._readers: dict[int, CopyReader] = {}
-        self._starts = {copy.node: copy.log_start for copy in copies}
+        self._starts = {copy.node: copy.start for copy in copies}
         self._ends = {copy.node: copy.log_end for copy in copies}
         self._pending: dict[int, list[HeldRecord]] = {}
         self._reach = -1
@@ -119,7 +130,7 @@ class Comparison:
     def run(self) -> Comparison:
         """Read all copies.  Raises UnreadableError."""
         self._readers = {
-            copy.node: CopyReader(copy.partition, copy.log_start)
+            copy.node: CopyReader(copy.partition, copy.log_start, copy.from_offset, copy.epoch)
             for copy in self.copies
             if copy.partition is not None and copy.partition.segments
         }
@@ -131,11 +142,16 @@ class Comparison:
         for one, other in combinations(sorted(self.facts), 2):
             least = min(self._ends[one], self._ends[other])
             self.first_differences[one, other] = min(self.first_differences.get((one, other), least), least)
+            self.shared_ends[one, other] = min(self.shared_ends.get((one, other), least), least)
         return self
 
     def first_difference(self, one: int, other: int) -> int:
         """Return where the copies of two nodes part."""
         return self.first_differences[min(one, other), max(one, other)]
+
+    def shared_end(self, one: int, other: int) -> int:
+        """Return the offset below which no batch is in only one of the copies of two nodes."""
+        return self.shared_ends[min(one, other), max(one, other)]
 
     def _step(self) -> bool:
         """Take the next batches; False when no copy has any."""
@@ -150,7 +166,7 @@ class Comparison:
         start = live[node].first_possible
         first = live[node]
         holders = [each for each, reader in live.items() if reader.head == head and self._same_bytes(first, reader)]
-        self._note_differences(head, holders)
+        self._note_differences(head, holders, start)
         others = [reader.first_possible for each, reader in live.items() if each not in holders]
         stands_alone = start > self._reach and all(first > head.last_offset for first in others)
         if stands_alone and self._counts_whole(head, holders):
@@ -185,12 +201,14 @@ class Comparison:
         """Whether the next *count* batches, which look equal, are; only a deep comparison looks."""
         return not self._is_deep or one is other or one.content(count) == other.content(count)
 
-    def _note_differences(self, head: BatchIdentity, holders: Sequence[int]) -> None:
+    def _note_differences(self, head: BatchIdentity, holders: Sequence[int], start: int) -> None:
         for other in self._starts:
             if other in holders or self._starts[other] > head.last_offset:
                 continue
             for node in holders:
-                self.first_differences.setdefault((min(node, other), max(node, other)), head.base_offset)
+                pair = min(node, other), max(node, other)
+                self.first_differences.setdefault(pair, head.base_offset)
+                self.shared_ends.setdefault(pair, start)
 
     def _counts_whole(self, head: BatchIdentity, holders: Sequence[int]) -> bool:
         """Whether the header tells all: how many data records there are, and at which offsets."""
@@ -203,13 +221,16 @@ class Comparison:
     def _take_records(self, reader: CopyReader, holders: Sequence[int]) -> None:
         wanted = self._sink.origin if self._sink is not None and self._sink.leader not in holders else None
         for offset, record, line in reader.records(wanted):
+            nodes = {node for node in holders if self._starts[node] <= offset}
+            if not nodes:
+                continue  # in a batch that a log start lies in
             held = self._pending.setdefault(offset, [])
             for one in held:
                 if one.record == record:
-                    one.nodes.update(holders)
+                    one.nodes.update(nodes)
                     break
             else:
-                held.append(HeldRecord(record, set(holders), reader.producer_id, line))
+                held.append(HeldRecord(record, nodes, reader.producer_id, line))
 
     def _flush(self, end: int | None) -> None:
         """Count the records whose offsets no further batch can have: those below *end*, all for None."""

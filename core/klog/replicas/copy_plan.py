@@ -161,7 +161,9 @@ class CopyPlan:
         done: list[tuple[int, CatchUp]] = []
         try:
             for target in targets:
-                plan = CatchUpPlan(source, target, self._truncation(diff), self._from_offset(diff, source, target))
+                part = self._from_offset(diff, source, target)
+                shared_end = _shared_end(source, target) if part is None else part
+                plan = CatchUpPlan(source, target, self._truncation(diff), part, shared_end)
                 if plan.is_equal:
                     continue
                 if plan.records_lost and self._settings.choice.keep is None and not self._is_chosen(diff):
@@ -269,6 +271,16 @@ class CopyPlan:
         after.actions = [action for action in before.actions if action not in lowered]
         before.actions = [action for action in before.actions if action in lowered]
         return before, after
+
+
+def _shared_end(source: CatchUpSource, target: CatchUpTarget) -> int:
+    """Return the offset below which the comparison of all copies has found source and target alike.
+
+    It says nothing of bad batches that were replaced in the source since.
+    """
+    if source.state is None or target.state is None or source.state.facts is None or source.state.facts.bad_batches:
+        return 0
+    return target.state.shared_end.get(source.state.node, 0)
 
 
 def assigned_directory(diff: PartitionDiff, node: int) -> str | None:

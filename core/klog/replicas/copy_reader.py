@@ -19,6 +19,7 @@ from klog.location import Location
 from klog.log.json_lines import LineStyle, record_lines
 from klog.log.records import BatchRun, decode_run
 from klog.log.segment import Segment
+from klog.replicas.source_log import position_in
 
 IDENTITY = Struct("=qqiIihbx")
 IDENTITY_BYTES = IDENTITY.size
@@ -67,20 +68,23 @@ class DataRecord(NamedTuple):
 
 
 class CopyReader:
-    """Reads a copy once, from its log start on.
+    """Reads a copy once, from its log start on, or from the batch that reaches *from_offset* on.
 
+    What lies below *from_offset* is known, as is *epoch*, the last leader epoch there, and is read only as far as the
+    offset index leads.
     *identities*: what is left of the current run, IDENTITY_BYTES a batch; empty at the end.  *last_offset*: that of the
     batch before them.  *damages*, *bad_batches* (base offsets): what has been met; the latter at most MOST_BAD_BATCHES.
     """
 
-    def __init__(self, partition: Partition, log_start: int) -> None:
+    def __init__(self, partition: Partition, log_start: int, from_offset: int = 0, epoch: int = -1) -> None:
         self.identities = memoryview(b"")
-        self.last_offset = log_start - 1
+        self.last_offset = max(log_start, from_offset) - 1
         self.damages: list[Damage] = []
         self.bad_batches: list[int] = []
         self._partition = partition
-        self._log_start = log_start
-        self._epoch = -1
+        self._start = max(log_start, from_offset)
+        self._is_known_below = from_offset > log_start
+        self._epoch = epoch
         self._last = -1
         self._window: Window | None = None
         self._row = 0
@@ -164,11 +168,12 @@ class CopyReader:
         window = _free_windows.pop() if _free_windows else Window(output=0)
         for number, files in enumerate(segments):
             behind = segments[number + 1].base_offset if number + 1 < len(segments) else _LONG_MAX
-            if behind <= self._log_start:
+            if behind <= self._start:
                 continue
             self._path = self._partition.file(files.log)
             is_last = number + 1 == len(segments)
-            for run in Segment(self._path, bounded=False).runs(window=window):
+            position = position_in(self._partition, files, self._start) if self._is_known_below else 0
+            for run in Segment(self._path, bounded=False).runs(position, window=window):
                 if isinstance(run, Damage):
                     if not (is_last and run.is_unfinished):
                         self._note(run, run.place.offset if run.place.offset is not None else self._last + 1)
@@ -179,8 +184,8 @@ class CopyReader:
         _free_windows.append(window)
 
     def _in_order(self, window: Window, first: int, end: int, ceiling: int) -> Iterator[tuple[int, int]]:
-        """Yield the rows whose offsets can stand where they do, without those that end below the log start."""
-        while first < end and window.batch(first).last_offset < self._log_start:
+        """Yield the rows whose offsets can stand where they do, without those that end below the start."""
+        while first < end and window.batch(first).last_offset < self._start:
             first += 1
         while first < end:
             at, _ = ascending_run(window, first, end, self._last, self._epoch, ceiling)

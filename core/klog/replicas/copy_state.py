@@ -18,7 +18,8 @@ from klog.transactions.isolation import open_at
 class CopyState(NamedTuple):
     """A copy.  *log_start*, *log_end*: as a broker finds them at a clean start.
 
-    *facts*: None where the copies are not compared.  *first_difference*, *cut_if_leads*: by the other copy's node.
+    *facts*: None where the copies are not compared.  *first_difference*, *shared_end* (see Comparison), *cut_if_leads*:
+    by the other copy's node.
     *directory_known*: whether the assignment names its log dir; None where it names none.
     """
 
@@ -31,6 +32,7 @@ class CopyState(NamedTuple):
     directory_known: bool | None
     first_difference: Mapping[int, int]
     cut_if_leads: Mapping[int, int]
+    shared_end: Mapping[int, int] = {}
 
     @property
     def node(self) -> int:
@@ -46,6 +48,11 @@ class CopyState(NamedTuple):
     def is_clean(self) -> bool:
         """Whether its log dir has the marker of a clean stop."""
         return self.disk_copy.disk.log_dir.clean_shutdown is not None
+
+    def epoch_below(self, offset: int) -> int:
+        """Return the leader epoch of its last batch that begins below *offset*; -1 without one."""
+        runs = self.facts.epochs if self.facts is not None else []
+        return max((run.epoch for run in runs if run.first < offset), default=-1)
 
     @property
     def last_epoch(self) -> int:
@@ -97,6 +104,7 @@ def copy_states(
                 other: _cut(caches[node], bounds[node].log_end, caches[other], bounds[other].log_end, newest, watermark)
                 for other in others
             },
+            {other: comparison.shared_end(node, other) for other in others} if comparison is not None else {},
         )
     return found
 

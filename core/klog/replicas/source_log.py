@@ -48,7 +48,7 @@ def batch_base(partition: Partition, offset: int) -> int:
     """
     for files in partition.segments[_segment_of(partition.segments, offset) :]:
         path = partition.file(files.log)
-        for run in Segment(path, bounded=False).runs(_position(partition, files, offset)):
+        for run in Segment(path, bounded=False).runs(position_in(partition, files, offset)):
             if isinstance(run, Damage):
                 continue
             at = max(run.window.first_reaching(offset, run.first), run.first)
@@ -78,7 +78,11 @@ def _segment_of(segments: Sequence[SegmentFiles], offset: int) -> int:
     return max(bisect_right([files.base_offset for files in segments], offset) - 1, 0)
 
 
-def _position(partition: Partition, files: SegmentFiles, offset: int) -> int:
+def position_in(partition: Partition, files: SegmentFiles, offset: int) -> int:
+    """Return the position of a batch at or before the one that reaches *offset*, as the offset index leads there.
+
+    Raises UnreadableError.
+    """
     if files.offset_index is None or offset <= files.base_offset:
         return 0
     with ReadOnlyFile(partition.file(files.log)) as log:
@@ -92,7 +96,7 @@ def _segment(
     path = partition.file(files.log)
     builder: IndexBuilder | None = None
     start = end = 0
-    for run in Segment(path, bounded=False).runs(_position(partition, files, offset) if offset is not None else 0):
+    for run in Segment(path, bounded=False).runs(position_in(partition, files, offset) if offset is not None else 0):
         if isinstance(run, Damage):
             if is_last and run.is_unfinished:
                 break
@@ -128,15 +132,19 @@ def content(partition: Partition, segment: SegmentCopy) -> Iterator[bytes]:
     return intact(read(), path)
 
 
-def producers_at(partition: Partition, offsets: Sequence[int]) -> SourceProducers:
+def producers_at(partition: Partition, offsets: Sequence[int], alike: Partition | None = None) -> SourceProducers:
     """Return the state of the producers at *offsets*, ascending, and the transactions that were aborted up to the last.
 
-    Of the latter those that end at the first of *offsets* or behind it.  Raises UnreadableError.
+    Of the latter those that end at the first of *offsets* or behind it.  *alike*: a copy with the same batches
+    below the first of them; its snapshots are as good.  Raises UnreadableError.
     """
     from klog.transactions.markers import CompletedTxn
     from klog.transactions.replay import nearest_state, replay
 
-    state = nearest_state(partition, min(offsets, default=0))
+    first = min(offsets, default=0)
+    state = nearest_state(partition, first)
+    if alike is not None and (other := nearest_state(alike, first)).end > max(state.end, alike.log_start_offset or 0):
+        state = other
     states: dict[int, tuple[Producer, ...]] = {}
     aborted: list[AbortedTxn] = []
     for offset in offsets:

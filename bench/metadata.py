@@ -1,0 +1,155 @@
+"""`klog metadata` beside Kafka's dump tool: a million changes of partitions on top of a snapshot of 100 000."""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+import struct
+from collections.abc import Iterable, Iterator
+
+from klog.kernel import crc32c
+
+from bench.jobs import Bench, seconds
+from bench.measure import Command
+from bench.table import Row
+
+TOPICS, PARTITIONS = 1000, 100
+CHANGES = 1_000_000
+_PER_BATCH = 20
+_PER_SNAPSHOT_BATCH = 1000
+_EPOCH = 7
+_BASE_MS = 1_795_254_454_586
+_PROPERTIES = "version=1\nnode.id=1\ncluster.id=MkU3OEVBNTcwNTJENDM2Qg\n"
+
+
+def metadata(bench: Bench) -> Iterator[Row]:
+    """Show and history against the dump tool over the same two files."""
+    root = bench.file("metadata")
+    shutil.rmtree(root, ignore_errors=True)
+    log, snapshot = write(root, TOPICS, PARTITIONS, CHANGES // bench.scale)
+    show = Command([*bench.klog, "metadata", "show", root, "--output", "json", "--quiet"], sink="null")
+    history = Command(
+        [*bench.klog, "metadata", "history", root, "--partition", "topic-500-50", "--output", "jsonl"], sink="null"
+    )
+    decoded = [*bench.kafka, "--cluster-metadata-decoder", "--files", f"{snapshot},{log}"]
+    race = bench.race(
+        log,
+        {"show": show, "history": history, "kafka": Command(decoded, sink="null", at_most=1)},
+        3,
+    )
+    size = f"{os.path.getsize(log) >> 20} MiB"
+    told = f"show of {CHANGES // bench.scale:,} changes in {size} and a snapshot of {TOPICS * PARTITIONS:,} partitions"
+    yield Row(
+        "metadata show",
+        f"{told}, Kafka's dump tool with its decoder against it: {seconds(race, 'kafka', 'show')}",
+        race.cpu_s("kafka") / race.cpu_s("show"),
+        at_least=20,
+    )
+    yield Row("memory, metadata show", "largest resident size", race.peak_bytes("show") / 1e6, "MB", at_most=400)
+    told = f"history of one partition there against show: {seconds(race, 'history', 'show')}"
+    yield Row("metadata history", told, race.cpu_s("history") / race.cpu_s("show"), at_most=0.5)
+    shutil.rmtree(root)
+
+
+def write(root: str, topics: int, partitions: int, changes: int) -> tuple[str, str]:
+    """Write a log dir with a metadata log and its snapshot; return the paths of the two files.
+
+    The log begins where the snapshot ends, as after its segments below were deleted.
+    """
+    folder = os.path.join(root, "__cluster_metadata-0")
+    os.makedirs(folder)
+    with open(os.path.join(root, "meta.properties"), "w", encoding="ascii") as file:
+        file.write(_PROPERTIES)
+    end = topics * (partitions + 1)
+    snapshot = os.path.join(folder, f"{end:020d}-{_EPOCH:010d}.checkpoint")
+    with open(snapshot, "wb") as out:
+        out.writelines(_snapshot(topics, partitions))
+    log = os.path.join(folder, f"{end:020d}.log")
+    with open(log, "wb") as out:
+        values = _changes(topics, partitions, changes)
+        for first in range(end, end + changes, _PER_BATCH):
+            out.write(_batch(first, [next(values) for _ in range(min(_PER_BATCH, end + changes - first))]))
+    return log, snapshot
+
+
+def _topic_id(number: int) -> bytes:
+    return random.Random(number).randbytes(16)
+
+
+def _directory(node: int) -> bytes:
+    return random.Random(-node).randbytes(16)
+
+
+def _ints(nodes: Iterable[int]) -> bytes:
+    found = list(nodes)
+    return bytes([len(found) + 1]) + struct.pack(f">{len(found)}i", *found)
+
+
+def _snapshot(topics: int, partitions: int) -> Iterator[bytes]:
+    yield _batch(0, [b"\0\0" + struct.pack(">q", _BASE_MS) + b"\0"], control=3)
+    records = list(_registrations(topics, partitions))
+    for first in range(0, len(records), _PER_SNAPSHOT_BATCH):
+        yield _batch(1 + first, records[first : first + _PER_SNAPSHOT_BATCH])
+    yield _batch(1 + len(records), [b"\0\0\0"], control=4)
+
+
+def _registrations(topics: int, partitions: int) -> Iterator[bytes]:
+    for topic in range(topics):
+        name = f"topic-{topic}".encode()
+        yield b"\1\2\0" + bytes([len(name) + 1]) + name + _topic_id(topic) + b"\0"
+        for number in range(partitions):
+            nodes = _replicas(topic, number)
+            body = struct.pack(">i", number) + _topic_id(topic) + _ints(nodes) * 2 + b"\1\1"
+            body += struct.pack(">iii", nodes[0], 3, 9) + b"\4" + b"".join(map(_directory, nodes)) + b"\0"
+            yield b"\1\3\2" + body
+
+
+def _replicas(topic: int, number: int) -> list[int]:
+    first = topic + number
+    return [1 + (first + i) % 9 for i in range(3)]
+
+
+def _changes(topics: int, partitions: int, count: int) -> Iterator[bytes]:
+    """Yield what a cluster under strain writes: the ISR shrinks and grows, leaders move, directories are assigned."""
+    chance = random.Random(1)
+    ids = [_topic_id(topic) for topic in range(topics)]
+    for _ in range(count):
+        topic, number = chance.randrange(topics), chance.randrange(partitions)
+        nodes = _replicas(topic, number)
+        isr = chance.sample(nodes, chance.randrange(1, 4))
+        tags = [b"\0" + _sized(_ints(isr))]
+        if chance.random() < 0.6:
+            tags.append(b"\1\4" + struct.pack(">i", isr[0]))
+        if chance.random() < 0.6:
+            tags += [b"\6" + _sized(_ints(set(nodes) - set(isr))), b"\7" + _sized(_ints([]))]
+        if chance.random() < 0.85:
+            tags.append(b"\x08" + _sized(b"\4" + b"".join(map(_directory, nodes))))
+        yield b"\1\5\2" + struct.pack(">i", number) + ids[topic] + bytes([len(tags)]) + b"".join(tags)
+
+
+def _sized(content: bytes) -> bytes:
+    return bytes([len(content)]) + content
+
+
+def _varint(value: int) -> bytes:
+    encoded = value << 1 if value >= 0 else (-value << 1) - 1
+    out = bytearray()
+    while encoded > 0x7F:
+        out.append(encoded & 0x7F | 0x80)
+        encoded >>= 7
+    out.append(encoded)
+    return bytes(out)
+
+
+def _batch(first: int, values: list[bytes], control: int | None = None) -> bytes:
+    """Return values as one batch; *control*: the type of its single control record."""
+    key = _varint(-1) if control is None else _varint(4) + struct.pack(">hh", 0, control)
+    records = bytearray()
+    for delta, value in enumerate(values):
+        body = b"\0\0" + _varint(delta) + key + _varint(len(value)) + value + b"\0"
+        records += _varint(len(body)) + body
+    attributes = 0 if control is None else 0x20
+    last = len(values) - 1
+    checked = struct.pack(">hiqqqhii", attributes, last, _BASE_MS, _BASE_MS, -1, -1, -1, len(values)) + records
+    return struct.pack(">qiibI", first, 9 + len(checked), _EPOCH, 2, crc32c(checked)) + checked
