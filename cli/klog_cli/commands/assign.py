@@ -71,7 +71,9 @@ def assign(
     form: AssignOutput = "table",
     quiet: options.Quiet = False,
 ) -> int:
-    """Show which brokers the partitions of a new topic would get, or check those that topics have.
+    """Show which brokers a new topic's partitions would get.
+
+    With --check: whether those that topics have are as good.
 
     The controller draws at random: --seed makes it the same each time. Exit code 4, with --check: a partition has a
     broker twice, or is over fewer racks than it could be.

@@ -11,7 +11,7 @@ from klog.errors import UsageError
 from klog_cli import options, output
 
 keys = typer.Typer(
-    help="Find keys that lie in partitions where producers do not put them.",
+    help="Find keys in partitions where producers do not put them.",
     no_args_is_help=True,
     rich_markup_mode=None,
 )
@@ -21,7 +21,7 @@ CHECK_OUTPUTS = ("text", "json", "jsonl")
 
 @keys.callback()
 def _keys() -> None:
-    """Find keys that lie in partitions where producers do not put them."""
+    """Find keys in partitions where producers do not put them."""
 
 
 @keys.command("check")

@@ -114,7 +114,7 @@ def write(
     form: options.PlanOutput = "text",
     quiet: options.Quiet = False,
 ) -> int:
-    """Write records into partitions: from JSON lines, CSV, Parquet or another log dir.
+    """Write records into partitions, from files or another log dir.
 
     In a log dir that exists nothing changes without --apply; its broker must be stopped, and have the topic.
     """
