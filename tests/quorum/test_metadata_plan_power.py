@@ -19,7 +19,22 @@ from klog.replicas.disks import open_disks
 
 from tests.conftest import FIXTURES, writable_copy
 from tests.quorum.test_only_broker import Disks
-from tests.replicas.test_copy_plan_power import NOW_MS, cut_everywhere, log_dirs, memory, state_home
+from tests.replicas.test_copy_plan_power import (
+    NOW_MS,
+    QuietDisk,
+    changed,
+    cut_everywhere,
+    finish,
+    fresh,
+    leave_locks,
+    log_dirs,
+    memory,
+    state,
+    state_home,
+    stopped,
+    the_plan,
+)
+from tests.support.power import take_back
 
 __all__ = ["memory", "state_home"]
 pytestmark = [pytest.mark.usefixtures("state_home")]
@@ -79,3 +94,24 @@ def test_metadata_logs_survive_a_cut_at_any_call(
     original = tmp_path / "original"
     make(original)
     assert cut_everywhere(memory, original, partial(work, wanted), every, is_far) > least
+
+
+def test_a_directory_without_its_first_file_is_half_a_plan(tmp_path: Path, memory: Path) -> None:
+    """A kill just after it was made: the plan is finished or taken back, and the directory with it."""
+    original, root = tmp_path / "original", memory / "cut"
+    two_brokers(original)
+    leave_locks(original)
+    do = partial(work, own_everything)
+    before = state(fresh(original, root))
+    disk = QuietDisk(root)
+    do(root, disk, None)
+    after = state(root, times=False)
+    (made,) = (at for at, call in enumerate(disk.calls) if call.startswith("mkdir") and call.endswith("data/t-1"))
+    fresh(original, root)
+    assert stopped(lambda disk: do(root, disk, None), root, made + 1, "killed")
+    assert (root / "broker-1/data/t-1").is_dir()
+    assert not list((root / "broker-1/data/t-1").iterdir())
+    finish(root, do, None)
+    assert not changed(state(root, times=False), after)
+    take_back(the_plan(root), QuietDisk(root))
+    assert not changed(state(root), before)

@@ -220,11 +220,15 @@ def finish_undo(root: Path, plan: Plan) -> None:
     take_back(plan, QuietDisk(root))
 
 
+def leave_locks(root: Path) -> None:
+    """Brokers do.  Who dies just after making one has changed the time of the log dir, and nobody knows that."""
+    for log_dir in log_dirs(root):
+        (log_dir / ".lock").touch()
+
+
 def cut_everywhere(memory: Path, original: Path, work: Work, every: int, is_far: bool) -> int:
     """Stop *work*, and what takes it back, at every so-manieth call; see that it can be finished and taken back."""
-    for log_dir in log_dirs(original):
-        # Brokers leave it.  Who dies just after making one has changed the time of the log dir, and nobody knows that.
-        (log_dir / ".lock").touch()
+    leave_locks(original)
     root = memory / "cut"
     backup = root / "kept" if is_far else None
     before = state(fresh(original, root))

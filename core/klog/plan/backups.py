@@ -207,7 +207,11 @@ def _state(plan: Plan, found: list[FileHistory]) -> PlanStatus:
         # What is as another plan has made it was not made by one whose new files still wait.
         is_used = _waits(plan) if is_unfinished else used_since(plan, found) is not None
         return PlanStatus.USED_SINCE if is_used else PlanStatus.APPLIED
-    if all(chain.at == 0 and not chain.is_between for chain in found):
+    # A directory that is made with its first file may be there, and no file yet.
+    has_made = (
+        is_unfinished and plan.undoes is None and any(os.path.isdir(plan.path(*one)) for one in plan.new_directories)
+    )
+    if all(chain.at == 0 and not chain.is_between for chain in found) and not has_made:
         is_kept = any(os.path.lexists(os.path.join(backup, PLAN)) for backup in plan.backups)
         return PlanStatus.TAKEN_BACK if is_kept and not is_unfinished else PlanStatus.NOT_BEGUN
     return PlanStatus.HALF_DONE if is_unfinished else PlanStatus.USED_SINCE
