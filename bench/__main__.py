@@ -22,11 +22,12 @@ from bench.recover import recover
 from bench.replicas import replicas
 from bench.serve import serve
 from bench.spark import spark
+from bench.write import write
 
 QUICK_SCALE = 8
 OF_BROKERS = {"recover-marked": recover_marked, "serve": serve, "spark": spark}
 """Not among the quick ones: brokers start slowly whatever the size of their logs."""
-JOBS = {**OF_FILES, "recover": recover, "compact": compact, "replicas": replicas, **OF_BROKERS}
+JOBS = {**OF_FILES, "recover": recover, "compact": compact, "replicas": replicas, "write": write, **OF_BROKERS}
 
 
 def arguments() -> argparse.Namespace:

@@ -16,11 +16,11 @@ typedef struct {
     const char *name;
     int64_t lowest, highest;
     size_t at;
-    int is_long;
+    int is_long, length;
 } klog_number;
 
-#define KLOG_INT_FIELD(name, lowest, highest) {#name, lowest, highest, offsetof(klog_record, name), 0}
-#define KLOG_LONG_FIELD(name, lowest) {#name, lowest, INT64_MAX, offsetof(klog_record, name), 1}
+#define KLOG_INT_FIELD(name, lowest, highest) {#name, lowest, highest, offsetof(klog_record, name), 0, sizeof #name - 1}
+#define KLOG_LONG_FIELD(name, lowest) {#name, lowest, INT64_MAX, offsetof(klog_record, name), 1, sizeof #name - 1}
 
 static const klog_number klog_numbers[] = {
     KLOG_LONG_FIELD(offset, -1), KLOG_LONG_FIELD(timestamp, INT64_MIN + 1), KLOG_INT_FIELD(partition, 0, INT32_MAX),
@@ -32,6 +32,8 @@ enum { KLOG_NUMBERS = sizeof klog_numbers / sizeof *klog_numbers };
 
 static const char *const klog_names[] = {"key", "key_base64", "value", "value_base64", "headers", "topic",
                                          "timestamp_type", "transactional", "control", "damage"};
+
+static const int8_t klog_name_lengths[] = {3, 10, 5, 12, 7, 5, 14, 13, 7, 6};
 
 /* Which field has this name, -1 for one that is ignored. */
 static int klog_field(const uint8_t *name, int32_t n) {
@@ -115,8 +117,9 @@ static void klog_json_record(klog_record *r, uint8_t *p, const uint8_t *end, int
         int field = count < 32 ? order[count] : -1, n = 0;
         if (*p != '"') goto bad;
         if (field >= 0) {
-            const char *name = field < KLOG_FIELD_NUMBER ? klog_names[field] : klog_numbers[field - KLOG_FIELD_NUMBER].name;
-            n = (int)strlen(name);
+            const klog_number *number = klog_numbers + (field - KLOG_FIELD_NUMBER);
+            const char *name = field < KLOG_FIELD_NUMBER ? klog_names[field] : number->name;
+            n = field < KLOG_FIELD_NUMBER ? klog_name_lengths[field] : number->length;
             if (memcmp(p + 1, name, (size_t)n) || p[n + 1] != '"') n = 0;
         }
         if (n) {

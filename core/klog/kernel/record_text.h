@@ -10,6 +10,9 @@
 #include <string.h>
 
 #include "partitions.h"
+#if defined(__SSE2__)
+#include <emmintrin.h>
+#endif
 
 enum {
     KLOG_NO_ERROR = 0,
@@ -87,6 +90,17 @@ static inline uint8_t *klog_put_utf8(uint8_t *w, uint32_t c) {
 
 /* Where a quote, a backslash or a control character follows. */
 static inline uint8_t *klog_plain_end(uint8_t *p, const uint8_t *end) {
+#if defined(__SSE2__)
+    const __m128i quote16 = _mm_set1_epi8('"'), slash16 = _mm_set1_epi8('\\'), last16 = _mm_set1_epi8(0x1F);
+    while (end - p >= 16) {
+        __m128i x = _mm_loadu_si128((const __m128i *)p);
+        __m128i found = _mm_or_si128(_mm_cmpeq_epi8(x, quote16), _mm_cmpeq_epi8(x, slash16));
+        found = _mm_or_si128(found, _mm_cmpeq_epi8(_mm_min_epu8(x, last16), x));
+        int bits = _mm_movemask_epi8(found);
+        if (bits) return p + __builtin_ctz((unsigned)bits);
+        p += 16;
+    }
+#endif
     while (end - p >= 8) {
         uint64_t x;
         memcpy(&x, p, 8);

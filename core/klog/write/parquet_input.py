@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import TYPE_CHECKING, Any, Final
 
 from klog.dump.arrow import import_pyarrow
@@ -20,8 +20,10 @@ _NUMBERS: Final = (
 _TEXTS: Final = ("topic", "timestamp_type", "control", "key", "value")
 
 
-def parquet_records(path: str) -> Iterator[InputRecords]:
+def parquet_records(path: str, without: Collection[str] = ()) -> Iterator[InputRecords]:
     """Yield the records of a file, some at a time: each time the same rows, filled anew.
+
+    *without*: columns that nobody needs.
 
     Raises KlogError for a file that is none, or a column of another type; UnsupportedError without pyarrow.
     """
@@ -31,15 +33,16 @@ def parquet_records(path: str) -> Iterator[InputRecords]:
     rows, first = RecordColumns(), 1
     try:
         with pq.ParquetFile(path) as file:
-            known = [
-                name for name in file.schema_arrow.names if name in (*_NUMBERS, *_TEXTS, "transactional", "headers")
-            ]
+            wanted = {*_NUMBERS, *_TEXTS, "transactional", "headers"} - {*without}
+            known = [name for name in file.schema_arrow.names if name in wanted]
             if "value" not in known:
                 raise KlogError(f"{path}: no column value; expected those of 'klog dump --output parquet'")
             for batch in file.iter_batches(_ROWS, columns=known, use_threads=False):
                 rows.begin(batch.num_rows, first)
                 for name in known:
-                    _take(pa, rows, name, batch.column(name), path)
+                    column = batch.column(name)
+                    if name in ("key", "value") or column.null_count < len(column):
+                        _take(pa, rows, name, column, path)
                 yield rows
                 first += batch.num_rows
     except (pa.ArrowException, OSError) as error:

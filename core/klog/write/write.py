@@ -133,7 +133,9 @@ class _Write:
         elif one.format == "parquet":
             from klog.write.parquet_input import parquet_records
 
-            for rows in parquet_records(one.path):
+            without = [] if self._options.keep_offsets else ["offset"]
+            without += [] if self._options.keep_batches or self._options.keep_offsets else ["position", "batch"]
+            for rows in parquet_records(one.path, without):
                 self._writer.take(rows, one.path, "row")
         elif one.path == "-":
             self._take_lines(DescriptorSource(0), one)
