@@ -70,11 +70,11 @@ def write_json_lines(
     buffer, filled, last = bytearray(_FIRST_BYTES), 0, False
     while not last:
         if filled == len(buffer):
-            if filled > MOST_KEY_BYTES:
-                raise _too_long(name, lines.lines + 1)
             buffer += bytes(min(filled, MOST_KEY_BYTES + 3 - filled))
         read = file.readinto1(memoryview(buffer)[filled:])
         last, filled, at = not read, filled + read, 0
+        if filled > MOST_KEY_BYTES and len(_first_line(buffer, filled)) > MOST_KEY_BYTES:
+            raise _too_long(name, lines.lines + 1)
         while True:
             with memoryview(buffer)[:filled] as data:
                 at = lines.take(data, at, last)
@@ -85,7 +85,12 @@ def write_json_lines(
             waiting.release()
             lines.flushed()
         if lines.bad:
-            text = bytes(buffer[at:filled]).split(b"\n", 1)[0].removesuffix(b"\r")
-            raise _not_a_key(text, form, f"{name}, line {lines.lines + 1}")
+            raise _not_a_key(_first_line(buffer[at:], filled - at), form, f"{name}, line {lines.lines + 1}")
         buffer[: filled - at] = buffer[at:filled]
         filled -= at
+
+
+def _first_line(buffer: bytearray, filled: int) -> bytes:
+    """Return the first line of the *filled* bytes of *buffer*, or what there is of it."""
+    end = buffer.find(b"\n", 0, filled)
+    return bytes(buffer[: filled if end < 0 else end]).removesuffix(b"\r")
