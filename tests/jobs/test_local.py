@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 from klog.errors import KlogError
-from klog.jobs import local
+from klog.jobs import units
 from klog.jobs.results import TaskResult
 from klog.progress import Silence
 
@@ -115,7 +115,7 @@ def counted(unit: int, options: int) -> Iterator[TaskResult]:
 @pytest.mark.parametrize("workers", [1, 2, 5])
 def test_answers_come_in_the_order_of_the_units(workers: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """And a worker that is ahead keeps only so much of them."""
-    monkeypatch.setattr(local, "_HELD_BYTES", 3 << 20)
+    monkeypatch.setattr(units, "_HELD_BYTES", 3 << 20)
     found: list[int] = []
     sink = Kept()
     is_ahead = threading.Event()
@@ -129,7 +129,7 @@ def test_answers_come_in_the_order_of_the_units(workers: int, monkeypatch: pytes
                 is_ahead.set()
             yield answer
 
-    local.run(uneven, range(12), 8, [5] * 12, sink, workers, lambda answer: found.append(answer.number) or False)  # type: ignore[func-returns-value]
+    units.run(uneven, range(12), 8, [5] * 12, sink, workers, lambda answer: found.append(answer.number) or False)  # type: ignore[func-returns-value]
     assert found == list(range(96))
     assert (sink.expected, sink.advanced) == (60, 60)
 
@@ -142,7 +142,7 @@ def test_nothing_follows_the_last_that_is_wanted(workers: int) -> None:
         found.append(answer.number)
         return answer.number == 9
 
-    local.run(counted, range(12), 4, [1] * 12, Silence(), workers, take)
+    units.run(counted, range(12), 4, [1] * 12, Silence(), workers, take)
     assert found == list(range(10))
 
 
@@ -155,7 +155,7 @@ def failing(unit: int, options: None) -> Iterator[TaskResult]:
 @pytest.mark.parametrize("workers", [1, 3])
 def test_what_a_unit_raises_ends_the_run(workers: int) -> None:
     with pytest.raises(KlogError, match="three"):
-        local.run(failing, range(9), None, [1] * 9, Silence(), workers, lambda answer: False)
+        units.run(failing, range(9), None, [1] * 9, Silence(), workers, lambda answer: False)
 
 
 def test_an_interrupt_ends_a_search_with_32(tmp_path: Path) -> None:

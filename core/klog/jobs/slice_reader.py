@@ -142,10 +142,13 @@ class _SliceWalk:
 
 
 class SliceScan:
-    """Reads data records as *wanted*, whose limit does not count.  No batch larger than *max_batch_bytes* is read."""
+    """Reads data records as *wanted*, whose limit does not count, control records too if there are to be *controls*.
 
-    def __init__(self, wanted: RecordFilter, max_batch_bytes: int = MAX_BATCH_BYTES) -> None:
-        self._wanted, self._max_batch_bytes = wanted, max_batch_bytes
+    No batch larger than *max_batch_bytes* is read.
+    """
+
+    def __init__(self, wanted: RecordFilter, max_batch_bytes: int = MAX_BATCH_BYTES, *, controls: bool = False) -> None:
+        self._wanted, self._max_batch_bytes, self._controls = wanted, max_batch_bytes, controls
         self._window = Window(records=_ROWS)
         self._codecs = Decompressor(max_batch_bytes).functions
 
@@ -159,4 +162,4 @@ class SliceScan:
 
         Raises nothing: what cannot be read is damage too.
         """
-        return records(part, self._wanted, self._window, self._codecs, self._max_batch_bytes)
+        return records(part, self._wanted, self._window, self._codecs, self._max_batch_bytes, self._controls)

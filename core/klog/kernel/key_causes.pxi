@@ -32,7 +32,7 @@ cdef class KeyPlaces(PlaceTable):
         cdef int i
         if not 0 <= rule < RULES or len(earlier) > MOST_GROWN:
             raise ValueError("no such rule, or too many numbers of partitions")
-        if rule in ((2, 3, 4), (0, 5, 6))[self.fnv1a]:
+        if self.hashed_by != (0, 1, 2, 2, 2, 0, 0)[rule]:
             raise ValueError("the digests of this table do not have that rule's hash")
         self.rule, self.earlier_count = rule, len(earlier)
         for i in range(self.earlier_count):

@@ -25,7 +25,7 @@ cdef extern from "key_places.h" nogil:
     KeyPlace add_place "klog_add_place"(PlaceShard *shard, uint64_t digest)
 
 cdef enum:
-    SHARD_BITS = 12              # many small tables: one that grows takes memory that another has left
+    SHARD_BITS = 10              # many small tables: one that grows takes memory that another has left
     SHARDS = 1 << SHARD_BITS
     LOCK_BITS = 6
     LOCKS = 1 << LOCK_BITS
@@ -35,18 +35,13 @@ cdef enum:
     FURTHER = 1 << 14            # … the key has another place, by which it is counted
     SEVERAL = 1 << 15            # … the key has further places
     FRAME_BYTES = 5              # a zero and the id of a schema
-    PLACES_AHEAD = 16            # places that are asked for before the first of them is looked at
-    READ_ROWS = 4096             # rows that are sorted by lock before they are looked up
-
-cdef enum:
-    MURMUR2_DIGESTS = 0          # which hash a digest has beside CRC-32
-    FNV1A_DIGESTS = 1
+    READ_ROWS = 1024             # rows whose lines are asked for before the first of them is looked up
 
 cdef struct Unplaced:            # a row that has not been looked up
     uint64_t digest
     const uint8_t *key
     Py_ssize_t length
-    uint32_t primary, crc
+    uint32_t primary
 
 
 cdef inline uint64_t further_digest(uint64_t digest, uint32_t partition) noexcept nogil:
@@ -58,9 +53,9 @@ cdef inline uint64_t further_digest(uint64_t digest, uint32_t partition) noexcep
 cdef class PlaceTable:
     """The places of a topic's keys: which key lies in which partition.
 
-    A key is its digest: CRC-32 and murmur2 (FNV-1a with *fnv1a*), which tell its partition by most rules, mixed by a
-    secret, so that nobody can make keys that fall into one line.  Two keys of one digest count as one; whatever puts
-    one of them somewhere puts the other there as well, but for the rules of the third hash.
+    A key is its digest: one of the clients' hashes (*hashed_by*: 0 murmur2, 1 CRC-32, 2 FNV-1a), which tells its partition by
+    the rules of that hash, and CRC-32C, the cheapest to tell apart what it does not.  They are mixed by a secret, so that
+    nobody can make keys that fall into one line.  Two keys of one digest count as one.
     """
 
     cdef PlaceShard shards[SHARDS]
@@ -69,16 +64,16 @@ cdef class PlaceTable:
     cdef uint64_t inverses[2]
     cdef uint64_t reciprocal
     cdef readonly uint32_t partitions
-    cdef readonly bint fnv1a
+    cdef readonly int hashed_by
     cdef readonly long long keys, several    # different keys, those in several partitions
     cdef long long places_by[RULE_SETS]
     cdef long long records_by[RULE_SETS]
 
-    def __cinit__(self, unsigned int partitions, bint fnv1a=False):
+    def __cinit__(self, unsigned int partitions, int hashed_by=0):
         cdef int i
-        if not 0 < partitions <= 0x7FFFFFFF:
-            raise ValueError(f"{partitions} partitions")
-        self.partitions, self.reciprocal, self.fnv1a = partitions, reciprocal_of(partitions), fnv1a
+        if not 0 < partitions <= 0x7FFFFFFF or not 0 <= hashed_by <= 2:
+            raise ValueError(f"{partitions} partitions, hash {hashed_by}")
+        self.partitions, self.reciprocal, self.hashed_by = partitions, reciprocal_of(partitions), hashed_by
         for i in range(2):
             self.factors[i] = int.from_bytes(urandom(8), "little") | 1
             self.inverses[i] = pow(int(self.factors[i]), -1, 1 << 64)
@@ -105,8 +100,14 @@ cdef class PlaceTable:
         """The same, of records."""
         return [self.records_by[i] for i in range(RULE_SETS)]
 
-    cdef inline uint64_t digest(self, uint32_t primary, uint32_t crc) noexcept nogil:
-        cdef uint64_t x = (<uint64_t>primary << 32 | crc) * self.factors[0]
+    cdef inline uint32_t primary(self, const uint8_t *key, Py_ssize_t length) noexcept nogil:
+        """The client's hash that digests have."""
+        if self.hashed_by == 0:
+            return murmur2_of(key, length)
+        return klog_crc32(0, key, length) if self.hashed_by == 1 else fnv1a_of(key, length)
+
+    cdef inline uint64_t digest(self, uint32_t primary, uint32_t check) noexcept nogil:
+        cdef uint64_t x = (<uint64_t>primary << 32 | check) * self.factors[0]
         return (x ^ x >> 32) * self.factors[1]
 
     cdef inline uint64_t plain(self, uint64_t digest) noexcept nogil:
@@ -115,18 +116,22 @@ cdef class PlaceTable:
         return (x ^ x >> 32) * self.inverses[0]
 
     cdef void hashes_of(self, uint64_t digest, KeyHashes *out) noexcept nogil:
-        """The two hashes that a digest has; the third is 0."""
-        cdef uint64_t x = self.plain(digest)
-        out.murmur2 = 0 if self.fnv1a else <uint32_t>(x >> 32)
-        out.fnv1a = <uint32_t>(x >> 32) if self.fnv1a else 0
-        out.crc32 = <uint32_t>x
+        """The client's hash that a digest has; the others are 0."""
+        cdef uint32_t primary = <uint32_t>(self.plain(digest) >> 32)
+        out.murmur2 = primary if self.hashed_by == 0 else 0
+        out.crc32 = primary if self.hashed_by == 1 else 0
+        out.fnv1a = primary if self.hashed_by == 2 else 0
 
 
 @cython.final
 cdef class KeyReader:
-    """Takes the keys of records into a table; each thread has its own.  `close` hands over what was counted."""
+    """Takes the keys of records into a table; each thread has its own.  `close` hands over what was counted.
+
+    *shared*: other threads fill the table at the same time.
+    """
 
     cdef PlaceTable table
+    cdef bint shared
     cdef Unplaced *rows
     cdef uint32_t *order
     cdef readonly long long records, null_keys, empty_keys
@@ -135,8 +140,8 @@ cdef class KeyReader:
     cdef long long places_by[RULE_SETS]
     cdef long long records_by[RULE_SETS]
 
-    def __cinit__(self, PlaceTable table not None):
-        self.table = table
+    def __cinit__(self, PlaceTable table not None, bint shared=False):
+        self.table, self.shared = table, shared
         self.rows = <Unplaced *>malloc(READ_ROWS * sizeof(Unplaced))
         self.order = <uint32_t *>malloc(READ_ROWS * sizeof(uint32_t))
         if self.rows == NULL or self.order == NULL:
@@ -173,12 +178,11 @@ cdef class KeyReader:
         self.first_empty = self.last_empty = -1
 
     cdef Py_ssize_t _some(self, const View *v, Py_ssize_t i, int partition, bint *whole) noexcept nogil:
-        """Take rows from *i* on, as many as are sorted at a time; return the next one."""
+        """Take rows from *i* on, as many as are looked up at a time; return the next one."""
         cdef const RecordRow *row
         cdef Unplaced *one
-        cdef uint32_t counts[LOCKS + 1]
-        cdef uint32_t count = 0, k, lock
-        memset(counts, 0, sizeof(counts))
+        cdef const PlaceShard *shard
+        cdef uint32_t count = 0, k
         while i < v.records_count and count < READ_ROWS:
             row = v.records + i
             i += 1
@@ -190,18 +194,17 @@ cdef class KeyReader:
                 continue
             one = self.rows + count
             one.key, one.length = v.bases[row.batch] + row.key_at, row.key_length
-            one.primary = fnv1a_of(one.key, one.length) if self.table.fnv1a else murmur2_of(one.key, one.length)
-            one.crc = klog_crc32(0, one.key, one.length)
-            one.digest = self.table.digest(one.primary, one.crc)
-            counts[(one.digest >> 64 - LOCK_BITS) + 1] += 1
+            one.primary = self.table.primary(one.key, one.length)
+            one.digest = self.table.digest(one.primary, klog_crc32c(0, one.key, one.length))
+            # Another thread may be about to replace the lines: then this is for nothing.
+            shard = &self.table.shards[one.digest >> 64 - SHARD_BITS]
+            prefetch(line_of(shard, one.digest))
             count += 1
-        for k in range(LOCKS):
-            counts[k + 1] += counts[k]
-        for k in range(count):
-            lock = <uint32_t>(self.rows[k].digest >> 64 - LOCK_BITS)
-            self.order[counts[lock]] = k
-            counts[lock] += 1
-        self._look_up(counts, count, partition, whole)
+        if self.shared:
+            self._place_by_locks(count, partition, whole)
+        else:
+            for k in range(count):
+                whole[0] = self._place(self.rows + k, partition) and whole[0]
         return i
 
     cdef void _without(self, const RecordRow *row) noexcept nogil:
@@ -212,26 +215,26 @@ cdef class KeyReader:
         self.first_empty = row.offset if self.first_empty < 0 else min(self.first_empty, row.offset)
         self.last_empty = max(self.last_empty, row.offset)
 
-    cdef void _look_up(self, const uint32_t *ends, uint32_t count, int partition, bint *whole) noexcept nogil:
-        """Look rows up lock by lock; *ends*: where in the order those of each lock end."""
-        cdef uint32_t lock, k, ahead, start = 0
+    cdef void _place_by_locks(self, uint32_t count, int partition, bint *whole) noexcept nogil:
+        """Place rows sorted by their locks, so that each lock is taken once."""
+        cdef uint32_t ends[LOCKS + 1]
+        cdef uint32_t lock, k, start = 0
+        memset(ends, 0, sizeof(ends))
+        for k in range(count):
+            ends[(self.rows[k].digest >> 64 - LOCK_BITS) + 1] += 1
+        for k in range(LOCKS):
+            ends[k + 1] += ends[k]
+        for k in range(count):
+            lock = <uint32_t>(self.rows[k].digest >> 64 - LOCK_BITS)
+            self.order[ends[lock]] = k
+            ends[lock] += 1
         for lock in range(LOCKS):
-            if ends[lock] == start:
-                continue
-            PyThread_acquire_lock(self.table.locks[lock], 1)
-            for k in range(start, min(start + PLACES_AHEAD, ends[lock])):
-                self._prefetch(self.rows[self.order[k]].digest)
-            for k in range(start, ends[lock]):
-                ahead = k + PLACES_AHEAD
-                if ahead < ends[lock]:
-                    self._prefetch(self.rows[self.order[ahead]].digest)
-                whole[0] = self._place(self.rows + self.order[k], partition) and whole[0]
-            PyThread_release_lock(self.table.locks[lock])
-            start = ends[lock]
-
-    cdef inline void _prefetch(self, uint64_t digest) noexcept nogil:
-        cdef const PlaceShard *shard = &self.table.shards[digest >> 64 - SHARD_BITS]
-        prefetch(line_of(shard, digest))
+            if ends[lock] > start:
+                PyThread_acquire_lock(self.table.locks[lock], 1)
+                for k in range(start, ends[lock]):
+                    whole[0] = self._place(self.rows + self.order[k], partition) and whole[0]
+                PyThread_release_lock(self.table.locks[lock])
+                start = ends[lock]
 
     cdef bint _place(self, const Unplaced *row, int partition) noexcept nogil:
         """Count a record by its place, and the place if it is new; False when there is no memory for it."""
@@ -262,9 +265,9 @@ cdef class KeyReader:
         cdef uint32_t bits
         if place.line == NULL:
             return place
-        hashes.murmur2 = murmur2_of(row.key, row.length) if self.table.fnv1a else row.primary
-        hashes.fnv1a = row.primary if self.table.fnv1a else fnv1a_of(row.key, row.length)
-        hashes.crc32 = row.crc
+        hashes.murmur2 = row.primary if self.table.hashed_by == 0 else murmur2_of(row.key, row.length)
+        hashes.crc32 = row.primary if self.table.hashed_by == 1 else klog_crc32(0, row.key, row.length)
+        hashes.fnv1a = row.primary if self.table.hashed_by == 2 else fnv1a_of(row.key, row.length)
         bits = rules_for(&hashes, partition, self.table.reciprocal, self.table.partitions)
         self.places_by[bits] += 1
         if row.key[0] == 0 and row.length > FRAME_BYTES:

@@ -12,10 +12,10 @@ from itertools import groupby
 from typing import Final, NamedTuple
 
 from klog.formats.damage import Damage
-from klog.jobs.local import run
 from klog.jobs.results import TaskResult, json_result
 from klog.jobs.slice_reader import SliceScan
 from klog.jobs.slices import LogSlice, slice_partition
+from klog.jobs.units import run
 from klog.kernel import KeyExamples, KeyPlaces, KeyReader, key_partitions
 from klog.keys.judgement import KeyJudgement, judge, leading_hash
 from klog.keys.topics import KeyTopic
@@ -26,7 +26,6 @@ from klog.progress import Sink
 _SPLIT_BYTES: Final = 16 << 20
 _ALONE_BYTES: Final = 4 << 20
 """With fewer bytes to read, other threads are not worth starting."""
-_DATA_RECORDS: Final = RecordFilter(controls=False)
 _MOST_DAMAGES: Final = 100
 
 
@@ -82,6 +81,7 @@ class CheckedTopic(NamedTuple):
 
 class _Task(NamedTuple):
     table: KeyPlaces
+    is_shared: bool
     max_batch_bytes: int
     listed: Sequence[tuple[int, int]] = ()
 
@@ -98,10 +98,11 @@ def check_keys(topics: Sequence[KeyTopic], options: KeyCheckOptions, sink: Sink)
 def _check(topic: KeyTopic, options: KeyCheckOptions, sink: Sink) -> CheckedTopic:
     split = _SPLIT_BYTES if options.workers > 1 else 1 << 62
     slices = [part for one in topic.partitions for part in slice_partition(one, split)]
-    task = _Task(KeyPlaces(topic.partition_count, _begins_with_fnv1a(slices, topic, options)), options.max_batch_bytes)
+    table = KeyPlaces(topic.partition_count, _first_hash(slices, topic, options))
+    task = _Task(table, options.workers > 1, options.max_batch_bytes)
     judgement, counts = _judge(slices, task, options, sink)
     if judgement.lacks_hash:
-        task = task._replace(table=KeyPlaces(topic.partition_count, not task.table.fnv1a))
+        task = task._replace(table=KeyPlaces(topic.partition_count, leading_hash(task.table)))
         judgement, counts = _judge(slices, task, options, sink)
     examples = _examples(slices, task, judgement, options, sink) if judgement.misplaced else []
     examples += _empty_examples(counts.empty, judgement, topic.partition_count)
@@ -110,17 +111,17 @@ def _check(topic: KeyTopic, options: KeyCheckOptions, sink: Sink) -> CheckedTopi
     return CheckedTopic(topic, *numbers, judgement, tuple(shown), counts.damages, tuple(counts.damage))
 
 
-def _begins_with_fnv1a(slices: Sequence[LogSlice], topic: KeyTopic, options: KeyCheckOptions) -> bool:
-    """Whether the first records look as if placed by FNV-1a: then digests are to have that hash."""
+def _first_hash(slices: Sequence[LogSlice], topic: KeyTopic, options: KeyCheckOptions) -> int:
+    """Return the hash by which the first records look placed: digests are to have that one."""
     table = KeyPlaces(topic.partition_count)
     reader = KeyReader(table)
     for part in slices[:1]:
-        for found in SliceScan(_DATA_RECORDS, options.max_batch_bytes).read(part):
+        for found in _scan(options.max_batch_bytes).read(part):
             if not isinstance(found, Damage):
                 reader.add(found, part.partition or 0)
                 break
     reader.close()
-    return leading_hash(table) == "fnv1a"
+    return leading_hash(table)
 
 
 def _judge(
@@ -174,8 +175,13 @@ def _run(
     run(job, [[part] for part in slices], task, sizes, sink, workers if sum(sizes) > _ALONE_BYTES else 1, take)
 
 
+def _scan(max_batch_bytes: int) -> SliceScan:
+    """Return what reads all records; the kernel passes over control records by itself."""
+    return SliceScan(RecordFilter(), max_batch_bytes, controls=True)
+
+
 def _read_keys(unit: Sequence[LogSlice], task: _Task) -> Iterator[TaskResult]:
-    scan, reader = SliceScan(_DATA_RECORDS, task.max_batch_bytes), KeyReader(task.table)
+    scan, reader = _scan(task.max_batch_bytes), KeyReader(task.table, task.is_shared)
     for part in unit:
         for found in scan.read(part):
             if isinstance(found, Damage):
@@ -219,7 +225,7 @@ def _empty_examples(empty: Mapping[int, EmptyKeys], judgement: KeyJudgement, cou
 
 def _find_keys(unit: Sequence[LogSlice], task: _Task) -> Iterator[TaskResult]:
     for partition, parts in groupby(unit, key=lambda part: part.partition or 0):
-        scan, examples = SliceScan(_DATA_RECORDS, task.max_batch_bytes), KeyExamples(task.table, list(task.listed))
+        scan, examples = _scan(task.max_batch_bytes), KeyExamples(task.table, list(task.listed))
         for part in parts:
             for found in scan.read(part):
                 if not isinstance(found, Damage):

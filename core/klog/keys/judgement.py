@@ -21,7 +21,8 @@ _DEVIATIONS: Final = 4
 _MOST_EARLIER: Final = 3
 _SAMPLE: Final = 20_000
 _LOOKS: Final = 200_000_000
-_HASHES: Final = ("murmur2", "crc32", "fnv1a", "fnv1a", "fnv1a", "murmur2", "murmur2")
+_HASH_OF_RULE: Final = (0, 1, 2, 2, 2, 0, 0)
+"""murmur2, CRC-32, FNV-1a, as the kernel numbers them (`key_places.pxi`)."""
 # How the kernel numbers causes (`key_causes.pxi`); of a key at several wrong places the last one counts.
 _GROWN, _ANOTHER_RULE, _UNFRAMED, _NONE = 1, 4, 11, 12
 
@@ -108,10 +109,10 @@ def rule_counts(table: KeyPlaces) -> tuple[int, ...]:
     return tuple(sum(count for rules, count in sets if rules >> rule & 1) for rule in range(len(RULES)))
 
 
-def leading_hash(table: KeyPlaces) -> str:
-    """Return the hash of the rule that puts most keys where they are."""
+def leading_hash(table: KeyPlaces) -> int:
+    """Return the hash of the rule that puts most keys where they are, as `KeyPlaces` takes it."""
     counts = rule_counts(table)
-    return _HASHES[max(range(len(RULES)), key=lambda rule: (counts[rule], -rule))]
+    return _HASH_OF_RULE[max(range(len(RULES)), key=lambda rule: (counts[rule], -rule))]
 
 
 def judge(table: KeyPlaces, empty: Mapping[int, int], min_keys: int) -> KeyJudgement:
@@ -128,8 +129,7 @@ def judge(table: KeyPlaces, empty: Mapping[int, int], min_keys: int) -> KeyJudge
     found = found._replace(rule=best)
     wrong = sum(count for rules, count in enumerate(table.places_by_rules) if not rules >> best & 1)
     if wrong:
-        lacking = "murmur2" if table.fnv1a else "fnv1a"
-        if _HASHES[best] == lacking:
+        if _HASH_OF_RULE[best] != table.hashed_by:
             return found._replace(lacks_hash=True)
         earlier = _earlier_counts(table, best, wrong)
         causes = table.judge(best, earlier, _others(table, best))

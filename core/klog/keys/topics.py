@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Final, Literal, NamedTuple
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
 from klog.data_dir.log_dir import LogDir
 from klog.data_dir.partition import Partition
 from klog.data_dir.replicas import last_leader_epoch, log_end
 from klog.errors import UnsupportedError
 from klog.formats.names import CLUSTER_METADATA, PartitionState
-from klog.metadata.loader import ClusterMetadata, read_metadata
+
+if TYPE_CHECKING:
+    from klog.metadata.loader import ClusterMetadata
 
 NO_PARTITIONER: Final = frozenset(
     (CLUSTER_METADATA, "__consumer_offsets", "__transaction_state", "__share_group_state")
@@ -75,7 +77,12 @@ def _newest_metadata(log_dirs: Sequence[LogDir]) -> ClusterMetadata | None:
         for log_dir in log_dirs
         if (log := log_dir.metadata_log) is not None
     ]
-    return read_metadata(max(ranked, key=lambda one: one[0])[1]) if ranked else None
+    if not ranked:
+        return None
+    # It takes longer to import than it takes to check a small topic.
+    from klog.metadata.loader import read_metadata
+
+    return read_metadata(max(ranked, key=lambda one: one[0])[1])
 
 
 def _count(
