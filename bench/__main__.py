@@ -16,6 +16,7 @@ from bench.compact import compact
 from bench.installed import HERE, NotInstalledError, child, find_klog, kafka_dump, peers_python
 from bench.jobs import JOBS as OF_FILES
 from bench.jobs import Bench, DisagreementError
+from bench.keys import keys
 from bench.marked import recover_marked
 from bench.measure import CommandFailedError
 from bench.recover import recover
@@ -27,7 +28,15 @@ from bench.write import write
 QUICK_SCALE = 8
 OF_BROKERS = {"recover-marked": recover_marked, "serve": serve, "spark": spark}
 """Not among the quick ones: brokers start slowly whatever the size of their logs."""
-JOBS = {**OF_FILES, "recover": recover, "compact": compact, "replicas": replicas, "write": write, **OF_BROKERS}
+JOBS = {
+    **OF_FILES,
+    "recover": recover,
+    "compact": compact,
+    "replicas": replicas,
+    "write": write,
+    "keys": keys,
+    **OF_BROKERS,
+}
 
 
 def arguments() -> argparse.Namespace:

@@ -5,8 +5,9 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
-enum { KLOG_LINE_PLACES = 5 };
+enum { KLOG_LINE_PLACES = 5, KLOG_LARGE_SHARD = 4 << 10 };
 
 /* Five places.  A line is filled from its start; one that is not full ends each search. */
 typedef struct {
@@ -62,28 +63,50 @@ static inline klog_place klog_free_place(const klog_place_shard *shard, uint64_t
     return found;
 }
 
-/* Make a shard a fifth larger; 0 when there is no memory. */
-static int klog_grow_shard(klog_place_shard *shard) {
-    klog_place_shard larger = {0, shard->lines_count + shard->lines_count / 5 + 1, shard->used};
+/* Lines for a shard: from the system where there are many, so that those of a smaller shard go back to it whole. */
+static klog_place_line *klog_get_lines(uint32_t count) {
+    size_t size = (size_t)count * sizeof(klog_place_line);
+    if (size >= KLOG_LARGE_SHARD) {
+        void *pages = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        return pages == MAP_FAILED ? NULL : (klog_place_line *)pages;
+    }
     void *memory;
-    if (posix_memalign(&memory, 64, (size_t)larger.lines_count * sizeof(klog_place_line))) return 0;
-    memset(memory, 0, (size_t)larger.lines_count * sizeof(klog_place_line));
-    larger.lines = (klog_place_line *)memory;
+    if (posix_memalign(&memory, 64, size)) return NULL;
+    return (klog_place_line *)memset(memory, 0, size);
+}
+
+static void klog_free_shard(const klog_place_shard *shard) {
+    size_t size = (size_t)shard->lines_count * sizeof(klog_place_line);
+    if (size >= KLOG_LARGE_SHARD) {
+        munmap(shard->lines, size);
+    } else {
+        free(shard->lines);
+    }
+}
+
+/* Make a shard an eighth larger, a large one by half of that; 0 when there is no memory.  *first* differs from shard to shard: they are not all to
+ * be emptiest at the same time. */
+static int klog_grow_shard(klog_place_shard *shard, uint32_t first) {
+    uint32_t more = shard->lines_count ? shard->lines_count / (shard->lines_count < 1024 ? 8 : 16) + 1 : first;
+    klog_place_shard larger = {0, shard->lines_count + more, shard->used};
+    larger.lines = klog_get_lines(larger.lines_count);
+    if (!larger.lines) return 0;
     for (const klog_place_line *line = shard->lines; line < shard->lines + shard->lines_count; line++)
         for (uint32_t i = 0; i < line->count; i++) {
             klog_place to = klog_free_place(&larger, line->digests[i]);
             to.line->partitions[to.at] = line->partitions[i];
             to.line->bits[to.at] = line->bits[i];
         }
-    free(shard->lines);
+    klog_free_shard(shard);
     *shard = larger;
     return 1;
 }
 
-/* Room for a new place with this digest; no line when there is no memory.  Nine places in ten are used at most. */
-static inline klog_place klog_add_place(klog_place_shard *shard, uint64_t digest) {
+/* Room for a new place with this digest; no line when there is no memory.  Fourteen places in fifteen are used at most. */
+static inline klog_place klog_add_place(klog_place_shard *shard, uint64_t digest, uint32_t first) {
     klog_place none = {0, 0};
-    if (10 * ((uint64_t)shard->used + 1) > 9 * KLOG_LINE_PLACES * (uint64_t)shard->lines_count && !klog_grow_shard(shard)) return none;
+    if (15 * ((uint64_t)shard->used + 1) > 14 * KLOG_LINE_PLACES * (uint64_t)shard->lines_count && !klog_grow_shard(shard, first))
+        return none;
     shard->used++;
     return klog_free_place(shard, digest);
 }

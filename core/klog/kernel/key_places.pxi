@@ -22,7 +22,8 @@ cdef extern from "key_places.h" nogil:
         int at
     PlaceLine *line_of "klog_line_of"(const PlaceShard *shard, uint64_t digest)
     KeyPlace find_place "klog_find_place"(const PlaceShard *shard, uint64_t digest, unsigned flag, bint set)
-    KeyPlace add_place "klog_add_place"(PlaceShard *shard, uint64_t digest)
+    KeyPlace add_place "klog_add_place"(PlaceShard *shard, uint64_t digest, uint32_t first)
+    void free_shard "klog_free_shard"(const PlaceShard *shard)
 
 cdef enum:
     SHARD_BITS = 10              # many small tables: one that grows takes memory that another has left
@@ -35,6 +36,7 @@ cdef enum:
     FURTHER = 1 << 14            # … the key has another place, by which it is counted
     SEVERAL = 1 << 15            # … the key has further places
     FRAME_BYTES = 5              # a zero and the id of a schema
+    FEWEST_LINES = 4             # of a shard, and up to as many more
     READ_ROWS = 1024             # rows whose lines are asked for before the first of them is looked up
 
 cdef struct Unplaced:            # a row that has not been looked up
@@ -85,7 +87,7 @@ cdef class PlaceTable:
     def __dealloc__(self):
         cdef int i
         for i in range(SHARDS):
-            free(self.shards[i].lines)
+            free_shard(&self.shards[i])
         for i in range(LOCKS):
             if self.locks[i] != NULL:
                 PyThread_free_lock(self.locks[i])
@@ -261,7 +263,7 @@ cdef class KeyReader:
     cdef KeyPlace _add(self, PlaceShard *shard, uint64_t digest, const Unplaced *row, int partition, int further) noexcept nogil:
         """Note a new place with the rules that put the key there, whole or without the frame of a schema's id."""
         cdef KeyHashes hashes
-        cdef KeyPlace place = add_place(shard, digest)
+        cdef KeyPlace place = add_place(shard, digest, FEWEST_LINES + (shard - self.table.shards) % FEWEST_LINES)
         cdef uint32_t bits
         if place.line == NULL:
             return place

@@ -7,6 +7,7 @@ transactions count as well: their producers placed them, too.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import Final, NamedTuple
@@ -79,10 +80,18 @@ class CheckedTopic(NamedTuple):
     damage: tuple[str, ...]
 
 
+class _ThreadScan(threading.local):
+    """What reads slices, one for each thread: buffers that are made anew for each slice break the heap into pieces."""
+
+    def __init__(self, max_batch_bytes: int) -> None:
+        # The kernel passes over control records by itself.
+        self.scan = SliceScan(RecordFilter(), max_batch_bytes, controls=True)
+
+
 class _Task(NamedTuple):
     table: KeyPlaces
     is_shared: bool
-    max_batch_bytes: int
+    reading: _ThreadScan
     listed: Sequence[tuple[int, int]] = ()
 
 
@@ -91,15 +100,16 @@ def check_keys(topics: Sequence[KeyTopic], options: KeyCheckOptions, sink: Sink)
 
     Raises nothing for content: damage is counted and passed over.
     """
+    reading = _ThreadScan(options.max_batch_bytes)
     for topic in topics:
-        yield _check(topic, options, sink)
+        yield _check(topic, reading, options, sink)
 
 
-def _check(topic: KeyTopic, options: KeyCheckOptions, sink: Sink) -> CheckedTopic:
+def _check(topic: KeyTopic, reading: _ThreadScan, options: KeyCheckOptions, sink: Sink) -> CheckedTopic:
     split = _SPLIT_BYTES if options.workers > 1 else 1 << 62
     slices = [part for one in topic.partitions for part in slice_partition(one, split)]
     table = KeyPlaces(topic.partition_count, _first_hash(slices, topic, options))
-    task = _Task(table, options.workers > 1, options.max_batch_bytes)
+    task = _Task(table, options.workers > 1, reading)
     judgement, counts = _judge(slices, task, options, sink)
     if judgement.lacks_hash:
         task = task._replace(table=KeyPlaces(topic.partition_count, leading_hash(task.table)))
@@ -116,7 +126,7 @@ def _first_hash(slices: Sequence[LogSlice], topic: KeyTopic, options: KeyCheckOp
     table = KeyPlaces(topic.partition_count)
     reader = KeyReader(table)
     for part in slices[:1]:
-        for found in _scan(options.max_batch_bytes).read(part):
+        for found in _ThreadScan(options.max_batch_bytes).scan.read(part):
             if not isinstance(found, Damage):
                 reader.add(found, part.partition or 0)
                 break
@@ -175,15 +185,10 @@ def _run(
     run(job, [[part] for part in slices], task, sizes, sink, workers if sum(sizes) > _ALONE_BYTES else 1, take)
 
 
-def _scan(max_batch_bytes: int) -> SliceScan:
-    """Return what reads all records; the kernel passes over control records by itself."""
-    return SliceScan(RecordFilter(), max_batch_bytes, controls=True)
-
-
 def _read_keys(unit: Sequence[LogSlice], task: _Task) -> Iterator[TaskResult]:
-    scan, reader = _scan(task.max_batch_bytes), KeyReader(task.table, task.is_shared)
+    reader = KeyReader(task.table, task.is_shared)
     for part in unit:
-        for found in scan.read(part):
+        for found in task.reading.scan.read(part):
             if isinstance(found, Damage):
                 yield json_result("damage", {"message": str(found)})
             else:
@@ -225,9 +230,9 @@ def _empty_examples(empty: Mapping[int, EmptyKeys], judgement: KeyJudgement, cou
 
 def _find_keys(unit: Sequence[LogSlice], task: _Task) -> Iterator[TaskResult]:
     for partition, parts in groupby(unit, key=lambda part: part.partition or 0):
-        scan, examples = _scan(task.max_batch_bytes), KeyExamples(task.table, list(task.listed))
+        examples = KeyExamples(task.table, list(task.listed))
         for part in parts:
-            for found in scan.read(part):
+            for found in task.reading.scan.read(part):
                 if not isinstance(found, Damage):
                     examples.add(found, partition)
         yield json_result("found", [(*one[:5], one[5].hex()) for one in examples.found])
