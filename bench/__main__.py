@@ -19,6 +19,7 @@ from bench.jobs import Bench, DisagreementError
 from bench.keys import keys
 from bench.marked import recover_marked
 from bench.measure import CommandFailedError
+from bench.metadata import metadata
 from bench.recover import recover
 from bench.replicas import replicas
 from bench.serve import serve
@@ -35,6 +36,7 @@ JOBS = {
     "replicas": replicas,
     "write": write,
     "keys": keys,
+    "metadata": metadata,
     **OF_BROKERS,
 }
 
