@@ -7,6 +7,7 @@ import random
 import shutil
 import struct
 from collections.abc import Iterable, Iterator
+from itertools import islice
 
 from klog.kernel import crc32c
 
@@ -16,7 +17,7 @@ from bench.table import Row
 
 TOPICS, PARTITIONS = 1000, 100
 CHANGES = 1_000_000
-_PER_BATCH = 20
+_MOST_PER_BATCH = 4
 _PER_SNAPSHOT_BATCH = 1000
 _EPOCH = 7
 _BASE_MS = 1_795_254_454_586
@@ -68,8 +69,10 @@ def write(root: str, topics: int, partitions: int, changes: int) -> tuple[str, s
     log = os.path.join(folder, f"{end:020d}.log")
     with open(log, "wb") as out:
         values = _changes(topics, partitions, changes)
-        for first in range(end, end + changes, _PER_BATCH):
-            out.write(_batch(first, [next(values) for _ in range(min(_PER_BATCH, end + changes - first))]))
+        first, chance = end, random.Random(2)
+        while some := list(islice(values, chance.randint(1, _MOST_PER_BATCH))):  # as small as controllers write them
+            out.write(_batch(first, some))
+            first += len(some)
     return log, snapshot
 
 
@@ -123,7 +126,7 @@ def _changes(topics: int, partitions: int, count: int) -> Iterator[bytes]:
             tags.append(b"\1\4" + struct.pack(">i", isr[0]))
         if chance.random() < 0.6:
             tags += [b"\6" + _sized(_ints(set(nodes) - set(isr))), b"\7" + _sized(_ints([]))]
-        if chance.random() < 0.85:
+        if chance.random() < 0.4:
             tags.append(b"\x08" + _sized(b"\4" + b"".join(map(_directory, nodes))))
         yield b"\1\5\2" + struct.pack(">i", number) + ids[topic] + bytes([len(tags)]) + b"".join(tags)
 

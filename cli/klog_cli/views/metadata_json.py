@@ -20,15 +20,17 @@ RESOURCES = {
 }
 
 
-def document(directory: MetadataDirectory, found: ClusterMetadata, topics: Sequence[str]) -> Iterator[bytes]:
-    """Yield the parts of the document; *topics*: those to show, by name."""
-    before = [_line(name, value) for name, value in (*_place(directory, found), *_nodes(found))]
+def document(
+    directory: MetadataDirectory, found: ClusterMetadata, end: LogPoint, topics: Sequence[str]
+) -> Iterator[bytes]:
+    """Yield the parts of the document; *end*: of the log; *topics*: those to show, by name."""
+    before = [_line(name, value) for name, value in (*_place(directory, found, end), *_nodes(found))]
     yield ("{\n" + "".join(before) + '  "topics": [').encode()
     for number, topic in enumerate(topics):
         yield (b",\n    " if number else b"\n    ") + _topic(found.state, topic)
-    end = "\n  " if topics else ""
+    ending = "\n  " if topics else ""
     after = [_line(name, value) for name, value in _settings(found)]
-    yield (f"{end}],\n" + "".join(after).removesuffix(",\n") + "\n}\n").encode()
+    yield (f"{ending}],\n" + "".join(after).removesuffix(",\n") + "\n}\n").encode()
 
 
 def _line(name: str, value: object) -> str:
@@ -48,12 +50,12 @@ def quorum_state(found: QuorumState | Malformed | None) -> dict[str, object] | N
     return {"leader_id": leader, "leader_epoch": found.leader_epoch, "voted_id": voted}
 
 
-def _place(directory: MetadataDirectory, found: ClusterMetadata) -> Iterator[tuple[str, object]]:
+def _place(directory: MetadataDirectory, found: ClusterMetadata, end: LogPoint) -> Iterator[tuple[str, object]]:
     log_dir, quorum = directory.log_dir, found.quorum
     yield "node", None if log_dir is None else log_dir.node_id
     yield "cluster_id", None if log_dir is None else log_dir.cluster_id
     yield "directory_id", None if log_dir is None else log_dir.directory_id
-    yield "end", point(max(directory.end, LogPoint(found.end_offset, found.epoch)))
+    yield "end", point(end)
     yield "snapshot", point(found.snapshot)
     yield "at", found.end_offset
     yield "kraft_version", quorum.kraft_version

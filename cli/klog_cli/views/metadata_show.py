@@ -27,18 +27,23 @@ def show(path: str, globs: Sequence[str], at: int | None, form: str) -> int:
     directory = open_metadata(path)
     found = directory.read(at)
     topics = match_topics(sorted(found.topic_ids), globs)
+    end = LogPoint(found.end_offset, found.epoch)
+    if at is not None:
+        end = max(end, directory.end)
     for sentence in found.problems:
         output.error(sentence)
     if form == "json":
-        for part in metadata_json.document(directory, found, topics):
+        for part in metadata_json.document(directory, found, end, topics):
             output.write(part)
     else:
-        _page(directory, found, topics, bool(globs))
+        _page(directory, found, end, topics, bool(globs))
     return ExitCode.PROBLEMS_LEFT if found.damage else ExitCode.CLEAN
 
 
-def _page(directory: MetadataDirectory, found: ClusterMetadata, topics: Sequence[str], chosen: bool) -> None:
-    for label, line in _head(directory, found):
+def _page(
+    directory: MetadataDirectory, found: ClusterMetadata, end: LogPoint, topics: Sequence[str], chosen: bool
+) -> None:
+    for label, line in _head(directory, found, end):
         output.text(f"{label:<12}{output.printable(line)}\n")
     output.text("\n")
     output.emit_table((), _BROKERS, list(_brokers(found)))
@@ -59,12 +64,11 @@ def _page(directory: MetadataDirectory, found: ClusterMetadata, topics: Sequence
         output.text(f"{label:<12}{output.printable(line)}\n")
 
 
-def _head(directory: MetadataDirectory, found: ClusterMetadata) -> Iterator[tuple[str, str]]:
+def _head(directory: MetadataDirectory, found: ClusterMetadata, end: LogPoint) -> Iterator[tuple[str, str]]:
     log_dir, quorum = directory.log_dir, found.quorum
     node = "an unknown node" if log_dir is None or log_dir.node_id is None else f"node {log_dir.node_id}"
     cluster = "" if log_dir is None or log_dir.cluster_id is None else f", cluster {log_dir.cluster_id}"
     yield "log", f"{directory.partition.path} of {node}{cluster}"
-    end = max(directory.end, LogPoint(found.end_offset, found.epoch))
     where = "the end of the log" if found.end_offset == end.offset else f"the log ends at {end.offset}"
     snapshot = "no snapshot" if found.snapshot is None else f"snapshot at {found.snapshot.offset}"
     yield "as of", f"offset {found.end_offset}, leader epoch {found.epoch}; {where}; {snapshot}"

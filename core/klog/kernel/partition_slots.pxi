@@ -38,12 +38,18 @@ cdef inline uint8_t *uuid_letters(uint8_t *w, const uint8_t *p) noexcept nogil:
     return w + 2
 
 
+cdef enum:
+    LARGE = 4194304              # bytes from which small pages cost time: each change is of another partition
+
+
 cdef void *grow_slots(void *old, Py_ssize_t *room, size_t size) except NULL:
     """Return *old* with room for twice as many elements."""
     cdef Py_ssize_t larger = max(<Py_ssize_t>1024, 2 * room[0])
     cdef void *found = realloc(old, larger * size)
     if found == NULL:
         raise MemoryError()
+    if larger * size >= LARGE:
+        huge_pages(found, larger * size)
     room[0] = larger
     return found
 

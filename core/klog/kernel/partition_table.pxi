@@ -1,7 +1,8 @@
 # Partitions of the metadata log: millions of changes applied without a Python object for each, and all of them as JSON.
 
 cdef enum:
-    ROWS_AHEAD = 16                   # rows
+    ROWS_STEP = 16                    # rows whose memory is asked for at a time
+    ROWS_AHEAD = 64              # rows of which something is known: four steps
 
 
 cdef class PartitionTable(PartitionSlots):
@@ -22,46 +23,49 @@ cdef class PartitionTable(PartitionSlots):
         cdef const RecordRow *row
         cdef const uint8_t *p
         cdef uint64_t hashes[ROWS_AHEAD]
+        cdef int places[ROWS_AHEAD]
         cdef Py_ssize_t i
         for i in range(first, rows.view.records_count):
-            if (i - first) % ROWS_AHEAD == 0:
-                self._look_ahead(&rows.view, i, hashes)
+            if (i - first) % ROWS_STEP == 0:
+                self._look_ahead(&rows.view, first, i, hashes, places)
             row = rows.view.records + i
             if row.offset != expected or expected >= until or not is_metadata(&rows.view, row):
                 return i
             p = rows.view.bases[row.batch] + row.value_at
-            if not is_no_op(p, row.value_length) and not self._apply(p, p + row.value_length, hashes[(i - first) % ROWS_AHEAD]):
+            if not is_no_op(p, row.value_length) and not self._apply(p, p + row.value_length, hashes[i % ROWS_AHEAD]):
                 return i
             expected += 1
         return rows.view.records_count
 
-    cdef void _look_ahead(self, const View *view, Py_ssize_t first, uint64_t *hashes) noexcept nogil:
-        """Hash the keys of the next rows, and ask for the memory of their partitions: else each row would wait for it."""
-        cdef Py_ssize_t i, count = min(<Py_ssize_t>ROWS_AHEAD, view.records_count - first)
+    cdef void _look_ahead(self, const View *view, Py_ssize_t first, Py_ssize_t now, uint64_t *hashes, int *places) noexcept nogil:
+        """Ask for the memory that the next rows will touch, a step at a time: else each row would wait for it three times.
+
+        Three steps ahead for the place in the table, two for the slot that it names, one for the lists that this names.
+        """
+        cdef Py_ssize_t i, count = view.records_count
         cdef const RecordRow *row
         cdef const PartitionSlot *slot
-        cdef int places[ROWS_AHEAD]
-        for i in range(count):
-            row = view.records + first + i
-            hashes[i] = 0
+        cdef int place
+        for i in range(now if now == first else now + 2 * ROWS_STEP, min(now + 3 * ROWS_STEP, count)):
+            row = view.records + i
+            hashes[i % ROWS_AHEAD] = 0
             if self.table_size and row.value_length >= RECORD_HEAD + PARTITION_KEY:
-                hashes[i] = self._hash(view.bases[row.batch] + row.value_at + RECORD_HEAD)
-                prefetch(self.table + (hashes[i] & <uint64_t>(self.table_size - 1)))
-        if self.table_size == 0:
-            return
-        for i in range(count):
-            places[i] = self.table[hashes[i] & <uint64_t>(self.table_size - 1)] - 1
-            if places[i] >= 0:
-                slot = self.slots + places[i]
+                hashes[i % ROWS_AHEAD] = self._hash(view.bases[row.batch] + row.value_at + RECORD_HEAD)
+                prefetch(self.table + (hashes[i % ROWS_AHEAD] & <uint64_t>(self.table_size - 1)))
+        for i in range(now if now == first else now + ROWS_STEP, min(now + 2 * ROWS_STEP, count)):
+            place = self.table[hashes[i % ROWS_AHEAD] & <uint64_t>(self.table_size - 1)] - 1 if self.table_size else -1
+            places[i % ROWS_AHEAD] = place
+            if place >= 0:
+                slot = self.slots + place
                 prefetch(slot)
                 prefetch(<const uint8_t *>slot + 64)
                 prefetch(<const uint8_t *>slot + sizeof(PartitionSlot) - 1)
-        for i in range(count):
-            if places[i] >= 0:
-                slot = self.slots + places[i]
+        for i in range(now, min(now + ROWS_STEP, count)):
+            place = places[i % ROWS_AHEAD]
+            if place >= 0:
+                slot = self.slots + place
                 prefetch(self.arena + (<Py_ssize_t>slot.at[LIST_ISR] << 2))
                 prefetch(self.arena + (<Py_ssize_t>slot.at[LIST_DIRECTORIES] << 2))
-                prefetch(self.arena + (<Py_ssize_t>slot.at[LIST_DIRECTORIES] << 2) + 47)
 
     cdef bint _apply(self, const uint8_t *p, const uint8_t *end, uint64_t hashed) except? False:
         """Apply a record; False: it is no usual one, and nothing has changed."""

@@ -167,7 +167,19 @@ class _Noted(NamedTuple):
     after: object | None
 
 
-class HistoryReplay(Replay):
+class SubjectReplay(Replay):
+    """A replay of what matters to *subject*: of partitions only its own."""
+
+    def __init__(self, subject: HistorySubject, state: MetadataImage, problems: Problems, expected: int = 0) -> None:
+        super().__init__(state, problems, expected)
+        self.subject = subject
+
+    def pass_over(self, rows: Window, first: int, until: int) -> int:
+        """Skip the records of other partitions: this state does without them."""
+        return skip_partitions(rows, first, self.expected, until, self.subject.keys(self.state))
+
+
+class HistoryReplay(SubjectReplay):
     """A replay that notes each change of *subject*, and hands it to *sink* once its batch has been read.
 
     A controller writes what belongs together into one batch: the fence of a broker behind the changes of partitions
@@ -182,20 +194,16 @@ class HistoryReplay(Replay):
         problems: Problems,
         expected: int = 0,
     ) -> None:
-        super().__init__(state, problems, expected)
-        self._subject, self._sink = subject, sink
+        super().__init__(subject, state, problems, expected)
+        self._sink = sink
         self._noted: list[_Noted] = []
         self._batch: int | None = None
         self._events = BatchEvents({}, state.cluster.brokers)
 
-    def pass_over(self, rows: Window, first: int, until: int) -> int:
-        """Skip the records of other partitions: this state does without them."""
-        return skip_partitions(rows, first, self.expected, until, self._subject.keys(self.state))
-
     def apply(self, record: MetadataRecord, found: LoggedRecord, file: str) -> None:
         """Take a record, and note what it changed."""
         self._enter(found)
-        before = self._subject.find(self.state)
+        before = self.subject.find(self.state)
         super().apply(record, found, file)
         self._events.add(record.name, record.data)
         self._note(found, record.name, record.data, before)
@@ -203,7 +211,7 @@ class HistoryReplay(Replay):
     def apply_control(self, control: Control, found: LoggedRecord) -> None:
         """Take a control record, and note what it changed."""
         self._enter(found)
-        before = self._subject.find(self.state)
+        before = self.subject.find(self.state)
         super().apply_control(control, found)
         self._note(found, control.name, control.data, before)
 
@@ -214,7 +222,7 @@ class HistoryReplay(Replay):
             self._events = BatchEvents({}, self.state.cluster.brokers)
 
     def _note(self, found: LoggedRecord, record: str, data: Data, before: object | None) -> None:
-        after = self._subject.find(self.state)
+        after = self.subject.find(self.state)
         if after != before:
             self._noted.append(_Noted(found, record, data, before, after))
 
@@ -222,8 +230,8 @@ class HistoryReplay(Replay):
         """Hand over what was noted in the last batch."""
         noted, self._noted = self._noted, []
         for one in noted:
-            old = {} if one.before is None else self._subject.fields(one.before, None)
-            new = self._subject.fields(one.after, one.before)
+            old = {} if one.before is None else self.subject.fields(one.before, None)
+            new = self.subject.fields(one.after, one.before)
             self._sink(
                 MetadataChange(
                     one.found.offset,
@@ -232,7 +240,7 @@ class HistoryReplay(Replay):
                     one.record,
                     tuple(name for name, value in new.items() if value != old.get(name)),
                     new,
-                    self._subject.reason(one.before, one.after, one.record, one.data, self._events),
+                    self.subject.reason(one.before, one.after, one.record, one.data, self._events),
                 )
             )
 
@@ -245,14 +253,15 @@ class HistoryStart(NamedTuple):
     timestamp: int = -1
 
 
-def _start(partition: Partition, problems: Problems) -> HistoryStart:
+def _start(partition: Partition, subject: HistorySubject, problems: Problems) -> HistoryStart:
     """Raises KlogError where the log begins behind offset 0 and no whole snapshot leads to it."""
     if begins_at_zero(partition):
         return HistoryStart(MetadataImage(), None)
     log_start = partition.segments[0].base_offset if partition.segments else 0
     for file in reversed(snapshot_files(partition)):
         if (file.offset or 0) >= log_start:
-            found = read_snapshot(partition.file(file.name), LogPoint(file.offset or 0, file.epoch or 0))
+            replay = SubjectReplay(subject, MetadataImage(), Problems())
+            found = read_snapshot(partition.file(file.name), LogPoint(file.offset or 0, file.epoch or 0), replay)
             if found.flaw is None:
                 problems.take(found.problems)
                 return HistoryStart(found.state, found.end, found.timestamp)
@@ -268,7 +277,7 @@ def read_history(
     *problems*: takes what cannot be read.  *is_in_use*: a node is running on it.
     Raises KlogError where the log begins behind the end of its snapshots.
     """
-    start = _start(partition, problems)
+    start = _start(partition, subject, problems)
     found: list[MetadataChange] = []
     first = subject.find(start.state)
     if start.end is not None and first is not None:

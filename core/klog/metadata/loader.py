@@ -282,9 +282,12 @@ def _is_snapshot(file: FileName) -> bool:
     return file.kind is FileKind.KRAFT_SNAPSHOT and file.stage is Stage.IN_USE and file.canonical
 
 
-def read_snapshot(path: str, end: LogPoint) -> MetadataSnapshot:
-    """Kafka: RecordsSnapshotReader; a snapshot without a footer was never finished."""
-    replay = Replay(MetadataImage(), Problems())
+def read_snapshot(path: str, end: LogPoint, replay: Replay | None = None) -> MetadataSnapshot:
+    """Return what *replay*, at its beginning, makes of the snapshot; one without a footer was never finished.
+
+    Kafka: RecordsSnapshotReader.
+    """
+    replay = replay or Replay(MetadataImage(), Problems())
     flaw, first, last, timestamp, end_of_last = None, None, None, -1, 0
     try:
         for found in replay.records(path, 0):
