@@ -146,16 +146,9 @@ class Window:
     def content_sizes(self) -> tuple[int, int, int, int, int]: ...
     def binary(self, values: bool, data: Buffer, offsets: memoryview, validity: Buffer, first: int = 0) -> int: ...
     def headers(
-        self,
-        lists: memoryview,
-        keys: Buffer,
-        key_offsets: memoryview,
-        values: Buffer,
-        value_offsets: memoryview,
-        validity: Buffer,
-        first: int = 0,
-        present: Buffer | None = None,
-    ) -> int: ...
+        self, lists: memoryview, keys: Buffer, key_offsets: memoryview, values: Buffer, value_offsets: memoryview,
+        validity: Buffer, first: int = 0, present: Buffer | None = None
+    ) -> int: ...  # fmt: skip
 
 class SegmentSurvey:
     base: int
@@ -318,6 +311,9 @@ class Profile:
     def largest(self) -> list[tuple[int, int, int]]: ...
     def top(self, most: int) -> list[tuple[int, int, bytes, bytes]]: ...
 
+_Ids = tuple[int, ...]
+_PartitionRow = tuple[_Ids, _Ids, int, int, int, _Ids, _Ids, tuple[str, ...], _Ids, _Ids, bool]
+
 class PartitionTable:
     def add_topic(self, topic_id: bytes) -> None: ...
     def remove_topic(self, topic_id: bytes) -> None: ...
@@ -325,34 +321,11 @@ class PartitionTable:
     def count(self, topic_id: bytes) -> int: ...
     def clear_elr(self, topic_id: bytes | None = None) -> None: ...
     def take(self, rows: Window, first: int, expected: int, until: int) -> int: ...
-    def get(
-        self, topic_id: bytes, number: int
-    ) -> (
-        tuple[
-            tuple[int, ...],
-            tuple[int, ...],
-            int,
-            int,
-            int,
-            tuple[int, ...],
-            tuple[int, ...],
-            tuple[str, ...],
-            tuple[int, ...],
-            tuple[int, ...],
-            bool,
-        ]
-        | None
-    ): ...
+    def get(self, topic_id: bytes, number: int) -> _PartitionRow | None: ...
     def put(
-        self,
-        topic_id: bytes,
-        number: int,
-        lists: tuple[bytes, bytes, bytes, bytes, bytes, bytes, bytes],
-        leader: int,
-        leader_epoch: int,
-        partition_epoch: int,
-        recovering: bool,
-    ) -> None: ...
+        self, topic_id: bytes, number: int, lists: tuple[bytes, ...], leader: int, leader_epoch: int,
+        partition_epoch: int, recovering: bool
+    ) -> None: ...  # fmt: skip
     def json(self, topic_id: bytes) -> bytes: ...
 
 def skip_partitions(rows: Window, first: int, expected: int, until: int, keys: bytes) -> int: ...
@@ -392,25 +365,11 @@ class BatchBuilder:
     records: int
     wanted: int
     def __init__(
-        self,
-        target: Window,
-        next_offset: int,
-        *,
-        batch_size: int = ...,
-        most: int = ...,
-        linger: int = ...,
-        codec: int = ...,
-        keep: bool = ...,
-        keep_offsets: bool = ...,
-        compacted: bool = ...,
-        time_type: int = ...,
-        now: int = ...,
-        leader_epoch: int = ...,
-        latest_epoch: int = ...,
-        highest_epoch: int = ...,
-        producer_id: int = ...,
-        shift: int = ...,
-    ) -> None: ...
+        self, target: Window, next_offset: int, *, batch_size: int = ..., most: int = ..., linger: int = ...,
+        codec: int = ..., keep: bool = ..., keep_offsets: bool = ..., compacted: bool = ..., time_type: int = ...,
+        now: int = ..., leader_epoch: int = ..., latest_epoch: int = ..., highest_epoch: int = ...,
+        producer_id: int = ..., shift: int = ...
+    ) -> None: ...  # fmt: skip
     def allow(self) -> None: ...
     def continue_at(self, next_offset: int, latest_epoch: int) -> None: ...
     def close(self) -> int: ...
