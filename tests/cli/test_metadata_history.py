@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 import shutil
 from itertools import pairwise
 from pathlib import Path
@@ -277,3 +278,23 @@ def test_damage_is_said_and_the_rest_is_told(log: MetadataLog) -> None:
     ran: Said = klog("metadata", "history", log.log_dir, "--partition", "t-0", "--output", "jsonl")
     assert (ran.exit_code, len(ran.stdout.splitlines())) == (4, 2)
     assert "bad CRC" in ran.stderr
+
+
+def test_spoilt_logs_end_in_no_traceback(tmp_path: Path) -> None:
+    """Whatever a byte makes of a log: what can be told is told, the damage is said, and nothing is raised."""
+    chance = random.Random(5)
+    folder = Path(shutil.copytree(disk(3), tmp_path / "disk")) / "__cluster_metadata-0"
+    files = sorted(path for path in folder.iterdir() if path.suffix in (".log", ".checkpoint"))
+    for _ in range(40):
+        path = chance.choice(files)
+        kept = path.read_bytes()
+        at = chance.randrange(len(kept))
+        spoilt = kept[:at] if chance.random() < 0.3 else kept[:at] + bytes([kept[at] ^ 0xFF]) + kept[at + 1 :]
+        path.write_bytes(spoilt)
+        for words in (("show",), ("history", "--partition", "elr16-0"), ("history", "--quorum"), ("compare", disk(1))):
+            verb, *more = words
+            paths = (folder.parent, *more) if verb == "compare" else (folder.parent,)
+            ran = klog("metadata", verb, *paths, *(() if verb == "compare" else more))
+            assert ran.exit_code in (0, 4, 8), (path, at, words, ran.stderr)
+            assert "Traceback" not in ran.stderr
+        path.write_bytes(kept)
