@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 from bench.installed import child
 from bench.jobs import Bench, python, seconds
-from bench.measure import Command
+from bench.measure import Command, run
 from bench.table import Row
 
 RECORDS = 2_000_000
@@ -38,9 +38,9 @@ def write(bench: Bench) -> Iterator[Row]:
     count = RECORDS // bench.scale
     lines, parquet, log_dir = (bench.file(name) for name in ("write.jsonl", "write.parquet", "written"))
     _clear(bench)
-    bench.race(lines, {"make": python(_MAKE, lines, str(count))}, 1)
-    bench.race(lines, {"write": _write(bench, lines, log_dir)}, 1)
-    bench.race(lines, {"dump": Command([*bench.klog, "dump", log_dir, "--output", "parquet", "--to", parquet])}, 1)
+    run(python(_MAKE, lines, str(count)))
+    run(_write(bench, lines, log_dir))
+    run(Command([*bench.klog, "dump", log_dir, "--output", "parquet", "--to", parquet]))
     log = os.path.join(log_dir, "t-0", "0" * 20 + ".log")
     race = bench.race(
         [lines, parquet, log],
