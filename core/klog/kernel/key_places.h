@@ -7,7 +7,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
-enum { KLOG_LINE_PLACES = 5, KLOG_LARGE_SHARD = 4 << 10 };
+enum { KLOG_LINE_PLACES = 5 };
 
 /* Five places.  A line is filled from its start; one that is not full ends each search. */
 typedef struct {
@@ -63,25 +63,14 @@ static inline klog_place klog_free_place(const klog_place_shard *shard, uint64_t
     return found;
 }
 
-/* Lines for a shard: from the system where there are many, so that those of a smaller shard go back to it whole. */
+/* Lines for a shard, from the system, so that those of a smaller shard go back to it whole. */
 static klog_place_line *klog_get_lines(uint32_t count) {
-    size_t size = (size_t)count * sizeof(klog_place_line);
-    if (size >= KLOG_LARGE_SHARD) {
-        void *pages = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-        return pages == MAP_FAILED ? NULL : (klog_place_line *)pages;
-    }
-    void *memory;
-    if (posix_memalign(&memory, 64, size)) return NULL;
-    return (klog_place_line *)memset(memory, 0, size);
+    void *pages = mmap(NULL, (size_t)count * sizeof(klog_place_line), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    return pages == MAP_FAILED ? NULL : (klog_place_line *)pages;
 }
 
 static void klog_free_shard(const klog_place_shard *shard) {
-    size_t size = (size_t)shard->lines_count * sizeof(klog_place_line);
-    if (size >= KLOG_LARGE_SHARD) {
-        munmap(shard->lines, size);
-    } else {
-        free(shard->lines);
-    }
+    if (shard->lines) munmap(shard->lines, (size_t)shard->lines_count * sizeof(klog_place_line));
 }
 
 /* Make a shard an eighth larger, a large one by half of that; 0 when there is no memory.  *first* differs from shard to shard: they are not all to

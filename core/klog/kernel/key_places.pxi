@@ -36,7 +36,7 @@ cdef enum:
     FURTHER = 1 << 14            # … the key has another place, by which it is counted
     SEVERAL = 1 << 15            # … the key has further places
     FRAME_BYTES = 5              # a zero and the id of a schema
-    FEWEST_LINES = 4             # of a shard, and up to as many more
+    FEWEST_LINES = 32            # of a shard, and up to as many more: a page
     READ_ROWS = 1024             # rows whose lines are asked for before the first of them is looked up
 
 cdef struct Unplaced:            # a row that has not been looked up
