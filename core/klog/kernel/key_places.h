@@ -73,10 +73,10 @@ static void klog_free_shard(const klog_place_shard *shard) {
     if (shard->lines) munmap(shard->lines, (size_t)shard->lines_count * sizeof(klog_place_line));
 }
 
-/* Make a shard an eighth larger, a large one by half of that; 0 when there is no memory.  *first* differs from shard to shard: they are not all to
+/* Make a shard a sixth larger; 0 when there is no memory.  *first* differs from shard to shard: they are not all to
  * be emptiest at the same time. */
 static int klog_grow_shard(klog_place_shard *shard, uint32_t first) {
-    uint32_t more = shard->lines_count ? shard->lines_count / (shard->lines_count < 1024 ? 8 : 16) + 1 : first;
+    uint32_t more = shard->lines_count ? shard->lines_count / 6 + 1 : first;
     klog_place_shard larger = {0, shard->lines_count + more, shard->used};
     larger.lines = klog_get_lines(larger.lines_count);
     if (!larger.lines) return 0;
