@@ -275,6 +275,7 @@ _klog() {
         'metadata plan --voters') words='' ;;
         'metadata plan --directory-ids') words='keep disks' ;;
         'metadata plan --only-broker') words='' ;;
+        'metadata plan --only-voter') words='' ;;
         'metadata plan --voter') words='' ;;
         'metadata plan --keep') words='' ;;
         'metadata plan --choose') words='' ;;
@@ -402,7 +403,7 @@ _klog() {
             'metadata show') words='--topic --at --output --quiet -h --help' ;;
             'metadata history') words='--partition --broker --quorum --from --output --quiet -h --help' ;;
             'metadata compare') words='--cluster --by-name --output --quiet -h --help' ;;
-            'metadata plan') words='--voters --directory-ids --only-broker --voter --keep --choose --repair --without --base --apply --plan --backup --cluster --output --quiet -h --help' ;;
+            'metadata plan') words='--voters --directory-ids --only-broker --only-voter --voter --keep --choose --repair --without --base --apply --plan --backup --cluster --output --quiet -h --help' ;;
             keys) words='check -h --help' ;;
             'keys check') words='--partitions --topic --partition --min-keys --list --cluster --topic-id --by-name --output --max-batch-bytes --jobs --quiet -h --help' ;;
             spark) words='verify stats search export compact -h --help' ;;

@@ -19,6 +19,7 @@ from klog.metadata.loader import ClusterMetadata, read_metadata
 from tests.conftest import FIXTURES, writable_copy
 from tests.plan.test_executor import end, other_process, said
 from tests.replicas.test_copy_plan import batches, trees
+from tests.support.power import tree
 
 Run = Callable[..., Any]
 Image = Callable[[str], Path]
@@ -195,6 +196,49 @@ def test_a_voter_that_is_left_out(klog: Run, quorum: Path) -> None:
     assert content(two[0]) == content(two[1])
 
 
+def test_one_voter_that_is_left(klog: Run, quorum: Path) -> None:
+    """Nothing but the voters changes; the log of the others, even where it is ahead, is only read."""
+    two = disks(quorum)[1:]
+    before = state(two[1])
+    others = tree(two[1])
+    ran = klog("metadata", "plan", *two, "--only-voter", "2", "--voter", "new:9093", "--apply", "--output", "json")
+    assert ran.exit_code == 0, ran.stderr
+    made = json.loads(ran.stdout)["metadata"]
+    assert made["base"]["node"] == 3
+    assert made["extended"] == {"2": 13}
+    assert made["appended"] == [{"offset": 117, "epoch": 6, "records": ["VOTERS"]}]
+    assert any("nodes 1, 3" in line for line in made["next"])
+    assert tree(two[1]) == others
+    after = state(two[0])
+    (voter,) = after.quorum.voters or ()
+    (old,) = [one for one in before.quorum.voters or () if one.id == 2]
+    assert voter == old._replace(endpoints=voter.endpoints)
+    assert [str(one) for one in voter.endpoints] == ["CONTROLLER://new:9093"]
+    assert (after.partitions, after.brokers, after.configs) == (before.partitions, before.brokers, before.configs)
+
+
+def test_one_voter_on_a_disk_with_another_directory_id(klog: Run, quorum: Path) -> None:
+    properties = quorum / "broker-1" / "meta.properties"
+    properties.write_text(re.sub(r"(?m)^directory\.id=.*", f"directory.id={'NewId':A<21}Q", properties.read_text()))
+    before = state(quorum / "broker-1")
+    assert "--directory-ids disks" in refused(klog, quorum, "--only-voter", 1)
+    made = planned(klog, quorum, "--only-voter", 1, "--directory-ids", "disks", "--apply")["metadata"]
+    assert [set(one["records"]) for one in made["appended"]] == [{"VOTERS"}, {"PARTITION_CHANGE"}]
+    after = state(quorum / "broker-1")
+    assert [voter.directory_id for voter in after.quorum.voters or ()] == [f"{'NewId':A<21}Q"]
+    for topic_id, partitions in before.partitions.items():
+        for number, known in partitions.items():
+            found = dict(zip(known.replicas, after.partitions[topic_id][number].directories, strict=True))
+            assert found == dict(zip(known.replicas, known.directories, strict=True)) | (
+                {1: f"{'NewId':A<21}Q"} if 1 in known.replicas else {}
+            )
+
+
+def test_one_voter_of_a_static_quorum(klog: Run, image: Image, tmp_path: Path) -> None:
+    root = taken(image, "three-combined-static", tmp_path)
+    assert "controller.quorum.voters=2@b:9" in refused(klog, root, "--only-voter", 2, "--voter", "b:9")
+
+
 def test_a_base_that_is_not_the_best(klog: Run, quorum: Path) -> None:
     """What the others have more is cut; not below the newest snapshot of one."""
     said = refused(klog, quorum, "--voters", ADDRESSES, "--base", "2")
@@ -315,10 +359,14 @@ def test_addresses_that_are_none(klog: Run, quorum: Path, voters: str, reason: s
 @pytest.mark.parametrize(
     ("options", "reason"),
     [
-        ((), "one of --voters and --only-broker"),
-        (("--voters", ADDRESSES, "--only-broker", 1), "one of --voters and --only-broker"),
+        ((), "one of --voters, --only-voter and --only-broker"),
+        (("--voters", ADDRESSES, "--only-broker", 1), "one of --voters, --only-voter and --only-broker"),
+        (("--only-voter", 1, "--only-broker", 1), "one of --voters, --only-voter and --only-broker"),
         (("--voters", ADDRESSES, "--keep", "newest"), "--keep goes with --only-broker"),
-        (("--voters", ADDRESSES, "--voter", "a:1"), "--voter goes with --only-broker"),
+        (("--voters", ADDRESSES, "--voter", "a:1"), "--voter goes with --only-voter and --only-broker"),
+        (("--only-voter", 1, "--without", 2), "--without goes with --voters"),
+        (("--only-voter", 1, "--repair"), "--repair goes with --only-broker"),
+        (("--only-voter", 7), "--only-voter 7: no disk of node 7 is given"),
         (("--voters", ADDRESSES, "--without", 1), "the disk of node 1 is given"),
         (("--voters", ADDRESSES, "--without", 8), "--without 8: node 8 is no voter"),
         (("--voters", ADDRESSES, "--base", 7), "no disk of node 7"),

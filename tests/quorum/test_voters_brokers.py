@@ -56,12 +56,12 @@ def killed(tmp_path_factory: pytest.TempPathFactory) -> Killed:
     return Killed(folder, written)
 
 
-def moved(killed: Killed, folder: Path) -> Combined:
+def moved(killed: Killed, folder: Path, kind: type[Combined] = Combined) -> Combined:
     """Return the cluster on a copy of its disks, its controllers at other ports."""
     for node in BROKERS:
         shutil.copytree(killed.folder / f"broker-{node}", folder / f"broker-{node}")
     shutil.copy(killed.folder / "cluster-id", folder)
-    cluster = Combined(kafka.NEWEST, folder)
+    cluster = kind(kafka.NEWEST, folder)
     cluster.controller_port += 20
     return cluster
 
@@ -162,3 +162,34 @@ def test_they_elect_on_disks_with_other_directory_ids(
         comes_up(cluster, written, "fresh")
         cluster.stop(*BROKERS)
     assert is_one_history(cluster)
+
+
+class OnlyVoter(Combined):
+    """Node 1 is the only controller; the other nodes are brokers on the disks that they had."""
+
+    @property
+    def voters(self) -> str:
+        return f"1@localhost:{self.controller_port + 1}"
+
+    def _properties(self, node: int) -> dict[str, str]:
+        found = super()._properties(node)
+        return found if node == 1 else found | {"process.roles": "broker", "listeners": found["advertised.listeners"]}
+
+
+def test_one_controller_that_is_left_leads_the_brokers(
+    killed: Killed, tmp_path: Path, klog: Callable[..., Any], state_home: Path
+) -> None:
+    """Two of three controllers are lost; the brokers keep their disks, one of them far behind."""
+    cluster = moved(killed, tmp_path, OnlyVoter)
+    disks = [cluster.disk(node) for node in BROKERS]
+    address = cluster.voters.partition("@")[2]
+    made = klog("metadata", "plan", *disks, "--only-voter", "1", "--voter", address, "--apply", "--output", "json")
+    assert made.exit_code == 0, made.stderr
+    assert [one["records"] for one in json.loads(made.stdout)["metadata"]["appended"]] == [["VOTERS"]]
+    written = {place: list(records) for place, records in killed.written.items()}
+    with cluster:
+        comes_up(cluster, written, "fresh")
+        cluster.stop(2, 3)
+        cluster.stop(1)
+        assert is_one_history(cluster)
+        comes_up(cluster, written, "again")

@@ -24,7 +24,11 @@ OnlyBroker = Annotated[
     int | None, typer.Option("--only-broker", metavar="N", help="Let broker N own everything, and be the only voter.")
 ]
 OnlyVoter = Annotated[
-    str | None, typer.Option("--voter", metavar="HOST:PORT", help="Where the controller of --only-broker will listen.")
+    int | None,
+    typer.Option("--only-voter", metavar="N", help="Let node N be the only voter; brokers stay."),
+]
+Voter = Annotated[
+    str | None, typer.Option("--voter", metavar="HOST:PORT", help="Where the controller of the only voter will listen.")
 ]
 Keep = Annotated[
     str | None,
@@ -49,7 +53,8 @@ def plan(
     voters: Voters = None,
     directory_ids: DirectoryIds = "keep",
     only_broker: OnlyBroker = None,
-    voter: OnlyVoter = None,
+    only_voter: OnlyVoter = None,
+    voter: Voter = None,
     keep: Keep = None,
     choose: Choose = None,
     repair: Repair = False,
@@ -62,7 +67,7 @@ def plan(
     form: options.PlanOutput = "text",
     quiet: options.Quiet = False,
 ) -> int:
-    """Bring up a quorum that has moved, or one broker that owns everything.
+    """Bring up a quorum that has moved or lost voters, or a broker that owns all.
 
     Every metadata log that is written to becomes the best one first. Nothing changes without --apply. Nothing is
     started; the lines for server.properties are printed. Exit code 4: there are partitions that no disk has.
@@ -80,6 +85,7 @@ def plan(
         voters,
         directory_ids == "disks",
         only_broker,
+        only_voter,
         voter,
         keep,
         choose or (),

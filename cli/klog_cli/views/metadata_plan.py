@@ -30,6 +30,7 @@ class QuorumRequest(NamedTuple):
     voters: str | None
     uses_disk_ids: bool
     only_broker: int | None
+    only_voter: int | None
     voter: str | None
     keep: str | None
     choices: Sequence[str]
@@ -60,10 +61,12 @@ def plan(request: QuorumRequest, options: PlanOptions, form: str) -> int:
         disks = [BrokerDisk(disk.node, one.log_dir) for disk, one in zip(disks, session.selections, strict=True)]
         settings = QuorumSettings(wanted.copies.now_ms, request.base, wanted.copies.without)
         planner = QuorumPlanner(disks, session.staging, settings, session.disk)
-        if request.only_broker is None:
-            planner.move_voters(wanted.addresses, uses_disk_ids=request.uses_disk_ids)
-        else:
+        if request.only_broker is not None:
             planner.own_everything(request.only_broker, wanted.copies, wanted.address)
+        elif request.only_voter is not None:
+            planner.lead_alone(request.only_voter, wanted.address, uses_disk_ids=request.uses_disk_ids)
+        else:
+            planner.move_voters(wanted.addresses, uses_disk_ids=request.uses_disk_ids)
         result = session.finish(planner.drafts(), losses=planner.losses, copies=planner.copies_json)
     if form == "json":
         output.emit_json(_json(planner, result))
@@ -76,26 +79,31 @@ def plan(request: QuorumRequest, options: PlanOptions, form: str) -> int:
 
 def _check(request: QuorumRequest) -> None:
     """Raise UsageError for options that do not go together."""
-    if (request.voters is None) == (request.only_broker is None):
-        raise UsageError("one of --voters and --only-broker says what to plan")
-    for_one = {
-        "--voter": request.voter,
-        "--keep": request.keep,
-        "--choose": request.choices,
-        "--repair": request.repairs,
+    tasks = {
+        "--voters": request.voters,
+        "--only-voter": request.only_voter,
+        "--only-broker": request.only_broker,
     }
-    for name, given in for_one.items():
-        if given and request.only_broker is None:
-            raise UsageError(f"{name} goes with --only-broker")
-    if request.uses_disk_ids and request.voters is None:
-        raise UsageError("--directory-ids goes with --voters; --only-broker takes what the disk says")
+    given = [name for name, value in tasks.items() if value is not None]
+    if len(given) != 1:
+        raise UsageError("one of --voters, --only-voter and --only-broker says what to plan")
+    for name, is_given, takes in (
+        ("--voter", request.voter, ("--only-voter", "--only-broker")),
+        ("--without", request.without, ("--voters", "--only-broker")),
+        ("--directory-ids", request.uses_disk_ids, ("--voters", "--only-voter")),
+        ("--keep", request.keep, ("--only-broker",)),
+        ("--choose", request.choices, ("--only-broker",)),
+        ("--repair", request.repairs, ("--only-broker",)),
+    ):
+        if is_given and given[0] not in takes:
+            raise UsageError(f"{name} goes with {' and '.join(takes)}")
 
 
 def _wanted(request: QuorumRequest, disks: Sequence[BrokerDisk]) -> _Wanted:
     """Read the request.  Raises UsageError."""
-    node = request.only_broker
-    if node is not None and node not in {disk.node for disk in disks}:
-        raise UsageError(f"--only-broker {node}: no disk of node {node} is given")
+    for name, node in (("--only-broker", request.only_broker), ("--only-voter", request.only_voter)):
+        if node is not None and node not in {disk.node for disk in disks}:
+            raise UsageError(f"{name} {node}: no disk of node {node} is given")
     return _Wanted(
         parse_voters(request.voters) if request.voters is not None else {},
         parse_address("--voter", request.voter) if request.voter is not None else None,

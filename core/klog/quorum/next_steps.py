@@ -33,6 +33,12 @@ def _of_quorum(planner: QuorumPlanner) -> Iterator[str]:
     for voter in planner.voters:
         for endpoint in voter.endpoints:
             yield f"on node {voter.id}, in listeners: {endpoint}"
+    if planner.former_voters:
+        yield f"on node {planner.voters[0].id}: controller in process.roles; it alone for now"
+        yield (
+            "once it is up: further controllers, on disks that kafka-storage has formatted with"
+            " --no-initial-controllers, join with kafka-metadata-quorum add-controller"
+        )
 
 
 def _of_one(planner: QuorumPlanner, node: int) -> Iterator[str]:
@@ -79,11 +85,22 @@ def _of_lost(state: ClusterMetadata, lost: Sequence[tuple[str, int]]) -> Iterato
             )
 
 
+def _left_out(planner: QuorumPlanner) -> str:
+    if planner.gathering is None and planner.former_voters:
+        nodes = ", ".join(map(str, planner.former_voters))
+        return (
+            f"the voters of before (nodes {nodes}) must never come up as controllers with the logs that they have: a"
+            " majority of them would elect a leader of its own; as brokers alone (process.roles=broker) they may"
+        )
+    cluster = planner.base.disk.log_dir.cluster_id
+    return f"no disk of cluster {cluster} that was left out may come up again with this cluster id"
+
+
 def warnings(planner: QuorumPlanner) -> list[str]:
     """Return what must be known before anything is started."""
     base = planner.base
     return [
-        f"no disk of cluster {base.disk.log_dir.cluster_id} that was left out may come up again with this cluster id",
+        _left_out(planner),
         f"what was not yet committed below offset {base.log_end} of the base is committed from now on",
         "once a controller has started on these logs there is no undo",
         *(

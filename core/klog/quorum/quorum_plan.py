@@ -85,13 +85,7 @@ class QuorumPlanner:
         Raises UsageError for addresses that are not those of the voters; KlogError for voters that are in the
         configuration, for one whose disk is missing, and for directory ids that are not those of the log.
         """
-        voters = self.state.quorum.voters
-        if voters is None or self.state.quorum.kraft_version < 1:
-            line = ",".join(f"{node}@{address}" for node, address in sorted(addresses.items()))
-            raise KlogError(
-                "kraft.version is 0: the voters are in the configuration, and nothing is written; on every node:"
-                f" controller.quorum.voters={line}"
-            )
+        voters = self._voters(",".join(f"{node}@{address}" for node, address in sorted(addresses.items())))
         check_named(voters, addresses, self.without)
         ids = self._directory_ids(voters, uses_disk_ids)
         self.voters = tuple(moved(voter, addresses[voter.id], ids.get(voter.id)) for voter in voters)
@@ -113,10 +107,17 @@ class QuorumPlanner:
         if 2 * len(there) <= len(voters):
             raise KlogError(
                 f"the disks of {len(there)} of {len(voters)} voters are given, no majority: they would elect nobody;"
-                " --only-broker makes one node the only voter"
+                " --only-voter makes one node the only voter"
             )
-        found = {voter.id: self._directory_id(voter.id) for voter in there}
-        for voter in there:
+        return self._check_ids(there, uses_disk_ids)
+
+    def _check_ids(self, voters: Sequence[Voter], uses_disk_ids: bool) -> dict[int, str]:
+        """Return the directory ids of the disks, by node; none where the log's stay.
+
+        Raises KlogError where they are not those of the log, and the disks' are not to be taken.
+        """
+        found = {voter.id: self._directory_id(voter.id) for voter in voters}
+        for voter in voters:
             if not uses_disk_ids and found[voter.id] != voter.directory_id:
                 raise KlogError(
                     f"the disk of voter {voter.id} has directory id {found[voter.id]}, and the log knows"
@@ -130,6 +131,31 @@ class QuorumPlanner:
         if found is None:
             raise KlogError(f"{disk.log_dir.path}: its meta.properties has no directory.id; no voter is without one")
         return found
+
+    def lead_alone(self, node: int, address: VoterAddress | None, *, uses_disk_ids: bool) -> None:
+        """Let *node* be the only voter; brokers and partitions stay as they are.
+
+        *address*: where its controller will listen, if that is not in the log.  Raises UsageError where *address* is
+        missing; KlogError for voters that are in the configuration, and for a directory id that is not that of the log.
+        """
+        voters = self._voters(f"{node}@{address or 'HOST:PORT'}")
+        self._check_ids([voter for voter in voters if voter.id == node], uses_disk_ids)
+        self.address = address
+        self.voters = (self._only_voter("--only-voter", node, voters, address),)
+        self.new.add_control(KRAFT_VOTERS, voters_data(self.voters))
+        if uses_disk_ids:
+            self._update(directory_updates(self.state, [disk for disk in self.disks if disk.node == node]))
+        self._write([node])
+
+    def _voters(self, configured: str) -> tuple[Voter, ...]:
+        """Return the voters of the log.  Raises KlogError, with the line *configured*, where it has none."""
+        voters = self.state.quorum.voters
+        if voters is None or self.state.quorum.kraft_version < 1:
+            raise KlogError(
+                "kraft.version is 0: the voters are in the configuration, and nothing is written; on every node:"
+                f" controller.quorum.voters={configured}"
+            )
+        return voters
 
     def own_everything(self, node: int, copies: CopyPlanSettings, address: VoterAddress | None) -> None:
         """Let *node* own every partition that any disk has, and in a dynamic quorum be the only voter.
@@ -146,7 +172,7 @@ class QuorumPlanner:
         self.gathering = gathering = Gathering(node, self.disks, self._copy_plan(copies._replace(only=node)))
         gathering.collect(state)
         if state.quorum.voters is not None:
-            self.voters = (self._only_voter(node, state.quorum.voters, address),)
+            self.voters = (self._only_voter("--only-broker", node, state.quorum.voters, address),)
             self.new.add_control(KRAFT_VOTERS, voters_data(self.voters))
         self._update(ownership_updates(state, node, gathering.directories), unregistrations(state, node))
         self._write([node])
@@ -158,12 +184,10 @@ class QuorumPlanner:
         differ = ReplicaDiffer(self.disks, DiffOptions(metadata, config))
         return CopyPlan(self.disks, self._stagings, differ, settings._replace(config=config), self._disk)
 
-    def _only_voter(self, node: int, voters: Sequence[Voter], address: VoterAddress | None) -> Voter:
+    def _only_voter(self, option: str, node: int, voters: Sequence[Voter], address: VoterAddress | None) -> Voter:
         old = next((voter for voter in voters if voter.id == node), None)
         if old is None and address is None:
-            raise UsageError(
-                f"--only-broker {node}: it is no voter so far; --voter HOST:PORT says where it will listen"
-            )
+            raise UsageError(f"{option} {node}: it is no voter so far; --voter HOST:PORT says where it will listen")
         return moved((old or voters[0])._replace(id=node), address, self._directory_id(node))
 
     def _update(self, updates: Iterable[PartitionUpdate], others: Iterable[MetadataRecord] = ()) -> None:
@@ -236,6 +260,11 @@ class QuorumPlanner:
     def written(self) -> set[int]:
         """The nodes whose logs are written to."""
         return {one.change.node for one in self.logs.changes}
+
+    @property
+    def former_voters(self) -> list[int]:
+        """The voters of the base that are none any more; their ids ascend."""
+        return sorted({voter.id for voter in self.state.quorum.voters or ()} - {voter.id for voter in self.voters})
 
     @property
     def ahead(self) -> list[MetadataCopy]:
