@@ -47,7 +47,7 @@ def check(
     jobs: options.Jobs = None,
     quiet: options.Quiet = False,
 ) -> int:
-    """Find the partitioner of each topic, and the keys that lie elsewhere than it puts them.
+    """Find each topic's partitioner, and the keys that lie elsewhere.
 
     For each misplaced key it says what may have put it there: an earlier number of partitions, another client, a key
     hashed without its schema id, or nothing known. Exit code 4: keys are misplaced, or data is damaged.

@@ -33,9 +33,10 @@ def show(
     form: Annotated[str, typer.Option("--output", metavar="|".join(SHOW_OUTPUTS), help="Output form.")] = "text",
     quiet: options.Quiet = False,
 ) -> int:
-    """Show brokers, voters, topics, settings and all else that the metadata log of a KRaft node says.
+    """Show the cluster as the metadata log of a node has it.
 
-    Brokers have that log as well as controllers.  No secret is ever printed.  Exit code 4: the log is damaged.
+    Brokers, voters, features, topics, settings, quotas, ACLs and users with credentials; as of the log's end or of any
+    offset.  Brokers have that log as well as controllers.  No secret is ever printed.  Exit code 4: the log is damaged.
     """
     from klog_cli.views.metadata_show import show as run
 
@@ -64,10 +65,10 @@ def history(
     form: Annotated[str, typer.Option("--output", metavar="|".join(HISTORY_OUTPUTS), help="Output form.")] = "text",
     quiet: options.Quiet = False,
 ) -> int:
-    """Show each change of a partition, a broker or the quorum, with its time, and why where the records tell.
+    """Show each change of a partition, a broker or the quorum.
 
-    It begins with the log, or with what the oldest snapshot says where the log begins later.  A topic that was deleted
-    and created again appears with both ids.
+    With its time, and with its reason where the records tell.  It begins with the log, or with what the oldest
+    snapshot says where the log begins later.  A topic that was deleted and created again appears with both ids.
     """
     from klog_cli.views.metadata_history import history as run
 
@@ -90,7 +91,7 @@ def compare(
     form: Annotated[str, typer.Option("--output", metavar="|".join(COMPARE_OUTPUTS), help="Output form.")] = "table",
     quiet: options.Quiet = False,
 ) -> int:
-    """Show which node's metadata log is ahead, and where two of them are not one history.
+    """Show which node's metadata log is ahead, and where two fork.
 
     Exit code 4: two logs have different batches at an offset, or one is damaged.
     """

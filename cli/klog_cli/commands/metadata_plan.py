@@ -67,7 +67,7 @@ def plan(
     form: options.PlanOutput = "text",
     quiet: options.Quiet = False,
 ) -> int:
-    """Bring up a quorum that has moved or lost voters, or a broker that owns all.
+    """Bring up a quorum that has moved, or one node alone.
 
     Every metadata log that is written to becomes the best one first. Nothing changes without --apply. Nothing is
     started; the lines for server.properties are printed. Exit code 4: there are partitions that no disk has.

@@ -44,7 +44,7 @@ def diff(
     form: Annotated[str, typer.Option("--output", metavar="|".join(DIFF_OUTPUTS), help="Output form.")] = "text",
     quiet: options.Quiet = False,
 ) -> int:
-    """Show how the copies of each partition differ, who would lead, and which records that would cost.
+    """Show how copies differ, who would lead, what that would cost.
 
     Nothing is changed, and the brokers need not run.  Exit code 4: records would be lost, or copies differ.
     """
@@ -132,9 +132,10 @@ def rescue(
     by_name: options.ByName = False,
     quiet: options.Quiet = False,
 ) -> int:
-    """Save the records that would be gone, with who has them and whether they were committed.
+    """Save the records that would be gone if one replica led.
 
-    Where two copies differ at one offset, both records are written.  To publish them again is the operator's business.
+    Each with who has it, and whether it was committed.  Where two copies differ at one offset, both records are
+    written.  To publish them again is the operator's business.
     """
     from klog_cli.views.replicas_rescue import RescueRequest
     from klog_cli.views.replicas_rescue import rescue as run
