@@ -85,11 +85,13 @@ def test_every_column_says_what_the_record_and_its_batch_say(name: str) -> None:
             attributes = data[plain.position + 22] if plain.magic == 2 else data[plain.position + 17]
             late = (attributes >> 3 & 1) if plain.magic else -1
             control = struct.unpack_from(">h", record.key or b"", 2)[0] if plain.control else -1
+            is_end = control in (0, 1) and len(record.value or b"") >= 6
+            coordinator_epoch = struct.unpack_from(">i", record.value or b"", 2)[0] if is_end else -1
             transactional = 1 if plain.magic == 2 and attributes & 0x10 else -1
             row = (
                 record.offset, record.timestamp, late, plain.leader_epoch, plain.producer_id, plain.producer_epoch,
                 record.sequence, transactional, min(control, 7), plain.position,
-                1000 * record.timestamp if abs(record.timestamp) < 2**63 // 1000 else -1,
+                1000 * record.timestamp if abs(record.timestamp) < 2**63 // 1000 else -1, coordinator_epoch,
             )  # fmt: skip
             for column, value in zip(COLUMNS, row, strict=True):
                 expected[column].append(value)

@@ -11,16 +11,28 @@ from tests.brokers.clients import SILENT, WAIT_S
 Record = tuple[int, "bytes | None", "bytes | None"]
 WholeRecord = tuple[int, int, "bytes | None", "bytes | None", "list[tuple[bytes, bytes | None]]"]
 Key = tuple[str, int]
+TRY_S = 10
 
 
 def create(bootstrap: str, topics: dict[str, tuple[int, int]]) -> None:
     """Create topics, each with so many partitions and replicas."""
+    from confluent_kafka import KafkaError, KafkaException
     from confluent_kafka.admin import NewTopic
 
-    admin = clients.admin(bootstrap)
-    made = admin.create_topics([NewTopic(name, *shape) for name, shape in topics.items()])
-    for future in made.values():
-        future.result(WAIT_S)
+    until = time.monotonic() + WAIT_S
+    left = dict(topics)
+    while left:
+        admin = clients.admin(bootstrap)
+        shapes = [NewTopic(name, *shape) for name, shape in left.items()]
+        made = admin.create_topics(shapes, request_timeout=TRY_S)
+        for name, future in made.items():
+            try:
+                future.result(WAIT_S)
+                del left[name]
+            except KafkaException as error:
+                # Brokers name one of them as the controller, for some seconds one that is dead as well.
+                if error.args[0].code() != KafkaError._TIMED_OUT or time.monotonic() > until:
+                    raise
 
 
 def write(
