@@ -46,7 +46,11 @@ BAD: dict[str, tuple[str | dict[str, Any], list[str], str]] = {
     "no topic": (without("topic"), [], "no topic"),
     "an illegal topic": (GOOD | {"topic": "../x"}, [], "no topic ../x"),
     "a topic of 300 letters": (GOOD | {"topic": "x" * 300}, [], "no topic"),
-    "no such partition": (GOOD | {"partition": 3}, [], "no such partition 3"),
+    "no such partition": (
+        GOOD | {"partition": 3},
+        [],
+        "no such partition 3: t has 1 partition (--partitions N for a new log dir)",
+    ),
     "no key": (without("key"), [], "no key"),
     "no value": (without("value"), [], "no value"),
     "a timestamp below -1": (GOOD | {"timestamp": -2}, [], "a timestamp below -1"),

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from klog.errors import counted
 from klog.formats.codec import Compressor
 from klog.kernel import (
     ASK,
@@ -154,9 +155,19 @@ class RecordWriter:
         place = f"{self._name} {rows.line(i)}"
         if fault == "text":
             return self._leave_out(f"{place}, column {rows.column(i)}: {_TEXTS[rows.error(i)]}", 1)
-        found = {"topic": rows.topic(i), "partition": rows.partition(i)}.get(fault)
-        said = "" if found is None else f" {found.decode('utf-8', 'replace') if isinstance(found, bytes) else found}"
-        return self._leave_out(f"{place}: {_FAULTS[fault]}{said}", 1)
+        return self._leave_out(f"{place}: {_FAULTS[fault]}{self._said(fault, rows, i)}", 1)
+
+    def _said(self, fault: str, rows: InputRecords, i: int) -> str:
+        """Return what a record names that is not there, and what is."""
+        topic = rows.topic(i)
+        if fault == "topic" and topic is not None:
+            return f" {topic.decode('utf-8', 'replace')}"
+        if fault != "partition":
+            return ""
+        place = self._topics.get(self._router.name or b"")
+        count = "" if place is None else f": {place.name} has {counted(place.count, 'partition')}"
+        hint = "" if place is None or place.is_broker else " (--partitions N for a new log dir)"
+        return f" {rows.partition(i)}{count}{hint}"
 
     def _check(self, status: int) -> None:
         """Leave the open batch out where *status* says that it cannot be written."""

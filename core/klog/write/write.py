@@ -6,6 +6,7 @@ import json
 import os
 from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from typing import Final, NamedTuple
 
 from klog.data_dir.selection import PartitionQuery
@@ -206,8 +207,6 @@ def _with_count(inputs: Sequence[WriteInput], options: WriteOptions) -> WriteOpt
     if options.partitions is not None or not logs:
         return options
     numbers = [partition.number or 0 for path in logs for partition in partitions_at(path)]
-    from dataclasses import replace
-
     return replace(options, partitions=max(numbers, default=0) + 1)
 
 
