@@ -201,6 +201,7 @@ def test_one_voter_that_is_left(klog: Run, quorum: Path) -> None:
     two = disks(quorum)[1:]
     before = state(two[1])
     others = tree(two[1])
+    assert "add-controller" not in str(planned(klog, quorum, "--voters", ADDRESSES))
     ran = klog("metadata", "plan", *two, "--only-voter", "2", "--voter", "new:9093", "--apply", "--output", "json")
     assert ran.exit_code == 0, ran.stderr
     made = json.loads(ran.stdout)["metadata"]
@@ -208,6 +209,8 @@ def test_one_voter_that_is_left(klog: Run, quorum: Path) -> None:
     assert made["extended"] == {"2": 13}
     assert made["appended"] == [{"offset": 117, "epoch": 6, "records": ["VOTERS"]}]
     assert any("nodes 1, 3" in line for line in made["next"])
+    assert any("on node 2: controller in process.roles" in line for line in made["next"])
+    assert any("add-controller" in line for line in made["next"])
     assert tree(two[1]) == others
     after = state(two[0])
     (voter,) = after.quorum.voters or ()
