@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -20,7 +21,7 @@ from klog.progress import Silence
 from klog.write.options import WriteOptions
 from klog.write.write import WriteInput, write_stopped
 
-from tests.conftest import Ran, writable_copy
+from tests.conftest import FIXTURES, Ran, writable_copy
 from tests.support.power import MODELS, cut_everywhere, tree
 from tests.support.samples import some_or_all
 from tests.write.sources import SOURCE, TARGETS, lines, topic
@@ -221,3 +222,62 @@ def test_the_settings_of_the_topic_are_used(klog: Klog, source: Path, target: Pa
     assert {path.name for path in (target / "order.full-0").glob("*.log")} == names
     assert topic("full").settings["segment.index.bytes"] == "64"
     assert MODELS
+
+
+def write_one(klog: Klog, target: Path, folder: Path, name: str, *words: str) -> Ran:
+    """Write one record to partition 0 of a topic."""
+    file = folder / "one.jsonl"
+    file.write_text(
+        json.dumps({"topic": name, "partition": 0, "key": "k", "value": "v", "timestamp": 1_900_000_000_000})
+    )
+    return klog("write", file, "--to", target, *words)
+
+
+@pytest.mark.parametrize(
+    ("setting", "value", "why"),
+    [
+        ("node.id", "7", "its replicas are on 1, and this is the log dir of node 7"),
+        ("directory.id", "AAAAAAAAAAAAAAAAAAAAEA", "assigned to another log dir of node 1"),
+    ],
+)
+def test_a_partition_that_belongs_elsewhere_is_refused(
+    setting: str, value: str, why: str, klog: Klog, target: Path, tmp_path: Path
+) -> None:
+    """A broker would rename the directory, or serve the one that it has elsewhere."""
+    properties = target / "meta.properties"
+    text, count = re.subn(rf"(?m)^{re.escape(setting)}=.*", f"{setting}={value}", properties.read_text())
+    assert count == 1
+    properties.write_text(text)
+    before = tree(target)
+    done = write_one(klog, target, tmp_path, "order.bytes", "--apply")
+    assert (done.exit_code, why in done.stderr.decode()) == (8, True), done.stderr
+    assert tree(target) == before
+
+
+def test_a_topic_with_further_replicas_wants_the_same_on_each(klog: Klog, tmp_path: Path) -> None:
+    """Whoever leads first decides; the same command on every log dir writes the same bytes."""
+    disks = [writable_copy(FIXTURES / "replicas/behind" / f"broker-{node}", tmp_path / f"{node}") for node in (1, 2)]
+    before = [tree(disk) for disk in disks]
+    unknown = write_one(klog, disks[0], tmp_path, "orders", "--apply")
+    assert (unknown.exit_code, b"--metadata DIR names who has it" in unknown.stderr) == (8, True), unknown.stderr
+    metadata = ("--metadata", str(FIXTURES / "replicas/behind/controller-4"))
+    refused = write_one(klog, disks[0], tmp_path, "orders", "--apply", *metadata)
+    assert (refused.exit_code, b"orders has 3 replicas" in refused.stderr) == (8, True), refused.stderr
+    assert [tree(disk) for disk in disks] == before
+    logs = []
+    for disk in disks:
+        done = write_one(klog, disk, tmp_path, "orders", "--one-replica", "--apply", *metadata)
+        assert done.exit_code == 0, done.stderr
+        logs.append(b"".join(path.read_bytes() for path in sorted((disk / "orders-0").glob("*.log"))))
+    assert logs[0] == logs[1]
+    assert tree(disks[0]) != before[0]
+
+
+def test_a_plan_is_stale_once_its_partition_was_used(klog: Klog, target: Path, tmp_path: Path) -> None:
+    """A broker has rolled a segment in between: what was planned would come before its records."""
+    assert write_one(klog, target, tmp_path, "order.bytes", "--plan", str(tmp_path / "plan.json")).exit_code == 0
+    (target / "order.bytes-0" / f"{9:020}.log").write_bytes(b"")
+    before = tree(target)
+    done = klog("apply", tmp_path / "plan.json")
+    assert done.exit_code == 8, done.stdout
+    assert tree(target) == before
