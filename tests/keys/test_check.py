@@ -194,6 +194,17 @@ def test_keys_that_lie_anywhere_follow_no_rule(tmp_path: Path, n: int) -> None:
     assert row["rule"] is None
 
 
+@pytest.mark.parametrize(("placed_by_it", "rule"), [(360, None), (480, "java")])
+def test_a_rule_is_named_from_half_of_the_keys_on(tmp_path: Path, placed_by_it: int, rule: str | None) -> None:
+    """More keys than chance explains are not yet a client that places them."""
+    chance = random.Random(3)
+    rest: list[Placed] = [(key, chance.randrange(20)) for key in users(900 - placed_by_it, 5000)]
+    placed = [*by_rule("java", users(placed_by_it), 20), *rest]
+    row = check(write_topic(tmp_path, "t", placed), "--partitions", "20")["t"]
+    agrees(row, verdict(placed, 20))
+    assert row["rule"] == rule
+
+
 def test_a_key_hashed_without_its_schema_id_is_told(tmp_path: Path) -> None:
     """Some clients place the key that the application gave, and write the framed one."""
     framed = [b"\0\0\0\0\7" + key for key in users(10)]
