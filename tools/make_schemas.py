@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 APIS = (
     "ApiVersions|Metadata|DescribeCluster|ListOffsets|Fetch|OffsetForLeaderEpoch|FindCoordinator|JoinGroup|SyncGroup"
     "|Heartbeat|LeaveGroup|OffsetFetch|OffsetCommit|ListGroups|DescribeGroups|DescribeConfigs|DescribeLogDirs"
-    "|DescribeAcls|SaslHandshake|Produce|InitProducerId|CreateTopics|DeleteTopics|CreatePartitions|DeleteRecords"
+    "|DescribeAcls|SaslHandshake|SaslAuthenticate|Produce|InitProducerId|CreateTopics|DeleteTopics|CreatePartitions|DeleteRecords"
     "|IncrementalAlterConfigs|DeleteGroups|OffsetDelete"
 )
 # Which definitions go into which file: jar (without version), their "type", and a pattern for the name.

@@ -14,7 +14,7 @@ from klog.serve.handlers import QUIETLY_REFUSED, REFUSED, HangUpError, RequestCo
 from klog.serve.handlers.logs import fetch_wait_ms
 from klog.serve.handlers.refusals import READ_ONLY
 from klog.serve.view import ServeOptions, View
-from klog.serve.wire import ApiRequest, api, read_request, write_response
+from klog.wire.messages import ApiRequest, api, read_request, write_response
 
 from tests.conftest import FIXTURES
 from tests.formats.struct_writer import made_up_struct

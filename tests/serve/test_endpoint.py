@@ -165,7 +165,7 @@ def test_several_requests_at_once_are_answered_in_their_order(serving: Serving) 
         wire.socket.sendall(b"".join(requests))
         for number in range(1, 4):
             wire._asked = number
-            assert len(wire.answer("ApiVersions", 0)["apiKeys"]) == 28
+            assert len(wire.answer("ApiVersions", 0)["apiKeys"]) == 29
 
 
 def long_log(data: Path) -> Path:

@@ -82,7 +82,7 @@ def parse_uuid(text: str) -> str | None:
     return uuid_text(binascii.a2b_base64(letters.replace("-", "+").replace("_", "/") + "=="))
 
 
-def uuid_text(identity: bytes) -> str:
+def uuid_text(identity: bytes | memoryview) -> str:
     """Return the 22 letters of *identity*, 16 bytes.  Kafka: Uuid.toString."""
     encoded = binascii.b2a_base64(identity, newline=False).decode("ascii")
     return encoded.rstrip("=").replace("+", "-").replace("/", "_")

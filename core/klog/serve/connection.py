@@ -19,7 +19,7 @@ from typing import Final, NamedTuple, TypeAlias
 from klog.fetch import FileBytes
 from klog.files.read_only import ReadOnlyFile
 from klog.formats.structs.write import Hole, Pieces
-from klog.serve.wire import SHORTEST_REQUEST, SIZE_BYTES, body_size
+from klog.wire.messages import SHORTEST_REQUEST, SIZE_BYTES, body_size
 
 _RECEIVED_AT_ONCE: Final = 64 << 10
 _SENT_AT_ONCE: Final = 1 << 30

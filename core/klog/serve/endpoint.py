@@ -22,8 +22,8 @@ from klog.serve.groups import LONGEST_NAME, GroupCoordinator
 from klog.serve.handlers import REFUSED, HangUpError, RequestContext, ServerContext, answer
 from klog.serve.handlers.logs import fetch_wait_ms
 from klog.serve.view import View
-from klog.serve.wire import ApiRequest, WireError, read_request, versions_response, write_response
 from klog.threads import start
+from klog.wire.messages import ApiRequest, WireError, read_request, versions_response, write_response
 
 _BACKLOG: Final = 128
 _OUT_OF_RESOURCES: Final = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)

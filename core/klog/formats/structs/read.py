@@ -59,11 +59,15 @@ class Reader:
 
     *elements* is how many elements of arrays, and unknown tags, may still be read: in Python each takes a hundred
     times its size in bytes.  *version* is the one to name in messages.
+
+    *data* may be a view: byte strings and records are then views of it, too, and not copied.
     """
 
     __slots__ = ("data", "elements", "position", "version")
 
-    def __init__(self, data: bytes, version: int = 0, position: int = 0, elements: int = _NO_LIMIT) -> None:
+    def __init__(
+        self, data: bytes | memoryview, version: int = 0, position: int = 0, elements: int = _NO_LIMIT
+    ) -> None:
         self.data, self.version, self.position, self.elements = data, version, position, elements
 
     @property
@@ -80,7 +84,7 @@ class Reader:
         self.position = end
         return layout.unpack_from(self.data, start)[0]
 
-    def take(self, size: int) -> bytes:
+    def take(self, size: int) -> bytes | memoryview:
         """Return the next *size* bytes.  Raises StructError when there are fewer, or *size* is below zero."""
         start, end = self.position, self.position + size
         if end > len(self.data):
@@ -198,8 +202,8 @@ def _string(name: str, flexible: bool, nullable: bool) -> _Emit:
         body.null(name, nullable, to)
         body.add(f"elif n > {LONGEST_STRING}:", f"    raise too_long({name!r}, n)")
         body.add("elif n > size - p:", "    raise too_few_bytes(n, size - p)")
-        body.add("else:", "    p += n", "    try:", f"        {to} = data[p - n : p].decode()")
-        body.add("    except UnicodeDecodeError:", f"        {to} = text(data[p - n : p])")
+        body.add("else:", "    p += n", "    try:", f"        {to} = str(data[p - n : p], 'utf-8')")
+        body.add("    except UnicodeDecodeError:", f"        {to} = text(bytes(data[p - n : p]))")
 
     return emit
 

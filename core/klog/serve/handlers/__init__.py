@@ -8,7 +8,7 @@ from typing import Final
 from klog.formats.error_codes import ErrorCode
 from klog.serve.handlers import groups, logs, refusals, topics
 from klog.serve.handlers.context import Answer, HangUpError, RequestContext, ServerContext
-from klog.serve.wire import versions_response
+from klog.wire.messages import versions_response
 
 
 def _api_versions(_server: ServerContext, _request: RequestContext) -> Answer:
@@ -44,6 +44,7 @@ REFUSED: Final[dict[str, Callable[[ServerContext, RequestContext], Answer]]] = {
     "DeleteGroups": refusals.delete_groups,
     "OffsetDelete": refusals.offset_delete,
     "SaslHandshake": refusals.sasl_handshake,
+    "SaslAuthenticate": refusals.sasl_authenticate,
 }
 """APIs whose refusal is reported to the operator."""
 QUIETLY_REFUSED: Final[dict[str, Callable[[ServerContext, RequestContext], Answer]]] = {

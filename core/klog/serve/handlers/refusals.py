@@ -98,6 +98,12 @@ def sasl_handshake(_server: ServerContext, _request: RequestContext) -> Answer:
     return {"errorCode": ErrorCode.UNSUPPORTED_SASL_MECHANISM}
 
 
+def sasl_authenticate(_server: ServerContext, _request: RequestContext) -> Answer:
+    """Refuse, as a broker does where nobody has to authenticate."""
+    told = "SaslAuthenticate request received after successful authentication"
+    return {"errorCode": ErrorCode.ILLEGAL_SASL_STATE, "errorMessage": told, "authBytes": b""}
+
+
 def describe_acls(_server: ServerContext, _request: RequestContext) -> Answer:
     """Return that there are none; MirrorMaker then does not copy them."""
     return {"errorCode": ErrorCode.SECURITY_DISABLED, "errorMessage": "klog serve has no authorizer"}

@@ -1,4 +1,4 @@
-"""Requests and responses on the wire: the supported ones, their headers, their bytes.
+"""Requests and responses on the wire, for both ends: the supported ones, their headers, their bytes.
 
 A request is int32 size, header, body; a response the same.  All versions that Kafka has are supported; any other one
 closes the connection, as at a broker.  Only ApiVersions is answered in any version, with the error that makes a client
@@ -26,8 +26,13 @@ SIZE_BYTES: Final = _SIZE.size
 SHORTEST_REQUEST: Final = _HEADER_START.size
 
 
+_ERROR_OF_VERSIONS: Final = slice(4, 6)
+"""Where the error of ApiVersions is, in every version."""
+_UNSUPPORTED_VERSION: Final = ErrorCode.UNSUPPORTED_VERSION.to_bytes(2, "big")
+
+
 class WireError(ValueError):
-    """The bytes are no request that is answered: the connection ends."""
+    """The bytes are no such request or response: the connection ends."""
 
 
 class Api(NamedTuple):
@@ -75,6 +80,12 @@ def api(key: int) -> Api | None:
 
 
 @cache
+def api_named(name: str) -> Api:
+    """Return the API of this name.  Raises KeyError for one that is not there: our mistake."""
+    return {one.name: one for one in map(api, _names()) if one is not None}[name]
+
+
+@cache
 def offered() -> list[Data]:
     """Return the content of ApiVersions: each API with its versions."""
     apis = [one for one in map(api, sorted(_names())) if one is not None]
@@ -82,25 +93,43 @@ def offered() -> list[Data]:
 
 
 def body_size(prefix: bytes | bytearray) -> int:
-    """Return how many bytes follow the first four of a request; the caller checks that number."""
+    """Return how many bytes follow the first four of a message; the caller checks that number."""
     size: int = _SIZE.unpack(prefix)[0]
     return size
 
 
-@cache
-def _readers(known: Api, version: int) -> tuple[Callable[[Reader], Any], Callable[[Reader], Any]]:
-    """Return what reads the header and the body of a request."""
+def _header_versions(known: Api, version: int) -> tuple[int, int]:
+    """Return the versions of the headers of request and response."""
     flexible = known.request.flexible.hold(version)
-    header = struct_reader(load(_FILE, "RequestHeader"), 2 if flexible else 1)
-    return header, struct_reader(known.request, version)
+    return 2 if flexible else 1, int(flexible and known.key != _API_VERSIONS)
 
 
 @cache
-def _writers(known: Api, version: int) -> tuple[Callable[[Writer, Any], None], Callable[[Writer, Any], None]]:
+def _request_readers(known: Api, version: int) -> tuple[Callable[[Reader], Any], Callable[[Reader], Any]]:
+    """Return what reads the header and the body of a request."""
+    header = load(_FILE, "RequestHeader")
+    return struct_reader(header, _header_versions(known, version)[0]), struct_reader(known.request, version)
+
+
+@cache
+def _response_readers(known: Api, version: int) -> tuple[Callable[[Reader], Any], Callable[[Reader], Any]]:
+    """Return what reads the header and the body of a response."""
+    header = load(_FILE, "ResponseHeader")
+    return struct_reader(header, _header_versions(known, version)[1]), struct_reader(known.response, version)
+
+
+@cache
+def _request_writers(known: Api, version: int) -> tuple[Callable[[Writer, Any], None], Callable[[Writer, Any], None]]:
+    """Return what writes the header and the body of a request."""
+    header = load(_FILE, "RequestHeader")
+    return struct_writer(header, _header_versions(known, version)[0]), struct_writer(known.request, version)
+
+
+@cache
+def _response_writers(known: Api, version: int) -> tuple[Callable[[Writer, Any], None], Callable[[Writer, Any], None]]:
     """Return what writes the header and the body of a response."""
-    flexible = known.response.flexible.hold(version) and known.key != _API_VERSIONS
-    header = struct_writer(load(_FILE, "ResponseHeader"), int(flexible))
-    return header, struct_writer(known.response, version)
+    header = load(_FILE, "ResponseHeader")
+    return struct_writer(header, _header_versions(known, version)[1]), struct_writer(known.response, version)
 
 
 def read_request(data: bytes, elements: int) -> ApiRequest:
@@ -118,7 +147,7 @@ def read_request(data: bytes, elements: int) -> ApiRequest:
         if key != _API_VERSIONS:
             raise WireError(f"{known.name} in version {version}, which is not offered")
         return ApiRequest(known, version, correlation_id, "", None)
-    read_header, read_body = _readers(known, version)
+    read_header, read_body = _request_readers(known, version)
     reader = Reader(data, version, 0, elements)
     try:
         client_id = read_header(reader)["clientId"] or ""
@@ -132,7 +161,7 @@ def write_response(request: ApiRequest, body: Data) -> Pieces:
 
     Raises WireError if a text in it is too long: text of the request that is not UTF-8 grows when it is converted.
     """
-    write_header, write_body = _writers(request.api, request.version if request.body is not None else 0)
+    write_header, write_body = _response_writers(request.api, request.version if request.body is not None else 0)
     writer = Writer()
     writer.tail += bytes(SIZE_BYTES)  # until it is known
     try:
@@ -144,6 +173,44 @@ def write_response(request: ApiRequest, body: Data) -> Pieces:
     size = sum([piece.size if isinstance(piece, Hole) else len(piece) for piece in pieces])
     _SIZE.pack_into(cast(bytearray, pieces[0]), 0, size - SIZE_BYTES)
     return pieces
+
+
+def write_request(known: Api, version: int, correlation_id: int, client_id: str, body: Data) -> bytearray:
+    """Return a request, including size and header.  Raises WireError if a text in it is too long."""
+    write_header, write_body = _request_writers(known, version)
+    writer = Writer()
+    writer.tail += bytes(SIZE_BYTES)  # until it is known
+    header = {"requestApiKey": known.key, "requestApiVersion": version}
+    try:
+        write_header(writer, header | {"correlationId": correlation_id, "clientId": client_id})
+        write_body(writer, body)
+    except ValueError as error:
+        raise WireError(f"{known.name} in version {version}: {error}") from None
+    _SIZE.pack_into(writer.tail, 0, len(writer.tail) - SIZE_BYTES)
+    return writer.tail
+
+
+def read_response(known: Api, version: int, correlation_id: int, data: bytes | memoryview, elements: int) -> Data:
+    """Return the body of the response in *data*, which is all but its size; records are slices of *data*.
+
+    Arrays in it may have *elements* elements altogether.
+    ApiVersions that refuses its version is in version 0, whatever was asked for.
+    Raises WireError for anything else than a response to that request.  Kafka: NetworkClient.parseResponse.
+    """
+    if known.key == _API_VERSIONS and bytes(data[_ERROR_OF_VERSIONS]) == _UNSUPPORTED_VERSION:
+        version = 0
+    read_header, read_body = _response_readers(known, version)
+    reader = Reader(data, version, 0, elements)
+    try:
+        told = read_header(reader)["correlationId"]
+        if told != correlation_id:
+            raise WireError(f"{known.name}: a response to request {told} instead of {correlation_id}")
+        body: Data = read_body(reader)
+    except StructError as error:
+        raise WireError(f"{known.name} in version {version}: {error.message or 'cut off'}") from None
+    if reader.remaining:
+        raise WireError(f"{known.name} in version {version}: {reader.remaining} bytes follow it")
+    return body
 
 
 def versions_response(error: ErrorCode) -> Data:

@@ -11,7 +11,7 @@ from klog.formats.error_codes import ErrorCode
 from klog.formats.structs.read import decode
 from klog.formats.structs.schema import Data, Schema
 from klog.formats.structs.write import Hole, encode
-from klog.serve.wire import (
+from klog.wire.messages import (
     Api,
     ApiRequest,
     WireError,
@@ -68,7 +68,7 @@ def read_by_peer(name: str, data: bytes, version: int) -> Any:
 def test_what_is_offered_is_all_that_kafka_has() -> None:
     """A missing Produce makes old librdkafka give up with a riddle, and a low maximum costs features."""
     versions = {known(one["apiKey"]).name: (one["minVersion"], one["maxVersion"]) for one in offered()}
-    assert len(versions) == 28
+    assert len(versions) == 29
     assert (versions["Fetch"], versions["Produce"], versions["ApiVersions"]) == ((4, 18), (3, 13), (0, 4))
     assert versions["InitProducerId"] == (0, 5), "the version that Kafka calls unstable is left out"
     assert api(71) is None
@@ -114,8 +114,8 @@ def test_a_version_of_api_versions_that_nobody_knows_is_answered_in_version_0() 
     request = read_request(header(18, 99, b"\x00whatever comes then"), 100)
     assert request.body is None
     (data,) = write_response(request, versions_response(ErrorCode.UNSUPPORTED_VERSION))
-    assert data[:14] == bytes.fromhex("000000b2 00000007 0023 0000001c")
-    assert len(data) == 4 + 0xB2
+    assert data[:14] == bytes.fromhex("000000b8 00000007 0023 0000001d")
+    assert len(data) == 4 + 0xB8
 
 
 def test_a_response_of_api_versions_has_the_oldest_header() -> None:

@@ -1,0 +1,1 @@
+"""Kafka's protocol: requests and responses in both directions, for `klog serve` and for the client."""
