@@ -1,0 +1,1 @@
+"""klog as a client of a Kafka cluster: connections, security, and the requests that read."""
