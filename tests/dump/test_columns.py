@@ -246,7 +246,7 @@ def test_large_values_do_not_wait_for_many_rows(path: Path, tmp_path: Path) -> N
 
 def test_what_was_taken_is_gone_and_stays_what_it_was() -> None:
     """A row group must not grow with the log, nor change when the next one is gathered."""
-    group = RowGroup()
+    group = RowGroup(schema())
     taken = []
     for i in range(20):
         window = filled(batch([Record(i, MS, b"k" * 50_000, b"v" * 50_000, ((b"h" * 50_000, b"%d" % i),))]))

@@ -117,3 +117,39 @@ def test_other_corpora_come_back(
         assert content(after, offsets=True) == content(before, offsets=True), partition
         tried += 1
     assert tried >= 3
+
+
+# the batches of the input
+
+
+@pytest.mark.parametrize("form", ["jsonl", "csv", "parquet"])
+def test_neighbouring_segments_of_one_batch_come_back_as_two(form: str, klog: Klog, tmp_path: Path) -> None:
+    """All batches are at position 0; what tells them apart is their base offset, on request."""
+    (tmp_path / "in.jsonl").write_text('{"topic":"t","key":"k","value":"v","timestamp":5}\n' * 3)
+    small = ("--config", "segment.bytes=70")
+    written(klog, tmp_path / "in.jsonl", "--to", tmp_path / "data", "--batch-size", "70", *small)
+    source = tmp_path / "data/t-0"
+    assert len(list(source.glob("*.log"))) == 3
+    keep = ("--keep-offsets", "--batches", "keep")
+    for option, batches in (((), 1), (("--batch-offsets",), 3)):
+        file, to = tmp_path / f"records{batches}.{form}", tmp_path / f"out{batches}"
+        assert klog("dump", source, "--output", form, *option, "--to", file).exit_code == 0
+        written(klog, file, "--to", to, *keep)
+        assert len(lines(klog, [to / "t-0"], "--batches")) == batches
+    written(klog, file, "--to", tmp_path / "same", *keep, *small)
+    assert differences(tmp_path / "same/t-0", source) == []
+
+
+@pytest.mark.parametrize("form", ["jsonl", "csv", "parquet"])
+def test_batches_of_a_compacted_log_keep_their_offsets(
+    form: str, klog: Klog, image: Callable[[str], Path], tmp_path: Path
+) -> None:
+    """Their first record may be gone, and with it the base offset, unless that is dumped too."""
+    source = image(SOURCE) / "data/order.compact-0"
+    file = tmp_path / f"records.{form}"
+    assert klog("dump", source, "--output", form, "--batch-offsets", "--to", file).exit_code == 0
+    written(klog, file, "--to", tmp_path / "out", "--keep-offsets", "--batches", "keep")
+    filled = [one["base_offset"] for one in lines(klog, [source], "--batches") if one["records"]]
+    assert [one["base_offset"] for one in lines(klog, [tmp_path / "out" / source.name], "--batches")] == filled
+    firsts = {one["position"]: one["offset"] for one in reversed(lines(klog, [source]))}
+    assert {*filled} - {*firsts.values()}, "in some batches the first record is gone"

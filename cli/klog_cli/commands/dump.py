@@ -14,7 +14,7 @@ from klog_cli import options, output
 from klog_cli.units import parse_key, parse_size, parse_time
 
 if TYPE_CHECKING:
-    from klog.dump.request import Decoder, DumpRequest
+    from klog.dump.request import Decoder, DumpRequest, LogStyle
     from klog.kernel import KeySet
     from klog.log.record_filter import RecordFilter
 
@@ -66,6 +66,7 @@ Tail = Annotated[
 ]
 NoControl = Annotated[bool, typer.Option("--no-control", help="Omit control records.")]
 Batches = Annotated[bool, typer.Option("--batches", help="Print one row per batch instead of per record.")]
+BatchOffsets = Annotated[bool, typer.Option("--batch-offsets", help="Add to each record the base offset of its batch.")]
 
 
 def dump(
@@ -100,6 +101,7 @@ def dump(
     tail: Tail = False,
     no_control: NoControl = False,
     batches: Batches = False,
+    batch_offsets: BatchOffsets = False,
     values: options.Values = "text",
     jobs: options.Jobs = None,
     max_batch_bytes: options.MaxBatchBytes = "128MiB",
@@ -110,17 +112,16 @@ def dump(
     The files of a directory are printed in order. Ranges are found through the indexes, so ten records from the middle
     of a large segment cost a few KiB of reading. Damage is reported where it is and does not end the dump.
     """
-    from klog.dump.request import ALL_BYTES, DumpRequest, IndexStyle, LogStyle
+    from klog.dump.request import ALL_BYTES, DumpRequest, IndexStyle
     from klog.kernel import VALUES
     from klog.log.json_lines import LineStyle
 
     output.Quiet.on = quiet
     decoder = _decoder(offsets, transactions, cluster_metadata, remote_log_metadata, share_group_state)
-    _check_choices(form, kind, isolation, values, batches, decoder)
-    content = print_data_log or decoder is not None
-    log_style = LogStyle((deep_iteration or content) and not batches, content, skip_record_metadata, decoder)
+    _check_choices(form, kind, isolation, values, batches, batch_offsets, decoder)
+    log_style = _log_style(deep_iteration, print_data_log, skip_record_metadata, batches, decoder)
     index_style = IndexStyle(index_sanity_check, verify_index_only, parse_size(max_message_size))
-    line_style = LineStyle(form == "csv", batches, VALUES.index(values))
+    line_style = LineStyle(form == "csv", batches, VALUES.index(values), batch_offsets)
     wanted = wanted_of((from_offset, to_offset), (from_time, to_time), key_set(key, keys_from), no_control, limit, tail)
     most, most_of_batch = (ALL_BYTES if size is None else parse_size(size) for size in (max_bytes, max_batch_bytes))
     most_of_batch, threads = min(most_of_batch, ALL_BYTES), jobs or os.cpu_count() or 1
@@ -161,7 +162,13 @@ def _dump(
         if request.output == CSV:
             from klog.dump.lines import CSV_BATCH_COLUMNS, CSV_COLUMNS
 
-            results.write(((CSV_BATCH_COLUMNS if request.line_style.batches else CSV_COLUMNS) + "\n").encode())
+            results.write(
+                (
+                    (CSV_BATCH_COLUMNS if request.line_style.batches else CSV_COLUMNS)
+                    + ",batch" * request.line_style.batch_offsets
+                    + "\n"
+                ).encode()
+            )
         return dump_lines(targets, request, results)
 
 
@@ -209,7 +216,13 @@ def _spare_inputs(to: str, paths: Sequence[str]) -> None:
 
 
 def _check_choices(
-    form: str, kind: str | None, isolation: str, values: str, batches: bool, decoder: Decoder | None
+    form: str,
+    kind: str | None,
+    isolation: str,
+    values: str,
+    batches: bool,
+    batch_offsets: bool,
+    decoder: Decoder | None,
 ) -> None:
     from klog.kernel import VALUES
 
@@ -221,12 +234,21 @@ def _check_choices(
     ):
         if given is not None:
             options.known(option, given, choices)
+    if batch_offsets and (form == "text" or batches):
+        raise UsageError("--batch-offsets goes with records, and --output jsonl, csv or parquet")
     if form in ("text", "parquet") and values != "text":
         raise UsageError("--values goes with --output jsonl or csv")
     if batches and form == "parquet":
         raise UsageError("--batches goes with --output text, jsonl or csv")
     if form != "text" and decoder is not None:
         raise UsageError("the decoders print text: leave out --output, or the decoder")
+
+
+def _log_style(records: bool, content: bool, bare: bool, batches: bool, decoder: Decoder | None) -> LogStyle:
+    from klog.dump.request import LogStyle
+
+    content = content or decoder is not None
+    return LogStyle((records or content) and not batches, content, bare, decoder)
 
 
 def _decoder(*chosen: bool) -> Decoder | None:

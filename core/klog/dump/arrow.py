@@ -125,8 +125,8 @@ class Arrays:
         )
 
 
-def schema() -> pa.Schema:
-    """Return the columns of a record."""
+def schema(*, batch_offsets: bool = False) -> pa.Schema:
+    """Return the columns of a record; with *batch_offsets* also the base offset of its batch."""
     pa = import_pyarrow()
     header = pa.struct([pa.field("key", pa.string(), nullable=False), pa.field("value", pa.binary())])
     return pa.schema(
@@ -147,19 +147,20 @@ def schema() -> pa.Schema:
             pa.field("control", pa.dictionary(pa.int8(), pa.string())),
             pa.field("position", pa.int64(), nullable=False),
             ("coordinator_epoch", pa.int32()),
+            *([("batch", pa.int64())] if batch_offsets else ()),
         ]
     )
 
 
 class RowGroup:
-    """Rows that have been gathered and not been taken.
+    """Rows that have been gathered and not been taken, with the columns of *schema*.
 
     `rows` counts them, `size` the bytes of their keys, values and headers.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, schema: pa.Schema) -> None:
         self._pa = import_pyarrow()
-        self._schema = schema()
+        self._schema = schema
         self._arrays = Arrays()
         self._batches: list[pa.RecordBatch] = []
         self.rows = self.size = 0
@@ -176,7 +177,7 @@ class RowGroup:
         self.size += sizes.bytes
 
     def take(self) -> pa.Table:
-        """Return the rows as a table of `schema`, and start an empty one."""
+        """Return the rows as a table, and start an empty one."""
         table = self._pa.Table.from_batches(self._batches, self._schema)
         self.rows = self.size = 0
         self._batches.clear()

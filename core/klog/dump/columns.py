@@ -28,7 +28,7 @@ def dump_parquet(targets: Iterable[DumpTarget], request: DumpRequest, sink: Sink
     import_pyarrow().set_cpu_count(max(1, request.jobs))
     code = ExitCode.CLEAN
     count, inputs = RecordLimit(request.wanted.limit), LogInputs(request)
-    with Table(descriptor) as table:
+    with Table(descriptor, batch_offsets=request.line_style.batch_offsets) as table:
         for target in targets:
             try:
                 for found in _found(target, inputs, count):

@@ -125,7 +125,7 @@ class LineDump:
     def _show(self, damage: Damage, lane: OrderedOutput) -> None:
         """Put *damage* among the lines, and report it."""
         lane.write(
-            damage_csv(damage)
+            damage_csv(damage, self._style.batch_offsets)
             if self._style.csv and not self._style.batches
             else damage_json(damage)
             if not self._style.csv
@@ -144,8 +144,11 @@ def _by_batch(rows: Window, damages: list[Damage]) -> Iterator[tuple[Damage, int
         yield damage, ends[damage.place.position or 0]
 
 
-def damage_csv(damage: Damage) -> bytes:
-    """Return the CSV line of *damage*: its offset, its position and, in the last column, what it is."""
+def damage_csv(damage: Damage, batch_offsets: bool = False) -> bytes:
+    """Return the CSV line of *damage*: its offset, its position and, in the last column, what it is.
+
+    *batch_offsets*: an empty column follows.
+    """
     offset = "" if damage.place.offset is None else damage.place.offset
     text = f"{damage.kind.value}: {damage.detail}".replace('"', '""')
-    return f'{offset}{"," * 17}{damage.place.position},"{text}"\n'.encode("utf-8", "replace")
+    return f'{offset}{"," * 17}{damage.place.position},"{text}"{"," * batch_offsets}\n'.encode("utf-8", "replace")

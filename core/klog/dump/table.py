@@ -23,15 +23,17 @@ _STATISTICS = ("offset", "timestamp", "partition")
 class Table:
     """Takes record rows and writes them to *descriptor*, row group by row group, all columns but *without*.
 
+    *batch_offsets*: there is a column of the batches' base offsets, too.
+
     `bytes` are what has been written: rows that wait for their group are no part of it.
     """
 
-    def __init__(self, descriptor: int, without: Collection[str] = ()) -> None:
+    def __init__(self, descriptor: int, without: Collection[str] = (), *, batch_offsets: bool = False) -> None:
         import pyarrow.parquet as pq
 
-        every = schema()
+        every = schema(batch_offsets=batch_offsets)
         self._columns = [name for name in every.names if name not in without]
-        self._group = RowGroup()
+        self._group = RowGroup(every)
         self._file = os.fdopen(os.dup(descriptor), "wb")
         self._writer = pq.ParquetWriter(
             self._file,

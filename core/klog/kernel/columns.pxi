@@ -13,13 +13,14 @@ cdef enum:
     COLUMN_POSITION = 9
     COLUMN_TIMESTAMP_US = 10     # none where microseconds since the epoch do not fit
     COLUMN_COORDINATOR_EPOCH = 11    # of a transaction's end
+    COLUMN_BATCH = 12            # base offset; message sets have none
 
 cdef enum:
     NO_NUMBER = -1               # what stands for none in every column
     CONTROL_UNKNOWN = 7          # one beyond the types that have a name
 
 COLUMNS = ("offset", "timestamp", "timestamp_type", "leader_epoch", "producer_id", "producer_epoch", "sequence", "transactional",
-           "control", "position", "timestamp_us", "coordinator_epoch")
+           "control", "position", "timestamp_us", "coordinator_epoch", "batch")
 
 cdef long long MOST_MS = 0x7FFFFFFFFFFFFFFF // 1000
 
@@ -46,6 +47,8 @@ cdef inline long long row_number(const View *v, const RecordRow *row, int column
         return 1 if batch.magic >= 2 and batch.attributes & ATTRIBUTE_TRANSACTIONAL else NO_NUMBER
     if column == COLUMN_POSITION:
         return batch.position
+    if column == COLUMN_BATCH:
+        return batch.base_offset if batch.magic >= 2 else NO_NUMBER
     if not is_control(v, row):
         return NO_NUMBER
     if column == COLUMN_COORDINATOR_EPOCH:
@@ -59,7 +62,7 @@ cdef inline bint is_same_in_batch(const BatchRow *batch, int column) noexcept no
         return batch.base_sequence < 0
     if column == COLUMN_CONTROL or column == COLUMN_COORDINATOR_EPOCH:
         return not (batch.magic >= 2 and batch.attributes & ATTRIBUTE_CONTROL)
-    return COLUMN_TIMESTAMP < column < COLUMN_TIMESTAMP_US
+    return COLUMN_TIMESTAMP < column < COLUMN_TIMESTAMP_US or column == COLUMN_BATCH
 
 
 cdef void fill_run(uint8_t *out, Py_ssize_t i, Py_ssize_t end, int width, long long value) noexcept nogil:

@@ -6,6 +6,7 @@ cdef enum:
     VALUES_HEX = 2
     VALUES_REDACTED = 3          # only how long it is
     VALUES_NONE = 4
+    BATCH_OFFSETS = 8            # is added where each line also has its batch's base offset
 
 cdef enum:
     LINE_ROOM = 1024             # everything in a line but topic, key, value and headers
@@ -15,6 +16,7 @@ cdef struct LineStyle:
     const uint8_t *origin        # `,"partition":3,"topic":"orders"` (JSON) or `3,"orders"` (CSV), as the caller made it
     Py_ssize_t origin_length
     int values                   # VALUES_…
+    bint batch_offsets
     uint8_t *value_at            # where the line being written has its value
     int batch                    # the batch whose part of a JSON line is kept here, -1: none
     int tail_length
@@ -141,7 +143,10 @@ cdef void keep_tail(LineStyle *style, const BatchRow *batch, int index) noexcept
     w = style.end
     if batch.attributes & ATTRIBUTE_TRANSACTIONAL and batch.magic >= 2:
         w = put(w, b',"transactional":true')
-    w = put(decimal(put(w, b',"position":'), batch.position), b"}\n")
+    w = decimal(put(w, b',"position":'), batch.position)
+    if style.batch_offsets and batch.magic >= 2:
+        w = decimal(put(w, b',"batch":'), batch.base_offset)
+    w = put(w, b"}\n")
     style.end_length = w - style.end
     style.batch = index
 
@@ -178,7 +183,7 @@ cdef uint8_t *put_json_record(uint8_t *w, const View *v, const RecordRow *row, L
 
 
 # offset,timestamp,timestamp_type,key,key_base64,value,value_base64,headers,partition,topic,leader_epoch,producer_id,
-# producer_epoch,sequence,transactional,control,coordinator_epoch,position,damage
+# producer_epoch,sequence,transactional,control,coordinator_epoch,position,damage[,batch]
 
 cdef uint8_t *put_csv_pair(uint8_t *w, const uint8_t *p, int length, int values) noexcept nogil:
     """`TEXT,BASE64,` of which at most one is filled; null fills neither, an empty value gives `""`."""
@@ -238,7 +243,11 @@ cdef uint8_t *put_csv_record(uint8_t *w, const View *v, const RecordRow *row, Li
         w = put(w, b",")
     else:
         w = put(w, b",,")
-    return put(decimal(w, batch.position), b",\n")
+    w = put(decimal(w, batch.position), b",")
+    if style.batch_offsets:
+        w = put(w, b",")
+        w = decimal(w, batch.base_offset) if batch.magic >= 2 else w
+    return put(w, b"\n")
 
 
 cdef uint8_t *put_json_number(uint8_t *w, const char *name, long long value, bint null) noexcept nogil:

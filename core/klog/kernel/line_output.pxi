@@ -8,6 +8,10 @@ cdef enum:
     HUGE = 16 << 20              # a line that takes more than this is made in pieces
 
 
+cdef inline void set_values(LineStyle *style, int values, bint batch_offsets) noexcept:
+    style.values, style.batch_offsets, style.batch = values, batch_offsets, -1
+
+
 cdef class LineOutput(RecordRows):
     """Lines of text, JSON or CSV of the rows of a window, in a buffer that is used again once it is `flushed`."""
 
@@ -31,7 +35,10 @@ cdef class LineOutput(RecordRows):
         self.out_used = 0
 
     def json_lines(self, Py_ssize_t first, bytes origin, int values, Py_ssize_t end=-1):
-        """Write rows from *first* (to *end*) as JSON lines; return the first row that found no room any more."""
+        """Write rows from *first* (to *end*) as JSON lines; return the first row that found no room any more.
+
+        *values*: how values are shown, a place in VALUES, with BATCH_OFFSETS added for their batches' base offsets.
+        """
         return self._lines(first, self._row_end(end), JSON_LINES, origin, values, None)
 
     def csv_lines(self, Py_ssize_t first, bytes origin, int values, Py_ssize_t end=-1):
@@ -63,8 +70,7 @@ cdef class LineOutput(RecordRows):
             self._all_there()
         style.origin = <const uint8_t *>PyBytes_AS_STRING(origin)
         style.origin_length = PyBytes_GET_SIZE(origin)
-        style.values = option
-        style.batch = -1
+        set_values(&style, option if kind == TEXT_LINES else option & ~BATCH_OFFSETS, kind != TEXT_LINES and option & BATCH_OFFSETS)
         try:
             if contents is not None:
                 starts = <const uint8_t **>calloc(count + 1, sizeof(uint8_t *))
@@ -148,7 +154,7 @@ cdef class LineOutput(RecordRows):
         if not 0 <= i < self.view.records_count or r.value_length < HUGE // 6:
             return False
         style.origin_length = len(origin)
-        style.values = values
+        set_values(&style, values & ~BATCH_OFFSETS, values & BATCH_OFFSETS)
         return line_room(r, self.view.bases[r.batch], &style) > HUGE and not is_control(&self.view, r)
 
     def split_line(self, Py_ssize_t i, bint csv, bytes origin, int values):
@@ -161,8 +167,7 @@ cdef class LineOutput(RecordRows):
             raise ValueError(f"row {i}, with output of {self.out_used} bytes waiting")
         style.origin = <const uint8_t *>PyBytes_AS_STRING(origin)
         style.origin_length = len(origin)
-        style.values = values
-        style.batch = -1
+        set_values(&style, values & ~BATCH_OFFSETS, values & BATCH_OFFSETS)
         r.value_length = -1
         self._reserve_output(max(self.out_room, <Py_ssize_t>line_room(r, self.view.bases[r.batch], &style)))
         end = put_csv_record(self.out_start, &self.view, r, &style) if csv else put_json_record(self.out_start, &self.view, r, &style)

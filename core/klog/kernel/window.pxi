@@ -25,7 +25,7 @@ cdef class Window(LineOutput):
         *width*: bytes of a number; 0: only *validity* is wanted.  *validity*: a bit a row, or None.
         """
         cdef Py_ssize_t rows = first + self.view.records_count, nulls
-        if not 0 <= column <= COLUMN_COORDINATOR_EPOCH or width not in (0, 1, 2, 4, 8) or first < 0:
+        if not 0 <= column <= COLUMN_BATCH or width not in (0, 1, 2, 4, 8) or first < 0:
             raise ValueError(f"column {column} in {width} bytes a number behind {first} rows")
         if (width and (out is None or out.shape[0] < width * rows)) or (validity is not None and validity.shape[0] * 8 < rows):
             raise ValueError("a buffer is too small")

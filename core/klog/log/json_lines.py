@@ -8,17 +8,26 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from klog.formats.damage import Damage
-from klog.kernel import VALUES, Window, is_utf8, json_text
+from klog.kernel import BATCH_OFFSETS, VALUES, Window, is_utf8, json_text
 
 _PIECE_BYTES = 3 << 18  # a multiple of three, so that pieces of base64 fit together
 
 
 class LineStyle(NamedTuple):
-    """How lines look: CSV or JSON, a line a batch or a record, how values are shown (a place in kernel.VALUES)."""
+    """How lines look: CSV or JSON, a line a batch or a record, how values are shown (a place in kernel.VALUES).
+
+    *batch_offsets*: each record's line also has the base offset of its batch.
+    """
 
     csv: bool = False
     batches: bool = False
     values: int = 0
+    batch_offsets: bool = False
+
+    @property
+    def flags(self) -> int:
+        """The same for the kernel, which has a function for each form."""
+        return self.values | (BATCH_OFFSETS if self.batch_offsets else 0)
 
 
 @dataclass(frozen=True)
@@ -54,13 +63,13 @@ def _json(text: str) -> str:
 def record_lines(rows: Window, first: int, end: int, fields: bytes, style: LineStyle) -> Iterator[bytes | memoryview]:
     """Make lines of the rows from *first* to *end*, which carry *fields*; what is not yielded waits in the output."""
     write = rows.csv_lines if style.csv else rows.json_lines
-    at = first
-    while at < end and (at := write(at, fields, style.values, end)) < end:
+    at, flags = first, style.flags
+    while at < end and (at := write(at, fields, flags, end)) < end:
         yield rows.output()
         rows.flushed()
-        if rows.is_huge(at, fields, style.values):
+        if rows.is_huge(at, fields, flags):
             # Escaped, a value can be six times as large as it is.
-            before, value, after = rows.split_line(at, style.csv, fields, style.values)
+            before, value, after = rows.split_line(at, style.csv, fields, flags)
             yield before
             yield from huge_value(value, style)
             yield after
