@@ -223,3 +223,34 @@ def test_no_bytes_make_the_reader_fall(noise: bytes, step: int, is_csv: bool) ->
         reader.loaded(len(piece))
         at += len(piece) or 1
     assert rows <= content.count(b"\n") + 1
+
+
+# CSV and JSON from elsewhere
+
+
+def test_a_quote_within_a_csv_field_swallows_no_line(klog: Klog, tmp_path: Path) -> None:
+    """Two quotes that do not begin their fields pair over lines: those in between were once left out in silence."""
+    file = tmp_path / "in.csv"
+    file.write_text('topic,key,value\nt,k1,ab"c\nt,k2,x\nt,k3,d"e\nt,k4,y\n')
+    done = klog("write", file, "--to", tmp_path / "out")
+    assert (done.exit_code, b"line 2" in done.stderr) == (8, True), done.stderr
+
+
+def test_lines_are_counted_as_editors_count_them(klog: Klog, tmp_path: Path) -> None:
+    """Also behind quoted fields with newlines in them, which are part of the value, and beyond CRLF."""
+    file = tmp_path / "in.csv"
+    file.write_bytes(b'topic,key,value\r\nt,k1,"a\n""b""\n\nc"\r\n\r\nt,k2\r\n')
+    done = klog("write", file, "--to", tmp_path / "out")
+    assert (done.exit_code, b"line 7, column 1: not as many fields" in done.stderr) == (8, True), done.stderr
+    assert klog("write", file, "--to", tmp_path / "out", "--skip-bad").exit_code == 4
+    assert [one["value"] for one in lines(klog, [tmp_path / "out/t-0"])] == ['a\n"b"\n\nc']
+
+
+@pytest.mark.parametrize("name", ["in.jsonl", "in.csv"])
+def test_a_byte_order_mark_and_crlf_are_no_part_of_records(name: str, klog: Klog, tmp_path: Path) -> None:
+    """Files from Windows."""
+    text = {"in.jsonl": '{"topic":"t","key":"k","value":"v"}\r\n\r\n', "in.csv": "topic,key,value\r\nt,k,v\r\n"}[name]
+    (tmp_path / name).write_bytes(b"\xef\xbb\xbf" + text.encode())
+    done = klog("write", tmp_path / name, "--to", tmp_path / "out")
+    assert done.exit_code == 0, done.stderr
+    assert [(one["key"], one["value"]) for one in lines(klog, [tmp_path / "out/t-0"])] == [("k", "v")]

@@ -196,7 +196,7 @@ static uint8_t *klog_csv_line_end(uint8_t *p, const uint8_t *end) {
     return NULL;
 }
 
-/* Read the CSV line at p, whose columns are `fields`, and whose newline is before end.  NULL: there is an error. */
+/* Read the CSV line at p, whose columns are `fields`, and whose newline is the last byte before end.  NULL: there is an error. */
 static uint8_t *klog_csv_record(klog_record *r, uint8_t *p, const uint8_t *end, const int8_t *fields, int columns) {
     uint8_t *line = p;
     r->key_length = r->value_length = -1;
@@ -219,7 +219,8 @@ static uint8_t *klog_csv_record(klog_record *r, uint8_t *p, const uint8_t *end, 
         if (!klog_csv_field_value(r, fields[i], start, n, quoted)) return NULL;
         if (after == '\n') {
             if (i != columns - 1) return klog_stop(r, line, KLOG_WRONG_COLUMNS);
-            return p;
+            /* A quote within a field that does not begin with one: more than this line was taken for it. */
+            return p + 1 == end ? p : klog_stop(r, start, KLOG_BAD_SYNTAX);
         }
         p++;
     }

@@ -6,6 +6,7 @@ cdef extern from "record_lines.h" nogil:
         KLOG_WRONG_TYPE
         KLOG_BAD_UTF8
         KLOG_WRONG_COLUMNS
+        KLOG_UNDECIDED
         KLOG_NO_CONTROL
     int64_t KLOG_MISSING
     ctypedef struct InRecord "klog_record":
@@ -33,12 +34,19 @@ cdef extern from "record_lines.h" nogil:
 cdef extern from "string.h" nogil:
     uint8_t *find_byte "memchr"(const uint8_t *p, int c, size_t n)
 
+cdef inline long long count_byte(const uint8_t *p, const uint8_t *end, uint8_t wanted) noexcept nogil:
+    cdef long long n = 0
+    while p < end:
+        n += p[0] == wanted
+        p += 1
+    return n
+
 cdef enum:
     INPUT_ROWS = 4096
     INPUT_SLACK = 64             # bytes behind the last line, which a look at a word may reach
     MOST_COLUMNS = 256
 
-RECORD_ERRORS = ("", "syntax", "type", "base64", "utf-8", "damage", "columns")
+RECORD_ERRORS = ("", "syntax", "type", "base64", "utf-8", "damage", "columns", "undecided")
 
 
 cdef class InputRecords:
@@ -159,12 +167,16 @@ cdef class RecordLines(InputRecords):
         cdef uint8_t *end = start + self.used
         cdef uint8_t *line_end
         cdef InRecord *row
+        cdef long long within
         self.count = 0
         while self.count < self.room:
             line_end = csv_line_end(p, end) if self.is_csv else (find_byte(p, 10, end - p) if p < end else NULL)
             if line_end == NULL:
                 break
             self.lines += 1
+            within = count_byte(p, line_end, 10) if self.is_csv else 0  # counted before the line is decoded in place
+            if self.lines == 1 and not self.is_csv and line_end - p >= 3 and p[0] == 0xEF and p[1] == 0xBB and p[2] == 0xBF:
+                p += 3  # a byte order mark
             if line_end > p and not (line_end == p + 1 and p[0] == 13):
                 row = self.rows + self.count
                 clear_record(row, self.lines)
@@ -177,6 +189,7 @@ cdef class RecordLines(InputRecords):
                 if row.error:
                     row.position = row.stopped - p + 1
                 self.count += 1
+            self.lines += within
             p = line_end + 1
         self.at = p - start
 
