@@ -198,7 +198,7 @@ _klog() {
         'write --partitions') words='' ;;
         'write --partitioner') words='' ;;
         'write --seed') words='' ;;
-        'write --producers') words='shift keep' ;;
+        'write --producers') words='shift keep drop' ;;
         'write --timestamp-type') words='' ;;
         'write --leader-epoch') words='' ;;
         'write --config') words='' ;;
@@ -377,7 +377,7 @@ _klog() {
         case "$command" in
             '') words='describe dump lookup search stats export fetch serve verify recover truncate compact write apply undo plans assign partition replicas metadata keys spark --version -h --help' ;;
             describe) words='--topic --partition --deep --output --quiet -h --help' ;;
-            dump) words='--files --topic --partition --output --to --deep-iteration --print-data-log --skip-record-metadata --verify-index-only --index-sanity-check --max-bytes --max-message-size --offsets-decoder --transaction-log-decoder --cluster-metadata-decoder --remote-log-metadata-decoder --share-group-state-decoder --with-indexes --as --from-offset --to-offset --from-time --to-time --key --keys-from --limit --isolation --tail --no-control --batches --values --jobs --max-batch-bytes --quiet -h --help' ;;
+            dump) words='--files --topic --partition --output --to --deep-iteration --print-data-log --skip-record-metadata --verify-index-only --index-sanity-check --max-bytes --max-message-size --offsets-decoder --transaction-log-decoder --cluster-metadata-decoder --remote-log-metadata-decoder --share-group-state-decoder --with-indexes --as --from-offset --to-offset --from-time --to-time --key --keys-from --limit --isolation --tail --no-control --batches --batch-offsets --values --jobs --max-batch-bytes --quiet -h --help' ;;
             lookup) words='--offset --timestamp --batch --topic --partition --position-only --output --quiet -h --help' ;;
             search) words='--topic --partition --key --keys-from --header --regex --from-offset --to-offset --from-time --to-time --isolation --values --limit --replicas --cluster --topic-id --by-name --max-batch-bytes --jobs --quiet -h --help' ;;
             stats) words='--topic --partition --cluster --topic-id --output --max-batch-bytes --jobs --quiet -h --help' ;;

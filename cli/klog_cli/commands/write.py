@@ -58,9 +58,9 @@ Idempotent = Annotated[
 Producers = Annotated[
     str | None,
     typer.Option(
-        metavar="shift|keep",
-        help="Add 2^62 to producer ids (default in a broker's log dir), so that no new producer gets the same id; or"
-        " keep them.",
+        metavar="shift|keep|drop",
+        help="Add 2^62 to producer ids (default in a broker's log dir), so that no new producer gets the same id; keep"
+        " them; or write committed data only, without producers.",
     ),
 ]
 TimestampType = Annotated[

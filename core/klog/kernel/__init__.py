@@ -23,6 +23,7 @@ from klog.kernel._kernel import (
     Rewriter,
     SegmentSurvey,
     TopicRoute,
+    TransactionEnds,
     Window,
     ascending_run,
     batch_identities,
@@ -31,6 +32,7 @@ from klog.kernel._kernel import (
     crc32c,
     crc32c_portable,
     crc32c_shift,
+    drop_producers,
     flipped_bit,
     hardware_crc,
     is_utf8,
@@ -59,7 +61,7 @@ TEXT_RECORDS, TEXT_CONTENT, TEXT_BARE, TEXT_LAZY = 1, 2, 4, 8
 FLUSH, ASK, FIRST_FAULT, OPEN_PARTITION = 32, 33, 34, 64
 """Why a BatchRouter stopped; with FIRST_FAULT begin those of RECORD_FAULTS (`batch_builder.pxi`)."""
 
-VALUES = ("text", "base64", "hex", "redacted", "none")
+VALUES, BATCH_OFFSETS = ("text", "base64", "hex", "redacted", "none"), 8
 """How `json_lines` and `csv_lines` show values: the place in this list is the option's number (`json.pxi`)."""
 
 KEY_FORMS = ("text", "hex", "base64", "int32", "int64")
@@ -71,6 +73,7 @@ __all__ = [
     "BAD_LENGTH",
     "BAD_MAGIC",
     "BAD_RECORD",
+    "BATCH_OFFSETS",
     "COLUMNS",
     "DONE",
     "FIRST_FAULT",
@@ -110,6 +113,7 @@ __all__ = [
     "Rewriter",
     "SegmentSurvey",
     "TopicRoute",
+    "TransactionEnds",
     "Window",
     "ascending_run",
     "batch_identities",
@@ -118,6 +122,7 @@ __all__ = [
     "crc32c",
     "crc32c_portable",
     "crc32c_shift",
+    "drop_producers",
     "flipped_bit",
     "hardware_crc",
     "is_utf8",

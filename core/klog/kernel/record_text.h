@@ -21,7 +21,8 @@ enum {
     KLOG_BAD_BASE64 = 3,
     KLOG_BAD_UTF8 = 4,
     KLOG_DAMAGE = 5,         /* the line is about damage, not a record */
-    KLOG_WRONG_COLUMNS = 6   /* a CSV line has more or fewer fields than the header names */
+    KLOG_WRONG_COLUMNS = 6,  /* a CSV line has more or fewer fields than the header names */
+    KLOG_UNDECIDED = 7       /* a record of a transaction that nothing ends */
 };
 
 enum { KLOG_NO_CONTROL = 255 };

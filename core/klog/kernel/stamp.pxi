@@ -35,3 +35,33 @@ cdef long long stamp_batch(uint8_t *data, BatchRow *row, long long next_offset, 
         row.crc = row.computed_crc = klog_crc32c(0, p + BATCH_CRC_START, row.size - BATCH_CRC_START)
         put32(p + BATCH_CRC, row.crc)
     return row.last_offset + 1
+
+
+def drop_producers(Window window not None):
+    """Take the producers from all batches (v2, checksums found to match); return the runs of those that stay: (first, end).
+
+    Skipped ones go, and so do markers, and what compaction left of a producer without records.
+    """
+    cdef Py_ssize_t i, first = 0
+    cdef BatchRow *row
+    cdef list runs = []
+    for i in range(window.view.batches_count):
+        row = window.view.batches + i
+        if row.state & SKIPPED or row.attributes & ATTRIBUTE_CONTROL or (row.producer_id >= 0 and row.records_count <= 0):
+            if first < i:
+                runs.append((first, i))
+            first = i + 1
+        elif row.producer_id >= 0:
+            drop_producer(<uint8_t *>window.view.data + row.at, row)
+    if first < window.view.batches_count:
+        runs.append((first, window.view.batches_count))
+    return runs
+
+
+cdef void drop_producer(uint8_t *p, BatchRow *row) noexcept nogil:
+    row.producer_id, row.producer_epoch, row.base_sequence = -1, -1, -1
+    row.attributes &= ~ATTRIBUTE_TRANSACTIONAL
+    put16(p + BATCH_ATTRIBUTES, <uint32_t>row.attributes & 0xFFFF)
+    memset(p + BATCH_PRODUCER_ID, 0xFF, 8 + 2 + 4)
+    row.crc = row.computed_crc = klog_crc32c(0, p + BATCH_CRC_START, row.size - BATCH_CRC_START)
+    put32(p + BATCH_CRC, row.crc)

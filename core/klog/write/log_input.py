@@ -11,9 +11,13 @@ from klog.data_dir.partition import Partition
 from klog.errors import KlogError, UsageError
 from klog.files.read_only import ReadOnlyFile
 from klog.formats.names import CLUSTER_METADATA, PartitionState
-from klog.kernel import Window, stamp
+from klog.kernel import Window, drop_producers, stamp
 from klog.partition_plan.strict_reader import StrictReader
 from klog.progress import Sink
+from klog.transactions.isolation import AbortedFilter, AbortedRange
+from klog.transactions.markers import CompletedTxn
+from klog.transactions.producer_state import ProducerState
+from klog.transactions.replay import replay
 from klog.write.destination import Destination, TopicPlace
 from klog.write.options import WriteOptions
 from klog.write.partition_writer import PartitionWriter
@@ -50,13 +54,35 @@ def copy_batches(partition: Partition, writer: PartitionWriter, options: WriteOp
     """
     place, number = writer.place, writer.number
     epoch, shift, most = place.stamp(options, number), place.shift(options), place.most_bytes
+    aborted = _aborted(partition) if options.drops_producers else None
     for window in _windows(partition, sink):
-        at_end = -1 if options.keep_offsets else writer.appender.end
-        _, largest = stamp(window, 0, window.count, at_end, epoch, shift)
-        if largest > most:
-            raise KlogError(f"{partition.path}: a batch of {largest} bytes, and {place.name} takes at most {most}")
-        writer.append(window, 0, window.count)
+        runs = [(0, window.count)]
+        if aborted is not None:
+            aborted.skip(window)
+            runs = drop_producers(window)
+        for first, end in runs:
+            at_end = -1 if options.keep_offsets else writer.appender.end
+            _, largest = stamp(window, first, end, at_end, epoch, shift)
+            if largest > most:
+                raise KlogError(f"{partition.path}: a batch of {largest} bytes, and {place.name} takes at most {most}")
+            writer.append(window, first, end)
     writer.builder.continue_at(writer.appender.end, writer.appender.log.epochs.latest)
+
+
+def _aborted(partition: Partition) -> AbortedFilter:
+    """Return what leaves aborted batches out, by the log itself.  Raises KlogError over an open transaction."""
+    state = ProducerState(partition.segments[0].base_offset if partition.segments else 0)
+    aborted = [
+        AbortedRange(event.producer_id, event.first_offset, event.last_offset)
+        for event in replay(state, partition.path, partition.segments)
+        if isinstance(event, CompletedTxn) and event.aborted
+    ]
+    for first, producer_id in sorted(state.ongoing.all()):
+        raise KlogError(
+            f"{partition.path}: the transaction of producer {producer_id} from offset {first} on is open, so it may"
+            f" have been aborted; {_REFUSED} (--producers keep and shift write it as it is)"
+        )
+    return AbortedFilter(aborted, partition.path)
 
 
 def _windows(partition: Partition, sink: Sink) -> Iterator[Window]:

@@ -14,7 +14,7 @@ PARTITIONER_NAMES: Final = (
     "random",
 )  # fmt: skip
 """How partitions are chosen: as the Java producer does, in turn, and by librdkafka's names for its own partitioners."""
-PRODUCERS: Final = ("shift", "keep")
+PRODUCERS: Final = ("shift", "keep", "drop")
 SHIFT: Final = 1 << 62
 """Is added to producer ids: no cluster ever hands out ids so high."""
 LEVELS: Final[Mapping[str, tuple[int, int]]] = {"gzip": (1, 9), "lz4": (1, 17), "zstd": (-131072, 22)}
@@ -56,6 +56,11 @@ class WriteOptions:
     ends_transactions: bool = False
     skips_bad: bool = False
     config: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def drops_producers(self) -> bool:
+        """Whether only committed data is written, without producers."""
+        return self.producers == "drop"
 
 
 def check_level(codec: str | None, level: int | None) -> None:

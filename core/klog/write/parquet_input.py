@@ -41,7 +41,7 @@ def parquet_records(path: str, without: Collection[str] = ()) -> Iterator[InputR
                 rows.begin(batch.num_rows, first)
                 for name in known:
                     column = batch.column(name)
-                    if name in ("key", "value") or column.null_count < len(column):
+                    if name in ("key", "value", "timestamp") or column.null_count < len(column):
                         _take(pa, rows, name, column, path)
                 yield rows
                 first += batch.num_rows
@@ -59,6 +59,8 @@ def _take(pa: Any, rows: RecordColumns, name: str, column: pa.Array, path: str) 
         elif name in _NUMBERS:
             if pa.types.is_timestamp(column.type):
                 column = column.cast(pa.timestamp("ms"), safe=False)
+            if name == "timestamp":
+                column = column.cast(pa.int64()).fill_null(-1)  # as dump prints it
             bits, data = _plain(column.cast(pa.int64())).buffers()
             rows.numbers(name.encode(), _view(data).cast("q"), None if bits is None else _view(bits))
         else:

@@ -52,6 +52,8 @@ _TEXTS = {
     "utf-8": "not UTF-8",
     "damage": "damage in what was dumped, not a record",
     "columns": "not as many fields as the first line has",
+    "undecided": "of a transaction that nothing in the input ends (stdin is read once: put it into a file), so it may"
+    " have been aborted",
 }
 
 
@@ -154,7 +156,8 @@ class RecordWriter:
             return 0
         place = f"{self._name} {rows.line(i)}"
         if fault == "text":
-            return self._leave_out(f"{place}, column {rows.column(i)}: {_TEXTS[rows.error(i)]}", 1)
+            column = f", column {rows.column(i)}" if rows.column(i) else ""
+            return self._leave_out(f"{place}{column}: {_TEXTS[rows.error(i)]}", 1)
         return self._leave_out(f"{place}: {_FAULTS[fault]}{self._said(fault, rows, i)}", 1)
 
     def _said(self, fault: str, rows: InputRecords, i: int) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from typing import Final, NamedTuple
@@ -13,6 +13,7 @@ from klog.data_dir.selection import PartitionQuery
 from klog.disk.disk import Disk
 from klog.errors import DamagedError, KlogError, UsageError
 from klog.files.read_only import ReadOnlyFile
+from klog.kernel import InputRecords, TransactionEnds
 from klog.metadata.topic_config import topic_configs
 from klog.plan.session import PlanOptions, PlanResult, PlanSession, Reporter
 from klog.progress import Sink
@@ -21,7 +22,7 @@ from klog.write.log_input import copy_batches, partitions_at, place_of, size_of
 from klog.write.new_log_dir import is_new, new_log_dir
 from klog.write.options import WriteOptions
 from klog.write.partition_writer import PartitionWriter
-from klog.write.record_inputs import ByteSource, DescriptorSource, csv_records, json_records
+from klog.write.record_inputs import DescriptorSource, csv_records, json_records
 from klog.write.record_writer import RecordWriter
 from klog.write.stopped_log_dir import StoppedLogDir
 
@@ -116,10 +117,13 @@ class _Write:
     def __init__(self, destination: Destination, options: WriteOptions, sink: Sink) -> None:
         self._destination, self._options, self._sink = destination, options, sink
         self._writer = RecordWriter(destination, options, sink.report)
+        self._ends = TransactionEnds()
 
     def run(self, inputs: Iterable[WriteInput]) -> None:
         """Write everything.  Raises KlogError, OSError."""
         try:
+            for one in inputs if self._options.drops_producers else ():
+                self._learn(one)
             for one in inputs:
                 self._take(one)
             if self._options.ends_transactions:
@@ -128,27 +132,39 @@ class _Write:
         except DamagedError as error:
             raise KlogError(str(error)) from error
 
+    def _learn(self, one: WriteInput) -> None:
+        """Look ahead for how transactions end; stdin cannot be read twice."""
+        if one.format != "log" and one.path != "-":
+            for rows in self._records(one):
+                self._ends.learn(rows)
+
     def _take(self, one: WriteInput) -> None:
         if one.format == "log":
             self._take_log(one.path)
-        elif one.format == "parquet":
+            return
+        ends = self._ends if one.path != "-" else TransactionEnds()
+        unit = "row" if one.format == "parquet" else "line"
+        for rows in self._records(one):
+            if self._options.drops_producers:
+                ends.apply(rows)
+            self._writer.take(rows, one.path, unit)
+
+    def _records(self, one: WriteInput) -> Iterator[InputRecords]:
+        """Yield the records of an input, some at a time."""
+        if one.format == "parquet":
             from klog.write.parquet_input import parquet_records
 
             without = [] if self._options.keep_offsets else ["offset"]
             without += [] if self._options.keep_batches or self._options.keep_offsets else ["position", "batch"]
-            for rows in parquet_records(one.path, without):
-                self._writer.take(rows, one.path, "row")
-        elif one.path == "-":
-            self._take_lines(DescriptorSource(0), one)
-        else:
-            with ReadOnlyFile(one.path) as file:
-                self._sink.expect(file.size)
-                self._take_lines(_File(file, self._sink), one)
-
-    def _take_lines(self, source: ByteSource, one: WriteInput) -> None:
+            yield from parquet_records(one.path, without)
+            return
         read = csv_records if one.format == "csv" else json_records
-        for rows in read(source, one.path):
-            self._writer.take(rows, one.path)
+        if one.path == "-":
+            yield from read(DescriptorSource(0), one.path)
+            return
+        with ReadOnlyFile(one.path) as file:
+            self._sink.expect(file.size)
+            yield from read(_File(file, self._sink), one.path)
 
     def _take_log(self, path: str) -> None:
         found = partitions_at(path)
