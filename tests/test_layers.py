@@ -25,7 +25,7 @@ FLOORS = (
     "plan lookup dump",
     "partition_plan fetch",
     "append broker_start compact truncate serve",
-    "verify",
+    "verify copy_dir",
     "salvage jobs replicas",
     "quorum recover spark keys write",
     "klog_cli pyspark_klog",

@@ -47,7 +47,6 @@ class Appender:
     def __init__(self, log: LogState, target: AppendTarget) -> None:
         self.log = log
         self._target = target
-        self._is_there = log.digest is not None
         self.records = self.batches = self.bytes = 0
         self.segments: list[int] = []
         self.first_offset: int | None = None
@@ -70,7 +69,7 @@ class Appender:
             raise DamagedError(f"{where} cannot follow: the log ends at {log.end}, in leader epoch {log.epochs.latest}")
         while first < end:
             if not log.segment.size:
-                self._name_segment(window.batch(first).base_offset)
+                self._name_segment(self._first_offset(window, first))
             records = log.segment.records
             taken = log.segment.walk(window, first, end)
             if taken > first:
@@ -79,8 +78,26 @@ class Appender:
             if taken < end:
                 if log.segment.stop != "roll":
                     raise DamagedError(f"batch {window.batch(taken).base_offset} does not fit a segment")
-                self._roll(max(log.end, window.batch(taken).base_offset))
+                self._roll(self._first_offset(window, taken))
             first = taken
+
+    def _first_offset(self, window: Window, i: int) -> int:
+        """Return the first offset that a batch, which follows the log's end, may have records of."""
+        facts = window.batch(i)
+        # The header of a message set has its last offset, not its first.
+        return facts.base_offset if facts.magic >= 2 else self.log.end
+
+    def skip_to(self, offset: int) -> None:
+        """Go on at *offset*, above the log's end: a segment begins there, which is empty still.  Raises OSError."""
+        log = self.log
+        if log.segment.size:
+            self._roll(offset)
+        else:
+            log.end = log.segment.base
+            self._name_segment(offset)
+        log.end = log.producers.end = offset
+        self._target.write(self._name(FileKind.LOG), b"")
+        log.is_there = True
 
     def _name_segment(self, base: int) -> None:
         """Let an empty segment, which gets its first batch, be called by that one's base offset.
@@ -90,12 +107,12 @@ class Appender:
         log = self.log
         if log.segment.base == base or log.end > log.segment.base:
             return
-        if self._is_there:
+        if log.is_there:
             for kind in SEGMENT_KINDS:
                 self._target.remove(file_name(log.segment.base, kind))
         if log.start == log.segment.base:
             log.start = base
-        log.segment, log.end, self._is_there = log.settings.segment(base, log.epochs.latest), base, False
+        log.segment, log.end, log.is_there = log.settings.segment(base, log.epochs.latest), base, False
 
     def _take(self, window: Window, first: int, end: int) -> None:
         """Write batches that the active segment has taken in."""
@@ -125,12 +142,12 @@ class Appender:
         self._end_segment()
         log.producers.end = base
         self._snapshot()
-        log.segment, log.aborted, self._is_there = log.settings.segment(base, log.epochs.latest), [], False
+        log.segment, log.aborted, log.is_there = log.settings.segment(base, log.epochs.latest), [], False
 
     def _end_segment(self) -> None:
         segment = self.log.segment
         segment.finish()
-        if not segment.size:
+        if not segment.size and not self.log.is_there:
             self._target.write(self._name(FileKind.LOG), b"")
         self._target.put(self._name(FileKind.INDEX), segment.offset_entries)
         self._target.put(self._name(FileKind.TIME_INDEX), segment.time_entries)

@@ -61,8 +61,9 @@ class AppendSettings(NamedTuple):
 class LogState:
     """A log as an appender continues it.
 
-    *segment*: the active one; *digest*: of its log, None for one that is not there yet.  *end*: the log end offset.
-    *start*: the log start offset.  *aborted*: the entries of the active segment's transaction index.
+    *segment*: the active one; *is_there*: it has files; *digest*: of its log, None where nobody asked for it.
+    *end*: the log end offset.  *start*: the log start offset.  *aborted*: the entries of the active segment's
+    transaction index.
     """
 
     settings: AppendSettings
@@ -73,6 +74,7 @@ class LogState:
     epochs: EpochCache = field(default_factory=EpochCache)
     aborted: list[AbortedTxn] = field(default_factory=list)
     digest: Digest | None = None
+    is_there: bool = False
 
 
 def empty_log(settings: AppendSettings, base: int = 0) -> LogState:
@@ -98,7 +100,8 @@ def open_log(partition: Partition, settings: AppendSettings) -> LogState:
     end = segment.last_offset + 1 if segment.batches else files.base_offset
     # What starts at the end was a leader that wrote nothing.  Kafka: LogLoader.load.
     epochs.truncate_end(end)
-    log = LogState(settings, segment, partition.log_start_offset or 0, end, ProducerState(), epochs, digest=digest)
+    start = partition.log_start_offset or 0
+    log = LogState(settings, segment, start, end, ProducerState(), epochs, digest=digest, is_there=True)
     _replay(partition, log)
     return log
 

@@ -9,6 +9,7 @@ from typing import Final
 from klog.errors import KlogError
 from klog.files.read_only import ReadOnlyFile
 from klog.formats.checkpoint import Checkpoint, Malformed, OffsetEntry, offsets_by_partition, read_offsets
+from klog.formats.follow_file import FOLLOW_FILE, FollowFile, read_follow_file
 from klog.formats.names import FileKind
 from klog.formats.properties import MetaProperties, read_meta_properties
 
@@ -53,6 +54,15 @@ class RootFiles:
             return None
         content = read_small(path)
         return content if isinstance(content, Malformed) else read_meta_properties(content)
+
+    @cached_property
+    def follow_file(self) -> FollowFile | Malformed | None:
+        """The content of `klog-follow.json`; None when there is none: the log dir is no copy that klog has made."""
+        path = os.path.join(self.log_dir, FOLLOW_FILE)
+        if not os.path.lexists(path):
+            return None
+        content = read_small(path)
+        return content if isinstance(content, Malformed) else read_follow_file(content)
 
     @property
     def cluster_id(self) -> str | None:

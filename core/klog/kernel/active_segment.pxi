@@ -27,6 +27,31 @@ cdef class ActiveSegment(IndexBuilder):
         finally:
             self.is_resuming, self.most_entries, self.most_time_entries = False, most, most_times
 
+    def continue_at(self, long long position, long long rolling_timestamp, Py_ssize_t entries, Py_ssize_t times,
+                    long long last_time=-1, long long last_time_offset=-1):
+        """Be where it was before the batch at *position*, which the last entry of the offset index is about.
+
+        The indexes have so many *entries* and *times* already, the last of these says *last_time* and
+        *last_time_offset*; they stay where they are: `take_entries` gives those that come behind them.
+        """
+        if self.batches or position < 0 or entries < 0 or times < 0:
+            raise ValueError(f"{self.batches} batches; {position} bytes, {entries} and {times} entries")
+        self.size = self.last_entry = position
+        self.rolling_timestamp = rolling_timestamp
+        self.most_entries -= entries
+        self.most_time_entries -= times
+        if times:
+            self.max_timestamp = self.last_time = last_time
+            self.max_timestamp_offset = self.last_time_offset = last_time_offset
+
+    def take_entries(self):
+        """Return the new entries of the offset index and of the time index, and keep them no longer."""
+        entries, times = self.offset_entries, self.time_entries
+        self.most_entries -= self.entries_count
+        self.most_time_entries -= self.times_count
+        self.entries_count = self.times_count = 0
+        return entries, times
+
     cdef Py_ssize_t _take(self, const BatchRow *rows, Py_ssize_t i, Py_ssize_t end) noexcept nogil:
         cdef Py_ssize_t taken
         while i < end:

@@ -90,8 +90,8 @@ class PlanSession:
     """From log dirs to a plan, and to changed files where that is wanted.
 
     In the block, *selections* are the log dirs and partitions to look at, *staging* is where the new content of each
-    waits.  Entering raises UsageError, LockedError, PlanError where a backup may not be, StaleError where an earlier
-    plan is in the way of everything, UnreadableError.
+    waits.  *locks*: those of the log dirs, where the caller has them.  Entering raises UsageError, LockedError,
+    PlanError where a backup may not be, StaleError where an earlier plan is in the way of everything, UnreadableError.
     """
 
     selections: list[Selection]
@@ -103,6 +103,7 @@ class PlanSession:
         options: PlanOptions,
         disk: Disk | None = None,
         reporter: Reporter | None = None,
+        locks: Locks | None = None,
     ) -> None:
         if options.apply and options.plan_file is not None:
             raise UsageError("a plan is saved or carried out at once, not both")
@@ -110,7 +111,7 @@ class PlanSession:
         self._query, self._options = query, options
         self._reporter = reporter or SilentReporter()
         self._stack = ExitStack()
-        self._locks: Locks | None = None
+        self._locks = locks
         self._announced: Announcement | None = None
         self._is_wanted = self._is_partial = False
 
@@ -123,7 +124,7 @@ class PlanSession:
         self._backups = backup_places(self._name, self._log_dirs, options.backup)
         places = self._places()
         with ExitStack() as stack:
-            if options.apply:
+            if options.apply and self._locks is None:
                 from klog.plan.locks import Locks
 
                 self._locks = stack.enter_context(Locks(self._log_dirs, self.disk))

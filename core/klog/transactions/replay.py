@@ -77,7 +77,7 @@ def replay(
     cannot be opened.  Kafka: UnifiedLog.rebuildProducerState, which checks no checksums.
     """
     bases = [segment.base_offset for segment in segments]
-    for segment, following in zip(segments, [*bases[1:], None], strict=True):
+    for segment, following in zip(segments, [*bases[1:], *[None] * bool(bases)], strict=True):
         if following is not None and following <= state.end:
             continue
         if end is not None and segment.base_offset >= end:

@@ -1,0 +1,179 @@
+"""The copy of a live cluster's partitions: a log dir of klog's own, into which batches come as a leader sends them.
+
+    with CopyDir("copy") as copy:                       # made, or an earlier one
+        copy.claim(cluster_id, "broker:9092")
+        orders = copy.partition("orders", 3, topic_id, settings)
+        taken = orders.append(records)                  # as a Fetch answer has them, fetched at `orders.end`
+        orders.set_high_watermark(1841)
+        copy.flush()                                    # what was appended survives a power cut from here on
+        copy.write_follow_file(content)
+
+`klog-follow.json` in it tells that it is one: no other log dir is ever written.  A partition that gets nothing is not
+touched.  Whenever the process is killed or the power goes, the copy is a prefix of what was appended, and the next
+opening goes on from there.  One thread at a time uses a copy and its partitions.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from contextlib import ExitStack
+from types import TracebackType
+from typing import Final
+
+from klog.append.log_state import AppendSettings
+from klog.copy_dir.copied_partition import CopiedPartition
+from klog.copy_dir.copy_disk import CopyDisk
+from klog.copy_dir.live_directory import replace_file
+from klog.data_dir.log_dir import LogDir
+from klog.disk.disk import Disk
+from klog.disk.output_gate import check_directory
+from klog.errors import DamagedError, KlogError
+from klog.files.paths import straight
+from klog.formats.checkpoint import Malformed
+from klog.formats.follow_file import FOLLOW_FILE, FollowFile, write_follow_file
+from klog.formats.names import FileKind, PartitionState, topic_is_legal
+from klog.formats.properties import write_meta_properties
+from klog.plan.draft import iso_seconds
+from klog.plan.locks import Locks
+from klog.plan.model import TEMPORARY
+from klog.plan.session import Reporter, SilentReporter, finish_interrupted
+from klog.plan.staging import make_directories, remove_made
+
+_NO_NODE: Final = -1
+"""The node id of a log dir that no broker takes for its own."""
+_WINDOW_BYTES: Final = 1 << 20
+
+
+class CopyDir:
+    """The copy at *path*, from entering to leaving, under its `.lock`; an absent or empty directory becomes one.
+
+    *cluster_id*: None until `claim`.  *follow_file*: what the cluster was when it was last written, None before.
+    *reporter*: hears what is said beside results.  Entering raises KlogError for a directory that is something else,
+    before anything is touched; LockedError; DamagedError for files of a copy that cannot be read.  Leaving it leaves
+    every partition as after a clean stop; where the disk has refused something, all is left as it is, for the next
+    opening to repair.
+    """
+
+    cluster_id: str | None
+    follow_file: FollowFile | None
+
+    def __init__(self, path: str, disk: Disk | None = None, reporter: Reporter | None = None) -> None:
+        self.path = os.path.abspath(straight(path))
+        self._disk, self._reporter = disk or Disk(), reporter or SilentReporter()
+        self._partitions: dict[tuple[str, int], CopiedPartition] = {}
+
+    def __enter__(self) -> CopyDir:
+        check_directory(self.path, is_ours=True)
+        self._check_ours()
+        with ExitStack() as stack:
+            stack.callback(remove_made, make_directories(self.path, self._disk), self._disk)
+            locks = stack.enter_context(Locks([self.path], self._disk))
+            self._check_ours()
+            now_ms = int(time.time() * 1000)
+            blocked = finish_interrupted([self.path], now_ms, self._disk, locks, self._reporter)
+            if blocked:
+                raise KlogError("; ".join(dict.fromkeys(blocked.values())))
+            self._copy = CopyDisk(self.path, self._disk, self._reporter, locks)
+            stack.callback(self._copy.files.close_all)
+            self._read()
+            self._stack = stack.pop_all()
+        return self
+
+    def _check_ours(self) -> None:
+        """Raise KlogError unless there is nothing, an empty directory, or an earlier copy."""
+        if not os.path.lexists(self.path):
+            return
+        if not os.path.isdir(self.path):
+            raise KlogError(f"{self.path}: is no directory")
+        names = os.listdir(self.path)
+        unfinished = (FileKind.LOCK.value, f"{FOLLOW_FILE}{TEMPORARY}")
+        if FOLLOW_FILE not in names and any(name not in unfinished for name in names):
+            raise KlogError(f"{self.path}: not empty, and no copy ({FOLLOW_FILE}): name another directory")
+
+    def _read(self) -> None:
+        """Read whose copy it is."""
+        root = self._copy.root
+        found, meta = root.follow_file, root.meta
+        for name, content in ((FOLLOW_FILE, found), (FileKind.META_PROPERTIES.value, meta)):
+            if isinstance(content, Malformed):
+                advice = "put it right, or begin a new copy elsewhere"
+                raise DamagedError(f"{os.path.join(self.path, name)}: {content}; {advice}")
+        self.follow_file = found if isinstance(found, FollowFile) else None
+        self.cluster_id = root.cluster_id or (self.follow_file.cluster_id if self.follow_file is not None else None)
+
+    # what it is of
+
+    def claim(self, cluster_id: str, bootstrap: str) -> None:
+        """Let it be a copy of that cluster; before the first partition.
+
+        Raises KlogError where it is one of another cluster, and nothing changes; OSError.
+        """
+        known = {self.cluster_id, self.follow_file.cluster_id if self.follow_file is not None else None} - {None}
+        if known - {cluster_id}:
+            raise KlogError(
+                f"{self.path}: a copy of cluster {known.pop()}, and {bootstrap} is cluster {cluster_id}: nothing was"
+                " changed; name another directory"
+            )
+        now_ms = int(time.time() * 1000)
+        with self._copy.writing():
+            if self.follow_file is None:
+                self.write_follow_file(FollowFile(cluster_id, bootstrap, iso_seconds(now_ms), {}, {}))
+            path = os.path.join(self.path, FileKind.META_PROPERTIES.value)
+            if not os.path.lexists(path):
+                replace_file(path, write_meta_properties(cluster_id, _NO_NODE, now_ms), self._disk)
+                self._disk.sync([self.path])
+            self._copy.offsets.write()
+        self.cluster_id = cluster_id
+
+    def write_follow_file(self, content: FollowFile) -> None:
+        """Let `klog-follow.json` have *content*; return when it is on the disk.  Raises OSError."""
+        with self._copy.writing():
+            replace_file(os.path.join(self.path, FOLLOW_FILE), write_follow_file(content), self._disk)
+            self._disk.sync([self.path])
+        self.follow_file = content
+
+    def names(self) -> list[tuple[str, int]]:
+        """Return the topic and number of each partition that is there, opened or not.  Raises UnreadableError."""
+        found = [one.name for one in LogDir(self.path).partitions if one.state is PartitionState.CURRENT]
+        return [(name.topic, name.partition) for name in found if name is not None and name.canonical]
+
+    def partition(self, topic: str, number: int, topic_id: str | None, settings: AppendSettings) -> CopiedPartition:
+        """Return a partition, which is made where it is not there; once made, the same one each time.
+
+        *topic_id*: of the leader's topic, for a new directory; where the one that is there is of another topic,
+        its `topic_id` differs, and `CopiedPartition.replace` begins anew.  *settings*: by which segments roll.  A torn
+        tail is cut first.  Raises KlogError for a name that no topic has, and for what is no directory; DamagedError,
+        UnreadableError, OSError.
+        """
+        found = self._partitions.get((topic, number))
+        if found is not None:
+            return found
+        if not topic_is_legal(topic) or not 0 <= number < 1 << 31:
+            raise KlogError(f"{topic[:60]!r}-{number}: no partition can be called so")
+        path = os.path.join(self.path, f"{topic}-{number}")
+        if not os.path.lexists(path):
+            with self._copy.writing():
+                self._disk.make_directory(path)
+            self._copy.has_new_directories = True
+        elif os.path.islink(path) or not os.path.isdir(path):
+            raise KlogError(f"{path}: no directory; move it away")
+        found = self._partitions[topic, number] = CopiedPartition(self._copy, topic, number, topic_id, settings)
+        return found
+
+    # to the disk
+
+    def flush(self) -> None:
+        """Return when everything that was appended is on the disk, and the checkpoints say so.  Raises OSError."""
+        self._copy.flush()
+
+    def close(self) -> None:
+        """Leave all partitions as after a clean stop, and release the lock.  Raises OSError."""
+        with self._stack:
+            if self._copy.failure is None and self.cluster_id is not None:
+                self._copy.settle(self._partitions.values())
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()

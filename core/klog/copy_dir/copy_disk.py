@@ -1,0 +1,99 @@
+"""What the partitions of a copy share: its files, its checkpoints, and what waits for the next flush."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import Final, Protocol
+
+from klog.copy_dir.live_directory import LiveDirectory, sync
+from klog.copy_dir.offset_files import OffsetFiles
+from klog.data_dir.root_files import RootFiles
+from klog.disk.disk import Disk
+from klog.disk.growing_files import GrowingFiles
+from klog.kernel import Window
+from klog.plan.locks import Locks
+from klog.plan.session import Reporter
+
+_WINDOW_BYTES: Final = 1 << 20
+
+
+class Flushable(Protocol):
+    """A partition of a copy, as a flush needs it."""
+
+    path: str
+    is_closed: bool
+
+    def prepare_flush(self) -> LiveDirectory:
+        """Write what only memory has; return what has to be synced then.  Raises OSError."""
+
+    def end_flush(self) -> None:
+        """Take note that all of it is on the disk."""
+
+    def prepare_close(self) -> LiveDirectory:
+        """Write what a clean stop leaves, after a flush; return what has to be synced then.  Raises OSError."""
+
+    def end_close(self) -> bool:
+        """Remove what a clean stop does not leave; whether there was any.  Raises OSError."""
+
+
+class CopyDisk:
+    """The log dir at *path*, under *locks*.
+
+    *root*: its own files as they were read; *offsets*: its checkpoints as they are going to be.  *window* is for all
+    that reads or takes batches.  *has_new_directories*: partitions whose names are not on the disk.
+    """
+
+    def __init__(self, path: str, disk: Disk, reporter: Reporter, locks: Locks) -> None:
+        self.path, self.disk, self.reporter, self.locks = path, disk, reporter, locks
+        self.files = GrowingFiles(disk)
+        self.window = Window(_WINDOW_BYTES, 1, 1)
+        self.has_new_directories = False
+        self._changed: dict[Flushable, None] = {}
+        self.failure: OSError | None = None
+        self.load()
+
+    def load(self) -> None:
+        """Read the log dir's own files.  Raises DamagedError over checkpoints that a broker refuses."""
+        self.root = RootFiles(self.path)
+        self.offsets = OffsetFiles(self.root, self.disk)
+
+    @contextmanager
+    def writing(self) -> Iterator[None]:
+        """Note in the block that the disk refuses something: nothing is written after that.  Raises OSError."""
+        if self.failure is not None:
+            raise self.failure
+        try:
+            yield
+        except OSError as error:
+            self.failure = error
+            raise
+
+    def take_change(self, partition: Flushable) -> None:
+        """Take note that *partition* has something to flush."""
+        self._changed[partition] = None
+
+    def flush(self) -> None:
+        """Return when everything that was appended is on the disk, and the checkpoints say so.  Raises OSError."""
+        with self.writing():
+            changed = list(self._changed)
+            sync([one.prepare_flush() for one in changed], self.disk)
+            if self.has_new_directories:
+                self.disk.sync([self.path])
+                self.has_new_directories = False
+            for one in changed:
+                one.end_flush()
+            self._changed.clear()
+            # Only now: a recovery point beyond what is on the disk hides damage.
+            self.offsets.write()
+
+    def settle(self, partitions: Iterable[Flushable]) -> None:
+        """Leave partitions as after a clean stop, all of it on the disk; those that got nothing stay untouched.
+
+        Raises OSError.
+        """
+        self.flush()
+        open_still = [one for one in partitions if not one.is_closed]
+        with self.writing():
+            sync([one.prepare_close() for one in open_still], self.disk)
+            self.disk.sync([one.path for one in open_still if one.end_close()])

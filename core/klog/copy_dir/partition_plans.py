@@ -1,0 +1,79 @@
+"""Cuts a partition of a copy, or empties it, by a plan that `klog plans` lists and `klog undo` takes back.
+
+The lock of the log dir is held already, and no file of the partition is open.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from klog.copy_dir.copy_disk import CopyDisk
+from klog.data_dir.log_dir import LogDir
+from klog.data_dir.partition import Partition
+from klog.data_dir.selection import PartitionQuery
+from klog.formats.checkpoint import write_partition_metadata
+from klog.formats.java_integers import LONG_MAX
+from klog.formats.names import ROOT_CHECKPOINTS, FileKind
+from klog.partition_plan import checkpoints
+from klog.partition_plan.losses import whole_losses
+from klog.plan.draft import Draft
+from klog.plan.model import NOTHING, Amount, Loss
+from klog.plan.session import PlanOptions, PlanSession
+from klog.truncate import TruncateOptions, cut
+
+_Change = Callable[[LogDir, Partition, Draft, Draft], "tuple[tuple[Loss, ...], Amount]"]
+"""Drafts changes of a partition and, in the second draft, of checkpoints; returns what is lost, and what is kept."""
+
+
+def cut_log(copy: CopyDisk, path: str, offset: int, index_interval: int) -> str | None:
+    """Cut the partition at *path* as `klog truncate` does; return the backup, None where nothing was to cut.
+
+    Raises KlogError, OSError.
+    """
+
+    def draft_cut(log_dir: LogDir, found: Partition, draft: Draft, last: Draft) -> tuple[tuple[Loss, ...], Amount]:
+        # A copy forgets no producer.
+        done = cut(found, offset, TruncateOptions(0, LONG_MAX, index_interval), draft)
+        changes = {kind: {_key(found): at} for kind, at in done.offsets.items()}
+        checkpoints.plan(log_dir, changes, last, mend=False)
+        return done.losses, done.kept
+
+    return _carry_out(copy, path, draft_cut)
+
+
+def empty(copy: CopyDisk, path: str, topic_id: str | None) -> str | None:
+    """Let nothing be left of the partition at *path* but that it is of topic *topic_id*; return the backup.
+
+    Raises KlogError, OSError.
+    """
+
+    def draft_removal(log_dir: LogDir, found: Partition, draft: Draft, last: Draft) -> tuple[tuple[Loss, ...], Amount]:
+        losses = whole_losses(found, [files.log for files in found.segments], "replaced")
+        kept = FileKind.PARTITION_METADATA.value if topic_id is not None else ""
+        for name in sorted((file.name for file in found.files if file.name != kept), reverse=True):
+            draft.remove(f"{found.directory}/{name}")
+        if topic_id is not None:
+            draft.put(f"{found.directory}/{kept}", [write_partition_metadata(topic_id)])
+        lines = {kind: {_key(found): None} for kind in ROOT_CHECKPOINTS}
+        checkpoints.plan(log_dir, lines, last, mend=False)
+        return tuple(losses), NOTHING
+
+    return _carry_out(copy, path, draft_removal)
+
+
+def _key(partition: Partition) -> tuple[str, int]:
+    return partition.topic or "", partition.number or 0
+
+
+def _carry_out(copy: CopyDisk, path: str, draft_changes: _Change) -> str | None:
+    """Draft changes of one partition and make them; return where the originals are."""
+    copy.flush()
+    options = PlanOptions("follow", apply=True, command=f"klog follow --to {copy.path}")
+    query = PartitionQuery([path])
+    with copy.writing(), PlanSession(query, options, copy.disk, copy.reporter, copy.locks) as session:
+        selection, staging = session.selections[0], session.staging[0]
+        drafts = [Draft(copy.path, 0, staging), Draft(copy.path, 0, staging)]
+        losses, kept = draft_changes(selection.log_dir, selection.partitions[0], *drafts)
+        result = session.finish(drafts, losses=losses, kept=kept)
+    copy.load()
+    return result.plan.backups[0] if result.plan is not None else None

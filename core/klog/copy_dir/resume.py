@@ -1,0 +1,161 @@
+"""Finds out how a log goes on, from its end: of a segment of any size only the last few KiB are read.
+
+The indexes are believed below the recovery point, where they and the log are on the disk.  Behind it every batch is
+read and its checksum computed, and the entries about these batches are made anew.
+"""
+
+from __future__ import annotations
+
+import os
+from contextlib import ExitStack
+from shlex import quote
+from typing import NamedTuple
+
+from klog.append.log_state import AppendSettings, LogState, empty_log
+from klog.data_dir.partition import Partition, SegmentFiles
+from klog.errors import DamagedError
+from klog.files.read_only import ReadableLog, ReadOnlyFile
+from klog.formats.damage import Damage, DamageKind
+from klog.formats.index import OFFSET_ENTRY, TIME_ENTRY
+from klog.formats.names import FileKind, Stage, belongs, file_name
+from klog.kernel import ActiveSegment, Window
+from klog.location import Location
+from klog.log.header_walk import header_at
+from klog.log.index import IndexEntries, offset_entries, time_entries
+from klog.log.records import intact_runs
+from klog.log.segment import Segment
+from klog.replication.epoch_cache import EpochCache
+from klog.transactions.producer_state import ProducerState
+
+
+class Resumption(NamedTuple):
+    """How a log goes on.
+
+    *sizes*: bytes of each index, by name, that count.  *torn*: what is there instead of a batch where the log ends;
+    None for the end of the file.  *is_clean*: it was left as after a clean stop.  The producers of *log* are unknown.
+    """
+
+    log: LogState
+    sizes: dict[str, int]
+    torn: Damage | None = None
+    is_clean: bool = True
+
+
+class _Start(NamedTuple):
+    """Where in the active segment to begin: a byte, how many entries the indexes have before it, and the last time."""
+
+    position: int = 0
+    entries: int = 0
+    times: int = 0
+    last_time: int = -1
+    last_time_offset: int = -1
+    rolling_timestamp: int = -1
+
+
+def resume(partition: Partition, settings: AppendSettings, window: Window) -> Resumption:
+    """Return how *partition* goes on.  *window* is used to read.
+
+    Raises DamagedError where it must be recovered first, UnreadableError.
+    """
+    recover = f"first: klog recover {quote(partition.path)}"
+    if any(belongs(file) and file.stage not in (Stage.IN_USE, Stage.DELETED) for file in partition.files):
+        raise DamagedError(f"{partition.path}: an operation did not end there; {recover}")
+    if partition.epochs is not None and partition.epochs.malformed is not None:
+        raise DamagedError(f"{partition.path}: leader-epoch-checkpoint, {partition.epochs.malformed}; {recover}")
+    if not partition.segments:
+        return Resumption(empty_log(settings, partition.log_start_offset or 0), {}, is_clean=False)
+    epochs = EpochCache(partition.epochs.entries if partition.epochs is not None else ())
+    files, known = partition.segments[-1], partition.recovery_point or 0
+    segment, start, torn = _resume_segment(partition, files, settings, epochs, window)
+    end = segment.last_offset + 1 if segment.batches else files.base_offset
+    if torn is not None and end < known:
+        raise DamagedError(f"{torn.place}: {torn.detail}; {recover}")
+    epochs.truncate_end(end)
+    count = len(epochs.entries)
+    for epoch, offset in segment.epochs:
+        epochs.assign(epoch, offset)
+    state = LogState(settings, segment, partition.log_start_offset or 0, end, ProducerState(), epochs, is_there=True)
+    is_clean = torn is None and count == len(epochs.entries) and _was_closed(partition, files, start, end)
+    return Resumption(state, _sizes(files, start), torn, is_clean)
+
+
+def _was_closed(partition: Partition, files: SegmentFiles, start: _Start, end: int) -> bool:
+    """Whether the partition was left as after a clean stop, as far as names and sizes tell."""
+    if partition.recovery_point != end or None in (files.offset_index, files.time_index):
+        return False
+    for name, size in _sizes(files, start).items():
+        if os.path.getsize(partition.file(name)) != size:
+            return False
+    return end <= (partition.log_start_offset or 0) or any(file.offset == end for file in partition.snapshots)
+
+
+def _sizes(files: SegmentFiles, start: _Start) -> dict[str, int]:
+    base = files.base_offset
+    sizes = {FileKind.INDEX: start.entries * OFFSET_ENTRY.size, FileKind.TIME_INDEX: start.times * TIME_ENTRY.size}
+    return {file_name(base, kind): size for kind, size in sizes.items()}
+
+
+def _resume_segment(
+    partition: Partition, files: SegmentFiles, settings: AppendSettings, epochs: EpochCache, window: Window
+) -> tuple[ActiveSegment, _Start, Damage | None]:
+    """Return the active segment as it goes on, where its reading began, and what ends its log before its file ends."""
+    path = partition.file(files.log)
+    with ReadOnlyFile(path) as log:
+        start = _find_start(partition, files, log)
+        segment = settings.segment(files.base_offset, epochs.latest)
+        if start.entries or start.times:
+            segment.continue_at(
+                start.position, start.rolling_timestamp, start.entries, start.times, start.last_time,
+                start.last_time_offset,
+            )  # fmt: skip
+        return segment, start, _walk(path, log, start.position, segment, window)
+
+
+def _walk(path: str, log: ReadableLog, position: int, segment: ActiveSegment, window: Window) -> Damage | None:
+    """Let *segment* take what the log has from *position* on; return what is not a batch that goes on from there."""
+    described = Segment(path)
+    reader = described.reader(log, position)
+    while piece := reader.next(window):
+        for run in intact_runs(window, path, described.span):
+            if run.damage is not None:
+                return run.damage
+            in_order = segment.resume(run.window, run.first, run.end)
+            if in_order < run.end:
+                facts = run.window.batch(in_order)
+                place = Location(path, facts.position, facts.base_offset)
+                return Damage(DamageKind.OFFSET_BACKWARDS, place, "the batch is not in order")
+        if piece.damage is not None:
+            return piece.damage
+    return None
+
+
+def _find_start(partition: Partition, files: SegmentFiles, log: ReadableLog) -> _Start:
+    """Return where the last index entry below the recovery point leads; the segment's start if that is not a batch."""
+    known = (partition.recovery_point or 0) - files.base_offset
+    if known <= 0 or files.offset_index is None or files.time_index is None:
+        return _Start()
+    with ExitStack() as stack:
+        index = stack.enter_context(offset_entries(partition.file(files.offset_index), log.size))
+        times = stack.enter_context(time_entries(partition.file(files.time_index)))
+        count, times_count = _below(index, 0, known), _below(times, 1, known)
+        relative, position = index[count - 1] if count else (0, 0)
+        last_time, last_time_offset = times[times_count - 1] if times_count else (-1, 0)
+        if index.unreadable or times.unreadable:
+            return _Start()
+    last_time_offset += files.base_offset
+    if not count:
+        return _Start(times=times_count, last_time=last_time, last_time_offset=last_time_offset)
+    header, first = header_at(log, position), header_at(log, 0)
+    if header is None or first is None or header.last_offset != files.base_offset + relative:
+        return _Start()
+    return _Start(position, count, times_count, last_time, last_time_offset, first.max_timestamp)
+
+
+def _below(entries: IndexEntries, column: int, limit: int) -> int:
+    """Return how many entries, which ascend, are about offsets below *limit*, relative ones."""
+    low, high = 0, entries.count
+    while low < high:
+        # The last entry first: nearly always it is the one.
+        middle = high - 1 if high == entries.count else (low + high) // 2
+        low, high = (middle + 1, high) if entries[middle][column] < limit else (low, middle)
+    return low
