@@ -21,7 +21,7 @@ from klog.kernel import Window
 from klog.location import Location
 from klog.log.reader import MAX_BATCH_BYTES, LogReader
 from klog.log.record_filter import RecordFilter
-from klog.log.records import BatchRun, Codecs, OffsetRange, intact_runs, message_damages, wanted_rows
+from klog.log.records import BatchRun, BatchTaker, Codecs, OffsetRange, intact_runs, message_damages, wanted_rows
 from klog.transactions.isolation import AbortedFilter
 
 _ROWS = 16 << 10
@@ -34,17 +34,18 @@ def records(
     codecs: Codecs,
     max_batch_bytes: int = MAX_BATCH_BYTES,
     controls: bool = False,
+    taker: BatchTaker | None = None,
 ) -> Iterator[Window | Damage]:
     """Yield a window each time that rows of wanted records are filled in it, and a Damage for each damaged stretch.
 
     A window is to be used before the next step, and need not be *window*.  Control records are left out unless there
     are to be *controls*, and so is whatever the slice says is nobody's to see; *wanted*'s limit and tail do not count.
     Raises nothing for content, nor for a log that cannot be read, has shrunk or was changed since the slice was made:
-    that is damage.
+    that is damage.  *taker* may take batches whole; it then has to leave out what is not wanted.
     """
     try:
         with ReadOnlyFile(part.path) as source:
-            yield from _SliceWalk(part, wanted, max_batch_bytes, controls).all(source, window, codecs)
+            yield from _SliceWalk(part, wanted, max_batch_bytes, controls).all(source, window, codecs, taker)
     except KlogError as error:
         yield Damage(DamageKind.UNREADABLE, Location(part.path), str(error).removeprefix(part.path).lstrip(" :"))
 
@@ -67,7 +68,9 @@ class _SliceWalk:
         self._end = part.start  # of what was read last and is intact, in bytes
         self._next_offset = self._span.min_offset  # the one behind that
 
-    def all(self, source: ReadOnlyFile, window: Window, codecs: Codecs) -> Iterator[Window | Damage]:
+    def all(
+        self, source: ReadOnlyFile, window: Window, codecs: Codecs, taker: BatchTaker | None
+    ) -> Iterator[Window | Damage]:
         """Yield the rows and the damage of the slice."""
         part = self._part
         reader = LogReader(
@@ -80,7 +83,7 @@ class _SliceWalk:
             stop=part.end,
         )
         while piece := reader.next(window):
-            for found in wanted_rows(self._runs(window), self._wanted, codecs, part.path):
+            for found in wanted_rows(self._runs(window), self._wanted, codecs, part.path, taker):
                 if isinstance(found, Damage):
                     yield found
                     continue
@@ -157,9 +160,10 @@ class SliceScan:
         """Where in its log the last window began: bytes."""
         return self._window.position
 
-    def read(self, part: LogSlice) -> Iterator[Window | Damage]:
+    def read(self, part: LogSlice, taker: BatchTaker | None = None) -> Iterator[Window | Damage]:
         """Yield the record rows of a slice, each window good until the next step, and damage in its place.
 
+        There are no rows of batches that *taker* takes.
         Raises nothing: what cannot be read is damage too.
         """
-        return records(part, self._wanted, self._window, self._codecs, self._max_batch_bytes, self._controls)
+        return records(part, self._wanted, self._window, self._codecs, self._max_batch_bytes, self._controls, taker)

@@ -37,13 +37,18 @@ cdef enum:
     SEVERAL = 1 << 15            # … the key has further places
     FRAME_BYTES = 5              # a zero and the id of a schema
     FEWEST_LINES = 32            # of a shard, and up to as many more: a page
-    READ_ROWS = 1024             # rows whose lines are asked for before the first of them is looked up
+    READ_ROWS = 1 << 14          # rows that are looked up shard by shard, so that each page is visited once for all of them
+    LINES_AHEAD = 12              # a row's line is asked for so many rows before it is looked up
 
 cdef struct Unplaced:            # a row that has not been looked up
     uint64_t digest
     const uint8_t *key
-    Py_ssize_t length
+    int length
     uint32_t primary
+
+cdef struct KeyCounts:
+    long long records, null_keys, empty_keys
+    long long first_empty, last_empty            # offsets; -1: none
 
 
 cdef inline uint64_t further_digest(uint64_t digest, uint32_t partition) noexcept nogil:
@@ -56,8 +61,8 @@ cdef class PlaceTable:
     """The places of a topic's keys: which key lies in which partition.
 
     A key is its digest: one of the clients' hashes (*hashed_by*: 0 murmur2, 1 CRC-32, 2 FNV-1a), which tells its partition by
-    the rules of that hash, and CRC-32C, the cheapest to tell apart what it does not.  They are mixed by a secret, so that
-    nobody can make keys that fall into one line.  Two keys of one digest count as one.
+    the rules of that hash, and another, keyed by a secret, that tells apart what it does not.  They are mixed by a secret,
+    so that nobody can make keys that fall into one line.  Two keys of one digest count as one.
     """
 
     cdef PlaceShard shards[SHARDS]
@@ -108,8 +113,8 @@ cdef class PlaceTable:
             return murmur2_of(key, length)
         return klog_crc32(0, key, length) if self.hashed_by == 1 else fnv1a_of(key, length)
 
-    cdef inline uint64_t digest(self, uint32_t primary, uint32_t check) noexcept nogil:
-        cdef uint64_t x = (<uint64_t>primary << 32 | check) * self.factors[0]
+    cdef inline uint64_t digest(self, uint32_t primary, const uint8_t *key, Py_ssize_t length) noexcept nogil:
+        cdef uint64_t x = (<uint64_t>primary << 32 | key_check(key, length, self.factors[1])) * self.factors[0]
         return (x ^ x >> 32) * self.factors[1]
 
     cdef inline uint64_t plain(self, uint64_t digest) noexcept nogil:
@@ -136,8 +141,8 @@ cdef class KeyReader:
     cdef bint shared
     cdef Unplaced *rows
     cdef uint32_t *order
-    cdef readonly long long records, null_keys, empty_keys
-    cdef readonly long long first_empty, last_empty          # offsets; -1: none
+    cdef uint32_t count, partition               # rows that wait, and where they lie
+    cdef KeyCounts counts
     cdef long long keys, several
     cdef long long places_by[RULE_SETS]
     cdef long long records_by[RULE_SETS]
@@ -148,7 +153,7 @@ cdef class KeyReader:
         self.order = <uint32_t *>malloc(READ_ROWS * sizeof(uint32_t))
         if self.rows == NULL or self.order == NULL:
             raise MemoryError("no memory for rows")
-        self.first_empty = self.last_empty = -1
+        self._forget()
 
     def __dealloc__(self):
         free(self.rows)
@@ -156,15 +161,74 @@ cdef class KeyReader:
 
     def add(self, Window window not None, int partition):
         """Take the record rows of *window*, which are of *partition*: one below 65536."""
-        cdef Py_ssize_t i = 0
+        cdef Py_ssize_t i
+        cdef const View *v = &window.view
+        cdef const RecordRow *row
         cdef bint whole = True
-        if not 0 <= partition <= 0xFFFF:
-            raise ValueError(f"partition {partition} of more than 65536")
+        self._set_partition(partition)
         with nogil:
-            while i < window.view.records_count and whole:
-                i = self._some(&window.view, i, partition, &whole)
+            for i in range(v.records_count):
+                row = v.records + i
+                if self.count == READ_ROWS:
+                    whole = self._place_all() and whole
+                if not is_control(v, row):
+                    self._take(v.bases[row.batch], row)
+            whole = self._place_all() and whole
         if not whole:
             raise MemoryError("no memory for more keys")
+
+    def take(self, Window window not None, Py_ssize_t first, Py_ssize_t end, int partition, long long from_offset,
+             long long to_offset):
+        """Take the records from *from_offset* up to *to_offset* of batches from *first* on; return the first not taken.
+
+        That is *end*, or a batch of which nothing is taken: a broken one, a very large one, messages (v0, v1).
+        The batches have been checked and decompressed.
+        """
+        cdef Py_ssize_t i = first
+        cdef bint whole = True
+        self._set_partition(partition)
+        window._range(first, end)
+        with nogil:
+            while i < end and self._take_batch(&window.view, i, from_offset, to_offset, &whole):
+                i += 1
+            whole = self._place_all() and whole
+        if not whole:
+            raise MemoryError("no memory for more keys")
+        return i
+
+    cdef int _set_partition(self, int partition) except -1:
+        if not 0 <= partition <= 0xFFFF:
+            raise ValueError(f"partition {partition} of more than 65536")
+        self.partition = partition
+        return 0
+
+    cdef bint _take_batch(self, const View *v, Py_ssize_t at, long long from_offset, long long to_offset, bint *whole) noexcept nogil:
+        """Take the records of batch *at*; False when nothing of it is taken."""
+        cdef const BatchRow *batch = v.batches + at
+        cdef const uint8_t *base = v.bases[at]
+        cdef const uint8_t *end = base + v.lengths[at]
+        cdef const uint8_t *p = base + (0 if batch.attributes & ATTRIBUTE_CODEC else BATCH_BYTES)
+        cdef RecordRow row
+        cdef KeyCounts before = self.counts
+        cdef uint32_t count
+        cdef int i
+        if batch.state & SKIPPED:
+            return True
+        if batch.magic < 2 or batch.size < BATCH_BYTES or not 0 <= batch.records_count <= READ_ROWS:
+            return False
+        if self.count + batch.records_count > READ_ROWS:
+            whole[0] = self._place_all() and whole[0]
+        count = self.count
+        for i in range(batch.records_count):
+            p = decode_record(p, end, base, batch, &row)
+            if p == NULL:
+                break
+            if from_offset <= row.offset < to_offset and not batch.attributes & ATTRIBUTE_CONTROL:
+                self._take(base, &row)
+        if p == end or not batch.records_count:
+            return True
+        self.count, self.counts = count, before
+        return False
 
     def close(self):
         """Hand over to the table what was counted of keys; records, null and empty keys are for the caller."""
@@ -176,71 +240,77 @@ cdef class KeyReader:
             table.places_by[i] += self.places_by[i]
             table.records_by[i] += self.records_by[i]
             self.places_by[i] = self.records_by[i] = 0
-        self.keys = self.several = self.records = self.null_keys = self.empty_keys = 0
-        self.first_empty = self.last_empty = -1
+        self.keys = self.several = 0
+        self._forget()
 
-    cdef Py_ssize_t _some(self, const View *v, Py_ssize_t i, int partition, bint *whole) noexcept nogil:
-        """Take rows from *i* on, as many as are looked up at a time; return the next one."""
-        cdef const RecordRow *row
+    cdef void _forget(self) noexcept nogil:
+        memset(&self.counts, 0, sizeof(KeyCounts))
+        self.counts.first_empty = self.counts.last_empty = -1
+
+    @property
+    def counted(self):
+        """How many data records there were, with null keys, with empty ones, and the first and last offset of those (-1)."""
+        cdef KeyCounts *c = &self.counts
+        return c.records, c.null_keys, c.empty_keys, c.first_empty, c.last_empty
+
+    cdef inline void _take(self, const uint8_t *base, const RecordRow *row) noexcept nogil:
+        """Count a data record; there is room for its key."""
         cdef Unplaced *one
-        cdef const PlaceShard *shard
-        cdef uint32_t count = 0, k
-        while i < v.records_count and count < READ_ROWS:
-            row = v.records + i
-            i += 1
-            if is_control(v, row):
-                continue
-            self.records += 1
-            if row.key_length <= 0:
-                self._without(row)
-                continue
-            one = self.rows + count
-            one.key, one.length = v.bases[row.batch] + row.key_at, row.key_length
-            one.primary = self.table.primary(one.key, one.length)
-            one.digest = self.table.digest(one.primary, klog_crc32c(0, one.key, one.length))
-            # Another thread may be about to replace the lines: then this is for nothing.
-            shard = &self.table.shards[one.digest >> 64 - SHARD_BITS]
-            prefetch(line_of(shard, one.digest))
-            count += 1
-        if self.shared:
-            self._place_by_locks(count, partition, whole)
-        else:
-            for k in range(count):
-                whole[0] = self._place(self.rows + k, partition) and whole[0]
-        return i
+        self.counts.records += 1
+        if row.key_length <= 0:
+            self._without(row)
+            return
+        one = self.rows + self.count
+        one.key, one.length = base + row.key_at, row.key_length
+        one.primary = self.table.primary(one.key, one.length)
+        one.digest = self.table.digest(one.primary, one.key, one.length)
+        self.count += 1
 
     cdef void _without(self, const RecordRow *row) noexcept nogil:
+        cdef KeyCounts *counts = &self.counts
         if row.key_length < 0:
-            self.null_keys += 1
+            counts.null_keys += 1
             return
-        self.empty_keys += 1
-        self.first_empty = row.offset if self.first_empty < 0 else min(self.first_empty, row.offset)
-        self.last_empty = max(self.last_empty, row.offset)
+        counts.empty_keys += 1
+        counts.first_empty = row.offset if counts.first_empty < 0 else min(counts.first_empty, row.offset)
+        counts.last_empty = max(counts.last_empty, row.offset)
 
-    cdef void _place_by_locks(self, uint32_t count, int partition, bint *whole) noexcept nogil:
-        """Place rows sorted by their locks, so that each lock is taken once."""
-        cdef uint32_t ends[LOCKS + 1]
-        cdef uint32_t lock, k, start = 0
+    cdef bint _place_all(self) noexcept nogil:
+        """Place the rows that wait, shard by shard; False when there is no memory for all."""
+        cdef uint32_t ends[SHARDS + 1]
+        cdef int shard
+        cdef uint32_t k, start = 0
+        cdef bint whole = True
         memset(ends, 0, sizeof(ends))
-        for k in range(count):
-            ends[(self.rows[k].digest >> 64 - LOCK_BITS) + 1] += 1
-        for k in range(LOCKS):
+        for k in range(self.count):
+            ends[(self.rows[k].digest >> 64 - SHARD_BITS) + 1] += 1
+        for k in range(SHARDS):
             ends[k + 1] += ends[k]
-        for k in range(count):
-            lock = <uint32_t>(self.rows[k].digest >> 64 - LOCK_BITS)
-            self.order[ends[lock]] = k
-            ends[lock] += 1
-        for lock in range(LOCKS):
-            if ends[lock] > start:
-                PyThread_acquire_lock(self.table.locks[lock], 1)
-                for k in range(start, ends[lock]):
-                    whole[0] = self._place(self.rows + self.order[k], partition) and whole[0]
-                PyThread_release_lock(self.table.locks[lock])
-                start = ends[lock]
+        for k in range(self.count):
+            shard = <uint32_t>(self.rows[k].digest >> 64 - SHARD_BITS)
+            self.order[ends[shard]] = k
+            ends[shard] += 1
+        for shard in range(SHARDS):
+            if self.shared and shard % (SHARDS // LOCKS) == 0:
+                PyThread_acquire_lock(self.table.locks[shard >> SHARD_BITS - LOCK_BITS], 1)
+            for k in range(start, ends[shard]):
+                if k + LINES_AHEAD < self.count:
+                    self._ask_for(self.rows[self.order[k + LINES_AHEAD]].digest)
+                whole = self._place(self.rows + self.order[k], &self.table.shards[shard]) and whole
+            start = ends[shard]
+            if self.shared and (shard + 1) % (SHARDS // LOCKS) == 0:
+                PyThread_release_lock(self.table.locks[shard >> SHARD_BITS - LOCK_BITS])
+        self.count = 0
+        return whole
 
-    cdef bint _place(self, const Unplaced *row, int partition) noexcept nogil:
+    cdef inline void _ask_for(self, uint64_t digest) noexcept nogil:
+        """Ask for the line where a digest is looked up; another thread may be about to replace it: then this is for nothing."""
+        cdef const PlaceShard *shard = &self.table.shards[digest >> 64 - SHARD_BITS]
+        prefetch(line_of(shard, digest))
+
+    cdef inline bint _place(self, const Unplaced *row, PlaceShard *shard) noexcept nogil:
         """Count a record by its place, and the place if it is new; False when there is no memory for it."""
-        cdef PlaceShard *shard = &self.table.shards[row.digest >> 64 - SHARD_BITS]
+        cdef uint32_t partition = self.partition
         cdef KeyPlace home = find_place(shard, row.digest, FURTHER, False)
         cdef KeyPlace place = home
         if home.line == NULL:
@@ -260,7 +330,7 @@ cdef class KeyReader:
         self.records_by[place.line.bits[place.at] & RULE_BITS] += 1
         return True
 
-    cdef KeyPlace _add(self, PlaceShard *shard, uint64_t digest, const Unplaced *row, int partition, int further) noexcept nogil:
+    cdef KeyPlace _add(self, PlaceShard *shard, uint64_t digest, const Unplaced *row, uint32_t partition, int further) noexcept nogil:
         """Note a new place with the rules that put the key there, whole or without the frame of a schema's id."""
         cdef KeyHashes hashes
         cdef KeyPlace place = add_place(shard, digest, FEWEST_LINES + (shard - self.table.shards) % FEWEST_LINES)

@@ -36,6 +36,21 @@ static inline uint32_t klog_fnv1a(const uint8_t *p, size_t n) {
     return h;
 }
 
+/* Tells keys apart that one of the hashes does not; *secret* keeps others from finding two that are alike. */
+static inline uint32_t klog_key_check(const uint8_t *p, size_t n, uint64_t secret) {
+    uint64_t h = secret ^ n, last = 0;
+    const uint8_t *end = p + n / 8 * 8;
+    for (; p < end; p += 8) {
+        h = (h ^ klog_le64(p)) * 0x9e3779b97f4a7c15ull;
+        h ^= h >> 32;
+    }
+    if (n % 8) {
+        for (size_t left = n % 8; left--;) last = last << 8 | p[left];
+        h = (h ^ last) * 0x9e3779b97f4a7c15ull;
+    }
+    return (uint32_t)(h >> 32);
+}
+
 static inline void klog_hash_key(const uint8_t *p, size_t n, klog_key_hashes *out) {
     out->murmur2 = klog_murmur2(p, n);
     out->crc32 = klog_crc32(0, p, n);

@@ -8,6 +8,7 @@ cdef extern from "partitions.h" nogil:
         KEY_TEXT "KLOG_KEY_TEXT"
         KEY_INT64 "KLOG_KEY_INT64"
     uint32_t murmur2_of "klog_murmur2"(const uint8_t *p, size_t n)
+    uint32_t key_check "klog_key_check"(const uint8_t *p, size_t n, uint64_t secret)
     uint32_t fnv1a_of "klog_fnv1a"(const uint8_t *p, size_t n)
     void hash_key "klog_hash_key"(const uint8_t *p, size_t n, KeyHashes *out)
     uint64_t reciprocal_of "klog_reciprocal"(uint32_t n)

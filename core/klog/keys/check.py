@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from itertools import groupby
 from typing import Final, NamedTuple
 
@@ -188,13 +189,15 @@ def _run(
 def _read_keys(unit: Sequence[LogSlice], task: _Task) -> Iterator[TaskResult]:
     reader = KeyReader(task.table, task.is_shared)
     for part in unit:
-        for found in task.reading.scan.read(part):
+        number = part.partition or 0
+        take = partial(reader.take, partition=number, from_offset=part.from_offset, to_offset=part.to_offset)
+        for found in task.reading.scan.read(part, take):
             if isinstance(found, Damage):
                 yield json_result("damage", {"message": str(found)})
             else:
-                reader.add(found, part.partition or 0)
+                reader.add(found, number)
         names = ("records", "null_keys", "empty_keys", "first_empty", "last_empty")
-        yield json_result("counts", {"partition": part.partition, **{name: getattr(reader, name) for name in names}})
+        yield json_result("counts", {"partition": part.partition, **dict(zip(names, reader.counted, strict=True))})
         reader.close()
 
 

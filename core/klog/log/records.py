@@ -14,6 +14,8 @@ from klog.log.resync import bad_crc
 from klog.log.windows import window_of
 
 Codecs = tuple[Callable[[memoryview, int], "bytes | bytearray"], ...]
+BatchTaker = Callable[[Window, int, int], int]
+"""Takes intact, decompressed batches of a window from one to another; returns the first of which it takes nothing."""
 
 _TRIES = 1000
 
@@ -74,11 +76,11 @@ def decode_window(
 
 
 def wanted_rows(
-    runs: Iterable[BatchRun | Damage], wanted: RecordFilter, codecs: Codecs, file: str
+    runs: Iterable[BatchRun | Damage], wanted: RecordFilter, codecs: Codecs, file: str, taker: BatchTaker | None = None
 ) -> Iterator[Window | Damage]:
     """Decode *runs*; yield their window each time it is filled with rows of wanted records, and each Damage in place.
 
-    The rows are to be used before the next step.
+    The rows are to be used before the next step.  There are none of batches that *taker* takes.
     """
     for run in runs:
         if isinstance(run, Damage):
@@ -86,7 +88,7 @@ def wanted_rows(
         elif run.damage:
             yield run.damage
         else:
-            for damage in decode_run(run, codecs, file):
+            for damage in decode_run(run, codecs, file, taker):
                 if damage:
                     yield damage
                     continue
@@ -95,8 +97,8 @@ def wanted_rows(
                     yield run.window
 
 
-def decode_run(run: BatchRun, codecs: Codecs, file: str) -> Iterator[Damage | None]:
-    """Decode batches whose checksums match (or do not matter).
+def decode_run(run: BatchRun, codecs: Codecs, file: str, taker: BatchTaker | None = None) -> Iterator[Damage | None]:
+    """Decode batches whose checksums match (or do not matter), but for those that *taker* takes.
 
     Yields None each time that record rows are filled, to be used before the next step, and a Damage for a broken batch.
     """
@@ -107,6 +109,11 @@ def decode_run(run: BatchRun, codecs: Codecs, file: str) -> Iterator[Damage | No
             yield batch_damage(window, first, DamageKind.BAD_COMPRESSION, str(window.error), file)
             first += 1
             continue
+        if taker is not None:
+            first = taker(window, first, ready)
+            if first == ready:
+                continue
+            ready = first + 1  # decompressing it again costs nothing: there is no other way to go on behind it
         window.begin(first, ready)
         status = MORE
         while status == MORE:
