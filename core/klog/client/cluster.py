@@ -11,6 +11,7 @@ from typing import Final, NamedTuple, TypeAlias, TypeVar
 from klog.client.connection import BrokerConnection, refused
 from klog.client.failures import LostConnectionError
 from klog.client.security import Security
+from klog.client.stream import PORTS
 from klog.errors import UsageError
 from klog.formats.error_codes import ErrorCode, error_code
 from klog.formats.java_text import ZERO_UUID
@@ -20,7 +21,6 @@ EARLIEST: Final = -2
 LATEST: Final = -1
 """Timestamps of ListOffsets: the log start, and for a consumer the high watermark."""
 _CONSUMER: Final = -1
-_PORTS: Final = range(1, 65536)
 _SEVERAL: Final = 1000
 """How many partitions or topics one request names: an answer then has a bounded size."""
 
@@ -83,7 +83,7 @@ def parse_bootstrap(text: str) -> tuple[tuple[str, int], ...]:
         host, colon, port = part.strip().rpartition(":")
         bare = host[1:-1] if host[:1] == "[" and host[-1:] == "]" else host
         right = colon and bare and (bare == host) == (":" not in host) and port.isascii() and port.isdigit()
-        if not right or len(port) > 5 or int(port) not in _PORTS:
+        if not right or len(port) > 5 or int(port) not in PORTS:
             raise UsageError(f"{part.strip() or text!r}: a broker is HOST:PORT, or [ADDRESS]:PORT for IPv6")
         found.append((bare, int(port)))
     return tuple(found)
@@ -138,6 +138,8 @@ class Cluster:
         if names is not None:
             body["topics"] = [{"name": name, "topicId": ZERO_UUID} for name in names]
         answer = self.ask_any("Metadata", body)
+        if answer["errorCode"]:
+            raise refused("Metadata", "the cluster", answer["errorCode"])
         self._brokers = {one["nodeId"]: (one["host"], one["port"]) for one in answer["brokers"]}
         for node, connection in list(self._connections.items()):
             host, port = self._brokers.get(node, ("", 0))
@@ -247,12 +249,11 @@ class Cluster:
 
         Raises LostConnectionError with the first failure when there is none.
         """
-        if self._any is not None:
-            with contextlib.suppress(LostConnectionError):
-                return self._any.request(request, body)
+        last = ((self._any.host, self._any.port),) if self._any is not None else ()
         failures: list[LostConnectionError] = []
-        for host, port in dict.fromkeys((*self._bootstrap, *self._brokers.values())):
-            self._any = self._connect(host, port)
+        for host, port in dict.fromkeys((*last, *self._bootstrap, *self._brokers.values())):
+            if self._any is None or (self._any.host, self._any.port) != (host, port):
+                self._any = self._connect(host, port)
             try:
                 return self._any.request(request, body)
             except LostConnectionError as failure:

@@ -27,6 +27,8 @@ MOST_BYTES: Final = 16 << 20
 MOST_ELEMENTS: Final = 1_000_000
 """A million partitions in one answer take some hundred megabytes; a stranger could claim more with fewer bytes."""
 _TIMEOUT_S: Final = 30.0
+_CONNECT_S: Final = 10.0
+"""Kafka: socket.connection.setup.timeout.ms."""
 _SLOWEST_BYTES_S: Final = 64 << 10
 _BUFFER_BYTES: Final = 64 << 10
 _MOST_TURNS: Final = 8
@@ -83,6 +85,8 @@ class BrokerConnection:
 
     def connect(self) -> None:
         """Connect, agree on versions and authenticate, unless that is done; authenticate again when it is time."""
+        if self._connected and self._pending is None and self._stream.is_dropped():
+            self.close()  # a broker closes connections that were idle for some minutes
         if self._connected and time.monotonic() < self._reauthenticate_at:
             return
         try:
@@ -97,7 +101,7 @@ class BrokerConnection:
 
     def _open(self) -> None:
         self.close()
-        until = time.monotonic() + self._timeout_s
+        until = time.monotonic() + min(self._timeout_s, _CONNECT_S)
         self._stream.connect(until)
         if self._security.tls is not None:
             self._stream.secure(self._security.tls, until)
@@ -139,7 +143,10 @@ class BrokerConnection:
         assert self._pending is None, "one request at a time"
         version = self._version(name)
         self._correlation_id = self._correlation_id + 1 & 0x7FFFFFFF
-        data = write_request(api_named(name), version, self._correlation_id, self._security.client_id, body)
+        try:
+            data = write_request(api_named(name), version, self._correlation_id, self._security.client_id, body)
+        except WireError as error:
+            raise UnsupportedError(f"{self.name}: {error}") from None
         try:
             self._stream.send(data, time.monotonic() + self._timeout_s)
         except BaseException:

@@ -22,11 +22,13 @@ from klog.formats.checkpoint import Malformed
 from klog.formats.properties import read_properties
 
 if TYPE_CHECKING:
+    import re
     import ssl
 
 DEFAULT_CLIENT_ID: Final = "klog-follow"
 _PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 _LARGEST_FILE: Final = 1 << 20
+_LONGEST_CLIENT_ID: Final = 1000
 _LOGIN_MODULES: Final = {
     "org.apache.kafka.common.security.plain.PlainLoginModule": ("PLAIN",),
     "org.apache.kafka.common.security.scram.ScramLoginModule": tuple(SCRAM_HASHES),
@@ -99,8 +101,11 @@ def _security(properties: dict[str, str]) -> Security:
     protocol = properties.get("security.protocol", "PLAINTEXT").upper()
     if protocol not in _PROTOCOLS:
         raise UsageError(f"security.protocol {protocol!r} is not supported: {', '.join(_PROTOCOLS)} are")
+    client_id = properties.get("client.id") or DEFAULT_CLIENT_ID
+    if len(client_id.encode("utf-8", "replace")) > _LONGEST_CLIENT_ID:
+        raise UsageError(f"client.id has more than {_LONGEST_CLIENT_ID} bytes")
     return Security(
-        properties.get("client.id") or DEFAULT_CLIENT_ID,
+        client_id,
         _tls_context(properties) if protocol.endswith("SSL") else None,
         _credentials(properties) if protocol.startswith("SASL") else None,
     )
@@ -157,10 +162,15 @@ def _jaas_tokens(text: str) -> list[str]:
             raise UsageError("sasl.jaas.config has a quote without its other half")
         quoted = found[1] if found[1] is not None else found[2]
         if quoted is not None:
-            tokens.append(re.sub(r"\\(.)", lambda escape: _ESCAPES.get(escape[1], escape[1]), quoted))
+            tokens.append(re.sub(r"\\([0-3][0-7]{0,2}|[4-7][0-7]?|.)", _unescaped, quoted))
         elif found[3] or found[4]:
             tokens.append(found[3] or found[4])
     return tokens
+
+
+def _unescaped(escape: re.Match[str]) -> str:
+    letter = escape[1]
+    return chr(int(letter, 8)) if letter.isdigit() and letter[0] < "8" else _ESCAPES.get(letter, letter)
 
 
 _ESCAPES: Final = {"n": "\n", "t": "\t", "r": "\r", "f": "\f", "b": "\b", "a": "\a", "v": "\v"}
@@ -204,9 +214,8 @@ def _load(name: str, place: str, load: Callable[[], None]) -> None:
     try:
         load()
     except ssl.SSLError as error:
-        why = error.reason or "the password or the content is wrong"
-        raise UsageError(
-            f"{shown}: not PEM as needed ({why}); JKS and PKCS12 are converted with keytool and openssl"
-        ) from None
+        why = error.reason or "the content, or the password, is wrong"
+        told = f"{shown}: no PEM that can be used ({why}); keytool and openssl convert JKS and PKCS12"
+        raise UsageError(told) from None
     except (OSError, ValueError) as error:
         raise UsageError(f"{shown}: {getattr(error, 'strerror', None) or 'no PEM'}") from None

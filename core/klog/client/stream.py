@@ -22,6 +22,7 @@ from klog.client.failures import AuthenticationError, LostConnectionError, Stopp
 from klog.threads import start
 
 _SLICE_S: Final = 0.2
+PORTS: Final = range(1, 65536)
 _T = TypeVar("_T")
 
 
@@ -40,35 +41,42 @@ class Stream:
     # ------------------------------------------------------------ beginning and end
 
     def connect(self, until: float) -> None:
-        """Connect to one of the host's addresses by *until* (monotonic seconds)."""
-        failure: OSError | None = None
-        for family, kind, protocol, _, address in self._addresses(until):
+        """Connect to one of the host's addresses by *until* (monotonic seconds); they share the time."""
+        if self.port not in PORTS:
+            self._lost("there is no such port")
+        addresses = self._addresses(until)
+        for number, (family, kind, protocol, _, address) in enumerate(addresses):
+            now = time.monotonic()
+            share = now + (until - now) / (len(addresses) - number)
             try:
-                made = socket.socket(family, kind, protocol)
-            except OSError as error:  # a family that this machine does not have
-                failure = error
-                continue
-            self._use(made)
-            made.setblocking(False)
-            code = made.connect_ex(address)
-            if code in (errno.EINPROGRESS, errno.EWOULDBLOCK):
-                self._await(select.POLLOUT, until, "does not answer a connection")
-                code = made.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
-            if not code:
-                made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                self._connect(socket.socket(family, kind, protocol), address, share)
                 return
-            failure = OSError(code, os.strerror(code))
-            self.close()
-        self._lost(f"cannot connect: {failure.strerror if failure else 'it has no address'}")
+            except OSError as error:  # a family that this machine does not have, too
+                failure = LostConnectionError(f"{self.name}: cannot connect: {error.strerror or error}")
+            except LostConnectionError as error:
+                failure = error
+        self.close()
+        raise failure
+
+    def _connect(self, made: socket.socket, address: Any, until: float) -> None:
+        self._use(made)
+        made.setblocking(False)
+        code = made.connect_ex(address)
+        if code in (errno.EINPROGRESS, errno.EWOULDBLOCK):
+            self._await(select.POLLOUT, until, "does not answer a connection")
+            code = made.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+        if code:
+            raise OSError(code, os.strerror(code))
+        made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
     def _addresses(self, until: float) -> list[Any]:
         """Return what the host's name resolves to.  On a thread: the resolver listens to nobody."""
-        found: list[list[Any] | OSError | UnicodeError] = []
+        found: list[list[Any] | Exception] = []
 
         def resolve() -> None:
             try:
                 found.append(socket.getaddrinfo(self.host, self.port, type=socket.SOCK_STREAM))
-            except (OSError, UnicodeError) as error:
+            except (OSError, ValueError) as error:  # ValueError: of a name that cannot be one
                 found.append(error)
 
         thread = start(resolve)
@@ -78,9 +86,9 @@ class Stream:
                 self._check(until, "its name is not resolved")
                 thread.join(_SLICE_S)
         answer = found[0]
-        if isinstance(answer, list):
+        if isinstance(answer, list) and answer:
             return answer
-        return self._lost(f"cannot resolve the name: {getattr(answer, 'strerror', None) or answer}")
+        return self._lost(f"cannot resolve the name: {getattr(answer, 'strerror', None) or 'it cannot be one'}")
 
     def secure(self, context: ssl.SSLContext, until: float) -> None:
         """Go on in TLS.  Raises AuthenticationError when the certificate is not to be trusted."""
@@ -89,8 +97,12 @@ class Stream:
             secured = context.wrap_socket(plain, server_hostname=self.host, do_handshake_on_connect=False)
         except (ValueError, OSError) as error:
             self._lost(f"no TLS: {error}")
+        self._socket = None  # its descriptor is the new one's
         self._use(secured)
-        self._retry(secured.do_handshake, select.POLLIN, until, "does not answer the TLS handshake")
+        try:
+            self._retry(secured.do_handshake, select.POLLIN, until, "does not answer")
+        except LostConnectionError as error:
+            raise LostConnectionError(f"{error} during the TLS handshake (a listener without TLS does that)") from None
 
     def close(self) -> None:
         """End the connection; a second time does nothing."""
@@ -99,7 +111,12 @@ class Stream:
                 self._socket.close()
             self._socket = None
 
+    def is_dropped(self) -> bool:
+        """Return whether the other side has closed, or said something although nothing was asked."""
+        return self._socket is None or bool(self._poll_for(select.POLLIN, 0))
+
     def _use(self, made: socket.socket) -> None:
+        self.close()
         self._socket, self._poll = made, select.poll()
         self._poll.register(made, select.POLLIN)
 
@@ -145,7 +162,7 @@ class Stream:
     def _distrust(self, error: ssl.SSLError) -> NoReturn:
         """Raise what *error* means.  With TLS 1.3 the refusal of our certificate comes instead of the first answer."""
         if isinstance(error, ssl.SSLEOFError):
-            self._lost("closed the connection within TLS (a listener without TLS does that)")
+            self._lost("closed the connection")
         self.close()
         if isinstance(error, ssl.SSLCertVerificationError):
             raise AuthenticationError(f"{self.name}: its certificate is refused: {error.verify_message}") from None
@@ -153,9 +170,12 @@ class Stream:
         raise AuthenticationError(f"{self.name}: TLS failed: {error.reason or error}{hint}") from None
 
     def _await(self, event: int, until: float, otherwise: str) -> None:
-        self._poll.modify(self._open, event)
-        while not self._poll.poll(_SLICE_S * 1000):
+        while not self._poll_for(event, _SLICE_S):
             self._check(until, otherwise)
+
+    def _poll_for(self, event: int, seconds: float) -> list[tuple[int, int]]:
+        self._poll.modify(self._open, event)
+        return self._poll.poll(seconds * 1000)
 
     def _check(self, until: float, otherwise: str) -> None:
         if self._stop.is_set():
