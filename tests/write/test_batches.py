@@ -175,3 +175,47 @@ def test_a_new_log_dir_is_there_whole_or_not_at_all(klog: Klog, tmp_path: Path) 
     assert done.exit_code == 0, done.stderr
     assert {path.name for path in tmp_path.iterdir()} == {"in.jsonl", "out"}
     assert klog("verify", "--deep", tmp_path / "out").exit_code == 0
+
+
+# what is asked for
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        (("nosuch.jsonl",), "nosuch.jsonl: No such file or directory; expected"),
+        (("",), "'': No such file or directory"),
+        (("in.txt",), "its name does not tell what it is; --format jsonl|csv|parquet|log"),
+        (("in.jsonl", "./in.jsonl"), "given twice, and its records would be written twice"),
+        (("-", "-"), "-: given twice"),
+        (("pipe.jsonl",), "not a file; - reads lines from stdin"),
+        (("pipe.csv",), "not a file; - reads lines from stdin"),
+        (("pipe.parquet",), "not a file; - reads lines from stdin"),
+        (("/dev/zero", "--format", "jsonl"), "not a file"),
+        (("/dev/zero", "--format", "parquet"), "not a file"),
+        (("parts.parquet",), "a directory; name the files in it"),
+        (("parts.parquet", "--format", "jsonl"), "a directory; name the files in it"),
+        (("in.log",), "a segment; name its partition directory"),
+        (("in.jsonl", "--topic", ""), "no name of a topic"),
+        (("in.jsonl", "--topic", "a/b"), "--topic a/b: no name of a topic"),
+        (("in.jsonl", "--topic-id", "xyz"), "--topic-id xyz: expected 16 bytes as 22 letters"),
+        (("in.jsonl", "--topic-id", "AAAAAAAAAAAAAAAAAAAAAA"), "expected 16 bytes"),
+        (("-", "--format", "parquet"), "not from stdin"),
+        (("in.jsonl", "--producers", "shft"), "did you mean shift?"),
+    ],
+)
+def test_typical_mistakes_are_told_in_one_line(
+    words: tuple[str, ...], why: str, klog: Klog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With what to do instead; nothing waits, and nothing is left behind."""
+    monkeypatch.chdir(tmp_path)
+    for name in ("in.jsonl", "in.txt", "in.log"):
+        (tmp_path / name).write_text('{"topic":"t","key":"k","value":"v"}\n')
+    for name in ("pipe.jsonl", "pipe.csv", "pipe.parquet"):
+        os.mkfifo(tmp_path / name)
+    (tmp_path / "parts.parquet").mkdir()
+    before = sorted(tmp_path.rglob("*"))
+    done = klog("write", *words, "--to", "out")
+    said = done.stderr.decode()
+    assert (done.exit_code, said.count("\n"), why in said) == (16, 1, True), said
+    assert sorted(tmp_path.rglob("*")) == before

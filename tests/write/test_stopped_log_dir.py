@@ -281,3 +281,36 @@ def test_a_plan_is_stale_once_its_partition_was_used(klog: Klog, target: Path, t
     done = klog("apply", tmp_path / "plan.json")
     assert done.exit_code == 8, done.stdout
     assert tree(target) == before
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        (("--partitions", "3"), "--partitions 3: order.bytes is there, and has 1 partition"),
+        (("--topic-id", "AAAAAAAAAAAAAAAAAAAAEA"), "--topic-id AAAAAAAAAAAAAAAAAAAAEA: order.bytes is there, and is "),
+        (("--topic", "order.byts"), "create it on a broker first; did you mean order.bytes"),
+    ],
+)
+def test_what_is_said_of_a_topic_must_hold(
+    words: tuple[str, ...], why: str, klog: Klog, target: Path, tmp_path: Path
+) -> None:
+    """Options that describe another topic than the cluster has are no wishes that can be left out in silence."""
+    before = tree(target)
+    done = write_one(klog, target, tmp_path, "order.bytes", "--apply", *words)
+    assert (done.exit_code, why in done.stderr.decode()) == (8, True), done.stderr
+    assert tree(target) == before
+
+
+def test_a_log_is_not_written_to_itself(klog: Klog, target: Path, tmp_path: Path) -> None:
+    """Doubled records are nobody's wish; as another topic, and from a file that lies in the log dir, it works."""
+    assert write_one(klog, target, tmp_path, "order.bytes", "--apply").exit_code == 0
+    source = target / "order.bytes-0"
+    for given in (source, target):
+        done = klog("write", given, "--to", target)
+        assert (done.exit_code, b"is read and written: --topic NAME" in done.stderr) == (8, True), done.stderr
+    assert klog("write", source, "--to", target, "--topic", "order.full", "--apply").exit_code == 0
+    assert len(lines(klog, [target / "order.full-0"])) == 1
+    inside = target / "records.jsonl"
+    inside.write_bytes((tmp_path / "one.jsonl").read_bytes())
+    assert klog("write", inside, "--to", target, "--apply").exit_code == 0
+    assert len(lines(klog, [source])) == 2

@@ -118,7 +118,7 @@ def write(
 
     In a log dir that exists nothing changes without --apply; its broker must be stopped, and have the topic.
     """
-    from klog.write.options import WriteOptions, check_level, topic_settings
+    from klog.write.options import WriteOptions, check_level, check_topic, topic_settings
     from klog.write.write import WriteInput, check_record_options
 
     from klog_cli.command_line import check_exclusive, plan_options
@@ -128,6 +128,7 @@ def write(
     output.Quiet.on = quiet
     check_exclusive(apply, plan)
     _check_choices(form, form_of_input, batches, partitioner, producers, timestamp_type, end_transactions)
+    check_topic(topic, topic_id)
     check_level(codec, level)
     found = [WriteInput.of(path, form_of_input) for path in inputs]
     check_record_options(
@@ -135,11 +136,10 @@ def write(
     )
     wishes = WriteOptions(
         parse_time(now, output.note) if now is not None else int(time.time() * 1000),
-        topic, keep_offsets, batches == "keep",
-        parse_size(batch_size or "16384"), parse_duration(linger) if linger is not None else None,
+        topic, keep_offsets, batches == "keep", parse_size(batch_size or "16384"),
+        parse_duration(linger) if linger is not None else None,
         codec, level, partitions, partitioner or "java", seed, repartition, idempotent, producers, timestamp_type,
-        _epoch(leader_epoch), topic_id, one_replica, end_transactions is not None, skip_bad,
-        topic_settings(config or ()),
+        _epoch(leader_epoch), topic_id, one_replica, bool(end_transactions), skip_bad, topic_settings(config or ()),
     )  # fmt: skip
     return run(WriteArguments(found, to, metadata), wishes, plan_options("write", apply, plan, backup), form)
 

@@ -104,12 +104,9 @@ class Window:
     def transactional(self, first: int, end: int) -> list[int]: ...
     def produced(self, first: int, end: int, checked: bool = True) -> list[int]: ...
     def decompress(
-        self,
-        first: int,
-        end: int,
-        codecs: tuple[Callable[[memoryview, int], bytes | bytearray], ...],
-        budget: int = ...,
-    ) -> int: ...
+        self, first: int, end: int, codecs: tuple[Callable[[memoryview, int], bytes | bytearray], ...],
+        budget: int = ...
+    ) -> int: ...  # fmt: skip
     def first_unsound(self, first: int, end: int) -> int: ...
     def begin(self, first: int, end: int, whole: bool = False) -> None: ...
     def decode(self) -> int: ...
@@ -197,24 +194,14 @@ class ActiveSegment(IndexBuilder):
     segment_ms: int
     rolling_timestamp: int
     def __init__(
-        self,
-        base: int,
-        interval: int = ...,
-        most_bytes: int = ...,
-        latest_epoch: int = ...,
-        segment_bytes: int = ...,
-        segment_ms: int = ...,
-    ) -> None: ...
+        self, base: int, interval: int = ..., most_bytes: int = ..., latest_epoch: int = ..., segment_bytes: int = ...,
+        segment_ms: int = ...
+    ) -> None: ...  # fmt: skip
     def resume(self, window: Window, first: int, end: int) -> int: ...
     def continue_at(
-        self,
-        position: int,
-        rolling_timestamp: int,
-        entries: int,
-        times: int,
-        last_time: int = ...,
-        last_time_offset: int = ...,
-    ) -> None: ...
+        self, position: int, rolling_timestamp: int, entries: int, times: int, last_time: int = ...,
+        last_time_offset: int = ...
+    ) -> None: ...  # fmt: skip
     def take_entries(self) -> tuple[bytes, bytes]: ...
 
 def offset_index_used(entries: Buffer, log_bytes: int) -> tuple[int, str]: ...
@@ -274,15 +261,9 @@ class Rewriter:
     markers_out: int
     untouched: int
     def __init__(
-        self,
-        offsets: OffsetMap,
-        target: Window,
-        latest: int,
-        now: int,
-        retention: int,
-        convert: bool = False,
-        by_age: bool = False,
-    ) -> None: ...
+        self, offsets: OffsetMap, target: Window, latest: int, now: int, retention: int, convert: bool = False,
+        by_age: bool = False
+    ) -> None: ...  # fmt: skip
     def skip_superseded(self, window: Window) -> None: ...
     def begin(
         self, window: Window, first: int, end: int, decisions: bytearray, retain_legacy: bool = False
@@ -344,7 +325,7 @@ class InputRecords:
     def error(self, i: int) -> str: ...
     def partition(self, i: int) -> int | None: ...
     def producer(self, i: int) -> tuple[int, int, bool, int | None]: ...
-    def column(self, i: int) -> int: ...
+    def place(self, i: int) -> tuple[str, int]: ...
 
 class RecordLines(InputRecords):
     unfinished: int

@@ -31,7 +31,7 @@ cdef class RecordColumns(InputRecords):
         for i in range(self.count):
             if validity is None or is_set(validity, first + i):
                 if not take_number_value(self.rows + i, field, values[first + i]):
-                    wrong_value(self.rows + i)
+                    wrong_value(self.rows + i, field)
 
     def texts(self, bytes name not None, const unsigned char[::1] data not None, const int[::1] offsets not None,
               const unsigned char[::1] validity, Py_ssize_t first=0):
@@ -50,7 +50,7 @@ cdef class RecordColumns(InputRecords):
                 if is_content(field):
                     take_text(self.rows + i, field, p, -1)
             elif not take_text(self.rows + i, field, p + start, end - start):
-                wrong_value(self.rows + i)
+                wrong_value(self.rows + i, field)
 
     def flags(self, const unsigned char[::1] values not None):
         """Take `transactional`: a byte for each row."""
@@ -82,8 +82,8 @@ cdef inline bint is_set(const unsigned char[::1] bits, Py_ssize_t i) noexcept:
     return (bits[i >> 3] >> (i & 7)) & 1
 
 
-cdef void wrong_value(InRecord *row) noexcept:
-    row.error, row.position = KLOG_WRONG_TYPE, 0
+cdef void wrong_value(InRecord *row, int field) noexcept:
+    row.error, row.position, row.field = KLOG_WRONG_TYPE, 0, <int8_t>field
 
 
 cdef uint8_t *put_object(uint8_t *w, object value) except NULL:

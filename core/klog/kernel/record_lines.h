@@ -45,6 +45,11 @@ static int klog_field(const uint8_t *name, int32_t n) {
     return -1;
 }
 
+static inline const char *klog_field_name(int field) {
+    if (field < 0) return "";
+    return field < KLOG_FIELD_NUMBER ? klog_names[field] : klog_numbers[field - KLOG_FIELD_NUMBER].name;
+}
+
 /* What a field that is a number says; 0 where it cannot be this one. */
 static int klog_take_value(klog_record *r, int field, int64_t value) {
     const klog_number *one = klog_numbers + (field - KLOG_FIELD_NUMBER);
@@ -134,7 +139,10 @@ static void klog_json_record(klog_record *r, uint8_t *p, const uint8_t *end, int
         p = klog_blank(p);
         if (*p != ':') goto bad;
         p = klog_json_value(r, field, klog_blank(p + 1), end);
-        if (!p) return;
+        if (!p) {
+            r->field = (int8_t)field;
+            return;
+        }
         p = klog_blank(p);
         if (*p == '}') goto ended;
         if (*p != ',') goto bad;
@@ -216,7 +224,10 @@ static uint8_t *klog_csv_record(klog_record *r, uint8_t *p, const uint8_t *end, 
         after = *p;
         if (after != ',' && after != '\n') return klog_stop(r, p, KLOG_BAD_SYNTAX);
         if (i >= columns) return klog_stop(r, start, KLOG_WRONG_COLUMNS);
-        if (!klog_csv_field_value(r, fields[i], start, n, quoted)) return NULL;
+        if (!klog_csv_field_value(r, fields[i], start, n, quoted)) {
+            r->field = fields[i];
+            return NULL;
+        }
         if (after == '\n') {
             if (i != columns - 1) return klog_stop(r, line, KLOG_WRONG_COLUMNS);
             /* A quote within a field that does not begin with one: more than this line was taken for it. */

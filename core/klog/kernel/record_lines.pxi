@@ -20,11 +20,13 @@ cdef extern from "record_lines.h" nogil:
         int32_t partition, leader_epoch, producer_epoch, sequence, coordinator_epoch
         int32_t error
         uint8_t transactional, append_time, control
+        int8_t field
     void clear_record "klog_record_clear"(InRecord *r, int64_t line)
     int field_number "klog_field"(const uint8_t *name, int32_t n)
     int take_number_value "klog_take_value"(InRecord *r, int field, int64_t value)
     int take_text "klog_take_text"(InRecord *r, int field, uint8_t *p, int32_t n)
     bint is_content "klog_is_content"(int field)
+    const char *field_name "klog_field_name"(int field)
     void json_record "klog_json_record"(InRecord *r, uint8_t *p, const uint8_t *end, int8_t *order)
     uint8_t *csv_line_end "klog_csv_line_end"(uint8_t *p, const uint8_t *end)
     uint8_t *csv_record "klog_csv_record"(InRecord *r, uint8_t *p, const uint8_t *end, const int8_t *fields, int columns)
@@ -80,6 +82,11 @@ cdef class InputRecords:
     def error(self, Py_ssize_t i):
         """Return what is wrong with the text of record *i*, one of RECORD_ERRORS; empty when nothing is."""
         return RECORD_ERRORS[self._row(i).error]
+
+    def place(self, Py_ssize_t i):
+        """Return the field in which record *i* has its error, and where in its line, from 1 on: empty and 0 where that is not known."""
+        cdef InRecord *row = self._row(i)
+        return field_name(row.field).decode(), row.position if row.error else 0
 
     def partition(self, Py_ssize_t i):
         """Return the partition that record *i* names; None when it names none."""
@@ -192,7 +199,3 @@ cdef class RecordLines(InputRecords):
             self.lines += within
             p = line_end + 1
         self.at = p - start
-
-    def column(self, Py_ssize_t i):
-        """Return where in its line, from 1 on, record *i* has its error."""
-        return self._row(i).position if self._row(i).error else 0

@@ -36,6 +36,7 @@ typedef struct {
     int32_t partition, leader_epoch, producer_epoch, sequence, coordinator_epoch;
     int32_t error;
     uint8_t transactional, append_time, control;         /* control: 0 ABORT, 1 COMMIT */
+    int8_t field;                                        /* in which there is an error, -1: none that is known */
 } klog_record;
 
 static inline void klog_record_clear(klog_record *r, int64_t line) {
@@ -47,6 +48,7 @@ static inline void klog_record_clear(klog_record *r, int64_t line) {
     r->key_length = r->value_length = -2;
     r->topic_length = r->partition = r->leader_epoch = r->producer_epoch = r->sequence = -1;
     r->control = KLOG_NO_CONTROL;
+    r->field = -1;
 }
 
 static inline uint8_t *klog_stop(klog_record *r, uint8_t *p, int error) {

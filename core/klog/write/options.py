@@ -8,6 +8,8 @@ from typing import Final
 
 from klog.errors import KlogError, UsageError, near_misses
 from klog.formats.batch import CODEC_NAMES
+from klog.formats.java_text import parse_uuid
+from klog.formats.names import topic_is_legal
 
 PARTITIONER_NAMES: Final = (
     "java", "round_robin", "consistent_random", "consistent", "murmur2_random", "murmur2", "fnv1a_random", "fnv1a",
@@ -17,6 +19,9 @@ PARTITIONER_NAMES: Final = (
 PRODUCERS: Final = ("shift", "keep", "drop")
 SHIFT: Final = 1 << 62
 """Is added to producer ids: no cluster ever hands out ids so high."""
+_RESERVED_IDS: Final = ("AAAAAAAAAAAAAAAAAAAAAA", "AAAAAAAAAAAAAAAAAAAAAQ")
+"""Kafka: Uuid.RESERVED."""
+_SOME_ID: Final = "PzrBv7lLQpWSVOmKqE-xgg"
 LEVELS: Final[Mapping[str, tuple[int, int]]] = {"gzip": (1, 9), "lz4": (1, 17), "zstd": (-131072, 22)}
 """The levels of each codec that has some.  Kafka: CompressionType."""
 
@@ -61,6 +66,14 @@ class WriteOptions:
     def drops_producers(self) -> bool:
         """Whether only committed data is written, without producers."""
         return self.producers == "drop"
+
+
+def check_topic(topic: str | None, topic_id: str | None) -> None:
+    """Raise UsageError for the name, or the id, of a topic that none can have."""
+    if topic is not None and not topic_is_legal(topic):
+        raise UsageError(f"--topic {topic}: no name of a topic: 1 to 249 of the letters a-z A-Z 0-9 . _ -")
+    if topic_id is not None and (parse_uuid(topic_id) != topic_id or topic_id in _RESERVED_IDS):
+        raise UsageError(f"--topic-id {topic_id}: expected 16 bytes as 22 letters of base64, such as {_SOME_ID}")
 
 
 def check_level(codec: str | None, level: int | None) -> None:

@@ -31,8 +31,8 @@ from klog.write.partition_writer import PartitionWriter
 _FAULTS = {
     "topic": "no topic",
     "partition": "no such partition",
-    "key": "no key",
-    "value": "no value",
+    "key": "no key; null is one",
+    "value": "no value; null is one",
     "null-key": "a null key, but the topic is compacted",
     "timestamp": "a timestamp below -1",
     "no-offset": "no offset, which --keep-offsets needs",
@@ -46,7 +46,7 @@ _FAULTS = {
     "moved": "a record of a transaction must name its partition, and stays there",
 }
 _TEXTS = {
-    "syntax": "not what 'klog dump' prints",
+    "syntax": "not what 'klog dump' prints, ",
     "type": "a value of another type, or out of range",
     "base64": "not base64",
     "utf-8": "not UTF-8",
@@ -55,6 +55,16 @@ _TEXTS = {
     "undecided": "of a transaction that nothing in the input ends (stdin is read once: put it into a file), so it may"
     " have been aborted",
 }
+
+
+_LINES = {"jsonl": "one JSON object a line", "csv": "with quotes around a text that has some, which are doubled"}
+_WANTED = {
+    "timestamp": "expected ms since the epoch, a whole number",
+    "key": "expected text or null", "value": "expected text or null", "topic": "expected text",
+    "key_base64": "expected text", "value_base64": "expected text",
+    "headers": 'expected pairs, such as [["key","value"]]', "transactional": "expected true or false",
+    "control": "expected COMMIT or ABORT", "timestamp_type": "expected CreateTime or LogAppendTime",
+}  # fmt: skip
 
 
 class RecordWriter:
@@ -67,7 +77,7 @@ class RecordWriter:
         self._routes: dict[str, TopicRoute] = {}
         self._writers: dict[tuple[str, int], PartitionWriter] = {}
         self._functions = Compressor(options.level).functions
-        self._name = ""
+        self._name = self._form = ""
         self.skipped = 0
 
     @property
@@ -75,12 +85,12 @@ class RecordWriter:
         """The partitions that were opened, by name."""
         return [self._writers[key] for key in sorted(self._writers)]
 
-    def take(self, rows: InputRecords, name: str, unit: str = "line") -> None:
-        """Write the records of *rows*, which come from the input *name*, where *unit* counts them.
+    def take(self, rows: InputRecords, name: str, form: str = "jsonl") -> None:
+        """Write the records of *rows*, which come from the input *name*: jsonl, csv or parquet.
 
         Raises BadRecordError, KlogError, OSError.
         """
-        self._name = f"{name}, {unit}"
+        self._name, self._form = f"{name}, {'row' if form == 'parquet' else 'line'}", form
         i, status = self._router.feed(rows, 0)
         while status != DONE:
             if status == OPEN_PARTITION:
@@ -156,21 +166,31 @@ class RecordWriter:
             return 0
         place = f"{self._name} {rows.line(i)}"
         if fault == "text":
-            column = f", column {rows.column(i)}" if rows.column(i) else ""
-            return self._leave_out(f"{place}{column}: {_TEXTS[rows.error(i)]}", 1)
+            return self._leave_out(f"{place}{self._spoilt(rows, i)}", 1)
         return self._leave_out(f"{place}: {_FAULTS[fault]}{self._said(fault, rows, i)}", 1)
 
     def _said(self, fault: str, rows: InputRecords, i: int) -> str:
         """Return what a record names that is not there, and what is."""
         topic = rows.topic(i)
-        if fault == "topic" and topic is not None:
-            return f" {topic.decode('utf-8', 'replace')}"
+        if fault == "topic":
+            return " (--topic NAME)" if topic is None else f" can have the name {topic.decode('utf-8', 'replace')}"
+        if fault == "offset-below":
+            return f": {self._router.builder.next_offset} is the lowest that fits"
         if fault != "partition":
             return ""
         place = self._topics.get(self._router.name or b"")
         count = "" if place is None else f": {place.name} has {counted(place.count, 'partition')}"
         hint = "" if place is None or place.is_broker else " (--partitions N for a new log dir)"
         return f" {rows.partition(i)}{count}{hint}"
+
+    def _spoilt(self, rows: InputRecords, i: int) -> str:
+        """Return where in its line record *i* is no record, and why."""
+        error, (field, column) = rows.error(i), rows.place(i)
+        why = _TEXTS[error] + (_LINES[self._form] if error == "syntax" else "")
+        if field and error != "damage":
+            wanted = _WANTED.get(field, "expected a whole number") if error == "type" else ""
+            why = f"{field}: {why}{'; ' * bool(wanted)}{wanted}"
+        return f", column {column}: {why}" if column else f": {why}"
 
     def _check(self, status: int) -> None:
         """Leave the open batch out where *status* says that it cannot be written."""

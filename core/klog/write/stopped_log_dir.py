@@ -16,7 +16,7 @@ from klog.data_dir.log_dir import LogDir
 from klog.data_dir.partition import Partition
 from klog.disk.disk import Disk
 from klog.disk.growing_files import GrowingFiles
-from klog.errors import KlogError, near_misses
+from klog.errors import KlogError, counted, near_misses
 from klog.formats.names import CLUSTER_METADATA, FileKind, PartitionState, topic_is_legal
 from klog.metadata.topic_config import TopicConfig
 from klog.metadata.topics_image import PartitionRegistration
@@ -46,8 +46,18 @@ class StoppedLogDir:
     def topic(self, name: str) -> TopicPlace | None:
         """Return a topic that the cluster has; None for a name that none can have.
 
-        Raises KlogError for one that is not there, or whose replicas are elsewhere too.
+        Raises KlogError for one that is not there, or is another than was said, or whose replicas are elsewhere too.
         """
+        place = self._find_topic(name)
+        if place is not None:
+            count, topic_id = self._options.partitions, self._options.topic_id
+            if count not in (None, place.count):
+                raise KlogError(f"--partitions {count}: {name} is there, and has {counted(place.count, 'partition')}")
+            if topic_id is not None and topic_id != (place.topic_id or topic_id):
+                raise KlogError(f"--topic-id {topic_id}: {name} is there, and is {place.topic_id}")
+        return place
+
+    def _find_topic(self, name: str) -> TopicPlace | None:
         if not topic_is_legal(name):
             return None
         if name == CLUSTER_METADATA:
@@ -81,7 +91,8 @@ class StoppedLogDir:
         found = {one.number: one for one in self._log_dir.partitions if self._is_current(one) and one.topic == name}
         numbers = [number for number in found if number is not None]
         if not numbers:
-            raise KlogError(f"{self._log_dir.path}: there is no topic {name}: {_FIRST}")
+            first = _FIRST if is_broker else "klog adds topics only to a log dir that it makes"
+            raise KlogError(f"{self._log_dir.path}: there is no topic {name}: {first}")
         if is_broker:
             self._check_replicas(name, 2)
         epochs = {}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from typing import Final, NamedTuple
@@ -30,6 +30,17 @@ FORMATS: Final = ("jsonl", "csv", "parquet", "log")
 _NAMES: Final = {".jsonl": "jsonl", ".json": "jsonl", ".ndjson": "jsonl", ".csv": "csv", ".parquet": "parquet"}
 
 
+def _check_file(path: str, form: str | None) -> None:
+    """Raise UsageError for what is neither a file, nor a directory that may have logs."""
+    if not os.path.exists(path):
+        raise UsageError(f"{path or repr(path)}: No such file or directory; expected a file of records, or a log dir")
+    if os.path.isdir(path):
+        if form != "log" and (form or os.path.splitext(path)[1] in _NAMES):
+            raise UsageError(f"{path}: a directory; name the files in it")
+    elif not os.path.isfile(path):
+        raise UsageError(f"{path}: not a file; - reads lines from stdin")
+
+
 class WriteInput(NamedTuple):
     """An input: its path, `-` for stdin, and what it is, one of FORMATS."""
 
@@ -39,10 +50,14 @@ class WriteInput(NamedTuple):
     @classmethod
     def of(cls, path: str, form: str | None) -> WriteInput:
         """Return the input at *path*; *form* where the name does not tell.  Raises UsageError."""
+        if path != "-":
+            _check_file(path, form)
         if form is None:
             kind = "log" if os.path.isdir(path) else "jsonl" if path == "-" else _NAMES.get(os.path.splitext(path)[1])
         else:
             kind = form
+        if kind is None and path.endswith(".log"):
+            raise UsageError(f"{path}: a segment; name its partition directory, or what 'klog dump' made of it")
         if kind is None:
             raise UsageError(f"{path}: its name does not tell what it is; --format {'|'.join(FORMATS)}")
         if path == "-" and kind in ("parquet", "log"):
@@ -56,8 +71,19 @@ _OF_RECORDS: Final = (
 )  # fmt: skip
 
 
-def check_record_options(inputs: Iterable[WriteInput], given: Sequence[object]) -> None:
-    """Raise UsageError for options of records where there are none, or that contradict each other.
+def _check_given_once(inputs: Iterable[WriteInput]) -> None:
+    """Raise UsageError for an input that is given twice: its records would be, too."""
+    seen: set[str] = set()
+    for one in inputs:
+        paths = [part.path for part in partitions_at(one.path)] if one.format == "log" else [one.path]
+        for path in map(os.path.realpath, paths) if one.path != "-" else "-":
+            if path in seen:
+                raise UsageError(f"{one.path}: given twice, and its records would be written twice")
+            seen.add(path)
+
+
+def check_record_options(inputs: Collection[WriteInput], given: Sequence[object]) -> None:
+    """Raise UsageError for options of records without such, or that contradict each other, and for inputs given twice.
 
     *given*: the values of `_OF_RECORDS`.
     """
@@ -66,6 +92,7 @@ def check_record_options(inputs: Iterable[WriteInput], given: Sequence[object]) 
         raise UsageError(f"{wrong[0]}: batches of a log are taken as they are")
     if given[0] == "keep" and {*wrong} & {"--batch-size", "--linger"}:
         raise UsageError("--batches keep: without --batch-size and --linger")
+    _check_given_once(inputs)
 
 
 class OpenTransaction(NamedTuple):
@@ -112,10 +139,10 @@ class _File:
 
 
 class _Write:
-    """A write into one destination."""
+    """A write into one destination, which is at *to*."""
 
-    def __init__(self, destination: Destination, options: WriteOptions, sink: Sink) -> None:
-        self._destination, self._options, self._sink = destination, options, sink
+    def __init__(self, destination: Destination, to: str, options: WriteOptions, sink: Sink) -> None:
+        self._to, self._destination, self._options, self._sink = to, destination, options, sink
         self._writer = RecordWriter(destination, options, sink.report)
         self._ends = TransactionEnds()
 
@@ -143,11 +170,10 @@ class _Write:
             self._take_log(one.path)
             return
         ends = self._ends if one.path != "-" else TransactionEnds()
-        unit = "row" if one.format == "parquet" else "line"
         for rows in self._records(one):
             if self._options.drops_producers:
                 ends.apply(rows)
-            self._writer.take(rows, one.path, unit)
+            self._writer.take(rows, one.path, one.format)
 
     def _records(self, one: WriteInput) -> Iterator[InputRecords]:
         """Yield the records of an input, some at a time."""
@@ -172,6 +198,8 @@ class _Write:
         for partition in found:
             place = place_of(partition, self._destination, self._options)
             assert partition.number is not None, "it has been looked for"
+            if os.path.realpath(partition.path) == os.path.realpath(f"{self._to}/{place.name}-{partition.number}"):
+                raise KlogError(f"{partition.path} is read and written: --topic NAME writes it to another topic")
             copy_batches(partition, self._writer.open(place, partition.number), self._options, self._sink)
 
     def _end_transactions(self) -> None:
@@ -211,7 +239,7 @@ class _Write:
 def write_new(inputs: Sequence[WriteInput], to: str, options: WriteOptions, sink: Sink, disk: Disk) -> WriteResult:
     """Write *inputs* into a log dir that is not there, or empty.  Raises KlogError, OSError; then it is as before."""
     with new_log_dir(to, _with_count(inputs, options), disk) as made:
-        write = _Write(made, options, sink)
+        write = _Write(made, to, options, sink)
         write.run(inputs)
         made.finish((one.place, one.number, one.appender) for one in write.writers)
         return write.result()
@@ -241,7 +269,7 @@ def write_stopped(
         config = topic_configs([log_dir], options.config, metadata)[0]
         place = StoppedLogDir(log_dir, session.staging[0], config, options, session.disk)
         stack.callback(place.abandon)
-        write = _Write(place, options, sink)
+        write = _Write(place, log_dir.path, options, sink)
         write.run(inputs)
         drafts = place.drafts([(one.place, one.number, one.appender) for one in write.writers])
         return write.result(session.finish(drafts))
