@@ -238,6 +238,7 @@ ROOT: Final[dict[str, dict[str, Maker]]] = {
     },
     "meta-properties-missing": {"gone": f.named("no meta.properties")},
     "meta-properties-malformed": {"garbage": f.named("a broken meta.properties")},
+    "follow-file-malformed": {"garbage": f.named("a broken klog-follow.json")},
     "recovery-point-beyond-end": {
         "beyond": f.with_text(PARTITION, f.RECOVERY_POINTS, f.entry("idempotent", 0, 900)),
         "future": f.aside(f.with_text(PARTITION, f.RECOVERY_POINTS, f.entry("idempotent", 0, 900)), "future"),

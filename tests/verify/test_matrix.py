@@ -262,6 +262,9 @@ NAMES: dict[str, tuple[Callable[[Path], object], str, str]] = {
     "no meta.properties": (
         lambda path: (path / "meta.properties").unlink(), "meta-properties-missing", "meta.properties"
     ),
+    "a broken klog-follow.json": (
+        lambda path: (path / "klog-follow.json").write_bytes(b"{}"), "follow-file-malformed", "klog-follow.json"
+    ),
     "a broken meta.properties": (
         lambda path: (path / "meta.properties").write_bytes(b"version=x\n"),
         "meta-properties-malformed",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields
 
 from klog.data_dir.log_dir import LogDir
@@ -20,6 +20,7 @@ from klog.describe import (
     describe_partition,
 )
 from klog.errors import ExitCode
+from klog.formats.follow_file import FollowFile
 from klog.formats.names import ROOT_CHECKPOINTS, FileKind
 
 from klog_cli import output
@@ -108,13 +109,22 @@ def _as_row(facts: object, *left_out: str) -> Row:
 def _as_object(facts: Facts) -> dict[str, object]:
     if isinstance(facts, LogDirSummary):
         rows = [_as_row(row, "incomplete") for row in facts.partitions]
-        return {"kind": "log dir", **_as_row(facts, "partitions"), "partitions": rows}
+        head: dict[str, object] = {"kind": "log dir", **_as_row(facts, "partitions", "copy")}
+        return head | {"copy": _copy_object(facts.copy), "partitions": rows}
     if isinstance(facts, PartitionSummary):
         segments = [_as_row(row, "incomplete") for row in facts.segments]
-        head: dict[str, object] = {"kind": "partition", "path": facts.path}
+        head = {"kind": "partition", "path": facts.path}
         return head | _as_row(facts.row, "incomplete") | {"segment_list": segments}
     entries = [dict(zip(facts.columns, entry, strict=True)) for entry in facts.entries]
     return {**_file_head(facts), **_fact_row(facts), "rows": entries, "notes": facts.notes}
+
+
+def _copy_object(copy: FollowFile | None) -> dict[str, object] | None:
+    """Return what a copy knows of its cluster; of groups only how many they are."""
+    if copy is None:
+        return None
+    topics = {name: {**topic._asdict(), "config": dict(topic.config)} for name, topic in copy.topics.items()}
+    return {**copy._asdict(), "topics": topics, "groups": len(copy.groups)}
 
 
 def _file_head(facts: FileFacts) -> Row:
@@ -171,6 +181,7 @@ def _show_log_dir(facts: LogDirSummary, form: str) -> None:
     titles = _titles(
         ("log dir", facts.path),
         ("cluster id", facts.cluster_id),
+        *_copy_titles(facts.copy),
         ("node id", facts.node_id),
         ("directory id", facts.directory_id),
         ("version", facts.version),
@@ -198,8 +209,23 @@ def _show_log_dir(facts: LogDirSummary, form: str) -> None:
     ]
     _emit(titles, columns, table, form)
     ids = sorted({(row.topic, row.topic_id) for row in rows if row.topic is not None and row.topic_id is not None})
-    if ids:
+    if ids and facts.copy is not None:
+        known = {name: _settings(topic.config) for name, topic in facts.copy.topics.items()}
+        settings = [(topic, topic_id, known.get(topic or "", "")) for topic, topic_id in ids]
+        output.emit_table([""], ("topic", "topic id", "settings"), settings, form)
+    elif ids:
         output.emit_table([""], ("topic", "topic id"), ids, form)
+
+
+def _copy_titles(copy: FollowFile | None) -> list[tuple[str, Value]]:
+    if copy is None:
+        return []
+    groups = f"offsets of {_count(len(copy.groups), 'group')}"
+    return [("copy", f"of that cluster's partitions, from {copy.bootstrap}, as of {copy.updated}; {groups}")]
+
+
+def _settings(config: Mapping[str, str]) -> str:
+    return ", ".join(f"{name}={value}" for name, value in sorted(config.items()))
 
 
 def _show_partition(facts: PartitionSummary, form: str) -> None:

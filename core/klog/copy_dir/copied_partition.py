@@ -51,7 +51,7 @@ class CopiedPartition:
         self._copy, self.topic, self.number, self.topic_id = copy, topic, number, topic_id
         self.settings = settings
         self.path = os.path.join(copy.path, f"{topic}-{number}")
-        self.torn = 0
+        self.torn = self._batches = 0
         self.is_flushed = self.is_closed = True
         self._open()
 
@@ -114,6 +114,11 @@ class CopiedPartition:
     def epochs(self) -> list[EpochEntry]:
         """The leader epochs, each with the first offset of it."""
         return self._log.epochs.entries
+
+    @property
+    def batches(self) -> int:
+        """How many batches were appended since it was opened."""
+        return self._batches + self._appender.batches
 
     # taking batches
 
@@ -234,13 +239,14 @@ class CopiedPartition:
         """Cut the log so that nothing from *offset* on is left, in whole batches; return where that is kept.
 
         None where nothing was to cut.  As `klog truncate` does it: `klog plans` lists it, `klog undo` takes it back.
-        Where nothing would be left to read, the log begins anew, at 0.  Raises KlogError, OSError.
+        Below the log start the log begins anew, at 0.  Raises KlogError, OSError.
         """
         if offset >= self.end:
             return None
         self._copy.settle([self])
+        self._batches += self._appender.batches
         first = min((files.base_offset for files in Partition(self.path).segments), default=0)
-        if offset > max(self.log_start, first):
+        if offset >= max(self.log_start, first):
             backup = cut_log(self._copy, self.path, offset, self.settings.index_interval)
         else:
             backup = empty(self._copy, self.path, self.topic_id)
@@ -253,6 +259,7 @@ class CopiedPartition:
         Raises KlogError, OSError.
         """
         self._copy.settle([self])
+        self._batches += self._appender.batches
         self.topic_id = topic_id
         backup = empty(self._copy, self.path, topic_id)
         self._open()

@@ -13,7 +13,7 @@ from klog.data_dir.partition import Partition
 from klog.data_dir.selection import PartitionQuery
 from klog.formats.checkpoint import write_partition_metadata
 from klog.formats.java_integers import LONG_MAX
-from klog.formats.names import ROOT_CHECKPOINTS, FileKind
+from klog.formats.names import ROOT_CHECKPOINTS, SEGMENT_KINDS, FileKind, file_name
 from klog.partition_plan import checkpoints
 from klog.partition_plan.losses import whole_losses
 from klog.plan.draft import Draft
@@ -42,19 +42,22 @@ def cut_log(copy: CopyDisk, path: str, offset: int, index_interval: int) -> str 
 
 
 def empty(copy: CopyDisk, path: str, topic_id: str | None) -> str | None:
-    """Let nothing be left of the partition at *path* but that it is of topic *topic_id*; return the backup.
+    """Let the partition at *path* be an empty one, of topic *topic_id*, as a broker leaves it; return the backup.
 
     Raises KlogError, OSError.
     """
 
     def draft_removal(log_dir: LogDir, found: Partition, draft: Draft, last: Draft) -> tuple[tuple[Loss, ...], Amount]:
         losses = whole_losses(found, [files.log for files in found.segments], "replaced")
-        kept = FileKind.PARTITION_METADATA.value if topic_id is not None else ""
-        for name in sorted((file.name for file in found.files if file.name != kept), reverse=True):
-            draft.remove(f"{found.directory}/{name}")
+        wanted = {file_name(0, kind): b"" for kind in SEGMENT_KINDS[:3]}
         if topic_id is not None:
-            draft.put(f"{found.directory}/{kept}", [write_partition_metadata(topic_id)])
-        lines = {kind: {_key(found): None} for kind in ROOT_CHECKPOINTS}
+            wanted[FileKind.PARTITION_METADATA.value] = write_partition_metadata(topic_id)
+        for name in sorted((file.name for file in found.files if file.name not in wanted), reverse=True):
+            draft.remove(f"{found.directory}/{name}")
+        for name, content in wanted.items():
+            draft.put(f"{found.directory}/{name}", [content])
+        lines: dict[FileKind, checkpoints.Changes] = {kind: {_key(found): None} for kind in ROOT_CHECKPOINTS}
+        lines[FileKind.RECOVERY_POINTS] = {_key(found): 0}
         checkpoints.plan(log_dir, lines, last, mend=False)
         return tuple(losses), NOTHING
 

@@ -14,6 +14,7 @@ from klog.describe.logs import summarize
 from klog.errors import KlogError
 from klog.formats.checkpoint import Malformed
 from klog.formats.damage import DamageKind
+from klog.formats.follow_file import FOLLOW_FILE, FollowFile
 from klog.formats.index import ABORTED_TXN, OFFSET_ENTRY, TIME_ENTRY
 from klog.formats.layout import Layout
 from klog.formats.names import ROOT_CHECKPOINTS, ROOT_KINDS, FileKind, FileName, PartitionState, Stage
@@ -42,7 +43,10 @@ class PartitionRow:
 
 @dataclass(frozen=True)
 class LogDirSummary:
-    """A log dir and its partitions.  *locked*: None if unknown."""
+    """A log dir and its partitions.  *locked*: None if unknown.
+
+    *copy*: where it is one, what it knows of its cluster.
+    """
 
     path: str
     cluster_id: str | None
@@ -56,6 +60,7 @@ class LogDirSummary:
     lock_pid: int | None
     notes: tuple[str, ...]
     partitions: tuple[PartitionRow, ...]
+    copy: FollowFile | None = None
 
 
 @dataclass(frozen=True)
@@ -99,7 +104,7 @@ def describe_log_dir(
     unclean = _was_left_unclean(log_dir)
     chosen = log_dir.partitions if partitions is None else partitions
     rows = tuple(_partition_row(partition, unclean) for partition in chosen)
-    shutdown = log_dir.clean_shutdown
+    shutdown, followed = log_dir.clean_shutdown, log_dir.checkpoints.follow_file
     return LogDirSummary(
         path=log_dir.path,
         cluster_id=log_dir.cluster_id,
@@ -113,6 +118,7 @@ def describe_log_dir(
         lock_pid=log_dir.lock.pid,
         notes=tuple(_log_dir_notes(log_dir)),
         partitions=rows,
+        copy=followed if isinstance(followed, FollowFile) else None,
     )
 
 
@@ -153,6 +159,8 @@ def _log_dir_notes(log_dir: LogDir) -> Iterator[str]:
         checkpoint = log_dir.checkpoints.file(kind)
         if checkpoint is not None and checkpoint.malformed is not None:
             yield f"{kind.value}: {checkpoint.malformed}"
+    if isinstance(log_dir.checkpoints.follow_file, Malformed):
+        yield f"{FOLLOW_FILE}: {log_dir.checkpoints.follow_file}; nothing is known of the cluster's topics and groups"
     for name in log_dir.foreign_directories:
         yield f"{name}/  is not a partition's directory; a broker does not start over it"
     counts = Counter((partition.topic, partition.number, partition.state) for partition in log_dir.partitions)

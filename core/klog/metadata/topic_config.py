@@ -3,9 +3,9 @@
     config = TopicConfig(LogDir("data"), {"segment.bytes": "1048576"})
     config.value("orders", "index.interval.bytes")    # Setting(4096, SettingOrigin.DEFAULT, "index.interval.bytes")
 
-The first of these counts: the option; the topic's own setting in the metadata log; what was set dynamically for the
-broker or for all brokers; Kafka's default.  A broker's `server.properties` is not in a log dir, so a default is an
-assumption.
+The first of these counts: the option; the topic's own setting in the metadata log, or in the `klog-follow.json` of a
+copy, which has none; what was set dynamically for the broker or for all brokers; Kafka's default.  A broker's
+`server.properties` is not in a log dir, so a default is an assumption.
 """
 
 from __future__ import annotations
@@ -18,8 +18,10 @@ from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 from klog.data_dir.log_dir import LogDir
 from klog.data_dir.open_path import open_path
-from klog.errors import UsageError, near_misses
+from klog.errors import DamagedError, UsageError, near_misses
 from klog.formats.batch import OVERHEAD
+from klog.formats.checkpoint import Malformed
+from klog.formats.follow_file import FOLLOW_FILE
 from klog.formats.java_integers import LONG_MAX
 from klog.formats.names import CLUSTER_METADATA
 
@@ -214,6 +216,23 @@ class TopicConfig:
         return read_metadata(self._metadata_dir)
 
     @cached_property
+    def _copied(self) -> Mapping[str, Mapping[str, str]]:
+        """What was set on each topic of the cluster that this is a copy of.  Raises DamagedError."""
+        found = self._log_dir.checkpoints.follow_file if self._log_dir is not None else None
+        if isinstance(found, Malformed):
+            assert self._log_dir is not None
+            advice = "put it right, or move it away: then it is no copy, and topics have Kafka's defaults"
+            raise DamagedError(f"{self._log_dir.path}/{FOLLOW_FILE}: {found}; {advice}")
+        return {name: topic.config for name, topic in found.topics.items()} if found is not None else {}
+
+    def _set_on(self, topic: str) -> Mapping[str, str]:
+        """Return what was set on *topic* itself, as far as that is known."""
+        return self._copied.get(topic, {}) if self.metadata is None else self.metadata.topic_config(topic)
+
+    def _knows(self, topic: str) -> bool:
+        return topic in (self._copied if self.metadata is None else self.metadata.topic_ids)
+
+    @cached_property
     def _broker(self) -> Mapping[str, str]:
         if self.metadata is None or self._log_dir is None:
             return {}
@@ -236,9 +255,9 @@ class TopicConfig:
         )
 
     def _of_topic(self, topic: str | None, name: str, known: _Known) -> Setting | None:
-        if topic is None or self.metadata is None:
+        if topic is None:
             return None
-        texts = self.metadata.topic_config(topic)
+        texts = self._set_on(topic)
         for found_as in (known.instead, name):
             value = _read(known.kind, texts.get(found_as)) if found_as is not None else None
             if found_as is not None and value is not None:
@@ -246,8 +265,8 @@ class TopicConfig:
         return None
 
     def _of_kafkas_own(self, topic: str | None, name: str) -> Setting | None:
-        """If the metadata log has the topic, these settings were set there; others mean that they have changed."""
-        if topic is None or (self.metadata is not None and topic in self.metadata.topic_ids):
+        """If the cluster's metadata are here, these settings were set there; others mean that they have changed."""
+        if topic is None or self._knows(topic):
             return None
         value = _INTERNAL.get(topic, {}).get(name)
         return None if value is None else Setting(value, SettingOrigin.DEFAULT, name)

@@ -29,6 +29,8 @@ from klog.errors import UsageError, counted, near_misses
 from klog.fetch import OpenFiles
 from klog.fetch.slices import SliceCache, WindowPool
 from klog.files.read_only import ReadOnlyFile
+from klog.formats.checkpoint import Malformed
+from klog.formats.follow_file import FOLLOW_FILE, FollowFile
 from klog.formats.names import CLUSTER_METADATA
 from klog.serve.options import Missing, OnceReporter, ServeOptions
 from klog.serve.partitions import PartitionContext, PartitionView
@@ -55,9 +57,9 @@ class Topic:
 
     def __init__(
         self, name: str, copies: Mapping[int, Sequence[Partition]], known: Callable[[], ClusterMetadata | None],
-        missing: Missing,
+        missing: Missing, copied: Callable[[str], Mapping[str, str]] = lambda _: {},
     ) -> None:  # fmt: skip
-        self.name, self.copies = name, copies
+        self.name, self.copies, self._copied = name, copies, copied
         self.internal = name in INTERNAL
         self._known, self._missing = known, missing
 
@@ -95,9 +97,9 @@ class Topic:
 
     @property
     def configs(self) -> Mapping[str, str]:
-        """The settings that were set for it, from the metadata log."""
+        """The settings that were set for it, from the metadata log, or from what a copy knows of its cluster."""
         known = self._known()
-        return {} if known is None else known.topic_config(self.name)
+        return self._copied(self.name) if known is None else known.topic_config(self.name)
 
 
 class View:
@@ -120,7 +122,8 @@ class View:
         self._copies = _by_topic(partitions)
         names = [name for name in self._copies if self._shows(name)]
         self.topics: Mapping[str, Topic] = {
-            name: Topic(name, self._copies[name], lambda: self._known, options.missing) for name in sorted(names)
+            name: Topic(name, self._copies[name], lambda: self._known, options.missing, self._settings_of)
+            for name in sorted(names)
         }
         self._partitions: dict[tuple[str, int], PartitionView] = {}
 
@@ -178,6 +181,16 @@ class View:
         return max((one for one in found if one is not None), key=lambda one: one.end_offset, default=None)
 
     @cached_property
+    def _followed(self) -> FollowFile | None:
+        """What a copy knows of its cluster; of several the one that was written last.  A damaged file says nothing."""
+        files = (one.checkpoints.follow_file for one in self._dirs)
+        return max((one for one in files if isinstance(one, FollowFile)), key=lambda one: one.updated, default=None)
+
+    def _settings_of(self, topic: str) -> Mapping[str, str]:
+        found = self._followed.topics.get(topic) if self._followed is not None else None
+        return found.config if found is not None else {}
+
+    @cached_property
     def _live(self) -> frozenset[str]:
         return frozenset(one.path for one in self._dirs if one.lock.held)
 
@@ -223,7 +236,13 @@ class View:
     def _committed(self) -> Mapping[str, Committed]:
         from klog.serve.coordinators import committed_offsets
 
-        return committed_offsets(self._of(_CONSUMER_OFFSETS), self.options.until_ms)
+        found = committed_offsets(self._of(_CONSUMER_OFFSETS), self.options.until_ms)
+        if self._followed is not None and self.options.until_ms is None:
+            # Asked of the coordinators when all else had been copied.
+            for group, offsets in self._followed.groups.items():
+                own = {(one.topic, one.partition): (one.offset, one.leader_epoch, one.metadata) for one in offsets}
+                found[group] = {**found.get(group, {}), **own}
+        return found
 
     @property
     def groups(self) -> tuple[str, ...]:
@@ -271,6 +290,18 @@ class View:
         return lines
 
     def _offsets_note(self) -> list[str]:
+        lines = []
+        for one in self._dirs:
+            malformed = one.checkpoints.follow_file
+            if isinstance(malformed, Malformed):
+                advice = "put it right for groups' offsets and topics' settings"
+                lines.append(f"{one.path}/{FOLLOW_FILE}: {malformed}; {advice}")
+        if self._followed is not None:
+            count, updated = len(self._followed.groups), self._followed.updated
+            lines.append(f"a copy as of {updated}: {counted(count, 'group')} with offsets of then")
+        return lines or self._log_offsets_note()
+
+    def _log_offsets_note(self) -> list[str]:
         here = self._copies.get(_CONSUMER_OFFSETS, {})
         if not here:
             return ["there is no __consumer_offsets here: groups begin as if they were new"]

@@ -167,6 +167,13 @@ _TABLE: Final = (
     # the log dir's own files
     FindingKind("checkpoint-malformed", _D, "a checkpoint file that a broker refuses", "the log dir goes offline", _ROOT),
     FindingKind("meta-properties-missing", _D, "no meta.properties, though there are partitions", "does not start", ""),
+    FindingKind(
+        "follow-file-malformed",
+        _W,
+        "a klog-follow.json that cannot be read: topic settings of the copied cluster are unknown",
+        "nothing: the file is klog's own",
+        "",
+    ),
     FindingKind("meta-properties-malformed", _D, "a meta.properties that cannot be read", "does not start", ""),
     FindingKind("recovery-point-beyond-end", _W, "a recovery point beyond the end of the log: records that had reached the disk are gone", "lowers it", _RECOVER),
     FindingKind("high-watermark-beyond-end", _W, "a high watermark beyond the end of the log: replicated records are gone", "lowers it", _RECOVER),

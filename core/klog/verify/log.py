@@ -170,10 +170,15 @@ _DECIDED_BY_START = frozenset({"odd-offset", "offsets-backwards", "offset-overfl
 
 
 def gaps(facts: PartitionFacts) -> Findings:
-    """Offsets that no batch has, inside segments and between them; legal where the topic was compacted."""
+    """Offsets that no batch has, inside segments and between them; legal where the topic was compacted.
+
+    Below the log start, too, where nobody reads: a copy has gaps there of what was deleted before it was copied.
+    """
     for log, position, first, found in _gaps(facts):
         if facts.is_compacted:
             return
+        if found <= (facts.partition.log_start_offset or 0):
+            continue
         kind = "offset-gap" if facts.is_compacted is None else "offsets-missing"
         yield facts.finding(kind, _gap(first, found), log, position, first)
 

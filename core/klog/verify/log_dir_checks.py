@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from klog.data_dir.log_dir import LogDir
 from klog.formats.checkpoint import Malformed
+from klog.formats.follow_file import FOLLOW_FILE
 from klog.formats.names import ROOT_CHECKPOINTS, FileKind, PartitionState
 from klog.verify.findings import KINDS, Finding, quoted
 
@@ -28,6 +29,9 @@ def root(log_dir: LogDir) -> Iterator[Finding]:
         yield _finding(log_dir, "meta-properties-malformed", FileKind.META_PROPERTIES.value, str(meta))
     elif meta is None and log_dir.partitions:
         yield _finding(log_dir, "meta-properties-missing", FileKind.META_PROPERTIES.value, "the log dir has partitions")
+    followed = log_dir.checkpoints.follow_file
+    if isinstance(followed, Malformed):
+        yield _finding(log_dir, "follow-file-malformed", FOLLOW_FILE, str(followed))
     for file in log_dir.leftovers:
         yield _finding(log_dir, "leftover", file.name, "left by an unfinished write", fix="")
 

@@ -10,6 +10,7 @@ from typing import NamedTuple
 from klog.data_dir.log_dir import LogDir
 from klog.data_dir.partition import Partition
 from klog.errors import UnreadableError
+from klog.formats.checkpoint import Malformed
 from klog.formats.names import ROOT_KINDS
 from klog.metadata.topic_config import TopicConfig
 from klog.progress import Silence, Sink
@@ -72,7 +73,9 @@ Chosen = Callable[[int, str], bool]
 def log_dir_facts(log_dir: LogDir) -> LogDirFacts:
     """Return what partitions have to know of *log_dir*."""
     clean, live = log_dir.clean_shutdown is not None, bool(log_dir.lock.held)
-    return LogDirFacts(log_dir.path, clean, live, log_dir.is_kraft, TopicConfig(log_dir))
+    # What is wrong with a copy's settings is a finding of the log dir.
+    is_legible = not isinstance(log_dir.checkpoints.follow_file, Malformed)
+    return LogDirFacts(log_dir.path, clean, live, log_dir.is_kraft, TopicConfig(log_dir if is_legible else None))
 
 
 def facts_around(partition: Partition) -> LogDirFacts:
