@@ -43,10 +43,18 @@ def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(memory)
     config.pluginmanager.register(slowest)
     config.pluginmanager.register(workers)
+    gc.disable()  # thousands of tests are collected, and none of them is garbage
     # Whoever selects by another marker does not mean to run for hours.
     selected: str = config.option.markexpr
     if "long" not in selected:
         config.option.markexpr = f"({selected}) and not long" if selected else "not long"
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtestloop() -> None:
+    """Take what was collected out of the collector's sight: it would look through all of it a thousand times."""
+    gc.freeze()
+    gc.enable()
 
 
 def _lacking(item: pytest.Item) -> str:

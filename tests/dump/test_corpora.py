@@ -48,7 +48,7 @@ def test_every_file_of_a_log_dir_is_dumped_as_kafka_does(name: str, comparison: 
     assert comparison.runs > 10
 
 
-@pytest.mark.parametrize("name", [*sampled(ARCHIVES, 3), *sampled(REPLICAS, 3)])
+@pytest.mark.parametrize("name", [*sampled(ARCHIVES, 5), *sampled(REPLICAS, 3)])
 def test_every_file_of_an_image_is_dumped_as_kafka_does(name: str, comparison: Comparison, tmp_path: Path) -> None:
     extract(CORPORA / name, tmp_path)
     check(comparison, tmp_path)

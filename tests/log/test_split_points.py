@@ -197,7 +197,7 @@ def small_windows(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("windows")
-@pytest.mark.parametrize("first", range(0, 40, 10))
+@pytest.mark.parametrize("first", [0, 10, *(pytest.param(first, marks=pytest.mark.long) for first in (20, 30))])
 def test_wrecked_logs_read_the_same_in_slices_of_any_size(first: int, tmp_path: Path) -> None:
     """A record that is there with one size and not with another is lost, or is there twice."""
     for seed in range(first, first + 10):

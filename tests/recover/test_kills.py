@@ -109,7 +109,7 @@ def test_a_killed_repair_is_finished_by_running_it_again(tmp_path: Path, number:
     (image, *words) = REPAIRS[number]
     every = kills(tmp_path / "run", image, tuple(words))
     assert len(every) > 60
-    _kill_at(tmp_path / "run", image, tuple(words), random.Random(number).sample(every, 8))
+    _kill_at(tmp_path / "run", image, tuple(words), random.Random(number).sample(every, 4))
 
 
 @pytest.mark.long

@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from klog.data_dir.partition import Partition
+from klog.log import reader
 from klog.log.batch import Batch
 from klog.log.segment import Segment
 from klog.salvage import dropped, kept_batches
@@ -765,17 +766,24 @@ def fake_headers(count: int, claim: int) -> bytes:
     return b"".join(i.to_bytes(8, "big") + between + i.to_bytes(4, "big") + behind for i in range(count))
 
 
+@pytest.mark.parametrize("times", [1, pytest.param(4, marks=pytest.mark.long)])
 @pytest.mark.parametrize("repair_bits", [False, True])
 @pytest.mark.parametrize("claim", [49, 1 << 20])
-def test_a_log_full_of_headers_takes_time_in_proportion(tmp_path: Path, claim: int, repair_bits: bool) -> None:
+def test_a_log_full_of_headers_takes_time_in_proportion(
+    tmp_path: Path, claim: int, repair_bits: bool, times: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With windows of a quarter of their size, and as they are."""
+    monkeypatch.setattr(reader, "LARGE_WINDOW_BYTES", times << 20)
+    monkeypatch.setattr(reader, "REACH_BYTES", times << 20)
+
     def seconds(count: int) -> float:
         partition = partition_of(tmp_path, _0=fake_headers(count, claim))
         began = time.process_time()
         only(partition, repair_bits=repair_bits)
         return time.process_time() - began
 
-    small = seconds(70_000)  # both longer than what one window can follow
-    assert seconds(140_000) < 3 * small + 0.5
+    small = seconds(17_500 * times)  # both longer than what one window can follow
+    assert seconds(35_000 * times) < 3 * small + 0.1 * times
 
 
 SALVAGED = """
@@ -787,17 +795,20 @@ salvage_ranges(Partition(sys.argv[1]), SalvageOptions(False))
 """
 
 
-def test_many_odd_batches_take_little_memory(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("pairs", "most_bytes"), [(8_000, 28_000_000), pytest.param(30_000, 60_000_000, marks=pytest.mark.long)]
+)
+def test_many_odd_batches_take_little_memory(tmp_path: Path, pairs: int, most_bytes: int) -> None:
     """All of them backwards, each second one of another epoch, a damaged byte between."""
     one = raw_batch(BatchHeader(base_offset=5), b"")
     other = raw_batch(BatchHeader(base_offset=3, leader_epoch=1), b"")
-    partition = partition_of(tmp_path, _0=(one + b"x" + other) * 30_000)
+    partition = partition_of(tmp_path, _0=(one + b"x" + other) * pairs)
     done = measured([sys.executable, "-c", SALVAGED, partition.path], tmp_path)
     assert done.exit_code == 0, done
-    assert done.rss < 60_000_000, f"{done.rss >> 20} MiB"
+    assert done.rss < most_bytes, f"{done.rss >> 20} MiB"
     found = only(partition)
     assert len(found.cuts) <= dropped.MOST_LEFT + 1 + 2
-    assert sum(cut.batches for cut in found.cuts) + found.batches == 60_000
+    assert sum(cut.batches for cut in found.cuts) + found.batches == 2 * pairs
 
 
 def test_more_damaged_places_than_are_told_are_summed_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
