@@ -44,19 +44,22 @@ def shuffled(who: str, count: int, start_ms: int = clients.START_MS) -> list[Giv
     ]
 
 
-def ask(bootstrap: str, topic: str, timestamps: list[int]) -> dict[int, int | None]:
-    """Return a broker's answers of partition 0."""
+def ask(bootstrap: str, wanted: dict[str, list[int]]) -> dict[str, dict[int, int | None]]:
+    """Return a broker's answers of partition 0 of each topic; one request asks a timestamp of each."""
     from confluent_kafka import Consumer, TopicPartition
 
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "klog-tests", **clients.SILENT})
-    answers: dict[int, int | None] = {}
+    answers: dict[str, dict[int, int | None]] = {topic: {} for topic in wanted}
     try:
-        for timestamp in timestamps:
-            (found,) = consumer.offsets_for_times([TopicPartition(topic, 0, timestamp)], timeout=clients.WAIT_S)
-            assert found.error is None
-            answers[timestamp] = found.offset if found.offset >= 0 else None
+        for at in range(max(map(len, wanted.values()))):
+            asked = {topic: timestamps[at] for topic, timestamps in wanted.items() if at < len(timestamps)}
+            places = [TopicPartition(topic, 0, timestamp) for topic, timestamp in asked.items()]
+            for found in consumer.offsets_for_times(places, timeout=clients.WAIT_S):
+                assert found.error is None
+                answers[found.topic][asked[found.topic]] = found.offset if found.offset >= 0 else None
     finally:
         consumer.close()
+    assert {topic: sorted(found) for topic, found in answers.items()} == wanted
     return answers
 
 
@@ -74,12 +77,12 @@ def moments(bootstrap: str, topic: str) -> list[int]:
 
 def answered(cluster: kafka.Cluster, topics: list[str]) -> Asked:
     """Ask the broker, then once more after a restart: then all it knows comes from the disk."""
-    before = {topic: ask(cluster.bootstrap, topic, moments(cluster.bootstrap, topic)) for topic in topics}
+    wanted = {topic: moments(cluster.bootstrap, topic) for topic in topics}
+    before = ask(cluster.bootstrap, wanted)
     cluster.stop()
     cluster.start()
     time.sleep(3)  # until it leads its partitions again
-    after = {topic: ask(cluster.bootstrap, topic, list(before[topic])) for topic in topics}
-    assert after == before
+    assert ask(cluster.bootstrap, wanted) == before
     cluster.stop()
     return Asked(cluster.data, before)
 

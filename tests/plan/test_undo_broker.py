@@ -19,7 +19,7 @@ TOPIC = "acked"
 @pytest.mark.kafka
 @pytest.mark.slow
 @pytest.mark.usefixtures("state_home")
-@pytest.mark.parametrize("end", ["stop", "kill"])
+@pytest.mark.parametrize("end", ["stop", pytest.param("kill", marks=pytest.mark.long)])
 def test_nothing_is_taken_back_once_a_broker_has_run(klog: Callable[..., Ran], tmp_path: Path, end: str) -> None:
     """It wrote nothing to the partition; but below its marker a torn tail would cost acknowledged records."""
     given = list(clients.records("acked", 50))

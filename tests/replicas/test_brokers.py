@@ -16,6 +16,7 @@ from klog.log.segment import Segment
 from tests.brokers import clients, kafka
 from tests.brokers.quorum import BROKERS, CONTROLLER, Brokers
 from tests.conftest import Ran
+from tests.support.samples import sampled
 
 pytestmark = [pytest.mark.kafka, pytest.mark.slow]
 ASSIGNMENT = [[1, 2, 3], [2, 3, 1]]
@@ -122,7 +123,7 @@ def offsets(ranges: list[list[int]]) -> set[int]:
     return {offset for first, last in ranges for offset in range(first, last + 1)}
 
 
-@pytest.mark.parametrize("order", ORDERS)
+@pytest.mark.parametrize("order", sampled(ORDERS, 2))
 def test_brokers_do_one_of_the_things_that_were_said(klog: Callable[..., Ran], again: Brokers, order: str) -> None:
     """They keep the copy of an outcome, lose exactly its records, and then all copies are equal."""
     said = diff(klog, again, "--up", order)

@@ -126,7 +126,14 @@ def wait_for(what: str, done: Callable[[], bool], log: Callable[[], str]) -> Non
         time.sleep(1)
 
 
-@pytest.fixture(scope="module", params=["fixtures", pytest.param("corpus", marks=pytest.mark.corpora)])
+@pytest.fixture(
+    scope="module",
+    params=[
+        # Where the corpora are they hold what the fixtures do, and more of it.
+        pytest.param("fixtures", marks=[pytest.mark.long] * (CORPORA / "manifest.json").exists()),
+        pytest.param("corpus", marks=pytest.mark.corpora),
+    ],
+)
 def restored(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Restored]:
     folder, old = tmp_path_factory.mktemp("restored"), DISKS[request.param]
     jars.install_mirror_maker(kafka.NEWEST)  # before the clocks of what follows run

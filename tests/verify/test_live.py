@@ -16,7 +16,7 @@ from tests.conftest import run_klog
 
 pytestmark = pytest.mark.kafka
 
-SECONDS = 20
+SECONDS = 8
 TURNS = 20
 PATIENCE_S = 240
 """For as many turns, and all that has to be seen: other work may share the machine."""
