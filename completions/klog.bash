@@ -23,6 +23,7 @@ _klog() {
             truncate) command=truncate ;;
             compact) command=compact ;;
             write) command=write ;;
+            follow) command=follow ;;
             apply) command=apply ;;
             undo) command=undo ;;
             plans) command=plans ;;
@@ -209,6 +210,20 @@ _klog() {
         'write --backup') words='' ;;
         'write --now') words='' ;;
         'write --output') words='text json' ;;
+        'follow --to') words='' ;;
+        'follow --topic') words='' ;;
+        'follow --partition') words='' ;;
+        'follow --rate') words='' ;;
+        'follow --max-wait') words='' ;;
+        'follow --min-bytes') words='' ;;
+        'follow --fetch-bytes') words='' ;;
+        'follow --partition-bytes') words='' ;;
+        'follow --flush') words='' ;;
+        'follow --config') words='' ;;
+        'follow --on-divergence') words='cut stop' ;;
+        'follow --security-config') words='' ;;
+        'follow --timeout') words='' ;;
+        'follow --output') words='text json jsonl' ;;
         'apply --backup') words='' ;;
         'apply --output') words='text json' ;;
         'undo --backup') words='' ;;
@@ -375,7 +390,7 @@ _klog() {
     esac
     if [[ -z $value ]]; then
         case "$command" in
-            '') words='describe dump lookup search stats export fetch serve verify recover truncate compact write apply undo plans assign partition replicas metadata keys spark --version -h --help' ;;
+            '') words='describe dump lookup search stats export fetch serve verify recover truncate compact write follow apply undo plans assign partition replicas metadata keys spark --version -h --help' ;;
             describe) words='--topic --partition --deep --output --quiet -h --help' ;;
             dump) words='--files --topic --partition --output --to --deep-iteration --print-data-log --skip-record-metadata --verify-index-only --index-sanity-check --max-bytes --max-message-size --offsets-decoder --transaction-log-decoder --cluster-metadata-decoder --remote-log-metadata-decoder --share-group-state-decoder --with-indexes --as --from-offset --to-offset --from-time --to-time --key --keys-from --limit --isolation --tail --no-control --batches --batch-offsets --values --jobs --max-batch-bytes --quiet -h --help' ;;
             lookup) words='--offset --timestamp --batch --topic --partition --position-only --output --quiet -h --help' ;;
@@ -389,6 +404,7 @@ _klog() {
             truncate) words='--to-offset --to-timestamp --to-log-start --topic --partition --apply --plan --backup --index-interval --producer-expiration --now --output --quiet -h --help' ;;
             compact) words='--topic --partition --apply --plan --backup --to --estimate --explain --policy --metadata --all --min-dirty-ratio --delete-retention --min-lag --segment-size --index-size --index-interval --map-memory --like-broker --rules --producer-expiration --now --output --jobs --quiet -h --help' ;;
             write) words='--to --format --topic --keep-offsets --batches --batch-size --linger --codec --level --partitions --partitioner --seed --repartition --idempotent --producers --timestamp-type --leader-epoch --config --topic-id --metadata --one-replica --end-transactions --skip-bad --apply --plan --backup --now --output --quiet -h --help' ;;
+            follow) words='--to --topic --partition --internal --until-caught-up --continuous --rate --max-wait --min-bytes --fetch-bytes --partition-bytes --flush --config --prune --on-divergence --security-config --timeout --trace --output --quiet -h --help' ;;
             apply) words='--backup --output --quiet -h --help' ;;
             undo) words='--apply --backup --output --quiet -h --help' ;;
             plans) words='--output --quiet -h --help' ;;

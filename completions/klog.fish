@@ -4,7 +4,7 @@ function __klog_command --description 'The command whose arguments are being wri
     set -l command
     for word in (commandline -opc)[2..-1]
         switch "$command $word"
-            case ' describe' ' dump' ' lookup' ' search' ' stats' ' export' ' fetch' ' serve' ' verify' ' recover' ' truncate' ' compact' ' write' ' apply' ' undo' ' plans' ' assign' ' partition' ' replicas' 'replicas diff' 'replicas plan' 'replicas rescue' 'replicas simulate' ' metadata' 'metadata show' 'metadata history' 'metadata compare' 'metadata plan' ' keys' 'keys check' ' spark' 'spark verify' 'spark stats' 'spark search' 'spark export' 'spark compact'
+            case ' describe' ' dump' ' lookup' ' search' ' stats' ' export' ' fetch' ' serve' ' verify' ' recover' ' truncate' ' compact' ' write' ' follow' ' apply' ' undo' ' plans' ' assign' ' partition' ' replicas' 'replicas diff' 'replicas plan' 'replicas rescue' 'replicas simulate' ' metadata' 'metadata show' 'metadata history' 'metadata compare' 'metadata plan' ' keys' 'keys check' ' spark' 'spark verify' 'spark stats' 'spark search' 'spark export' 'spark compact'
                 set command $command $word
         end
     end
@@ -25,6 +25,7 @@ complete -c klog -n 'test (__klog_command) = ""' -a recover -d 'Rebuild indexes,
 complete -c klog -n 'test (__klog_command) = ""' -a truncate -d 'Truncate a partition at an offset, as a follower would'
 complete -c klog -n 'test (__klog_command) = ""' -a compact -d 'Compact topics by key, as the broker\'s log cleaner does'
 complete -c klog -n 'test (__klog_command) = ""' -a write -d 'Write records into partitions, from files or another log dir'
+complete -c klog -n 'test (__klog_command) = ""' -a follow -d 'Copy partitions of a live cluster, byte for byte, into a log dir of their own'
 complete -c klog -n 'test (__klog_command) = ""' -a apply -d 'Carry out a saved plan, or finish an interrupted one'
 complete -c klog -n 'test (__klog_command) = ""' -a undo -d 'Undo an applied plan: restore the original files'
 complete -c klog -n 'test (__klog_command) = ""' -a plans -d 'List the plans made for a log dir, and their status'
@@ -278,6 +279,28 @@ complete -c klog -n 'test (__klog_command) = "write"' -l now -x -d 'Use TIME as 
 complete -c klog -n 'test (__klog_command) = "write"' -l output -x -a 'text json' -d 'Output form'
 complete -c klog -n 'test (__klog_command) = "write"' -l quiet -d 'Print no notes and no progress bar'
 complete -c klog -n 'test (__klog_command) = "write"' -s h -l help -d 'Show this help and leave'
+complete -c klog -n 'test (__klog_command) = "follow"' -F
+complete -c klog -n 'test (__klog_command) = "follow"' -l to -r -F -d 'The copy: a new directory, or that of an earlier run'
+complete -c klog -n 'test (__klog_command) = "follow"' -l topic -x -d 'Only these topics (name or glob'
+complete -c klog -n 'test (__klog_command) = "follow"' -l partition -x -d 'Only these partition numbers (repeatable)'
+complete -c klog -n 'test (__klog_command) = "follow"' -l internal -d 'Also copy internal topics'
+complete -c klog -n 'test (__klog_command) = "follow"' -l until-caught-up -d 'End when each partition has reached its high watermark (the default)'
+complete -c klog -n 'test (__klog_command) = "follow"' -l continuous -d 'Go on until ^C or SIGTERM'
+complete -c klog -n 'test (__klog_command) = "follow"' -l rate -x -d 'At most so many bytes a second'
+complete -c klog -n 'test (__klog_command) = "follow"' -l max-wait -x -d 'How long a leader may wait for more to send'
+complete -c klog -n 'test (__klog_command) = "follow"' -l min-bytes -x -d 'How much a leader waits for'
+complete -c klog -n 'test (__klog_command) = "follow"' -l fetch-bytes -x -d 'At most so much in one answer of all leaders together'
+complete -c klog -n 'test (__klog_command) = "follow"' -l partition-bytes -x -d 'At most so much of a partition'
+complete -c klog -n 'test (__klog_command) = "follow"' -l flush -x -d 'Force data to disk so often: what a power cut may cost'
+complete -c klog -n 'test (__klog_command) = "follow"' -l config -x -d 'A setting by which segments roll (repeatable)'
+complete -c klog -n 'test (__klog_command) = "follow"' -l prune -d 'Remove segments wholly below the leader\'s log start'
+complete -c klog -n 'test (__klog_command) = "follow"' -l on-divergence -x -a 'cut stop' -d 'Where histories part: cut the copy there and keep what is cut in the backup, or leave that partition'
+complete -c klog -n 'test (__klog_command) = "follow"' -l security-config -r -F -d 'Java client properties: TLS, SASL, client.id'
+complete -c klog -n 'test (__klog_command) = "follow"' -l timeout -x -d 'Give up a partition that has no leader for so long (not --continuous)'
+complete -c klog -n 'test (__klog_command) = "follow"' -l trace -d 'Print a line for each event of the protocol'
+complete -c klog -n 'test (__klog_command) = "follow"' -l output -x -a 'text json jsonl' -d 'Form of the result'
+complete -c klog -n 'test (__klog_command) = "follow"' -l quiet -d 'Print no notes and no progress bar'
+complete -c klog -n 'test (__klog_command) = "follow"' -s h -l help -d 'Show this help and leave'
 complete -c klog -n 'test (__klog_command) = "apply"' -F
 complete -c klog -n 'test (__klog_command) = "apply"' -l backup -r -F -d 'Where to look for the plan\'s backup'
 complete -c klog -n 'test (__klog_command) = "apply"' -l output -x -a 'text json' -d 'Output form'

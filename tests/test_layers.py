@@ -27,7 +27,7 @@ FLOORS = (
     "append broker_start compact truncate serve",
     "verify copy_dir",
     "salvage jobs replicas",
-    "quorum recover spark keys write",
+    "quorum recover spark keys write follow",
     "klog_cli pyspark_klog",
 )
 FLOOR = {name: number for number, names in enumerate(FLOORS) for name in names.split()}

@@ -27,6 +27,7 @@ COMMANDS = (
     "truncate",
     "compact",
     "write",
+    "follow",
     "apply",
     "undo",
     "plans",

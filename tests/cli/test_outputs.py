@@ -68,6 +68,7 @@ WRITERS = (
     Writer("write", "--plan", WRITE, is_idle=True),
     Writer("write", "--backup", WRITE, is_file=False, is_idle=True),
     Writer("write", "--backup", f"{WRITE} --apply", is_file=False, is_idle=True),
+    Writer("follow", "--to", "127.0.0.1:1 --timeout 1ms", is_file=False),
     Writer("undo", "--backup", "{}/kept --apply", is_file=False),
     Writer("replicas rescue", "--to", f"{DISKS} --if-leads 1", is_idle=True),
     Writer("replicas plan", "--plan", DISKS),
@@ -88,6 +89,7 @@ READ = {
     ("partition", "--keys-from"),
     ("compact", "--metadata"),
     ("write", "--metadata"),
+    ("follow", "--security-config"),
     ("write", "--to"),  # a log dir is changed by a plan; a new one has its own test
     ("assign", "--from"),
     ("assign", "--check"),
@@ -98,10 +100,23 @@ READ = {
     ("replicas rescue", "--plan"),
     *((f"spark {verb}", "--ship") for verb in ("verify", "stats", "search", "export", "compact")),
 }
-ARGUMENTS_READ = {"DIR", "DIR...", "DISK...", "FILE", "INPUT...", "KEY...", "PARTITION", "PATH...", "PLAN"}
+ARGUMENTS_READ = {"BOOTSTRAP", "DIR", "DIR...", "DISK...", "FILE", "INPUT...", "KEY...", "PARTITION", "PATH...", "PLAN"}
 """What commands are given without an option is read, or changed by a plan."""
 NO_PLACE = (
-    *("BYTES", "DURATION", "HOST:PORT", "HOST[:PORT]", "K=V", "NAME[=VALUE]", "RATIO", "REGEX", "SIZE", "TIME", "URL"),
+    *(
+        "BYTES",
+        "DURATION",
+        "DURATION|SIZE",
+        "HOST:PORT",
+        "HOST[:PORT]",
+        "K=V",
+        "NAME[=VALUE]",
+        "RATIO",
+        "REGEX",
+        "SIZE",
+        "TIME",
+        "URL",
+    ),
     *(
         "1/N",
         "N|keep",
@@ -532,7 +547,10 @@ def test_what_a_job_has_begun_is_not_taken_for_somebody_elses(root: Path, tmp_pa
 
 
 FILES = [writer for writer in WRITERS if writer.is_file]
-DIRECTORIES = [writer for writer in WRITERS if not writer.is_file and not writer.is_spark]
+# What follow writes comes from a cluster, which its own tests have.
+DIRECTORIES = [
+    writer for writer in WRITERS if not writer.is_file and not writer.is_spark and writer.command != "follow"
+]
 
 
 @pytest.fixture

@@ -1,0 +1,137 @@
+"""`klog follow`: its options."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from klog.errors import UsageError
+
+from klog_cli import options, output
+from klog_cli.units import parse_duration, parse_size
+
+if TYPE_CHECKING:
+    from klog.follow.options import OnDivergence
+
+FOLLOW_OUTPUTS = ("text", "json", "jsonl")
+ON_DIVERGENCE: tuple[OnDivergence, ...] = ("cut", "stop")
+_DURATION_UNITS = ("", "ms", "s", "m", "h", "d", "w")
+_INT_MAX = 2**31 - 1
+
+Bootstrap = Annotated[str, typer.Argument(metavar="BOOTSTRAP", help="Brokers as HOST:PORT, with commas between them.")]
+CopyTo = Annotated[
+    str, typer.Option("--to", metavar="DIR", help="The copy: a new directory, or that of an earlier run.")
+]
+FollowedTopics = Annotated[list[str] | None, typer.Option(help="Only these topics (name or glob; repeatable).")]
+FollowedNumbers = Annotated[list[int] | None, typer.Option(help="Only these partition numbers (repeatable).")]
+FollowInternal = Annotated[bool, typer.Option("--internal", help="Also copy internal topics.")]
+UntilCaughtUp = Annotated[
+    bool,
+    typer.Option("--until-caught-up", help="End when each partition has reached its high watermark (the default)."),
+]
+Continuous = Annotated[bool, typer.Option("--continuous", help="Go on until ^C or SIGTERM.")]
+Rate = Annotated[str | None, typer.Option(metavar="SIZE", help="At most so many bytes a second.")]
+MaxWait = Annotated[str, typer.Option(metavar="DURATION", help="How long a leader may wait for more to send.")]
+MinBytes = Annotated[str, typer.Option(metavar="SIZE", help="How much a leader waits for.")]
+FetchBytes = Annotated[str, typer.Option(metavar="SIZE", help="At most so much in one answer of all leaders together.")]
+PartitionBytes = Annotated[
+    str, typer.Option(metavar="SIZE", help="At most so much of a partition; a larger batch still comes.")
+]
+Flush = Annotated[
+    str,
+    typer.Option(metavar="DURATION|SIZE", help="Force data to disk so often: what a power cut may cost."),
+]
+CopyConfig = Annotated[
+    list[str] | None, typer.Option("--config", metavar="K=V", help="A setting by which segments roll (repeatable).")
+]
+Prune = Annotated[bool, typer.Option("--prune", help="Remove segments wholly below the leader's log start.")]
+Divergence = Annotated[
+    str,
+    typer.Option(
+        "--on-divergence",
+        metavar="|".join(ON_DIVERGENCE),
+        help="Where histories part: cut the copy there and keep what is cut in the backup, or leave that partition.",
+    ),
+]
+SecurityConfig = Annotated[
+    str | None, typer.Option("--security-config", metavar="FILE", help="Java client properties: TLS, SASL, client.id.")
+]
+Timeout = Annotated[
+    str, typer.Option(metavar="DURATION", help="Give up a partition that has no leader for so long (not --continuous).")
+]
+Trace = Annotated[bool, typer.Option("--trace", help="Print a line for each event of the protocol.")]
+FollowOutput = Annotated[
+    str,
+    typer.Option("--output", metavar="|".join(FOLLOW_OUTPUTS), help="Form of the result; jsonl: a partition a line."),
+]
+
+
+def follow(
+    bootstrap: Bootstrap,
+    to: CopyTo,
+    topic: FollowedTopics = None,
+    partition: FollowedNumbers = None,
+    internal: FollowInternal = False,
+    until_caught_up: UntilCaughtUp = False,
+    continuous: Continuous = False,
+    rate: Rate = None,
+    max_wait: MaxWait = "500ms",
+    min_bytes: MinBytes = "1",
+    fetch_bytes: FetchBytes = "10MiB",
+    partition_bytes: PartitionBytes = "1MiB",
+    flush: Flush = "1s",
+    config: CopyConfig = None,
+    prune: Prune = False,
+    on_divergence: Divergence = "cut",
+    security_config: SecurityConfig = None,
+    timeout: Timeout = "60s",
+    trace: Trace = False,
+    form: FollowOutput = "text",
+    quiet: options.Quiet = False,
+) -> int:
+    """Copy partitions of a live cluster, byte for byte, into a log dir of their own; again and again.
+
+    Each run goes on where the last one ended. What is cut because histories part is kept in a backup.
+    """
+    from klog.follow.options import FollowOptions, copy_settings
+
+    from klog_cli.views.follow import follow as run
+
+    output.Quiet.on = quiet
+    options.known_form(form, FOLLOW_OUTPUTS)
+    if until_caught_up and continuous:
+        raise UsageError("--until-caught-up and --continuous: one of them")
+    flush_ms, flush_bytes = _flush(flush)
+    wishes = FollowOptions(
+        topics=tuple(topic or ()),
+        numbers=tuple(partition or ()),
+        internal=internal,
+        continuous=continuous,
+        rate=None if rate is None else _positive("--rate", parse_size(rate)),
+        max_wait_ms=min(parse_duration(max_wait), _INT_MAX),
+        min_bytes=min(parse_size(min_bytes), _INT_MAX),
+        fetch_bytes=_positive("--fetch-bytes", parse_size(fetch_bytes)),
+        partition_bytes=_positive("--partition-bytes", parse_size(partition_bytes)),
+        flush_ms=flush_ms,
+        flush_bytes=flush_bytes,
+        timeout_ms=parse_duration(timeout),
+        prune=prune,
+        on_divergence=options.known("--on-divergence", on_divergence, ON_DIVERGENCE),
+        trace=trace,
+        config=copy_settings(config or ()),
+    )
+    return run(bootstrap, to, wishes, security_config, form)
+
+
+def _positive(option: str, size: int) -> int:
+    """Return a size as a request has it.  Raises UsageError for 0."""
+    if not size:
+        raise UsageError(f"{option} 0: nothing would ever come")
+    return min(size, _INT_MAX)
+
+
+def _flush(text: str) -> tuple[int | None, int | None]:
+    """Return ms or bytes: `5m` are minutes, `5M` and `5MiB` bytes.  Raises UsageError."""
+    if text.strip().lstrip("0123456789.").strip() in _DURATION_UNITS:
+        return parse_duration(text), None
+    return None, parse_size(text)

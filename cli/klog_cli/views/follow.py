@@ -1,0 +1,153 @@
+"""`klog follow`: how it runs and ends, what it reports."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from klog.errors import ExitCode, counted
+
+from klog_cli import output
+
+if TYPE_CHECKING:
+    from klog.follow.follow import FollowResult
+    from klog.follow.options import FollowOptions
+    from klog.follow.partition import FollowedPartition
+
+
+def follow(bootstrap: str, to: str, options: FollowOptions, security_config: str | None, form: str) -> int:
+    """Follow the cluster until that is done or a signal ends it; return the exit code.  Raises KlogError, OSError."""
+    from klog.client.cluster import parse_bootstrap
+    from klog.client.security import Security, read_security
+    from klog.copy_dir.copy_dir import CopyDir
+    from klog.follow.follow import FollowRun
+    from klog.threads import run_all
+
+    parse_bootstrap(bootstrap)
+    security = read_security(security_config) if security_config is not None else Security()
+    stop = threading.Event()
+    found: list[FollowResult] = []
+    with _Reports(options.trace) as reports:
+
+        def run() -> None:
+            with CopyDir(to, reporter=reports) as copy_dir:
+                found.append(FollowRun(bootstrap, security, copy_dir, options, reports, stop).run())
+
+        signal.signal(signal.SIGTERM, _end)
+        is_cancelled = False
+        try:
+            run_all([run], stop.set)
+        except KeyboardInterrupt:
+            is_cancelled = True
+    if not found:
+        return ExitCode.CANCELLED
+    _show(found[0], options, form)
+    return found[0].exit_code | (ExitCode.CANCELLED if is_cancelled and not options.continuous else 0)
+
+
+def _end(_number: int, _frame: object) -> None:
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    raise KeyboardInterrupt
+
+
+class _Reports(output.TerminalReporter):
+    """Lines from several threads, one at a time, and a bar."""
+
+    def __init__(self, trace: bool) -> None:
+        from klog_cli.progress import LagBar
+
+        self._lock = threading.Lock()
+        on_stdout = trace and output.is_terminal()
+        self._bar = LagBar(not output.Quiet.on and output.is_terminal(output.STDERR) and not on_stdout)
+        self._read = True
+
+    def __enter__(self) -> _Reports:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._bar.close()
+
+    def note(self, message: str) -> None:
+        with self._lock:
+            self._bar.clear()
+            output.note(message)
+
+    def error(self, message: str) -> None:
+        with self._lock:
+            self._bar.clear()
+            output.error(message)
+
+    def trace(self, line: str) -> None:
+        """Print a line about an event; a copy goes on if nobody reads it any more."""
+        with self._lock:
+            try:
+                if self._read:
+                    output.text(f"{output.printable(line)}\n")
+            except output.ClosedPipeError:
+                self._read = False
+
+    def advance(self, size: int, lag: int) -> None:
+        with self._lock:
+            self._bar.advance(size, lag)
+
+
+# ---------------------------------------------------------------- results
+
+
+def _show(done: FollowResult, options: FollowOptions, form: str) -> None:
+    if form == "json":
+        rows = [_row(partition) for partition in done.partitions]
+        backup = done.backups[0] if done.backups else None
+        output.emit_json({"cluster_id": done.cluster_id, "partitions": rows, "backup": backup, "backups": done.backups})
+    elif form == "jsonl":
+        output.emit_jsonl(map(_row, done.partitions))
+    else:
+        for line in _lines(done, options):
+            output.text(f"{output.printable(line)}\n")
+
+
+def _row(partition: FollowedPartition) -> dict[str, object]:
+    copy = partition.copy
+    return {
+        "topic": partition.place.topic,
+        "partition": partition.place.number,
+        "topic_id": copy.topic_id,
+        "leader": partition.leader,
+        "leader_epoch": partition.leader_epoch,
+        "first_offset": partition.first_offset,
+        "log_end_offset": copy.end,
+        "high_watermark": copy.high_watermark,
+        "log_start_offset": copy.log_start,
+        "copied_bytes": partition.copied_bytes,
+        "copied_batches": partition.copied_batches,
+        "missed": partition.missed,
+        "cut": partition.cut,
+        "error": partition.error,
+    }
+
+
+def _lines(done: FollowResult, options: FollowOptions) -> Iterator[str]:
+    """Yield a line for each partition that moved, and one for all."""
+    moved = [one for one in done.partitions if one.copied_batches or one.missed or one.cut or one.error]
+    width = max((len(one.name) for one in moved), default=0)
+    for one in moved:
+        yield f"{one.name:{width}}  {', '.join(_parts(one))}"
+    size = output.human_size(sum(one.copied_bytes for one in done.partitions))
+    there = counted(len(done.partitions), "partition")
+    yield f"{there} of cluster {done.cluster_id}, {len(moved)} of which moved, {size} copied"
+
+
+def _parts(one: FollowedPartition) -> Iterator[str]:
+    if one.copied_batches:
+        size = output.human_size(one.copied_bytes)
+        yield f"{one.first_offset} to {one.copy.end - 1}, {counted(one.copied_batches, 'batch', 'es')}, {size}"
+    for first, last in one.cut:
+        yield f"cut {first} to {last}"
+    for first, last in one.missed:
+        yield f"missed {first} to {last}"
+    if one.error:
+        yield one.error
+    elif one.lag:
+        yield f"{one.lag} behind"

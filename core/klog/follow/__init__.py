@@ -1,0 +1,1 @@
+"""`klog follow`: an incremental, byte-exact copy of a live cluster's partitions."""

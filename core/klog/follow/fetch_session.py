@@ -1,0 +1,102 @@
+"""Fetch sessions: a leader remembers what is fetched, and is told only what changes.
+
+Kafka: FetchSessionHandler, KIP-227.
+
+A leader that gives no session gets full requests, in which the partitions that got records go to the end: the first
+ones have the byte limit of a request to themselves.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Iterable
+from typing import Final, NamedTuple
+
+from klog.formats.error_codes import ErrorCode
+
+_HIGHEST_EPOCH: Final = 2**31 - 1
+
+
+class FollowedPlace(NamedTuple):
+    """A partition as requests name it.  A topic made anew is another place: it has another id."""
+
+    topic: str
+    topic_id: str
+    number: int
+
+
+class FetchPosition(NamedTuple):
+    """From where on a partition is fetched.  *leader_epoch*: as known from the metadata.  *last_epoch*: the copy's."""
+
+    leader_epoch: int
+    offset: int
+    last_epoch: int
+
+
+class SessionRequest(NamedTuple):
+    """The part of a Fetch request that a session decides.  *epoch* 0: all partitions are in *positions*."""
+
+    session_id: int
+    epoch: int
+    positions: list[tuple[FollowedPlace, FetchPosition]]
+    forgotten: list[FollowedPlace]
+
+
+class FetchSession:
+    """What one leader knows of a client's partitions.  Each request has to be `answered`, or the session is `lost`."""
+
+    def __init__(self) -> None:
+        self._id = self._epoch = 0
+        self._positions: OrderedDict[FollowedPlace, FetchPosition] = OrderedDict()
+        self._changed: dict[FollowedPlace, None] = {}
+        self._forgotten: dict[FollowedPlace, None] = {}
+
+    def follow(self, place: FollowedPlace, position: FetchPosition) -> None:
+        """Fetch *place* from *position* on."""
+        if self._positions.get(place) != position:
+            self._positions[place] = position
+            self._changed[place] = None
+            self._forgotten.pop(place, None)
+
+    def forget(self, place: FollowedPlace) -> None:
+        """Fetch *place* no longer."""
+        if self._positions.pop(place, None) is not None:
+            self._changed.pop(place, None)
+            self._forgotten[place] = None
+
+    def position(self, place: FollowedPlace) -> FetchPosition | None:
+        """Return from where on *place* is fetched; None: it is not."""
+        return self._positions.get(place)
+
+    def request(self) -> SessionRequest:
+        """Return the next request."""
+        if not self._epoch:
+            made = SessionRequest(self._id, 0, list(self._positions.items()), [])
+        else:
+            changed = [(place, self._positions[place]) for place in self._changed]
+            made = SessionRequest(self._id, self._epoch, changed, list(self._forgotten))
+        self._changed, self._forgotten = {}, {}
+        return made
+
+    def answered(self, session_id: int, is_empty: bool, error: int = 0) -> None:
+        """Take note of an answer; *is_empty*: it names no partition, as a throttled one to a full request does.
+
+        An error ends the session: the next request is full.
+        """
+        if error:
+            # What the leader no longer knows cannot be ended; another session is ended by the request for a new one.
+            self._id, self._epoch = 0 if error == ErrorCode.FETCH_SESSION_ID_NOT_FOUND else self._id, 0
+        elif not session_id or (not self._epoch and is_empty):
+            self._id = self._epoch = 0
+        else:
+            self._id, self._epoch = session_id, self._epoch % _HIGHEST_EPOCH + 1
+
+    def lost(self) -> None:
+        """Begin anew: the connection is gone."""
+        self._id = self._epoch = 0
+
+    def let_others_go_first(self, places: Iterable[FollowedPlace]) -> None:
+        """Put *places*, which got records, behind all others; in a session the leader does so."""
+        for place in places:
+            if place in self._positions:
+                self._positions.move_to_end(place)

@@ -1,0 +1,265 @@
+"""Fetches from one leader: a connection and a thread of its own.
+
+    fetcher = LeaderFetcher(connection, options, limit, released, reporter)
+    fetcher.assign(partition)
+    fetcher.run()                  # until `stop` is set, or the connection is lost
+
+A partition that gets more than records, whatever it is, leaves the fetcher: it is put into *released* with what has
+been decided, and comes back by `assign` when that is done.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from queue import SimpleQueue
+from threading import Event, Lock
+from typing import Final, NamedTuple
+
+from klog.client.connection import BrokerConnection
+from klog.client.failures import ForeignAnswerError, LostConnectionError, RefusedRequestError, StoppedError
+from klog.errors import DamagedError, ExitCode, KlogError
+from klog.follow.decisions import Decision, FetchAnswer, Leave, Take, Wait, judge
+from klog.follow.fetch_session import FetchSession, FollowedPlace, SessionRequest
+from klog.follow.options import FollowOptions
+from klog.follow.partition import FollowedPartition, FollowReporter
+from klog.formats.error_codes import ErrorCode, error_code
+from klog.formats.structs.schema import Data
+
+BY_ID: Final = 13
+"""The version of Fetch from which on topics are named by their ids."""
+ROOM_BYTES: Final = 32 << 20
+"""By how much an answer may be larger than was asked for: its first batch comes whole, however large it is."""
+_CONSUMER: Final = -1
+_TRIES: Final = 4
+"""How often a batch that cannot be appended is fetched."""
+_IDLE_S: Final = 0.2
+_SESSION_ERRORS: Final = (
+    ErrorCode.FETCH_SESSION_ID_NOT_FOUND,
+    ErrorCode.INVALID_FETCH_SESSION_EPOCH,
+    ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR,
+    ErrorCode.INCONSISTENT_TOPIC_ID,
+)
+_Key = tuple[str, int]
+
+
+class RateLimit:
+    """At most *rate* bytes a second, over all threads that share it; None: no limit.  *taken*: bytes so far."""
+
+    def __init__(self, rate: int | None) -> None:
+        self._rate, self._due, self._lock, self.taken = rate, 0.0, Lock(), 0
+
+    def take(self, size: int) -> float:
+        """Count *size* bytes; return when more may come (monotonic seconds)."""
+        with self._lock:
+            self.taken += size
+            if self._rate is None:
+                return 0.0
+            self._due = max(self._due, time.monotonic()) + size / self._rate
+            return self._due
+
+
+class Released(NamedTuple):
+    """A partition that a fetcher lets go.  *decision* None: it goes on, and has reached the leader's high watermark.
+
+    *since*: when the request was sent (monotonic seconds).
+    """
+
+    partition: FollowedPartition
+    decision: Decision | None
+    since: float
+
+
+class LeaderFetcher:
+    """Fetches what it has been assigned; *fetch_bytes*: at most so many at a time.
+
+    *released* gets partitions, and what ends everything: an exception.
+    """
+
+    def __init__(
+        self,
+        connection: BrokerConnection,
+        options: FollowOptions,
+        limit: RateLimit,
+        released: SimpleQueue[Released | BaseException],
+        reporter: FollowReporter,
+        stop: Event,
+    ) -> None:
+        self._connection, self._options, self._limit = connection, options, limit
+        self._released, self._reporter, self._stop = released, reporter, stop
+        self._lock, self._ended = Lock(), False
+        self._inbox: deque[FollowedPartition] = deque()
+        self._revoked: deque[FollowedPlace] = deque()
+        self._session = FetchSession()
+        self._partitions: dict[_Key, FollowedPartition] = {}
+        self._by_id = False
+        self._resume_at = self._sent_at = 0.0
+        self.fetch_bytes = options.fetch_bytes
+
+    def assign(self, partition: FollowedPartition) -> bool:
+        """Follow *partition*; return False if it is too late."""
+        with self._lock:
+            if not self._ended:
+                self._inbox.append(partition)
+            return not self._ended
+
+    def revoke(self, place: FollowedPlace) -> None:
+        """Let a partition go soon: it has another leader, or is another one."""
+        self._revoked.append(place)
+
+    # ------------------------------------------------------------ the loop
+
+    def run(self) -> None:
+        """Fetch until `stop` is set or the connection is lost.  Raises nothing."""
+        try:
+            self._by_id = self._connection.version("Fetch") >= BY_ID
+            while not self._stop.is_set():
+                self._admit()
+                if self._partitions:
+                    self._fetch()
+                else:
+                    self._stop.wait(_IDLE_S)
+        except StoppedError:
+            pass
+        except (LostConnectionError, ForeignAnswerError, RefusedRequestError) as error:
+            self._end(Wait(str(error)))
+        except KlogError as error:
+            self._end(Leave(str(error), ExitCode.OPERATIONAL_ERROR))
+        except BaseException as error:
+            self._released.put(error)
+        finally:
+            self._connection.close()
+            self._end(Wait("the connection was closed"))
+
+    def _end(self, why: Wait | Leave) -> None:
+        with self._lock:
+            self._ended = True
+        for partition in (*self._partitions.values(), *self._inbox):
+            self._released.put(Released(partition, why, self._sent_at or time.monotonic()))
+        self._partitions.clear()
+        self._inbox.clear()
+
+    def _admit(self) -> None:
+        """Take up what was assigned, and let go what was revoked."""
+        while self._inbox:
+            partition = self._inbox.popleft()
+            self._partitions[self._key(partition.place)] = partition
+            self._session.follow(partition.place, partition.position())
+        while self._revoked:
+            place = self._revoked.popleft()
+            revoked = self._partitions.get(self._key(place))
+            if revoked is not None and revoked.place == place:
+                self._release(revoked, Wait("it has another leader"))
+
+    def _key(self, place: FollowedPlace) -> _Key:
+        return (place.topic_id if self._by_id else place.topic, place.number)
+
+    def _release(self, partition: FollowedPartition, decision: Decision) -> None:
+        self._session.forget(partition.place)
+        del self._partitions[self._key(partition.place)]
+        self._released.put(Released(partition, decision, self._sent_at))
+
+    def _fetch(self) -> None:
+        if (pause := self._resume_at - time.monotonic()) > 0:
+            self._stop.wait(pause)
+            return
+        request = self._session.request()
+        self._trace_fetches(request)
+        self._sent_at = time.monotonic()
+        self._connection.send("Fetch", self._body(request))
+        self._take(self._connection.receive(most_bytes=self.fetch_bytes + ROOM_BYTES))
+
+    def _trace_fetches(self, request: SessionRequest) -> None:
+        if self._options.trace:
+            for place, at in request.positions:
+                line = f"fetch offset={at.offset} epoch={at.leader_epoch} last={at.last_epoch}"
+                self._reporter.trace(f"{place.topic}-{place.number} {line}")
+
+    def _body(self, request: SessionRequest) -> Data:
+        """Return a Fetch request.  Where nothing is known of a partition yet, its answer is not waited for."""
+        options, topics, forgotten = self._options, list[Data](), list[Data]()
+        unknown = False
+        for place, at in request.positions:
+            if not topics or topics[-1]["topic"] != place.topic or topics[-1]["topicId"] != place.topic_id:
+                topics.append({"topic": place.topic, "topicId": place.topic_id, "partitions": []})
+            row = {"partition": place.number, "currentLeaderEpoch": at.leader_epoch, "fetchOffset": at.offset}
+            row |= {"lastFetchedEpoch": at.last_epoch, "partitionMaxBytes": options.partition_bytes}
+            topics[-1]["partitions"].append(row)
+            unknown = unknown or self._partitions[self._key(place)].high_watermark < 0
+        for place in request.forgotten:
+            forgotten.append({"topic": place.topic, "topicId": place.topic_id, "partitions": [place.number]})
+        return {
+            "replicaId": _CONSUMER,
+            "maxWaitMs": 0 if unknown and not options.continuous else options.max_wait_ms,
+            "minBytes": options.min_bytes,
+            "maxBytes": self.fetch_bytes,
+            "sessionId": request.session_id,
+            "sessionEpoch": request.epoch,
+            "topics": topics,
+            "forgottenTopicsData": forgotten,
+        }
+
+    # ------------------------------------------------------------ answers
+
+    def _take(self, answer: Data) -> None:
+        rows = [(topic, row) for topic in answer["responses"] for row in topic["partitions"]]
+        self._session.answered(answer["sessionId"], not rows, answer["errorCode"])
+        if answer["errorCode"] in _SESSION_ERRORS:
+            return
+        if answer["errorCode"]:
+            name = error_code(answer["errorCode"]).name
+            raise RefusedRequestError(f"{self._connection.name}: Fetch: {name}", answer["errorCode"])
+        taken, seen = 0, set[_Key]()
+        with_records: list[FollowedPlace] = []
+        for topic, row in rows:
+            key = (topic["topicId"] if self._by_id else topic["topic"], row["partitionIndex"])
+            partition = self._partitions.get(key)
+            if partition is None or key in seen:  # nobody has asked for it
+                continue
+            seen.add(key)
+            got = _fetch_answer(row)
+            taken += len(got.records)
+            if len(got.records):
+                with_records.append(partition.place)
+            self._take_one(partition, got)
+        self._session.let_others_go_first(with_records)
+        self._resume_at = self._limit.take(taken)
+        if answer["throttleTimeMs"] > 0:
+            self._throttled(
+                answer["throttleTimeMs"], [self._partitions[key] for key in seen if key in self._partitions]
+            )
+
+    def _throttled(self, ms: int, partitions: list[FollowedPartition]) -> None:
+        """Wait as the broker says: until then it reads nothing from this connection.  Kafka: KIP-219."""
+        self._resume_at = max(self._resume_at, time.monotonic() + ms / 1000)
+        if self._options.trace:
+            for partition in partitions or self._partitions.values():
+                self._reporter.trace(f"{partition.name} throttled ms={ms}")
+
+    def _take_one(self, partition: FollowedPartition, got: FetchAnswer) -> None:
+        decision = judge(got, partition.copy.epochs, partition.copy.end)
+        if not isinstance(decision, Take):
+            self._release(partition, decision)
+            return
+        try:
+            partition.take(got, self._reporter, self._options.trace)
+        except DamagedError as error:
+            partition.bad_answers += 1
+            if partition.bad_answers < _TRIES:
+                self._release(partition, Wait(str(error)))
+            else:
+                self._release(partition, Leave(str(error), ExitCode.PROBLEMS_LEFT))
+            return
+        self._session.follow(partition.place, partition.position())
+        if not partition.reached and partition.copy.end >= partition.high_watermark >= 0:
+            partition.reached = True
+            self._released.put(Released(partition, None, self._sent_at))
+
+
+def _fetch_answer(row: Data) -> FetchAnswer:
+    told = row["divergingEpoch"]
+    diverging = (told["epoch"], told["endOffset"]) if told["epoch"] >= 0 or told["endOffset"] >= 0 else None
+    records = row["records"]
+    return FetchAnswer(
+        row["errorCode"], row["highWatermark"], row["logStartOffset"], diverging, memoryview(records or b"")
+    )

@@ -1,0 +1,68 @@
+"""What a follow was asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+from typing import Final, Literal, TypeAlias
+
+from klog.errors import UsageError, near_misses
+
+OnDivergence: TypeAlias = Literal["cut", "stop"]
+_SETTINGS: Final = ("segment.bytes", "segment.ms", "index.interval.bytes", "segment.index.bytes")
+_SMALL_SEGMENTS: Final = "internal.segment.bytes"
+
+
+@dataclass(frozen=True)
+class FollowOptions:
+    """The options of a follow: ms and bytes.
+
+    *topics*: names and globs; *numbers*: of partitions; empty for all.  *internal*: internal topics, too; one that is
+    named is followed without.  *continuous*: goes on until it is stopped.  *rate*: bytes a second over all connections,
+    None for any.  *max_wait_ms*, *min_bytes*, *fetch_bytes*, *partition_bytes*: a Fetch request's own.  *flush_ms*,
+    *flush_bytes*: how much may be lost to a power cut.  *timeout_ms*: for how long a partition may have no leader.
+    *config*: settings of the copy that go before the topics' own.
+    """
+
+    topics: Sequence[str] = ()
+    numbers: Sequence[int] = ()
+    internal: bool = False
+    continuous: bool = False
+    rate: int | None = None
+    max_wait_ms: int = 500
+    min_bytes: int = 1
+    fetch_bytes: int = 10 << 20
+    partition_bytes: int = 1 << 20
+    flush_ms: int | None = 1000
+    flush_bytes: int | None = None
+    timeout_ms: int = 60_000
+    prune: bool = False
+    on_divergence: OnDivergence = "cut"
+    trace: bool = False
+    config: Mapping[str, str] = field(default_factory=dict)
+
+    def wants(self, topic: str, is_internal: bool) -> bool:
+        """Return whether *topic* is to be followed."""
+        if is_internal and not self.internal and topic not in self.topics:
+            return False
+        return not self.topics or any(fnmatchcase(topic, glob) for glob in self.topics)
+
+    def wants_number(self, number: int) -> bool:
+        """Return whether partitions of this number are to be followed."""
+        return not self.numbers or number in self.numbers
+
+
+def copy_settings(given: Sequence[str]) -> dict[str, str]:
+    """Return the settings in `NAME=VALUE`; internal.segment.bytes goes before segment.bytes.  Raises UsageError."""
+    found: dict[str, str] = {}
+    for one in given:
+        name, equals, value = one.partition("=")
+        if name not in (*_SETTINGS, _SMALL_SEGMENTS):
+            raise UsageError(f"--config {one}: {name} decides nothing here{near_misses(name, _SETTINGS)}")
+        if not equals:
+            raise UsageError(f"--config {one}: expected NAME=VALUE")
+        found[name] = value
+    if _SMALL_SEGMENTS in found:
+        found["segment.bytes"] = found.pop(_SMALL_SEGMENTS)
+    return found

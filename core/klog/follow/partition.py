@@ -1,0 +1,139 @@
+"""A partition that is followed: its copy, what its leader told, and what became of it in this run."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from threading import Lock
+from typing import Protocol
+
+from klog.copy_dir.copied_partition import CopiedPartition
+from klog.errors import DamagedError, ExitCode
+from klog.follow.decisions import FetchAnswer
+from klog.follow.fetch_session import FetchPosition, FollowedPlace
+
+
+class FollowReporter(Protocol):
+    """Hears what happens, on any thread."""
+
+    def note(self, message: str) -> None:
+        """Take a line that is good to know."""
+
+    def error(self, message: str) -> None:
+        """Take a line about something that went wrong."""
+
+    def trace(self, line: str) -> None:
+        """Take a line about an event of the protocol."""
+
+    def advance(self, size: int, lag: int) -> None:
+        """Hear that *size* bytes were copied, and that a copy is now *lag* offsets further than before."""
+
+
+@dataclass
+class Outage:
+    """Why a partition cannot be fetched, since when, and how often it was tried.  Times are monotonic seconds."""
+
+    why: str
+    since: float
+    tries: int = 0
+
+
+@dataclass(eq=False)
+class FollowedPartition:
+    """A partition, which belongs to one thread at a time; its *copy* is used under *lock*, as all copies are.
+
+    *leader*, *leader_epoch*: of the metadata, -1 where there is none.  *high_watermark*, *log_start*: the leader's
+    latest, -1 before its first answer.  *reached*: the copy has had all that the leader had when it answered.
+    *first_offset*: where this run began.  *missed*, *cut*: first and last offsets;
+    *backups*: where what was cut or replaced is kept.  *error*: why it is not followed
+    any more.  *bad_answers*: in a row, with a batch that cannot be appended.  *is_new*: nothing was ever copied, so the
+    leader's log start is where it begins, and nothing was missed.
+    """
+
+    place: FollowedPlace
+    copy: CopiedPartition
+    lock: Lock
+    first_offset: int
+    is_new: bool = False
+    leader: int = -1
+    leader_epoch: int = -1
+    high_watermark: int = -1
+    log_start: int = -1
+    reached: bool = False
+    copied_bytes: int = 0
+    copied_batches: int = 0
+    missed: list[tuple[int, int]] = field(default_factory=list)
+    cut: list[tuple[int, int]] = field(default_factory=list)
+    backups: list[str] = field(default_factory=list)
+    error: str | None = None
+    exit_code: ExitCode = ExitCode.CLEAN
+    bad_answers: int = 0
+    outage: Outage | None = None
+
+    @property
+    def name(self) -> str:
+        """The name of its directory."""
+        return f"{self.place.topic}-{self.place.number}"
+
+    def position(self) -> FetchPosition:
+        """Return from where on it is fetched."""
+        return FetchPosition(self.leader_epoch, self.copy.end, self.copy.latest_epoch)
+
+    def take(self, got: FetchAnswer, reporter: FollowReporter, trace: bool) -> None:
+        """Append what a leader answered, and follow its marks.
+
+        Raises DamagedError for a batch that cannot be appended; those before it have been.  OSError.
+        """
+        with self.lock:
+            self._take(got, reporter, trace)
+
+    def _take(self, got: FetchAnswer, reporter: FollowReporter, trace: bool) -> None:
+        behind, end = self.lag, self.copy.end
+        size, batches = self.copied_bytes, self.copied_batches
+        try:
+            if len(got.records):
+                self._append(got.records)
+        finally:
+            if self.copy.end > end:
+                self.bad_answers = 0
+            size, batches = self.copied_bytes - size, self.copied_batches - batches
+            if trace and batches:
+                reporter.trace(f"{self.name} append bytes={size} batches={batches} LEO={self.copy.end}")
+            self.high_watermark, self.log_start = got.high_watermark, got.log_start
+            reporter.advance(size, self.lag - behind)
+        self.outage = None
+        self._follow_marks()
+        if trace:
+            marks = f"HW={self.copy.high_watermark} leader HW={self.high_watermark} start={self.copy.log_start}"
+            reporter.trace(f"{self.name} {marks}")
+
+    @property
+    def lag(self) -> int:
+        """How many offsets it is behind the leader's high watermark; 0 where that is unknown."""
+        return max(0, self.high_watermark - self.copy.end)
+
+    def keep(self, backup: str | None) -> None:
+        """Take note of a backup."""
+        if backup is not None:
+            self.backups.append(backup)
+
+    def begin_at(self, offset: int) -> None:
+        """Begin a copy that has nothing where the leader's log starts.  Raises OSError."""
+        with self.lock:
+            self.copy.skip_to(offset)
+            self.first_offset, self.is_new = self.copy.end, False
+
+    def _append(self, records: memoryview) -> None:
+        size, batches = self.copy.appended_bytes, self.copy.appended_batches
+        try:
+            taken = self.copy.append(records)
+        finally:
+            self.copied_bytes += self.copy.appended_bytes - size
+            self.copied_batches += self.copy.appended_batches - batches
+        if not taken:
+            raise DamagedError(f"{self.name}: {len(records)} bytes at offset {self.copy.end}, and no whole batch")
+
+    def _follow_marks(self) -> None:
+        """Move the copy's high watermark and log start to the leader's, as far as the copy goes."""
+        self.copy.set_high_watermark(min(self.high_watermark, self.copy.end))
+        if self.copy.log_start < self.log_start <= self.copy.end:
+            self.copy.move_start(self.log_start)

@@ -1,0 +1,108 @@
+"""Brings a copy back to a history that its leader has.  Nothing is taken away that is not kept in the backup."""
+
+from __future__ import annotations
+
+from klog.client.cluster import EARLIEST, LATEST, Cluster
+from klog.client.failures import ForeignAnswerError, LostConnectionError, RefusedRequestError
+from klog.errors import ExitCode
+from klog.follow.decisions import Cut, Decision, EpochEnd, Leave, Look, Skip, Wait, locate, refusal
+from klog.follow.fetch_session import FollowedPlace
+from klog.follow.options import FollowOptions
+from klog.follow.partition import FollowedPartition, FollowReporter
+from klog.formats.java_text import ZERO_UUID
+from klog.replication.epoch_cache import UNDEFINED
+
+
+def carry_out(
+    partition: FollowedPartition,
+    decision: Decision,
+    cluster: Cluster,
+    options: FollowOptions,
+    reporter: FollowReporter,
+) -> Wait | Leave | None:
+    """Do what was decided; return what it has to wait for, None when it can be fetched again.
+
+    Raises KlogError, OSError.
+    """
+    if isinstance(decision, Look):
+        decision = _located(partition, cluster)
+    if isinstance(decision, Cut):
+        if options.trace and decision.epoch != UNDEFINED:
+            reporter.trace(f"{partition.name} diverging epoch={decision.epoch} end={decision.end}")
+        if options.on_divergence == "stop":
+            return Leave(f"{_parting(partition, decision)}: it is left as it is", ExitCode.PROBLEMS_LEFT)
+        _cut(partition, decision, options, reporter)
+    elif isinstance(decision, Skip):
+        _skip(partition, decision, reporter)
+    elif isinstance(decision, Wait | Leave):
+        return decision
+    return None
+
+
+def _located(partition: FollowedPartition, cluster: Cluster) -> Cut | Skip | Wait | Leave:
+    key = partition.place.topic, partition.place.number
+
+    def epoch_end(epoch: int) -> EpochEnd:
+        answer = cluster.epoch_ends({key: epoch})[key]
+        if answer.error:
+            raise RefusedRequestError(answer.error.name, answer.error)
+        return answer.epoch, answer.end_offset
+
+    def bounds() -> tuple[int, int]:
+        start, end = (cluster.offsets([key], which)[key] for which in (EARLIEST, LATEST))
+        for one in (start, end):
+            if one.error:
+                raise RefusedRequestError(one.error.name, one.error)
+        return start.offset, end.offset
+
+    try:
+        return locate(partition.copy.epochs, partition.copy.end, epoch_end, bounds)
+    except RefusedRequestError as error:
+        return refusal(error.code)
+    except (LostConnectionError, ForeignAnswerError) as error:
+        return Wait(str(error))
+
+
+def _parting(partition: FollowedPartition, cut: Cut) -> str:
+    if cut.epoch != UNDEFINED:
+        why = f"leader epoch {cut.epoch} ended at {cut.end}"
+    elif cut.end != UNDEFINED:
+        why = f"the leader's log ends at {cut.end}"
+    else:
+        why = "the leader knows no leader epoch of the copy"
+    return f"{partition.name}: {why}, and the copy goes on to {partition.copy.end - 1}"
+
+
+def _cut(partition: FollowedPartition, cut: Cut, options: FollowOptions, reporter: FollowReporter) -> None:
+    said, start, end = _parting(partition, cut), partition.copy.log_start, partition.copy.end
+    with partition.lock:
+        partition.keep(partition.copy.cut(cut.to))
+    # Where nothing was left, the copy begins anew, at the leader's log start.
+    partition.is_new = not partition.copy.end
+    now = max(start, partition.copy.end)
+    if options.trace:
+        reporter.trace(f"{partition.name} truncate LEO={now} kept={end - now}")
+    reporter.error(f"{said}: offsets {now} to {end - 1} were cut; they are in {partition.backups[-1]}")
+    partition.cut.append((now, end - 1))
+    partition.exit_code |= ExitCode.CORRECTED
+
+
+def _skip(partition: FollowedPartition, skip: Skip, reporter: FollowReporter) -> None:
+    first, last = partition.copy.end, skip.to - 1
+    with partition.lock:
+        partition.copy.skip_to(skip.to)
+    reporter.error(f"{partition.name}: offsets {first} to {last} were deleted before they were copied")
+    partition.missed.append((first, last))
+    partition.exit_code |= ExitCode.PROBLEMS_LEFT
+
+
+def replace(partition: FollowedPartition, place: FollowedPlace, reporter: FollowReporter) -> None:
+    """Begin the copy anew: the topic was deleted, and made again with another id.  Raises KlogError, OSError."""
+    before, end = partition.copy.topic_id, partition.copy.end
+    with partition.lock:
+        partition.keep(partition.copy.replace(place.topic_id if place.topic_id != ZERO_UUID else None))
+    said = f"{partition.name}: the topic was made anew, {place.topic_id} after {before}"
+    kept = f"is in {partition.backups[-1]}" if end else "was empty"
+    reporter.error(f"{said}: the old copy, which ended at {end}, {kept}")
+    partition.place, partition.is_new = place, True
+    partition.exit_code |= ExitCode.CORRECTED

@@ -1,0 +1,115 @@
+"""What a copy keeps of the cluster beside the logs: settings of topics, offsets of groups, in `klog-follow.json`."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection, Mapping
+from threading import Event, Timer
+from typing import Final
+
+from klog.append.log_state import AppendSettings
+from klog.client.cluster import Cluster, ClusterTopics
+from klog.client.failures import ForeignAnswerError, LostConnectionError, RefusedRequestError, StoppedError
+from klog.client.groups import committed_offsets
+from klog.copy_dir.copy_dir import CopyDir
+from klog.errors import UsageError
+from klog.follow.partition import FollowReporter
+from klog.formats.follow_file import FollowFile, FollowTopic, GroupOffset
+from klog.formats.java_text import ZERO_UUID
+from klog.metadata.topic_config import TopicConfig
+
+_PASSING: Final = (LostConnectionError, ForeignAnswerError, RefusedRequestError)
+_EACH_S: Final = 60.0
+_LAST_S: Final = 30.0
+_HURRY_S: Final = 2.0
+_ROLL: Final = ("internal.segment.bytes", "segment.bytes", "segment.ms", "index.interval.bytes", "segment.index.bytes")
+"""The settings by which a copy's segments roll; the first goes before the second."""
+
+
+class SideFile:
+    """`klog-follow.json` of *copy_dir*, as this run is going to write it.  *config*: settings that go first.
+
+    Topics of earlier runs stay in it.
+    """
+
+    def __init__(self, bootstrap: str, copy_dir: CopyDir, reporter: FollowReporter, config: Mapping[str, str]) -> None:
+        self._bootstrap, self._copy_dir, self._reporter, self._config = bootstrap, copy_dir, reporter, config
+        self._topics: dict[str, FollowTopic] = {}
+        self._groups: Mapping[str, tuple[GroupOffset, ...]] = {}
+        self._written_at = 0.0
+        self._said: set[str] = set()
+
+    def learn(self, cluster: Cluster, found: ClusterTopics, names: Collection[str]) -> None:
+        """Ask for the settings of topics.  Where they may not be read, they are taken to be Kafka's defaults."""
+        configs: dict[str, dict[str, str]] = {}
+        try:
+            configs = cluster.configs(names)
+        except RefusedRequestError as error:
+            self._say(f"{error}: Kafka's defaults are taken instead")
+        for topic in found.topics:
+            if topic.name in names:
+                topic_id = topic.topic_id if topic.topic_id != ZERO_UUID else None
+                self._topics[topic.name] = FollowTopic(topic_id, len(topic.partitions), configs.get(topic.name, {}))
+
+    def settings(self, topic: str) -> AppendSettings:
+        """Return by which settings the segments of a topic roll.  Raises UsageError for those of an option."""
+        own: dict[str, str] = {}
+        for name in _ROLL:
+            value = self._topics[topic].config.get(name)
+            if value is not None and _is_valid(name, value):
+                own.setdefault(name.removeprefix("internal."), value)
+        return AppendSettings.of(TopicConfig(None, {**own, **self._config}), topic)
+
+    def _say(self, line: str) -> None:
+        if line not in self._said:
+            self._said.add(line)
+            self._reporter.note(line)
+
+    # ------------------------------------------------------------ writing
+
+    def write_each_minute(self, cluster: Cluster) -> None:
+        """Write the file if a minute has passed.  Raises OSError, StoppedError."""
+        if time.monotonic() - self._written_at >= _EACH_S:
+            self._write(cluster)
+
+    def write_last(self, new_cluster: Callable[[Event], Cluster], in_a_hurry: bool) -> None:
+        """Write the file in the end, in two seconds where that has to be.  Raises OSError."""
+        late = Event()
+        timer = Timer(_HURRY_S if in_a_hurry else _LAST_S, late.set)
+        timer.daemon = True
+        timer.start()
+        cluster = new_cluster(late)
+        try:
+            cluster.topics([])
+            self._write(cluster)
+        except (*_PASSING, StoppedError) as error:
+            self._say(f"{error}: the offsets of groups are those of before")
+            self._store()
+        finally:
+            timer.cancel()
+            cluster.close()
+
+    def _write(self, cluster: Cluster) -> None:
+        self._written_at = time.monotonic()
+        try:
+            found = committed_offsets(cluster)
+            self._groups = {group: tuple(GroupOffset(*one) for one in offsets) for group, offsets in found.items()}
+        except _PASSING as error:
+            self._say(f"{error}: the offsets of groups are those of before")
+        self._store()
+
+    def _store(self) -> None:
+        before = self._copy_dir.follow_file
+        topics = {**(before.topics if before is not None else {}), **self._topics}
+        groups = self._groups or (before.groups if before is not None else {})
+        now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+        content = FollowFile(self._copy_dir.cluster_id or "", self._bootstrap, now, topics, groups)
+        self._copy_dir.write_follow_file(content)
+
+
+def _is_valid(name: str, value: str) -> bool:
+    try:
+        TopicConfig(None, {name.removeprefix("internal."): value})
+    except UsageError:
+        return False
+    return True
