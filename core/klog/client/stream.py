@@ -166,8 +166,12 @@ class Stream:
         self.close()
         if isinstance(error, ssl.SSLCertVerificationError):
             raise AuthenticationError(f"{self.name}: its certificate is refused: {error.verify_message}") from None
-        hint = " (a listener without TLS answers so)" if error.reason == "WRONG_VERSION_NUMBER" else ""
-        raise AuthenticationError(f"{self.name}: TLS failed: {error.reason or error}{hint}") from None
+        reason, hint = error.reason or str(error), ""
+        if reason == "WRONG_VERSION_NUMBER":
+            hint = " (a listener without TLS answers so)"
+        elif "ALERT" in reason and "CERTIFICATE" in reason:
+            hint = " (the broker wants another certificate of ours, ssl.keystore.location)"
+        raise AuthenticationError(f"{self.name}: TLS failed: {reason}{hint}") from None
 
     def _await(self, event: int, until: float, otherwise: str) -> None:
         while not self._poll_for(event, _SLICE_S):
