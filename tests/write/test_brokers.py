@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import base64
 import json
+import subprocess
+from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -34,29 +36,63 @@ def logs(data: Path) -> dict[str, bytes]:
     return {str(path.relative_to(data)): path.read_bytes() for path in found if path.stat().st_size}
 
 
-@pytest.fixture(scope="module", params=sorted(TARGETS))
-def written(
-    request: pytest.FixtureRequest, image: Callable[[str], Path], tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Written]:
-    """Half of the topics as batches, half as JSON lines; with their offsets, and with shifted producers."""
-    folder = tmp_path_factory.mktemp(f"broker-{request.param}")
-    data = writable_copy(image(TARGETS[request.param]) / "data", folder / "data")
-    source = image(SOURCE) / "data"
+def write_all(source: Path, folder: Path, *words: str) -> None:
+    """Half of the topics as batches, half as JSON lines, into a stopped broker's log dir; with their offsets."""
+    data = folder / "data"
     verbatim = [source / f"order.{word}-0" for word in ("gzip", "snappy", "lz4", "zstd", "stamp", "compact")]
     verbatim += [source / f"order.idem-{number}" for number in range(2)]
-    done = run_klog("write", *verbatim, "--to", data, "--keep-offsets", "--apply")
+    done = run_klog("write", *verbatim, "--to", data, "--keep-offsets", "--apply", *words)
     assert done.exit_code == 0, done.stderr
     file = folder / "records.jsonl"
     paths = [source / f"order.{word}-0" for word in ("bytes", "time", "full", "tx")]
     assert run_klog("dump", *paths, "--output", "jsonl", "--to", file).exit_code == 0
-    done = run_klog("write", file, "--to", data, "--keep-offsets", "--apply")
+    done = run_klog("write", file, "--to", data, "--keep-offsets", "--apply", *words)
     assert done.exit_code == 0, done.stderr
-    assert run_klog("verify", "--deep", data).exit_code == 0
-    wrote = logs(data)
-    writable_copy(data, folder / "written")
-    with kafka.Cluster(request.param, folder) as cluster:
+    # A ZooKeeper knows that a topic is compacted, and may have gaps; its log dir does not.
+    left_out = ["--topic", "order.[!c]*"] if words else []
+    assert run_klog("verify", "--deep", data, *left_out).exit_code == 0
+    file = folder / "unshifted.jsonl"
+    file.write_text("".join(
+        f'{{"topic":"order.crc","partition":0,"key":"k","value":"v","producer_id":{number},"producer_epoch":0,"sequence":0}}\n'
+        for number in (*range(100), *range(1000, 1100))  # a broker of 2.8.2 takes another block of ids at each start
+    ))  # fmt: skip
+    done = run_klog("write", file, "--to", data, "--producers", "keep", "--apply", *words)
+    assert done.exit_code == 0, done.stderr
+
+
+@pytest.fixture(scope="module", params=[*sorted(TARGETS), "2.8.2"])
+def written(
+    request: pytest.FixtureRequest, image: Callable[[str], Path], tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Written]:
+    """A broker that starts on what was written; the one of 2.8.2 has a ZooKeeper, which alone knows its topics."""
+    folder, source = tmp_path_factory.mktemp(f"broker-{request.param}"), image(SOURCE) / "data"
+    cluster = kafka.Cluster(request.param, folder)
+    try:
+        if cluster.kraft:
+            writable_copy(image(TARGETS[request.param]) / "data", folder / "data")
+            write_all(source, folder)
+        else:
+            cluster.start()
+            create_topics(cluster.bootstrap)
+            cluster.stop()
+            write_all(source, folder, "--one-replica")
+        wrote, said = logs(folder / "data"), len(cluster.log()) if not cluster.kraft else 0
+        writable_copy(folder / "data", folder / "written")
+        cluster.start()
         clients.consume(cluster.bootstrap, "order.bytes", "read_uncommitted")
-        yield Written(cluster, wrote, cluster.log())
+        yield Written(cluster, wrote, cluster.log()[said:])
+    finally:
+        cluster.__exit__()
+
+
+def create_topics(bootstrap: str) -> None:
+    """Make the topics of the corpus, without settings that a broker of 2.8.2 does not have."""
+    counts: dict[int, dict[str, dict[str, str]]] = {}
+    for name, (count, settings) in truth()["topics"].items():
+        known = {word.removeprefix("internal."): value for word, value in settings.items()}
+        counts.setdefault(count, {})[name] = known
+    for count, topics in counts.items():
+        clients.create(bootstrap, topics, count)
 
 
 def test_the_broker_complains_of_nothing(written: Written) -> None:
@@ -83,6 +119,28 @@ def test_consumers_get_the_records(written: Written, isolation: str) -> None:
         assert [(one.offset, one.timestamp, one.key, one.value, one.headers) for one in found] == wanted, topic
 
 
+@pytest.mark.parametrize("isolation", ["read_uncommitted", "read_committed"])
+def test_java_consumers_get_the_records(written: Written, isolation: str) -> None:
+    """All partitions, also of the topic with two: as the first broker's consumers got them."""
+    topics = [f"order.{word}" for word in (*ONE, "idem")]
+    left_out = {tuple(one) for one in truth()["not_committed"]} if isolation == "read_committed" else set()
+    wanted = Counter(
+        (name, str(number), str(offset), str(timestamp), "LogAppendTime" if kind == 2 else "CreateTime",
+         *(_shown(part) for part in (key, value)),
+         *(part for header, one in headers for part in ("=" + base64.b64encode(header.encode()).decode(), _shown(one))))
+        for name, number, offset, kind, timestamp, key, value, headers in truth()["records"]
+        if name in topics and (name, number, offset) not in left_out
+    )  # fmt: skip
+    program = kafka.program(kafka.NEWEST, "ReadRecords", written.cluster.bootstrap, isolation, *topics)
+    done = subprocess.run(program, capture_output=True, text=True, check=False, timeout=120)
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert Counter(tuple(line.split(" ")) for line in done.stdout.splitlines()) == wanted
+
+
+def _shown(text: str | None) -> str:
+    return "-" if text is None else f"={text}"
+
+
 def _bytes(text: str | None) -> bytes | None:
     return None if text is None else base64.b64decode(text)
 
@@ -99,6 +157,15 @@ def test_the_dump_tool_finds_nothing(written: Written, dump_tool: kafka.DumpTool
             assert done.exit_code == 0, said
             assert "isvalid: false" not in said
             assert not [word for word in ("Mismatches", "mismatch", "out of order", "not found") if word in said], said
+
+
+def test_without_the_shift_new_records_are_lost_in_silence(written: Written) -> None:
+    """What --producers keep means there: the record of a new producer is reported as delivered, and is nowhere."""
+    bootstrap = written.cluster.bootstrap
+    before = clients.consume(bootstrap, "order.crc", "read_uncommitted")
+    clients.with_librdkafka(bootstrap, "order.crc", "none", clients.records("lost", 1), enable_idempotence="true")
+    assert clients.consume(bootstrap, "order.crc", "read_uncommitted") == before
+    assert len(before) == 200
 
 
 def test_new_producers_are_taken_for_new(written: Written) -> None:
