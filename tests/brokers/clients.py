@@ -96,13 +96,13 @@ def admin(bootstrap: str) -> AdminClient:
     return made
 
 
-def create(bootstrap: str, topics: dict[str, dict[str, str]], partitions: int = 1) -> None:
-    """Create *topics*, name → settings, of so many *partitions* each, on a cluster that has none of them."""
+def create(bootstrap: str, topics: dict[str, dict[str, str]], partitions: int = 1, replicas: int = 1) -> None:
+    """Create *topics*, name → settings, of so many *partitions* and *replicas*, on a cluster that has none of them."""
     from confluent_kafka import KafkaError, KafkaException
     from confluent_kafka.admin import NewTopic
 
     client = admin(bootstrap)  # without a name it would be gone before the answer comes
-    wanted = [NewTopic(name, partitions, 1, config=settings) for name, settings in topics.items()]
+    wanted = [NewTopic(name, partitions, replicas, config=settings) for name, settings in topics.items()]
     for future in client.create_topics(wanted).values():
         try:
             future.result(WAIT_S)
