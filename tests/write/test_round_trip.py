@@ -97,28 +97,6 @@ def test_batches_of_a_log_are_taken_as_they_are(klog: Klog, image: Callable[[str
             assert differences(tmp_path / word / source.name, source) == []
 
 
-@pytest.mark.parametrize("name", ["modern/data", "legacy/data", "compaction/v4.3.1/after.tar.gz"])
-def test_other_corpora_come_back(
-    name: str, klog: Klog, corpora: Path, image: Callable[[str], Path], tmp_path: Path
-) -> None:
-    """Every topic of brokers of three generations; old message formats come back as record batches."""
-    root = image(name) if name.endswith(".gz") else corpora / name
-    tried = 0
-    for partition in sorted({path.parent for path in root.rglob("*.log")}):
-        file = tmp_path / f"{partition.name}.jsonl"
-        done = klog("dump", partition, "--output", "jsonl", "--to", file)
-        if done.exit_code or partition.name.startswith("__cluster_metadata") or not file.stat().st_size:
-            continue  # damaged, of controllers, or empty
-        to, count = tmp_path / f"{partition.name}.out", int(partition.name.rpartition("-")[2]) + 1
-        written(klog, file, "--to", to, "--keep-offsets", "--partitions", str(count))
-        before, after = lines(klog, [partition]), lines(klog, [to / partition.name])
-        for one in before:
-            one.setdefault("leader_epoch", 0)  # message sets have none
-        assert content(after, offsets=True) == content(before, offsets=True), partition
-        tried += 1
-    assert tried >= 3
-
-
 # the batches of the input
 
 

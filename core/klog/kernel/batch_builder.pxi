@@ -48,7 +48,8 @@ cdef class BatchBuilder:
     cdef readonly Window target
     cdef readonly Py_ssize_t used
     cdef readonly long long next_offset, line
-    cdef readonly bint has_gap               # offsets were missing
+    cdef readonly bint has_gap               # offsets were missing, in the input if they are not kept
+    cdef long long following                 # the offset after the latest one, in the input
     cdef long long batch_size, most, linger, now, producer_id, shift
     cdef int codec, time_type, stamp, latest_epoch, highest_epoch, own_sequence
     cdef bint keep, keep_offsets, compacted, is_allowed, is_waiting
@@ -121,7 +122,7 @@ cdef class BatchBuilder:
             status = self._close()
             if status != DONE:
                 return status
-        self.has_gap = self.has_gap or o.offset > self.next_offset
+        self.has_gap = self.has_gap or (o.offset > self.next_offset if self.keep_offsets else r.offset > self.following)
         size = self._size(r, &o)
         if BATCH_BYTES + self.plain_used + size > self.most and not self.codec:
             return TOO_LARGE
@@ -253,7 +254,7 @@ cdef class BatchBuilder:
         self.max_timestamp = max(self.max_timestamp, o.timestamp)
         self.last = o[0]
         self.records += 1
-        self.next_offset = o.offset + 1
+        self.next_offset, self.following = o.offset + 1, r.offset + 1
 
     cdef int _close(self) noexcept nogil:
         if self.codec and not self.first.flags & ATTRIBUTE_CONTROL:

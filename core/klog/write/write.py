@@ -180,8 +180,8 @@ class _Write:
         if one.format == "parquet":
             from klog.write.parquet_input import parquet_records
 
-            without = [] if self._options.keep_offsets else ["offset"]
-            without += [] if self._options.keep_batches or self._options.keep_offsets else ["position", "batch"]
+            keeps = self._options.keep_batches or self._options.keep_offsets
+            without = [] if keeps else ["position", "batch"]
             yield from parquet_records(one.path, without)
             return
         read = csv_records if one.format == "csv" else json_records
