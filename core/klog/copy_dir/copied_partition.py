@@ -14,11 +14,12 @@ from shlex import quote
 from klog.append.appender import Appender
 from klog.append.log_state import AppendSettings
 from klog.copy_dir.copy_disk import CopyDisk
-from klog.copy_dir.live_directory import LiveDirectory
+from klog.copy_dir.live_directory import LiveDirectory, remove_temporaries
 from klog.copy_dir.partition_plans import cut_log, empty
 from klog.copy_dir.resume import resume
 from klog.data_dir.partition import Partition
 from klog.errors import DamagedError
+from klog.files.directory import names_in
 from klog.formats.checkpoint import EpochEntry, Malformed, write_epochs, write_partition_metadata
 from klog.formats.names import SEGMENT_KINDS, FileKind, file_name
 from klog.kernel import DONE, MORE, Window
@@ -78,8 +79,9 @@ class CopiedPartition:
         self._epochs = list(partition.epochs.entries) if partition.epochs is not None else []
         self.is_flushed = self.is_closed = found.is_clean
         if not found.is_clean:
+            remove_temporaries(self.path, copy.disk)
             # What a killed process has written may be in memory alone.
-            self._target.unsynced.update(dict.fromkeys(partition.file(file.name) for file in partition.files))
+            self._target.unsynced.update(dict.fromkeys(map(partition.file, names_in(self.path))))
             self._target.has_new_names = True
             copy.take_change(self)
         if isinstance(partition.metadata, Malformed):

@@ -24,7 +24,7 @@ from typing import Final
 from klog.append.log_state import AppendSettings
 from klog.copy_dir.copied_partition import CopiedPartition
 from klog.copy_dir.copy_disk import CopyDisk
-from klog.copy_dir.live_directory import replace_file
+from klog.copy_dir.live_directory import remove_temporaries, replace_file
 from klog.data_dir.log_dir import LogDir
 from klog.disk.disk import Disk
 from klog.disk.output_gate import check_directory
@@ -67,7 +67,8 @@ class CopyDir:
         check_directory(self.path, is_ours=True)
         self._check_ours()
         with ExitStack() as stack:
-            stack.callback(remove_made, make_directories(self.path, self._disk), self._disk)
+            self._made = make_directories(self.path, self._disk)
+            stack.callback(remove_made, self._made, self._disk)
             locks = stack.enter_context(Locks([self.path], self._disk))
             self._check_ours()
             now_ms = int(time.time() * 1000)
@@ -76,6 +77,7 @@ class CopyDir:
                 raise KlogError("; ".join(dict.fromkeys(blocked.values())))
             self._copy = CopyDisk(self.path, self._disk, self._reporter, locks)
             stack.callback(self._copy.files.close_all)
+            remove_temporaries(self.path, self._disk)
             self._read()
             self._stack = stack.pop_all()
         return self
@@ -124,6 +126,8 @@ class CopyDir:
                 replace_file(path, write_meta_properties(cluster_id, _NO_NODE, now_ms), self._disk)
                 self._disk.sync([self.path])
             self._copy.offsets.write()
+            self._disk.sync([os.path.dirname(path) for path in self._made])
+            self._made = []
         self.cluster_id = cluster_id
 
     def write_follow_file(self, content: FollowFile) -> None:

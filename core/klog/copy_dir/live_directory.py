@@ -11,6 +11,7 @@ from collections.abc import Sequence
 
 from klog.disk.disk import Disk
 from klog.disk.growing_files import GrowingFiles
+from klog.files.directory import names_in
 from klog.formats.names import FileKind, parse_file
 from klog.plan.model import TEMPORARY
 
@@ -38,6 +39,13 @@ def replace_file(path: str, content: bytes, disk: Disk) -> None:
     temporary = write_temporary(path, content, disk)
     disk.sync([temporary])
     disk.rename(temporary, path)
+
+
+def remove_temporaries(directory: str, disk: Disk) -> None:
+    """Remove what a killed process was writing in *directory*.  Raises OSError."""
+    for name in names_in(directory):
+        if name.endswith(TEMPORARY):
+            disk.unlink(os.path.join(directory, name))
 
 
 class LiveDirectory:

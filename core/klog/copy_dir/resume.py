@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from contextlib import ExitStack
+from itertools import pairwise
 from shlex import quote
 from typing import NamedTuple
 
@@ -20,10 +21,11 @@ from klog.formats.index import OFFSET_ENTRY, TIME_ENTRY
 from klog.formats.names import FileKind, Stage, belongs, file_name
 from klog.kernel import ActiveSegment, Window
 from klog.location import Location
-from klog.log.header_walk import header_at
+from klog.log.header_walk import header_at, walk_headers
 from klog.log.index import IndexEntries, offset_entries, time_entries
 from klog.log.records import intact_runs
 from klog.log.segment import Segment
+from klog.plan.model import TEMPORARY
 from klog.replication.epoch_cache import EpochCache
 from klog.transactions.producer_state import ProducerState
 
@@ -64,24 +66,39 @@ def resume(partition: Partition, settings: AppendSettings, window: Window) -> Re
         raise DamagedError(f"{partition.path}: leader-epoch-checkpoint, {partition.epochs.malformed}; {recover}")
     if not partition.segments:
         return Resumption(empty_log(settings, partition.log_start_offset or 0), {}, is_clean=False)
-    epochs = EpochCache(partition.epochs.entries if partition.epochs is not None else ())
     files, known = partition.segments[-1], partition.recovery_point or 0
+    epochs = EpochCache(partition.epochs.entries if partition.epochs is not None else ())
+    before = list(epochs.entries)
+    _add_epochs(partition, known, epochs)
     segment, start, torn = _resume_segment(partition, files, settings, epochs, window)
     end = segment.last_offset + 1 if segment.batches else files.base_offset
     if torn is not None and end < known:
         raise DamagedError(f"{torn.place}: {torn.detail}; {recover}")
     epochs.truncate_end(end)
-    count = len(epochs.entries)
     for epoch, offset in segment.epochs:
         epochs.assign(epoch, offset)
     state = LogState(settings, segment, partition.log_start_offset or 0, end, ProducerState(), epochs, is_there=True)
-    is_clean = torn is None and count == len(epochs.entries) and _was_closed(partition, files, start, end)
+    is_clean = torn is None and before == epochs.entries and _was_closed(partition, files, start, end)
     return Resumption(state, _sizes(files, start), torn, is_clean)
+
+
+def _add_epochs(partition: Partition, known: int, epochs: EpochCache) -> None:
+    """Add the leader epochs of segments that ended after the last flush, which alone writes them."""
+    for files, after in pairwise(partition.segments):
+        if after.base_offset > known:
+            with ReadOnlyFile(partition.file(files.log)) as log:
+                for header in walk_headers(log):
+                    if isinstance(header, Damage):
+                        break
+                    if header.leader_epoch > epochs.latest:
+                        epochs.assign(header.leader_epoch, header.base_offset)
 
 
 def _was_closed(partition: Partition, files: SegmentFiles, start: _Start, end: int) -> bool:
     """Whether the partition was left as after a clean stop, as far as names and sizes tell."""
     if partition.recovery_point != end or None in (files.offset_index, files.time_index):
+        return False
+    if any(file.name.endswith(TEMPORARY) for file in partition.files):
         return False
     for name, size in _sizes(files, start).items():
         if os.path.getsize(partition.file(name)) != size:
