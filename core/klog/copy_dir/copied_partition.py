@@ -74,7 +74,7 @@ class CopiedPartition:
             found = resume(partition, self.settings, copy.window)
         self._log, self._has_producers = found.log, False
         log = partition.segments[-1].log if partition.segments else None
-        self._target = LiveDirectory(self.path, copy.files, copy.disk, log, found.sizes)
+        self._target = LiveDirectory(self.path, copy.files, copy.disk, log, dict(found.sizes))
         self._appender = Appender(found.log, self._target)
         self._epochs = list(partition.epochs.entries) if partition.epochs is not None else []
         self.is_flushed = self.is_closed = found.is_clean
@@ -83,6 +83,8 @@ class CopiedPartition:
             # What a killed process has written may be in memory alone.
             self._target.unsynced.update(dict.fromkeys(map(partition.file, names_in(self.path))))
             self._target.has_new_names = True
+            for name, content in found.entries.items():
+                self._target.put(name, content)
             copy.take_change(self)
         if isinstance(partition.metadata, Malformed):
             advice = f"first: klog recover {quote(self.path)}"
@@ -167,6 +169,7 @@ class CopiedPartition:
         if log.start < start:  # the first segment has a lower name now
             log.start = start
             self._copy.offsets.move(FileKind.LOG_STARTS, self.topic, self.number, start)
+        self._raise_high_watermark()
 
     def _begin_below(self, base: int) -> None:
         """Let an empty active segment begin with the batch at *base*, in which the log goes on.
@@ -214,12 +217,13 @@ class CopiedPartition:
             self._begin_change()
             with self._copy.writing():
                 self._appender.skip_to(offset)
+            self._raise_high_watermark()
 
     # offsets beside the log
 
     def set_high_watermark(self, offset: int) -> None:
-        """Let the high watermark be *offset*, or the log end where that is lower.  Kafka: ReplicaFetcherThread."""
-        self.high_watermark = min(offset, self.end)
+        """Let the high watermark be *offset*, but within the log.  Kafka: ReplicaFetcherThread."""
+        self.high_watermark = max(min(offset, self.end), self.log_start)
         self._copy.offsets.move(FileKind.HIGH_WATERMARKS, self.topic, self.number, self.high_watermark)
 
     def move_start(self, offset: int) -> None:
@@ -228,6 +232,12 @@ class CopiedPartition:
         if offset > self.log_start:
             self._log.start = offset
             self._copy.offsets.move(FileKind.LOG_STARTS, self.topic, self.number, offset)
+            self._raise_high_watermark()
+
+    def _raise_high_watermark(self) -> None:
+        """See to it that it is not below the log start.  Kafka: UnifiedLog.updateLogStartOffset."""
+        if self.high_watermark < self.log_start:
+            self.set_high_watermark(self.log_start)
 
     def prune(self) -> int:
         """Remove the segments wholly below the log start; return how many.  Raises OSError."""

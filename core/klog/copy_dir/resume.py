@@ -7,9 +7,11 @@ read and its checksum computed, and the entries about these batches are made ane
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from contextlib import ExitStack
 from itertools import pairwise
 from shlex import quote
+from types import MappingProxyType
 from typing import NamedTuple
 
 from klog.append.log_state import AppendSettings, LogState, empty_log
@@ -33,12 +35,14 @@ from klog.transactions.producer_state import ProducerState
 class Resumption(NamedTuple):
     """How a log goes on.
 
-    *sizes*: bytes of each index, by name, that count.  *torn*: what is there instead of a batch where the log ends;
-    None for the end of the file.  *is_clean*: it was left as after a clean stop.  The producers of *log* are unknown.
+    *sizes*: bytes of each index, by name, that count; *entries*: what belongs behind these.  *torn*: what is there
+    instead of a batch where the log ends; None for the end of the file.  *is_clean*: it was left as after a clean stop.
+    The producers of *log* are unknown.
     """
 
     log: LogState
-    sizes: dict[str, int]
+    sizes: Mapping[str, int] = MappingProxyType({})
+    entries: Mapping[str, bytes] = MappingProxyType({})
     torn: Damage | None = None
     is_clean: bool = True
 
@@ -65,7 +69,7 @@ def resume(partition: Partition, settings: AppendSettings, window: Window) -> Re
     if partition.epochs is not None and partition.epochs.malformed is not None:
         raise DamagedError(f"{partition.path}: leader-epoch-checkpoint, {partition.epochs.malformed}; {recover}")
     if not partition.segments:
-        return Resumption(empty_log(settings, partition.log_start_offset or 0), {}, is_clean=False)
+        return Resumption(empty_log(settings, partition.log_start_offset or 0), is_clean=False)
     files, known = partition.segments[-1], partition.recovery_point or 0
     epochs = EpochCache(partition.epochs.entries if partition.epochs is not None else ())
     before = list(epochs.entries)
@@ -78,8 +82,9 @@ def resume(partition: Partition, settings: AppendSettings, window: Window) -> Re
     for epoch, offset in segment.epochs:
         epochs.assign(epoch, offset)
     state = LogState(settings, segment, partition.log_start_offset or 0, end, ProducerState(), epochs, is_there=True)
-    is_clean = torn is None and before == epochs.entries and _was_closed(partition, files, start, end)
-    return Resumption(state, _sizes(files, start), torn, is_clean)
+    sizes, entries = _index_rest(partition, files, start, segment)
+    is_clean = torn is None and before == epochs.entries and not entries and _was_closed(partition, files, sizes, end)
+    return Resumption(state, sizes, entries, torn, is_clean)
 
 
 def _add_epochs(partition: Partition, known: int, epochs: EpochCache) -> None:
@@ -94,22 +99,34 @@ def _add_epochs(partition: Partition, known: int, epochs: EpochCache) -> None:
                         epochs.assign(header.leader_epoch, header.base_offset)
 
 
-def _was_closed(partition: Partition, files: SegmentFiles, start: _Start, end: int) -> bool:
+def _was_closed(partition: Partition, files: SegmentFiles, sizes: Mapping[str, int], end: int) -> bool:
     """Whether the partition was left as after a clean stop, as far as names and sizes tell."""
     if partition.recovery_point != end or None in (files.offset_index, files.time_index):
         return False
     if any(file.name.endswith(TEMPORARY) for file in partition.files):
         return False
-    for name, size in _sizes(files, start).items():
-        if os.path.getsize(partition.file(name)) != size:
-            return False
+    if any(os.path.getsize(partition.file(name)) != size for name, size in sizes.items()):
+        return False
     return end <= (partition.log_start_offset or 0) or any(file.offset == end for file in partition.snapshots)
 
 
-def _sizes(files: SegmentFiles, start: _Start) -> dict[str, int]:
-    base = files.base_offset
-    sizes = {FileKind.INDEX: start.entries * OFFSET_ENTRY.size, FileKind.TIME_INDEX: start.times * TIME_ENTRY.size}
-    return {file_name(base, kind): size for kind, size in sizes.items()}
+def _index_rest(
+    partition: Partition, files: SegmentFiles, start: _Start, segment: ActiveSegment
+) -> tuple[dict[str, int], dict[str, bytes]]:
+    """Return how many bytes of the indexes count, and the entries about all that was read, as far as they are missing.
+
+    The last entry of the time index is written when a log is closed, perhaps behind a recovery point that was there
+    before: so it counts only where it is found once more.
+    """
+    segment.finish()
+    index, times = (file_name(files.base_offset, kind) for kind in (FileKind.INDEX, FileKind.TIME_INDEX))
+    sizes = {index: start.entries * OFFSET_ENTRY.size, times: start.times * TIME_ENTRY.size}
+    entries = {name: content for name, content in zip((index, times), segment.take_entries(), strict=True) if content}
+    if tuple(entries) == (times,) and files.time_index is not None:
+        with ReadOnlyFile(partition.file(files.time_index)) as source:
+            if source.read(sizes[times], TIME_ENTRY.size + 1) == entries[times]:
+                sizes[times] += len(entries.pop(times))
+    return sizes, entries
 
 
 def _resume_segment(
@@ -120,7 +137,7 @@ def _resume_segment(
     with ReadOnlyFile(path) as log:
         start = _find_start(partition, files, log)
         segment = settings.segment(files.base_offset, epochs.latest)
-        if start.entries or start.times:
+        if start.entries:
             segment.continue_at(
                 start.position, start.rolling_timestamp, start.entries, start.times, start.last_time,
                 start.last_time_offset,
@@ -154,14 +171,15 @@ def _find_start(partition: Partition, files: SegmentFiles, log: ReadableLog) -> 
     with ExitStack() as stack:
         index = stack.enter_context(offset_entries(partition.file(files.offset_index), log.size))
         times = stack.enter_context(time_entries(partition.file(files.time_index)))
-        count, times_count = _below(index, 0, known), _below(times, 1, known)
-        relative, position = index[count - 1] if count else (0, 0)
+        count = _below(index, 0, known)
+        if not count:
+            return _Start()
+        relative, position = index[count - 1]
+        times_count = _below(times, 1, relative + 1)
         last_time, last_time_offset = times[times_count - 1] if times_count else (-1, 0)
         if index.unreadable or times.unreadable:
             return _Start()
     last_time_offset += files.base_offset
-    if not count:
-        return _Start(times=times_count, last_time=last_time, last_time_offset=last_time_offset)
     header, first = header_at(log, position), header_at(log, 0)
     if header is None or first is None or header.last_offset != files.base_offset + relative:
         return _Start()
