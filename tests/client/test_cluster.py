@@ -16,6 +16,7 @@ from klog.formats.structs.schema import Data
 from klog.wire.messages import api_named
 
 from tests.client.fake_broker import FakeBroker, Peer, only, speaking
+from tests.conftest import ROOT
 
 
 @pytest.mark.parametrize(
@@ -200,6 +201,17 @@ def test_no_request_changes_anything() -> None:
     assert not [name for name in REQUESTS if any(word in name for word in writing)]
     for name, versions in REQUESTS.items():
         assert api_named(name).lowest <= versions.lowest <= versions.highest <= api_named(name).highest
+
+
+def test_the_page_about_following_lists_every_request_with_its_versions() -> None:
+    """Who runs a cluster reads there what a stranger's client will send."""
+    told: dict[str, str] = {}
+    for line in (ROOT / "docs" / "follow.md").read_text(encoding="utf-8").partition("\n## Requests\n")[2].splitlines():
+        cells = [cell.strip() for cell in line.split("|")[1:-1]]
+        if len(cells) == 3 and cells[0].partition(",")[0] in REQUESTS:
+            told |= dict(zip(cells[0].split(", "), cells[1].split(", "), strict=True))
+    ranges = {name: sorted({one.lowest, one.highest}) for name, one in REQUESTS.items()}
+    assert told == {name: "\u2013".join(map(str, versions)) for name, versions in ranges.items()}
 
 
 def test_views_of_records_lie_in_the_buffer_of_the_connection() -> None:

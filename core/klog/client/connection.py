@@ -85,7 +85,9 @@ class BrokerConnection:
 
     def connect(self) -> None:
         """Connect, agree on versions and authenticate, unless that is done; authenticate again when it is time."""
-        if self._connected and self._pending is None and self._stream.is_dropped():
+        if self._pending is not None:
+            return
+        if self._connected and self._stream.is_dropped():
             self.close()  # a broker closes connections that were idle for some minutes
         if self._connected and time.monotonic() < self._reauthenticate_at:
             return
