@@ -35,12 +35,13 @@ def follow(bootstrap: str, to: str, options: FollowOptions, security_config: str
             with CopyDir(to, reporter=reports) as copy_dir:
                 found.append(FollowRun(bootstrap, security, copy_dir, options, reports, stop).run())
 
-        signal.signal(signal.SIGTERM, _end)
-        is_cancelled = False
+        before, is_cancelled = signal.signal(signal.SIGTERM, _end), False
         try:
             run_all([run], stop.set)
         except KeyboardInterrupt:
             is_cancelled = True
+        finally:
+            signal.signal(signal.SIGTERM, before)
     if not found:
         return ExitCode.CANCELLED
     _show(found[0], options, form)

@@ -69,7 +69,7 @@ class BrokerConnection:
         self._pending: str | None = None
         self._connected = False
         self._reauthenticate_at = float("inf")
-        self._buffer = bytearray(_BUFFER_BYTES)
+        self._buffer, self._other_buffer = bytearray(_BUFFER_BYTES), bytearray(_BUFFER_BYTES)
         self._prefix = bytearray(SIZE_BYTES)
 
     @property
@@ -130,7 +130,7 @@ class BrokerConnection:
         """Return the body of the answer to the last request.
 
         An answer of more than *most_bytes*, or with arrays of more than *elements* elements together, is foreign.
-        Records and byte strings are views that are valid until the next `receive` or `request`.
+        Records and byte strings are views that are valid until the next `receive` or `request`; see `keep_answer`.
         """
         name, self._pending = self._pending, None
         if name is None:
@@ -140,6 +140,10 @@ class BrokerConnection:
         except BaseException:
             self.close()
             raise
+
+    def keep_answer(self) -> None:
+        """Let views of the last answer be valid until this is called again: answers from now on use another buffer."""
+        self._buffer, self._other_buffer = self._other_buffer, self._buffer
 
     def _send(self, name: str, body: Data) -> None:
         assert self._pending is None, "one request at a time"

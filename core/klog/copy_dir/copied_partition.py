@@ -126,16 +126,6 @@ class CopiedPartition:
 
     # taking batches
 
-    @property
-    def appended_batches(self) -> int:
-        """How many batches were appended since the partition was opened, or cut."""
-        return self._appender.batches
-
-    @property
-    def appended_bytes(self) -> int:
-        """How many bytes these are."""
-        return self._appender.bytes
-
     def append(self, data: bytes | bytearray | memoryview) -> int:
         """Append the whole batches in *data*, which begin at byte 0; return how many bytes these are.
 

@@ -83,6 +83,7 @@ class FollowRun:
         self._unreached: set[FollowedPartition] = set()
         self._missing: dict[FollowedPlace, int] = {}  # how often in a row the cluster did not have it
         self._said: set[str] = set()
+        self._damaged: set[FollowedPlace] = set()  # copies that have to be repaired first
         self._exit_code = ExitCode.CLEAN
         self._asked_at = self._ask_again_at = self._flushed_at = 0.0
         self._flushed_bytes = self._tries = 0
@@ -142,6 +143,10 @@ class FollowRun:
         for glob in unmatched_globs(found, self._options):
             self._reporter.error(f"--topic {glob}: the cluster has no such topic")
             self._exit_code |= ExitCode.CLEAN if self._options.continuous else ExitCode.PROBLEMS_LEFT
+        there = {topic.name for topic in found.topics}
+        for topic in sorted({topic for topic, _ in self._copy_dir.names()} - there):
+            if self._options.wants(topic, is_internal=False):
+                self._reporter.note(f"{topic}: the cluster has no such topic any more; the copy stays as it is")
         self._assign_due()
 
     def _pause(self, seconds: float) -> None:
@@ -212,15 +217,17 @@ class FollowRun:
             # A broker that lags tells of leaders that others have followed.  Kafka: Metadata.updateLatestMetadata.
             if known is None or leader.leader_epoch >= known.leader_epoch:
                 self._leaders[place] = leader
-        changed = changes(self._partitions, wanted.leaders)
+        changed = changes([*self._partitions, *self._damaged], wanted.leaders)
         self._open_new(changed.new, found)
         for before, place in changed.renewed.items():
-            self._renew(self._partitions[before], place)
+            if before in self._partitions:
+                self._renew(self._partitions[before], place)
         for place in [place for place in self._missing if place not in changed.gone]:
             del self._missing[place]
             self._find_again(self._partitions.get(place))
         for place in changed.gone:
-            self._miss(self._partitions[place])
+            if place in self._partitions:
+                self._miss(self._partitions[place])
         for place, partition in self._partitions.items():
             if partition not in self._due and partition.error is None:
                 leader = self._leaders[place]
@@ -235,9 +242,15 @@ class FollowRun:
         for place in places:
             settings = self._side_file.settings(place.topic)
             topic_id = place.topic_id if place.topic_id != ZERO_UUID else None
-            with self._lock:
-                is_new = (place.topic, place.number) not in there
-                copy = self._copy_dir.partition(place.topic, place.number, topic_id, settings)
+            is_new = (place.topic, place.number) not in there
+            try:
+                with self._lock:
+                    copy = self._copy_dir.partition(place.topic, place.number, topic_id, settings)
+            except DamagedError as error:
+                self._reporter.error(str(error))
+                self._exit_code |= ExitCode.PROBLEMS_LEFT
+                self._damaged.add(place)
+                continue
             partition = FollowedPartition(place, copy, self._lock, copy.end, is_new)
             self._partitions[place] = partition
             self._unreached.add(partition)
@@ -350,10 +363,8 @@ class FollowRun:
         elif isinstance(outcome, Wait):
             self._wait(partition, outcome, released.since)
         else:
-            self._due[partition] = 0.0
-            if partition.cut:
-                partition.reached = False
-                self._unreached.add(partition)
+            self._due[partition], partition.reached = 0.0, False
+            self._unreached.add(partition)
 
     def _wait(self, partition: FollowedPartition, wait: Wait, since: float) -> None:
         """Let a partition wait, a little longer each time, or give it up."""

@@ -20,11 +20,12 @@ from klog.client.connection import BrokerConnection
 from klog.client.failures import ForeignAnswerError, LostConnectionError, RefusedRequestError, StoppedError
 from klog.errors import DamagedError, ExitCode, KlogError
 from klog.follow.decisions import Decision, FetchAnswer, Leave, Take, Wait, judge
-from klog.follow.fetch_session import FetchSession, FollowedPlace, SessionRequest
+from klog.follow.fetch_session import FetchPosition, FetchSession, FollowedPlace, SessionRequest
 from klog.follow.options import FollowOptions
 from klog.follow.partition import FollowedPartition, FollowReporter
 from klog.formats.error_codes import ErrorCode, error_code
 from klog.formats.structs.schema import Data
+from klog.kernel import last_batch_end
 
 BY_ID: Final = 13
 """The version of Fetch from which on topics are named by their ids."""
@@ -94,6 +95,7 @@ class LeaderFetcher:
         self._partitions: dict[_Key, FollowedPartition] = {}
         self._by_id = False
         self._resume_at = self._sent_at = 0.0
+        self._unwritten: list[tuple[FollowedPartition, FetchAnswer]] = []
         self.fetch_bytes = options.fetch_bytes
 
     def assign(self, partition: FollowedPartition) -> bool:
@@ -112,15 +114,7 @@ class LeaderFetcher:
     def run(self) -> None:
         """Fetch until `stop` is set or the connection is lost.  Raises nothing."""
         try:
-            self._by_id = self._connection.version("Fetch") >= BY_ID
-            while not self._stop.is_set():
-                self._admit()
-                if self._partitions:
-                    self._fetch()
-                else:
-                    self._stop.wait(_IDLE_S)
-        except StoppedError:
-            pass
+            self._follow()
         except (LostConnectionError, ForeignAnswerError, RefusedRequestError) as error:
             self._end(Wait(str(error)))
         except KlogError as error:
@@ -130,6 +124,20 @@ class LeaderFetcher:
         finally:
             self._connection.close()
             self._end(Wait("the connection was closed"))
+
+    def _follow(self) -> None:
+        """Fetch until `stop` is set.  Raises KlogError, OSError."""
+        try:
+            self._by_id = self._connection.version("Fetch") >= BY_ID
+            while not self._stop.is_set():
+                self._admit()
+                if self._partitions:
+                    self._fetch()
+                else:
+                    self._stop.wait(_IDLE_S)
+        except StoppedError:
+            pass
+        self._write()
 
     def _end(self, why: Wait | Leave) -> None:
         with self._lock:
@@ -161,13 +169,17 @@ class LeaderFetcher:
 
     def _fetch(self) -> None:
         if (pause := self._resume_at - time.monotonic()) > 0:
+            self._write()
             self._stop.wait(pause)
             return
         request = self._session.request()
         self._trace_fetches(request)
         self._sent_at = time.monotonic()
         self._connection.send("Fetch", self._body(request))
-        self._take(self._connection.receive(most_bytes=self.fetch_bytes + ROOM_BYTES))
+        self._write()
+        answer = self._connection.receive(most_bytes=self.fetch_bytes + ROOM_BYTES)
+        self._connection.keep_answer()
+        self._take(answer)
 
     def _trace_fetches(self, request: SessionRequest) -> None:
         if self._options.trace:
@@ -241,8 +253,21 @@ class LeaderFetcher:
         if not isinstance(decision, Take):
             self._release(partition, decision)
             return
+        self._unwritten.append((partition, got))
+        end, epoch = last_batch_end(got.records)
+        if end >= 0:
+            # As far as headers tell; what is wrong with the batches is found when they are written.
+            self._session.follow(partition.place, FetchPosition(partition.leader_epoch, end, epoch))
+
+    def _write(self) -> None:
+        """Write what the last answer brought, while the leader prepares the next one."""
+        for partition, got in self._unwritten:
+            self._write_one(partition, got)
+        self._unwritten.clear()
+
+    def _write_one(self, partition: FollowedPartition, got: FetchAnswer) -> None:
         try:
-            partition.take(got, self._reporter, self._options.trace)
+            partition.take(got, self._options, self._reporter)
         except DamagedError as error:
             partition.bad_answers += 1
             if partition.bad_answers < _TRIES:

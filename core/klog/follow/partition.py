@@ -6,10 +6,11 @@ from dataclasses import dataclass, field
 from threading import Lock
 from typing import Protocol
 
-from klog.copy_dir.copied_partition import CopiedPartition
+from klog.copy_dir.copied_partition import CopiedPartition, CrcMismatchError
 from klog.errors import DamagedError, ExitCode
 from klog.follow.decisions import FetchAnswer
 from klog.follow.fetch_session import FetchPosition, FollowedPlace
+from klog.follow.options import FollowOptions
 
 
 class FollowReporter(Protocol):
@@ -78,15 +79,15 @@ class FollowedPartition:
         """Return from where on it is fetched."""
         return FetchPosition(self.leader_epoch, self.copy.end, self.copy.latest_epoch)
 
-    def take(self, got: FetchAnswer, reporter: FollowReporter, trace: bool) -> None:
+    def take(self, got: FetchAnswer, options: FollowOptions, reporter: FollowReporter) -> None:
         """Append what a leader answered, and follow its marks.
 
         Raises DamagedError for a batch that cannot be appended; those before it have been.  OSError.
         """
         with self.lock:
-            self._take(got, reporter, trace)
+            self._take(got, options, reporter)
 
-    def _take(self, got: FetchAnswer, reporter: FollowReporter, trace: bool) -> None:
+    def _take(self, got: FetchAnswer, options: FollowOptions, reporter: FollowReporter) -> None:
         behind, end = self.lag, self.copy.end
         size, batches = self.copied_bytes, self.copied_batches
         try:
@@ -96,13 +97,13 @@ class FollowedPartition:
             if self.copy.end > end:
                 self.bad_answers = 0
             size, batches = self.copied_bytes - size, self.copied_batches - batches
-            if trace and batches:
+            if options.trace and batches:
                 reporter.trace(f"{self.name} append bytes={size} batches={batches} LEO={self.copy.end}")
             self.high_watermark, self.log_start = got.high_watermark, got.log_start
             reporter.advance(size, self.lag - behind)
         self.outage = None
-        self._follow_marks()
-        if trace:
+        self._follow_marks(options.prune)
+        if options.trace:
             marks = f"HW={self.copy.high_watermark} leader HW={self.high_watermark} start={self.copy.log_start}"
             reporter.trace(f"{self.name} {marks}")
 
@@ -123,17 +124,22 @@ class FollowedPartition:
             self.first_offset, self.is_new = self.copy.end, False
 
     def _append(self, records: memoryview) -> None:
-        size, batches = self.copy.appended_bytes, self.copy.appended_batches
+        batches, taken = self.copy.batches, 0
         try:
             taken = self.copy.append(records)
+        except CrcMismatchError as error:
+            taken = error.taken
+            raise
         finally:
-            self.copied_bytes += self.copy.appended_bytes - size
-            self.copied_batches += self.copy.appended_batches - batches
+            self.copied_bytes += taken
+            self.copied_batches += self.copy.batches - batches
         if not taken:
             raise DamagedError(f"{self.name}: {len(records)} bytes at offset {self.copy.end}, and no whole batch")
 
-    def _follow_marks(self) -> None:
+    def _follow_marks(self, prune: bool) -> None:
         """Move the copy's high watermark and log start to the leader's, as far as the copy goes."""
         self.copy.set_high_watermark(min(self.high_watermark, self.copy.end))
         if self.copy.log_start < self.log_start <= self.copy.end:
             self.copy.move_start(self.log_start)
+            if prune:
+                self.copy.prune()

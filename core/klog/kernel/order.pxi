@@ -30,3 +30,28 @@ cdef Py_ssize_t ascending_end(const BatchRow *rows, Py_ssize_t i, Py_ssize_t end
         records[0] += max(row.records_count, 0) if row.magic >= 2 else 1
         i += 1
     return i
+
+
+def last_batch_end(const unsigned char[::1] data not None):
+    """Return where the whole batches at the beginning of *data* end, as the header of the last one says it.
+
+    The offset behind it, and its leader epoch; -1, -1 where there is no whole batch.  Nothing is checked but lengths.
+    """
+    cdef Py_ssize_t at = 0, left = data.shape[0], size
+    cdef long long end = -1
+    cdef int epoch = -1
+    cdef const uint8_t *p
+    while left >= ENTRY_BYTES:
+        p = &data[at]
+        size = <Py_ssize_t>be32(p + BATCH_SIZE) + OVERHEAD
+        if size < OVERHEAD + MIN_SIZE or size > left:
+            break
+        end, epoch = be64(p + BATCH_BASE_OFFSET), -1
+        if p[BATCH_MAGIC] >= 2:
+            if size < BATCH_BYTES:
+                break
+            end = <long long>(<unsigned long long>end + <unsigned long long>be32(p + BATCH_LAST_OFFSET_DELTA))
+            epoch = be32(p + BATCH_LEADER_EPOCH)
+        end = <long long>(<unsigned long long>end + 1)
+        at, left = at + size, left - size
+    return end, epoch

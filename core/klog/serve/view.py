@@ -170,8 +170,8 @@ class View:
 
     @cached_property
     def node_id(self) -> int:
-        """The id of the broker whose disk it is; of several the first's."""
-        return next((one.node_id for one in self._dirs if one.node_id is not None), 0)
+        """The id of the broker whose disk it is; of several the first's.  A copy is nobody's, and -1 leads nothing."""
+        return next((one.node_id for one in self._dirs if one.node_id is not None and one.node_id >= 0), 0)
 
     @cached_property
     def _known(self) -> ClusterMetadata | None:
