@@ -116,6 +116,8 @@ def test_topic_ids_and_leader_epochs_are_the_leaders(copied: Copied) -> None:
         if directory.name == "t.compact-0":
             names.remove("leader-epoch-checkpoint")  # begins at the first batch that is left
         for name in names:
+            if name == "partition.metadata" and copied.cluster.version == kafka.LEGACY:
+                continue  # Kafka 2.8 gives ids to topics only without ZooKeeper
             assert (directory / name).read_bytes() == (leader / name).read_bytes(), (directory.name, name)
 
 

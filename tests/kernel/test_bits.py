@@ -8,7 +8,7 @@ from random import Random
 
 import crc32c
 import pytest
-from klog.kernel import ascending_run, crc32c_shift, flipped_bit
+from klog.kernel import DONE, MORE, Window, ascending_run, crc32c_shift, flipped_bit, last_batch_end
 
 from tests.kernel.windows import scanned
 from tests.oracles.plain.encode import BatchHeader, Record, batch, message, raw_batch
@@ -164,3 +164,36 @@ def test_records_are_counted_as_headers_tell_them() -> None:
     liar = raw_batch(BatchHeader(base_offset=5, count=-7), b"")
     window = scanned(liar + batch([Record(6, MS)]) + message(7, 0, None, b"v"))
     assert ascending_run(window, 0, 3, 4, -1, 100) == (3, 2)
+
+
+def test_the_last_whole_batch_says_where_to_go_on() -> None:
+    """From headers alone: a batch that is cut, or has an impossible length, ends it; old message sets have no epoch."""
+    whole = b"".join(ROWS)
+    assert last_batch_end(whole) == (ascending_end(ROWS), 2)
+    assert last_batch_end(memoryview(bytearray(whole + ROWS[0][:-1]))) == (ascending_end(ROWS), 2)
+    assert last_batch_end(whole[:-1]) == (ascending_end(ROWS[:-1]), 2)
+    assert last_batch_end(ROWS[0] + message(17, 1, b"k", b"v")) == (18, -1)
+    for nothing in (b"", ROWS[0][:16], ROWS[0][:-1], bytes(61), b"\xff" * 200, bytes(8) + b"\x7f\xff\xff\xff" * 20):
+        assert last_batch_end(nothing) == (-1, -1)
+
+
+def ascending_end(batches: list[bytes]) -> int:
+    """Return the offset behind the last of *batches*."""
+    window = scanned(b"".join(batches))
+    return window.batch(window.count - 1).last_offset + 1
+
+
+def test_lent_bytes_are_scanned_where_they_are() -> None:
+    """Until other bytes come: then the window has those, and nothing of what was lent."""
+    window, lent = Window(16), bytearray(b"".join(ROWS))
+    window.lend(memoryview(lent)[: len(lent) - 3])
+    assert (window.scan(0, check=True), window.count, window.first_bad(0, 4)) == (MORE, 4, 4)
+    assert bytes(window.content()) == lent[:-3]
+    assert window.copy(61, 70) == lent[61:70]
+    lent[70] ^= 0xFF
+    assert window.content()[70] == lent[70]
+    window.buffer(9)[:9] = b"something"
+    window.load(0, 9)
+    assert (bytes(window.content()), window.count) == (b"something", 0)
+    window.lend(b"")
+    assert (window.size, window.scan(0)) == (0, DONE)

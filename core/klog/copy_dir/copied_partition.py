@@ -134,8 +134,7 @@ class CopiedPartition:
         before it, and for offsets or leader epochs that cannot follow, before anything is written; OSError.
         """
         window = self._copy.window
-        window.buffer(len(data))[: len(data)] = data
-        window.load(0, len(data))
+        window.lend(data)
         status = window.scan(0, check=True)
         good = window.first_bad(0, window.count)
         taken = window.at(good) if good < window.count else window.next_at

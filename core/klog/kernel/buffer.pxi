@@ -11,6 +11,7 @@ cdef class WindowBuffer:
 
     cdef View view
     cdef bytearray data
+    cdef const unsigned char[::1] lent       # the content, where it is not in `data`
     cdef list payloads
     cdef readonly Py_ssize_t next_at         # where the scan stopped: bytes from the start of the window
     cdef Py_ssize_t line_batch               # first batch whose text line has not been written
@@ -31,11 +32,23 @@ cdef class WindowBuffer:
         self.view.position = position
         self.view.size = size
 
+    def lend(self, const unsigned char[::1] content not None):
+        """Have *content*, which stays where it is, as that of a file from position 0 on: until the next `buffer` or `load`."""
+        if content.shape[0] > 2147483647:
+            raise ValueError(f"a window of {content.shape[0]} bytes")
+        self._forget()
+        if content.shape[0]:
+            self.lent = content
+            self.view.data = &content[0]
+        self.view.position = 0
+        self.view.size = content.shape[0]
+
     cdef _forget(self):
         self.view.batches_count = self.view.records_count = self.view.good_count = 0
         self.view.has_producers = False
         self.view.batch = self.view.batch_end = 0
         self.view.size = 0
+        self.lent = None
         self.next_at = 0
         self.line_batch = 0
         self.payloads.clear()
@@ -54,11 +67,11 @@ cdef class WindowBuffer:
         """Return a copy of the window's bytes from *start* to *end*."""
         if not 0 <= start <= end <= self.view.size:
             raise IndexError(f"bytes {start} to {end} of a window of {self.view.size}")
-        return bytes(memoryview(self.data)[start:end])
+        return bytes(self.content()[start:end])
 
     def content(self):
         """Return the window's bytes; they count until the next `buffer`."""
-        return memoryview(self.data)[:self.view.size]
+        return memoryview(self.data if self.lent is None else self.lent)[:self.view.size]
 
     def find(self, Py_ssize_t start, Py_ssize_t readable, long long floor, long long ceiling):
         """Search from *start* on for an intact entry with an offset from *floor* to *ceiling*.

@@ -82,7 +82,9 @@ def api(key: int) -> Api | None:
 @cache
 def api_named(name: str) -> Api:
     """Return the API of this name.  Raises KeyError for one that is not there: our mistake."""
-    return {one.name: one for one in map(api, _names()) if one is not None}[name]
+    found = api({names[0]: key for key, names in _names().items()}[f"{name}Request"])
+    assert found is not None, "it has been found by its number"
+    return found
 
 
 @cache
