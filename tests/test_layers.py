@@ -25,6 +25,7 @@ FLOORS = (
     "plan lookup dump",
     "partition_plan fetch",
     "append broker_start compact truncate serve",
+    "doctor",
     "verify copy_dir",
     "salvage jobs replicas",
     "quorum recover spark keys write follow",

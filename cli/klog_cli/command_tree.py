@@ -33,6 +33,7 @@ COMMANDS = (
     "plans",
     "replicas",
     "metadata",
+    "doctor",
     "assign",
     "partition",
     "keys",

@@ -16,7 +16,8 @@ class Epochs:
     def __init__(self, partition: Partition) -> None:
         found = partition.epochs
         if found is not None and found.malformed is not None:
-            raise FailsError(f"leader-epoch-checkpoint, {found.malformed}")
+            problem = found.malformed
+            raise FailsError(f"leader-epoch-checkpoint, {problem}", "epochs-malformed", not problem.is_unchecked)
         self._cache = EpochCache(found.entries if found else ())
         self._is_missing = found is None
         self._is_changed = False

@@ -29,7 +29,15 @@ class ReadSettings(NamedTuple):
 
 
 class FailsError(Exception):
-    """The broker would not come through the start: an exception that ends it or takes the log dir offline."""
+    """The broker would not come through the start: an exception that ends it or takes the log dir offline.
+
+    *reason*: the id of what is wrong, as the doctor names it.  *offline*: only the log dir goes offline, because the
+    exception is an IOException; the broker goes on with the others.
+    """
+
+    def __init__(self, message: str, reason: str = "log-refused", offline: bool = False) -> None:
+        super().__init__(message)
+        self.reason, self.offline = reason, offline
 
 
 class StartSegment:

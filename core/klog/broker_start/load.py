@@ -46,12 +46,14 @@ def load(
     """
     try:
         if isinstance(partition.metadata, Malformed):
-            raise FailsError(f"partition.metadata, {partition.metadata}")
+            raise FailsError(
+                f"partition.metadata, {partition.metadata}", "metadata-malformed", not partition.metadata.is_unchecked
+            )
         epochs, log = Epochs(partition), StartLog(partition.path, settle(partition, settings))
         reading = PartitionReader(partition.path, settings, sink)
         return _Loader(log, epochs, start, reading, clock, prefixes).load()
     except FailsError as failure:
-        return StartOutcome(str(failure))
+        return StartOutcome(str(failure), reason=failure.reason, offline=failure.offline)
     except OSError as error:  # from the reader, which goes around a bad sector only where no broker is played
         raise UnreadableError(f"{partition.path}: cannot read: {error.strerror}") from error
 

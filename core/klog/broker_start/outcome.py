@@ -34,7 +34,8 @@ class SegmentCut(NamedTuple):
 class StartOutcome(NamedTuple):
     """What a start and a clean stop make of a partition.
 
-    *fails*: why the broker does not come through; then nothing else counts.  *logs*: the pieces of each log, *files*:
+    *fails*: why the broker does not come through; then nothing else counts but *reason* and *offline*, which are those
+    of the FailsError.  *logs*: the pieces of each log, *files*:
     every other file of the log (none, if the settings do not ask for them), both by name.  *epochs*: the new
     `leader-epoch-checkpoint`, None if it stays.  *cuts*, *dropped*: what was lost, by base offset.  *recovered*: base
     offsets of the segments that were read.
@@ -49,3 +50,5 @@ class StartOutcome(NamedTuple):
     recovered: tuple[int, ...] = ()
     log_start: int = 0
     log_end: int = 0
+    reason: str | None = None
+    offline: bool = False

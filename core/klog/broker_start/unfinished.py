@@ -64,7 +64,7 @@ def offset_of(file: FileName) -> int:
     """Return the offset in a file's name.  Raises FailsError where a broker stumbles over a name without one."""
     offset = file.offset if file.offset is not None else parse_file(file.name).offset
     if offset is None:
-        raise FailsError(f"NumberFormatException: {file.name}")
+        raise FailsError(f"NumberFormatException: {file.name}", "foreign-log-name")
     return offset
 
 

@@ -30,6 +30,14 @@ class Malformed(NamedTuple):
     line: int
     reason: str
 
+    @property
+    def is_unchecked(self) -> bool:
+        """Whether a broker meets it with an exception other than IOException: that takes no log dir offline.
+
+        It ends the broker, or is swallowed.  Kafka: EntryFormatter.fromString, PartitionMetadataReadBuffer.read.
+        """
+        return self.reason.endswith(_UNCHECKED)
+
     def __str__(self) -> str:
         return f"line {self.line}: {self.reason}" if self.line else self.reason
 
@@ -49,6 +57,12 @@ class EpochEntry(NamedTuple):
     start_offset: int
 
 
+_NO_NUMBERS: Final = "is not a number"
+_NEGATIVE: Final = "has a negative number"
+_NO_FILE: Final = "the file is empty"
+_NO_SECOND_LINE: Final = "there is no line with a topic id"
+_NO_UUID: Final = "gives an id that is none"
+_UNCHECKED: Final = (_NO_NUMBERS, _NEGATIVE, _NO_FILE, _NO_SECOND_LINE, _NO_UUID)
 _USUAL_BYTES: Final = 100
 
 EntryT = TypeVar("EntryT", OffsetEntry, EpochEntry)
@@ -105,7 +119,7 @@ def _epochs(content: bytes) -> Checkpoint[EpochEntry]:
     if found.malformed is None:
         for index, entry in enumerate(found.entries):
             if entry.epoch < 0 or entry.start_offset < 0:
-                reason = f"leader epoch entry {entry.epoch} {entry.start_offset} has a negative number"
+                reason = f"leader epoch entry {entry.epoch} {entry.start_offset} {_NEGATIVE}"
                 return Checkpoint(found.entries[:index], Malformed(index + 3, reason))
     return found
 
@@ -184,7 +198,7 @@ def _offset_entry(fields: list[str]) -> OffsetEntry | str:
         return f"{len(fields)} fields, expected topic, partition, offset"
     partition, offset = parse_int(fields[1]), parse_long(fields[2])
     if partition is None or offset is None:
-        return "partition or offset is not a number"
+        return f"partition or offset {_NO_NUMBERS}"
     return OffsetEntry(fields[0], partition, offset)
 
 
@@ -193,7 +207,7 @@ def _epoch_entry(fields: list[str]) -> EpochEntry | str:
         return f"{len(fields)} fields, expected epoch, start offset"
     epoch, start_offset = parse_int(fields[0]), parse_long(fields[1])
     if epoch is None or start_offset is None:
-        return "epoch or start offset is not a number"
+        return f"epoch or start offset {_NO_NUMBERS}"
     return EpochEntry(epoch, start_offset)
 
 
@@ -211,13 +225,16 @@ def read_partition_metadata(content: bytes) -> PartitionMetadata | Malformed:
         return text
     found = lines(text)
     if not found:
-        return Malformed(1, "the file is empty")
+        return Malformed(1, _NO_FILE)
     version = parse_int(_after_colon(found[0]))
     if version is None or version < VERSION:
         return Malformed(1, f"{shorten(found[0])} gives no version")
     if len(found) < 2:
-        return Malformed(2, "there is no line with a topic id")
-    topic_id = parse_uuid(_after_colon(found[1]))
+        return Malformed(2, _NO_SECOND_LINE)
+    text_id = _after_colon(found[1])
+    topic_id = parse_uuid(text_id)
+    if topic_id is None and text_id:
+        return Malformed(2, f"{shorten(found[1])} {_NO_UUID}")
     if topic_id is None or topic_id == ZERO_UUID:
         return Malformed(2, f"{shorten(found[1])} gives no topic id")
     return PartitionMetadata(version, topic_id)

@@ -88,5 +88,10 @@ def uuid_text(identity: bytes | memoryview) -> str:
     return encoded.rstrip("=").replace("+", "-").replace("/", "_")
 
 
+def uuid_bytes(letters: str) -> bytes:
+    """Return the 16 bytes of an identity in its 22 letters."""
+    return binascii.a2b_base64(letters.replace("-", "+").replace("_", "/") + "==")
+
+
 ZERO_UUID: Final = uuid_text(bytes(16))
 """No identity: a topic id or directory id that was never given."""

@@ -6,10 +6,10 @@ Kafka: TopicsDelta, TopicDelta, PartitionRegistration.
 from __future__ import annotations
 
 import struct
-from base64 import urlsafe_b64decode
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
+from klog.formats.java_text import uuid_bytes
 from klog.formats.structs.schema import Data
 from klog.kernel import PartitionTable
 from klog.replication.election import MIGRATING_DIRECTORY
@@ -89,14 +89,14 @@ class TopicsImage:
         """Add a topic without partitions."""
         self.ids[name] = topic_id
         self.names[topic_id] = name
-        self.table.add_topic(_uuid_bytes(topic_id))
-        self.partitions[topic_id] = TopicPartitions(self.table, _uuid_bytes(topic_id))
+        self.table.add_topic(uuid_bytes(topic_id))
+        self.partitions[topic_id] = TopicPartitions(self.table, uuid_bytes(topic_id))
 
     def remove(self, topic_id: str) -> str:
         """Remove a topic that is there, with its partitions; return its name."""
         name = self.names.pop(topic_id)
         del self.ids[name], self.partitions[topic_id]
-        self.table.remove_topic(_uuid_bytes(topic_id))
+        self.table.remove_topic(uuid_bytes(topic_id))
         return name
 
     def put_partition(self, data: Data) -> str | None:
@@ -121,11 +121,11 @@ class TopicsImage:
             return f"{len(partition.replicas)} replicas in {len(partition.directories)} log dirs"
         members = (partition.replicas, partition.isr, partition.elr, partition.last_known_elr)
         lists = [_int_bytes(nodes) for nodes in (*members, partition.adding, partition.removing)]
-        lists.insert(len(members), b"".join(map(_uuid_bytes, partition.directories)))
+        lists.insert(len(members), b"".join(map(uuid_bytes, partition.directories)))
         if max(map(len, lists)) > _MOST_BYTES:
             return f"a list of {max(map(len, lists))} bytes"
         self.table.put(
-            _uuid_bytes(data["topicId"]),
+            uuid_bytes(data["topicId"]),
             data["partitionId"],
             (lists[0], lists[1], lists[2], lists[3], lists[4], lists[5], lists[6]),
             partition.leader,
@@ -148,17 +148,13 @@ class TopicsImage:
         name = data["topicName"]
         if name and name not in self.ids:
             return f"there is no topic {name}"
-        self.table.clear_elr(_uuid_bytes(self.ids[name]) if name else None)
+        self.table.clear_elr(uuid_bytes(self.ids[name]) if name else None)
         return None
 
 
 def partition_key(topic_id: str, number: int) -> bytes:
     """Return number and topic id as both records of partitions begin with them."""
-    return struct.pack(">i", number) + _uuid_bytes(topic_id)
-
-
-def _uuid_bytes(letters: str) -> bytes:
-    return urlsafe_b64decode(f"{letters}==")
+    return struct.pack(">i", number) + uuid_bytes(topic_id)
 
 
 def _int_bytes(nodes: Sequence[int]) -> bytes:

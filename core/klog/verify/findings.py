@@ -8,6 +8,8 @@ from __future__ import annotations
 from enum import Enum
 from typing import Final, NamedTuple
 
+from klog.doctor.reasons import REASONS
+
 
 class Severity(str, Enum):
     """How bad it is: a note does not affect the exit code, the others add 4."""
@@ -82,6 +84,11 @@ def quoted(path: str) -> str:
     return quote(path)
 
 
+def _start(reason: str) -> str:
+    """Return what a broker does for a reason that the doctor knows, too."""
+    return REASONS[reason].broker
+
+
 _RECOVER = "klog recover {partition}"
 SALVAGE = "klog recover {partition} --salvage"
 CUTS_OUT = "may cut out intact batches, its plan says which: klog recover {partition} --salvage"
@@ -150,23 +157,24 @@ _TABLE: Final = (
     FindingKind("txn-conflict", _D, "a batch outside a transaction while its producer has one open", "does not start when it replays this"),
     FindingKind("bad-marker", _D, "an invalid transaction marker", "does not start, or truncates the log here"),
     FindingKind("epochs-missing", _W, "no leader-epoch-checkpoint, though batches have epochs", "writes what it learns from the segments that it recovers", _RECOVER),
-    FindingKind("epochs-malformed", _D, "a leader-epoch-checkpoint that a broker refuses", "the log dir goes offline, or it does not start", _RECOVER),
+    FindingKind("epochs-malformed", _D, "a leader-epoch-checkpoint that a broker refuses", _start("epochs-malformed"), _RECOVER),
     FindingKind("epochs-disagree", _W, "leader epochs that contradict the batches", "takes them as they are: followers may truncate wrongly", _RECOVER),
     # names
-    FindingKind("foreign-log-name", _D, "a file named like a segment's, but not with an offset", "does not start"),
+    FindingKind("foreign-log-name", _D, "a file named like a segment's, but not with an offset", _start("foreign-log-name")),
     FindingKind("duplicate-segment", _D, "two files for one segment", "takes the last one it lists"),
     FindingKind("odd-name", _N, "a name that no broker would have written", "takes it all the same"),
     FindingKind("orphan-index", _N, "an index without its log", "deletes it", _RECOVER),
     FindingKind("leftover", _N, "a file of an operation that was interrupted or is in progress", "finishes it or undoes it", _RECOVER),
-    FindingKind("metadata-missing", _D, "no partition.metadata", "sets the directory aside as -stray", ""),
-    FindingKind("metadata-malformed", _D, "a partition.metadata that cannot be read", "does not start", ""),
+    FindingKind("metadata-missing", _D, "no partition.metadata", _start("topic-id-missing"), ""),
+    FindingKind("metadata-malformed", _D, "a partition.metadata that cannot be read", _start("metadata-malformed"), ""),
     FindingKind("partition-empty", _N, "a partition without segments", "creates an empty one"),
-    FindingKind("foreign-directory", _D, "a directory whose name is not a partition's", "does not start", "move {path} out of the log dir"),
-    FindingKind("duplicate-partition", _D, "the same partition twice", "does not start"),
+    FindingKind("foreign-directory", _D, "a directory whose name is not a partition's", _start("foreign-directory"), "move {path} out of the log dir"),
+    FindingKind("duplicate-partition", _D, "the same partition twice", _start("duplicate-partition")),
     FindingKind("stray-directory", _N, "a partition that a broker has set aside or is about to delete", "keeps or deletes it"),
     # the log dir's own files
-    FindingKind("checkpoint-malformed", _D, "a checkpoint file that a broker refuses", "the log dir goes offline", _ROOT),
-    FindingKind("meta-properties-missing", _D, "no meta.properties, though there are partitions", "does not start", ""),
+    FindingKind("checkpoint-malformed", _D, "a checkpoint file that a broker refuses", _start("checkpoint-malformed"), _ROOT),
+    FindingKind("meta-properties-missing", _D, "no meta.properties, though there are partitions", _start("meta-properties-missing"), ""),
+    FindingKind("meta-properties-malformed", _D, "a meta.properties that cannot be read", _start("meta-properties-malformed"), ""),
     FindingKind(
         "follow-file-malformed",
         _W,
@@ -174,11 +182,10 @@ _TABLE: Final = (
         "nothing: the file is klog's own",
         "",
     ),
-    FindingKind("meta-properties-malformed", _D, "a meta.properties that cannot be read", "does not start", ""),
     FindingKind("recovery-point-beyond-end", _W, "a recovery point beyond the end of the log: records that had reached the disk are gone", "lowers it", _RECOVER),
     FindingKind("high-watermark-beyond-end", _W, "a high watermark beyond the end of the log: replicated records are gone", "lowers it", _RECOVER),
     FindingKind("high-watermark-below-start", _N, "a high watermark below the start of the log", "raises it", _RECOVER),
-    FindingKind("log-start-beyond-end", _D, "a log start beyond the end of the log", "deletes all segments", _RECOVER),
+    FindingKind("log-start-beyond-end", _D, "a log start beyond the end of the log", _start("log-start-beyond-end"), _RECOVER),
     FindingKind("cleaner-offset-outside", _N, "a cleaner checkpoint outside the log", "cleans from the start again"),
 )  # fmt: skip
 

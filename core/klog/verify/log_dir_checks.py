@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 
 from klog.data_dir.log_dir import LogDir
+from klog.doctor.reasons import REASONS
 from klog.formats.checkpoint import Malformed
 from klog.formats.follow_file import FOLLOW_FILE
 from klog.formats.names import ROOT_CHECKPOINTS, FileKind, PartitionState
@@ -23,7 +24,8 @@ def root(log_dir: LogDir) -> Iterator[Finding]:
     for kind in ROOT_CHECKPOINTS:
         found = log_dir.checkpoints.file(kind)
         if found is not None and found.malformed is not None:
-            yield _finding(log_dir, "checkpoint-malformed", kind.value, str(found.malformed))
+            broker = REASONS["checkpoint-number" if found.malformed.is_unchecked else "checkpoint-malformed"].broker
+            yield _finding(log_dir, "checkpoint-malformed", kind.value, str(found.malformed), broker=broker)
     meta = log_dir.meta
     if isinstance(meta, Malformed):
         yield _finding(log_dir, "meta-properties-malformed", FileKind.META_PROPERTIES.value, str(meta))
@@ -47,8 +49,10 @@ def _twice(log_dir: LogDir) -> Iterator[Finding]:
             yield _finding(log_dir, "duplicate-partition", directories[-1], message)
 
 
-def _finding(log_dir: LogDir, kind: str, file: str, message: str, fix: str | None = None) -> Finding:
+def _finding(
+    log_dir: LogDir, kind: str, file: str, message: str, fix: str | None = None, broker: str | None = None
+) -> Finding:
     known = KINDS[kind]
     if fix is None:
         fix = known.fix.format(log_dir=quoted(log_dir.path), partition=quoted(log_dir.path))
-    return Finding(known, None, None, file, None, None, message, known.broker, fix)
+    return Finding(known, None, None, file, None, None, message, broker or known.broker, fix)

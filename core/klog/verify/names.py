@@ -4,10 +4,16 @@ from __future__ import annotations
 
 from collections import Counter
 
+from klog.doctor.reasons import GOES_OFFLINE, REASONS, REFUSES
 from klog.formats.checkpoint import Malformed
-from klog.formats.names import SEGMENT_KINDS, FileKind, FileName, Stage
+from klog.formats.names import SEGMENT_KINDS, FileKind, FileName, PartitionState, Stage
 from klog.verify.facts import Findings, PartitionFacts
 
+_OF_MARKED = {
+    PartitionState.DELETE: REASONS["marked-delete"].broker,
+    PartitionState.STRAY: REASONS["marked-stray"].broker,
+    PartitionState.FUTURE: REASONS["copy-unfinished"].broker,
+}
 _NUMBERED = (*SEGMENT_KINDS, FileKind.SNAPSHOT)
 
 
@@ -19,7 +25,8 @@ def names(facts: PartitionFacts) -> Findings:
     if partition.name is not None and not partition.name.canonical:
         yield facts.finding("odd-name", f"read as partition {partition.name.partition} of {partition.name.topic}")
     if partition.state.value != "current":
-        yield facts.finding("stray-directory", f"the directory is marked {partition.state.value}")
+        message = f"the directory is marked {partition.state.value}"
+        yield facts.finding("stray-directory", message, broker=_OF_MARKED.get(partition.state))
     elif not partition.segments and partition.unreadable is None:
         yield facts.finding("partition-empty", "no segment")
     for file in partition.files:
@@ -64,6 +71,7 @@ def metadata(facts: PartitionFacts) -> Findings:
     """`partition.metadata`, without which a KRaft broker sets the partition aside."""
     found = facts.partition.metadata
     if isinstance(found, Malformed):
-        yield facts.finding("metadata-malformed", str(found), FileKind.PARTITION_METADATA.value)
+        broker = REFUSES if found.is_unchecked else GOES_OFFLINE
+        yield facts.finding("metadata-malformed", str(found), FileKind.PARTITION_METADATA.value, broker=broker)
     elif found is None and facts.log_dir.kraft and facts.is_current and facts.partition.topic != "__cluster_metadata":
         yield facts.finding("metadata-missing", "a broker of a KRaft cluster needs it")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterator
 
+from klog.doctor.reasons import GOES_OFFLINE, REFUSES
 from klog.formats.checkpoint import EpochEntry, epochs_in_force
 from klog.formats.names import FileKind
 from klog.verify.facts import Findings, PartitionFacts
@@ -22,7 +23,8 @@ def epochs(facts: PartitionFacts) -> Findings:
             yield facts.finding("epochs-missing", f"the batches have epochs up to {max(epoch for epoch, _ in seen)}")
         return
     if found.malformed is not None:
-        yield facts.finding("epochs-malformed", str(found.malformed), _EPOCHS)
+        broker = REFUSES if found.malformed.is_unchecked else GOES_OFFLINE
+        yield facts.finding("epochs-malformed", str(found.malformed), _EPOCHS, broker=broker)
         return
     kept = epochs_in_force(found.entries)
     if len(kept) != len(found.entries):

@@ -1,0 +1,142 @@
+"""The load of each partition, as `klog.broker_start` plays it; a shortcut where a clean stop leaves nothing to play."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from klog.broker_start.files import ReadSettings
+from klog.broker_start.load import load
+from klog.broker_start.next_start import next_start
+from klog.broker_start.outcome import StartOutcome, StartState
+from klog.broker_start.producers import BrokerClock
+from klog.data_dir.partition import Partition
+from klog.data_dir.root_files import RootFiles
+from klog.errors import KlogError
+from klog.formats.index import OFFSET_ENTRY
+from klog.formats.names import PartitionName, PartitionState, Stage, belongs
+from klog.formats.snapshot import PRODUCER_ID_EXPIRATION_MS
+from klog.log.segment import MAX_SEGMENT_BYTES
+from klog.metadata.loader import ClusterMetadata
+from klog.partition_plan.contents import FileRange
+from klog.progress import Sink
+
+
+class LoadedPartition(NamedTuple):
+    """A partition directory behind its load.
+
+    *size*: bytes of its logs; *recovered*: segments and bytes that the load read to recover them.  *pieces*: what is
+    left of the logs, None: all of it.  *torn*: the bytes behind the last batch that the load leaves there, in words.
+    """
+
+    name: PartitionName
+    log_dir: str
+    topic_id: str | None
+    outcome: StartOutcome
+    size: int = 0
+    recovered: tuple[int, int] = (0, 0)
+    pieces: Mapping[str, tuple[FileRange, ...]] | None = None
+    emptied: bool = False
+    torn: str | None = None
+
+    @property
+    def path(self) -> str:
+        """The path of the directory."""
+        return os.path.join(self.log_dir, self.name.name)
+
+    @property
+    def is_cut(self) -> bool:
+        """Whether recovery removes something from the logs."""
+        return bool(self.outcome.cuts or self.outcome.dropped) and not self.emptied
+
+    def read_again(self) -> Partition:
+        """Return the directory; nothing of it is kept in memory between the steps."""
+        return Partition(self.path, name=self.name)
+
+
+class PartitionLoader:
+    """Loads the partitions of one log dir.  *cluster*: has the settings of topics; None: Kafka's defaults."""
+
+    def __init__(self, root: RootFiles, clean: bool, cluster: ClusterMetadata | None, sink: Sink | None) -> None:
+        self._root, self._clean, self._cluster, self._sink = root, clean, cluster, sink
+        self._settings: dict[str, ReadSettings] = {}
+        self._clock = BrokerClock(int(time.time() * 1000), PRODUCER_ID_EXPIRATION_MS)
+
+    def load(self, name: PartitionName) -> LoadedPartition:
+        """Play the load of one directory."""
+        partition = Partition(os.path.join(self._root.log_dir, name.name), self._root, name)
+        if partition.unreadable is not None:
+            failure = f"{partition.path}: {partition.unreadable}"
+            outcome = StartOutcome(failure, reason="unreadable", offline=True)
+            return LoadedPartition(name, self._root.log_dir, None, outcome)
+        try:
+            outcome, torn = self._play(partition)
+        except KlogError as error:
+            outcome, torn = StartOutcome(str(error), reason="unreadable", offline=True), None
+        bases = {files.base_offset: files.size for files in partition.segments}
+        read = [base for base in outcome.recovered if base in bases]
+        emptied = bool(outcome.dropped) and outcome.log_start == outcome.log_end and set(bases) <= set(outcome.dropped)
+        return LoadedPartition(
+            name,
+            self._root.log_dir,
+            partition.topic_id,
+            outcome._replace(logs={}, files={}, epochs=None, recovered=()),
+            partition.size,
+            (len(read), sum(bases[base] for base in read)),
+            outcome.logs if outcome.cuts or outcome.dropped else None,
+            emptied,
+            torn,
+        )
+
+    def _play(self, partition: Partition) -> tuple[StartOutcome, str | None]:
+        if partition.state is PartitionState.DELETE:
+            # It is opened, and neither recovered nor emptied.  Kafka: LogLoader.load.
+            return load(partition, StartState(clean=True), self._settings_of(partition.topic or ""), self._clock), None
+        end = partition.log_end if self._clean and _is_usual(partition) else None
+        start = partition.log_start_offset or 0
+        if end is not None and end.damage is None and start <= end.offset and _index_fits(partition, end.walked_from):
+            return StartOutcome(log_start=start, log_end=end.offset), None
+        outcome = self._next_start(partition)
+        # The walk from header to header of a clean log ends where its batches do; the load changes nothing there.
+        damage = end.damage if end is not None else None
+        return outcome, None if damage is None or outcome.log_end != (end.offset if end else None) else str(damage)
+
+    def _next_start(self, partition: Partition) -> StartOutcome:
+        settings = self._settings_of(partition.topic or "")
+        return next_start(partition, self._clean, settings, self._clock, self._sink)
+
+    def _settings_of(self, topic: str) -> ReadSettings:
+        if topic not in self._settings:
+            config = {} if self._cluster is None else self._cluster.topic_config(topic)
+            usual = ReadSettings()
+            interval, index_bytes = config.get("index.interval.bytes", ""), config.get("segment.index.bytes", "")
+            self._settings[topic] = ReadSettings(
+                int(interval) if interval.isdecimal() else usual.interval,
+                int(index_bytes) if index_bytes.isdecimal() else usual.index_bytes,
+                with_files=False,
+            )
+        return self._settings[topic]
+
+
+def _is_usual(partition: Partition) -> bool:
+    """Whether a clean stop left the directory as it usually does: then the load has nothing to decide but the end."""
+    epochs, segments = partition.epochs, partition.segments
+    if partition.state is PartitionState.STRAY or not segments or (epochs is not None and epochs.malformed is not None):
+        return False
+    if partition.metadata is not None and partition.topic_id is None:
+        return False
+    if any(belongs(file) and (file.stage is not Stage.IN_USE or not file.canonical) for file in partition.files):
+        return False
+    return all(
+        one.offset_index is not None and one.txn_index is None and one.size <= MAX_SEGMENT_BYTES for one in segments
+    )
+
+
+def _index_fits(partition: Partition, walked_from: int) -> bool:
+    """Whether the last segment's index led to its end, or is too short to: a broker trusts it."""
+    index = partition.segments[-1].offset_index
+    if walked_from or index is None:
+        return index is not None
+    return os.path.getsize(partition.file(index)) <= OFFSET_ENTRY.size

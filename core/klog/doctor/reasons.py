@@ -1,0 +1,74 @@
+"""Why a start is not as one wants it: every id with what a broker does about it, where it comes from, what helps.
+
+Ids never change and are never reused; the table in `docs/doctor.md` is generated from this one, and what `klog verify`
+says that a broker does is taken from here where both speak of one thing.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+
+class StartReason(NamedTuple):
+    """A reason.  *broker*: what a broker does, with versions where they differ.  *cause*: where it comes from."""
+
+    id: str
+    broker: str
+    cause: str
+    cure: str
+
+
+_OUT = "move the directory out of every log dir"
+
+_TABLE = (
+    # meta.properties
+    StartReason("cluster-id-differs", "does not start when two log dirs differ; does not compare it with anything else, but the other nodes of a quorum refuse it", "a disk of another cluster", "take the log dir out of `log.dirs`"),
+    StartReason("node-id-differs", "does not start", "a disk of another broker, or a changed `node.id`", "start the broker whose disk it is"),
+    StartReason("meta-properties-missing", "does not start; before KRaft: formats the log dir", "a new disk that was not formatted, a mount that is missing", "`kafka-storage format --ignore-formatted`; for a disk with partitions write the file again, with the `directory.id` that `next` names"),
+    StartReason("meta-properties-malformed", "does not start if it is the metadata log dir; else the log dir goes offline", "a cut or edited file, a version other than 0 and 1", "write the file again"),
+    StartReason("directory-id-twice", "does not start", "a cloned disk", "give the clone the id that the metadata have for it, or take it out"),
+    StartReason("directory-id-reserved", "does not start", "an edited file", "remove the line: the broker makes a new id"),
+    StartReason("directory-id-unknown", "loads the partitions; they may stay without a leader until another start", "the line `directory.id` was changed, removed, or is from another time: an old backup, a file of version 0", "put the id back that `next` names"),
+    StartReason("log-dir-unusable", "the log dir goes offline; does not start if it is the metadata log dir or the last one", "a file in its place, no permission, a disk that fails", "repair or mount it"),
+    StartReason("lock-held", "does not start", "a broker is running on the log dir, or klog changes it", "stop that process; the answer is about the next start"),
+    # the metadata log
+    StartReason("metadata-log-missing", "starts as an empty cluster, and sets every partition aside as -stray; with other live voters fetches the log again", "`__cluster_metadata-0` was lost or emptied; a broker of ZooKeeper's time", "restore the directory from another controller or a backup before the first start; from ZooKeeper go over a bridge release (3.9)"),
+    StartReason("metadata-log-damaged", "truncates the log at the damage: topics since then turn stray, deleted ones come back", "a bad sector, a flipped bit, a lost write", "restore the directory from another controller or a backup before the first start"),
+    StartReason("metadata-log-elsewhere", "does not start", "`metadata.log.dir` was changed, or a disk is another node's", "move the directory that is not used out, or name its log dir in `metadata.log.dir`"),
+    StartReason("metadata-log-refused", "does not start", "segments and snapshots that do not fit together", "restore the directory from another controller or a backup"),
+    StartReason("quorum-state-malformed", "does not start", "a cut or edited file", "move the file out: a node starts without it"),
+    # log dirs
+    StartReason("foreign-directory", "does not start", "`lost+found`, a backup, a copy under another name", _OUT),
+    StartReason("duplicate-partition", "does not start", "a move between log dirs that a crash interrupted, a restored copy", "move the shorter one out of every log dir"),
+    StartReason("future-beside-current", "does not start", "a copy into the log dir that the partition is in already", "move the `-future` directory out of every log dir"),
+    StartReason("checkpoint-malformed", "the log dir goes offline", "a cut or edited file", "`klog recover LOG_DIR`"),
+    StartReason("checkpoint-number", "takes nothing from the file, and goes on", "an edited file", "`klog recover LOG_DIR`"),
+    StartReason("metadata-dir-offline", "does not start, or stops seconds later", "something takes the log dir with the metadata log offline", "see the reason of the log dir"),
+    StartReason("log-dirs-offline", "does not start, or stops seconds later", "something takes the last log dir offline", "see the reasons of the log dirs"),
+    # partitions
+    StartReason("topic-id-missing", "sets the directory aside as -stray", "`partition.metadata` is not there: a file system check, a copy of segments alone", "write the file with the topic id that `next` names"),
+    StartReason("topic-id-differs", "sets the directory aside as -stray", "the topic was deleted and created again, or the directory is another cluster's", _OUT),
+    StartReason("topic-unknown", "sets the directory aside as -stray", "the topic was deleted, or is another cluster's", _OUT),
+    StartReason("partition-unknown", "sets the directory aside as -stray", "the topic has fewer partitions than that", _OUT),
+    StartReason("not-assigned", "sets the directory aside as -stray", "the partition was reassigned to other brokers while this one was away", _OUT),
+    StartReason("metadata-malformed", "does not start, or the log dir goes offline", "a cut or edited `partition.metadata`", "write the file with the topic id that `next` names"),
+    StartReason("epochs-malformed", "the log dir goes offline, or it does not start", "a cut or edited `leader-epoch-checkpoint`", "`klog recover PARTITION`"),
+    StartReason("foreign-log-name", "does not start", "a file that ends like a segment's, but has no offset in front", "move the file out"),
+    StartReason("log-start-beyond-end", "deletes all segments", "a restored checkpoint, a log that lost its end", "`klog recover PARTITION`"),
+    StartReason("torn-tail", "appends behind it, where nobody reads", "a truncated file under the clean-shutdown marker", "`klog recover PARTITION`"),
+    StartReason("recovery-cuts", "truncates the log at the first damage, and deletes the segments behind it", "a crash; damage in what had not been flushed", "`klog recover PARTITION --salvage`, where records behind the damage are intact"),
+    StartReason("log-refused", "does not start", "content of a log or an index that a load stumbles over", "`klog recover PARTITION`"),
+    StartReason("unreadable", "the log dir goes offline", "permissions, a disk that fails", "make it readable; klog tells what its own user may read"),
+    StartReason("marked-delete", "deletes it after `log.segment.delete.delay.ms`, whatever it contains", "the topic was deleted, or the log moved, and the broker stopped before it was done", "move it out of every log dir, or, where it is the only copy, give it its name back"),
+    StartReason("marked-stray", "keeps it, and never serves it", "an earlier start set it aside", "give it its name back where it is the only copy, else move it out"),
+    StartReason("leader-offline", "3.9: loads it, and may not lead it, as an exception about the log dir that is offline ends that step; 4.x elects again", "a kill, and a log dir that is offline since", "bring the log dir back, or start once more"),
+    StartReason("copy-unfinished", "goes on copying from the current directory", "a move between log dirs that was interrupted", "nothing"),
+    StartReason("future-complete", "puts the copy in the place of the partition", "a move between log dirs that was interrupted at its end", "nothing"),
+    StartReason("no-directory", "makes an empty log, which a follower fills from its leader", "a new replica, or a directory that was removed", "restore the directory if no other replica has it"),
+)  # fmt: skip
+
+REASONS: Final = {reason.id: reason for reason in _TABLE}
+"""Every reason by its id, in the order of the table."""
+
+REFUSES: Final = "does not start"
+GOES_OFFLINE: Final = "the log dir goes offline"

@@ -1,0 +1,242 @@
+"""A broker with two log dirs: a disk it leaves behind, and what its start does with a copy that somebody has changed."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import socket
+import subprocess
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tests.brokers import clients, kafka
+
+TOPIC, PARTITIONS = "orders", 24
+OTHER = "small"
+DELETE_DELAY_MS = 1500
+NAMES = ("data", "data1")
+
+FATAL = {
+    "cluster-id-differs": "Invalid cluster.id in",
+    "node-id-differs": "Stored node id",
+    "meta-properties-missing": "No `meta.properties` found in|No readable meta.properties files found",
+    "meta-properties-malformed": "node ID not found in|cluster ID not found in|I/O error in metadata log directory",
+    "directory-id-twice": "Duplicate directory ID",
+    "directory-id-reserved": "Invalid res(?:erv|rv)ed directory ID",
+    "metadata-log-elsewhere": "Found unexpected metadata location",
+    "lock-held": "Failed to acquire lock on file .lock",
+    "foreign-directory": "is not in the form of topic-partition",
+    "duplicate-partition": "Duplicate log directories",
+    "future-beside-current": "DirectoryNotEmptyException",
+    "metadata-dir-offline": "because the metadata log dir",
+    "log-dirs-offline": "because all log dirs in|because none of the specified log dirs",
+    "foreign-log-name": "NumberFormatException: For input string",
+    "metadata-malformed": "CharSequence.length|Input string .* decoded as|Invalid topic ID|IllegalArgumentException: Input string",
+    "quorum-state-malformed": "Error while reading the Quorum status",
+    "epochs-malformed": "NumberFormatException|Received invalid partition leader epoch",
+}
+"""What a broker logs when it stops for a reason, by the doctor's ids."""
+
+
+@dataclass
+class Started:
+    """What a start did.
+
+    *fatal*: ids of reasons in the log, if it stopped.  *fates*: by path of a directory before the start.  *made*: new
+    directories.  *served*: earliest, latest and number of records by partition; None: no leader.
+    """
+
+    starts: bool
+    log: str
+    fatal: set[str] = field(default_factory=set)
+    fates: dict[str, str] = field(default_factory=dict)
+    made: set[str] = field(default_factory=set)
+    served: dict[tuple[str, int], tuple[int, int, int] | None] = field(default_factory=dict)
+    offline: set[str] = field(default_factory=set)
+
+
+class TwoDirBroker(kafka.Cluster):
+    """One node, broker and controller, with the log dirs `data` and `data1`."""
+
+    def __init__(self, version: str, folder: Path, port: int = kafka.PORT) -> None:
+        settings = {
+            "log.dirs": ",".join(str(folder / name) for name in NAMES),
+            "log.segment.delete.delay.ms": str(DELETE_DELAY_MS),
+            "log.initial.task.delay.ms": "500",
+            "log.cleaner.backoff.ms": "300",
+            "broker.session.timeout.ms": "3000",
+            "broker.heartbeat.interval.ms": "500",
+        }
+        super().__init__(version, folder, port=port, settings=settings)
+
+    @property
+    def dirs(self) -> list[Path]:
+        return [self.folder / name for name in NAMES]
+
+    def _format(self, properties: Path) -> None:
+        if any(one.exists() for one in self.dirs):
+            return  # a disk that is to be started as it is
+        tool = ("kafka.tools.StorageTool", "format", f"--cluster-id={kafka.cluster_identity()}", "--config")
+        command = kafka.java(self.version, *tool, str(properties))
+        subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+
+    def wait_for(self, seconds: float, pattern: str) -> bool:
+        """Wait until the broker has logged something, or has ended; return whether it is there."""
+        end = time.monotonic() + seconds
+        while time.monotonic() < end:
+            if re.search(pattern, self.log()):
+                return True
+            if self._broker is None or self._broker.poll() is not None:
+                return bool(re.search(pattern, self.log()))
+            time.sleep(0.1)
+        return False
+
+    @property
+    def is_running(self) -> bool:
+        return self._broker is not None and self._broker.poll() is None
+
+
+def build_disks(version: str, folder: Path, port: int = kafka.PORT) -> dict[str, Path]:
+    """Return two disks of one broker: as a kill left it, and as a clean stop did."""
+    from confluent_kafka import Producer
+
+    broker = TwoDirBroker(version, folder / "broker", port)
+    name = "internal.segment.bytes" if version == kafka.NEWEST else "segment.bytes"
+    with broker:
+        config = {name: "1400" if version == kafka.NEWEST else "1400", "index.interval.bytes": "256"}
+        clients.create(broker.bootstrap, {TOPIC: config}, partitions=PARTITIONS)
+        clients.create(broker.bootstrap, {OTHER: {}}, partitions=2)
+        producer = Producer(clients.SILENT | {"bootstrap.servers": broker.bootstrap, "linger.ms": 0})
+        for number in range(PARTITIONS):
+            for i in range(20 + number):
+                producer.produce(TOPIC, f"record {i} of {number} ".encode() * 3, partition=number)
+                if i % 3 == 0:
+                    producer.flush()
+        producer.produce(OTHER, b"one", partition=0)
+        assert producer.flush(clients.WAIT_S) == 0
+        time.sleep(1)
+        broker.kill()
+        found = {"killed": copy_disk(broker.folder, folder / "killed")}
+        broker.start()
+        assert broker.wait_for(60, "Kafka Server started")
+        broker.stop()
+        found["clean"] = copy_disk(broker.folder, folder / "clean")
+    return found
+
+
+def copy_disk(source: Path, target: Path) -> Path:
+    """Copy both log dirs into a new folder."""
+    target.mkdir(parents=True)
+    for name in NAMES:
+        if (source / name).is_dir():
+            shutil.copytree(source / name, target / name, symlinks=True)
+    return target
+
+
+def start(version: str, folder: Path, port: int = kafka.PORT) -> Started:
+    """Start a broker on the disk in *folder*, and say what it did with it.  The disk is as it is after that."""
+    broker = TwoDirBroker(version, folder, port)
+    (folder / "broker.log").unlink(missing_ok=True)
+    before = _inodes(broker.dirs)
+    started = True
+    try:
+        broker.start()
+        started = broker.wait_for(90, r"Kafka Server started|KafkaServer id=\d+\] started")
+        if started:
+            time.sleep(DELETE_DELAY_MS / 1000 + 2.5)
+        started = started and broker.is_running
+        served = _served(broker) if started else {}
+        if started:
+            time.sleep(0.5)
+        started = started and broker.is_running
+    except RuntimeError:
+        started, served = False, {}
+    finally:
+        broker.kill()
+    log = broker.log()
+    found = Started(started, log, served=served if started else {})
+    if not started:
+        found.fatal = {name for name, pattern in FATAL.items() if re.search(pattern, log)}
+    found.offline = {str(one) for one in broker.dirs if _is_offline(log, one)}
+    _compare(before, _inodes(broker.dirs), found)
+    return found
+
+
+def _is_offline(log: str, log_dir: Path) -> bool:
+    path = re.escape(str(log_dir))
+    return bool(
+        re.search(rf"Stopping serving logs in dir {path}$|Failed to load {path} during broker startup", log, re.M)
+    )
+
+
+def _inodes(dirs: list[Path]) -> dict[int, Path]:
+    return {
+        one.lstat().st_ino: one for log_dir in dirs if log_dir.is_dir() for one in log_dir.iterdir() if one.is_dir()
+    }
+
+
+def _compare(before: dict[int, Path], after: dict[int, Path], found: Started) -> None:
+    for inode, old in before.items():
+        new = after.get(inode)
+        if new is None:
+            found.fates[str(old)] = "gone"
+        elif new == old:
+            found.fates[str(old)] = "stays"
+        elif new.name.endswith(("-stray", "-delete", "-future")):
+            found.fates[str(old)] = new.name.rpartition("-")[2]
+        else:
+            found.fates[str(old)] = "promoted"
+    found.made = {str(path) for inode, path in after.items() if inode not in before}
+
+
+def _served(broker: TwoDirBroker) -> dict[tuple[str, int], tuple[int, int, int] | None]:
+    from confluent_kafka import Consumer, KafkaException, TopicPartition
+
+    settings = {"bootstrap.servers": broker.bootstrap, "group.id": "doctor", "enable.auto.commit": False}
+    consumer = Consumer(clients.SILENT | settings | {"auto.offset.reset": "earliest", "enable.partition.eof": True})
+    found: dict[tuple[str, int], tuple[int, int, int] | None] = {}
+    try:
+        topics = consumer.list_topics(timeout=30).topics
+        for topic, about in topics.items():
+            if topic.startswith("__"):
+                continue
+            for number, partition in about.partitions.items():
+                found[topic, number] = None
+                if partition.leader < 0:
+                    continue
+                try:
+                    low, high = consumer.get_watermark_offsets(TopicPartition(topic, number), timeout=5)
+                except KafkaException:
+                    continue
+                found[topic, number] = (low, high, 0)
+        wanted = {key: ends for key, ends in found.items() if ends is not None and ends[0] < ends[1]}
+        _count(consumer, wanted, found)
+    finally:
+        consumer.close()
+    return found
+
+
+def _count(consumer: object, wanted: dict[tuple[str, int], tuple[int, int, int]], found: dict) -> None:  # type: ignore[type-arg]
+    from confluent_kafka import TopicPartition
+
+    consumer.assign([TopicPartition(*key, ends[0]) for key, ends in wanted.items()])  # type: ignore[attr-defined]
+    counts, left = dict.fromkeys(wanted, 0), set(wanted)
+    end = time.monotonic() + 20
+    while left and time.monotonic() < end:
+        message = consumer.poll(0.5)  # type: ignore[attr-defined]
+        if message is None:
+            continue
+        key = message.topic(), message.partition()
+        if message.error():
+            left.discard(key)
+        else:
+            counts[key] += 1
+    for key, count in counts.items():
+        found[key] = (*wanted[key][:2], count)
+
+
+def listens(port: int) -> bool:
+    """Whether somebody listens on a port."""
+    with socket.socket() as probe:
+        return probe.connect_ex(("localhost", port)) == 0

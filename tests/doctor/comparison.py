@@ -1,0 +1,66 @@
+"""Compares the doctor's answer about a disk with what a broker's start did with it."""
+
+from __future__ import annotations
+
+from klog.doctor.outcome import Diagnosis, Fate, LogDirState, PartitionFate
+
+from tests.doctor.broker import Started
+
+AFTER = {
+    Fate.SERVES: {"stays"},
+    Fate.LEADERLESS: {"stays"},
+    Fate.EMPTIES: {"stays"},
+    Fate.STRAYS: {"stray"},
+    Fate.PROMOTES: {"promoted"},
+    Fate.REPLACED: {"gone", "delete"},
+    Fate.DELETES: {"gone"},
+    Fate.KEEPS: {"stays"},
+    Fate.MOVES: {"future", "stays", "promoted"},
+}
+"""What has become of a directory some seconds after the start.  A small log that moves may have arrived by then."""
+
+
+def differences(told: Diagnosis, did: Started) -> list[str]:
+    """Return a sentence for each thing that the doctor told otherwise than the broker did it."""
+    if told.starts != did.starts:
+        return [
+            f"starts: told {told.starts} ({told.failure}), did {did.starts} ({sorted(did.fatal)})\n{did.log[-1500:]}"
+        ]
+    if not told.starts:
+        assert told.failure is not None
+        refusing = {told.failure.id, *(row.reason for row in told.partitions if row.fate is Fate.REFUSES)}
+        return [] if did.fatal & refusing else [f"fatal: told {refusing}, did {sorted(did.fatal)}\n{did.log[-1500:]}"]
+    found = []
+    offline = {one.path for one in told.log_dirs if one.fate is LogDirState.OFFLINE}
+    if offline != did.offline:
+        found.append(f"offline: told {offline}, did {did.offline}")
+    for row in told.partitions:
+        found += _row(row, did)
+    named = {f"{row.log_dir}/{row.directory}" for row in told.partitions if row.directory}
+    return found + [f"{path}: no row" for path in did.fates if path not in named and "__cluster_metadata" not in path]
+
+
+def _row(row: PartitionFate, did: Started) -> list[str]:
+    where = f"{row.topic}-{row.partition} ({row.directory}) told {row.fate.value} {row.reason}"
+    found = []
+    if row.fate is Fate.OFFLINE:
+        return []
+    if row.directory is not None:
+        fate = did.fates.get(f"{row.log_dir}/{row.directory}", "stays")
+        if fate not in AFTER[row.fate]:
+            found.append(f"{where}: did {fate}")
+    if row.topic.startswith("__"):
+        return found
+    served = did.served.get((row.topic, row.partition))
+    if row.fate in (Fate.SERVES, Fate.EMPTIES, Fate.PROMOTES):
+        wanted = (row.log_start, row.log_end, 0 if row.fate is Fate.EMPTIES else row.records)
+        if row.fate is Fate.SERVES and row.reason == "moved-on":
+            return found
+        if served != wanted:
+            found.append(f"{where}: told {wanted}, did {served}")
+    elif row.fate is Fate.CREATES or row.becomes == "empty":
+        if served != (0, 0, 0):
+            found.append(f"{where}: told an empty one, did {served}")
+    elif row.fate is Fate.LEADERLESS and served not in (None, (row.log_start, row.log_end, row.records)):
+        found.append(f"{where}: told {row.log_start} to {row.log_end}, did {served}")
+    return found
