@@ -27,6 +27,7 @@ _klog() {
             apply) command=apply ;;
             undo) command=undo ;;
             plans) command=plans ;;
+            doctor) command=doctor ;;
             assign) command=assign ;;
             partition) command=partition ;;
             replicas) command=replicas ;;
@@ -229,6 +230,12 @@ _klog() {
         'undo --backup') words='' ;;
         'undo --output') words='text json' ;;
         'plans --output') words='text table json' ;;
+        'doctor --version') words='' ;;
+        'doctor --cluster-id') words='' ;;
+        'doctor --node-id') words='' ;;
+        'doctor --directory-id') words='' ;;
+        'doctor --config') words='' ;;
+        'doctor --output') words='text json' ;;
         'assign --brokers') words='' ;;
         'assign --racks') words='' ;;
         'assign --from') words='' ;;
@@ -390,7 +397,7 @@ _klog() {
     esac
     if [[ -z $value ]]; then
         case "$command" in
-            '') words='describe dump lookup search stats export fetch serve verify recover truncate compact write follow apply undo plans assign partition replicas metadata keys spark --version -h --help' ;;
+            '') words='describe dump lookup search stats export fetch serve verify recover truncate compact write follow apply undo plans doctor assign partition replicas metadata keys spark --version -h --help' ;;
             describe) words='--topic --partition --deep --output --quiet -h --help' ;;
             dump) words='--files --topic --partition --output --to --deep-iteration --print-data-log --skip-record-metadata --verify-index-only --index-sanity-check --max-bytes --max-message-size --offsets-decoder --transaction-log-decoder --cluster-metadata-decoder --remote-log-metadata-decoder --share-group-state-decoder --with-indexes --as --from-offset --to-offset --from-time --to-time --key --keys-from --limit --isolation --tail --no-control --batches --batch-offsets --values --jobs --max-batch-bytes --quiet -h --help' ;;
             lookup) words='--offset --timestamp --batch --topic --partition --position-only --output --quiet -h --help' ;;
@@ -408,6 +415,7 @@ _klog() {
             apply) words='--backup --output --quiet -h --help' ;;
             undo) words='--apply --backup --output --quiet -h --help' ;;
             plans) words='--output --quiet -h --help' ;;
+            doctor) words='--version --cluster-id --node-id --directory-id --config --records --output --quiet -h --help' ;;
             assign) words='--brokers --racks --from --partitions --replication --algorithm --seed --start-index --shift --start-partition --fenced --no-racks --topic --check --output --quiet -h --help' ;;
             partition) words='--partitions --partitioner --as --keys-from --null --output -h --help' ;;
             replicas) words='diff plan rescue simulate -h --help' ;;

@@ -4,7 +4,7 @@ function __klog_command --description 'The command whose arguments are being wri
     set -l command
     for word in (commandline -opc)[2..-1]
         switch "$command $word"
-            case ' describe' ' dump' ' lookup' ' search' ' stats' ' export' ' fetch' ' serve' ' verify' ' recover' ' truncate' ' compact' ' write' ' follow' ' apply' ' undo' ' plans' ' assign' ' partition' ' replicas' 'replicas diff' 'replicas plan' 'replicas rescue' 'replicas simulate' ' metadata' 'metadata show' 'metadata history' 'metadata compare' 'metadata plan' ' keys' 'keys check' ' spark' 'spark verify' 'spark stats' 'spark search' 'spark export' 'spark compact'
+            case ' describe' ' dump' ' lookup' ' search' ' stats' ' export' ' fetch' ' serve' ' verify' ' recover' ' truncate' ' compact' ' write' ' follow' ' apply' ' undo' ' plans' ' doctor' ' assign' ' partition' ' replicas' 'replicas diff' 'replicas plan' 'replicas rescue' 'replicas simulate' ' metadata' 'metadata show' 'metadata history' 'metadata compare' 'metadata plan' ' keys' 'keys check' ' spark' 'spark verify' 'spark stats' 'spark search' 'spark export' 'spark compact'
                 set command $command $word
         end
     end
@@ -29,6 +29,7 @@ complete -c klog -n 'test (__klog_command) = ""' -a follow -d 'Copy partitions o
 complete -c klog -n 'test (__klog_command) = ""' -a apply -d 'Carry out a saved plan, or finish an interrupted one'
 complete -c klog -n 'test (__klog_command) = ""' -a undo -d 'Undo an applied plan: restore the original files'
 complete -c klog -n 'test (__klog_command) = ""' -a plans -d 'List the plans made for a log dir, and their status'
+complete -c klog -n 'test (__klog_command) = ""' -a doctor -d 'Say what a broker will do with its log dirs at its next start'
 complete -c klog -n 'test (__klog_command) = ""' -a assign -d 'Show which brokers a new topic\'s partitions would get'
 complete -c klog -n 'test (__klog_command) = ""' -a partition -d 'Show the partition that producers put a key into'
 complete -c klog -n 'test (__klog_command) = ""' -a replicas -d 'Compare brokers\' copies of partitions, and make them equal'
@@ -316,6 +317,16 @@ complete -c klog -n 'test (__klog_command) = "plans"' -F
 complete -c klog -n 'test (__klog_command) = "plans"' -l output -x -a 'text table json' -d 'Output form'
 complete -c klog -n 'test (__klog_command) = "plans"' -l quiet -d 'Print no notes and no progress bar'
 complete -c klog -n 'test (__klog_command) = "plans"' -s h -l help -d 'Show this help and leave'
+complete -c klog -n 'test (__klog_command) = "doctor"' -F
+complete -c klog -n 'test (__klog_command) = "doctor"' -l version -x -d 'Version of the broker that will start'
+complete -c klog -n 'test (__klog_command) = "doctor"' -l cluster-id -x -d 'Id of the cluster that the broker joins'
+complete -c klog -n 'test (__klog_command) = "doctor"' -l node-id -x -d 'node.id of the broker'
+complete -c klog -n 'test (__klog_command) = "doctor"' -l directory-id -x -d 'Id by which the cluster knows a log dir, in their order'
+complete -c klog -n 'test (__klog_command) = "doctor"' -l config -r -F -d 'The broker\'s server.properties'
+complete -c klog -n 'test (__klog_command) = "doctor"' -l records -d 'Count the records of every partition, also where none can be lost'
+complete -c klog -n 'test (__klog_command) = "doctor"' -l output -x -a 'text json' -d 'Output form'
+complete -c klog -n 'test (__klog_command) = "doctor"' -l quiet -d 'Print no notes and no progress bar'
+complete -c klog -n 'test (__klog_command) = "doctor"' -s h -l help -d 'Show this help and leave'
 complete -c klog -n 'test (__klog_command) = "assign"' -l brokers -x -d 'The brokers to place on'
 complete -c klog -n 'test (__klog_command) = "assign"' -l racks -x -d 'The racks of these brokers'
 complete -c klog -n 'test (__klog_command) = "assign"' -l from -r -F -d 'Brokers, racks and fencing of the metadata log in this log dir'

@@ -33,8 +33,10 @@ def test_the_manual_page_is_that_of_the_command_line() -> None:
 
 
 def test_the_page_of_findings_is_that_of_the_table() -> None:
-    """The same for docs/findings.md."""
+    """The same for docs/findings.md, and for the reasons in docs/doctor.md."""
     assert (ROOT / "docs" / "findings.md").read_text(encoding="utf-8") == make_findings.text()
+    page = (ROOT / "docs" / "doctor.md").read_text(encoding="utf-8")
+    assert page == make_findings.doctor_text(page)
 
 
 def test_the_manual_page_names_every_command_and_every_option() -> None:

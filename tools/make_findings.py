@@ -1,4 +1,4 @@
-"""Write docs/findings.md (`make completions`): the table of klog.verify.findings."""
+"""Write docs/findings.md and the table in docs/doctor.md (`make completions`), from klog's own tables."""
 
 from __future__ import annotations
 
@@ -8,7 +8,10 @@ import sys
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 sys.path.insert(0, os.path.join(ROOT, "core"))
 
+from klog.doctor.reasons import REASONS  # noqa: E402
 from klog.verify.findings import KINDS  # noqa: E402
+
+DOCTOR = os.path.join(ROOT, "docs", "doctor.md")
 
 HEAD = """# Findings
 
@@ -54,9 +57,20 @@ def _command(fix: str) -> str:
     return f"{words}`{klog}{rest}`" if klog else command
 
 
+def doctor_text(page: str) -> str:
+    """Return docs/doctor.md, now *page*, with the table of reasons as it should be: the last thing on the page."""
+    head, line, _ = page.partition("| id | a broker | where it comes from | what helps |\n")
+    rows = [f"| `{one.id}` | {one.broker} | {one.cause} | {one.cure} |" for one in REASONS.values()]
+    return head + line + "|---|---|---|---|\n" + "\n".join(rows) + "\n"
+
+
 def main() -> None:
     with open(os.path.join(ROOT, "docs", "findings.md"), "w") as file:
         file.write(text())
+    with open(DOCTOR, encoding="utf-8") as file:
+        page = doctor_text(file.read())
+    with open(DOCTOR, "w", encoding="utf-8") as file:
+        file.write(page)
 
 
 if __name__ == "__main__":

@@ -91,6 +91,7 @@ READ = {
     ("write", "--metadata"),
     ("follow", "--security-config"),
     ("write", "--to"),  # a log dir is changed by a plan; a new one has its own test
+    ("doctor", "--config"),
     ("assign", "--from"),
     ("assign", "--check"),
     ("search", "--keys-from"),
@@ -100,7 +101,19 @@ READ = {
     ("replicas rescue", "--plan"),
     *((f"spark {verb}", "--ship") for verb in ("verify", "stats", "search", "export", "compact")),
 }
-ARGUMENTS_READ = {"BOOTSTRAP", "DIR", "DIR...", "DISK...", "FILE", "INPUT...", "KEY...", "PARTITION", "PATH...", "PLAN"}
+ARGUMENTS_READ = {
+    "BOOTSTRAP",
+    "DIR",
+    "DIR...",
+    "DISK...",
+    "FILE",
+    "INPUT...",
+    "KEY...",
+    "LOG_DIR...",
+    "PARTITION",
+    "PATH...",
+    "PLAN",
+}
 """What commands are given without an option is read, or changed by a plan."""
 NO_PLACE = (
     *(

@@ -377,20 +377,14 @@ def linked(disk: Disk, number: int) -> None:
     path.symlink_to(target)
 
 
-def epochs_missing(disk: Disk, number: int) -> None:
-    (disk.path(number) / "leader-epoch-checkpoint").unlink()
-
-
 def epochs_beyond(disk: Disk, number: int) -> None:
     (disk.path(number) / "leader-epoch-checkpoint").write_text("0\n2\n0 0\n7 99999\n")
 
 
-def high_watermark_beyond(disk: Disk, number: int) -> None:
-    set_checkpoint(disk.path(number).parent, "replication-offset-checkpoint", TOPIC, number, 99999)
-
-
-def recovery_point_beyond(disk: Disk, number: int) -> None:
-    set_checkpoint(disk.path(number).parent, "recovery-point-offset-checkpoint", TOPIC, number, 99999)
+def checkpoints_beyond(disk: Disk, number: int) -> None:
+    """High watermark and recovery point beyond the end."""
+    for name in ("replication-offset-checkpoint", "recovery-point-offset-checkpoint"):
+        set_checkpoint(disk.path(number).parent, name, TOPIC, number, 99999)
 
 
 def log_start_beyond(disk: Disk, number: int) -> None:
@@ -405,8 +399,9 @@ def index_missing(disk: Disk, number: int) -> None:
     sorted(disk.path(number).glob("*.index"))[0].unlink()
 
 
-def snapshots_missing(disk: Disk, number: int) -> None:
-    for file in disk.path(number).glob("*.snapshot"):
+def small_files_missing(disk: Disk, number: int) -> None:
+    """No producer snapshot, and no leader epochs."""
+    for file in (*disk.path(number).glob("*.snapshot"), disk.path(number) / "leader-epoch-checkpoint"):
         file.unlink()
 
 
@@ -439,15 +434,13 @@ PARTITION_STATES: dict[str, Callable[[Disk, int], None]] = {
     "shorter-future": shorter_future,
     "moved": moved,
     "linked": linked,
-    "epochs-missing": epochs_missing,
+    "future-alone-elsewhere": future_alone_elsewhere,
     "epochs-beyond": epochs_beyond,
-    "high-watermark-beyond": high_watermark_beyond,
-    "recovery-point-beyond": recovery_point_beyond,
+    "checkpoints-beyond": checkpoints_beyond,
     "log-start-beyond": log_start_beyond,
     "log-start-inside": log_start_inside,
     "index-missing": index_missing,
-    "snapshots-missing": snapshots_missing,
+    "small-files-missing": small_files_missing,
     "torn": torn,
     "damaged": damaged,
 }
-MORE_PARTITION_STATES: dict[str, Callable[[Disk, int], None]] = {"future-alone-elsewhere": future_alone_elsewhere}

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from klog.doctor.broker_config import BrokerConfig, choose_log_dirs, read_config
-from klog.doctor.outcome import HARMLESS, Diagnosis, Fate, KafkaVersion, NextStep, PartitionFate
+from klog.doctor.outcome import Diagnosis, Fate, KafkaVersion, NextStep, PartitionFate
 from klog.doctor.recovery_time import WORTH_MARKING_SECONDS
 from klog.doctor.start import StartRequest, diagnose
 from klog.errors import ExitCode, UsageError, counted
@@ -15,7 +15,6 @@ from klog.formats.java_text import parse_uuid
 from klog_cli import output
 
 _MOST_ROWS = 40
-_STEPS = ("format", "lock", "metadata", "load", "recover", "partitions", "after")
 
 
 class DoctorRequest(NamedTuple):
@@ -96,8 +95,7 @@ def _lines(found: Diagnosis, log_dirs: Sequence[str]) -> Iterator[str]:
     for number, step in enumerate(found.steps, start=1):
         fate = "" if step.fate in ("ok", step.step) else f"{step.fate}  "
         yield f" {number} {step.step:<11} {fate}{step.message}"
-    rows = [row for row in found.partitions if row.fate not in HARMLESS or row.reason or row.lost_records]
-    told = [row for row in rows if row.fate is not Fate.UNREACHED]
+    told = [row for row in found.partitions if row.reason and row.fate is not Fate.UNREACHED]
     width = min(max((len(row.directory or f"{row.topic}-{row.partition}") for row in told), default=0), 50)
     for row in told[:_MOST_ROWS]:
         yield _row(row, width)

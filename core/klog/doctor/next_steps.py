@@ -138,6 +138,9 @@ class _Steps:
         path = os.path.join(row.log_dir or "", row.directory or "")
         if row.reason in _RECOVERED:
             yield _command("klog", "recover", path, "--apply", why=_RECOVERED[row.reason])
+        elif row.reason == "future-without-current":
+            wanted = os.path.join(row.log_dir or "", f"{row.topic}-{row.partition}")
+            yield _manual(f"rename {path} to {wanted}", f"{row.lost_records} records are only there")
         elif row.reason == "recovery-cuts":
             if row.lost_records:
                 why = f"recovery would cut {counted(row.lost_records, 'intact record')} behind the damage"
@@ -163,8 +166,8 @@ class _Steps:
 
     def _aside(self, row: PartitionFate, path: str) -> Iterator[NextStep]:
         if not row.lost_records and row.fate is Fate.KEEPS:
-            yield _manual(f"move {path} out of every log dir", "set aside; no broker removes it, and none serves it")
-        elif row.becomes == "empty" and row.lost_records:
+            return
+        if row.becomes == "empty" and row.lost_records:
             wanted = os.path.join(row.log_dir or "", f"{row.topic}-{row.partition}")
             yield _manual(f"rename {path} to {wanted}", f"{row.lost_records} records are only there")
         else:

@@ -46,8 +46,8 @@ class Fate(str, Enum):
     REFUSES = "refuses"
 
 
-HARMLESS = frozenset({Fate.SERVES, Fate.CREATES, Fate.PROMOTES, Fate.MOVES})
-"""Fates after which a start is as one wants it, when nothing is lost."""
+HARMLESS = frozenset({Fate.SERVES, Fate.CREATES, Fate.PROMOTES, Fate.REPLACED, Fate.MOVES, Fate.KEEPS})
+"""Fates after which a start is as one wants it, where nothing is lost."""
 
 SERVED = frozenset({Fate.SERVES, Fate.LEADERLESS, Fate.EMPTIES, Fate.PROMOTES})
 """Fates after which a directory is the partition."""

@@ -5,9 +5,10 @@ Kafka: LogManager.loadLog, isStrayKraftReplica, recoverAbandonedFutureLogs; Repl
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
+from klog.doctor.broker_config import DELETE_DELAY_MS
 from klog.doctor.loading import LoadedPartition
 from klog.doctor.metadata_log import directories_of
 from klog.doctor.outcome import SERVED, Fate, KafkaVersion, PartitionFate, StartFailure
@@ -24,12 +25,14 @@ Key = tuple[str, int]
 class BrokerIdentity(NamedTuple):
     """Who starts: its node id, and the directory ids of its log dirs by path; None: one without an id.
 
-    *expected*: ids that the cluster has for log dirs where no metadata log here says so.
+    *expected*: ids that the cluster has for log dirs where no metadata log here says so.  *delete_delay_ms*: how long
+    after the start it removes what is marked for that.
     """
 
     node_id: int
     directory_ids: Mapping[str, str | None]
     expected: Mapping[str, str] = {}
+    delete_delay_ms: int = DELETE_DELAY_MS
 
 
 class _Row:
@@ -89,7 +92,7 @@ class PartitionFates:
             failure = StartFailure(outcome.reason or "log-refused", outcome.fails, loaded.log_dir, loaded.name.name)
             self.refused.append(failure)
         elif loaded.name.state is PartitionState.DELETE:
-            row.set(Fate.DELETES, "marked-delete")
+            row.set(Fate.DELETES, "marked-delete", f"{self._broker.delete_delay_ms / 1000:g} s after the start")
         elif loaded.name.state is PartitionState.STRAY:
             row.set(Fate.KEEPS, "marked-stray")
         elif (stray := self._stray(loaded)) is not None:
@@ -169,6 +172,11 @@ class PartitionFates:
                 future.set(Fate.PROMOTES, "future-complete", "it becomes the partition")
                 if current is not None:
                     current.set(Fate.REPLACED, "future-complete", f"{future.loaded.path} takes its place")
+            elif current is None:
+                why = (
+                    "the broker makes an empty partition in the log dir that the metadata have, and truncates the copy"
+                )
+                future.set(Fate.EMPTIES, "future-without-current", why)
 
     @staticmethod
     def _is_complete(future: _Row, current: _Row) -> bool:
@@ -187,13 +195,15 @@ class PartitionFates:
                 why = f"the cluster has this log dir as {told}, and meta.properties says otherwise"
                 row.set(Fate.LEADERLESS, "directory-id-unknown", why)
 
-        led_offline = any(self._leads((name.topic, name.partition)) for _, name in self._not_loaded)
-        if self._version is KafkaVersion.V3_9 and led_offline:
+    def _fail_to_lead(self, gone_early: Collection[str]) -> None:
+        """Find partitions that 3.9 does not lead: an exception about one that is offline ends that step."""
+        if self._version is not KafkaVersion.V3_9 or not gone_early:
+            return
+        absent = self._assigned.keys() - {row.key for row in self.rows if row.loaded.log_dir not in gone_early}
+        if any(map(self._leads, absent)):
             for row in self.rows:
                 if row.fate is Fate.SERVES and self._leads(row.key):
-                    why = (
-                        "the broker led others in the log dir that is offline: 3.9 then applies none of its leaderships"
-                    )
+                    why = "the broker led others in the log dir that is offline: 3.9 then takes none of its leaderships"
                     row.set(Fate.LEADERLESS, "leader-offline", why)
 
     def _leads(self, key: Key) -> bool:
@@ -203,12 +213,15 @@ class PartitionFates:
 
     # as rows
 
-    def facts(self, offline: Mapping[str, str], count_all: bool) -> Iterator[PartitionFate]:
+    def facts(
+        self, offline: Mapping[str, str], gone_early: Collection[str], count_all: bool
+    ) -> Iterator[PartitionFate]:
         """Yield the row of each directory, then those of partitions without one.
 
-        *offline*: log dirs that go offline, and why.  *count_all*: count records also where none can be lost.
-        Raises UnreadableError.
+        *offline*: log dirs that go offline, and why; *gone_early*: those that do before the broker leads anything.
+        *count_all*: count records also where none can be lost.  Raises UnreadableError.
         """
+        self._fail_to_lead(gone_early)
         for row in self.rows:
             if row.loaded.log_dir in offline and row.fate is not Fate.REFUSES:
                 reason = row.reason if row.fate is Fate.OFFLINE else offline[row.loaded.log_dir]
@@ -238,7 +251,9 @@ class PartitionFates:
         aside = row.fate in (Fate.STRAYS, Fate.DELETES, Fate.KEEPS)
         if aside and served is None and row.key in self._assigned:
             fact = fact._replace(becomes="empty")
-        if row.fate is not Fate.DELETES:
+        if row.reason == "future-without-current":
+            fact = fact._replace(log_start=0, log_end=0)
+        elif row.fate is not Fate.DELETES:
             fact = fact._replace(log_start=outcome.log_start, log_end=outcome.log_end)
         return self._counted(row, served, fact, count_all)
 
@@ -249,7 +264,7 @@ class PartitionFates:
                 return fact
             kept = own
         elif row.fate is Fate.EMPTIES:
-            own, kept = EVERYTHING, NOTHING
+            own, kept = EVERYTHING if row.loaded.emptied else own, NOTHING
         else:
             kept = NOTHING if served is None else _span_of(served)
             if row.loaded.emptied or row.fate is Fate.DELETES:
@@ -267,9 +282,13 @@ class PartitionFates:
         by_id = {one: path for path, one in self._broker.directory_ids.items() if one is not None}
         for key in sorted(self._assigned.keys() - named):
             topic_id = self._cluster.topic_ids.get(key[0]) if self._cluster is not None else None
-            log_dir = by_id.get(self._assigned[key] or "")
+            wanted = self._assigned[key]
+            log_dir = by_id.get(wanted or "")
+            if offline and log_dir is None and wanted not in _NO_DIRECTORY:
+                log_dir = next(iter(offline))  # one of those that cannot be listed
             if log_dir is not None and log_dir in offline:
-                yield PartitionFate(*key, topic_id, log_dir, None, Fate.OFFLINE, offline[log_dir])
+                why = "its log dir goes offline"
+                yield PartitionFate(*key, topic_id, log_dir, None, Fate.OFFLINE, offline[log_dir], message=why)
                 continue
             made = PartitionFate(*key, topic_id, log_dir, None, Fate.CREATES, "no-directory", None, 0, 0, 0)
             yield made._replace(message="an empty log; fetched from the leader, if another replica has it")

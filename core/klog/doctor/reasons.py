@@ -64,6 +64,7 @@ _TABLE = (
     StartReason("leader-offline", "3.9: loads it, and may not lead it, as an exception about the log dir that is offline ends that step; 4.x elects again", "a kill, and a log dir that is offline since", "bring the log dir back, or start once more"),
     StartReason("copy-unfinished", "goes on copying from the current directory", "a move between log dirs that was interrupted", "nothing"),
     StartReason("future-complete", "puts the copy in the place of the partition", "a move between log dirs that was interrupted at its end", "nothing"),
+    StartReason("future-without-current", "makes an empty partition in the log dir that the metadata have, and truncates the copy to that", "a move between log dirs whose source was lost or removed", "rename the directory to the partition's name"),
     StartReason("no-directory", "makes an empty log, which a follower fills from its leader", "a new replica, or a directory that was removed", "restore the directory if no other replica has it"),
 )  # fmt: skip
 

@@ -37,7 +37,7 @@ from klog.doctor.outcome import (
 from klog.doctor.partition_fates import BrokerIdentity, PartitionFates
 from klog.doctor.recovery_time import recovery_work
 from klog.errors import UsageError, counted
-from klog.formats.names import CLUSTER_METADATA, ROOT_CHECKPOINTS, PartitionName, PartitionState
+from klog.formats.names import CLUSTER_METADATA, ROOT_CHECKPOINTS, FileKind, PartitionName, PartitionState
 from klog.progress import Sink
 
 
@@ -73,6 +73,7 @@ class _Start:
         self._steps: list[StartStep] = []
         self._notes: list[StartNote] = []
         self._offline = {one.path: one.reason or "" for one in self._dirs if one.is_offline}
+        self._gone_late: set[str] = set()
         self._failure: StartFailure | None = None
         self._rows: tuple[PartitionFate, ...] | None = None
         self._work = RecoveryWork()
@@ -242,6 +243,9 @@ class _Start:
                 if found.malformed.is_unchecked:
                     self._notes.append(StartNote("checkpoint-number", f"{message}; the broker takes none of it"))
                     continue
+                # High watermarks are read only when the broker leads.  Kafka: LazyOffsetCheckpoints.
+                is_late = kind is FileKind.HIGH_WATERMARKS and one.path not in self._offline
+                self._gone_late = self._gone_late | {one.path} if is_late else self._gone_late - {one.path}
                 self._offline.setdefault(one.path, "checkpoint-malformed")
                 self._notes.append(StartNote("checkpoint-malformed", message))
 
@@ -253,12 +257,13 @@ class _Start:
     def _identity(self) -> BrokerIdentity:
         given = dict(zip(self._request.log_dirs, self._request.directory_ids, strict=False))
         ids = {one.path: one.known.directory_id for one in self._dirs if one.known is not None}
-        return BrokerIdentity(self._node_id, ids, given)
+        return BrokerIdentity(self._node_id, ids, given, self._request.delete_delay_ms)
 
     def _partitions(self, fates: PartitionFates) -> None:
         for path, reason in fates.offline.items():
             self._offline.setdefault(path, reason)
-        rows = tuple(fates.facts(self._offline, self._request.count_all))
+            self._gone_late.discard(path)
+        rows = tuple(fates.facts(self._offline, self._offline.keys() - self._gone_late, self._request.count_all))
         failure = fates.refused[0] if fates.refused else self._offline_failure()
         if failure is not None:
             self._stop("partitions", failure)

@@ -1,0 +1,280 @@
+"""`klog doctor` on disks that need no broker: what it prints, what it refuses, and that it changes nothing."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import hashlib
+import json
+import os
+import resource
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from klog.doctor.outcome import Fate, KafkaVersion
+from klog.doctor.reasons import REASONS
+from klog.doctor.start import StartRequest, diagnose
+
+from tests.conftest import FIXTURES, Ran, writable_copy
+
+Klog = Callable[..., Ran]
+METADATA = "__cluster_metadata-0"
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> Path:
+    return writable_copy(FIXTURES / "modern", tmp_path / "disk")
+
+
+def answer(klog: Klog, *arguments: object, code: int) -> dict[str, Any]:
+    done = klog("doctor", "--output", "json", *map(str, arguments))
+    assert done.exit_code == code, done
+    assert done.stderr == b""
+    found: dict[str, Any] = json.loads(done.stdout)
+    return found
+
+
+def row(found: dict[str, Any], directory: str) -> dict[str, Any]:
+    return next(one for one in found["partitions"] if one["directory"] == directory)
+
+
+def digest(folder: Path) -> dict[str, tuple[int, int, str]]:
+    """Everything about a tree that somebody could notice: modes, times, content."""
+    found = {}
+    for path in (folder, *sorted(folder.rglob("*"))):
+        facts = path.lstat()
+        content = path.read_bytes() if path.is_file() else b""
+        found[str(path)] = (facts.st_mode, facts.st_mtime_ns, hashlib.sha256(content).hexdigest())
+    return found
+
+
+def test_a_clean_disk_starts_and_loses_nothing(klog: Klog, disk: Path) -> None:
+    """The answer before every start; partitions that are not on this disk are made, which is no loss."""
+    found = answer(klog, disk, code=0)
+    assert (found["starts"], found["loses"], found["fatal"], found["next"]) == (True, 0, None, [])
+    assert [step["step"] for step in found["steps"]] == ["format", "lock", "metadata", "load", "partitions"]
+    assert [one["fate"] for one in found["log_dirs"]] == ["loads"]
+    plain = row(found, "plain-1")
+    assert (plain["fate"], plain["log_start"], plain["log_end"], plain["records"]) == ("serves", 0, 113, None)
+    assert row(answer(klog, disk, "--records", code=0), "plain-1")["records"] == 113
+    missing = [one for one in found["partitions"] if one["directory"] is None]
+    assert {one["fate"] for one in missing} == {"creates"}
+
+
+def test_records_count_no_markers(klog: Klog, disk: Path) -> None:
+    """What a consumer gets is what an operator counts."""
+    counted = row(answer(klog, disk, "--records", code=0), "tx-0")
+    lines = klog("dump", "--output", "jsonl", "--no-control", disk / "tx-0").stdout.splitlines()
+    assert counted["records"] == len(lines) < counted["log_end"]
+
+
+def test_every_field_of_the_contract_is_there(klog: Klog, disk: Path) -> None:
+    """Scripts read these names."""
+    (disk / "plain-1" / "partition.metadata").unlink()
+    found = answer(klog, disk, code=4)
+    contract = ("version", "starts", "loses", "fatal", "log_dirs", "steps", "partitions", "recovery", "next")
+    assert set(found) == {*contract, "notes"}
+    assert set(found["log_dirs"][0]) == {
+        "path", "fate", "reason", "cluster_id", "node_id", "directory_id", "clean", "lock"
+    }  # fmt: skip
+    one = row(found, "plain-1")
+    assert list(one) == [
+        "topic", "partition", "topic_id", "log_dir", "directory", "fate", "reason", "becomes", "log_start", "log_end",
+        "records", "lost_records", "lost_bytes", "message",
+    ]  # fmt: skip
+    assert (one["fate"], one["reason"], one["becomes"], one["lost_records"]) == (
+        "strays", "topic-id-missing", "empty", 113
+    )  # fmt: skip
+    assert set(found["recovery"]) == {"partitions", "segments", "bytes", "seconds"}
+    assert [set(step) for step in found["next"]] == [{"manual", "why"}]
+    assert found["loses"] == 113
+
+
+def test_a_cut_metadata_log_is_what_partitions_are_judged_by(klog: Klog, disk: Path) -> None:
+    """One flipped bit rolls the cluster back, and every topic since then strays: that stands first."""
+    shutil.rmtree(disk / METADATA)
+    shutil.copytree(FIXTURES / "modern" / METADATA, disk / METADATA)
+    for snapshot in (disk / METADATA).glob("*.checkpoint"):
+        snapshot.unlink()
+    log = sorted((disk / METADATA).glob("*.log"))[0]
+    log.chmod(0o644)
+    content = bytearray(log.read_bytes())
+    content[len(content) // 2] ^= 0xFF
+    log.write_bytes(content)
+    found = answer(klog, disk, code=4)
+    assert found["notes"][0]["id"] == "metadata-log-damaged"
+    assert any(one["fate"] == "strays" and one["reason"] == "topic-unknown" for one in found["partitions"])
+    text = klog("doctor", disk).stdout.decode()
+    assert text.startswith("metadata-log-damaged: ")
+    assert "restore the directory __cluster_metadata-0" in text
+
+
+def test_without_a_metadata_log_everything_strays(klog: Klog, disk: Path) -> None:
+    shutil.rmtree(disk / METADATA)
+    found = answer(klog, disk, code=4)
+    assert (found["starts"], found["notes"][0]["id"]) == (True, "metadata-log-missing")
+    assert {one["fate"] for one in found["partitions"]} == {"strays"}
+    assert found["loses"] == sum(one["records"] for one in found["partitions"]) > 0
+
+
+def test_zookeepers_time_knows_no_strays(klog: Klog, tmp_path: Path) -> None:
+    """--version 2.8: there is no metadata log, so nothing is held against one."""
+    disk = writable_copy(FIXTURES / "legacy", tmp_path / "disk")
+    meta = "version=0\nbroker.id=1\ncluster.id=MkU3OEVBNTcwNTJENDM2Qg\n"
+    (disk / "meta.properties").write_text(meta)
+    for name in [one.name for one in disk.iterdir() if one.is_dir() and "-" not in one.name]:
+        shutil.rmtree(disk / name)
+    found = answer(klog, disk, "--version", "2.8", code=0)
+    assert found["starts"]
+    assert {one["fate"] for one in found["partitions"]} == {"serves"}
+    assert (
+        answer(klog, disk, "--version", "2.8", "--cluster-id", "another", code=4)["fatal"]["id"] == "cluster-id-differs"
+    )
+    assert answer(klog, disk, "--version", "2.8", "--node-id", "9", code=4)["fatal"]["id"] == "node-id-differs"
+    (disk / "plain-9.0f8fad5bd9cb469fa16570867728950e-stray").mkdir()
+    assert answer(klog, disk, "--version", "2.8", code=4)["fatal"]["id"] == "foreign-directory"
+
+
+def test_another_node_and_another_cluster(klog: Klog, disk: Path) -> None:
+    """The wrong node is fatal; the wrong cluster only the other nodes notice."""
+    fatal = answer(klog, disk, "--node-id", "7", code=4)["fatal"]
+    assert (fatal["id"], fatal["log_dir"]) == ("node-id-differs", str(disk))
+    noted = answer(klog, disk, "--cluster-id", "AAAAAAAAQACAAAAAAAAAAA", code=0)
+    assert [note["id"] for note in noted["notes"]] == ["cluster-id-differs"]
+
+
+def test_disks_of_two_brokers_are_no_one_brokers(klog: Klog, disk: Path, tmp_path: Path) -> None:
+    """Without --node-id nobody can say whose start it is; with it a broker's own refusal is told."""
+    other = writable_copy(disk, tmp_path / "other")
+    shutil.rmtree(other / METADATA)
+    meta = (other / "meta.properties").read_text()
+    lines = [line for line in meta.splitlines() if not line.startswith(("node.id", "directory.id"))]
+    (other / "meta.properties").write_text("\n".join([*lines, "node.id=2"]) + "\n")
+    done = klog("doctor", disk, other)
+    assert (done.exit_code, done.stdout) == (16, b"")
+    assert b"one broker at a time" in done.stderr
+    assert answer(klog, "--node-id", "1", disk, other, code=4)["fatal"]["id"] == "node-id-differs"
+
+
+def test_one_of_two_log_dirs_that_is_not_there_is_a_case(klog: Klog, disk: Path, tmp_path: Path) -> None:
+    fatal = answer(klog, disk, tmp_path / "nowhere", code=4)["fatal"]
+    assert (fatal["id"], fatal["log_dir"]) == ("meta-properties-missing", str(tmp_path / "nowhere"))
+
+
+def test_what_the_config_says(klog: Klog, disk: Path, tmp_path: Path) -> None:
+    """The broker's own file instead of arguments, and never against them."""
+    config = tmp_path / "server.properties"
+    config.write_text(f"node.id=1\nlog.dirs={disk}\nlog.segment.delete.delay.ms=5000\n")
+    assert answer(klog, "--config", config, code=0)["log_dirs"][0]["path"] == str(disk)
+    (disk / "plain-1").rename(disk / "plain-1.0f8fad5bd9cb469fa16570867728950e-delete")
+    steps = answer(klog, "--config", config, code=4)["steps"]
+    assert steps[-1] == {"step": "after", "fate": "ok", "message": "1 directory removed, 5 s after the start"}
+    for arguments in ((tmp_path, "--config", config), ("--config", config, "--node-id", "2"), ()):
+        done = klog("doctor", *arguments)
+        assert (done.exit_code, done.stdout, done.stderr.count(b"\n")) == (16, b"", 1)
+    config.write_text("node.id=one\nlog.dirs=x\n")
+    assert klog("doctor", "--config", config).exit_code == 16
+
+
+def test_a_directory_id_that_the_cluster_does_not_have(klog: Klog, disk: Path) -> None:
+    """Its partitions load, and may have no leader; the way back is the id that the metadata log has."""
+    meta = (disk / "meta.properties").read_text()
+    before = next(line for line in meta.splitlines() if line.startswith("directory.id"))
+    (disk / "meta.properties").write_text(meta.replace(before, "directory.id=AAAAAAAAQACAAAAAAAAAAA"))
+    found = answer(klog, disk, code=4)
+    assert (found["starts"], found["loses"]) == (True, 0)
+    assert {one["fate"] for one in found["partitions"] if one["directory"]} == {"leaderless"}
+    assert found["next"][0]["manual"] == f"set {before} in {disk / 'meta.properties'}"
+
+
+def test_beside_a_running_broker(klog: Klog, disk: Path) -> None:
+    """It says who holds the lock, and waits for nothing."""
+    (disk / ".lock").touch()
+    hold = "import fcntl,sys,time; f=open(sys.argv[1],'r+'); fcntl.lockf(f,fcntl.LOCK_EX); print('held',flush=True)"
+    hold += "; time.sleep(60)"
+    with subprocess.Popen([sys.executable, "-c", hold, disk / ".lock"], stdout=subprocess.PIPE) as holder:
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == b"held\n"
+        found = answer(klog, disk, code=4)
+        holder.kill()
+    assert (found["fatal"]["id"], found["log_dirs"][0]["lock"]) == ("lock-held", "held")
+    assert {one["fate"] for one in found["partitions"]} == {"unreached"}
+
+
+def test_nothing_is_changed(klog: Klog, disk: Path) -> None:
+    """Content, times and modes; on a disk that it must recover, too, and without a `.lock` there is none afterwards."""
+    (disk / ".kafka_cleanshutdown").unlink(missing_ok=True)
+    for path in disk.rglob("*"):
+        path.chmod(0o555 if path.is_dir() else 0o444)
+    before = digest(disk)
+    found = answer(klog, "--records", disk, code=0)
+    assert digest(disk) == before
+    assert found["recovery"]["segments"] > 20
+    assert found["recovery"]["seconds"][0] <= found["recovery"]["seconds"][1]
+
+
+def test_no_file_is_opened_for_writing(disk: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Read-only media need no more."""
+    opened = os.open
+
+    def watch(path: Any, flags: int, *rest: Any, **more: Any) -> int:
+        if flags & (os.O_WRONLY | os.O_RDWR | os.O_CREAT) and str(path).startswith(str(disk)):
+            raise OSError(errno.EROFS, os.strerror(errno.EROFS), path)
+        return opened(path, flags, *rest, **more)
+
+    monkeypatch.setattr(os, "open", watch)
+    monkeypatch.setattr(fcntl, "lockf", None)
+    assert diagnose(StartRequest((str(disk),))).is_harmless
+
+
+def test_a_disk_full_of_oddities_gets_an_answer(klog: Klog, disk: Path) -> None:
+    """Names of any bytes, links in a circle, pipes, files where directories should be: an answer, or one line."""
+    os.symlink("loop", disk / "loop")
+    os.symlink(disk, disk / "around-0")
+    os.mkfifo(disk / "pipe-0")
+    os.mkdir(os.fsencode(disk) + b"/\xff\xfe-3")
+    (disk / "plain-2" / "partition.metadata").unlink()
+    (disk / "plain-2" / "partition.metadata").mkdir()
+    os.mkfifo(disk / "gzip-0" / "leader-epoch-checkpoint-")
+    found = answer(klog, disk, code=4)
+    assert found["starts"]
+    assert row(found, "around-0")["fate"] == "strays"
+    assert klog("doctor", disk).exit_code == 4
+    (disk / "recovery-point-offset-checkpoint").unlink()
+    os.mkfifo(disk / "recovery-point-offset-checkpoint")
+    assert answer(klog, disk, code=4)["fatal"]["id"] == "metadata-dir-offline"
+
+
+def test_files_of_any_size_need_little_memory(disk: Path) -> None:
+    """A gigabyte of meta.properties is not read, and a million lines of a checkpoint are not many copies of them."""
+    entries = "".join(f"topic-{i} 0 0\n" for i in range(1_000_000))
+    (disk / "recovery-point-offset-checkpoint").write_text(f"0\n1000000\n{entries}")
+    before = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
+    command = [sys.executable, "-m", "klog_cli.app", "doctor", "--output", "json", str(disk)]
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
+    assert json.loads(subprocess.run(command, capture_output=True, env=environment, check=True).stdout)["starts"]
+    assert max(before, resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss) < 700_000
+    with (disk / "meta.properties").open("r+b") as meta:
+        meta.truncate(1 << 30)
+    done = subprocess.run(command, capture_output=True, env=environment, timeout=60)
+    assert (done.returncode, json.loads(done.stdout)["fatal"]["id"]) == (4, "meta-properties-malformed")
+
+
+def test_very_many_directories(disk: Path) -> None:
+    """Each has its row, and the answer comes in time."""
+    for i in range(3000):
+        (disk / f"many-{i}").mkdir()
+    found = diagnose(StartRequest((str(disk),)))
+    assert sum(one.topic == "many" and one.fate is Fate.STRAYS for one in found.partitions) == 3000
+
+
+def test_every_reason_is_one_of_the_table(disk: Path) -> None:
+    """The page explains each of them."""
+    broken = [Path(disk)]
+    found = diagnose(StartRequest(tuple(map(str, broken)), KafkaVersion.V3_9))
+    assert {one.reason for one in found.partitions} - {None} <= set(REASONS)

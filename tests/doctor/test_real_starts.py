@@ -1,0 +1,97 @@
+"""What the doctor says that a broker does is what the broker does, state by state, after both kinds of stop.
+
+The marker `long` runs every state with both versions, and a hundred combinations of states.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.brokers import kafka
+from tests.doctor.broker import build_disks, copy_disk, start
+from tests.doctor.comparison import differences
+from tests.doctor.disks import all_partition_states, ask, combination, follow
+from tests.doctor.states import DISK_STATES, Disk
+
+pytestmark = pytest.mark.kafka
+
+VERSIONS = (kafka.NEWEST, kafka.BEFORE)
+STOPS = ("killed", "clean")
+Disks = Callable[[str, str], Path]
+SAMPLE = {
+    (kafka.NEWEST, "killed", "version-9"),
+    (kafka.NEWEST, "clean", "same-directory-id"),
+    (kafka.NEWEST, "clean", "lost+found"),
+    (kafka.NEWEST, "clean", "future-beside-current"),
+}
+
+
+@pytest.fixture(scope="module")
+def disks(tmp_path_factory: pytest.TempPathFactory) -> Disks:
+    """Return a function that gives the disk of a version as a kind of stop left it."""
+    built: dict[str, dict[str, Path]] = {}
+
+    def disk(version: str, stop: str) -> Path:
+        if version not in built:
+            built[version] = build_disks(version, tmp_path_factory.mktemp("disks"))
+        return built[version][stop]
+
+    return disk
+
+
+def everything() -> list[object]:
+    """Return each state of a disk with each version and kind of stop; a sample is not `long`."""
+    cases = [(version, stop, name) for version in VERSIONS for stop in STOPS for name in DISK_STATES]
+    return [
+        pytest.param(*case, marks=[] if case in SAMPLE else [pytest.mark.long], id="-".join(case)) for case in cases
+    ]
+
+
+@pytest.mark.parametrize(("version", "stop", "name"), everything())
+def test_a_state_of_the_disk(disks: Disks, tmp_path: Path, version: str, stop: str, name: str) -> None:
+    """A broker that stops at the format renames nothing; one that goes on does exactly what was foretold."""
+    folder = copy_disk(disks(version, stop), tmp_path / "disk")
+    DISK_STATES[name](Disk(folder))
+    told = ask(folder, version)
+    assert differences(told, start(version, folder)) == []
+
+
+@pytest.mark.parametrize("version", [kafka.NEWEST, pytest.param(kafka.BEFORE, marks=pytest.mark.long)])
+@pytest.mark.parametrize("stop", ["killed", pytest.param("clean", marks=pytest.mark.long)])
+def test_the_states_of_partitions(disks: Disks, tmp_path: Path, version: str, stop: str) -> None:
+    """One start shows twenty-three states: fates, log starts and ends, and how many records a consumer gets."""
+    folder = copy_disk(disks(version, stop), tmp_path / "disk")
+    all_partition_states(Disk(folder))
+    told = ask(folder, version)
+    assert told.loses > 0
+    assert differences(told, start(version, folder)) == []
+
+
+@pytest.mark.parametrize("version", [kafka.NEWEST, pytest.param(kafka.BEFORE, marks=pytest.mark.long)])
+@pytest.mark.parametrize("stop", [pytest.param("killed", marks=pytest.mark.long), "clean"])
+def test_after_the_steps_nothing_is_lost(disks: Disks, tmp_path: Path, version: str, stop: str) -> None:
+    """Who follows the steps gets a start that renames, deletes and loses nothing, and all records are served."""
+    folder = copy_disk(disks(version, stop), tmp_path / "disk")
+    all_partition_states(Disk(folder))
+    before = ask(folder, version)
+    follow(before.next, tmp_path / "aside")
+    told = ask(folder, version)
+    assert (told.starts, told.loses, told.next) == (True, 0, ())
+    did = start(version, folder)
+    assert differences(told, did) == []
+    assert set(did.fates.values()) <= {"stays", "promoted"}, did.fates
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("seed", range(100))
+def test_states_together(disks: Disks, tmp_path: Path, seed: int) -> None:
+    """Where one state hides another, it does so in the answer, too."""
+    version, stop = VERSIONS[seed % 2], STOPS[seed // 2 % 2]
+    folder = copy_disk(disks(version, stop), tmp_path / "disk")
+    name, change = combination(seed)
+    change(Disk(folder))
+    told = ask(folder, version)
+    assert differences(told, start(version, folder)) == [], name
