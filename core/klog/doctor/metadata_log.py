@@ -39,8 +39,8 @@ _CLOCK = BrokerClock(0, INT_MAX)
 class RecoveredMetadata(NamedTuple):
     """What a start makes of the metadata log.
 
-    *cluster*: None where the node begins with an empty one.  *end*: of the log afterwards.  *failure*: why the node does
-    not start.
+    *cluster*: None where the node begins with an empty one.  *end*: of the log afterwards.  *failure*: why it does not
+    start.
     """
 
     cluster: ClusterMetadata | None = None
