@@ -18,6 +18,7 @@ from klog.errors import KlogError
 from klog.formats.index import OFFSET_ENTRY
 from klog.formats.names import PartitionName, PartitionState, Stage, belongs
 from klog.formats.snapshot import PRODUCER_ID_EXPIRATION_MS
+from klog.log.log_end import LogEnd
 from klog.log.segment import MAX_SEGMENT_BYTES
 from klog.metadata.loader import ClusterMetadata
 from klog.partition_plan.contents import FileRange
@@ -94,14 +95,13 @@ class PartitionLoader:
         if partition.state is PartitionState.DELETE:
             # It is opened, and neither recovered nor emptied.  Kafka: LogLoader.load.
             return load(partition, StartState(clean=True), self._settings_of(partition.topic or ""), self._clock), None
-        end = partition.log_end if self._clean and _is_usual(partition) else None
+        end = partition.log_end if self._clean else None
         start = partition.log_start_offset or 0
-        if end is not None and end.damage is None and start <= end.offset and _index_fits(partition, end.walked_from):
+        is_usual = end is not None and end.damage is None and _is_usual(partition)
+        if end is not None and is_usual and start <= end.offset and _index_fits(partition, end.walked_from):
             return StartOutcome(log_start=start, log_end=end.offset), None
         outcome = self._next_start(partition)
-        # The walk from header to header of a clean log ends where its batches do; the load changes nothing there.
-        damage = end.damage if end is not None else None
-        return outcome, None if damage is None or outcome.log_end != (end.offset if end else None) else str(damage)
+        return outcome, None if end is None or outcome.cuts or outcome.dropped else _torn(outcome, end)
 
     def _next_start(self, partition: Partition) -> StartOutcome:
         settings = self._settings_of(partition.topic or "")
@@ -132,6 +132,13 @@ def _is_usual(partition: Partition) -> bool:
     return all(
         one.offset_index is not None and one.txn_index is None and one.size <= MAX_SEGMENT_BYTES for one in segments
     )
+
+
+def _torn(outcome: StartOutcome, end: LogEnd) -> str | None:
+    """Return what is behind the end that the load finds in a log that it does not recover; None for nothing."""
+    if outcome.fails is None and outcome.log_end < end.offset:
+        return f"its index leads behind the last batch: {outcome.log_end} counts as the end, batches reach {end.offset}"
+    return None if end.damage is None else f"{end.damage}; these bytes stay, and new batches go behind them"
 
 
 def _index_fits(partition: Partition, walked_from: int) -> bool:

@@ -18,7 +18,7 @@ from klog.metadata.loader import ClusterMetadata
 
 _RECOVERED: Final = {
     "log-start-beyond-end": "all its records would be deleted: the log start is beyond the end",
-    "torn-tail": "new batches would go behind bytes that are no batch, where nobody reads them",
+    "torn-tail": "new batches would go where nobody reads them, or get offsets that are in use",
     "epochs-malformed": "the broker refuses leader-epoch-checkpoint",
 }
 _DESTROYS: Final = (Fate.EMPTIES, Fate.DELETES, Fate.REPLACED)

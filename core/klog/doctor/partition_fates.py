@@ -104,7 +104,7 @@ class PartitionFates:
             why = f"the log start {end} is beyond the end, and becomes the next offset"
             row.set(Fate.EMPTIES, "log-start-beyond-end", why)
         elif loaded.torn is not None:
-            row.set(Fate.SERVES, "torn-tail", f"{loaded.torn}: they stay, and new batches go behind them")
+            row.set(Fate.SERVES, "torn-tail", loaded.torn)
         elif loaded.is_cut:
             row.set(Fate.SERVES, "recovery-cuts", f"recovery truncates the log at offset {outcome.log_end}")
 
@@ -260,7 +260,7 @@ class PartitionFates:
     def _counted(self, row: _Row, served: _Row | None, fact: PartitionFate, count_all: bool) -> PartitionFate:
         own = OffsetSpan(row.loaded.outcome.log_start, row.loaded.outcome.log_end)
         if row.fate in (Fate.SERVES, Fate.LEADERLESS, Fate.PROMOTES, Fate.MOVES):
-            if not count_all and not row.loaded.is_cut:
+            if not count_all and not row.loaded.is_cut and row.loaded.torn is None:
                 return fact
             kept = own
         elif row.fate is Fate.EMPTIES:
