@@ -124,7 +124,7 @@ class Appender:
             self.first_offset = window.batch(first).base_offset
         if log.segment.base not in self.segments[-1:]:
             self.segments.append(log.segment.base)
-        for event in apply_window(log.producers, window, "", first, end):
+        for event in apply_window(log.producers, window, "", first, end, briefly=True):
             if isinstance(event, CompletedTxn) and event.index_entry is not None:
                 log.aborted.append(event.index_entry)
         self.batches += end - first

@@ -135,6 +135,12 @@ class CopiedPartition:
         """
         window = self._copy.window
         window.lend(data)
+        try:
+            return self._append_all(window)
+        finally:
+            window.buffer(0)  # whoever owns the bytes may use them again
+
+    def _append_all(self, window: Window) -> int:
         status = window.scan(0, check=True)
         good = window.first_bad(0, window.count)
         taken = window.at(good) if good < window.count else window.next_at

@@ -205,13 +205,15 @@ cdef class BatchRows(WindowBuffer):
         self._range(first, end)
         return [i for i in range(first, end) if self.view.batches[i].magic >= 2 and self.view.batches[i].attributes & ATTRIBUTE_TRANSACTIONAL]
 
-    def produced(self, Py_ssize_t first, Py_ssize_t end, bint checked=True):
+    def produced(self, Py_ssize_t first, Py_ssize_t end, bint checked=True, Py_ssize_t most=0):
         """Return the batches from *first* to *end* that have a producer id, and whose checksum was found to hold.
 
-        Without *checked*, whatever their checksums say.
+        Without *checked*, whatever their checksums say.  *most*: of data batches that follow each other and are alike in
+        producer, epoch and attributes, only the first and the last so many; 0: all.
         """
-        cdef Py_ssize_t i
+        cdef Py_ssize_t i, run = 0
         cdef const BatchRow *b
+        cdef const BatchRow *before = NULL
         cdef list found = []
         self._range(first, end)
         if not self.view.has_producers:
@@ -220,4 +222,14 @@ cdef class BatchRows(WindowBuffer):
             b = self.view.batches + i
             if b.producer_id >= 0 and (b.state & (HOLDS | SKIPPED) == HOLDS or not checked):
                 found.append(i)
+                run = run + 1 if before != NULL and alike(before, b) else 1
+                if most and run > most + 1:
+                    del found[len(found) - 1 - most]
+                before = b
         return found
+
+
+cdef inline bint alike(const BatchRow *one, const BatchRow *other) noexcept nogil:
+    """Whether both are data batches of the same producer in the same epoch, with the same attributes."""
+    return (one.producer_id == other.producer_id and one.producer_epoch == other.producer_epoch
+            and one.attributes == other.attributes and not one.attributes & ATTRIBUTE_CONTROL)

@@ -22,7 +22,7 @@ from klog.log.index import position_of_offset
 from klog.log.records import intact_runs
 from klog.log.segment import Segment
 from klog.transactions.markers import read_marker
-from klog.transactions.producer_state import Event, ProducerState
+from klog.transactions.producer_state import BATCHES_KEPT, Event, ProducerState
 from klog.transactions.snapshot_files import read_snapshot_file
 
 OpenTxns = tuple[tuple[int, int], ...]
@@ -30,15 +30,16 @@ OpenTxns = tuple[tuple[int, int], ...]
 
 
 def apply_window(
-    state: ProducerState, window: Window, file: str = "", first: int = 0, end: int | None = None
+    state: ProducerState, window: Window, file: str = "", first: int = 0, end: int | None = None, briefly: bool = False
 ) -> list[Event]:
     """Apply the batches from *first* to *end* (all) whose checksums were computed and match; return the events.
 
-    Uses the window's record rows, for markers.  *file* is for places.  Content never raises.
+    *briefly*: without batches that leave no trace in the state; then anomalies among the events say nothing.  Uses the
+    window's record rows, for markers.  *file* is for places.  Content never raises.
     """
     end = window.count if end is None else end
     found: list[Event] = []
-    for i in window.produced(first, end):
+    for i in window.produced(first, end, most=BATCHES_KEPT if briefly else 0):
         batch = window.batch(i)
         events = state.apply(batch, read_marker(window, i) if batch.attributes & CONTROL_BIT else None, file)
         if events:
