@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from random import Random
 
 import pytest
 from klog.append.log_state import AppendSettings
+from klog.data_dir.partition import Partition
 from klog.metadata.topic_config import TopicConfig
+from klog.verify.verify import verify_partition
 from klog.write.options import topic_settings
 
-from tests.conftest import Ran
-from tests.copy_dir.feeding import copy_of, logs_of, open_copy
+from tests.conftest import FIXTURES, Ran
+from tests.copy_dir.feeding import answers, copy_of, logs_of, open_copy, whole_bytes
 from tests.write.sources import EQUAL, SOURCE, differences, topic
 
 pytestmark = [pytest.mark.corpora, pytest.mark.usefixtures("state_home")]
@@ -50,3 +53,32 @@ def test_a_second_opening_writes_nothing(image: Callable[[str], Path], tmp_path:
         assert copied.end == 163
     assert found() == before
     assert sum(map(len, logs_of(tmp_path / "copy" / source.name))) == sum(map(len, logs_of(source)))
+
+
+def intact_logs(root: Path) -> list[Path]:
+    """Return the partitions below *root* that brokers wrote and nobody has damaged."""
+    found = {log.parent for log in root.rglob("*.log") if log.stat().st_size}
+    return sorted(path for path in found if not path.name.startswith("__cluster_metadata"))
+
+
+@pytest.mark.parametrize("folder", ["modern", "legacy", "v39", "compaction/before", "compaction/after"])
+def test_logs_of_every_kind_come_through_runs_and_pieces(folder: str, tmp_path: Path) -> None:
+    """Message sets of old formats, compacted logs, Kafka's own topics: taken up at any batch by another run."""
+    every, random = intact_logs(FIXTURES / folder), Random(7)
+    assert every
+    for source in every:
+        for answer in answers(source, lambda: random.choice((1, 5000, 1 << 20))):
+            if random.random() < 0.1 or not (tmp_path / "copy" / source.name).exists():
+                opening = open_copy(tmp_path / "copy", source.name, AppendSettings(segment_bytes=30_000))
+                with opening as (_, copied):
+                    copied.append(answer[:1])
+                    taken = copied.append(answer)
+            else:
+                with open_copy(tmp_path / "copy", source.name, AppendSettings(index_interval=300)) as (_, copied):
+                    taken = copied.append(answer)
+            assert taken == whole_bytes(answer)
+        assert b"".join(logs_of(tmp_path / "copy" / source.name)) == b"".join(logs_of(source)), source.name
+        partition = Partition(str(tmp_path / "copy" / source.name))
+        kinds = {found.id for found in verify_partition(partition).findings}
+        theirs = {found.id for found in verify_partition(Partition(str(source))).findings}
+        assert kinds <= theirs | {"offset-gap", "offsets-missing"}, source.name
