@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.deadline import deadline
-from tests.support.slowest import LONGEST
+from tests.support.slowest import LONGEST, SESSION
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -132,6 +132,13 @@ def test_long_runs_only_where_it_is_named(selected: list[str], collected: int) -
 
 def test_the_files_that_workers_begin_with_are_there() -> None:
     assert [name for name in LONGEST if not (ROOT / "tests" / name).is_file()] == []
+
+
+def test_a_single_worker_has_the_files_that_share_a_session() -> None:
+    """Another one would start a second JVM."""
+    uses = re.compile(r"^def \w+\([^)]*\bspark\b[,:)]", re.MULTILINE)
+    files = (path for path in (ROOT / "tests").rglob("test_*.py") if uses.search(path.read_text()))
+    assert {path.relative_to(ROOT / "tests").as_posix() for path in files} == SESSION
 
 
 @pytest.mark.long

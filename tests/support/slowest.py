@@ -6,13 +6,19 @@ import functools
 import os
 from collections import Counter
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
+
+if TYPE_CHECKING:
+    from xdist.remote import Producer
+    from xdist.scheduler import Scheduling
 
 LINES = 15
 AT_LEAST_SECONDS = 2.0
 SLOW = ("slow", "spark", "kafka")
 LONGEST = (
+    "spark/test_serve_corpora.py",
     "spark/test_cluster.py",
     "quorum/test_voters_brokers.py",
     "recover/test_ranges.py",
@@ -22,7 +28,6 @@ LONGEST = (
     "recover/test_overflow.py",
     "serve/test_corpora.py",
     "log/test_hostile.py",
-    "spark/test_serve_corpora.py",
     "recover/test_power.py",
     "replicas/test_copy_plan_brokers.py",
     "dump/test_corpora.py",
@@ -50,6 +55,31 @@ LONGEST = (
 
 Those that wait for brokers stand between those that compute: side by side they use all cores.
 """
+
+
+SESSION = frozenset(
+    f"spark/test_{name}.py"
+    for name in (
+        *("drop_in", "files_command", "follow", "identity_options", "outputs", "run", "serve", "serve_corpora"),
+        *("session", "source", "stats", "verify"),
+    )
+)
+"""Files whose tests share a Spark session.  A single worker takes them: a session costs as much as many of them."""
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> Scheduling | None:
+    """Give each file to a worker, and all files of a session to one."""
+    if config.getvalue("dist") != "loadfile":
+        return None
+    from xdist.scheduler import LoadFileScheduling
+
+    class Sharing(LoadFileScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            file = nodeid.partition("::")[0]
+            return "session" if "/".join(file.split("/")[-2:]) in SESSION else file
+
+    return Sharing(config, log)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
