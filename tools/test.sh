@@ -31,6 +31,17 @@ for argument in "$@"; do
     [[ ! -f ${argument%%::*} ]] || workers=0
 done
 
+# Each worker imports all tests.  In a fresh clone each would compile all of them, side by side: a minute of CPU.
+compiled=build/tests-compiled
+if ((workers > 1)); then
+    mkdir -p build
+    ours=$(mktemp -p build)
+    [[ -e $compiled ]] || touch -d @0 "$compiled"
+    find tests -name 'test_*.py' -newer "$compiled" -print0 |
+        xargs -0r -P "$(nproc)" -n 70 "$python" -m pytest --quiet --collect-only -n 0 >/dev/null 2>&1
+    mv "$ours" "$compiled"
+fi
+
 report=$(mktemp)
 trap 'rm -f "$report"' EXIT
 "$python" -m pytest -n "$workers" --dist loadfile --no-loadscope-reorder --junitxml="$report" ${wanted:+-m "$wanted"} "$@"
