@@ -98,7 +98,7 @@ def test_an_old_batch_larger_than_what_old_formats_are_given_comes_whole(tmp_pat
 def test_few_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of the smallest batches there are sixteen million in a gigabyte."""
     monkeypatch.setattr(slices, "_MOST_BATCHES", 20_000)
-    log = write_segment(tmp_path / "t-0", 0, batches_of((i, i, 80) for i in range(60_000)))
+    log = write_segment(tmp_path / "t-0", 0, batches_of((i, i, 80) for i in range(36_000)))
     kept = SliceCache(WindowPool())
     with ReadOnlyFile(str(log)) as source:
         for position in range(0, source.size, 80_000):

@@ -13,7 +13,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import pytest
@@ -31,9 +31,20 @@ LOG = "00000000000000000000.log"
 ENVIRONMENT = os.environ | {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
 KLOG = [sys.executable, "-m", "klog_cli.app"]
 
-outputs = pytest.mark.parametrize(
-    "output", [("--output", "jsonl"), ("--output", "csv"), ("--print-data-log",)], ids=lambda output: output[-1]
-)
+OUTPUTS = ("--output", "jsonl"), ("--output", "csv"), ("--print-data-log",)
+outputs = pytest.mark.parametrize("output", OUTPUTS, ids=lambda output: output[-1])
+
+
+def crossed(names: Iterable[str]) -> pytest.MarkDecorator:
+    """Return each name with one of the outputs in its turn; with the others where all is run."""
+    return pytest.mark.parametrize(
+        ("name", "output"),
+        [
+            pytest.param(name, output, id=f"{name}-{output[-1]}", marks=[pytest.mark.long] * ((at + other) % 3 > 0))
+            for at, name in enumerate(names)
+            for other, output in enumerate(OUTPUTS)
+        ],
+    )
 
 
 @pytest.fixture
@@ -68,8 +79,7 @@ def lines(done: Measured) -> list[str]:
 # files that claim and grow
 
 
-@outputs
-@pytest.mark.parametrize("name", bombs.claims())
+@crossed(bombs.claims())
 def test_a_small_file_that_claims_much(
     hostile: Callable[..., Measured], tmp_path: Path, name: str, output: tuple[str, ...]
 ) -> None:
@@ -82,8 +92,7 @@ def test_a_small_file_that_claims_much(
     assert len(lines(done)) == (0 if silent else 1), done.stderr
 
 
-@outputs
-@pytest.mark.parametrize("name", bombs.BOMBS)
+@crossed(bombs.BOMBS)
 def test_a_compressed_bomb(
     hostile: Callable[..., Measured], tmp_path: Path, name: str, output: tuple[str, ...]
 ) -> None:

@@ -263,7 +263,7 @@ def cut_everywhere(memory: Path, original: Path, work: Work, every: int, is_far:
 @pytest.mark.parametrize(("name", "partition", "choice"), SCENES, ids=[one[0] for one in SCENES])
 @pytest.mark.parametrize("is_far", [False, True], ids=["beside", "elsewhere"])
 @pytest.mark.parametrize(
-    ("every", "least"), [pytest.param(61, 10, id="some"), pytest.param(1, 300, marks=pytest.mark.long, id="all")]
+    ("every", "least"), [pytest.param(151, 5, id="some"), pytest.param(1, 300, marks=pytest.mark.long, id="all")]
 )
 def test_a_plan_over_three_log_dirs_survives_a_cut_at_any_call(
     name: str,

@@ -29,7 +29,7 @@ from tests.recover.like_broker import RECOVERY_POINTS, offsets
 from tests.support.damage import Case, case, sources
 from tests.verify.partitions import flipped
 
-NORMAL = 150
+NORMAL = 80
 CASES = [pytest.param(n, marks=[pytest.mark.long] if n >= NORMAL else []) for n in range(1000)]
 HERE = re.compile(r"truncates the log here, at offset -?\d+(, and deletes the (\d+) segments? after it)?")
 BEFORE = re.compile(r"truncates the segment before it, at offset -?\d+")
