@@ -137,7 +137,7 @@ def state_of(data: Path) -> Tree:
 
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EACCES, errno.EROFS, errno.EIO], ids=errno.errorcode.get)
-@pytest.mark.parametrize("every", [31, pytest.param(5, marks=pytest.mark.long)])
+@pytest.mark.parametrize("every", [13, pytest.param(5, marks=pytest.mark.long)])
 @modes
 def test_whatever_the_system_refuses_the_command_says_it_in_a_line(
     mode: RecoverMode, every: int, number: int, disks: Callable[[Disk], None], tmp_path: Path, klog: Callable[..., Ran]
