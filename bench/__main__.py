@@ -13,6 +13,7 @@ from dataclasses import replace
 from bench import table
 from bench.against import Pair, Version, built, compared
 from bench.compact import compact
+from bench.follow import follow
 from bench.installed import HERE, NotInstalledError, child, find_klog, kafka_dump, peers_python
 from bench.jobs import JOBS as OF_FILES
 from bench.jobs import Bench, DisagreementError
@@ -27,7 +28,7 @@ from bench.spark import spark
 from bench.write import write
 
 QUICK_SCALE = 8
-OF_BROKERS = {"recover-marked": recover_marked, "serve": serve, "spark": spark}
+OF_BROKERS = {"recover-marked": recover_marked, "serve": serve, "follow": follow, "spark": spark}
 """Not among the quick ones: brokers start slowly whatever the size of their logs."""
 JOBS = {
     **OF_FILES,

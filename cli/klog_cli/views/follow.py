@@ -115,7 +115,7 @@ def _row(partition: FollowedPartition) -> dict[str, object]:
         "topic": partition.place.topic,
         "partition": partition.place.number,
         "topic_id": copy.topic_id,
-        "leader": partition.leader,
+        "leader": max(partition.leader, -1),
         "leader_epoch": partition.leader_epoch,
         "first_offset": partition.first_offset,
         "log_end_offset": copy.end,

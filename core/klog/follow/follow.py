@@ -75,7 +75,7 @@ class FollowRun:
         self._cluster = self._new_cluster(stop)
         self._released: SimpleQueue[Released | BaseException] = SimpleQueue()
         self._fetchers = Fetchers(self._cluster.connection, options, self._released, reporter, stop)
-        self._side_file = SideFile(bootstrap, copy_dir, reporter, options.config)
+        self._side_file = SideFile(bootstrap, copy_dir, reporter, options)
         self._lock = Lock()
         self._partitions: dict[FollowedPlace, FollowedPartition] = {}
         self._leaders: dict[FollowedPlace, LeaderOfPartition] = {}
@@ -83,6 +83,7 @@ class FollowRun:
         self._unreached: set[FollowedPartition] = set()
         self._missing: dict[FollowedPlace, int] = {}  # how often in a row the cluster did not have it
         self._said: set[str] = set()
+        self._outages: set[str] = set()  # what has been said of those that last
         self._damaged: set[FollowedPlace] = set()  # copies that have to be repaired first
         self._exit_code = ExitCode.CLEAN
         self._asked_at = self._ask_again_at = self._flushed_at = 0.0
@@ -117,8 +118,9 @@ class FollowRun:
         if not ended:
             raise KlogError("a thread that fetches does not end: klog follow again finds out what it left")
         self._take_released()
-        self._copy_dir.flush()
-        self._side_file.write_last(self._new_cluster, in_a_hurry=was_stopped)
+        if self._asked_at:  # else there is nothing to write
+            self._copy_dir.flush()
+            self._side_file.write_last(self._new_cluster, in_a_hurry=was_stopped)
         partitions = sorted(self._partitions.values(), key=lambda one: (one.place.topic, one.place.number))
         for partition in partitions:
             self._exit_code |= partition.exit_code
@@ -172,6 +174,8 @@ class FollowRun:
                 for partition in [one for one, due in self._due.items() if due <= now]:
                     self._wait(partition, Wait(str(error)), now)
         self._assign_due()
+        if not self._due:
+            self._outages.clear()
         self._flush()
         self._side_file.write_each_minute(self._cluster)
 
@@ -375,8 +379,8 @@ class FollowRun:
         if not self._options.continuous and seconds > self._options.timeout_ms / 1000 and not self._stop.is_set():
             self._leave(partition, Leave(f"given up after {seconds:.0f} s: {wait.why}", ExitCode.OPERATIONAL_ERROR))
             return
-        if outage.tries == _TOLD_AFTER_TRIES and wait.why not in self._said:
-            self._said.add(wait.why)
+        if outage.tries == _TOLD_AFTER_TRIES and wait.why not in self._outages:
+            self._outages.add(wait.why)
             self._reporter.note(f"{partition.name}: {wait.why}; asking again")
         self._due[partition] = now + _pause(outage.tries)
 

@@ -13,6 +13,7 @@ from klog.client.failures import ForeignAnswerError, LostConnectionError, Refuse
 from klog.client.groups import committed_offsets
 from klog.copy_dir.copy_dir import CopyDir
 from klog.errors import UsageError
+from klog.follow.options import FollowOptions
 from klog.follow.partition import FollowReporter
 from klog.formats.follow_file import FollowFile, FollowTopic, GroupOffset
 from klog.formats.java_text import ZERO_UUID
@@ -27,16 +28,18 @@ _ROLL: Final = ("internal.segment.bytes", "segment.bytes", "segment.ms", "index.
 
 
 class SideFile:
-    """`klog-follow.json` of *copy_dir*, as this run is going to write it.  *config*: settings that go first.
+    """`klog-follow.json` of *copy_dir*, as this run is going to write it.
 
     Topics of earlier runs stay in it.
     """
 
-    def __init__(self, bootstrap: str, copy_dir: CopyDir, reporter: FollowReporter, config: Mapping[str, str]) -> None:
-        self._bootstrap, self._copy_dir, self._reporter, self._config = bootstrap, copy_dir, reporter, config
+    def __init__(self, bootstrap: str, copy_dir: CopyDir, reporter: FollowReporter, options: FollowOptions) -> None:
+        self._bootstrap, self._copy_dir, self._reporter = bootstrap, copy_dir, reporter
+        self._config = options.config
         self._topics: dict[str, FollowTopic] = {}
         self._groups: Mapping[str, tuple[GroupOffset, ...]] = {}
-        self._written_at = 0.0
+        # What has caught up within a minute is written once.
+        self._written_at = 0.0 if options.continuous else time.monotonic()
         self._said: set[str] = set()
 
     def learn(self, cluster: Cluster, found: ClusterTopics, names: Collection[str]) -> None:
@@ -70,6 +73,11 @@ class SideFile:
     def write_each_minute(self, cluster: Cluster) -> None:
         """Write the file if a minute has passed.  Raises OSError, StoppedError."""
         if time.monotonic() - self._written_at >= _EACH_S:
+            try:
+                for name, config in cluster.configs(self._topics).items():
+                    self._topics[name] = self._topics[name]._replace(config=config)
+            except _PASSING as error:
+                self._say(f"{error}: the settings of topics are those of before")
             self._write(cluster)
 
     def write_last(self, new_cluster: Callable[[Event], Cluster], in_a_hurry: bool) -> None:
