@@ -24,7 +24,10 @@ cdef class RecordColumns(InputRecords):
         return 0
 
     def numbers(self, bytes name not None, const long long[::1] values not None, const unsigned char[::1] validity, Py_ssize_t first=0):
-        """Take a column of int64; *first*: which of its items is that of the first row; *validity*: a bit each, or None."""
+        """Take a column of int64; *first*: which of its items is that of the first row; *validity*: a bit each, or None.
+
+        A null timestamp is that of a record without one, as it is dumped.
+        """
         cdef Py_ssize_t i
         cdef int field = field_number(name, len(name))
         self._checked(values.shape[0], validity, first)
@@ -32,6 +35,8 @@ cdef class RecordColumns(InputRecords):
             if validity is None or is_set(validity, first + i):
                 if not take_number_value(self.rows + i, field, values[first + i]):
                     wrong_value(self.rows + i, field)
+            elif name == b"timestamp":
+                self.rows[i].timestamp = -1
 
     def texts(self, bytes name not None, const unsigned char[::1] data not None, const int[::1] offsets not None,
               const unsigned char[::1] validity, Py_ssize_t first=0):

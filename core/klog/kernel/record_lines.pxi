@@ -113,7 +113,7 @@ cdef class RecordLines(InputRecords):
 
     cdef bytearray data
     cdef Py_ssize_t used, at                 # bytes of the buffer that are there; that are parsed
-    cdef long long lines                     # that were parsed
+    cdef readonly long long lines            # that were parsed
     cdef bint is_csv, is_utf8
     cdef int columns
     cdef int8_t fields[MOST_COLUMNS]         # the fields that columns are; of JSON, in the order of the line before

@@ -10,6 +10,7 @@ from klog.errors import KlogError
 from klog.kernel import InputRecords, RecordLines
 
 _MOST_LINE_BYTES: Final = 256 << 20
+_MOST_COLUMNS: Final = 256
 
 
 class ByteSource(Protocol):
@@ -41,7 +42,7 @@ def json_records(source: ByteSource, name: str) -> Iterator[InputRecords]:
 def csv_records(source: ByteSource, name: str) -> Iterator[InputRecords]:
     """Yield the records of a CSV file, whose first line names the columns; the same rows each time.
 
-    Raises KlogError for a file without such a line, or a line that is too long.
+    Raises KlogError for a file without such a line, for one that is too long, and for a quote without end.
     """
     head = bytearray()
     buffer = memoryview(bytearray(1 << 16))
@@ -54,6 +55,10 @@ def csv_records(source: ByteSource, name: str) -> Iterator[InputRecords]:
     columns = [column.strip().strip(b'"') for column in first.removeprefix(b"\xef\xbb\xbf").rstrip(b"\r").split(b",")]
     if not found or b"value" not in columns:
         raise KlogError(f"{name}, line 1: expected the names of columns, as 'klog dump --output csv' prints them")
+    twice = [column.decode("utf-8", "replace") for column in {*columns} if column and columns.count(column) > 1]
+    if twice or len(columns) > _MOST_COLUMNS:
+        what = f"there are 2 columns {min(twice)}" if twice else f"{len(columns)} columns, and {_MOST_COLUMNS} at most"
+        raise KlogError(f"{name}, line 1: {what}")
     lines = RecordLines(columns, max(1 << 20, 2 * len(rest)), 1)
     lines.buffer()[: len(rest)] = rest
     lines.loaded(len(rest)) if rest else None
@@ -65,10 +70,12 @@ def _records(lines: RecordLines, source: ByteSource, name: str) -> Iterator[Inpu
         while lines.parse():
             yield lines
         if lines.unfinished > _MOST_LINE_BYTES:
-            raise KlogError(f"{name}: a line of more than {_MOST_LINE_BYTES} bytes")
+            raise KlogError(f"{name}, line {lines.lines + 1}: a line of more than {_MOST_LINE_BYTES >> 20} MiB")
         size = source.read_into(lines.buffer())
         lines.loaded(size)
         if not size:
             while lines.parse():
                 yield lines
+            if lines.unfinished:
+                raise KlogError(f"{name}, line {lines.lines + 1}: a quote that begins there has no end")
             return
