@@ -27,6 +27,8 @@ from klog.serve.view import View
 from tests.conftest import Ran
 from tests.copy_dir.feeding import CLUSTER, TOPIC_ID, open_copy
 from tests.copy_dir.test_changes import SMALL, run
+from tests.serve.readers import with_librdkafka
+from tests.serve.serving import Serving
 
 pytestmark = pytest.mark.usefixtures("state_home")
 Klog = Callable[..., Ran]
@@ -35,7 +37,7 @@ CONTENT = FollowFile(
     "broker:9092",
     "2026-11-23T13:00:00Z",
     {"orders": FollowTopic(TOPIC_ID, 4, {"cleanup.policy": "compact", "index.interval.bytes": "100"})},
-    {"billing": (GroupOffset("orders", 3, 15, 2, "seen"),)},
+    {"billing": (GroupOffset("orders", 3, 15, 0, "seen"),)},
 )
 
 
@@ -125,9 +127,26 @@ def test_consumers_of_a_served_copy_resume(copy: Path) -> None:
     """Groups have the offsets that they had committed in the cluster."""
     with View.open([str(copy)]) as view:
         assert view.groups == ("billing",)
-        assert view.committed("billing") == {("orders", 3): (15, 2, "seen")}
+        assert view.committed("billing") == {("orders", 3): (15, 0, "seen")}
         assert view.topics["orders"].configs["cleanup.policy"] == "compact"
         assert any("a copy as of 2026-11-23T13:00:00Z: 1 group" in note for note in view.notes)
+
+
+def test_a_real_consumer_of_a_served_copy_goes_on_where_its_group_was(copy: Path) -> None:
+    """Its group was at 15 of partition 3: what compaction has left behind that is handed out, once."""
+    with Serving(copy) as serving:
+        rows = with_librdkafka(serving.bootstrap, "orders", "read_committed", "billing")
+        assert [row[1:3] for row in rows] == [(3, offset) for offset in range(30, 40)]
+        assert with_librdkafka(serving.bootstrap, "orders", "read_committed", "billing") == []
+
+
+def test_a_copy_has_as_many_partitions_as_the_topic(tmp_path: Path) -> None:
+    """Else a partitioner would send keys elsewhere in what is restored from it, where only some were copied."""
+    with open_copy(tmp_path / "copy", "orders-1", SMALL) as (opened, copied):
+        copied.append(run([0]))
+        opened.write_follow_file(CONTENT)
+    with View.open([str(tmp_path / "copy")]) as view:
+        assert view.topics["orders"].partitions == 4
 
 
 def test_compaction_takes_the_policy_from_it(copy: Path, klog: Klog) -> None:

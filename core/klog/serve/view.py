@@ -30,7 +30,7 @@ from klog.fetch import OpenFiles
 from klog.fetch.slices import SliceCache, WindowPool
 from klog.files.read_only import ReadOnlyFile
 from klog.formats.checkpoint import Malformed
-from klog.formats.follow_file import FOLLOW_FILE, FollowFile
+from klog.formats.follow_file import FOLLOW_FILE, FollowFile, FollowTopic
 from klog.formats.names import CLUSTER_METADATA
 from klog.serve.options import Missing, OnceReporter, ServeOptions
 from klog.serve.partitions import PartitionContext, PartitionView
@@ -57,7 +57,7 @@ class Topic:
 
     def __init__(
         self, name: str, copies: Mapping[int, Sequence[Partition]], known: Callable[[], ClusterMetadata | None],
-        missing: Missing, copied: Callable[[str], Mapping[str, str]] = lambda _: {},
+        missing: Missing, copied: Callable[[str], FollowTopic | None] = lambda _: None,
     ) -> None:  # fmt: skip
         self.name, self.copies, self._copied = name, copies, copied
         self.internal = name in INTERNAL
@@ -78,7 +78,8 @@ class Topic:
         """How many partitions the cluster had, as far as the disk shows."""
         known = self._known()
         numbers = () if known is None else known.partitions.get(known.topic_ids.get(self.name, ""), ())
-        return max(max(self.copies), max(numbers, default=0)) + 1
+        copied = self._copied(self.name) if known is None else None
+        return max(max(self.copies) + 1, max(numbers, default=0) + 1, copied.partitions if copied is not None else 0)
 
     @cached_property
     def indexes(self) -> Sequence[int]:
@@ -99,7 +100,10 @@ class Topic:
     def configs(self) -> Mapping[str, str]:
         """The settings that were set for it, from the metadata log, or from what a copy knows of its cluster."""
         known = self._known()
-        return self._copied(self.name) if known is None else known.topic_config(self.name)
+        if known is not None:
+            return known.topic_config(self.name)
+        copied = self._copied(self.name)
+        return copied.config if copied is not None else {}
 
 
 class View:
@@ -122,7 +126,7 @@ class View:
         self._copies = _by_topic(partitions)
         names = [name for name in self._copies if self._shows(name)]
         self.topics: Mapping[str, Topic] = {
-            name: Topic(name, self._copies[name], lambda: self._known, options.missing, self._settings_of)
+            name: Topic(name, self._copies[name], lambda: self._known, options.missing, self._copied)
             for name in sorted(names)
         }
         self._partitions: dict[tuple[str, int], PartitionView] = {}
@@ -186,9 +190,8 @@ class View:
         files = (one.checkpoints.follow_file for one in self._dirs)
         return max((one for one in files if isinstance(one, FollowFile)), key=lambda one: one.updated, default=None)
 
-    def _settings_of(self, topic: str) -> Mapping[str, str]:
-        found = self._followed.topics.get(topic) if self._followed is not None else None
-        return found.config if found is not None else {}
+    def _copied(self, topic: str) -> FollowTopic | None:
+        return self._followed.topics.get(topic) if self._followed is not None else None
 
     @cached_property
     def _live(self) -> frozenset[str]:
