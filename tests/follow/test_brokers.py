@@ -73,8 +73,8 @@ def produce(cluster: kafka.Cluster) -> None:
     clients.with_librdkafka(cluster.bootstrap, "t.tx", "lz4", clients.records("tx", 90), transaction="klog-tests")
     clients.with_librdkafka(cluster.bootstrap, "t.stamp", "zstd", clients.records("stamp", 100))
     for turn in range(3):
-        given = [one for one in clients.records(f"keys-{turn % 2}", 200) if one.key and len(one.value or b"") < 5000]
-        clients.with_librdkafka(cluster.bootstrap, "t.compact", "none", given)
+        keyed = [one for one in clients.records(f"keys-{turn % 2}", 200) if one.key and len(one.value or b"") < 5000]
+        clients.with_librdkafka(cluster.bootstrap, "t.compact", "none", keyed)
         time.sleep(0.3)
     until = time.monotonic() + PATIENCE_S
     while (cluster.data / "t.compact-0" / ("0" * 20 + ".log")).stat().st_size > 12_000:
@@ -146,6 +146,15 @@ def test_a_copy_is_served_and_copied_again(copied: Copied) -> None:
         follow(serving.bootstrap, again)
     assert partitions(again) == partitions(copied.path)
     assert times(again) == before
+
+
+def test_a_copy_is_written_back(copied: Copied) -> None:
+    """`klog write` takes its batches, with their offsets, into another log dir."""
+    restored = copied.path.parent / "restored"
+    done = run_klog("write", copied.path, "--to", restored, "--keep-offsets")
+    assert done.exit_code == 0, done.stderr
+    wanted = {name: content for name, content in partitions(copied.path).items() if content}
+    assert {name: content for name, content in partitions(restored).items() if content} == wanted
 
 
 def test_internal_topics_are_copied_when_that_is_asked_for(copied: Copied) -> None:

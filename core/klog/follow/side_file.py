@@ -44,15 +44,20 @@ class SideFile:
 
     def learn(self, cluster: Cluster, found: ClusterTopics, names: Collection[str]) -> None:
         """Ask for the settings of topics.  Where they may not be read, they are taken to be Kafka's defaults."""
-        configs: dict[str, dict[str, str]] = {}
-        try:
-            configs = cluster.configs(names)
-        except RefusedRequestError as error:
-            self._say(f"{error}: Kafka's defaults are taken instead")
+        configs = self._configs(cluster, names)
         for topic in found.topics:
             if topic.name in names:
                 topic_id = topic.topic_id if topic.topic_id != ZERO_UUID else None
                 self._topics[topic.name] = FollowTopic(topic_id, len(topic.partitions), configs.get(topic.name, {}))
+
+    def _configs(self, cluster: Cluster, names: Collection[str]) -> dict[str, dict[str, str]]:
+        try:
+            return cluster.configs(names)
+        except RefusedRequestError as error:
+            if len(names) > 1:  # the others may be readable
+                return {name: found for one in names for name, found in self._configs(cluster, [one]).items()}
+            self._say(f"{error}: Kafka's defaults are taken instead")
+            return {}
 
     def settings(self, topic: str) -> AppendSettings:
         """Return by which settings the segments of a topic roll.  Raises UsageError for those of an option."""
@@ -74,7 +79,7 @@ class SideFile:
         """Write the file if a minute has passed.  Raises OSError, StoppedError."""
         if time.monotonic() - self._written_at >= _EACH_S:
             try:
-                for name, config in cluster.configs(self._topics).items():
+                for name, config in self._configs(cluster, self._topics).items():
                     self._topics[name] = self._topics[name]._replace(config=config)
             except _PASSING as error:
                 self._say(f"{error}: the settings of topics are those of before")
