@@ -191,3 +191,38 @@ def test_power_may_go_while_a_history_is_put_aside(
                 position += len(one)
     finally:
         shutil.rmtree(original)
+
+
+def prune(data: Path, disk: Disk) -> None:
+    """Remove what lies wholly below the leader's log start."""
+    with CopyDir(str(data), disk) as copy:
+        copied = opened(copy)
+        copied.move_start(52)
+        copied.prune()
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_power_may_go_while_segments_are_pruned(folder: Path, model: str) -> None:
+    """The log starts at the leader's log start by then, and nothing above it is missing."""
+    with CopyDir(str(folder / "data"), HastyDisk()) as copy:
+        opened(copy).append(WHOLE)
+    original = folder.parent / f"{folder.name}-original"
+    shutil.copytree(folder / "data", original)
+    try:
+        prune(folder / "data", whole_run := PowerCutDisk(folder))
+        pruned = content(folder / "data" / "orders-3")
+        assert 0 < len(pruned) < len(WHOLE)
+        for at in range(len(whole_run.calls)):
+            data = restore(original, folder)
+            disk = PowerCutDisk(folder, at)
+            with suppress(PowerCutError):
+                prune(data, disk)
+            disk.lose_power(model, Random(at))
+            found = content(data / "orders-3")
+            assert WHOLE.endswith(found)
+            assert found.endswith(pruned)
+            prune(data, HastyDisk())
+            assert content(data / "orders-3") == pruned, f"call {at}: {whole_run.calls[at]}"
+            check(data)
+    finally:
+        shutil.rmtree(original)

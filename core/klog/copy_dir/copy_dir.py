@@ -51,8 +51,8 @@ class CopyDir:
     *cluster_id*: None until `claim`.  *follow_file*: what the cluster was when it was last written, None before.
     *reporter*: hears what is said beside results.  Entering raises KlogError for a directory that is something else,
     before anything is touched; LockedError; DamagedError for files of a copy that cannot be read.  Leaving it leaves
-    every partition as after a clean stop; where the disk has refused something, all is left as it is, for the next
-    opening to repair.
+    every partition as after a clean stop; where the disk has refused something, or a change was interrupted, all is
+    left as it is, for the next opening to repair.
     """
 
     cluster_id: str | None

@@ -11,6 +11,7 @@ from klog.copy_dir.offset_files import OffsetFiles
 from klog.data_dir.root_files import RootFiles
 from klog.disk.disk import Disk
 from klog.disk.growing_files import GrowingFiles
+from klog.errors import KlogError
 from klog.kernel import Window
 from klog.plan.locks import Locks
 from klog.plan.session import Reporter
@@ -50,7 +51,7 @@ class CopyDisk:
         self.window = Window(_WINDOW_BYTES, 1, 1)
         self.has_new_directories = False
         self._changed: dict[Flushable, None] = {}
-        self.failure: OSError | None = None
+        self.failure: BaseException | None = None
         self.load()
 
     def load(self) -> None:
@@ -60,12 +61,20 @@ class CopyDisk:
 
     @contextmanager
     def writing(self) -> Iterator[None]:
-        """Note in the block that the disk refuses something: nothing is written after that.  Raises OSError."""
-        if self.failure is not None:
+        """Note that the block was not carried to its end: nothing is written after that.
+
+        Raises OSError where the disk refuses something, and KlogError where an earlier block was interrupted.
+        """
+        if isinstance(self.failure, OSError):
             raise self.failure
+        if self.failure is not None:
+            raise KlogError(f"{self.path}: interrupted while it was written; the next run goes on")
         try:
             yield
-        except OSError as error:
+        except KlogError:
+            raise
+        except BaseException as error:
+            # What memory has may be ahead of what the files have.
             self.failure = error
             raise
 
