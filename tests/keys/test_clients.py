@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from tests.brokers import clients, kafka
+from tests.conftest import run_klog
 from tests.keys.placing import Placed, agrees, check, verdict
 
 pytestmark = pytest.mark.kafka
@@ -152,3 +153,25 @@ def dumped(data: Path, topic: str) -> list[Placed]:
             batches = (one for one in decode.scan(log.read_bytes()) if isinstance(one, decode.Batch))
             placed += [(record.key, int(folder.name.rpartition("-")[2])) for one in batches for record in one.records]
     return placed
+
+
+PARTITIONERS = {
+    "java": ("java", "murmur2_random", "murmur2"),
+    "librdkafka": ("consistent_random", "consistent"),
+    "fnv1a": ("fnv1a_random", "fnv1a"),
+}
+"""The names that `klog write` has for the rule of a client."""
+
+
+@pytest.mark.parametrize("name", CLIENTS)
+def test_klog_write_puts_keys_where_the_client_has_put_them(name: str, data: Path, tmp_path: Path) -> None:
+    """Every key of a topic, written again without its partition."""
+    topic, file = f"of-{name}", tmp_path / "records.jsonl"
+    assert run_klog("dump", data, "--topic", topic, "--output", "jsonl", "--to", file).exit_code == 0
+    sent = dict(dumped(data, topic))
+    assert len({*sent.values()}) == PARTITIONS
+    for partitioner in PARTITIONERS[CLIENTS[name].rule]:
+        words = ("--partitions", str(PARTITIONS), "--repartition", "--partitioner", partitioner)
+        done = run_klog("write", file, "--to", tmp_path / partitioner, *words)
+        assert done.exit_code == 0, done.stderr
+        assert dict(dumped(tmp_path / partitioner, topic)) == sent
