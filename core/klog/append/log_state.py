@@ -87,13 +87,7 @@ def open_log(partition: Partition, settings: AppendSettings) -> LogState:
 
     Raises DamagedError where it must be recovered first, UnreadableError.
     """
-    recover = f"first: klog recover {quote(partition.path)}"
-    # What a broker deletes soon is none of the log any more.
-    if any(belongs(file) and file.stage not in (Stage.IN_USE, Stage.DELETED) for file in partition.files):
-        raise DamagedError(f"{partition.path}: an operation did not end there; {recover}")
-    if partition.epochs is not None and partition.epochs.malformed is not None:
-        raise DamagedError(f"{partition.path}: leader-epoch-checkpoint, {partition.epochs.malformed}; {recover}")
-    epochs = EpochCache(partition.epochs.entries if partition.epochs is not None else ())
+    epochs = known_epochs(partition)
     files = partition.segments[-1]
     segment, digest = settings.segment(files.base_offset, epochs.latest), Digest(files.size)
     _walk(partition.file(files.log), segment, digest)
@@ -104,6 +98,17 @@ def open_log(partition: Partition, settings: AppendSettings) -> LogState:
     log = LogState(settings, segment, start, end, ProducerState(), epochs, digest=digest, is_there=True)
     _replay(partition, log)
     return log
+
+
+def known_epochs(partition: Partition) -> EpochCache:
+    """Return the leader epochs of a log that can be continued.  Raises DamagedError where it must be recovered."""
+    recover = f"first: klog recover {quote(partition.path)}"
+    # What a broker deletes soon is none of the log any more.
+    if any(belongs(file) and file.stage not in (Stage.IN_USE, Stage.DELETED) for file in partition.files):
+        raise DamagedError(f"{partition.path}: an operation did not end there; {recover}")
+    if partition.epochs is not None and partition.epochs.malformed is not None:
+        raise DamagedError(f"{partition.path}: leader-epoch-checkpoint, {partition.epochs.malformed}; {recover}")
+    return EpochCache(partition.epochs.entries if partition.epochs is not None else ())
 
 
 def _walk(path: str, segment: ActiveSegment, digest: Digest) -> None:

@@ -14,13 +14,13 @@ from shlex import quote
 from types import MappingProxyType
 from typing import NamedTuple
 
-from klog.append.log_state import AppendSettings, LogState, empty_log
+from klog.append.log_state import AppendSettings, LogState, empty_log, known_epochs
 from klog.data_dir.partition import Partition, SegmentFiles
 from klog.errors import DamagedError
 from klog.files.read_only import ReadableLog, ReadOnlyFile
 from klog.formats.damage import Damage, DamageKind
 from klog.formats.index import OFFSET_ENTRY, TIME_ENTRY
-from klog.formats.names import FileKind, Stage, belongs, file_name
+from klog.formats.names import FileKind, file_name
 from klog.kernel import ActiveSegment, Window
 from klog.location import Location
 from klog.log.header_walk import header_at, walk_headers
@@ -63,21 +63,16 @@ def resume(partition: Partition, settings: AppendSettings, window: Window) -> Re
 
     Raises DamagedError where it must be recovered first, UnreadableError.
     """
-    recover = f"first: klog recover {quote(partition.path)}"
-    if any(belongs(file) and file.stage not in (Stage.IN_USE, Stage.DELETED) for file in partition.files):
-        raise DamagedError(f"{partition.path}: an operation did not end there; {recover}")
-    if partition.epochs is not None and partition.epochs.malformed is not None:
-        raise DamagedError(f"{partition.path}: leader-epoch-checkpoint, {partition.epochs.malformed}; {recover}")
+    epochs = known_epochs(partition)
     if not partition.segments:
         return Resumption(empty_log(settings, partition.log_start_offset or 0), is_clean=False)
     files, known = partition.segments[-1], partition.recovery_point or 0
-    epochs = EpochCache(partition.epochs.entries if partition.epochs is not None else ())
     before = list(epochs.entries)
     _add_epochs(partition, known, epochs)
     segment, start, torn = _resume_segment(partition, files, settings, epochs, window)
     end = segment.last_offset + 1 if segment.batches else files.base_offset
     if torn is not None and end < known:
-        raise DamagedError(f"{torn.place}: {torn.detail}; {recover}")
+        raise DamagedError(f"{torn.place}: {torn.detail}; first: klog recover {quote(partition.path)}")
     epochs.truncate_end(end)
     for epoch, offset in segment.epochs:
         epochs.assign(epoch, offset)
