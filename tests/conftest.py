@@ -144,12 +144,14 @@ def _read(number: int) -> bytes:
 def _main() -> Callable[[], int]:
     """Return the command line's main, its commands built once: that is four fifths of a short run."""
     import typer
+    from klog.dump import arrow
     from klog_cli import app, command_tree
 
     command_tree.build = functools.cache(command_tree.build)
     # A command line ends soon and spares the collector; garbage of thousands of them would be gigabytes.
     command_tree._spare_the_collector = gc.enable
     typer.main.get_command = functools.cache(typer.main.get_command)
+    arrow.leave_numpy_out = lambda: None  # this process is not klog's alone: other tests want numpy
     return app.main
 
 

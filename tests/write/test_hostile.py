@@ -67,8 +67,14 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
         "headers is map",
     ),
     "headers of other names": ({"headers": [[{"k": "a", "v": "b"}]] * N}, "expected lists of key and value"),
-    "headers without keys": ({"headers": [[{"key": None, "value": "b"}]] * N}, "a header's key is null"),
-    "headers that are null": ({"headers": [[None, {"key": "a", "value": "b"}]] * N}, "a header's key is null"),
+    "headers without keys": (
+        {"headers": [[{"key": None, "value": "b"}]] * N},
+        "row 1: headers: a value of another type",
+    ),
+    "headers that are null": (
+        {"headers": [[None, {"key": "a", "value": "b"}]] * N},
+        "row 1: headers: a value of another type",
+    ),
     "other markers": ({"control": ["LEADER_CHANGE"] * N}, "row 1: control: a value of another type"),
 }
 

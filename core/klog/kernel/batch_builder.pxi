@@ -55,8 +55,9 @@ cdef class BatchBuilder:
     cdef bint keep, keep_offsets, compacted, is_allowed, is_waiting
     # the batch that is open
     cdef readonly int records
-    cdef OutRecord first, last
+    cdef OutRecord first
     cdef long long base_offset, max_timestamp
+    cdef int last_delta                      # of the offset of its last record
     cdef uint8_t *plain
     cdef Py_ssize_t plain_room, plain_used
     cdef uint8_t *out                        # the target's buffer
@@ -98,6 +99,17 @@ cdef class BatchBuilder:
             raise ValueError("nothing waits to be compressed")
         return self._end(&data[0], data.shape[0], self.codec)
 
+    def rows(self):
+        """Make batch rows of the output, in `target`.  Their checksums have just been computed, and are not again."""
+        cdef Py_ssize_t i
+        cdef View *v = &self.target.view
+        self.target.load(0, self.used)
+        self.target.scan(0)
+        for i in range(v.batches_count):
+            v.batches[i].computed_crc = v.batches[i].crc
+            v.batches[i].state |= CHECKED | HOLDS
+        v.good_count = v.batches_count
+
     def flushed(self):
         """Say that the output has been taken; the target's buffer may be another one now."""
         self.used = 0
@@ -114,16 +126,18 @@ cdef class BatchBuilder:
     cdef int add(self, const InRecord *r) noexcept nogil:
         """Take a record; DONE, or what has to be done before, or why it cannot be written."""
         cdef OutRecord o
-        cdef Py_ssize_t size = 0
+        cdef Py_ssize_t length, size
         cdef int status = self._resolve(r, &o)
         if status != DONE:
             return status
-        if self.records and (self.is_waiting or self._ends(r, &o)):
+        length = self._length(r, &o)
+        if self.records and (self.is_waiting or self._ends(&o, length)):
             status = self._close()
             if status != DONE:
                 return status
+            length = self._length(r, &o)
         self.has_gap = self.has_gap or (o.offset > self.next_offset if self.keep_offsets else r.offset > self.following)
-        size = self._size(r, &o)
+        size = with_length(length)
         if BATCH_BYTES + self.plain_used + size > self.most and not self.codec:
             return TOO_LARGE
         if not self.records:
@@ -132,7 +146,7 @@ cdef class BatchBuilder:
             self._begin(&o, r)
         if not self._reserve(size):
             return TOO_LARGE
-        self._write(r, &o, size)
+        self._write(r, &o, length)
         return DONE
 
     cdef int _resolve(self, const InRecord *r, OutRecord *o) noexcept nogil:
@@ -179,8 +193,8 @@ cdef class BatchBuilder:
             o.sequence = increment_sequence(self.own_sequence, <int>(o.offset - self.base_offset)) if self.records else self.own_sequence
         return DONE
 
-    cdef bint _ends(self, const InRecord *r, const OutRecord *o) noexcept nogil:
-        """Whether the open batch ends before a record."""
+    cdef bint _ends(self, const OutRecord *o, Py_ssize_t length) noexcept nogil:
+        """Whether the open batch ends before a record of *length*."""
         cdef const OutRecord *f = &self.first
         cdef long long delta = o.offset - self.base_offset
         if (o.flags | f.flags) & ATTRIBUTE_CONTROL or o.flags != f.flags or o.leader_epoch != f.leader_epoch:
@@ -195,19 +209,18 @@ cdef class BatchBuilder:
             return o.group != f.group
         if self.linger >= 0 and not -self.linger <= subtract(o.timestamp, f.timestamp) <= self.linger:
             return True
-        return BATCH_BYTES + self.plain_used + self._size(r, o) > self.batch_size
+        return BATCH_BYTES + self.plain_used + with_length(length) > self.batch_size
 
-    cdef Py_ssize_t _size(self, const InRecord *r, const OutRecord *o) noexcept nogil:
-        """The bytes of a record in the open batch, or as the first of a new one; with its length."""
-        cdef Py_ssize_t size
+    cdef Py_ssize_t _length(self, const InRecord *r, const OutRecord *o) noexcept nogil:
+        """The length of a record in the open batch, or as the first of a new one."""
+        cdef Py_ssize_t length
         if o.flags & ATTRIBUTE_CONTROL:
-            size = 1 + 1 + 1 + 1 + 4 + 1 + 6 + 1
-        else:
-            size = 2 + max(r.key_length, 0) + max(r.value_length, 0) + r.headers_length
-            size += length_bytes(r.key_length) + length_bytes(r.value_length) + length_bytes(r.headers_count)
-            size += varlong_bytes(self._delta(o)) if self.records else 1
-            size += length_bytes(<int>(o.offset - self.base_offset) if self.records else 0) - 1
-        return size + length_bytes(<int>min(size, 0x7FFFFFFF))
+            return 1 + 1 + 1 + 1 + 4 + 1 + 6 + 1
+        length = 1 + <Py_ssize_t>max(r.key_length, 0) + max(r.value_length, 0) + r.headers_length
+        length += length_bytes(r.key_length) + length_bytes(r.value_length) + length_bytes(r.headers_count)
+        if not self.records:
+            return length + 2
+        return length + varlong_bytes(self._delta(o)) + length_bytes(<int>(o.offset - self.base_offset))
 
     cdef inline long long _delta(self, const OutRecord *o) noexcept nogil:
         """The timestamp of a record less that of its batch."""
@@ -234,12 +247,9 @@ cdef class BatchBuilder:
             self.plain, self.plain_room = larger, room
         return True
 
-    cdef void _write(self, const InRecord *r, const OutRecord *o, Py_ssize_t size) noexcept nogil:
+    cdef void _write(self, const InRecord *r, const OutRecord *o, Py_ssize_t length) noexcept nogil:
         cdef uint8_t *w = self.plain + self.plain_used
         cdef uint8_t *start = w
-        cdef Py_ssize_t length = size - 1
-        while length + length_bytes(<int>length) > size:
-            length -= 1
         w = put_length(w, <int>length)
         w[0] = 0
         w = put_varlong(w + 1, self._delta(o))
@@ -252,7 +262,7 @@ cdef class BatchBuilder:
             w = put_bytes_or_null(put_length(w, r.headers_count), r.headers, r.headers_length)
         self.plain_used += w - start
         self.max_timestamp = max(self.max_timestamp, o.timestamp)
-        self.last = o[0]
+        self.last_delta = <int>(o.offset - self.base_offset)
         self.records += 1
         self.next_offset, self.following = o.offset + 1, r.offset + 1
 
@@ -276,7 +286,7 @@ cdef class BatchBuilder:
         put32(w + BATCH_LEADER_EPOCH, <uint32_t>self.first.leader_epoch)
         w[BATCH_MAGIC] = 2
         put16(w + BATCH_ATTRIBUTES, <uint32_t>(self.first.flags | codec))
-        put32(w + BATCH_LAST_OFFSET_DELTA, <uint32_t>(self.last.offset - self.base_offset))
+        put32(w + BATCH_LAST_OFFSET_DELTA, <uint32_t>self.last_delta)
         put64(w + BATCH_BASE_TIMESTAMP, <uint64_t>self.first.timestamp)
         put64(w + BATCH_MAX_TIMESTAMP, <uint64_t>self.max_timestamp)
         put64(w + BATCH_PRODUCER_ID, <uint64_t>self.first.producer_id)
@@ -286,7 +296,7 @@ cdef class BatchBuilder:
         memcpy(w + BATCH_BYTES, records, length)
         put32(w + BATCH_CRC, klog_crc32c(0, w + BATCH_CRC_START, size - BATCH_CRC_START))
         if self.producer_id >= 0 and self.first.producer_id == self.producer_id:
-            self.own_sequence = increment_sequence(self.first.sequence, <int>(self.last.offset - self.base_offset))
+            self.own_sequence = increment_sequence(self.first.sequence, self.last_delta)
             self.own_sequence = increment_sequence(self.own_sequence, 1)
         self.latest_epoch = self.first.leader_epoch
         self.used += size
@@ -297,6 +307,11 @@ cdef class BatchBuilder:
     def wanted(self):
         """Bytes that the target's buffer must have for the open batch, when nothing else is in it."""
         return BATCH_BYTES + self.plain_used + self.plain_used // 4 + 4096
+
+
+cdef inline Py_ssize_t with_length(Py_ssize_t length) noexcept nogil:
+    """The bytes of a record of *length*, which comes before it."""
+    return length + length_bytes(<int>min(length, 0x7FFFFFFF))
 
 
 cdef uint8_t *put_marker(uint8_t *w, const InRecord *r) noexcept nogil:

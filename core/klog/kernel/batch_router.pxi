@@ -122,7 +122,8 @@ cdef class BatchRouter:
         found = self.latest.builders[partition[0]]
         if found is None:
             return OPEN
-        self.builder = <BatchBuilder>found
+        if found is not self.builder:
+            self.builder = <BatchBuilder>found
         return DONE
 
     cdef bint _find_route(self, const InRecord *r) except -1:
@@ -139,5 +140,6 @@ cdef class BatchRouter:
             if found is None:
                 return False
             self.latest_name, self.latest = self.name, <TopicRoute>found
-        self.name = self.latest_name
+        if self.name is not self.latest_name:
+            self.name = self.latest_name
         return True

@@ -8,6 +8,7 @@ cdef extern from "record_lines.h" nogil:
         KLOG_WRONG_COLUMNS
         KLOG_UNDECIDED
         KLOG_NO_CONTROL
+        KLOG_FIELD_HEADERS
     int64_t KLOG_MISSING
     ctypedef struct InRecord "klog_record":
         int64_t line, offset, timestamp, producer_id, position, batch

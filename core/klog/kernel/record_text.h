@@ -159,10 +159,9 @@ static uint8_t *klog_whole(klog_record *r, uint8_t *p, int64_t *value) {
     int negative = *p == '-';
     uint64_t number = 0;
     p += negative;
-    for (; *p >= '0' && *p <= '9'; p++) {
-        if (p - start > 19) return klog_stop(r, start, KLOG_WRONG_TYPE);
-        number = number * 10 + (uint64_t)(*p - '0');
-    }
+    for (; (uint8_t)(*p - '0') < 10; p++) number = number * 10 + (uint64_t)(*p - '0');
+    /* Of nineteen digits no number is so large that it begins at 0 again. */
+    if (p - start > 19 + negative) return klog_stop(r, start, KLOG_WRONG_TYPE);
     if (p == start + negative || *p == '.' || (*p | 0x20) == 'e') return klog_stop(r, start, KLOG_WRONG_TYPE);
     if (number > (uint64_t)INT64_MAX) return klog_stop(r, start, KLOG_WRONG_TYPE);
     *value = negative ? -(int64_t)number : (int64_t)number;
@@ -232,9 +231,7 @@ static inline uint8_t *klog_put_length(uint8_t *w, int32_t length) {
 
 static inline int klog_length_bytes(int32_t length) {
     uint32_t u = ((uint32_t)length << 1) ^ (uint32_t)(length >> 31);
-    int n = 1;
-    for (; u >= 0x80; u >>= 7) n++;
-    return n;
+    return (38 - __builtin_clz(u | 1)) / 7;
 }
 
 /* Headers, [["key","value"],…], become what a record has: lengths and bytes, in the room of their own text. */

@@ -47,8 +47,7 @@ class PartitionWriter:
         builder, window = self.builder, self.builder.target
         is_empty = not builder.used
         if not is_empty:
-            window.load(0, builder.used)
-            window.scan(0, check=True)
+            builder.rows()
             self.appender.append(window, 0, window.count)
         window.buffer(max(needed, builder.wanted if is_empty else 0))
         builder.flushed()
