@@ -131,10 +131,6 @@ def write(
     check_topic(topic, topic_id)
     check_level(codec, level)
     found = [WriteInput.of(path, form_of_input) for path in inputs]
-    if any(one.format == "parquet" for one in found):
-        from klog.dump.arrow import leave_numpy_out
-
-        leave_numpy_out()
     check_record_options(
         found, (batches, batch_size, linger, codec, level, partitioner, timestamp_type, repartition, idempotent)
     )

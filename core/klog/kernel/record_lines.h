@@ -35,6 +35,20 @@ static const char *const klog_names[] = {"key", "key_base64", "value", "value_ba
 
 static const int8_t klog_name_lengths[] = {3, 10, 5, 12, 7, 5, 14, 13, 7, 6};
 
+/* Whether these n bytes are there; names are so short that a call would take longer. */
+static inline int klog_same(const uint8_t *p, const char *name, int n) {
+    uint64_t a, b;
+    int i = 0;
+    for (; i + 8 <= n; i += 8) {
+        memcpy(&a, p + i, 8);
+        memcpy(&b, name + i, 8);
+        if (a != b) return 0;
+    }
+    for (; i < n; i++)
+        if (p[i] != (uint8_t)name[i]) return 0;
+    return 1;
+}
+
 /* Which field has this name, -1 for one that is ignored. */
 static int klog_field(const uint8_t *name, int32_t n) {
     for (int i = 0; i < KLOG_FIELD_NUMBER; i++)
@@ -125,7 +139,7 @@ static void klog_json_record(klog_record *r, uint8_t *p, const uint8_t *end, int
             const klog_number *number = klog_numbers + (field - KLOG_FIELD_NUMBER);
             const char *name = field < KLOG_FIELD_NUMBER ? klog_names[field] : number->name;
             n = field < KLOG_FIELD_NUMBER ? klog_name_lengths[field] : number->length;
-            if (memcmp(p + 1, name, (size_t)n) || p[n + 1] != '"') n = 0;
+            if (!klog_same(p + 1, name, n) || p[n + 1] != '"') n = 0;
         }
         if (n) {
             p += n + 2;

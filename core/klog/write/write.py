@@ -7,15 +7,12 @@ import os
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
-from klog.data_dir.selection import PartitionQuery
 from klog.disk.disk import Disk
 from klog.errors import DamagedError, KlogError, UsageError
 from klog.files.read_only import ReadOnlyFile
 from klog.kernel import InputRecords, TransactionEnds
-from klog.metadata.topic_config import topic_configs
-from klog.plan.session import PlanOptions, PlanResult, PlanSession, Reporter
 from klog.progress import Sink
 from klog.write.destination import Destination
 from klog.write.log_input import copy_batches, partitions_at, place_of, size_of
@@ -24,7 +21,9 @@ from klog.write.options import WriteOptions
 from klog.write.partition_writer import PartitionWriter
 from klog.write.record_inputs import DescriptorSource, csv_records, json_records
 from klog.write.record_writer import RecordWriter
-from klog.write.stopped_log_dir import StoppedLogDir
+
+if TYPE_CHECKING:
+    from klog.plan.session import PlanOptions, PlanResult, Reporter
 
 FORMATS: Final = ("jsonl", "csv", "parquet", "log")
 _NAMES: Final = {".jsonl": "jsonl", ".json": "jsonl", ".ndjson": "jsonl", ".csv": "csv", ".parquet": "parquet"}
@@ -264,6 +263,12 @@ def write_stopped(
     sink: Sink,
 ) -> WriteResult:
     """Plan to write *inputs* into a log dir that is there; do it where that is wanted.  Raises KlogError, OSError."""
+    # A new log dir needs none of this.
+    from klog.data_dir.selection import PartitionQuery
+    from klog.metadata.topic_config import topic_configs
+    from klog.plan.session import PlanSession
+    from klog.write.stopped_log_dir import StoppedLogDir
+
     with PlanSession(PartitionQuery([to]), plan_options, reporter=reporter) as session, ExitStack() as stack:
         log_dir = session.selections[0].log_dir
         config = topic_configs([log_dir], options.config, metadata)[0]
