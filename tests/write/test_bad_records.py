@@ -37,6 +37,7 @@ BAD: dict[str, tuple[str | dict[str, Any], list[str], str]] = {
     "text for a number": (GOOD | {"offset": "5"}, [], "a value of another type"),
     "a broken number": (GOOD | {"offset": 5.5}, [], "a value of another type"),
     "a huge number": (GOOD | {"offset": 1 << 70}, [], "a value of another type"),
+    "a number of twenty digits": (GOOD | {"timestamp": (1 << 64) + 5}, [], "a value of another type"),
     "a partition beyond int32": (GOOD | {"partition": 1 << 31}, [], "a value of another type"),
     "a header that is no pair": (GOOD | {"headers": ["k"]}, [], "a value of another type"),
     "a header without a key": (GOOD | {"headers": [[None, "v"]]}, [], "a value of another type"),
