@@ -25,10 +25,16 @@ from bench.recover import recover
 from bench.replicas import replicas
 from bench.serve import serve
 from bench.spark import spark
-from bench.write import write
+from bench.write import write, write_and_produce
 
 QUICK_SCALE = 8
-OF_BROKERS = {"recover-marked": recover_marked, "serve": serve, "follow": follow, "spark": spark}
+OF_BROKERS = {
+    "recover-marked": recover_marked,
+    "serve": serve,
+    "follow": follow,
+    "spark": spark,
+    "produce": write_and_produce,
+}
 """Not among the quick ones: brokers start slowly whatever the size of their logs."""
 JOBS = {
     **OF_FILES,

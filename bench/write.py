@@ -1,4 +1,4 @@
-"""`klog write` beside its peers: aiokafka's encoder, klog's own dump, the codecs, and memcpy."""
+"""`klog write` beside its peers: aiokafka's encoder, klog's own dump, codecs, memcpy, a producer with its broker."""
 
 from __future__ import annotations
 
@@ -6,10 +6,12 @@ import os
 import shutil
 import sys
 from collections.abc import Iterator
+from statistics import median
 
+from bench.broker import Broker, cpu_s
 from bench.installed import child
 from bench.jobs import Bench, python, seconds
-from bench.measure import Command, run
+from bench.measure import Command, discard, run
 from bench.table import Row
 
 RECORDS = 2_000_000
@@ -18,8 +20,8 @@ _MAKE = """
 import sys
 with open(sys.argv[1], "w") as file:
     for i in range(int(sys.argv[2])):
-        file.write('{"topic":"t","partition":0,"offset":%d,"timestamp":%d,"key":"key-%06d","value":"%s","headers":[]}\\n'
-                   % (i, 1_700_000_000_000 + i, i % 100_000, "x" * 90))
+        file.write('{"topic":"t","partition":%d,"offset":%d,"timestamp":%d,"key":"key-%06d","value":"%s","headers":[]}\\n'
+                   % (i % int(sys.argv[3]), i, 1_700_000_000_000 + i, i % 100_000, "x" * 90))
 """
 _COMPRESS = """
 import sys
@@ -31,19 +33,30 @@ with open(sys.argv[1], "rb") as log:
         size += len(compress(piece, 2))
 print(size)
 """
+_COPY = """
+import os, sys
+from klog.kernel import crc32c
+source, target = os.open(sys.argv[1], os.O_RDONLY), os.open(sys.argv[2], os.O_WRONLY | os.O_CREAT | os.O_EXCL)
+window = memoryview(bytearray(1 << 20))
+while size := os.readv(source, [window]):
+    crc32c(window[:size])
+    os.write(target, window[:size])
+os.fsync(target)
+"""
+PRODUCED = 2_000_000
+MANY = 1000
+"""Partitions that are open at once."""
 
 
 def write(bench: Bench) -> Iterator[Row]:
     """JSON lines, Parquet, a log, and one of the codecs; all into new log dirs."""
     count = RECORDS // bench.scale
-    lines, parquet, log_dir = (bench.file(name) for name in ("write.jsonl", "write.parquet", "written"))
-    _clear(bench)
-    run(python(_MAKE, lines, str(count)))
-    run(_write(bench, lines, log_dir))
-    run(Command([*bench.klog, "dump", log_dir, "--output", "parquet", "--to", parquet]))
+    lines, parquet, csv, log_dir = _made(bench, count)
+    spread = bench.file("spread.jsonl")
+    run(python(_MAKE, spread, str(count), str(MANY)))
     log = os.path.join(log_dir, "t-0", "0" * 20 + ".log")
     race = bench.race(
-        [lines, parquet, log],
+        [lines, parquet, csv, log, spread],
         {
             "start": bench.start,
             "dump": bench.dump("--output", "jsonl", os.path.dirname(log)),
@@ -52,6 +65,12 @@ def write(bench: Bench) -> Iterator[Row]:
             "pyarrow alone": python("import sys, pyarrow.parquet as p; p.read_table(sys.argv[1])", parquet),
             ENCODER: Command([bench.peers, child("encode.py"), str(count)]),
             "log": _write(bench, os.path.dirname(log), bench.file("out.3")),
+            "CSV": _write(bench, csv, bench.file("out.5")),
+            "a thousand": _write(bench, spread, bench.file("out.6"), "--partitions", str(MANY)),
+            "loop": Command(
+                [sys.executable, "-c", _COPY, log, bench.file("copied.log")], target=bench.file("copied.log")
+            ),
+            "bare": python("import klog.kernel"),
             "memcpy": Command([sys.executable, child("memory.py")]),
             "zstd": _write(bench, lines, bench.file("out.4"), "--codec", "zstd"),
             "zstd alone": python(_COMPRESS, log, "zstd"),
@@ -60,18 +79,67 @@ def write(bench: Bench) -> Iterator[Row]:
     )
     told = f"{count} records of 100 bytes, printed against written: {seconds(race, 'dump', 'JSON lines')}"
     yield Row("write, JSON lines", told, race.cpu_s("dump") / race.cpu_s("JSON lines"), at_least=0.5)
+    yield Row("write, CSV", seconds(race, "CSV", "dump"), race.cpu_s("dump") / race.cpu_s("CSV"))
     told = f"the encoder, which writes no file, against all: {seconds(race, 'Parquet', ENCODER)}"
     yield Row("write, Parquet", told, race.cpu_s(ENCODER) / race.cpu_s("Parquet"), at_least=1.5)
     size, own_s = os.path.getsize(log), race.cpu_s("log") - race.cpu_s("start")
     copied = race.number("memcpy")
     told = f"{size >> 20} MiB: klog {size / own_s / 1e9:.2f} GB/s without its start, memcpy {copied / 1e9:.2f} GB/s"
     yield Row("write, a log", told, size / own_s / copied, at_least=0.35)
+    loop_s = race.cpu_s("loop") - race.cpu_s("bare")
+    told = f"a loop of read, CRC and write, less its start: {loop_s:.3f} s; klog {own_s:.3f} s"
+    yield Row("write, a log, loop", told, own_s / loop_s)
     both = race.cpu_s("zstd alone") + race.cpu_s("JSON lines")
     told = f"against the codec and the uncompressed job: {seconds(race, 'zstd', 'zstd alone', 'JSON lines')}"
     yield Row("write, zstd", told, race.cpu_s("zstd") / both, at_most=1.3)
-    told = f"largest resident size, {count} records"
-    yield Row("memory, write", told, race.peak_bytes("JSON lines") / 1e6, "MB", at_most=64 + 40)
+    for name in ("JSON lines", "Parquet", "log", "a thousand"):
+        batches_mb = (MANY if name == "a thousand" else 1) * 16384 / 1e6
+        told = f"{name}: largest resident size, {count} records; import pyarrow.parquet alone is 65 MB"
+        told = told if name == "Parquet" else told.split(";")[0]
+        yield Row("memory, write", told, race.peak_bytes(name) / 1e6, "MB", at_most=64 + batches_mb)
     _clear(bench)
+
+
+def write_and_produce(bench: Bench) -> Iterator[Row]:
+    """JSON lines and Parquet beside Kafka's producer-perf-test and the broker that it sends to."""
+    lines, parquet, _, _ = _made(bench, PRODUCED)
+    broker = Broker(bench)
+    produced_s = []
+    words = [*bench.kafka[:-1], "org.apache.kafka.tools.ProducerPerformance", "--topic", "t", "--throughput", "-1"]
+    try:
+        bench.tell("making a log dir for a broker")
+        broker.make({"t": 1})
+        broker.start()
+        for turn in range(bench.slow):
+            bench.tell(f"round {turn + 1} of {bench.slow}: a producer and its broker")
+            before_s = cpu_s(broker.process)
+            size = ["--num-records", str(PRODUCED), "--record-size", "100"]
+            sent = run(Command([*words, *size, "--bootstrap-server", broker.address], "null"))
+            produced_s.append(sent.cpu_s + cpu_s(broker.process) - before_s)
+    finally:
+        broker.remove()
+    commands = {
+        "JSON lines": _write(bench, lines, bench.file("out.1")),
+        "Parquet": _write(bench, parquet, bench.file("out.2")),
+    }
+    race = bench.race([lines, parquet], commands)
+    for name, target in (("JSON lines", 10), ("Parquet", 20)):
+        both_s = median(produced_s)
+        told = f"{PRODUCED} records of 100 bytes: {seconds(race, name)}, producer-perf-test and broker {both_s:.2f} s"
+        yield Row(f"write, {name}, producer", told, both_s / race.cpu_s(name), at_least=target)
+    _clear(bench)
+
+
+def _made(bench: Bench, count: int) -> tuple[str, str, str, str]:
+    """Return JSON lines, Parquet, CSV and a log dir of the same records."""
+    lines, parquet, csv = (bench.file(f"write.{kind}") for kind in ("jsonl", "parquet", "csv"))
+    log_dir = bench.file("written")
+    _clear(bench)
+    run(python(_MAKE, lines, str(count), "1"))
+    run(_write(bench, lines, log_dir))
+    for kind, path in (("parquet", parquet), ("csv", csv)):
+        run(Command([*bench.klog, "dump", log_dir, "--output", kind, "--to", path]))
+    return lines, parquet, csv, log_dir
 
 
 def _write(bench: Bench, path: str, to: str, *words: str) -> Command:
@@ -81,8 +149,7 @@ def _write(bench: Bench, path: str, to: str, *words: str) -> Command:
 
 
 def _clear(bench: Bench) -> None:
-    for name in ("written", "out.1", "out.2", "out.3", "out.4"):
+    for name in ("written", *(f"out.{number}" for number in range(1, 7))):
         shutil.rmtree(bench.file(name), ignore_errors=True)
-    for name in ("write.jsonl", "write.parquet"):
-        if os.path.exists(bench.file(name)):
-            os.unlink(bench.file(name))
+    for name in ("write.jsonl", "write.parquet", "write.csv", "spread.jsonl", "copied.log"):
+        discard(bench.file(name))
