@@ -62,7 +62,7 @@ class Appender:
         Raises DamagedError, before anything is written, where offsets or leader epochs do not ascend; OSError.
         """
         log = self.log
-        in_order, _ = ascending_run(window, first, end, log.end - 1, log.epochs.latest, LONG_MAX)
+        in_order, _ = ascending_run(window, first, end, log.end - 1, log.epochs.latest, LONG_MAX - 1)
         if in_order < end:
             facts = window.batch(in_order)
             where = f"batch {facts.base_offset} of leader epoch {facts.leader_epoch}"

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
+from math import inf
 from queue import SimpleQueue
 from threading import Event, Lock
 from typing import Final, NamedTuple
@@ -95,6 +96,7 @@ class LeaderFetcher:
         self._partitions: dict[_Key, FollowedPartition] = {}
         self._by_id = False
         self._resume_at = self._sent_at = 0.0
+        self._silent_since = inf  # when the first of the latest answers without records was asked for
         self._unwritten: list[tuple[FollowedPartition, FetchAnswer]] = []
         self.fetch_bytes = options.fetch_bytes
 
@@ -149,7 +151,10 @@ class LeaderFetcher:
 
     def _admit(self) -> None:
         """Take up what was assigned, and let go what was revoked."""
+        if self._revoked:
+            self._write()  # whoever gets the partition next finds all that has come
         while self._inbox:
+            self._silent_since = inf
             partition = self._inbox.popleft()
             self._partitions[self._key(partition.place)] = partition
             self._session.follow(partition.place, partition.position())
@@ -216,7 +221,9 @@ class LeaderFetcher:
     def _take(self, answer: Data) -> None:
         rows = [(topic, row) for topic in answer["responses"] for row in topic["partitions"]]
         self._session.answered(answer["sessionId"], not rows, answer["errorCode"])
+        self._silent_since = min(self._silent_since, self._sent_at)
         if answer["errorCode"] in _SESSION_ERRORS:
+            self._resume_at = time.monotonic() + _IDLE_S
             return
         if answer["errorCode"]:
             name = error_code(answer["errorCode"]).name
@@ -236,6 +243,8 @@ class LeaderFetcher:
             self._take_one(partition, got)
         self._session.let_others_go_first(with_records)
         self._resume_at = self._limit.take(taken)
+        if taken:
+            self._silent_since = inf
         if answer["throttleTimeMs"] > 0:
             self._throttled(
                 answer["throttleTimeMs"], [self._partitions[key] for key in seen if key in self._partitions]
@@ -264,6 +273,16 @@ class LeaderFetcher:
         for partition, got in self._unwritten:
             self._write_one(partition, got)
         self._unwritten.clear()
+        silent_s = max(self._resume_at, time.monotonic()) - self._silent_since
+        if silent_s * 1000 > self._options.timeout_ms and not self._options.continuous:
+            self._give_up(silent_s)
+
+    def _give_up(self, silent_s: float) -> None:
+        """Let go the partitions of which the leader says that it has more, and sends nothing."""
+        for partition in [one for one in self._partitions.values() if not one.reached]:
+            high = f", though the high watermark is {partition.high_watermark}" if partition.high_watermark >= 0 else ""
+            why = f"given up: nothing comes within {silent_s:.0f} s{high}"
+            self._release(partition, Leave(why, ExitCode.OPERATIONAL_ERROR))
 
     def _write_one(self, partition: FollowedPartition, got: FetchAnswer) -> None:
         try:
