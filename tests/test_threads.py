@@ -35,7 +35,7 @@ def others() -> Iterator[None]:
 
 
 def test_all_works_are_done_at_the_same_time() -> None:
-    barrier, done = threading.Barrier(5, timeout=5), list[int]()
+    barrier, done = threading.Barrier(5, timeout=60), list[int]()
 
     def work() -> None:
         barrier.wait()
@@ -90,7 +90,7 @@ def test_what_one_raises_first_stops_the_others_and_comes_out() -> None:
         raise errors[0]
 
     def follow() -> None:
-        heard.append(stopped.wait(5))
+        heard.append(stopped.wait(60))
         raise errors[1]
 
     with pytest.raises(ValueError, match="first") as raised:
@@ -111,7 +111,7 @@ def test_without_another_thread_those_that_began_are_stopped(monkeypatch: pytest
 
     monkeypatch.setattr(threading.Thread, "start", limited)
     with pytest.raises(RuntimeError, match="can't start"):
-        run_all([lambda: (stopped.wait(5), None)[1]] * 4, stopped.set)
+        run_all([lambda: (stopped.wait(60), None)[1]] * 4, stopped.set)
     assert stopped.is_set()
     assert all(not thread.is_alive() for thread in began if isinstance(thread, threading.Thread))
 

@@ -43,7 +43,7 @@ def asked(
         finally:
             tracemalloc.stop()
             connection.close()
-        assert time.monotonic() - began < 10 * timeout_s + 5
+        assert time.monotonic() - began < 10 * timeout_s + 60
         assert peak < 4 * MOST_BYTES
         assert broker.failed == []
         assert str(caught.value).startswith(f"localhost:{broker.port}: ")
@@ -344,7 +344,7 @@ def test_stopping_ends_every_wait_at_once() -> None:
             began = time.monotonic()
             with pytest.raises(StoppedError):
                 connection.request("Fetch", FETCH)
-            assert time.monotonic() - began < 5
+            assert time.monotonic() - began < 20  # of the half a minute that an answer may take
             with pytest.raises(StoppedError):
                 connection.request("Fetch", FETCH)
 

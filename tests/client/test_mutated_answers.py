@@ -88,7 +88,7 @@ def test_damaged_answers_end_in_one_error(version: str, seconds: float) -> None:
                 said = str(error)
             wrong, right = wrong + bool(said), right + (not said)
             assert "\n" not in said
-            assert time.monotonic() - began < 10, seed
+            assert time.monotonic() - began < 100, seed
         assert tracemalloc.get_traced_memory()[1] < 32 << 20
     finally:
         tracemalloc.stop()

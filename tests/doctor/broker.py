@@ -205,7 +205,7 @@ def _served(broker: TwoDirBroker) -> dict[tuple[str, int], tuple[int, int, int] 
                 if partition.leader < 0:
                     continue
                 try:
-                    low, high = consumer.get_watermark_offsets(TopicPartition(topic, number), timeout=5)
+                    low, high = consumer.get_watermark_offsets(TopicPartition(topic, number), timeout=30)
                 except KafkaException:
                     continue
                 found[topic, number] = (low, high, 0)

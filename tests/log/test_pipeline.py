@@ -197,11 +197,11 @@ def test_a_worker_that_cannot_begin_ends_all(path: Path, jobs: int) -> None:
 
 def test_of_several_errors_the_first_comes_out(path: Path) -> None:
     """The others may be its consequences."""
-    barrier = threading.Barrier(4, timeout=5)
+    barrier = threading.Barrier(4, timeout=60)
 
     def work(window: Window, piece: WindowResult, lane: OrderedOutput) -> bool:
         barrier.wait()
-        time.sleep(piece.number / 20)
+        time.sleep(piece.number / 5)
         raise ValueError(piece.number)
 
     with pytest.raises(ValueError, match=r"^0$"):

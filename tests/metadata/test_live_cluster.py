@@ -79,7 +79,7 @@ def as_lines(found: dict[str, Any]) -> list[str]:
     return sorted(lines)
 
 
-@pytest.mark.parametrize("version", [kafka.NEWEST, kafka.BEFORE])
+@pytest.mark.parametrize("version", [kafka.NEWEST, pytest.param(kafka.BEFORE, marks=pytest.mark.long)])
 def test_the_disks_say_what_the_administrator_was_told(version: str, tmp_path: Path) -> None:
     """Two brokers die, then the controller and the last one, right after somebody looked."""
     with RackBrokers(version, tmp_path, settings=AUTHORIZED) as cluster:

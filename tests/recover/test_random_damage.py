@@ -30,7 +30,7 @@ def wrecks(image: Callable[[str], Path], corpora: Path) -> list[Source]:
 @pytest.mark.kafka
 @modes
 @pytest.mark.parametrize(
-    ("seed", "number"), [*sampled(((1, number) for number in range(60)), 3), (7, 53), (7, 61), (7, 92), (2, 145)]
+    ("seed", "number"), [*sampled(((1, number) for number in range(60)), 5), (7, 53), (7, 61), (7, 92), (2, 145)]
 )
 def test_random_damage_is_repaired_and_nothing_intact_is_lost(
     seed: int, number: int, mode: tuple[str, ...], loader: Loader, tmp_path: Path

@@ -163,5 +163,5 @@ def is_well(serving: Serving) -> None:
     began = time.monotonic()
     with Wire(serving.port, "honest") as wire:
         assert wire.fetch("zstd", 0)["records"]
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - began < 60  # alone on a machine it is a hundredth of a second
     assert serving.facts()[0] <= MOST_MIB

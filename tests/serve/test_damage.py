@@ -77,7 +77,7 @@ def leads_on(partition: Partition) -> bool:
     return any(isinstance(one, Damage) for batches in found for one in batches)
 
 
-@pytest.mark.parametrize("name", sampled(IMAGES, 3))
+@pytest.mark.parametrize("name", sampled(IMAGES, 5))
 def test_all_that_is_intact_is_read_and_what_is_not_is_summed_up(image: Image, name: str) -> None:
     folder = log_dir(image, name)
     there = partitions(folder)
@@ -95,7 +95,7 @@ def test_all_that_is_intact_is_read_and_what_is_not_is_summed_up(image: Image, n
         assert told == ([f"klog: left out: {what}, in {where}"] if lost else [])
 
 
-@pytest.mark.parametrize("name", sampled(IMAGES, 3))
+@pytest.mark.parametrize("name", sampled(IMAGES, 5))
 def test_damage_is_an_error_where_it_begins_if_that_is_wanted(image: Image, name: str) -> None:
     folder = log_dir(image, name)
     with Serving(folder, "--damaged", "stop") as serving, Wire(serving.port) as wire:
