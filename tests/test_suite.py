@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.deadline import deadline
+from tests.support.deadline import _End, deadline
 from tests.support.slowest import LONGEST, SESSION
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -43,6 +43,23 @@ def test_what_cannot_be_interrupted_ends_with_all_tracebacks(tmp_path: Path) -> 
     done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, stderr=subprocess.PIPE, timeout=120, check=False)
     assert done.returncode == 1
     assert b'File "<string>", line 5' in done.stderr
+
+
+def test_the_end_of_a_process_is_put_off_before_it_comes_and_not_for_each_test(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each time a thread has to be waited for; but a test never has less than its time."""
+    now, ends = [1000.0], list[float]()
+    monkeypatch.setattr("tests.support.deadline.time.monotonic", lambda: now[0])
+    monkeypatch.setattr(
+        "tests.support.deadline.faulthandler.dump_traceback_later", lambda after, **_: ends.append(now[0] + after)
+    )
+    end = _End()
+    for step in range(100):
+        now[0] = 1000 + 7 * step
+        end.after(500, sys.stderr)
+        assert now[0] + 500 <= ends[-1] <= now[0] + 560
+    assert len(ends) < 14
+    end.after(20, sys.stderr)  # another kind of test
+    assert ends[-1] == now[0] + 80
 
 
 def test_workers_that_do_not_end_are_named_and_ended(tmp_path: Path) -> None:

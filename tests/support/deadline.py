@@ -9,6 +9,7 @@ from __future__ import annotations
 import faulthandler
 import os
 import signal
+import time
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from types import FrameType
@@ -36,26 +37,64 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
+def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> Generator[None, object, object]:
     """Run one test, with its fixtures, within its time."""
     seconds = SECONDS_LONG if item.get_closest_marker("long") else SECONDS
-    with deadline(seconds, item.config.stash[STDERR]):
-        return (yield)
+    with _alarm(seconds):
+        _end.after(seconds + GRACE_SECONDS, item.config.stash[STDERR])
+        try:
+            return (yield)
+        finally:
+            if nextitem is None:
+                _end.never()
+
+
+class _End:
+    """The end of this process.
+
+    It takes a thread, which has to be waited for whenever the end is put off: on a busy machine that takes longer than
+    most tests do.  So an end that is up to a minute late is good enough, and stays from one test to the next.
+    """
+
+    def __init__(self) -> None:
+        self._at = 0.0
+
+    def after(self, seconds: float, stderr: TextIO, late_seconds: float = 60) -> None:
+        """End the process, with the tracebacks of all threads, in *seconds*, or up to *late_seconds* later."""
+        soonest = time.monotonic() + seconds
+        if not soonest <= self._at <= soonest + late_seconds:
+            faulthandler.dump_traceback_later(seconds + late_seconds, exit=True, file=stderr)
+            self._at = soonest + late_seconds
+
+    def never(self) -> None:
+        """Let it go on."""
+        faulthandler.cancel_dump_traceback_later()
+        self._at = 0
+
+
+_end = _End()
 
 
 @contextmanager
 def deadline(seconds: float, stderr: TextIO, grace_seconds: float = GRACE_SECONDS) -> Iterator[None]:
     """Fail what still runs after *seconds*; end the process *grace_seconds* later."""
+    with _alarm(seconds):
+        _end.after(seconds + grace_seconds, stderr, late_seconds=0)
+        try:
+            yield
+        finally:
+            _end.never()
 
+
+@contextmanager
+def _alarm(seconds: float) -> Iterator[None]:
     def fail(_number: int, _frame: FrameType | None) -> None:
         pytest.fail(f"took longer than {seconds:g} s")
 
     before = signal.signal(signal.SIGALRM, fail)
     signal.setitimer(signal.ITIMER_REAL, seconds)
-    faulthandler.dump_traceback_later(seconds + grace_seconds, exit=True, file=stderr)
     try:
         yield
     finally:
-        faulthandler.cancel_dump_traceback_later()
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
