@@ -18,7 +18,8 @@ from klog.formats.structs.schema import Data
 
 from tests.client.fake_broker import CERTIFICATES, FakeBroker, Peer, answer_bytes, only
 
-TIMEOUT_S = 1.0
+TIMEOUT_S = 30.0
+"""Of peers that answer: other work may share the machine."""
 MOST_BYTES = 1 << 20
 FETCH: Data = {"maxWaitMs": 500, "minBytes": 1, "maxBytes": MOST_BYTES, "topics": []}
 
@@ -43,7 +44,7 @@ def asked(
         finally:
             tracemalloc.stop()
             connection.close()
-        assert time.monotonic() - began < 10 * timeout_s + 60
+        assert time.monotonic() - began < timeout_s + 60
         assert peak < 4 * MOST_BYTES
         assert broker.failed == []
         assert str(caught.value).startswith(f"localhost:{broker.port}: ")
@@ -141,7 +142,7 @@ def test_a_peer_that_sends_a_byte_now_and_then_ends_at_the_deadline() -> None:
             peer.send(bytes((byte,)))
             time.sleep(0.05)
 
-    assert "does not answer" in asked(talk, LostConnectionError)
+    assert "does not answer" in asked(talk, LostConnectionError, timeout_s=1)
 
 
 def test_what_comes_behind_an_answer_ends_the_connection() -> None:
