@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -14,8 +15,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from klog.disk.disk import Disk
+from klog.progress import Silence
+from klog.write.options import WriteOptions
+from klog.write.write import WriteInput, write_new
 
 from tests.conftest import Ran
+from tests.support.samples import some_or_all
 from tests.write.sources import SOURCE, lines, topic
 
 Klog = Callable[..., Ran]
@@ -219,3 +225,68 @@ def test_typical_mistakes_are_told_in_one_line(
     said = done.stderr.decode()
     assert (done.exit_code, said.count("\n"), why in said) == (16, 1, True), said
     assert sorted(tmp_path.rglob("*")) == before
+
+
+class _Deadly(Disk):
+    """A disk whose process is killed at one of its calls: at the call *left* from now."""
+
+    left = 0
+
+
+def _deadly(name: str) -> Callable[..., Any]:
+    real = getattr(Disk, name)
+
+    def call(self: _Deadly, *arguments: Any, **named: Any) -> Any:
+        _Deadly.left -= 1
+        if _Deadly.left < 0:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return real(self, *arguments, **named)
+
+    return call
+
+
+CALLS = ("create", "open_lock", "write", "close", "sync", "make_directory", "remove_directory", "rename", "unlink")
+for _name in CALLS:
+    setattr(_Deadly, _name, _deadly(_name))
+
+
+@some_or_all
+def test_a_new_log_dir_is_whole_or_not_there_whenever_it_is_killed(every: int, klog: Klog, tmp_path: Path) -> None:
+    """At any call: the next run clears what is left and writes it, and it is the same to the last byte."""
+    file, out = tmp_path / "in.jsonl", tmp_path / "there" / "out"
+    rows = [{"topic": "t", "key": f"k{i}", "value": "v" * 50, "partition": i % 2, "timestamp": i} for i in range(60)]
+    file.write_text("".join(json.dumps(one) + "\n" for one in rows))
+    options = WriteOptions(1_900_000_000_000, partitions=2, batch_bytes=400, config={"segment.bytes": "1500"})
+    inputs = [WriteInput(str(file), "jsonl")]
+    write_new(inputs, str(tmp_path / "whole"), options, Silence(), Disk())
+    whole = logs(tmp_path / "whole")
+    outcomes = Counter[int]()
+    for at in range(0, 1000, every):
+        child = os.fork()
+        if child == 0:
+            _Deadly.left = at
+            try:
+                write_new(inputs, str(out), options, Silence(), _Deadly())
+            finally:
+                os._exit(0)
+        status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+        outcomes[status] += 1
+        if out.exists():
+            assert logs(out) == whole, at
+            shutil.rmtree(out)
+        else:
+            assert status == -signal.SIGKILL
+        write_new(inputs, str(out), options, Silence(), Disk())
+        assert logs(out) == whole, at
+        assert [path.name for path in out.parent.iterdir()] == ["out"]
+        shutil.rmtree(out.parent)
+        if status == 0:
+            break
+    assert outcomes[0] == 1
+    assert outcomes[-signal.SIGKILL] > 60 // every
+
+
+def logs(folder: Path) -> dict[str, bytes]:
+    """Return what is in the partitions, but for the ids of their topics."""
+    found = (path for path in folder.glob("t-*/*") if path.name != "partition.metadata")
+    return {str(path.relative_to(folder)): path.read_bytes() for path in sorted(found)}
