@@ -32,6 +32,7 @@ FATAL = {
     "log-dirs-offline": "because all log dirs in|because none of the specified log dirs",
     "foreign-log-name": "NumberFormatException: For input string",
     "metadata-malformed": "CharSequence.length|Invalid topic ID|IllegalArgumentException",
+    "checkpoint-malformed": "The log dir .* is already offline due to",
     "quorum-state-malformed": "Error while reading the Quorum status",
     "epochs-malformed": "NumberFormatException|Received invalid partition leader epoch",
 }

@@ -29,6 +29,8 @@ def differences(told: Diagnosis, did: Started) -> list[str]:
     if not told.starts:
         assert told.failure is not None
         refusing = {told.failure.id, *(row.reason for row in told.partitions if row.fate is Fate.REFUSES)}
+        if told.failure.id == "log-dirs-offline":
+            refusing.add("metadata-dir-offline")  # whichever the broker hears of first
         return [] if did.fatal & refusing else [f"fatal: told {refusing}, did {sorted(did.fatal)}\n{did.log[-1500:]}"]
     moving = {(row.topic, row.partition) for row in told.partitions if row.fate is Fate.MOVES}
     found = []

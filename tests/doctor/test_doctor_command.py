@@ -247,7 +247,7 @@ def test_a_disk_full_of_oddities_gets_an_answer(klog: Klog, disk: Path) -> None:
     assert klog("doctor", disk).exit_code == 4
     (disk / "recovery-point-offset-checkpoint").unlink()
     os.mkfifo(disk / "recovery-point-offset-checkpoint")
-    assert answer(klog, disk, code=4)["fatal"]["id"] == "metadata-dir-offline"
+    assert answer(klog, disk, code=4)["fatal"]["id"] == "checkpoint-malformed"
 
 
 def test_files_of_any_size_need_little_memory(disk: Path) -> None:
@@ -278,3 +278,23 @@ def test_every_reason_is_one_of_the_table(disk: Path) -> None:
     broken = [Path(disk)]
     found = diagnose(StartRequest(tuple(map(str, broken)), KafkaVersion.V3_9))
     assert {one.reason for one in found.partitions} - {None} <= set(REASONS)
+
+
+def test_a_stray_in_a_log_dir_that_has_failed_stops_the_broker(klog: Klog, disk: Path) -> None:
+    """The one takes the log dir offline and the other is renamed; both together end the broker, as 4.3.1 showed."""
+    (disk / "plain-1" / "partition.metadata").unlink()
+    (disk / "log-start-offset-checkpoint").write_text("0\n1\nplain 1\n")
+    found = answer(klog, disk, code=4)
+    assert (found["fatal"]["id"], found["fatal"]["directory"]) == ("checkpoint-malformed", "plain-1")
+    assert found["next"][0]["command"] == f"klog recover {disk} --apply"
+
+
+def test_an_index_that_leads_behind_the_last_batch(klog: Klog, disk: Path) -> None:
+    """A broker takes an earlier offset for the end then, and would hand out offsets that intact batches have."""
+    log = max(path for path in (disk / "dense-0").glob("*.log") if path.stat().st_size)
+    log.write_bytes(log.read_bytes()[:-5])
+    found = row(answer(klog, disk, code=4), "dense-0")
+    assert (found["fate"], found["reason"]) == ("serves", "torn-tail")
+    assert found["lost_records"] > 0
+    assert klog("recover", disk / "dense-0", "--apply").exit_code in (1, 5)
+    assert row(answer(klog, disk, code=0), "dense-0")["lost_records"] == 0

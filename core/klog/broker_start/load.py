@@ -26,6 +26,7 @@ from klog.errors import UnreadableError
 from klog.formats.checkpoint import Malformed
 from klog.formats.index import OFFSET_ENTRY
 from klog.formats.names import FileKind, file_name
+from klog.kernel import Window
 from klog.log.txn_index import newer_version
 from klog.partition_plan.contents import txn_entries
 from klog.progress import Sink
@@ -38,20 +39,21 @@ def load(
     clock: BrokerClock,
     sink: Sink | None = None,
     prefixes: Mapping[str, IntactPrefix] = NOTHING,
+    window: Window | None = None,
 ) -> StartOutcome:
     """Play the start and the stop through.  Raises UnreadableError for what the system cannot read.
 
     *prefixes*: by the names of logs, what is known of them already.  These are not read again where that suffices, and
-    the outcome's *files* do not have their right content.
+    the outcome's *files* do not have their right content.  *window*: one to use, see `PartitionReader`.
     """
     try:
-        if isinstance(partition.metadata, Malformed):
-            raise FailsError(
-                f"partition.metadata, {partition.metadata}", "metadata-malformed", not partition.metadata.is_unchecked
-            )
         epochs, log = Epochs(partition), StartLog(partition.path, settle(partition, settings))
-        reading = PartitionReader(partition.path, settings, sink)
-        return _Loader(log, epochs, start, reading, clock, prefixes).load()
+        reading = PartitionReader(partition.path, settings, sink, window)
+        outcome = _Loader(log, epochs, start, reading, clock, prefixes).load()
+        if isinstance(partition.metadata, Malformed):  # what a broker reads last
+            is_io = not partition.metadata.is_unchecked
+            raise FailsError(f"partition.metadata, {partition.metadata}", "metadata-malformed", is_io)
+        return outcome
     except FailsError as failure:
         return StartOutcome(str(failure), reason=failure.reason, offline=failure.offline)
     except OSError as error:  # from the reader, which goes around a bad sector only where no broker is played

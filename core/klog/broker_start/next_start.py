@@ -12,6 +12,7 @@ from klog.broker_start.outcome import StartOutcome, StartState
 from klog.broker_start.producers import BrokerClock
 from klog.data_dir.partition import Partition
 from klog.formats.names import FileKind
+from klog.kernel import Window
 from klog.progress import Sink
 
 
@@ -22,8 +23,9 @@ def next_start(
     clock: BrokerClock,
     sink: Sink | None = None,
     prefixes: Mapping[str, IntactPrefix] = MappingProxyType({}),
+    window: Window | None = None,
 ) -> StartOutcome:
-    """Play the next start; *clean*: the broker was stopped cleanly.  *prefixes*: see `load`.
+    """Play the next start; *clean*: the broker was stopped cleanly.  *prefixes*, *window*: see `load`.
 
     The recovery point and the log start offset come from the log dir's checkpoints.  Raises UnreadableError.
     """
@@ -32,4 +34,5 @@ def next_start(
         topic, number = partition.name.topic, partition.name.partition
         recovery_point = partition.checkpoints.offset(FileKind.RECOVERY_POINTS, topic, number)
         log_start = partition.checkpoints.offset(FileKind.LOG_STARTS, topic, number)
-    return load(partition, StartState(clean, recovery_point or 0, log_start or 0), settings, clock, sink, prefixes)
+    state = StartState(clean, recovery_point or 0, log_start or 0)
+    return load(partition, state, settings, clock, sink, prefixes, window)

@@ -27,13 +27,18 @@ _FATAL = (ProducerAnomalyKind.NOT_TRANSACTIONAL, ProducerAnomalyKind.TXN_NOT_STA
 
 
 class PartitionReader:
-    """What is read of a partition: where it is, and who hears of the progress."""
+    """What is read of a partition: where it is, and who hears of the progress.
 
-    def __init__(self, folder: str, settings: ReadSettings, sink: Sink | None = None) -> None:
+    *window*: one to use; whoever reads thousands of small partitions keeps it.
+    """
+
+    def __init__(
+        self, folder: str, settings: ReadSettings, sink: Sink | None = None, window: Window | None = None
+    ) -> None:
         self.folder = folder
         self.settings = settings
         self.sink = sink or Silence()
-        self.window = Window(output=0)
+        self.window = window or Window(output=0)
 
     def path(self, segment: StartSegment) -> str:
         """Return the path of a segment's log, which is in one piece."""

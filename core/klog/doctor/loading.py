@@ -18,6 +18,7 @@ from klog.errors import KlogError
 from klog.formats.index import OFFSET_ENTRY
 from klog.formats.names import PartitionName, PartitionState, Stage, belongs
 from klog.formats.snapshot import PRODUCER_ID_EXPIRATION_MS
+from klog.kernel import Window
 from klog.log.log_end import LogEnd
 from klog.log.segment import MAX_SEGMENT_BYTES
 from klog.metadata.loader import ClusterMetadata
@@ -63,6 +64,7 @@ class PartitionLoader:
     def __init__(self, root: RootFiles, clean: bool, cluster: ClusterMetadata | None, sink: Sink | None) -> None:
         self._root, self._clean, self._cluster, self._sink = root, clean, cluster, sink
         self._settings: dict[str, ReadSettings] = {}
+        self._window = Window(output=0)
         self._clock = BrokerClock(int(time.time() * 1000), PRODUCER_ID_EXPIRATION_MS)
 
     def load(self, name: PartitionName) -> LoadedPartition:
@@ -105,7 +107,7 @@ class PartitionLoader:
 
     def _next_start(self, partition: Partition) -> StartOutcome:
         settings = self._settings_of(partition.topic or "")
-        return next_start(partition, self._clean, settings, self._clock, self._sink)
+        return next_start(partition, self._clean, settings, self._clock, self._sink, window=self._window)
 
     def _settings_of(self, topic: str) -> ReadSettings:
         if topic not in self._settings:

@@ -84,7 +84,7 @@ class _Steps:
             yield self._meta(failure, meta)
 
     def _meta(self, failure: StartFailure, meta: str) -> NextStep:
-        if failure.id == "directory-id-twice" and (free := self._free_ids()):
+        if failure.id.startswith("directory-id") and len(free := self._free_ids()) == 1:
             return _manual(f"set directory.id={free[0]} in {meta}", failure.message)
         if failure.id.startswith("directory-id"):
             return _manual(f"remove the line directory.id from {meta}: the broker makes a new one", failure.message)
@@ -177,6 +177,9 @@ class _Steps:
     def _refused(self, row: PartitionFate, path: str) -> Iterator[NextStep]:
         if row.reason == "duplicate-partition":
             yield from self._duplicate(row)
+        elif row.reason == "checkpoint-malformed":
+            why = "a checkpoint that the broker refuses takes the log dir offline"
+            yield _command("klog", "recover", row.log_dir or "", "--apply", why=why)
         elif row.reason == "future-beside-current":
             yield _manual(f"move {path} out of every log dir", "it cannot take the place of the partition beside it")
         elif row.reason == "foreign-log-name":

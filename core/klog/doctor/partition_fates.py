@@ -26,13 +26,14 @@ class BrokerIdentity(NamedTuple):
     """Who starts: its node id, and the directory ids of its log dirs by path; None: one without an id.
 
     *expected*: ids that the cluster has for log dirs where no metadata log here says so.  *delete_delay_ms*: how long
-    after the start it removes what is marked for that.
+    after the start it removes what is marked for that.  *lacks_log_dirs*: some are offline from the beginning.
     """
 
     node_id: int
     directory_ids: Mapping[str, str | None]
     expected: Mapping[str, str] = {}
     delete_delay_ms: int = DELETE_DELAY_MS
+    lacks_log_dirs: bool = False
 
 
 class _Row:
@@ -55,8 +56,9 @@ class _Row:
 class PartitionFates:
     """The fates of all partitions of a broker.  *cluster*: None where there is no metadata log.
 
-    *not_loaded*: directories in log dirs that are offline from the beginning, each with its log dir.  *refused*: what
-    stops the broker, in the order in which it would meet it.
+    *not_loaded*: directories in log dirs that are offline from the beginning, each with its log dir.  *failed*: those
+    that are marked as failed before their partitions are loaded.  *refused*: what stops the broker, in the order in
+    which it would meet it.
     """
 
     def __init__(
@@ -66,9 +68,10 @@ class PartitionFates:
         broker: BrokerIdentity,
         not_loaded: Sequence[tuple[str, PartitionName]],
         version: KafkaVersion,
+        failed: Collection[str] = (),
     ) -> None:
         self._cluster, self._broker, self._version = cluster, broker, version
-        self._not_loaded = not_loaded
+        self._not_loaded, self._failed = not_loaded, failed
         self._assigned = {} if cluster is None else directories_of(cluster, broker.node_id)
         self._by_id = {} if cluster is None else cluster.state.topics.names
         self.rows = [_Row(one) for one in loaded]
@@ -97,6 +100,12 @@ class PartitionFates:
             row.set(Fate.KEEPS, "marked-stray")
         elif (stray := self._stray(loaded)) is not None:
             row.set(Fate.STRAYS, *stray)
+            if loaded.log_dir in self._failed:
+                # Renaming throws there, and not an IOException.  Kafka: LocalLog.maybeHandleIOException.
+                why = f"it would be renamed to -stray: the log dir {loaded.log_dir} is already offline"
+                row.set(Fate.REFUSES, "checkpoint-malformed", why)
+                failure = StartFailure("checkpoint-malformed", why, loaded.log_dir, loaded.name.name)
+                self.refused.append(failure)
         elif loaded.name.state is PartitionState.FUTURE:
             row.set(Fate.MOVES, "copy-unfinished")
         elif loaded.emptied:
@@ -172,11 +181,17 @@ class PartitionFates:
                 future.set(Fate.PROMOTES, "future-complete", "it becomes the partition")
                 if current is not None:
                     current.set(Fate.REPLACED, "future-complete", f"{future.loaded.path} takes its place")
+            elif current is None and self._broker.lacks_log_dirs and self._is_elsewhere(wanted):
+                future.message = "the partition is in a log dir that is offline"
             elif current is None:
                 why = (
                     "the broker makes an empty partition in the log dir that the metadata have, and truncates the copy"
                 )
                 future.set(Fate.EMPTIES, "future-without-current", why)
+
+    def _is_elsewhere(self, directory_id: str | None) -> bool:
+        """Whether a directory id is that of a log dir that is not here: no broker makes a partition then."""
+        return directory_id not in _NO_DIRECTORY and directory_id not in self._broker.directory_ids.values()
 
     @staticmethod
     def _is_complete(future: _Row, current: _Row) -> bool:

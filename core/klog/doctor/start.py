@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import NamedTuple
 
 from klog.data_dir.log_dir import LogDir
@@ -36,8 +37,9 @@ from klog.doctor.outcome import (
 )
 from klog.doctor.partition_fates import BrokerIdentity, PartitionFates
 from klog.doctor.recovery_time import recovery_work
-from klog.errors import UsageError, counted
+from klog.errors import KlogError, UsageError, counted
 from klog.formats.names import CLUSTER_METADATA, ROOT_CHECKPOINTS, FileKind, PartitionName, PartitionState
+from klog.metadata.loader import ClusterMetadata
 from klog.progress import Sink
 
 
@@ -74,6 +76,7 @@ class _Start:
         self._notes: list[StartNote] = []
         self._offline = {one.path: one.reason or "" for one in self._dirs if one.is_offline}
         self._gone_late: set[str] = set()
+        self._failed: set[str] = set()
         self._failure: StartFailure | None = None
         self._rows: tuple[PartitionFate, ...] | None = None
         self._work = RecoveryWork()
@@ -132,7 +135,16 @@ class _Start:
         )
         from klog.doctor.next_steps import next_steps
 
-        return diagnosis._replace(next=tuple(next_steps(diagnosis, metadata.cluster, self._node_id)))
+        cluster = metadata.cluster or self._unreached_cluster()
+        return diagnosis._replace(next=tuple(next_steps(diagnosis, cluster, self._node_id)))
+
+    def _unreached_cluster(self) -> ClusterMetadata | None:
+        """Return the metadata that the broker stops too early to read: they have the ids that its files should have."""
+        if self._failure is None or not self._request.version.is_kraft or self._failure.id == "lock-held":
+            return None
+        with suppress(KlogError):
+            return recover_metadata(self._metadata_dir).cluster
+        return None
 
     def _stop(self, step: str, failure: StartFailure) -> None:
         self._failure = failure
@@ -202,7 +214,8 @@ class _Start:
             what = f"{counted(self._work.segments, 'segment')} of {counted(self._work.partitions, 'partition')}"
             self._steps.append(StartStep("recover", "ok", what))
         offline = [name for one in self._dirs if one.is_offline for name in self._names_in(one)]
-        fates = PartitionFates(loaded, metadata.cluster, self._identity(), offline, self._request.version)
+        whole = metadata.cluster, self._identity(), offline, self._request.version
+        fates = PartitionFates(loaded, *whole, self._failed)
         self._partitions(fates)
         return None
 
@@ -246,6 +259,8 @@ class _Start:
                 # High watermarks are read only when the broker leads.  Kafka: LazyOffsetCheckpoints.
                 is_late = kind is FileKind.HIGH_WATERMARKS and one.path not in self._offline
                 self._gone_late = self._gone_late | {one.path} if is_late else self._gone_late - {one.path}
+                if kind in (FileKind.RECOVERY_POINTS, FileKind.LOG_STARTS):
+                    self._failed.add(one.path)
                 self._offline.setdefault(one.path, "checkpoint-malformed")
                 self._notes.append(StartNote("checkpoint-malformed", message))
 
@@ -257,7 +272,8 @@ class _Start:
     def _identity(self) -> BrokerIdentity:
         given = dict(zip(self._request.log_dirs, self._request.directory_ids, strict=False))
         ids = {one.path: one.known.directory_id for one in self._dirs if one.known is not None}
-        return BrokerIdentity(self._node_id, ids, given, self._request.delete_delay_ms)
+        lacks = any(one.is_offline for one in self._dirs)
+        return BrokerIdentity(self._node_id, ids, given, self._request.delete_delay_ms, lacks)
 
     def _partitions(self, fates: PartitionFates) -> None:
         for path, reason in fates.offline.items():
@@ -279,13 +295,13 @@ class _Start:
         self._after(rows)
 
     def _offline_failure(self) -> StartFailure | None:
+        if all(one.path in self._offline for one in self._dirs):
+            message = "Shutdown broker because all log dirs have failed"
+            return StartFailure("log-dirs-offline", message, self._dirs[0].path)
         if self._request.version.is_kraft and self._metadata_dir in self._offline:
             why = self._offline[self._metadata_dir]
             message = f"Shutdown broker because the metadata log dir {self._metadata_dir} has failed ({why})"
             return StartFailure("metadata-dir-offline", message, self._metadata_dir)
-        if all(one.path in self._offline for one in self._dirs):
-            message = "Shutdown broker because all log dirs have failed"
-            return StartFailure("log-dirs-offline", message, self._dirs[0].path)
         return None
 
     def _after(self, rows: Sequence[PartitionFate]) -> None:
