@@ -95,7 +95,9 @@ def refusal(code: int) -> Wait | Leave:
 
 def _cut(epochs: Sequence[EpochEntry], log_end: int, leader: EpochEnd) -> Cut | Wait:
     to = answer_round(EpochCache(epochs), log_end, leader, log_end).to
-    return Cut(to, *leader) if to < log_end else Wait(f"leader epoch {leader[0]} ends at {leader[1]} there, and here")
+    return (
+        Cut(to, *leader) if 0 <= to < log_end else Wait(f"leader epoch {leader[0]} ends at {leader[1]} there, and here")
+    )
 
 
 def locate(

@@ -32,6 +32,8 @@ BY_ID: Final = 13
 """The version of Fetch from which on topics are named by their ids."""
 ROOM_BYTES: Final = 32 << 20
 """By how much an answer may be larger than was asked for: its first batch comes whole, however large it is."""
+_SPARE_ELEMENTS: Final = 1000
+"""How many elements the arrays of an answer may have besides our partitions and their topics: brokers above all."""
 _CONSUMER: Final = -1
 _TRIES: Final = 4
 """How often a batch that cannot be appended is fetched."""
@@ -168,6 +170,8 @@ class LeaderFetcher:
         return (place.topic_id if self._by_id else place.topic, place.number)
 
     def _release(self, partition: FollowedPartition, decision: Decision) -> None:
+        # What is not written yet is fetched again, if the partition is followed further.
+        self._unwritten = [one for one in self._unwritten if one[0] is not partition]
         self._session.forget(partition.place)
         del self._partitions[self._key(partition.place)]
         self._released.put(Released(partition, decision, self._sent_at))
@@ -182,7 +186,8 @@ class LeaderFetcher:
         self._sent_at = time.monotonic()
         self._connection.send("Fetch", self._body(request))
         self._write()
-        answer = self._connection.receive(most_bytes=self.fetch_bytes + ROOM_BYTES)
+        elements = _SPARE_ELEMENTS + 2 * len(self._partitions)
+        answer = self._connection.receive(most_bytes=self.fetch_bytes + ROOM_BYTES, elements=elements)
         self._connection.keep_answer()
         self._take(answer)
 

@@ -82,9 +82,10 @@ def _cut(partition: FollowedPartition, cut: Cut, options: FollowOptions, reporte
     now = max(start, partition.copy.end)
     if options.trace:
         reporter.trace(f"{partition.name} truncate LEO={now} kept={end - now}")
-    reporter.error(f"{said}: offsets {now} to {end - 1} were cut; they are in {partition.backups[-1]}")
-    partition.cut.append((now, end - 1))
-    partition.exit_code |= ExitCode.CORRECTED
+    if now < end:
+        reporter.error(f"{said}: offsets {now} to {end - 1} were cut; they are in {partition.backups[-1]}")
+        partition.cut.append((now, end - 1))
+        partition.exit_code |= ExitCode.CORRECTED
 
 
 def _skip(partition: FollowedPartition, skip: Skip, reporter: FollowReporter) -> None:
