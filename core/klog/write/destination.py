@@ -14,7 +14,8 @@ from klog.kernel import BatchBuilder, Window
 from klog.metadata.topic_config import SettingOrigin, TopicConfig
 from klog.write.options import SHIFT, WriteOptions
 
-_OUTPUT_BYTES = 1 << 18
+_OUTPUT_BYTES = 1 << 20
+_ALL_OUTPUT_BYTES = 8 << 20
 _MANY = 64
 _OWN_PRODUCERS = SHIFT + (1 << 61)
 
@@ -90,7 +91,8 @@ class TopicPlace:
         while own in log.producers.producers:
             own += self.count
         # A larger buffer saves calls; of ten thousand partitions each has only room for a batch.
-        window = Window(_OUTPUT_BYTES if opened < _MANY else 1 << 12, 1, 1)
+        room = min(_OUTPUT_BYTES, _ALL_OUTPUT_BYTES // (opened + 1)) if opened < _MANY else 1 << 12
+        window = Window(room, 1, 1)
         return BatchBuilder(
             window, log.end, batch_size=options.batch_bytes, most=self.most_bytes,
             linger=-1 if options.linger_ms is None else options.linger_ms, codec=self.codec(options),
