@@ -66,6 +66,7 @@ class Broker:
             "controller.listener.names": "CONTROLLER",
             "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
             "log.retention.ms": "-1",
+            "offsets.topic.replication.factor": "1",  # else there are no consumer groups
             "num.recovery.threads.per.data.dir": "1",
             # A broker that was killed may come back only when its session is over.
             "broker.session.timeout.ms": str(SESSION_MS),
