@@ -26,7 +26,7 @@ DISKS = {"fixtures": FIXTURES / "modern", "corpus": CORPORA / "modern" / "data"}
 """A disk of which some partitions and topics are elsewhere, and one that has all of them."""
 AT_THE_END = {("classic", "plain", 1): 113, ("classic", "plain", 2): 87, ("sticky", "snappy", 1): 124}
 BEFORE_THE_END = {("loses-one", "plain", 1): 93, ("classic-static", "gzip", 0): 200}
-PATIENCE_S = 90
+PATIENCE_S = 400
 
 Offsets = dict[tuple[str, str, int], int]
 """Group, topic, partition → offset."""
