@@ -91,7 +91,8 @@ class CopyDir:
         names = os.listdir(self.path)
         unfinished = (FileKind.LOCK.value, f"{FOLLOW_FILE}{TEMPORARY}")
         if FOLLOW_FILE not in names and any(name not in unfinished for name in names):
-            raise KlogError(f"{self.path}: not empty, and no copy ({FOLLOW_FILE}): name another directory")
+            elsewhere = "name a place outside of log dirs and partitions"
+            raise KlogError(f"{self.path}: not empty, and no copy ({FOLLOW_FILE}); {elsewhere}")
 
     def _read(self) -> None:
         """Read whose copy it is."""
