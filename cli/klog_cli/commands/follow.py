@@ -89,7 +89,7 @@ def follow(
     form: FollowOutput = "text",
     quiet: options.Quiet = False,
 ) -> int:
-    """Copy partitions of a live cluster, byte for byte, into a log dir of their own; again and again.
+    """Copy partitions of a live cluster byte for byte, and keep up.
 
     Each run goes on where the last one ended. What is cut because histories part is kept in a backup.
     """
