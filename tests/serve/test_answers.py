@@ -154,6 +154,26 @@ def test_a_fetch_tells_where_the_records_are(here: ServerContext) -> None:
     assert row["preferredReadReplica"] == -1
 
 
+def test_a_reader_with_another_history_is_told_where_it_parts(here: ServerContext) -> None:
+    """By the epoch of its last batch: leaders were 0 up to 274, then 4.  Consumers tell none, and are not asked."""
+
+    def told(offset: int, last_epoch: int) -> tuple[int, int, Data]:
+        (row,) = fetch(here, {"fetchOffset": offset, "lastFetchedEpoch": last_epoch})
+        return row["errorCode"], size(row), row["divergingEpoch"]
+
+    nowhere, (_, sent, _) = {"epoch": -1, "endOffset": -1}, told(200, -1)
+    assert sent > 0
+    assert told(200, 0) == (0, sent, nowhere)
+    assert told(274, 0)[2] == told(274, 4)[2] == nowhere
+    assert told(275, 0) == (0, 0, {"epoch": 0, "endOffset": 274})
+    assert told(280, 3) == told(100, 3) == (0, 0, {"epoch": 0, "endOffset": 274})
+    assert told(10_000, 4)[:2] == (0, 0)
+    assert told(10_000, 4)[2]["epoch"] == 4
+    assert told(200, 9) == (ErrorCode.OFFSET_OUT_OF_RANGE, 0, nowhere)
+    (row,) = fetch(here, {"fetchOffset": 280, "lastFetchedEpoch": 3})
+    assert (row["highWatermark"], row["logStartOffset"]) == (fetch(here, {})[0]["highWatermark"], 0)
+
+
 def test_limits_hold_for_all_but_the_first_batch(here: ServerContext) -> None:
     """A consumer whose limit is smaller than a batch must still get on (KIP-74)."""
     (small,) = fetch(here, {"partitionMaxBytes": 0})

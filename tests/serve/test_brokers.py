@@ -94,6 +94,10 @@ def asked(port: int) -> dict[str, Data]:
             rows = [{"partition": 0, "fetchOffset": offset, "partitionMaxBytes": 10}]
             body = {"maxWaitMs": 0, "minBytes": 0, "topics": [{"topic": "none", "partitions": rows}]}
             found[f"Fetch from {offset}"] = wire.ask("Fetch", 12, body)
+        for offset, last_epoch in ((17, 0), (59, 0), (60, 0), (61, 0), (900, 0), (17, 3), (900, 3), (-1, 0)):
+            rows = [{"partition": 0, "fetchOffset": offset, "lastFetchedEpoch": last_epoch, "partitionMaxBytes": 10}]
+            body = {"maxWaitMs": 0, "minBytes": 0, "topics": [{"topic": "none", "partitions": rows}]}
+            found[f"Fetch from {offset} after epoch {last_epoch}"] = wire.ask("Fetch", 12, body)
         body = {"maxWaitMs": 0, "minBytes": 0, "sessionId": 77, "sessionEpoch": 5, "topics": []}
         found["Fetch in a session"] = wire.ask("Fetch", 12, body)
         rows = [{"partition": 0, "leaderEpoch": epoch, "currentLeaderEpoch": -1} for epoch in (0, 9)]

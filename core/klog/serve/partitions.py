@@ -293,3 +293,16 @@ class PartitionView:
         end = self._bounds().high_watermark
         known, offset = EpochCache(self._epochs()).end_offset_for(epoch, end)
         return known, min(offset, end)
+
+    def divergence(self, epoch: int, offset: int) -> tuple[int, int] | None:
+        """Return where a reader's history parts from this one: an epoch and its end offset; None where it does not.
+
+        The reader's last batch is of *epoch*, and it wants to go on at *offset*, which is not below the log start.
+        Both are -1 where no epoch as new as that is known.  A log without epochs parts from nothing.
+        Kafka: Partition.readRecords.
+        """
+        entries = self._epochs()
+        if not entries:
+            return None
+        known, end = EpochCache(entries).end_offset_for(epoch, self._bounds().log_end_offset)
+        return (known, end) if known < epoch or end < offset else None

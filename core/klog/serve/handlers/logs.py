@@ -2,7 +2,7 @@
 
 Fetch follows a broker's rules, which are in `klog.fetch`.  The differences: there are no fetch sessions, so a client
 that requests one continues with full requests; replication is refused; and a client's leader epoch is not compared
-with the disk's, because it may come from the old cluster and know a later one.
+with the disk's, because it may come from the old cluster and know a later one.  The epoch of a reader's last batch is.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from klog.formats.error_codes import ErrorCode
 from klog.formats.structs.schema import Data
 from klog.formats.structs.write import Hole
+from klog.replication.epoch_cache import UNDEFINED
 from klog.serve.handlers.context import ZERO_ID, Answer, RequestContext, ServerContext
 from klog.serve.view import PartitionView
 
@@ -49,7 +50,7 @@ def fetch(server: ServerContext, request: RequestContext) -> Answer:
                 row = {**_NOT_FETCHED, "errorCode": ErrorCode.NOT_LEADER_OR_FOLLOWER}
             else:
                 rules = _FetchRules(committed, to_log_end, not found_any)
-                row, size = _fetched(partition, one["fetchOffset"], limit, rules)
+                row, size = _unless_diverging(partition, one, limit, rules)
                 left, found_any = left - size, found_any or size > 0
             row["partitionIndex"] = one["partition"]
             rows.append(row)
@@ -92,6 +93,19 @@ class _FetchRules(NamedTuple):
     @property
     def isolation(self) -> Isolation:
         return "read_committed" if self.committed else "read_uncommitted"
+
+
+def _unless_diverging(partition: PartitionView, wanted: Data, limit: int, rules: _FetchRules) -> tuple[Data, int]:
+    """Return what `_fetched` does, but no records where histories part.  Kafka: Partition.readRecords."""
+    offset, last_epoch = wanted["fetchOffset"], wanted["lastFetchedEpoch"]
+    parting = partition.divergence(last_epoch, offset) if last_epoch >= 0 else None
+    if parting is None:
+        return _fetched(partition, offset, limit, rules)
+    row, _ = _fetched(partition, partition.log_start_offset, 0, rules._replace(at_least_one=False))
+    epoch, end = parting
+    if offset < row["logStartOffset"] or UNDEFINED in parting:
+        return {**_NOT_FETCHED, "errorCode": ErrorCode.OFFSET_OUT_OF_RANGE, "abortedTransactions": None}, 0
+    return row | {"divergingEpoch": {"epoch": epoch, "endOffset": end}}, 0
 
 
 def _fetched(partition: PartitionView, offset: int, limit: int, rules: _FetchRules) -> tuple[Data, int]:
