@@ -40,7 +40,7 @@ class Following:
 
     def __init__(self, bootstrap: str, copy: Path, *words: str | Path, trace: bool = True) -> None:
         environment = os.environ | {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
-        command = [sys.executable, "-m", "klog_cli.app", "follow", bootstrap, "--to", copy, "--continuous"]
+        command = [sys.executable, "-m", "klog_cli.app", "follow", bootstrap, "--to", str(copy), "--continuous"]
         command += ["--trace"] * trace + ["--max-wait", "100ms", *map(str, words)]
         pipe = subprocess.PIPE
         self.process = subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True, env=environment)
@@ -50,7 +50,9 @@ class Following:
             reader.start()
 
     def _read(self, name: str) -> None:
-        self._lines[name].extend(getattr(self.process, name))
+        with getattr(self.process, name) as pipe:
+            for line in pipe:
+                self._lines[name].append(line)
 
     @property
     def traced(self) -> str:
@@ -85,6 +87,8 @@ class Following:
         if self.process.poll() is None:
             self.process.kill()
             self.process.wait(10)
+        for reader in self._readers:
+            reader.join(PATIENCE_S)
 
 
 def batches(partition: Path) -> bytes:
