@@ -7,7 +7,6 @@ import fcntl
 import hashlib
 import json
 import os
-import resource
 import shutil
 import subprocess
 import sys
@@ -21,6 +20,7 @@ from klog.doctor.reasons import REASONS
 from klog.doctor.start import StartRequest, diagnose
 
 from tests.conftest import FIXTURES, Ran, writable_copy
+from tests.support.measure import measured
 
 Klog = Callable[..., Ran]
 METADATA = "__cluster_metadata-0"
@@ -250,19 +250,19 @@ def test_a_disk_full_of_oddities_gets_an_answer(klog: Klog, disk: Path) -> None:
     assert answer(klog, disk, code=4)["fatal"]["id"] == "checkpoint-malformed"
 
 
-def test_files_of_any_size_need_little_memory(disk: Path) -> None:
+def test_files_of_any_size_need_little_memory(disk: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
     """A gigabyte of meta.properties is not read, and a million lines of a checkpoint are not many copies of them."""
     entries = "".join(f"topic-{i} 0 0\n" for i in range(1_000_000))
     (disk / "recovery-point-offset-checkpoint").write_text(f"0\n1000000\n{entries}")
-    before = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
     command = [sys.executable, "-m", "klog_cli.app", "doctor", "--output", "json", str(disk)]
-    environment = os.environ | {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
-    assert json.loads(subprocess.run(command, capture_output=True, env=environment, check=True).stdout)["starts"]
-    assert max(before, resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss) < 700_000
+    done = measured(command, tmp_path_factory.mktemp("measured"))
+    assert (done.exit_code, json.loads(done.stdout)["starts"]) == (0, True), done.stderr
+    assert done.rss < 700_000_000, f"{done.rss >> 20} MiB"
     with (disk / "meta.properties").open("r+b") as meta:
         meta.truncate(1 << 30)
-    done = subprocess.run(command, capture_output=True, env=environment, timeout=60)
-    assert (done.returncode, json.loads(done.stdout)["fatal"]["id"]) == (4, "meta-properties-malformed")
+    done = measured(command, tmp_path_factory.mktemp("measured"))
+    assert (done.exit_code, json.loads(done.stdout)["fatal"]["id"]) == (4, "meta-properties-malformed")
+    assert done.rss < 100_000_000, f"{done.rss >> 20} MiB"
 
 
 def test_very_many_directories(disk: Path) -> None:

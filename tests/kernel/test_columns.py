@@ -92,6 +92,7 @@ def test_every_column_says_what_the_record_and_its_batch_say(name: str) -> None:
                 record.offset, record.timestamp, late, plain.leader_epoch, plain.producer_id, plain.producer_epoch,
                 record.sequence, transactional, min(control, 7), plain.position,
                 1000 * record.timestamp if abs(record.timestamp) < 2**63 // 1000 else -1, coordinator_epoch,
+                plain.base_offset if plain.magic == 2 else -1,
             )  # fmt: skip
             for column, value in zip(COLUMNS, row, strict=True):
                 expected[column].append(value)
