@@ -14,6 +14,10 @@ Key = tuple[str, int]
 TRY_S = 10
 
 
+_DESTROY_BROKER = -137
+"""librdkafka: RD_KAFKA_RESP_ERR__DESTROY_BROKER, which its Python client has no name for."""
+
+
 def create(bootstrap: str, topics: dict[str, tuple[int, int]]) -> None:
     """Create topics, each with so many partitions and replicas."""
     from confluent_kafka import KafkaError, KafkaException
@@ -30,8 +34,12 @@ def create(bootstrap: str, topics: dict[str, tuple[int, int]]) -> None:
                 future.result(WAIT_S)
                 del left[name]
             except KafkaException as error:
-                # Brokers name one of them as the controller, for some seconds one that is dead as well.
-                if error.args[0].code() != KafkaError._TIMED_OUT or time.monotonic() > until:
+                # Brokers name one of them as the controller, for some seconds one that is dead as well; and a request
+                # to the broker that the client begins with gets lost when it learns the names of all.
+                code = error.args[0].code()
+                if code == KafkaError.TOPIC_ALREADY_EXISTS:
+                    del left[name]
+                elif code not in (KafkaError._TIMED_OUT, _DESTROY_BROKER) or time.monotonic() > until:
                     raise
 
 

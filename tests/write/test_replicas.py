@@ -81,7 +81,9 @@ def test_the_cluster_starts_on_them_in_any_order(order: tuple[int, ...], brokers
     for node in BROKERS:
         said = [line for line in brokers.log(node)[marks[node] :].splitlines() if "order." in line]
         assert said
-        assert not [line for line in said if "ERROR" in line or "WARN" in line]
+        bad = [line for line in said if "ERROR" in line or "WARN" in line]
+        # A follower whose leader changes while all start is fenced once, and goes on with the next metadata.
+        assert not [line for line in bad if not line.endswith("marked as failed")]
         for topic in TOPICS:
             now = files(brokers.disk(node), topic)
             assert all(now[name].startswith(content) for name, content in logs[topic].items())
