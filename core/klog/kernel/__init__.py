@@ -6,7 +6,9 @@ from klog.kernel._kernel import (
     RECORD_FAULTS,
     ActiveSegment,
     BatchBuilder,
+    BatchEntries,
     BatchRouter,
+    HeaderPass,
     IndexBuilder,
     InputRecords,
     KeyExamples,
@@ -14,6 +16,8 @@ from klog.kernel._kernel import (
     KeyPlaces,
     KeyReader,
     KeySet,
+    LatestRecords,
+    LogLandmarks,
     OffsetMap,
     OpenTransactions,
     PartitionTable,
@@ -24,9 +28,11 @@ from klog.kernel._kernel import (
     SegmentSurvey,
     TopicRoute,
     TransactionEnds,
+    TransactionSpans,
     Window,
     ascending_run,
     batch_identities,
+    begin_sync,
     crc32,
     crc32_shift,
     crc32c,
@@ -34,6 +40,7 @@ from klog.kernel._kernel import (
     crc32c_shift,
     drop_producers,
     flipped_bit,
+    give_memory_back,
     hardware_crc,
     is_utf8,
     java_string,
@@ -41,10 +48,15 @@ from klog.kernel._kernel import (
     key_partitions,
     last_batch_end,
     offset_index_used,
+    partition_sizes,
     read_key,
+    record_signs,
+    set_aside,
     skip_partitions,
     stamp,
+    sync_file_system,
     time_index_used,
+    transaction_states,
 )
 
 DONE, MORE, BAD_LENGTH, BAD_MAGIC, SHORT_HEADER, BAD_RECORD, BAD_COUNT = range(7)
@@ -65,6 +77,9 @@ FLUSH, ASK, FIRST_FAULT, OPEN_PARTITION = 32, 33, 34, 64
 VALUES, BATCH_OFFSETS = ("text", "base64", "hex", "redacted", "none"), 8
 """How `json_lines` and `csv_lines` show values: the place in this list is the option's number (`json.pxi`)."""
 
+ENTRY_FULL, ENTRY_ODD, ENTRY_ERROR = 7, 8, 9
+"""Why `HeaderPass.read` stopped, besides DONE and what no batch begins with (`header_pass.pxi`)."""
+
 KEY_FORMS = ("text", "hex", "base64", "int32", "int64")
 """How keys are given as text: the place in this list is the form's number (`partitions.h`)."""
 
@@ -77,6 +92,9 @@ __all__ = [
     "BATCH_OFFSETS",
     "COLUMNS",
     "DONE",
+    "ENTRY_ERROR",
+    "ENTRY_FULL",
+    "ENTRY_ODD",
     "FIRST_FAULT",
     "FLUSH",
     "KEY_FORMS",
@@ -97,7 +115,9 @@ __all__ = [
     "WITHOUT_DATA",
     "ActiveSegment",
     "BatchBuilder",
+    "BatchEntries",
     "BatchRouter",
+    "HeaderPass",
     "IndexBuilder",
     "InputRecords",
     "KeyExamples",
@@ -105,6 +125,8 @@ __all__ = [
     "KeyPlaces",
     "KeyReader",
     "KeySet",
+    "LatestRecords",
+    "LogLandmarks",
     "OffsetMap",
     "OpenTransactions",
     "PartitionTable",
@@ -115,9 +137,11 @@ __all__ = [
     "SegmentSurvey",
     "TopicRoute",
     "TransactionEnds",
+    "TransactionSpans",
     "Window",
     "ascending_run",
     "batch_identities",
+    "begin_sync",
     "crc32",
     "crc32_shift",
     "crc32c",
@@ -125,6 +149,7 @@ __all__ = [
     "crc32c_shift",
     "drop_producers",
     "flipped_bit",
+    "give_memory_back",
     "hardware_crc",
     "is_utf8",
     "java_string",
@@ -132,8 +157,13 @@ __all__ = [
     "key_partitions",
     "last_batch_end",
     "offset_index_used",
+    "partition_sizes",
     "read_key",
+    "record_signs",
+    "set_aside",
     "skip_partitions",
     "stamp",
+    "sync_file_system",
     "time_index_used",
+    "transaction_states",
 ]

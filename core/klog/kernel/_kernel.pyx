@@ -22,11 +22,15 @@ from os import urandom
 cdef extern from "crc.h" nogil:
     int klog_hardware
     void klog_crc_init()
+    uint32_t klog_le32(const uint8_t *p)
+    uint64_t klog_le64(const uint8_t *p)
     uint32_t klog_crc32c(uint32_t crc, const uint8_t *p, size_t n)
     uint32_t klog_crc32c_portable(uint32_t crc, const uint8_t *p, size_t n)
     uint32_t klog_crc32(uint32_t crc, const uint8_t *p, size_t n)
     uint32_t klog_crc32c_shift(uint32_t crc, uint64_t n)
     uint32_t klog_crc32_shift(uint32_t crc, uint64_t n)
+    uint32_t klog_crc32c_move(uint32_t crc, uint32_t n)
+    void klog_moves_init()
     void prefetch "__builtin_prefetch"(const void *p)
 
 cdef extern from "chars.h" nogil:
@@ -49,6 +53,7 @@ cdef extern from "digests.h" nogil:
         uint64_t high
         uint64_t low
     void siphash "klog_siphash"(const uint8_t *secret, const uint8_t *p, size_t n, Digest *out)
+    uint64_t siphash_words "klog_siphash_words"(const uint8_t *secret, const uint64_t *words, size_t n)
     void md5 "klog_md5"(const uint8_t *p, size_t n, Digest *out)
     void siphash_eight "klog_siphash_eight"(const uint8_t *secret, const uint8_t **keys, const size_t *sizes, Digest **out)
     void md5_eight "klog_md5_eight"(const uint8_t **keys, const size_t *sizes, Digest **out)
@@ -90,6 +95,7 @@ include "active_segment.pxi"
 include "bits.pxi"
 include "order.pxi"
 include "batch_identities.pxi"
+include "landmarks.pxi"
 include "offset_notes.pxi"
 include "digest_slots.pxi"
 include "offset_map.pxi"
@@ -97,9 +103,12 @@ include "retention.pxi"
 include "retimed_records.pxi"
 include "rewrite.pxi"
 include "transactions.pxi"
+include "latest_records.pxi"
+include "transaction_spans.pxi"
 include "profile.pxi"
 include "partitions.pxi"
 include "key_places.pxi"
+include "key_reader.pxi"
 include "key_causes.pxi"
 include "key_examples.pxi"
 include "partition_records.pxi"
@@ -111,6 +120,12 @@ include "transaction_ends.pxi"
 include "batch_builder.pxi"
 include "batch_router.pxi"
 include "stamp.pxi"
+include "partition_sizes.pxi"
+include "producer_runs.pxi"
+include "header_pass.pxi"
+include "batch_entries.pxi"
+include "record_signs.pxi"
+include "system.pxi"
 
 
 def crc32c(const unsigned char[::1] data not None, unsigned int value=0):

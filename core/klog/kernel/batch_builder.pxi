@@ -78,11 +78,11 @@ cdef class BatchBuilder:
         free(self.plain)
 
     def continue_at(self, long long next_offset, int latest_epoch):
-        """Say that something else was appended: the log ends at *next_offset* now, in *latest_epoch*.  No batch is open."""
+        """Continue at *next_offset*, in *latest_epoch*: something else was appended.  No batch is open."""
         self.next_offset, self.latest_epoch = next_offset, latest_epoch
 
     def allow(self):
-        """Say that the batch that ASK was about may begin."""
+        """Begin the batch that ASK was about."""
         self.is_allowed = True
 
     def close(self):
@@ -111,7 +111,7 @@ cdef class BatchBuilder:
         v.good_count = v.batches_count
 
     def flushed(self):
-        """Say that the output has been taken; the target's buffer may be another one now."""
+        """Mark the output as taken; the target's buffer may be another one now."""
         self.used = 0
         self.out, self.out_room = <uint8_t *>PyByteArray_AS_STRING(self.target.data), len(self.target.data)
 
@@ -150,7 +150,7 @@ cdef class BatchBuilder:
         return DONE
 
     cdef int _resolve(self, const InRecord *r, OutRecord *o) noexcept nogil:
-        """Say what a record is going to be; DONE, or why it cannot be."""
+        """Set what a record is going to be; DONE, or why it cannot be."""
         cdef bint is_marker = r.control != KLOG_NO_CONTROL
         if not is_marker and (r.key_length == -2 or r.value_length == -2):
             return NO_KEY if r.key_length == -2 else NO_VALUE
@@ -306,7 +306,7 @@ cdef class BatchBuilder:
     @property
     def wanted(self):
         """Bytes that the target's buffer must have for the open batch, when nothing else is in it."""
-        return BATCH_BYTES + self.plain_used + self.plain_used // 4 + 4096
+        return BATCH_BYTES + self.plain_used
 
 
 cdef inline Py_ssize_t with_length(Py_ssize_t length) noexcept nogil:

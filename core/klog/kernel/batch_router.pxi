@@ -84,7 +84,7 @@ cdef class BatchRouter:
         self.chosen_line = -1
 
     def add_topic(self, bytes name not None, TopicRoute route not None):
-        """Say what partitions a topic has."""
+        """Set the partitions of a topic."""
         self.routes[name] = route
 
     def feed(self, InputRecords rows not None, Py_ssize_t i):

@@ -24,7 +24,7 @@ cdef class WindowBuffer:
         return memoryview(self.data)
 
     def load(self, long long position, Py_ssize_t size):
-        """Say that the first *size* bytes of the buffer are those of the file from *position* on."""
+        """Mark the first *size* bytes of the buffer as those of the file from *position* on."""
         if not 0 <= size <= len(self.data) or size > 2147483647:
             raise ValueError(f"a window of {size} bytes in a buffer of {len(self.data)}")
         self._forget()

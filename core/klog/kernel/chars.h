@@ -16,6 +16,8 @@
 #include <stdint.h>
 #include <string.h>
 
+#include "cpu.h"
+
 #if defined(__x86_64__) && (defined(__GNUC__) || defined(__clang__))
 #define KLOG_SSSE3 1
 #include <tmmintrin.h>
@@ -122,7 +124,7 @@ static void klog_chars_init(void) {
         }
     }
 #if defined(KLOG_SSSE3)
-    klog_has_ssse3 = __builtin_cpu_supports("ssse3") && __builtin_cpu_supports("popcnt");
+    klog_has_ssse3 = (klog_cpu() & KLOG_CPU_SSSE3) != 0;
 #endif
 }
 

@@ -82,7 +82,7 @@ cdef class KeyExamples:
 
     cdef uint64_t _digest(self, const View *v, const RecordRow *row) noexcept nogil:
         cdef const uint8_t *key = v.bases[row.batch] + row.key_at
-        return self.table.digest(self.table.primary(key, row.key_length), key, row.key_length)
+        return self.table.digest(key, row.key_length)
 
     cdef Py_ssize_t _next(self, const View *v, Py_ssize_t i, int partition) noexcept nogil:
         """Count rows from *i* on; return the first one of a key that has not been met before, or how many rows there are."""

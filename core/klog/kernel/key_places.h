@@ -22,6 +22,16 @@ typedef struct {
     uint32_t lines_count, used;
 } klog_place_shard;
 
+/* Copy a key, short as a rule, without the call of a function. */
+static inline void klog_copy_key(uint8_t *to, const uint8_t *key, size_t n) {
+    if (n < 8) {
+        while (n--) *to++ = *key++;
+        return;
+    }
+    for (size_t i = 0; i < n - 8; i += 8) memcpy(to + i, key + i, 8);
+    memcpy(to + n - 8, key + n - 8, 8);
+}
+
 /* A place: its line, and which one it is there; no line where there is none. */
 typedef struct {
     klog_place_line *line;

@@ -31,7 +31,7 @@ cdef class LineOutput(RecordRows):
         return memoryview(self.out)[: self.out_used]
 
     def flushed(self):
-        """Say that the output has been taken."""
+        """Mark the output as taken."""
         self.out_used = 0
 
     def json_lines(self, Py_ssize_t first, bytes origin, int values, Py_ssize_t end=-1):

@@ -16,7 +16,12 @@ cdef extern from *:
     """
     void huge_pages "klog_huge_pages"(void *start, size_t size) noexcept nogil
 
+cdef extern from "<stdlib.h>" nogil:
+    int posix_memalign(void **found, size_t alignment, size_t size)
+
 cdef enum:
+    CACHE_LINE = 64              # bytes of the processor's cache
+    HUGE_PAGE = 2 << 20          # bytes; where memory is visited at random, small pages cost time
     ENTRY_OF_MAP_BYTES = 24
     AHEAD = 64                   # rows that are hashed and asked for before the first of them is looked up
     FEWEST_SLOTS = 1024          # that a map begins with, if it has them
@@ -140,7 +145,7 @@ cdef class OffsetMap:
         return 0
 
     def put(self, const unsigned char[::1] key not None, long long offset):
-        """Say that *key* was seen at *offset*.  ValueError when the map is full or *offset* below zero."""
+        """Note that *key* was seen at *offset*.  ValueError when the map is full or *offset* below zero."""
         cdef Pending pending
         if offset < 0:
             raise ValueError(f"offset {offset} for an offset map")

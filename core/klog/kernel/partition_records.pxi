@@ -152,15 +152,17 @@ cdef inline bint is_no_op(const uint8_t *p, int size) noexcept nogil:
     return size == 4 and p[0] == 1 and p[1] == NO_OP_TYPE and p[2] == 0 and p[3] == 0
 
 
-def skip_partitions(RecordRows rows not None, Py_ssize_t first, long long expected, long long until, bytes keys not None):
-    """Return the first row from *first* on that is not about a partition, or about one of *keys*, 20 bytes each.
+def skip_partitions(RecordRows rows not None, Py_ssize_t first, long long expected, long long until, bytes keys):
+    """Return the first row from *first* on that is not about a partition, or about one of *keys*, 20 bytes each; None: of all.
 
     *expected* and *until*: see `PartitionTable.take`.  Of records that are passed over only the beginning is looked at.
     """
     cdef const RecordRow *row
     cdef const uint8_t *p
-    cdef const uint8_t *wanted = <const uint8_t *>PyBytes_AS_STRING(keys)
+    cdef const uint8_t *wanted = NULL
     cdef Py_ssize_t i, k
+    if keys is not None:
+        wanted = <const uint8_t *>PyBytes_AS_STRING(keys)
     for i in range(first, rows.view.records_count):
         row = rows.view.records + i
         if row.offset != expected or expected >= until or not is_metadata(&rows.view, row):
@@ -169,7 +171,7 @@ def skip_partitions(RecordRows rows not None, Py_ssize_t first, long long expect
         p = rows.view.bases[row.batch] + row.value_at
         if is_no_op(p, row.value_length):
             continue
-        if row.value_length < RECORD_HEAD + PARTITION_KEY or p[0] != 1 or p[2] > NEWEST_PARTITION or (p[1] != PARTITION_TYPE and p[1] != PARTITION_CHANGE_TYPE):
+        if wanted == NULL or row.value_length < RECORD_HEAD + PARTITION_KEY or p[0] != 1 or p[2] > NEWEST_PARTITION or (p[1] != PARTITION_TYPE and p[1] != PARTITION_CHANGE_TYPE):
             return i
         for k in range(len(keys) // PARTITION_KEY):
             if memcmp(wanted + k * PARTITION_KEY, p + RECORD_HEAD, PARTITION_KEY) == 0:

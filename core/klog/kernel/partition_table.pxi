@@ -1,8 +1,12 @@
 # Partitions of the metadata log: millions of changes applied without a Python object for each, and all of them as JSON.
 
 cdef enum:
-    ROWS_STEP = 16                    # rows whose memory is asked for at a time
+    ROWS_STEP = 16               # rows from one thing that is asked for to the next
     ROWS_AHEAD = 64              # rows of which something is known: four steps
+
+cdef struct RowAhead:
+    uint64_t hashed
+    int slot                     # where the partition probably is, -1: not known
 
 
 cdef class PartitionTable(PartitionSlots):
@@ -22,52 +26,52 @@ cdef class PartitionTable(PartitionSlots):
         """
         cdef const RecordRow *row
         cdef const uint8_t *p
-        cdef uint64_t hashes[ROWS_AHEAD]
-        cdef int places[ROWS_AHEAD]
+        cdef RowAhead ahead[ROWS_AHEAD]
         cdef Py_ssize_t i
+        for i in range(first - 3 * ROWS_STEP, first):
+            self._look_ahead(&rows.view, first, i, ahead)
         for i in range(first, rows.view.records_count):
-            if (i - first) % ROWS_STEP == 0:
-                self._look_ahead(&rows.view, first, i, hashes, places)
+            self._look_ahead(&rows.view, first, i, ahead)
             row = rows.view.records + i
             if row.offset != expected or expected >= until or not is_metadata(&rows.view, row):
                 return i
             p = rows.view.bases[row.batch] + row.value_at
-            if not is_no_op(p, row.value_length) and not self._apply(p, p + row.value_length, hashes[i % ROWS_AHEAD]):
+            if not is_no_op(p, row.value_length) and not self._apply(p, p + row.value_length, &ahead[i % ROWS_AHEAD]):
                 return i
             expected += 1
         return rows.view.records_count
 
-    cdef void _look_ahead(self, const View *view, Py_ssize_t first, Py_ssize_t now, uint64_t *hashes, int *places) noexcept nogil:
-        """Ask for the memory that the next rows will touch, a step at a time: else each row would wait for it three times.
+    cdef inline void _look_ahead(self, const View *view, Py_ssize_t first, Py_ssize_t now, RowAhead *ahead) noexcept nogil:
+        """Ask for the memory that the rows behind *now* will touch: else each row would wait for it three times.
 
         Three steps ahead for the place in the table, two for the slot that it names, one for the lists that this names.
         """
-        cdef Py_ssize_t i, count = view.records_count
+        cdef Py_ssize_t i = now + 3 * ROWS_STEP
         cdef const RecordRow *row
         cdef const PartitionSlot *slot
-        cdef int place
-        for i in range(now if now == first else now + 2 * ROWS_STEP, min(now + 3 * ROWS_STEP, count)):
+        cdef RowAhead *one = &ahead[i % ROWS_AHEAD]
+        if i < view.records_count:
             row = view.records + i
-            hashes[i % ROWS_AHEAD] = 0
+            one.slot = -1
             if self.table_size and row.value_length >= RECORD_HEAD + PARTITION_KEY:
-                hashes[i % ROWS_AHEAD] = self._hash(view.bases[row.batch] + row.value_at + RECORD_HEAD)
-                prefetch(self.table + (hashes[i % ROWS_AHEAD] & <uint64_t>(self.table_size - 1)))
-        for i in range(now if now == first else now + ROWS_STEP, min(now + 2 * ROWS_STEP, count)):
-            place = self.table[hashes[i % ROWS_AHEAD] & <uint64_t>(self.table_size - 1)] - 1 if self.table_size else -1
-            places[i % ROWS_AHEAD] = place
-            if place >= 0:
-                slot = self.slots + place
+                one.hashed, one.slot = self._hash(view.bases[row.batch] + row.value_at + RECORD_HEAD), 0
+                prefetch(self.table + (one.hashed >> self.table_shift))
+        i -= ROWS_STEP
+        one = &ahead[i % ROWS_AHEAD]
+        if first <= i < view.records_count and one.slot >= 0:
+            one.slot = self.table[one.hashed >> self.table_shift] - 1
+            if one.slot >= 0:
+                slot = self.slots + one.slot
                 prefetch(slot)
-                prefetch(<const uint8_t *>slot + 64)
-                prefetch(<const uint8_t *>slot + sizeof(PartitionSlot) - 1)
-        for i in range(now, min(now + ROWS_STEP, count)):
-            place = places[i % ROWS_AHEAD]
-            if place >= 0:
-                slot = self.slots + place
-                prefetch(self.arena + (<Py_ssize_t>slot.at[LIST_ISR] << 2))
-                prefetch(self.arena + (<Py_ssize_t>slot.at[LIST_DIRECTORIES] << 2))
+                prefetch(<const uint8_t *>slot + CACHE_LINE)
+        i -= ROWS_STEP
+        one = &ahead[i % ROWS_AHEAD]
+        if first <= i < view.records_count and one.slot >= 0:
+            slot = self.slots + one.slot
+            prefetch(self.arena + (<Py_ssize_t>slot.at[LIST_ISR] << 2))
+            prefetch(self.arena + (<Py_ssize_t>slot.at[LIST_DIRECTORIES] << 2))
 
-    cdef bint _apply(self, const uint8_t *p, const uint8_t *end, uint64_t hashed) except? False:
+    cdef bint _apply(self, const uint8_t *p, const uint8_t *end, const RowAhead *ahead) except? False:
         """Apply a record; False: it is no usual one, and nothing has changed."""
         cdef PartitionFacts facts
         cdef int slot, which, topic
@@ -77,7 +81,7 @@ cdef class PartitionTable(PartitionSlots):
             facts.lists[which].count = -1
         facts.leader, facts.recovery = NO_LEADER_CHANGE, NO_RECOVERY_CHANGE
         if p[1] == PARTITION_CHANGE_TYPE:
-            slot = self._find(p + RECORD_HEAD, hashed)
+            slot = self._find_ahead(p + RECORD_HEAD, ahead)
             if slot < 0 or not read_change(p + RECORD_HEAD + PARTITION_KEY, end, p[2], &facts) or not self._fits(self.slots + slot, &facts):
                 return False
             return self._merge(slot, &facts)
@@ -90,6 +94,13 @@ cdef class PartitionTable(PartitionSlots):
             return False
         topic = self._topic_of(p + RECORD_HEAD + 4)
         return topic >= 0 and self._replace(self._slot(p + RECORD_HEAD, topic), &facts)
+
+    cdef inline int _find_ahead(self, const uint8_t *key, const RowAhead *ahead) noexcept nogil:
+        """The slot of a partition that is there, -1 for none."""
+        cdef int slot = ahead.slot
+        if slot >= 0 and self.slots[slot].topic >= 0 and memcmp(self.slots[slot].key, key, PARTITION_KEY) == 0:
+            return slot
+        return self._find(key)
 
     cdef int _topic_of(self, const uint8_t *topic_id) except -2:
         # Partitions of a topic come one after another, and behind their topic.

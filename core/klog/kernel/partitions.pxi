@@ -97,7 +97,7 @@ cdef class KeyLines:
         return memoryview(self.out)[: self.used]
 
     def flushed(self):
-        """Say that the output has been taken."""
+        """Mark the output as taken."""
         self.used = 0
 
     def take(self, const unsigned char[::1] data not None, Py_ssize_t start, bint last):

@@ -63,7 +63,7 @@ cdef class Profile:
         free(self.spare)
 
     def clear(self):
-        """Begin anew."""
+        """Start over."""
         memset(self.ranks, 0, sizeof(self.ranks))
         memset(self.counted, 0, COUNTED_SLOTS * sizeof(CountedKey))
         memset(self.large, 0, sizeof(self.large))
@@ -215,7 +215,7 @@ cdef class Profile:
         key.count += 1
 
     cdef void _thin_out(self) noexcept nogil:
-        """Take from each count what about half of them do not have more than; whoever has nothing left makes room."""
+        """Take from each count what about half of them do not have more than; one that has nothing left makes room."""
         cdef Py_ssize_t i
         cdef long long less = self._usual_count()
         cdef CountedKey *before = self.counted

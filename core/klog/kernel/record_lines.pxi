@@ -150,7 +150,7 @@ cdef class RecordLines(InputRecords):
         return self.used - self.at
 
     def loaded(self, Py_ssize_t size):
-        """Say that *size* bytes have been read into the buffer; 0: the input has ended, and so has its last line."""
+        """Mark *size* bytes as read into the buffer; 0: the input has ended, and so has its last line."""
         cdef uint8_t *start
         if not 0 <= size <= len(self.data) - INPUT_SLACK - self.used:
             raise ValueError(f"{size} bytes in a smaller buffer")

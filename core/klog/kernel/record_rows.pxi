@@ -100,7 +100,7 @@ cdef class RecordRows(BatchRows):
         self.view.whole = whole
 
     def decode(self):
-        """Fill the record rows anew; return DONE, MORE, or how batch `decoding` is broken."""
+        """Refill the record rows; return DONE, MORE, or how batch `decoding` is broken."""
         cdef int status
         self.view.records_count = 0
         self.view.has_bad_messages = False

@@ -186,7 +186,7 @@ static uint8_t *klog_whole(klog_record *r, uint8_t *p, int64_t *value) {
 
 static inline int klog_word(const uint8_t *p, const char *word, size_t n) { return !memcmp(p, word, n); }
 
-/* Pass over a value of any type, which nobody wants. */
+/* Pass over a value of any type, which is not wanted. */
 static uint8_t *klog_pass(klog_record *r, uint8_t *p, const uint8_t *end) {
     int depth = 0;
     do {

@@ -53,7 +53,7 @@ cdef class Rewriter(RecordRetention):
         free(self.plain)
 
     def skip_superseded(self, Window window not None):
-        """Skip the batches none of whose records stays, as is known without a look at them: nobody need decompress them."""
+        """Skip the batches none of whose records stays, as is known without a look at them: they need not be decompressed."""
         cdef Py_ssize_t i
         cdef BatchRow *row
         for i in range(window.view.batches_count):
@@ -91,7 +91,7 @@ cdef class Rewriter(RecordRetention):
         return status
 
     def flushed(self):
-        """Say that the output has been taken."""
+        """Mark the output as taken."""
         self.used = 0
         if self.wanted > len(self.target.data):
             self.target.buffer(self.wanted)
@@ -267,7 +267,7 @@ cdef class Rewriter(RecordRetention):
         return size <= self.out_room - self.used
 
     cdef int _rewrite(self, View *v, long long horizon, bint has_horizon) noexcept nogil:
-        """Write the batch at hand anew, with the records that stay.  Kafka: MemoryRecords.buildRetainedRecordsInto."""
+        """Rewrite the current batch with the records that stay.  Kafka: MemoryRecords.buildRetainedRecordsInto."""
         cdef const BatchRow *batch = v.batches + self.at
         cdef const uint8_t *records = self.plain
         cdef Py_ssize_t size = self.plain_used, most

@@ -233,7 +233,7 @@ cdef int find_entry(const uint8_t *data, Py_ssize_t *at, Py_ssize_t end, Py_ssiz
             continue
         if plausible(p, end - at[0], floor, ceiling):
             size = be32(p + ENTRY_SIZE)
-            # of large ones there could be one at every byte of a hostile file: these are for somebody who keeps count
+            # of large ones there could be one at every byte of a hostile file: these are for a caller that counts them
             if size <= DIRECT_BYTES and size <= end - at[0] - OVERHEAD:
                 if entry_crc(p, p[ENTRY_MAGIC], size + OVERHEAD) == <uint32_t>be32(p + (BATCH_CRC if p[ENTRY_MAGIC] == 2 else MESSAGE_V0_CRC)):
                     return DONE

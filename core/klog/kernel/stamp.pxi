@@ -2,11 +2,12 @@
 
 
 def stamp(Window window not None, Py_ssize_t first, Py_ssize_t end, long long next_offset, int leader_epoch, long long shift):
-    """Give batches *first* to *end* (v2, checksums found to match) of *window* another place.
+    """Give batches *first* to *end* (checksums found to match) of *window* another place; all of them v2 but for an epoch.
 
     Returns the next offset, and the bytes of the largest of them.
 
-    *next_offset*: of the first of them, -1: offsets stay.  *leader_epoch*: theirs, -1: it stays.  *shift*: is added to producer
+    *next_offset*: of the first of them, -1: offsets stay.  *leader_epoch*: theirs, -1: it stays; no
+    checksum covers it, and formats before v2 have none.  *shift*: is added to producer
     ids below 2^62, which alone needs new checksums.  Kafka: LogValidator.assignOffsetsNonCompressed.
     """
     cdef Py_ssize_t i
@@ -26,7 +27,7 @@ cdef long long stamp_batch(uint8_t *data, BatchRow *row, long long next_offset, 
     if next_offset >= 0:
         row.base_offset, row.last_offset = next_offset, add(next_offset, row.last_offset_delta)
         put64(p + BATCH_BASE_OFFSET, <uint64_t>next_offset)
-    if leader_epoch >= 0:
+    if leader_epoch >= 0 and row.magic >= 2:
         row.leader_epoch = leader_epoch
         put32(p + BATCH_LEADER_EPOCH, <uint32_t>leader_epoch)
     if shift and row.producer_id >= 0 and not row.producer_id >> 62:

@@ -35,6 +35,7 @@ cdef class SegmentSurvey(IndexComparison):
     cdef readonly long long first_offset                 # -1: no batch
     cdef readonly long long min_timestamp                # smallest of the batches' largest; -1: none
     cdef readonly long long producer_batches             # those with a producer id
+    cdef readonly int codecs                             # a bit for each codec of theirs: bit 0 for none
     cdef readonly long long end                          # where the last one ends: bytes from the start of the file
     cdef Epoch *epochs_start
     cdef Py_ssize_t epochs_count, epochs_room
@@ -114,7 +115,7 @@ cdef class SegmentSurvey(IndexComparison):
         cdef long long limit = min(add(self.base, 0x7FFFFFFF), self.next_base - 1)  # of last offsets
         cdef long long position = 0, passed = 0, reached = 0
         cdef long long largest = self.max_timestamp, smallest = self.min_timestamp, records = 0, producers = 0
-        cdef int epoch = self.previous.epoch
+        cdef int epoch = self.previous.epoch, codecs = 0
         if self.previous.position < 0 or self.is_after_damage or limit < self.base:
             return first
         self._next_entries(&position, &passed, &reached)
@@ -132,6 +133,7 @@ cdef class SegmentSurvey(IndexComparison):
                 smallest = row.max_timestamp
             records += row.records_count
             producers += row.producer_id >= 0
+            codecs |= 1 << (row.attributes & ATTRIBUTE_CODEC)
             last = row.last_offset
             row += 1
         if row == rows + first:
@@ -142,6 +144,7 @@ cdef class SegmentSurvey(IndexComparison):
         self.batches += row - (rows + first)
         self.records += records
         self.producer_batches += producers
+        self.codecs |= codecs
         self.end = row[-1].position + row[-1].size
         self.before = self.previous
         if row - (rows + first) > 1:
@@ -180,6 +183,7 @@ cdef class SegmentSurvey(IndexComparison):
         self.batches += 1
         self.end = row.position + row.size
         self.producer_batches += row.producer_id >= 0
+        self.codecs |= 1 << codec
         if row.magic < 2:
             self.legacy += 1
         else:

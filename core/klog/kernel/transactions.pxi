@@ -68,8 +68,13 @@ cdef class OpenTransactions:
 cdef bint commits(const uint8_t *p, const BatchRow *batch) noexcept nogil:
     """Whether a control batch is a plain COMMIT in every respect."""
     cdef RecordRow record
+    return is_plain_marker(p, batch, &record) and be16(p + record.key_at + 2) == 1
+
+
+cdef bint is_plain_marker(const uint8_t *p, const BatchRow *batch, RecordRow *record) noexcept nogil:
+    """Whether a control batch, all of which is at *p*, is a plain marker in every respect; then *record* is its record."""
     if batch.attributes & ATTRIBUTE_CODEC or batch.records_count != 1:
         return False
-    if decode_record(p + BATCH_BYTES, p + batch.size, p, batch, &record) != p + batch.size:
+    if decode_record(p + BATCH_BYTES, p + batch.size, p, batch, record) != p + batch.size:
         return False
-    return is_end_marker(&record, p) and be16(p + record.key_at + 2) == 1
+    return is_end_marker(record, p)

@@ -1,0 +1,147 @@
+# The latest record of each key, as a coordinator has it in memory when it has loaded its log.
+
+
+cdef inline long long commit_time(const uint8_t *value, int length) noexcept nogil:
+    """The commit timestamp (ms) in a value of an offset commit, -1 where it has none.  Kafka: OffsetCommitValue."""
+    cdef int version, at, size
+    if length < 2:
+        return -1
+    version, at = be16(value), 10
+    if not 0 <= version <= 4:
+        return -1
+    if version >= 3:
+        at += 4
+    if version < 4:
+        if at + 2 > length:
+            return -1
+        size = max(be16(value + at), 0)
+        at += 2
+    else:
+        size, version = 0, 0
+        while True:
+            if at >= length or version > 28:
+                return -1
+            size |= <int>(<uint32_t>(value[at] & 0x7F) << version)
+            version += 7
+            at += 1
+            if value[at - 1] < 0x80:
+                break
+        size = max(size - 1, 0)
+    if size > length - at or length - at - size < 8:
+        return -1
+    return be64(value + at + size)
+
+
+cdef class LatestRecords:
+    """The latest value of each key among the records that `take` gets, in the order of their log.
+
+    Records of a transaction count once its COMMIT comes, each unless the key has a later record by then; a tombstone
+    also removes what waits for a marker.  Kafka: OffsetMetadataManager.replay, replayEndTransactionMarker.
+
+    *latest*: key → (offset, timestamp, value).  *pending*: producer id → the same, of transactions without a marker.
+    *until*: records written at this time (ms) or later do not count; *commits*: nor do commits that say so of
+    themselves.  *later*: key → offset of the first record that did not count; *deleted*: keys whose latest record is a
+    tombstone; both only with *until*.  *missing*: the first offset from 0 on that has no record, -1: all are there.
+    """
+
+    cdef readonly dict later
+    cdef dict kept, waiting                     # values with offset and timestamp in front: an object less for each record
+    cdef readonly set deleted
+    cdef readonly long long missing
+    cdef readonly long long end                 # the offset after the last record
+    cdef long long until
+    cdef bint commits, limited
+
+    def __cinit__(self, until=None, bint commits=False):
+        self.kept, self.waiting, self.later, self.deleted = {}, {}, {}, set()
+        self.missing, self.end = -1, 0
+        self.limited = until is not None
+        self.until = until if until is not None else 0x7FFFFFFFFFFFFFFF
+        self.commits = commits
+
+    @property
+    def latest(self):
+        return unpacked(self.kept)
+
+    @property
+    def pending(self):
+        return {producer: unpacked(kept) for producer, kept in self.waiting.items()}
+
+    def take(self, Window window not None):
+        """Take the record rows of *window*."""
+        cdef const View *v = &window.view
+        cdef const RecordRow *row
+        cdef const BatchRow *batch
+        cdef const uint8_t *base
+        cdef Py_ssize_t i
+        for i in range(v.records_count):
+            row, batch = v.records + i, v.batches + v.records[i].batch
+            if row.offset > self.end and self.missing < 0:
+                self.missing = self.end
+            self.end = add(row.offset, 1)
+            base = v.bases[row.batch]
+            if is_control(v, row):
+                if is_end_marker(row, base) and row.timestamp < self.until:
+                    self._marker(batch.producer_id, be16(base + row.key_at + 2) == 1)
+            elif row.key_length >= 0:
+                self._record(batch, row, base)
+
+    cdef int _record(self, const BatchRow *batch, const RecordRow *row, const uint8_t *base) except -1:
+        cdef bytes key = (<const char *>base + row.key_at)[:row.key_length]
+        cdef dict kept
+        cdef bytes value
+        if self.limited and (row.timestamp >= self.until or self._comes_later(row, base)):
+            if key not in self.later:
+                self.later[key] = row.offset
+        elif row.value_length < 0:
+            self.kept.pop(key, None)
+            for kept in self.waiting.values():
+                kept.pop(key, None)
+            if self.limited:
+                self.deleted.add(key)
+        else:
+            value = PyBytes_FromStringAndSize(NULL, PACKED + row.value_length)
+            put64(<uint8_t *>PyBytes_AS_STRING(value), <uint64_t>row.offset)
+            put64(<uint8_t *>PyBytes_AS_STRING(value) + 8, <uint64_t>row.timestamp)
+            memcpy(PyBytes_AS_STRING(value) + PACKED, base + row.value_at, row.value_length)
+            if batch.magic >= 2 and batch.attributes & ATTRIBUTE_TRANSACTIONAL:
+                self.waiting.setdefault(batch.producer_id, {})[key] = value
+            else:
+                self.kept[key] = value
+        return 0
+
+    cdef bint _comes_later(self, const RecordRow *row, const uint8_t *base) noexcept:
+        if not self.commits or row.value_length < 0 or row.key_length < 2 or not 0 <= be16(base + row.key_at) <= 1:
+            return False
+        return commit_time(base + row.value_at, row.value_length) >= self.until
+
+    cdef int _marker(self, producer, bint commits) except -1:
+        cdef dict kept = self.waiting.pop(producer, None)
+        cdef object key, value, before  # without their types Cython never ends inferring them
+        if kept is None or not commits:
+            return 0
+        for key, value in kept.items():
+            before = self.kept.get(key)
+            if before is None or offset_of(before) < offset_of(value):
+                self.kept[key] = value
+        return 0
+
+
+cdef enum:
+    PACKED = 16                  # bytes of offset and timestamp in front of a value
+
+
+cdef inline long long offset_of(bytes packed):
+    return be64(<const uint8_t *>PyBytes_AS_STRING(packed))
+
+
+cdef dict unpacked(dict kept):
+    """Return key → (offset, timestamp, value)."""
+    cdef dict found = {}
+    cdef object key
+    cdef bytes packed
+    cdef const uint8_t *p
+    for key, packed in kept.items():
+        p = <const uint8_t *>PyBytes_AS_STRING(packed)
+        found[key] = be64(p), be64(p + 8), packed[PACKED:]
+    return found
