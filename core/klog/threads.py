@@ -13,7 +13,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from functools import partial
 from types import TracebackType
 from typing import Final
@@ -53,31 +53,38 @@ def _thread(work: Callable[[], None]) -> threading.Thread:
     return threading.Thread(target=run, daemon=True)
 
 
-def start(work: Callable[[], None]) -> threading.Thread:
-    """Return the thread, just started, that does *work*; a process ends without it.  Raises RuntimeError."""
-    thread = _thread(work)
-    with _undisturbed():
-        thread.start()
-    return thread
+class _Watch:
+    """Ends a thread's work: what that raised is *told*, and goes no further."""
 
-
-class _First:
-    """Keeps the first exception of several threads, and makes the others *stop*."""
-
-    def __init__(self, stop: Callable[[], None]) -> None:
-        self._stop, self.errors = stop, list[BaseException]()
+    def __init__(self, told: Callable[[BaseException], None]) -> None:
+        self._told = told
 
     def __enter__(self) -> None:
-        """Begin a thread's work."""
+        """Begin the work."""
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> bool:
-        """End the thread; its exception is raised where all threads are awaited."""
+        """End the work."""
         if error is not None:
-            self.errors.append(error)
-            self._stop()
+            self._told(error)
         return True
+
+
+def start(work: Callable[[], None], failed: Callable[[BaseException], None] | None = None) -> threading.Thread:
+    """Return the thread, just started, that does *work*; a process ends without it.  Raises RuntimeError.
+
+    *failed* gets what *work* raises, on that thread; without it, the interpreter prints that.
+    """
+
+    def watched() -> None:
+        with _Watch(failed) if failed is not None else nullcontext():
+            work()
+
+    thread = _thread(watched)
+    with _undisturbed():
+        thread.start()
+    return thread
 
 
 def run_all(works: Sequence[Callable[[], None]], stop: Callable[[], None], patience_s: float = math.inf) -> None:
@@ -85,15 +92,19 @@ def run_all(works: Sequence[Callable[[], None]], stop: Callable[[], None], patie
 
     Raises what one of them raised first; what the handler of a signal raises meanwhile; RuntimeError when there can be
     no more threads: after *stop*, which makes the works end, and when they have, or, if it was none of theirs,
-    *patience_s* later: one may be writing where nobody reads.
+    *patience_s* later: one may be writing to a pipe without a reader.
     """
     running = [threading.Lock() for _ in works]
     started: list[threading.Thread] = []
     ended: list[threading.Lock] = []
-    first = _First(stop)
+    errors: list[BaseException] = []
+
+    def fail(error: BaseException) -> None:
+        errors.append(error)
+        stop()
 
     def do(work: Callable[[], None], lock: threading.Lock) -> None:
-        with first:
+        with _Watch(fail):
             work()
         ended.append(lock)
         lock.release()
@@ -118,5 +129,5 @@ def run_all(works: Sequence[Callable[[], None]], stop: Callable[[], None], patie
         if len(ended) == len(started):
             for thread in started:
                 thread.join()
-    if first.errors:
-        raise first.errors[0]
+    if errors:
+        raise errors[0]

@@ -102,6 +102,7 @@ def plan(partition: Partition, to_offset: int, settings: TruncateOptions, draft:
 
 def cut(partition: Partition, to_offset: int, settings: TruncateOptions, draft: Draft) -> Truncation:
     """Do what `plan` does, to any log.  Raises as `plan` does."""
+    partition.check_listed()
     segments, start = partition.segments, partition.log_start_offset or 0
     if not segments:
         raise UsageError(f"{partition.path}: there is no segment")

@@ -18,7 +18,7 @@ class BrokerFiles(NamedTuple):
     files: tuple[FileName, ...] = ()
     directories: tuple[str, ...] = ()
     others: tuple[str, ...] = ()
-    sizes: dict[str, int] = {}  # noqa: RUF012  # nobody changes it
+    sizes: dict[str, int] = {}  # noqa: RUF012  # never changed
     unreadable: str | None = None
 
 

@@ -45,7 +45,7 @@ HELD_HERE: set[tuple[int, int]] = set()
 """The lock files, by device and inode, that this process holds itself; `klog.plan.locks` adds and removes them.
 
 It is a property of the process, as the locks are: POSIX drops a lock as soon as its process closes any descriptor of
-the file, so whoever asks about a lock must first know that it is not this process's own.
+the file, so a caller who asks about a lock must first know that it is not this process's own.
 """
 
 

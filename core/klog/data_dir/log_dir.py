@@ -78,6 +78,11 @@ class LogDir(BrokerDirectory):
         """Directories whose names are no partition's: a broker does not start over them."""
         return tuple(directory for directory, name in self._directories.items() if name is None)
 
+    @property
+    def other_directories(self) -> tuple[str, ...]:
+        """All directories that are no partition's: foreign ones, and copies of the indexes of tiered segments."""
+        return tuple(name for name in self._listing.directories if self._directories.get(name) is None)
+
     def _has(self, kind: FileKind) -> bool:
         if "_listing" not in self.__dict__ and os.access(self.path, os.R_OK | os.X_OK):
             # callers may need a single file of a directory of thousands
@@ -131,7 +136,7 @@ class LogDir(BrokerDirectory):
 
     @cached_property
     def clean_shutdown(self) -> CleanShutdown | None:
-        """The marker of a clean stop; None when there is none: a broker runs here, or it was not stopped cleanly."""
+        """The clean-shutdown marker; None when there is none: a broker runs here, or it was not stopped cleanly."""
         if not self._has(FileKind.CLEAN_SHUTDOWN):
             return None
         content = read_small(os.path.join(self.path, FileKind.CLEAN_SHUTDOWN.value))

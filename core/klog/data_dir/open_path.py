@@ -50,8 +50,7 @@ EXPECTED = (
 def _open_directory(path: str) -> LogDir | Partition:
     # Log dirs are often called kafka-logs-1, as if they were partitions: their content says more than the name.
     partition = Partition(path)
-    if partition.unreadable is not None:
-        raise UnreadableError(f"{path}: {partition.unreadable}")
+    partition.check_listed()
     kinds = {file.kind for file in partition.files}
     if kinds & ROOT_KINDS:
         return LogDir(path)

@@ -17,6 +17,7 @@ from typing import NamedTuple
 
 from klog.data_dir.listing import BrokerDirectory
 from klog.data_dir.root_files import RootFiles, read_small
+from klog.errors import UnreadableError
 from klog.formats.checkpoint import (
     Checkpoint,
     EpochEntry,
@@ -116,6 +117,11 @@ class Partition(BrokerDirectory):
         """Why the directory could not be listed; None when it could."""
         return self._listing.unreadable
 
+    def check_listed(self) -> None:
+        """Raise UnreadableError when the directory could not be listed: then nothing that is missing is known to be."""
+        if self.unreadable is not None:
+            raise UnreadableError(f"{self.path}: {self.unreadable}")
+
     @cached_property
     def segments(self) -> tuple[SegmentFiles, ...]:
         """The segments, base offsets ascending; the last is the active one.
@@ -205,13 +211,18 @@ class Partition(BrokerDirectory):
         return self._checkpointed(FileKind.CLEANER_OFFSETS)
 
     @property
+    def log_start_checkpoint(self) -> int | None:
+        """The log start offset in the log dir's checkpoint; None when it says nothing."""
+        return self._checkpointed(FileKind.LOG_STARTS)
+
+    @property
     def log_start_offset(self) -> int | None:
         """The first offset that can be read: the checkpoint's or the first segment's, whichever is higher.
 
         None when there is neither.  Kafka: LogLoader.load.
         """
         starts = [segment.base_offset for segment in self.segments[:1]]
-        checkpointed = self._checkpointed(FileKind.LOG_STARTS)
+        checkpointed = self.log_start_checkpoint
         return max([*starts, checkpointed] if checkpointed is not None else starts, default=None)
 
     @cached_property

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import glob
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Final
 
 from klog.data_dir.identity import IdentityChoice, choose_identity, group_copies
@@ -34,16 +34,18 @@ UNKNOWN: Final = -1
 """The end of a log that cannot be read, the epoch of what nothing tells about."""
 
 
-def find_partitions(paths: Iterable[str]) -> list[Partition]:
+def find_partitions(
+    paths: Iterable[str], states: Collection[PartitionState] = (PartitionState.CURRENT,)
+) -> list[Partition]:
     """Return the partitions in *paths*: log dirs, partition directories, globs of both; each directory once.
 
-    Raises UsageError for a path that holds none, UnreadableError where that cannot be seen.  What a glob matches
-    beside Kafka's data is passed over.
+    *states*: which directories of a log dir count.  Raises UsageError for a path that holds none, UnreadableError where
+    that cannot be seen.  What a glob matches beside Kafka's data is passed over.
     """
     found: dict[str, Partition] = {}
     around: dict[str, str] = {}  # of thousands of directories only the links are followed one by one
     for path in paths:
-        for partition in _in_path(path):
+        for partition in _in_path(path, states):
             parent, name = os.path.split(partition.path)
             if name in _NO_NAMES:
                 parent, name = os.path.split(os.path.abspath(partition.path))
@@ -76,29 +78,29 @@ def select_replicas(
     return choose_replicas(found, replicas, choice)
 
 
-def _in_path(path: str) -> list[Partition]:
+def _in_path(path: str, states: Collection[PartitionState]) -> list[Partition]:
     if os.path.lexists(path) or not glob.has_magic(path):
-        return _in_directory(path)
+        return _in_directory(path, states)
     matched = sorted(glob.glob(path))
     found: list[Partition] = []
     kafka = False
     for each in matched:
         try:
-            found += _in_directory(each)
+            found += _in_directory(each, states)
             kafka = True
         except UsageError:
-            continue  # lost+found, a file: whoever writes a star does not mean all of it
+            continue  # lost+found, a file: a star on the command line matches those, too
     if not kafka:
         raise UsageError(f"{path}: {'no Kafka data in what' if matched else 'nothing'} this matches; {EXPECTED}")
     return found
 
 
-def _in_directory(path: str) -> list[Partition]:
+def _in_directory(path: str, states: Collection[PartitionState]) -> list[Partition]:
     opened = open_path(path)
     if isinstance(opened, Partition):
         return [opened]
     if isinstance(opened, LogDir):
-        return [partition for partition in opened.partitions if partition.state is PartitionState.CURRENT]
+        return [partition for partition in opened.partitions if partition.state in states]
     raise UsageError(f"{path}: a single file; expected a log dir (what log.dirs names) or a partition's directory")
 
 

@@ -6,15 +6,18 @@ import os
 from functools import cached_property
 from typing import Final
 
-from klog.errors import KlogError
+from klog.data_dir.listing import list_broker_files
+from klog.errors import KlogError, UsageError
 from klog.files.read_only import ReadOnlyFile
 from klog.formats.checkpoint import Checkpoint, Malformed, OffsetEntry, offsets_by_partition, read_offsets
 from klog.formats.follow_file import FOLLOW_FILE, FollowFile, read_follow_file
-from klog.formats.names import FileKind
-from klog.formats.properties import MetaProperties, read_meta_properties
+from klog.formats.names import FileKind, parse_partition
+from klog.formats.properties import MetaProperties, read_meta_properties, read_properties
 
 SMALL_FILE_BYTES: Final = 64 << 20
 """No text file or snapshot of a broker comes near this; a larger one is not read."""
+_MANY_BYTES: Final = 1 << 20
+"""Of a larger checkpoint only what is about directories of the log dir is kept: no broker has so many partitions."""
 
 
 class RootFiles:
@@ -27,24 +30,49 @@ class RootFiles:
         self.log_dir = log_dir
         self._read: dict[FileKind, Checkpoint[OffsetEntry] | None] = {}
         self._offsets: dict[FileKind, dict[tuple[str, int], int]] = {}
+        self._malformed: dict[FileKind, Malformed | None] = {}
 
     def file(self, kind: FileKind) -> Checkpoint[OffsetEntry] | None:
         """Return the content of one of `ROOT_CHECKPOINTS`, None when there is no such file."""
         if kind not in self._read:
-            path = os.path.join(self.log_dir, kind.value)
-            found: Checkpoint[OffsetEntry] | None = None
-            if os.path.lexists(path):
-                content = read_small(path)
-                found = Checkpoint((), content) if isinstance(content, Malformed) else read_offsets(content)
-            self._read[kind] = found
+            content = self._content(kind)
+            if isinstance(content, bytes):
+                self._read[kind] = read_offsets(content)
+            else:
+                self._read[kind] = None if content is None else Checkpoint((), content)
         return self._read[kind]
+
+    def malformed(self, kind: FileKind) -> Malformed | None:
+        """Return why a broker would refuse a checkpoint, None when it would not, or there is no such file."""
+        if kind not in self._malformed:
+            self._read_offsets(kind)
+        return self._malformed[kind]
 
     def offset(self, kind: FileKind, topic: str, partition: int) -> int | None:
         """Return what a checkpoint file says of a partition, None when it says nothing or is malformed."""
         if kind not in self._offsets:
-            found = self.file(kind)
-            self._offsets[kind] = offsets_by_partition(found) if found is not None else {}
+            self._read_offsets(kind)
         return self._offsets[kind].get((topic, partition))
+
+    def _read_offsets(self, kind: FileKind) -> None:
+        found = self._read.get(kind)
+        if found is None:
+            content = self._content(kind) or b""
+            found = Checkpoint((), content) if isinstance(content, Malformed) else self._checkpoint(content)
+        self._malformed[kind], self._offsets[kind] = found.malformed, offsets_by_partition(found)
+
+    def _content(self, kind: FileKind) -> bytes | Malformed | None:
+        path = os.path.join(self.log_dir, kind.value)
+        return read_small(path) if os.path.lexists(path) else None
+
+    def _checkpoint(self, content: bytes) -> Checkpoint[OffsetEntry]:
+        return read_offsets(content, None if len(content) <= _MANY_BYTES else self._named)
+
+    @cached_property
+    def _named(self) -> frozenset[tuple[str, int]]:
+        """The topics and partitions that directories of the log dir are of."""
+        names = map(parse_partition, list_broker_files(self.log_dir).directories)
+        return frozenset((name.topic, name.partition) for name in names if name is not None)
 
     @cached_property
     def meta(self) -> MetaProperties | Malformed | None:
@@ -68,6 +96,15 @@ class RootFiles:
     def cluster_id(self) -> str | None:
         """The cluster's id; None when `meta.properties` does not give it."""
         return self.meta.cluster_id if isinstance(self.meta, MetaProperties) else None
+
+
+def read_server_properties(path: str) -> dict[str, str]:
+    """Return the content of a broker's `server.properties`.  Raises UsageError for a file that is none."""
+    content = read_small(path)
+    found = content if isinstance(content, Malformed) else read_properties(content)
+    if isinstance(found, Malformed):
+        raise UsageError(f"{path}: {found}")
+    return found
 
 
 def read_small(path: str) -> bytes | Malformed:

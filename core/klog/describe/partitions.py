@@ -156,9 +156,9 @@ def _log_dir_notes(log_dir: LogDir) -> Iterator[str]:
     elif isinstance(log_dir.meta, Malformed):
         yield f"meta.properties: {log_dir.meta}"
     for kind in ROOT_CHECKPOINTS:
-        checkpoint = log_dir.checkpoints.file(kind)
-        if checkpoint is not None and checkpoint.malformed is not None:
-            yield f"{kind.value}: {checkpoint.malformed}"
+        malformed = log_dir.checkpoints.malformed(kind)
+        if malformed is not None:
+            yield f"{kind.value}: {malformed}"
     if isinstance(log_dir.checkpoints.follow_file, Malformed):
         yield f"{FOLLOW_FILE}: {log_dir.checkpoints.follow_file}; nothing is known of the cluster's topics and groups"
     for name in log_dir.foreign_directories:

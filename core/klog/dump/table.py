@@ -17,7 +17,10 @@ ROW_GROUP_ROWS = 128 << 10
 ROW_GROUP_BYTES = 64 << 20
 _DICTIONARIES = ("topic", "timestamp_type", "control")
 _DELTAS = ("offset", "timestamp", "position", "sequence")
-_STATISTICS = ("offset", "timestamp", "partition")
+_STATISTICS = (
+    "offset", "timestamp", "partition", "topic", "timestamp_type", "leader_epoch", "producer_id", "producer_epoch",
+    "sequence", "transactional", "control", "coordinator_epoch",
+)  # fmt: skip
 
 
 class Table:
@@ -29,6 +32,7 @@ class Table:
     """
 
     def __init__(self, descriptor: int, without: Collection[str] = (), *, batch_offsets: bool = False) -> None:
+        pa = import_pyarrow()
         import pyarrow.parquet as pq
 
         every = schema(batch_offsets=batch_offsets)
@@ -37,7 +41,7 @@ class Table:
         self._file = os.fdopen(os.dup(descriptor), "wb")
         self._writer = pq.ParquetWriter(
             self._file,
-            import_pyarrow().schema([every.field(name) for name in self._columns]),
+            pa.schema([every.field(name) for name in self._columns]),
             compression="zstd",
             compression_level=1,
             use_dictionary=[name for name in _DICTIONARIES if name in self._columns],

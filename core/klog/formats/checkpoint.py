@@ -14,7 +14,7 @@ offline, or prevents its start, so callers report the line and the reason.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Container, Iterable
 from functools import lru_cache
 from typing import Final, Generic, NamedTuple, TypeVar
 
@@ -90,9 +90,14 @@ class Checkpoint(Generic[EntryT]):
         return f"Checkpoint({self.entries!r}, {self.malformed!r})"
 
 
-def read_offsets(content: bytes) -> Checkpoint[OffsetEntry]:
-    """Read one of the four checkpoint files of a log dir.  Kafka: OffsetCheckpointFile."""
-    return _read(content, _offset_entry)
+def read_offsets(content: bytes, wanted: Container[tuple[str, int]] | None = None) -> Checkpoint[OffsetEntry]:
+    """Read one of the four checkpoint files of a log dir.  Kafka: OffsetCheckpointFile.
+
+    *wanted*: topics and partitions; entries of others are checked and not kept.  None: all are wanted.
+    """
+    if wanted is None:
+        return _read(content, _offset_entry)
+    return _read(content, _offset_entry, lambda entry: (entry.topic, entry.partition) in wanted)
 
 
 def offset_entries(content: bytes) -> list[OffsetEntry]:
@@ -164,32 +169,40 @@ def _write(entries: Iterable[str]) -> bytes:
     return "".join(f"{line}\n" for line in (VERSION, len(texts), *texts)).encode()
 
 
-def _read(content: bytes, parse: Callable[[list[str]], EntryT | str]) -> Checkpoint[EntryT]:
-    """Read the common frame; *parse* returns a line's entry, or why there is none.  Kafka: CheckpointFile."""
+def _read(
+    content: bytes, parse: Callable[[list[str]], EntryT | str], keeps: Callable[[EntryT], bool] = lambda _: True
+) -> Checkpoint[EntryT]:
+    """Read the common frame; *parse* returns a line's entry, or why there is none.  Kafka: CheckpointFile.
+
+    A line is forgotten before the next one is read, so a file of millions of lines costs no more than what is kept.
+    """
     text = decode(content)
     if isinstance(text, Malformed):
         return Checkpoint((), text)
     found = lines(text)
-    if not found:
+    first, second = next(found, None), next(found, None)
+    if first is None:
         return Checkpoint()
-    version = parse_int(found[0])
+    version = parse_int(first)
     if version is None:
-        return Checkpoint((), Malformed(1, f"{shorten(found[0])} is not a version"))
+        return Checkpoint((), Malformed(1, f"{shorten(first)} is not a version"))
     if version != VERSION:
         return Checkpoint((), Malformed(1, f"version {version}, expected {VERSION}"))
-    if len(found) == 1:
+    if second is None:
         return Checkpoint()
-    count = parse_int(found[1])
+    count = parse_int(second)
     if count is None or count < 0:
-        return Checkpoint((), Malformed(2, f"{shorten(found[1])} is not a number of entries"))
+        return Checkpoint((), Malformed(2, f"{shorten(second)} is not a number of entries"))
     entries: list[EntryT] = []
-    for number, line in enumerate(found[2:], start=3):
+    number = 2
+    for number, line in enumerate(found, start=3):
         entry = parse(split_at_blanks(line))
         if isinstance(entry, str):
             return Checkpoint(tuple(entries), Malformed(number, f"{shorten(line)}: {entry}"))
-        entries.append(entry)
-    if len(entries) != count:
-        return Checkpoint(tuple(entries), Malformed(2, f"{count} entries announced, {len(entries)} found"))
+        if keeps(entry):
+            entries.append(entry)
+    if number - 2 != count:
+        return Checkpoint(tuple(entries), Malformed(2, f"{count} entries announced, {number - 2} found"))
     return Checkpoint(tuple(entries))
 
 
@@ -224,19 +237,20 @@ def read_partition_metadata(content: bytes) -> PartitionMetadata | Malformed:
     if isinstance(text, Malformed):
         return text
     found = lines(text)
-    if not found:
+    first, second = next(found, None), next(found, None)
+    if first is None:
         return Malformed(1, _NO_FILE)
-    version = parse_int(_after_colon(found[0]))
+    version = parse_int(_after_colon(first))
     if version is None or version < VERSION:
-        return Malformed(1, f"{shorten(found[0])} gives no version")
-    if len(found) < 2:
+        return Malformed(1, f"{shorten(first)} gives no version")
+    if second is None:
         return Malformed(2, _NO_SECOND_LINE)
-    text_id = _after_colon(found[1])
+    text_id = _after_colon(second)
     topic_id = parse_uuid(text_id)
     if topic_id is None and text_id:
-        return Malformed(2, f"{shorten(found[1])} {_NO_UUID}")
+        return Malformed(2, f"{shorten(second)} {_NO_UUID}")
     if topic_id is None or topic_id == ZERO_UUID:
-        return Malformed(2, f"{shorten(found[1])} gives no topic id")
+        return Malformed(2, f"{shorten(second)} gives no topic id")
     return PartitionMetadata(version, topic_id)
 
 
@@ -267,7 +281,7 @@ def decode(content: bytes) -> str | Malformed:
         return content.decode("utf-8")
     except UnicodeDecodeError as error:
         before = content[: error.start].decode("utf-8")
-        return Malformed(len(lines(f"{before}.")), f"byte 0x{content[error.start]:02x} is not UTF-8")
+        return Malformed(sum(1 for _ in lines(f"{before}.")), f"byte 0x{content[error.start]:02x} is not UTF-8")
 
 
 def shorten(text: str) -> str:

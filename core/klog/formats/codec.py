@@ -33,7 +33,7 @@ _LZ4_USUAL = (_LZ4_MAGIC + b"\x60", _LZ4_MAGIC + b"\x70")  # what Kafka's own wr
 _GZIP_MAGIC = b"\x1f\x8b\x08"
 _GZIP_HEADER = _GZIP_MAGIC + bytes(6) + b"\xff"  # no time, an unknown system: Java: GZIPOutputStream
 _GZIP_SMALLEST = 19  # fewer bytes behind a member are not looked at
-_MOST_FRAMES = 1024  # nobody writes more than one; each costs a copy of what follows it
+_MOST_FRAMES = 1024  # no writer makes more than one; each costs a copy of what follows it
 
 
 _one_at_a_time = _thread.allocate_lock()

@@ -112,7 +112,7 @@ def _whole_digits(number: int, unknown_bits: int) -> tuple[str, int]:
 
 
 def _power_width(power: int) -> int:
-    """Return how many bits Java reckons with for 5^power; an estimate beyond its table."""
+    """Return how many bits Java uses for 5^power; an estimate beyond its table."""
     return (5**power).bit_length() if 0 < power <= _MAX_WIDTH_POWER else 3 * power
 
 

@@ -7,6 +7,7 @@ Python's own would: `int(" 1_0 ")` is 10 in Python and an error in Java, `str.sp
 from __future__ import annotations
 
 import binascii
+from collections.abc import Iterator
 from typing import Final
 
 from klog.formats.java_integers import INT_MAX, LONG_MAX
@@ -47,15 +48,18 @@ def _parse(text: str, largest: int) -> int | None:
     return value if -largest - 1 <= value <= largest else None
 
 
-def lines(text: str) -> list[str]:
-    """Return the lines of *text*, without their ends: `\\n`, `\\r` or `\\r\\n`, the last one optional.
+def lines(text: str) -> Iterator[str]:
+    """Yield the lines of *text*, without their ends: `\\n`, `\\r` or `\\r\\n`, the last one optional.
 
     Kafka: BufferedReader.readLine.
     """
-    found = text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
-    if not found[-1]:
-        found.pop()
-    return found
+    text = text.replace("\r\n", "\n").replace("\r", "\n")
+    start = 0
+    while start < len(text):
+        end = text.find("\n", start)
+        end = len(text) if end < 0 else end
+        yield text[start:end]
+        start = end + 1
 
 
 def split_at_blanks(line: str) -> list[str]:

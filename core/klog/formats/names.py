@@ -22,6 +22,9 @@ from klog.formats.java_text import parse_int, parse_long
 CLUSTER_METADATA: Final = "__cluster_metadata"
 """Topic of the KRaft metadata log: in a log dir it belongs to the Raft layer, not to the log manager."""
 
+INTERNAL: Final = ("__consumer_offsets", "__transaction_state", "__share_group_state")
+"""Topics in which the coordinators of a cluster keep their state.  Kafka: Topic.isInternal."""
+
 REMOTE_INDEX_CACHE: Final = "remote-log-index-cache"
 """Directory in a log dir with copies of the indexes of tiered segments."""
 

@@ -153,7 +153,7 @@ def read_quorum_state(content: bytes) -> QuorumState | Malformed:
     text = decode(content)
     if isinstance(text, Malformed):
         return text
-    found = _json_object(next(iter(lines(text)), ""))
+    found = _json_object(next(lines(text), ""))
     if found is None:
         return Malformed(1, "no JSON object")
     version = found.get("data_version")
@@ -231,9 +231,13 @@ def _whole(value: object, largest: int) -> int | None:
     return value if -largest - 1 <= value <= largest else None
 
 
-def write_meta_properties(cluster_id: str, node_id: int, now_ms: int) -> bytes:
-    """Return the content of `meta.properties` of a KRaft node's log dir.  Kafka: MetaProperties, PropertiesUtils."""
+NO_NODE: Final = -1
+"""The node id of a log dir that klog has made: no broker takes it for its own."""
+
+
+def write_meta_properties(cluster_id: str, now_ms: int) -> bytes:
+    """Return `meta.properties` for a log dir that belongs to no broker.  Kafka: MetaProperties, PropertiesUtils."""
     import time
 
     date = time.strftime("%a %b %d %H:%M:%S UTC %Y", time.gmtime(now_ms // 1000))
-    return f"#\n#{date}\nnode.id={node_id}\nversion=1\ncluster.id={cluster_id}\n".encode()
+    return f"#\n#{date}\nnode.id={NO_NODE}\nversion=1\ncluster.id={cluster_id}\n".encode()

@@ -16,6 +16,13 @@ VALUE_HEAD: Final = Layout(
     ("status", "int8", "a TransactionStatus"),
 )
 
+VALUE_TAIL: Final = Layout(
+    "transaction state's times",
+    ("updated", "int64", "when it last changed, ms"),
+    ("started", "int64", "when it began, ms; -1: no transaction yet"),
+)
+"""How each value of version 0 ends."""
+
 
 class TransactionStatus(IntEnum):
     """The state of a transaction.  Kafka: TransactionState."""

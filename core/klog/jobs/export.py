@@ -17,7 +17,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from klog.data_dir.partition import Partition
-from klog.disk.disk import Disk, FencedDisk
+from klog.disk.disk import Disk
+from klog.disk.fenced_disk import FencedDisk
 from klog.formats.damage import Damage
 from klog.jobs.output import Facts, JobOutput, OutputAttempt, lock_target
 from klog.jobs.output_files import FILE_BYTES, Format, OutputFiles

@@ -22,7 +22,8 @@ from contextlib import ExitStack, contextmanager
 from types import TracebackType
 from typing import Any
 
-from klog.disk.disk import Disk, FencedDisk
+from klog.disk.disk import Disk
+from klog.disk.fenced_disk import FencedDisk
 from klog.disk.output_gate import check_directory
 from klog.errors import KlogError, UsageError
 from klog.files.paths import straight
@@ -115,7 +116,7 @@ class JobOutput:
     """The directory *to*, which is not there, or empty, or has what an earlier run of the same *job* has left.
 
     *job* is all that decides what a piece is and what will be in it.  What another job has left is thrown away, so
-    whoever drives holds `lock_target`.
+    the caller holds `lock_target`.
     Raises UsageError, OSError.
     """
 

@@ -115,7 +115,7 @@ class OutputFiles:
         return [os.path.join(self._directory, facts["name"]) for facts in self.files]
 
     def begin(self, part: LogSlice) -> None:
-        """Say that what comes is from *part*: a file has one topic-partition."""
+        """Begin what comes from *part*: a file has one topic-partition."""
         origin = _Origin(part.topic, part.partition)
         if origin != self._origin:
             self._close()

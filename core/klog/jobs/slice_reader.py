@@ -39,7 +39,7 @@ def records(
     """Yield a window each time that rows of wanted records are filled in it, and a Damage for each damaged stretch.
 
     A window is to be used before the next step, and need not be *window*.  Control records are left out unless there
-    are to be *controls*, and so is whatever the slice says is nobody's to see; *wanted*'s limit and tail do not count.
+    are to be *controls*, and so is whatever the slice says is not to be seen; *wanted*'s limit and tail do not count.
     Raises nothing for content, nor for a log that cannot be read, has shrunk or was changed since the slice was made:
     that is damage.  *taker* may take batches whole; it then has to leave out what is not wanted.
     """

@@ -46,7 +46,7 @@ class LogSlice(NamedTuple):
     *partition*: None if the directory's name does not have it.  *base*: the segment's base offset; *next_base*: that of
     the following one, which no offset of this one reaches, None in the last.  *log_bytes*: where the log ended.
     *live*: a broker is writing this very file, so that an unfinished last batch is no damage.  Offsets below
-    *from_offset*, or from *to_offset* on, are nobody's to see; nor are those of *aborted*, transactions by their
+    *from_offset*, or from *to_offset* on, are not to be seen; nor are those of *aborted*, transactions by their
     markers' offsets, None where all data is wanted.  It has those with an offset from *aborted_from* up to, not
     including, *aborted_to*; the slice has no others, unless offsets go backwards.
     """

@@ -6,16 +6,17 @@ Kafka: AbstractIndex, OffsetIndex, TimeIndex.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from types import TracebackType
 from typing import Final, NamedTuple
 
-from klog.errors import KlogError
+from klog.errors import KlogError, UnreadableError
 from klog.files.read_only import ReadableLog, ReadOnlyFile
 from klog.formats.damage import Damage
 from klog.formats.index import OFFSET_ENTRY, TIME_ENTRY
 from klog.formats.layout import Layout
-from klog.log.header_walk import header_at, walk_headers
+from klog.log.header_walk import header_at, walk_headers, walk_windows
 
 WARM_BYTES: Final = 8192
 """A broker keeps so many bytes at the end of an index warm in memory: searches begin there."""
@@ -267,3 +268,22 @@ def last_timestamp(time_index: str) -> int | None:
         if entries.unreadable is not None:
             raise entries.unreadable
     return found
+
+
+def largest_timestamp(log: str, time_index: str | None) -> int:
+    """Return what a broker takes for a segment's largest timestamp (ms): the last of its time index, else its age.
+
+    Where there is no time index the log is asked.  Raises UnreadableError.  Kafka: LogSegment.largestTimestamp.
+    """
+    if time_index is not None:
+        largest = last_timestamp(time_index)
+    else:
+        with ReadOnlyFile(log) as source:
+            windows = walk_windows(source)
+            largest = max((window.latest() for window in windows if not isinstance(window, Damage)), default=None)
+    if largest is not None and largest >= 0:
+        return largest
+    try:
+        return os.stat(log).st_mtime_ns // 1_000_000
+    except OSError as error:
+        raise UnreadableError(f"{log}: {error.strerror}") from error

@@ -49,7 +49,7 @@ class Turns:
                 raise OverError
 
     def done(self, number: int, last: bool) -> None:
-        """Say that all of *number* has been written; with *last*, that nothing after it is to be."""
+        """Mark all of *number* as written; with *last*, nothing after it will be."""
         self.wait(number)
         with self._changed:
             self._now += 1
@@ -57,7 +57,7 @@ class Turns:
             self._changed.notify_all()
 
     def stop(self) -> None:
-        """Say that nothing more is to be written."""
+        """Mark the end: nothing more will be written."""
         with self._changed:
             self._over = True
             self._changed.notify_all()

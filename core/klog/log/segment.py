@@ -111,8 +111,8 @@ class Segment:
     ) -> Iterator[BatchRun | Damage]:
         """Yield runs of intact batches from byte *start* to byte *end*, and a Damage for each stretch that is damaged.
 
-        A run is to be used before the next step: windows are filled again.  *window*: one to use; whoever reads many
-        small segments keeps it.  Raises as `batches` does.
+        A run is to be used before the next step: windows are filled again.  *window*: one to use; a caller that
+        reads many small segments keeps it.  Raises as `batches` does.
         """
         window = window or Window(output=0)
         with ReadOnlyFile(self.path) as source:
@@ -123,13 +123,13 @@ class Segment:
                 if piece.damage:
                     yield piece.damage
 
-    def record_windows(self, first: int = LONG_MIN) -> Iterator[Window | Damage]:
+    def record_windows(self, first: int = LONG_MIN, window: Window | None = None) -> Iterator[Window | Damage]:
         """Yield a window each time that its rows are filled with records, and a Damage for what cannot be read.
 
-        Batches that end below offset *first* are not decoded.  A window is to be used before the next step.  Raises as
-        `batches` does.
+        Batches that end below offset *first* are not decoded.  A window is to be used before the next step;
+        *window*: one to fill.  Raises as `batches` does.
         """
-        window, codecs = Window(), Decompressor().functions
+        window, codecs = window or Window(), Decompressor().functions
         with ReadOnlyFile(self.path) as source:
             reader = self.reader(source)
             while piece := reader.next(window):

@@ -23,6 +23,7 @@ class SegmentChoice:
     """
 
     def __init__(self, partition: Partition, chosen: Sequence[SegmentFiles] | None = None) -> None:
+        partition.check_listed()
         self.partition = partition
         self.files = tuple(partition.segments if chosen is None else chosen)
         if not self.files:
@@ -41,7 +42,7 @@ class SegmentChoice:
 
     @property
     def stopped_cleanly(self) -> bool:
-        """Whether the log dir around the partition has the marker of a clean stop."""
+        """Whether the log dir around the partition has the clean-shutdown marker."""
         if self._stopped_cleanly is None:
             folder = self.partition.log_dir
             self._stopped_cleanly = os.path.exists(os.path.join(folder, FileKind.CLEAN_SHUTDOWN.value))

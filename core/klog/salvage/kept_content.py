@@ -1,6 +1,6 @@
 """What the batches that a segment keeps give: its indexes, its leader epochs, its aborted transactions, its producers.
 
-Built batch by batch, in their order, by whoever decides that they are kept; so the log need not be read again for it.
+Built batch by batch, in their order, by the caller that decides what is kept; so the log need not be read again for it.
 """
 
 from __future__ import annotations

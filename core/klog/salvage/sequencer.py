@@ -98,7 +98,7 @@ class BatchSequencer:
             start = claimed.end if claimed is not None and claimed.end < end else end
 
     def finish(self) -> None:
-        """Say that the segment is at its end."""
+        """End the segment."""
         if self._odd is not None:
             self._settle(None)
 

@@ -57,7 +57,7 @@ class _EndedPass(NamedTuple):
 class SurveyWalks:
     """A BatchObserver: the walk over each segment that a survey has read to its end, by the name of its log.
 
-    *content*: takes what is kept; None: nobody asks for it.
+    *content*: takes what is kept; None: it is not wanted.
     """
 
     def __init__(
@@ -111,7 +111,7 @@ class SurveyWalks:
         if self._has_failed:
             return
         if self._sequencer is None:
-            self._leading.recent.clear()  # nobody asks for a neighbour of what follows
+            self._leading.recent.clear()  # no neighbour of what follows is needed
         self._ended[self._files.log] = _EndedPass(
             self._files.base_offset, self._source, size, self._leading, self._sequencer, self._assumed
         )
