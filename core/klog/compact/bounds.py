@@ -6,18 +6,16 @@ lastRecordsOfActiveProducers.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Mapping
 from enum import Enum
 from typing import NamedTuple
 
 from klog.compact.rules import Refusal, damaged
 from klog.data_dir.partition import Partition, SegmentFiles
-from klog.errors import UnreadableError
 from klog.files.read_only import ReadOnlyFile
 from klog.formats.damage import Damage
-from klog.log.header_walk import header_at, walk_windows
-from klog.log.index import last_timestamp
+from klog.log.header_walk import header_at
+from klog.log.index import largest_timestamp
 from klog.log.log_end import LogEnd
 from klog.transactions.producer_state import ProducerState
 from klog.transactions.replay import nearest_state, replay
@@ -120,31 +118,11 @@ def too_young(
     if min_lag_ms <= 0:
         return None
     for files in segments:
-        timestamp = _largest_timestamp(partition, files)
+        time_index = partition.file(files.time_index) if files.time_index is not None else None
+        timestamp = largest_timestamp(partition.file(files.log), time_index)
         if timestamp > now_ms - min_lag_ms:
             return CleaningBound(files.base_offset, CleaningLimit.MIN_LAG, timestamp_ms=timestamp)
     return None
-
-
-def _largest_timestamp(partition: Partition, files: SegmentFiles) -> int:
-    """Return what a broker takes for a segment's largest timestamp (ms): the last of its time index, else its age.
-
-    Where there is no time index the log is asked.  Kafka: LogSegment.largestTimestamp.
-    """
-    log = partition.file(files.log)
-    if files.time_index is not None:
-        largest = last_timestamp(partition.file(files.time_index))
-    else:
-        with ReadOnlyFile(log) as source:
-            windows = walk_windows(source)
-            found = [window.latest() for window in windows if not isinstance(window, Damage)]
-            largest = max(found, default=None)
-    if largest is not None and largest >= 0:
-        return largest
-    try:
-        return os.stat(log).st_mtime_ns // 1_000_000
-    except OSError as error:
-        raise UnreadableError(f"{log}: {error.strerror}") from error
 
 
 def overdue_ms(partition: Partition, segments: Iterable[SegmentFiles], now_ms: int, max_lag_ms: int) -> int:

@@ -43,9 +43,14 @@ class OffsetMapping:
         self._window = Window(output=0)
         self._start = self._records = self._bytes = 0
 
-    def fill(self, segments: Sequence[SourceSegment], log_start: int, start: int, end: int) -> MappedRange:
-        """Return how far that came.  Raises DamagedError, UnreadableError."""
-        self._offsets.clear(start)
+    def fill(
+        self, segments: Sequence[SourceSegment], log_start: int, start: int, end: int, part: int = 0, parts: int = 1
+    ) -> MappedRange:
+        """Return how far that came.  Raises DamagedError, UnreadableError.
+
+        *part* of *parts* of all keys, by their digests, are put into the map; it knows nothing of the others.
+        """
+        self._offsets.clear(start, part, parts)
         self._start, self._transactions = start, CleanedTransactions()
         self._records = self._bytes = 0
         dirty = between(segments, start, end)

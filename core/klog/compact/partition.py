@@ -9,8 +9,9 @@ round's content goes into the draft.  Kafka: Cleaner.doClean.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from collections.abc import Iterator, Mapping, Sequence
+from math import ceil
+from typing import Final, NamedTuple
 
 from klog.compact.mapping import MappedRange, OffsetMapping
 from klog.compact.rewriting import CleanerRelease, CleaningCounts, Rewriting, RoundParameters, SegmentGroup
@@ -27,6 +28,9 @@ from klog.plan.file_state import Digest
 from klog.plan.model import same_content
 from klog.plan.replace_segments import replace_segments
 from klog.plan.staging import Staging
+
+_FEWEST_SEGMENTS: Final = 4
+"""Of the clean and of the dirty ones, so many are rewritten at least to say what a compaction would leave."""
 
 
 class CleanerOptions(NamedTuple):
@@ -89,6 +93,17 @@ class CompactionEstimate(NamedTuple):
     records: int
     bytes_in: int
     bytes_out: int
+
+
+class ExpectedCompaction(NamedTuple):
+    """What a compaction would leave of all logs of a partition: about *bytes_after*.
+
+    *sampled*: which part of what would be rewritten was rewritten to find out.
+    """
+
+    sections: LogSections
+    bytes_after: int
+    sampled: float
 
 
 class CompactionResult(NamedTuple):
@@ -165,8 +180,56 @@ class PartitionCompaction:
         after = expected_bytes(cleaned, sections.first_dirty, mapped._replace(records=records), keys)
         return CompactionEstimate(sections, rounds, keys, records, sum(segment.size for segment in cleaned), after)
 
-    def _map(self, segments: Sequence[SourceSegment], first_dirty: int) -> MappedRange:
-        return self._mapping.fill(segments, self._terms.log_start, first_dirty, self._terms.first_uncleanable)
+    def expect(self, fraction: float) -> ExpectedCompaction:
+        """Return what would be left, from the second pass over a *fraction* of the segments.
+
+        Where the offset map is too small for all keys, it takes a part of them after the other, which leaves the bytes
+        of batches that lose the last of their records in several parts.  Raises DamagedError, UnreadableError.
+        """
+        sections, segments = self._sections, sources(self._sections.partition)
+        cleaned = between(segments, 0, sections.first_uncleanable)
+        some = _some(cleaned, sections.first_dirty, fraction)
+        parts = 1
+        while (removed := self._removed(segments, some, parts)) is None:
+            parts *= 2
+        expected = 0.0
+        for is_clean in (True, False):
+            expected += _extrapolated(
+                [one for one in cleaned if (one.base < sections.first_dirty) is is_clean], removed
+            )
+        untouched = sum(one.size for one in segments) - sum(one.size for one in cleaned)
+        whole = sum(one.size for one in cleaned)
+        read = sum(one.size for one in some)
+        return ExpectedCompaction(sections, untouched + round(expected), read / whole if whole else 1.0)
+
+    def _removed(
+        self, segments: Sequence[SourceSegment], some: Sequence[SourceSegment], parts: int
+    ) -> dict[int, int] | None:
+        """Return by how many bytes each of *some* segments becomes smaller; None if the map is full before.
+
+        What goes whatever the keys are, such as aborted transactions, goes with each part, and counts once.
+        """
+        removed = dict.fromkeys((one.base for one in some), 0)
+        for part in range(parts):
+            if self._map(segments, self._sections.first_dirty, part, parts).is_full:
+                return None
+            for segment in some:
+                removed[segment.base] += segment.size - self._rewritten_size(segments, segment)
+        if parts > 1:
+            latest = self._offsets.latest
+            self._offsets.clear(self._sections.first_dirty)
+            self._offsets.latest = latest
+            for segment in some:
+                removed[segment.base] -= (parts - 1) * (segment.size - self._rewritten_size(segments, segment))
+        return removed
+
+    def _rewritten_size(self, segments: Sequence[SourceSegment], segment: SourceSegment) -> int:
+        rewriting = Rewriting(self._offsets, segments, self._sections.first_dirty, self._terms, self._advance)
+        return sum(len(part) for part in rewriting.rewrite(SegmentGroup([segment], self._terms.index_interval)))
+
+    def _map(self, segments: Sequence[SourceSegment], first_dirty: int, part: int = 0, parts: int = 1) -> MappedRange:
+        end = self._terms.first_uncleanable
+        return self._mapping.fill(segments, self._terms.log_start, first_dirty, end, part, parts)
 
     def _rewrite(
         self,
@@ -256,3 +319,21 @@ def expected_bytes(segments: Sequence[SourceSegment], first_dirty: int, mapped: 
     dirty = sum(segment.size for segment in between(segments, first_dirty, mapped.next_dirty))
     total = sum(segment.size for segment in segments)
     return total - dirty + (dirty * min(keys, mapped.records) // mapped.records if mapped.records else 0)
+
+
+def _some(segments: Sequence[SourceSegment], first_dirty: int, fraction: float) -> list[SourceSegment]:
+    """Return a *fraction* of the segments, evenly spread, of the clean ones and of the dirty ones; a few at least."""
+    chosen = []
+    for is_clean in (True, False):
+        part = [one for one in segments if (one.base < first_dirty) is is_clean and one.size]
+        count = min(len(part), max(_FEWEST_SEGMENTS, ceil(fraction * len(part))))
+        chosen += [part[(2 * at + 1) * len(part) // (2 * count)] for at in range(count)]
+    return chosen
+
+
+def _extrapolated(segments: Sequence[SourceSegment], removed: Mapping[int, int]) -> float:
+    """Return how many bytes are left of *segments*, when of some of them so many are *removed*."""
+    total = sum(one.size for one in segments)
+    read = sum(one.size for one in segments if one.base in removed)
+    gone = sum(removed.get(one.base, 0) for one in segments)
+    return total - gone * total / read if read else float(total)

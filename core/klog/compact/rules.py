@@ -10,7 +10,6 @@ from shlex import quote
 from typing import NamedTuple
 
 from klog.data_dir.partition import Partition
-from klog.errors import UnreadableError
 from klog.formats.names import CLUSTER_METADATA, FileName, PartitionState, Stage, belongs, parse_file
 from klog.log.log_end import find_log_end
 from klog.metadata.topic_config import Setting, SettingOrigin, TopicConfig
@@ -134,8 +133,7 @@ def _by_topic(partition: Partition, rules: TopicRules) -> Refusal | None:
 
 
 def _by_files(partition: Partition) -> Refusal | None:
-    if partition.unreadable is not None:
-        raise UnreadableError(f"{partition.path}: {partition.unreadable}")
+    partition.check_listed()
     of_log = [file for file in partition.files if belongs(file)]
     for file in of_log:
         if file.stage is not Stage.IN_USE:

@@ -10,12 +10,15 @@ from contextlib import contextmanager
 from types import TracebackType
 from typing import BinaryIO, NamedTuple
 
-from klog.disk.output_gate import check_directory, check_output
+from klog.disk.output_gate import check_directory, check_output, is_stream
+from klog.kernel import begin_sync, set_aside, sync_file_system
 
 _CREATE = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _OPEN = os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 _LOCK = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 _WINDOW = 1 << 20
+_WRITE_BYTES = 1 << 18
+"""For an aligned write of a MiB, Linux looks for as much memory in one piece: that takes three times as long."""
 _MANY = 64
 """So many things to sync, and one call for the whole file system is cheaper."""
 
@@ -60,7 +63,7 @@ class Disk:
         view = memoryview(data)
         with _named(file.path):
             while len(view):
-                view = view[os.write(file.descriptor, view) :]
+                view = view[os.write(file.descriptor, view[:_WRITE_BYTES]) :]
 
     def copy(self, source: str, start: int, end: int, file: OpenFile) -> None:
         """Append bytes *start* to *end* of the file *source* to a new file; holes stay holes.
@@ -77,6 +80,18 @@ class Disk:
                 os.lseek(file.descriptor, 0, os.SEEK_END)
         finally:
             os.close(descriptor)
+
+    def share(self, source: str, file: OpenFile) -> bool:
+        """Let a new file share the blocks of the file *source*; False, and nothing is done, where that cannot be."""
+        descriptor = os.open(source, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        try:
+            return _share_blocks(descriptor, file.descriptor)
+        finally:
+            os.close(descriptor)
+
+    def begin_sync(self, file: OpenFile, start: int, size: int) -> None:
+        """Let the system begin to bring a range to the disk, if it can: a later `sync` has less to wait for."""
+        begin_sync(file.descriptor, start, size)
 
     def truncate(self, file: OpenFile, size: int) -> None:
         """Cut the file to *size* bytes."""
@@ -157,40 +172,29 @@ class Disk:
         os.utime(path, ns=(modified_ns, modified_ns))
 
     def private_directory(self) -> str:
-        """Create a private directory for temporary files; return its path.
-
-        Raises UsageError if it would be in a log dir.
-        """
+        """Create a private directory for temporary files; raises UsageError if it would be in a log dir."""
         import tempfile
 
-        for name in ("TMPDIR", "TEMP", "TMP"):
-            if os.environ.get(name):
-                check_directory(os.environ[name])  # tempfile tries by itself whether it may write there
+        _check_temporary()
         return tempfile.mkdtemp(prefix="klog-")
+
+    def unnamed_file(self) -> BinaryIO:
+        """Create a temporary file without a name; raises UsageError if it would be in a log dir."""
+        import tempfile
+
+        _check_temporary()
+        return tempfile.TemporaryFile(prefix="klog-")
 
     def free_bytes(self, path: str) -> int:
         """Return how much room there is for this user on the file system of *path*."""
-        facts = os.statvfs(path)
-        return facts.f_bavail * facts.f_frsize
+        return (facts := os.statvfs(path)).f_bavail * facts.f_frsize
 
 
-class FencedDisk(Disk):
-    """For work that may be abandoned while it runs: directories are created only inside *fence*, which is not created.
-
-    Otherwise a task that is still running would create again what others have removed, directory by directory.
-    *shared*: what is created gets the permissions that the umask allows.
-    """
-
-    def __init__(self, fence: str, *, shared: bool = False) -> None:
-        self._inside = os.path.join(fence, "")
-        if shared:
-            self.file_mode, self.directory_mode = 0o666, 0o777
-
-    def make_directory(self, path: str, like: str | None = None) -> None:
-        """Make a directory; FileNotFoundError for one that is not inside of the fence."""
-        if not path.startswith(self._inside):
-            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
-        super().make_directory(path, like)
+def _check_temporary() -> None:
+    """Raise UsageError if temporary files would be in a log dir; tempfile tries by itself whether it may write."""
+    for name in ("TMPDIR", "TEMP", "TMP"):
+        if os.environ.get(name):
+            check_directory(os.environ[name])
 
 
 @contextmanager
@@ -229,7 +233,7 @@ def _copy_data(source: int, start: int, end: int, target: int, at: int) -> None:
     """Copy a range to position *at* of a file that is empty from there on; holes stay holes."""
     shift = at - start
     for first, last in _data(source, start, end):
-        position = first
+        position = first + _copy_in_kernel(source, first, last, target, first + shift)
         while position < last:
             data = os.pread(source, min(_WINDOW, last - position), position)
             if not data:
@@ -239,6 +243,20 @@ def _copy_data(source: int, start: int, end: int, target: int, at: int) -> None:
                 view = view[os.pwrite(target, view, position + shift + len(data) - len(view)) :]
             position += len(data)
     os.ftruncate(target, end + shift)
+
+
+def _copy_in_kernel(source: int, start: int, end: int, target: int, at: int) -> int:
+    """Copy a range without a way through this process, as far as the system does it; return the bytes that it did."""
+    done = 0
+    try:
+        while hasattr(os, "copy_file_range") and start + done < end:
+            count = os.copy_file_range(source, target, end - start - done, start + done, at + done)
+            if not count:
+                break
+            done += count
+    except OSError:
+        pass  # reading and writing say what is the matter, if it is more than an old kernel
+    return done
 
 
 def _data(descriptor: int, start: int, end: int) -> Iterator[tuple[int, int]]:
@@ -258,14 +276,9 @@ def _data(descriptor: int, start: int, end: int) -> Iterator[tuple[int, int]]:
 
 def _sync_file_system(path: str) -> None:
     """Write out everything that a file system has not written yet, if there is a system call for it."""
-    import ctypes
-
-    call = getattr(ctypes.CDLL(None), "syncfs", None)
-    if call is None:
-        return
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     try:
-        call(descriptor)
+        sync_file_system(descriptor)
     finally:
         os.close(descriptor)
 
@@ -274,18 +287,23 @@ class NewFile:
     """A file that appears under its name only when it is complete.
 
     It is written under a temporary name beside it; `commit` syncs and renames it.  Without a commit it is removed.
+    A pipe or a device stays what it is: the content is written into it at once.
     Raises UsageError, before anything is created, if no output may be written there (`klog.disk.output_gate`).
     """
 
     def __init__(self, path: str) -> None:
         check_output(path)
         self.path = path
-        self._temporary = f"{path}.{os.getpid()}.tmp"
-        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
-        self.descriptor = os.open(self._temporary, flags, 0o666)
+        self._temporary = "" if is_stream(path) else f"{path}.{os.getpid()}.tmp"
+        flags = os.O_WRONLY | os.O_CLOEXEC
+        if self._temporary:
+            flags |= os.O_CREAT | os.O_EXCL
+        self.descriptor = os.open(self._temporary or path, flags, 0o666)
 
     def commit(self) -> None:
         """Sync the content, give the file its name, sync the directory.  Raises OSError."""
+        if not self._temporary:
+            return
         os.fsync(self.descriptor)
         os.replace(self._temporary, self.path)
         self._temporary = ""
@@ -369,19 +387,10 @@ class Preallocation:
         """Preallocate blocks for *size* more bytes, if the system supports it."""
         self._written += size
         while self._is_wanted and self._written > self._set_aside:
-            self._is_wanted = _set_aside(self._descriptor, self._set_aside, self.STEP_BYTES)
+            self._is_wanted = set_aside(self._descriptor, self._set_aside, self.STEP_BYTES)
             self._set_aside += self.STEP_BYTES * self._is_wanted
 
     def release(self) -> None:
         """Free what has not been used, unless another process has written to the file meanwhile.  Raises OSError."""
         if self._set_aside > self._start and os.fstat(self._descriptor).st_size == self._written:
             os.ftruncate(self._descriptor, self._written)
-
-
-def _set_aside(descriptor: int, start: int, size: int) -> bool:
-    """Allocate blocks without changing the file's size (Linux fallocate); False if that is not possible."""
-    import ctypes
-
-    allocate = getattr(ctypes.CDLL(None), "fallocate64", None)
-    keep_size = ctypes.c_int(1)
-    return allocate is not None and allocate(descriptor, keep_size, ctypes.c_int64(start), ctypes.c_int64(size)) == 0

@@ -36,6 +36,21 @@ def check_output(path: str, paths: Iterable[str] = ()) -> None:
     _raise(UsageError, _refusal(path, _known(_read_as_kafkas(paths))))
 
 
+def is_stream(path: str) -> bool:
+    """Whether *path* is a pipe, a socket or a device, or a process's name for one of its open files (`/dev/stdout`).
+
+    What goes there is written into it: a new file in its place would, as root, be the whole machine's `/dev/null`.
+    """
+    folder = os.path.realpath(os.path.dirname(path) or os.curdir)
+    try:
+        leads_to = os.readlink(path) if os.path.islink(path) else ""
+        mode = os.stat(path).st_mode
+    except OSError:
+        return False
+    is_file = stat.S_ISREG(mode) or stat.S_ISDIR(mode)
+    return not is_file or leads_to.startswith("/proc/") or folder.startswith("/proc/")
+
+
 def check_directory(path: str, paths: Iterable[str] = (), *, is_ours: bool = False) -> None:
     """Raise UsageError if no directory may be created or filled at *path*.  *paths*: what the same command reads.
 
@@ -53,6 +68,8 @@ def check_places(
     """
     known = _known(log_dirs)
     for file in files:
+        if is_stream(file):
+            raise PlanError(f"{file}: is a pipe or a device; a plan needs a file, for new content waits beside it")
         _raise(PlanError, _refusal(file, known))
     for backup in backups:
         _raise(PlanError, _refusal(backup, known, is_directory=True))

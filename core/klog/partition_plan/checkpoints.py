@@ -30,6 +30,32 @@ def plan(log_dir: LogDir, changes: Mapping[FileKind, Changes], draft: Draft, *, 
         draft.put(kind.value, [write_offsets(_changed(entries, wanted))])
 
 
+def plan_around(
+    log_dir: LogDir, lower: Mapping[FileKind, Changes], final: Mapping[FileKind, Changes], before: Draft, after: Draft
+) -> None:
+    """Add to *before* the checkpoints that name less, and to *after*, when all else is done, those that name more.
+
+    Raises OSError (staging).
+    """
+    plan(log_dir, lower, before, mend=False)
+    lowered = list(before.actions)
+    plan(log_dir, final, before, mend=False)
+    # What is lowered and raised in the end is one history of a file, in two places of the plan.
+    after.actions = [action for action in before.actions if action not in lowered]
+    before.actions = [action for action in before.actions if action in lowered]
+
+
+def by_file(
+    offsets: Mapping[tuple[str, int], Mapping[FileKind, int | None]],
+) -> dict[FileKind, dict[tuple[str, int], int | None]]:
+    """Return the changes of many partitions by checkpoint file."""
+    found: dict[FileKind, dict[tuple[str, int], int | None]] = {}
+    for key, values in offsets.items():
+        for kind, value in values.items():
+            found.setdefault(kind, {})[key] = value
+    return found
+
+
 def _lines(log_dir: LogDir, kind: FileKind) -> list[OffsetEntry]:
     """Return the lines of a refused file that are entries; none when there is no such file."""
     content = read_small(os.path.join(log_dir.path, kind.value))

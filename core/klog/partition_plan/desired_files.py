@@ -5,7 +5,7 @@ never says more than its log has; a snapshot goes only when its successor is the
 
 Where a segment is split, what leaves it is there under its new name before the old one is cut, the last segment first:
 so the log ends where it did all the while.  In between two files hold these batches.  A broker looks for their offsets
-in the segment that begins last at or below them, so nobody reads them twice; and where it recovers the old one, it
+in the segment that begins last at or below them, so they are read once; and where it recovers the old one, it
 splits it itself, and its own segments take the place of those that are there.
 """
 

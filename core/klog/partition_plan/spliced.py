@@ -88,7 +88,7 @@ class DigestedLog:
         return data
 
     def skip(self, start: int, end: int) -> None:
-        """Have the digest take bytes that nobody wants.  Where they cannot be read it stays incomplete."""
+        """Have the digest take bytes that are not wanted.  Where they cannot be read it stays incomplete."""
         with suppress(UnreadableError):
             for at in range(start, end, _STEP_BYTES):
                 self.read(at, min(_STEP_BYTES, end - at))

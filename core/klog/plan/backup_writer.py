@@ -22,7 +22,7 @@ from klog.files.directory import names_in
 from klog.files.paths import inode_of
 from klog.files.read_only import ReadOnlyFile
 from klog.formats.names import FileKind
-from klog.plan.file_state import file_state, status_of
+from klog.plan.file_state import file_state, is_as_known, status_of
 from klog.plan.guards import files_beside
 from klog.plan.json_file import MAX_BYTES, plan_pieces, read_plan
 from klog.plan.model import APPEND, PLAN, STAGED, TRUNCATE, UNFINISHED, Action, CutOut, FileState, Plan, StaleError
@@ -64,7 +64,7 @@ class BackupWriter:
     """Puts aside what a plan needs to be taken back, and makes ready what it puts in place.
 
     Files and directories that this run has made are removed again by `clean`.  *is_new*: no earlier run has begun, so
-    that what stands in its way is somebody else's.
+    that what stands in its way is another program's.
     """
 
     def __init__(self, plan: Plan, disk: Disk, is_new: bool) -> None:
@@ -73,7 +73,7 @@ class BackupWriter:
         self._is_new = is_new
         self._made: list[str] = []
         self._to_sync: dict[str, None] = {}
-        self._read: dict[tuple[int, int], FileState] = {}
+        self._read = dict(plan.known_here)
         self._brought: dict[tuple[int, int], str] = {}
 
     def write_plan(self) -> None:
@@ -168,12 +168,12 @@ class BackupWriter:
         backup = self._plan.backups[action.log_dir]
         target = os.path.join(backup, STAGED, source)
         origin = os.path.join(self._plan.staged(action.log_dir), source)
-        state = self._state(target)
+        state = self._state(target, after.digest_start)
         if (state is None or state.content != after.content) and origin != target:
             if status_of(origin) is None:
                 raise StaleError(f"{origin}: gone, although the plan needs it for {action.file}; make the plan again")
             self._bring(origin, target, after)
-            state = self._state(target)
+            state = self._state(target, after.digest_start)
         if state is None or state.content != after.content:
             what = "gone" if state is None else "not what the plan says"
             raise StaleError(f"{target}: {what}, although the plan needs it for {action.file}; make the plan again")
@@ -205,17 +205,22 @@ class BackupWriter:
             log = max((one for one in names_in(directory) if one.endswith(f".{FileKind.LOG.value}")), default="")
         return os.path.join(directory, log) if log else None
 
-    def _state(self, path: str) -> FileState | None:
-        """Return what a file is; what has two names is read once."""
-        if status_of(path) is None:
+    def _state(self, path: str, start: int) -> FileState | None:
+        """Return what a file is, with a digest from *start* on; what has two names is read once.
+
+        What this process has written is not read at all, as long as its size and time are what they were then.
+        """
+        status = status_of(path)
+        if status is None:
             return None
-        inode = inode_of(os.lstat(path))
-        if inode not in self._read:
-            state = file_state(path)
-            if state is None:
-                return None
+        inode = inode_of(status)
+        known = self._read.get(inode)
+        if known is not None and known.digest_start == start and is_as_known(status, known):
+            return known
+        state = file_state(path, start=start)
+        if state is not None:
             self._read[inode] = state
-        return self._read[inode]
+        return state
 
     def _bring(self, origin: str, target: str, after: FileState) -> None:
         """Let a file that waits elsewhere be in the backup too; what has two names there gets two names here."""

@@ -81,11 +81,11 @@ class Draft:
         if file not in self._states:
             digest = self._digests.get(file)
             known = state_read(self._path(file), digest) if digest is not None else None
-            self._states[file] = [known or file_state(self._path(file))]
+            self._states[file] = [known or file_state(self._path(file), start=digest.start if digest else 0)]
         return self._states[file][-1]
 
     def read_through(self, file: str, digest: Digest) -> None:
-        """Register *digest*, which sees all bytes of *file*, so that they need not be read again."""
+        """Register *digest*, which sees all bytes of *file* from its start on, so that they need not be read again."""
         self._digests[file] = digest
 
     def put(
@@ -109,15 +109,18 @@ class Draft:
         content: Iterable[bytes | bytearray | memoryview],
         like: str | None = None,
         modified_ns: int | None = None,
+        whole: str | None = None,
     ) -> StagedContent:
         """Let *content* wait for *file*, of which nothing else is said until `put_prepared`; all else as in `put`.
 
-        For callers that need all of it, or another name for it, before the changes are known.
+        For callers that need all of it, or another name for it, before the changes are known.  *whole*: a file that
+        has just this content: both share their blocks where the file system can.
         """
         # Each change of a file has a name of its own for what it puts.
         turn = len(self._states.get(file, ()))
         source = f"{file}~{turn}" if turn > 1 else file
-        size, digest = self.staging.store(source, content)
+        shared = self.staging.share(source, whole) if whole is not None else None
+        size, digest = shared or self.staging.store(source, content)
         self.state(file)
         mode, uid, gid, time_ns = self._owner(file, like)
         after = FileState(size, digest, mode, uid, gid, time_ns if modified_ns is None else modified_ns)
@@ -204,6 +207,13 @@ class Draft:
                 raise UnreadableError(lack)
         self.actions.append(action)
         self._states[action.file].append(action.after)
+
+    def abandon(self) -> None:
+        """Forget all changes, and what waits for them.  Raises OSError."""
+        for action in self.actions:
+            if action.source is not None:
+                self.staging.drop(action.source)
+        self.actions.clear()
 
     def _goes_back(self, file: str, after: FileState | None) -> bool:
         """Whether *file* has been this before; then what has been said since is taken away."""
@@ -341,6 +351,7 @@ def make_plan(
         made_here=tuple(
             path for staging in {id(one.staging): one.staging for one in drafts}.values() for path in staging.made
         ),
+        known_here={inode: state for one in drafts for inode, state in one.staging.known.items()},
         new_directories=tuple(sorted(new)),
     )
 

@@ -350,7 +350,7 @@ def drop_staged(plan: Plan, disk: Disk) -> None:
 
 def chain_size(action: Action) -> int:
     """Return how many bytes an action has read before it: its file, about."""
-    return action.before.size if action.before is not None else 0
+    return action.before.size - action.before.digest_start if action.before is not None else 0
 
 
 def _rounds(actions: tuple[Action, ...], to_do: set[int]) -> Iterator[list[int]]:

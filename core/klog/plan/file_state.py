@@ -18,17 +18,21 @@ SHA256_BELOW: Final = 16 << 20
 """Files of so many bytes and more have CRC-32C for a digest: what counts is that a changed file is noticed, soon."""
 
 _WINDOW = 1 << 20
+_END_BYTES = 1 << 20
 
 
 class Digest:
-    """The digest of bytes as they come by; *size* is how many there were, *expected* how many it will be, if known."""
+    """The digest of bytes as they come by, from byte *start* of a file on.
 
-    def __init__(self, expected: int = 0) -> None:
+    *size*: up to which byte they have come; *expected*: up to which they will, if known.
+    """
+
+    def __init__(self, expected: int = 0, start: int = 0) -> None:
         from hashlib import sha256
 
-        self.size = 0
+        self.size = self.start = start
         self._crc = 0
-        self._sha256: _Hash | None = sha256() if expected < SHA256_BELOW else None
+        self._sha256: _Hash | None = sha256() if expected < SHA256_BELOW and not start else None
 
     def update(self, data: bytes | bytearray | memoryview) -> None:
         """Take the next bytes."""
@@ -43,7 +47,7 @@ class Digest:
 
     def copy(self) -> Digest:
         """Return a digest that has seen the same."""
-        other = Digest()
+        other = Digest(start=self.start)
         other.size, other._crc = self.size, self._crc
         other._sha256 = self._sha256 and self._sha256.copy()
         return other
@@ -51,8 +55,21 @@ class Digest:
     def text(self) -> str:
         """Return the digest of what has come by so far, as a plan has it."""
         if self._sha256 is None:
-            return f"crc32c:{self._crc:08x}"
+            return f"crc32c:{self._crc:08x}" + (f"@{self.start}" if self.start else "")
         return f"sha256:{self._sha256.hexdigest()}"
+
+
+def digest_of_end(source: ReadOnlyFile) -> Digest:
+    """Return the digest of a file that more is going to be appended to; of a large one, of its last MiB.
+
+    To read all of it would take longer than to append, and what is appended does not depend on it.  Raises
+    UnreadableError.
+    """
+    start = source.size - _END_BYTES if source.size >= SHA256_BELOW else 0
+    digest = Digest(source.size, start)
+    while digest.size < source.size and (piece := source.read(digest.size, min(_WINDOW, source.size - digest.size))):
+        digest.update(piece)
+    return digest
 
 
 def status_of(path: str) -> os.stat_result | None:
@@ -71,17 +88,17 @@ def status_of(path: str) -> os.stat_result | None:
     return status
 
 
-def file_state(path: str, advance: Callable[[int], None] | None = None) -> FileState | None:
+def file_state(path: str, advance: Callable[[int], None] | None = None, start: int = 0) -> FileState | None:
     """Return the state of the file at *path*; None when there is none.  *advance* gets the number of bytes read.
 
-    Raises StaleError for anything that is no regular file, UnreadableError.
+    *start*: of its digest.  Raises StaleError for anything that is no regular file, UnreadableError.
     """
-    states = _states(path, None, advance)
+    states = _states(path, None, advance, start)
     return states and states[1]
 
 
 def state_read(path: str, digest: Digest) -> FileState | None:
-    """Return what the file at *path* is if all of its bytes went through *digest*; else None.
+    """Return what the file at *path* is if all of its bytes, from its start on, went through *digest*; else None.
 
     Raises StaleError for anything that is no regular file, UnreadableError.
     """
@@ -91,28 +108,36 @@ def state_read(path: str, digest: Digest) -> FileState | None:
     return FileState(digest.size, digest.text(), *_owner(status))
 
 
+def is_as_known(status: os.stat_result, known: FileState) -> bool:
+    """Whether all that the system says about a file is as in *known*."""
+    return (status.st_size, *_owner(status)) == (known.size, *known[2:])
+
+
 def _owner(status: os.stat_result) -> tuple[int, int, int, int]:
     return stat.S_IMODE(status.st_mode), status.st_uid, status.st_gid, status.st_mtime_ns
 
 
-def states_around(path: str, size: int) -> tuple[FileState, FileState]:
+def states_around(path: str, size: int, start: int = 0) -> tuple[FileState, FileState]:
     """Return what the file at *path* is, and what it is when it is cut to *size* bytes.
 
-    Raises StaleError when it is not there or not as long, UnreadableError.
+    *start*: of the digests, not behind *size*.  Raises StaleError when it is not there or not as long, UnreadableError.
     """
-    states = _states(path, size, None)
+    states = _states(path, size, None, start)
     if states is None or states[1].size < size:
         raise StaleError(f"{path}: it was longer than {size} bytes before")
     return states[1], states[0]
 
 
-def _states(path: str, size: int | None, advance: Callable[[int], None] | None) -> tuple[FileState, FileState] | None:
+def _states(
+    path: str, size: int | None, advance: Callable[[int], None] | None, start: int
+) -> tuple[FileState, FileState] | None:
     """Return the states of the first *size* bytes and of the whole file."""
     status = status_of(path)
     if status is None:
         return None
-    whole, size_to_cut = Digest(status.st_size if size is None else 0), -1 if size is None else size
-    cut = whole.text() if size == 0 else ""
+    whole = Digest(status.st_size if size is None else 0, min(start, status.st_size))
+    size_to_cut = -1 if size is None else size
+    cut = whole.text() if size == whole.size else ""
     view = memoryview(bytearray(min(_WINDOW, max(status.st_size, 1))))
     try:
         with ReadOnlyFile(path) as source:

@@ -51,6 +51,8 @@ def differences(plan: Plan) -> Iterator[Difference]:
     known = {(action.log_dir, action.file) for action in plan.actions}
     for guard in (*plan.guards, *(plan.beside or ())):
         known.add((guard.log_dir, guard.file))
+        if plan.beside is not None and os.path.isabs(guard.file):
+            continue  # a source, and the plan has begun
         status = status_of(plan.path(guard.log_dir, guard.file))
         if status is None or (status.st_size, status.st_mtime_ns) != (guard.size, guard.modified_ns):
             yield Difference(guard.log_dir, guard.file, guard, status)

@@ -20,7 +20,7 @@ from klog.plan.validation import check_plan, refuse, shown
 MAX_BYTES: Final = 512 << 20
 """The largest plan file that is read: enough for a million actions."""
 
-_DIGESTS = {"sha256": re.compile(r"[0-9a-f]{64}"), "crc32c": re.compile(r"[0-9a-f]{8}")}
+_DIGESTS = {"sha256": re.compile(r"[0-9a-f]{64}"), "crc32c": re.compile(r"[0-9a-f]{8}(@[1-9][0-9]{0,18})?")}
 _ACTION_KEYS = {"do", "file", "from", "size", "before", "after", "added", "log_dir"}
 _STATE_KEYS = {"size", "mode", "uid", "gid", "modified_ns"}
 _GUARD_KEYS = {"file", "size", "modified_ns", "log_dir", "sync"}

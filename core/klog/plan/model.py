@@ -44,7 +44,8 @@ class StaleError(KlogError):
 class FileState(NamedTuple):
     """What a file is.
 
-    *digest*: its kind and the hexadecimal digits, `sha256:…` or, for large files, `crc32c:…`.  *mode*: permission bits.
+    *digest*: its kind and the hexadecimal digits, `sha256:…` or, for large files, `crc32c:…`; `crc32c:…@N` of what a
+    file that only grows has from byte N on.  *mode*: permission bits.
     *modified_ns*: ns since the epoch.  What an action leaves has the mode, the owner and the time that it says.
     """
 
@@ -59,6 +60,11 @@ class FileState(NamedTuple):
     def content(self) -> tuple[int, str]:
         """The key by which two files are compared: equal keys mean equal bytes."""
         return self.size, self.digest
+
+    @property
+    def digest_start(self) -> int:
+        """The byte from which on the digest counts."""
+        return int(self.digest.partition("@")[2] or 0)
 
 
 def same_content(one: FileState | None, other: FileState | None) -> bool:
@@ -91,7 +97,9 @@ class Action(NamedTuple):
 class Guard(NamedTuple):
     """A file that is not changed, but that the plan relies on: it must be as it was.
 
-    *sync*: and it must be on the disk before anything acts, for a broker will take it as flushed.
+    *file*: relative to the log dir, or the absolute path of a source, which has to last only until the plan begins: by
+    then all that it needs of it is in the backup.  *sync*: and it must be on the disk before anything acts, for a
+    broker will take it as flushed.
     """
 
     file: str
@@ -149,10 +157,11 @@ class Plan(NamedTuple):
     *log_dirs*: absolute paths; *backups*: for each, the directory where originals go.  *staging*: for each, the
     directory in which the sources of its puts wait, empty where they are nowhere; none: `staged` in the backups.
     *findings*: as JSON has them.  *no_lock*: log dirs, by number, that had no `.lock` before.  *directory_times*: the
-    modification time in ns of each directory that the actions touch, by (log dir, relative path), for whoever takes the
-    plan back; *leaves_times*: those that directories get when all is done.  *undoes*: the id of the plan it takes back.
+    modification time in ns of each directory that the actions touch, by (log dir, relative path); *leaves_times*:
+    those that directories get when all is done.  *undoes*: the id of the plan it takes back.
     *beside*: the other files of partitions and log dirs that it touches, as they were when it began; None until then.
     *made_here*: the directories of backups and new files that this very process has made for it.
+    *known_here*: what this process knows of such new files, by inode, for it has written them.
     *reads*: absolute paths of log dirs that it does not change; in guards their numbers follow those of *log_dirs*.
     *new_directories*: of partitions, by (log dir, name): they are made with their first file, and go with their last.
     *copies*: which copies of partitions it makes equal, as JSON has them.
@@ -177,6 +186,7 @@ class Plan(NamedTuple):
     undoes: str | None = None
     beside: tuple[Guard, ...] | None = None
     made_here: tuple[str, ...] = ()
+    known_here: Mapping[tuple[int, int], FileState] = MappingProxyType({})
     reads: tuple[str, ...] = ()
     new_directories: tuple[tuple[int, str], ...] = ()
     copies: tuple[Mapping[str, object], ...] = ()

@@ -9,12 +9,16 @@ from collections.abc import Callable, Iterable, Sequence
 
 from klog.disk.disk import Disk, OpenFile
 from klog.disk.growing_files import GrowingFiles
-from klog.plan.file_state import Digest
+from klog.files.paths import inode_of
+from klog.plan.file_state import Digest, file_state, state_read
+from klog.plan.model import FileState
 
 ROUNDS = ".rounds"
 """Suffix of a staging directory's name: that directory has what only the next round of a compaction reads."""
 
-_PIECE = 1 << 20
+_PIECE = 1 << 18
+_STRETCH = 8 << 20
+"""So many bytes are worth a call that begins to bring them to the disk."""
 _NO_LINKS = (errno.EXDEV, errno.EPERM, errno.EACCES, errno.EMLINK, errno.EOPNOTSUPP, errno.ENOSYS)
 
 
@@ -23,6 +27,7 @@ class Staging:
 
     *announce* is called before anything is stored, so that what a killed process leaves can be recognised.
     *is_urgent*: it is going to be put in place at once.  *made*: the directories down to it that were not there before.
+    *known*: what was stored, by inode, with the digest of the bytes that were written, so that none are read again.
     Threads may share one as long as they store under different names.
     """
 
@@ -34,6 +39,7 @@ class Staging:
         self._disk = disk
         self._announce = announce
         self.made: list[str] = []
+        self.known: dict[tuple[int, int], FileState] = {}
         self._stored: set[str] | None = None
 
     def beside(self, directory: str) -> Staging:
@@ -70,7 +76,40 @@ class Staging:
             self._disk.close(file)
             if not is_whole:
                 self.drop(name)
+        self.know(name, digest)
         return digest.size, digest.text()
+
+    def share(self, name: str, path: str) -> tuple[int, str] | None:
+        """Let the file *name* share the blocks of the one at *path*; return its size and its digest.
+
+        None, and nothing is there, where the file system cannot, or only digests are asked for.  Raises OSError,
+        UnreadableError.
+        """
+        if self.directory is None:
+            return None
+        target = self._make_way(self.directory, name)
+        file = self._disk.create(target)
+        is_shared = False
+        try:
+            is_shared = self._disk.share(path, file)
+        finally:
+            self._disk.close(file)
+            if not is_shared:
+                self.drop(name)
+        state = file_state(target) if is_shared else None
+        return state and self._know(target, state).content
+
+    def know(self, name: str, digest: Digest) -> None:
+        """Note that all bytes of the file *name* went through *digest*.  Raises StaleError, UnreadableError."""
+        if self.directory is not None:
+            path = os.path.join(self.directory, name)
+            state = state_read(path, digest)
+            if state is not None:
+                self._know(path, state)
+
+    def _know(self, path: str, state: FileState) -> FileState:
+        self.known[inode_of(os.lstat(path))] = state
+        return state
 
     def _make_way(self, directory: str, name: str) -> str:
         """Return the path of what is going to be stored as *name*; nothing is there, but the directory is."""
@@ -102,9 +141,13 @@ class Staging:
         link_or_copy(source, target, disk=self._disk)
 
     def _write(self, file: OpenFile, content: Iterable[bytes | bytearray | memoryview], digest: Digest) -> None:
+        begun = 0
         for piece in in_pieces(content):
             digest.update(piece)
             self._disk.write(file, piece)
+            if self.is_urgent and digest.size - begun >= _STRETCH:
+                self._disk.begin_sync(file, begun, digest.size - begun)
+                begun = digest.size
 
     def drop(self, name: str) -> None:
         """Remove what was stored as *name*, if anything was."""
@@ -167,13 +210,17 @@ def remove_tree(path: str, disk: Disk) -> None:
     """Remove a directory and what is in it, if it is there.  Raises OSError."""
     if not os.path.isdir(path) or os.path.islink(path):
         return
-    for folder, directories, files in os.walk(path, topdown=False):
+    for folder, directories, files in os.walk(path, topdown=False, onerror=_refuse):
         for name in files:
             disk.unlink(os.path.join(folder, name))
         for name in directories:
             inside = os.path.join(folder, name)
             disk.unlink(inside) if os.path.islink(inside) else disk.remove_directory(inside)
     disk.remove_directory(path)
+
+
+def _refuse(error: OSError) -> None:
+    raise error
 
 
 def remove_emptied(path: str, files: Iterable[str], disk: Disk) -> None:

@@ -63,8 +63,13 @@ class FileHistory:
 
     @property
     def is_untouched(self) -> bool:
-        """Whether the file is as it was before the plan, which must not be asked where only its size was looked at."""
-        return same_content(self.current, self.before)
+        """Whether the file is as it was before the plan, which must not be asked where only its size was looked at.
+
+        Where only the end of it was read, its time counts as well.
+        """
+        one, other = self.current, self.before
+        is_read = one is None or other is None or not other.digest_start or one.modified_ns == other.modified_ns
+        return same_content(one, other) and is_read
 
 
 def file_histories(plan: Plan) -> dict[tuple[int, str], FileHistory]:
@@ -97,7 +102,7 @@ def locate_histories(
                 _check_directory(directory)
             directories.add(directory)
         if not (quick and _locate_quickly(chain)):
-            chain.current = file_state(chain.path, advance)
+            chain.current = file_state(chain.path, advance, chain.before.digest_start if chain.before else 0)
             same = [at for at, state in enumerate(chain.states) if same_content(state, chain.current)]
             chain.at = same[0] if same else None
             if chain.at is None:
@@ -136,7 +141,7 @@ def _look_for_part(plan: Plan, chain: FileHistory) -> None:
         if plan.actions[place].do != APPEND or before is None or after is None or current is None:
             continue
         is_within = before.size < current.size <= after.size
-        if is_within and same_content(states_around(chain.path, before.size)[1], before):
+        if is_within and same_content(states_around(chain.path, before.size, before.digest_start)[1], before):
             chain.at, chain.is_between, chain.is_partial = at, True, True
 
 

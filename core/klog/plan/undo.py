@@ -111,7 +111,7 @@ def _check_unused(plan: Plan, found: dict[tuple[int, str], FileHistory]) -> set[
 
 
 def _used(plan: Plan, path: str) -> str:
-    """Say that *path* was used since, and by which plan, where it was one."""
+    """Return why it cannot be taken back: *path* was used since, and by which plan, where it was one."""
     status = status_of(path)
     facts = None if status is None else (status.st_size, status.st_mtime_ns)
     for later in (kept.plan for log_dir in plan.log_dirs for kept in plans_of(log_dir)):
@@ -300,6 +300,6 @@ def _stage(
         disk.set_metadata(file, wanted.mode, wanted.uid, wanted.gid, wanted.modified_ns)
     finally:
         disk.close(file)
-    state = file_state(target)
+    state = file_state(target, start=wanted.digest_start)
     if state is None or state.content != wanted.content:
         raise StaleError(f"{tail}: not what was cut from {chain.path}; it cannot be brought back")

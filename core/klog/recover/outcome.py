@@ -32,7 +32,7 @@ class RecoverOptions(NamedTuple):
     *now_ms*, *expiration_ms*: producers idle for so long are forgotten, as a broker does.  *interval*, *index_bytes*:
     index.interval.bytes and segment.index.bytes.  *from_recovery_point*: what is below it
     is not looked at.  *indexes_only*: logs stay as they are.  *repair_bits*: put single flipped bits right.  *jobs*:
-    threads.  *mark_clean*: log dirs get the marker of a clean stop; *registered*: with the broker's own epoch in it.
+    threads.  *mark_clean*: log dirs get the clean-shutdown marker; *registered*: with the broker's own epoch in it.
     """
 
     mode: RecoverMode

@@ -89,6 +89,21 @@ class RebuildOutcome(NamedTuple):
     cuts: dict[int, int]
 
 
+class RepairedContent(NamedTuple):
+    """A partition as a repair would leave it: *files*; what it loses, what is *left*, and the log end offset."""
+
+    files: DesiredFiles
+    left: list[Finding]
+    losses: list[Loss]
+    end: int
+
+
+def repaired_content(survey: PartitionSurvey, settings: RecoverOptions) -> RepairedContent:
+    """Return what a partition, which could be surveyed, is once it is repaired, for a copy.  Raises UnreadableError."""
+    repair = _Repair(survey, settings)
+    return RepairedContent(repair.target(), repair.left(), repair.losses(), repair.end)
+
+
 def plan_outcome(survey: PartitionSurvey, settings: RecoverOptions) -> RebuildOutcome:
     """Return the outcome of a repair, for a partition that could be survey."""
     repair = _Repair(survey, settings)
@@ -116,7 +131,7 @@ class _Repair:
         for segment in self.facts.segments:
             self._judge(segment)
         segments = self.facts.segments
-        self._end = segments[-1].end_offset if segments else 0
+        self.end = segments[-1].end_offset if segments else 0
         self._found_of: dict[int | None, list[Finding]] = {}
         for finding in survey.findings:
             self._found_of.setdefault(base_of(finding), []).append(finding)
@@ -215,12 +230,12 @@ class _Repair:
         wrong = {
             base_of(finding) for kind in ("snapshot-corrupt", "snapshot-disagrees") for finding in self._found(kind)
         }
-        wanted = {offset for offset in wrong if offset is not None and (offset in bases or offset == self._end)}
+        wanted = {offset for offset in wrong if offset is not None and (offset in bases or offset == self.end)}
         if self._found("snapshots-missing") or (wrong and not there.keys() - wrong):
-            wanted |= {*bases[1:], self._end}
+            wanted |= {*bases[1:], self.end}
         if self._loses:
-            wrong |= {offset for offset in there if offset > self._end}
-            wanted |= {self._end} - (there.keys() - wrong)
+            wrong |= {offset for offset in there if offset > self.end}
+            wanted |= {self.end} - (there.keys() - wrong)
         wanted = {offset for offset in wanted if offset > (self.facts.partition.log_start_offset or 0)}
         for offset, name in there.items():
             if offset in wrong:
@@ -237,14 +252,14 @@ class _Repair:
 
     def _epochs(self) -> bytes | None:
         found = self.facts.partition.epochs
-        beyond = found is not None and any(entry.start_offset >= self._end for entry in found.entries)
+        beyond = found is not None and any(entry.start_offset >= self.end for entry in found.entries)
         wrong = any(self.mends(finding) for finding in self._found("epochs-"))
         if not wrong and not (self._loses and beyond):
             return None
         from klog.partition_plan.epochs import rebuilt
 
         seen = [(epoch, offset) for segment in self.facts.segments for epoch, offset, _ in segment.survey.epochs]
-        return write_epochs(rebuilt(found, seen, self._end))
+        return write_epochs(rebuilt(found, seen, self.end))
 
     # what that means
 
@@ -280,7 +295,7 @@ class _Repair:
 
     def offsets(self) -> dict[FileKind, int | None]:
         """Return what has to change in the log dir's checkpoints."""
-        return contradicted(self._survey, self._end)
+        return contradicted(self._survey, self.end)
 
 
 def contradicted(survey: PartitionSurvey, end: int) -> dict[FileKind, int | None]:

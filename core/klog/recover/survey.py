@@ -38,8 +38,8 @@ class PartitionSurvey:
     """A partition after the pass.
 
     *original*: as it is listed; `partition`, `facts`: as it is once what was interrupted has been finished or taken
-    back.  `fails`: names over which nobody can tell; then there is no more.  `logs`: what the pass showed of the logs.
-    `walks`: which of their batches salvage keeps.  *start*: the broker's next start, where it has been played already.
+    back.  `fails`: why nothing can be said of it, and then all else is missing.  `logs`: what the pass showed of the
+    logs.  `walks`: which of their batches salvage keeps.  *start*: the broker's next start, where it was played.
     """
 
     facts: PartitionFacts
