@@ -19,7 +19,7 @@ from klog.jobs.slice_reader import SliceScan
 from klog.jobs.slices import LogSlice, slice_partition
 from klog.jobs.units import run
 from klog.kernel import KeyExamples, KeyPlaces, KeyReader, key_partitions
-from klog.keys.judgement import KeyJudgement, judge, leading_hash
+from klog.keys.judgement import LEAST_SHARE, MURMUR2, KeyJudgement, judge, leading_hash, rule_counts
 from klog.keys.topics import KeyTopic
 from klog.log.reader import MAX_BATCH_BYTES
 from klog.log.record_filter import RecordFilter
@@ -82,11 +82,19 @@ class CheckedTopic(NamedTuple):
 
 
 class _ThreadScan(threading.local):
-    """What reads slices, one for each thread: buffers that are made anew for each slice break the heap into pieces."""
+    """What reads slices, one for each thread: buffers that are allocated for each slice break the heap into pieces."""
 
     def __init__(self, max_batch_bytes: int) -> None:
         # The kernel passes over control records by itself.
         self.scan = SliceScan(RecordFilter(), max_batch_bytes, controls=True)
+
+
+class _ThreadReader(threading.local):
+    """What fills a table, one for each thread; *readers* gets each, to be closed when all slices have been read."""
+
+    def __init__(self, table: KeyPlaces, is_shared: bool, readers: list[KeyReader]) -> None:
+        self.reader = KeyReader(table, is_shared)
+        readers.append(self.reader)
 
 
 class _Task(NamedTuple):
@@ -123,7 +131,7 @@ def _check(topic: KeyTopic, reading: _ThreadScan, options: KeyCheckOptions, sink
 
 
 def _first_hash(slices: Sequence[LogSlice], topic: KeyTopic, options: KeyCheckOptions) -> int:
-    """Return the hash by which the first records look placed: digests are to have that one."""
+    """Return the hash by which the first records look placed: digests are to have that one, murmur2 where none does."""
     table = KeyPlaces(topic.partition_count)
     reader = KeyReader(table)
     for part in slices[:1]:
@@ -132,7 +140,8 @@ def _first_hash(slices: Sequence[LogSlice], topic: KeyTopic, options: KeyCheckOp
                 reader.add(found, part.partition or 0)
                 break
     reader.close()
-    return leading_hash(table)
+    follow_none = max(rule_counts(table)) < LEAST_SHARE * table.keys
+    return MURMUR2 if follow_none else leading_hash(table)
 
 
 def _judge(
@@ -140,7 +149,11 @@ def _judge(
 ) -> tuple[KeyJudgement, _Counts]:
     """Fill the table and judge it; also return all that is not in it."""
     counts = _Counts()
-    _run(_read_keys, slices, task, options.workers, sink, counts.take)
+    readers: list[KeyReader] = []
+    filling = _ThreadReader(task.table, task.is_shared, readers)
+    _run(partial(_read_keys, filling), slices, task, options.workers, sink, counts.take)
+    for reader in readers:
+        reader.close()
     empty = {number: one.records for number, one in counts.empty.items()}
     return judge(task.table, empty, options.min_keys), counts
 
@@ -186,8 +199,8 @@ def _run(
     run(job, [[part] for part in slices], task, sizes, sink, workers if sum(sizes) > _ALONE_BYTES else 1, take)
 
 
-def _read_keys(unit: Sequence[LogSlice], task: _Task) -> Iterator[TaskResult]:
-    reader = KeyReader(task.table, task.is_shared)
+def _read_keys(filling: _ThreadReader, unit: Sequence[LogSlice], task: _Task) -> Iterator[TaskResult]:
+    reader = filling.reader
     for part in unit:
         number = part.partition or 0
         take = partial(reader.take, partition=number, from_offset=part.from_offset, to_offset=part.to_offset)
@@ -197,8 +210,9 @@ def _read_keys(unit: Sequence[LogSlice], task: _Task) -> Iterator[TaskResult]:
             else:
                 reader.add(found, number)
         names = ("records", "null_keys", "empty_keys", "first_empty", "last_empty")
-        yield json_result("counts", {"partition": part.partition, **dict(zip(names, reader.counted, strict=True))})
-        reader.close()
+        yield json_result(
+            "counts", {"partition": part.partition, **dict(zip(names, reader.take_counts(), strict=True))}
+        )
 
 
 def _examples(

@@ -21,7 +21,8 @@ _DEVIATIONS: Final = 4
 _MOST_EARLIER: Final = 3
 _SAMPLE: Final = 20_000
 _LOOKS: Final = 200_000_000
-_HASH_OF_RULE: Final = (0, 1, 2, 2, 2, 0, 0)
+MURMUR2: Final = 0
+_HASH_OF_RULE: Final = (MURMUR2, 1, 2, 2, 2, MURMUR2, MURMUR2)
 """murmur2, CRC-32, FNV-1a, as the kernel numbers them (`key_places.pxi`)."""
 # How the kernel numbers causes (`key_causes.pxi`); of a key at several wrong places the last one counts.
 _GROWN, _ANOTHER_RULE, _UNFRAMED, _NONE = 1, 4, 11, 12
@@ -56,7 +57,7 @@ class KeyJudgement(NamedTuple):
     misplaced_records: int = 0
     causes: tuple[int, ...] = (0,) * (_NONE + 1)
     earlier: tuple[int, ...] = ()
-    empty: Mapping[int, int] = {}  # nobody changes it
+    empty: Mapping[int, int] = {}  # never changed
     lacks_hash: bool = False
 
     @property

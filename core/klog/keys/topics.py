@@ -9,14 +9,12 @@ from klog.data_dir.log_dir import LogDir
 from klog.data_dir.partition import Partition
 from klog.data_dir.replicas import last_leader_epoch, log_end
 from klog.errors import UnsupportedError
-from klog.formats.names import CLUSTER_METADATA, PartitionState
+from klog.formats.names import CLUSTER_METADATA, INTERNAL, PartitionState
 
 if TYPE_CHECKING:
     from klog.metadata.loader import ClusterMetadata
 
-NO_PARTITIONER: Final = frozenset(
-    (CLUSTER_METADATA, "__consumer_offsets", "__transaction_state", "__share_group_state")
-)
+NO_PARTITIONER: Final = frozenset((CLUSTER_METADATA, *INTERNAL))
 """Topics whose records no producer's partitioner places: brokers write them."""
 MOST_PARTITIONS: Final = 1 << 16
 
@@ -41,13 +39,19 @@ def key_topics(partitions: Iterable[Partition], log_dirs: Sequence[LogDir], give
     """Return the topics of *partitions*, a directory of each, by name.
 
     *log_dirs*: where else their directories and the metadata log may be.  *given*: how many partitions every topic has,
-    None when nobody says.  Raises UnsupportedError for a topic with more than `MOST_PARTITIONS`.
+    None where it is not known.  Raises UnsupportedError for a topic with more than `MOST_PARTITIONS`.
     """
+    return topics_by(partitions, log_dirs, given, None if given is not None else newest_metadata(log_dirs))
+
+
+def topics_by(
+    partitions: Iterable[Partition], log_dirs: Sequence[LogDir], given: int | None, state: ClusterMetadata | None
+) -> list[KeyTopic]:
+    """Return the same with what a metadata log says, None without one."""
     groups: dict[tuple[str, str | None], list[Partition]] = {}
     for partition in partitions:
         if partition.topic is not None:
             groups.setdefault((partition.topic, partition.topic_id), []).append(partition)
-    state = None if given is not None else _newest_metadata(log_dirs)
     numbers = _numbers(log_dirs)
     found = []
     for (name, topic_id), members in sorted(groups.items(), key=lambda group: (group[0][0], group[0][1] or "")):
@@ -70,7 +74,7 @@ def _numbers(log_dirs: Sequence[LogDir]) -> dict[tuple[str, str | None], set[int
     return found
 
 
-def _newest_metadata(log_dirs: Sequence[LogDir]) -> ClusterMetadata | None:
+def newest_metadata(log_dirs: Sequence[LogDir]) -> ClusterMetadata | None:
     """Return the state of the best metadata log: of the latest epoch, then the longest; None where there is none."""
     ranked = [
         ((last_leader_epoch(log), log_end(log)), log_dir)

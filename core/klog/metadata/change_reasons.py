@@ -90,7 +90,7 @@ def _reassignment(before: PartitionRegistration, after: PartitionRegistration) -
         is_cancelled = set(after.replicas) == set(_without(before.replicas, before.adding)) and bool(before.adding)
         yield "the reassignment was cancelled" if is_cancelled else "the reassignment is complete"
     elif before.replicas != after.replicas:
-        yield "the replicas were assigned anew"
+        yield "the replicas were reassigned"
 
 
 def _brokers(before: PartitionRegistration, after: PartitionRegistration, batch: BatchEvents) -> Iterator[str]:

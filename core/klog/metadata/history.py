@@ -253,15 +253,18 @@ class HistoryStart(NamedTuple):
     timestamp: int = -1
 
 
-def _start(partition: Partition, subject: HistorySubject, problems: Problems) -> HistoryStart:
-    """Raises KlogError where the log begins behind offset 0 and no whole snapshot leads to it."""
+def oldest_state(partition: Partition, problems: Problems, empty: Callable[[], Replay]) -> HistoryStart:
+    """Return the state from which the records of the whole log follow without a gap.
+
+    *empty*: returns a replay at its beginning, which takes the records of a snapshot.
+    Raises KlogError where the log begins behind offset 0 and no whole snapshot leads to it.
+    """
     if begins_at_zero(partition):
         return HistoryStart(MetadataImage(), None)
     log_start = partition.segments[0].base_offset if partition.segments else 0
     for file in reversed(snapshot_files(partition)):
         if (file.offset or 0) >= log_start:
-            replay = SubjectReplay(subject, MetadataImage(), Problems())
-            found = read_snapshot(partition.file(file.name), LogPoint(file.offset or 0, file.epoch or 0), replay)
+            found = read_snapshot(partition.file(file.name), LogPoint(file.offset or 0, file.epoch or 0), empty())
             if found.flaw is None:
                 problems.take(found.problems)
                 return HistoryStart(found.state, found.end, found.timestamp)
@@ -277,7 +280,7 @@ def read_history(
     *problems*: takes what cannot be read.  *is_in_use*: a node is running on it.
     Raises KlogError where the log begins behind the end of its snapshots.
     """
-    start = _start(partition, subject, problems)
+    start = oldest_state(partition, problems, lambda: SubjectReplay(subject, MetadataImage(), Problems()))
     found: list[MetadataChange] = []
     first = subject.find(start.state)
     if start.end is not None and first is not None:

@@ -1,4 +1,4 @@
-"""Where a metadata log lies: in a log dir, or as a directory of its own that somebody has copied."""
+"""Where a metadata log lies: in a log dir, or as a directory of its own that was copied."""
 
 from __future__ import annotations
 

@@ -148,7 +148,7 @@ class Replay:
                 i += 1
 
     def pass_over(self, rows: Window, first: int, until: int) -> int:
-        """Take the records from row *first* on that need nobody's attention; return the first one that does.
+        """Take the records from row *first* on that change nothing; return the first one that does.
 
         Their offsets are the expected ones, and below *until*.  Nothing is in a transaction.
         """

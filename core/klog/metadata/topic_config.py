@@ -4,8 +4,8 @@
     config.value("orders", "index.interval.bytes")    # Setting(4096, SettingOrigin.DEFAULT, "index.interval.bytes")
 
 The first of these counts: the option; the topic's own setting in the metadata log, or in the `klog-follow.json` of a
-copy, which has none; what was set dynamically for the broker or for all brokers; Kafka's default.  A broker's
-`server.properties` is not in a log dir, so a default is an assumption.
+copy, which has none; what was set dynamically for the broker or for all brokers; the broker's `server.properties`,
+which is not in a log dir; Kafka's default, which without that file is an assumption.
 """
 
 from __future__ import annotations
@@ -37,6 +37,7 @@ class SettingOrigin(str, Enum):
     OPTION = "option"
     TOPIC = "topic"
     BROKER = "broker"
+    FILE = "server.properties"
     DEFAULT = "default"
 
 
@@ -127,6 +128,7 @@ def _some_of(*known: str) -> _Kind:
 _RATIO: Final = _Kind(_read_ratio, "a number from 0 to 1")
 _FLAG: Final = _Kind(_read_flag, "true or false")
 _MS: Final = _whole(0, _LONG)
+_LOCAL: Final = _whole(-2, _LONG)
 _UNITS: Final = _whole(-1, _INT)
 
 
@@ -164,6 +166,8 @@ _KNOWN: Final[Mapping[str, _Known]] = {
     "min.cleanable.dirty.ratio": _Known(_RATIO, 0.5, {"log.cleaner.min.cleanable.ratio": 1}),
     "retention.ms": _Known(_whole(-1, _LONG), _WEEK_MS, _RETENTION),
     "retention.bytes": _Known(_whole(-_LONG - 1, _LONG), -1, {"log.retention.bytes": 1}),
+    "local.retention.ms": _Known(_LOCAL, -2, {"log.local.retention.ms": 1}),
+    "local.retention.bytes": _Known(_LOCAL, -2, {"log.local.retention.bytes": 1}),
     "max.message.bytes": _Known(_whole(0, _INT), (1 << 20) + OVERHEAD, {"message.max.bytes": 1}),
     "message.timestamp.type": _Known(_TIMESTAMP, "CreateTime", {"log.message.timestamp.type": 1}),
     "compression.type": _Known(_COMPRESSION, "producer", {"compression.type": 1}),
@@ -192,15 +196,20 @@ class TopicConfig:
     """The settings of the topics in *log_dir* (None: nothing is known of it), with *options*.
 
     *options*: texts by the topics' names for them, in Kafka's own notation (bytes, ms).  *metadata*: the log dir with
-    the metadata log, if it is a different one.  The metadata log is read once, when it is first needed.
+    the metadata log, if it is a different one.  The metadata log is read once, when it is first needed.  *file*: the
+    content of the broker's `server.properties`.
     Raises UsageError for an unknown option, for a *metadata* without a metadata log or with that of another cluster,
     UnreadableError for one that cannot be listed.
     """
 
     def __init__(
-        self, log_dir: LogDir | None = None, options: Mapping[str, str] = {}, metadata: LogDir | None = None
+        self,
+        log_dir: LogDir | None = None,
+        options: Mapping[str, str] = {},
+        metadata: LogDir | None = None,
+        file: Mapping[str, str] = {},
     ) -> None:
-        self._log_dir = log_dir
+        self._log_dir, self._file = log_dir, file
         self._metadata_dir = log_dir if metadata is None else metadata
         self._options = {name: _option(name, text) for name, text in options.items()}
         if metadata is not None:
@@ -272,14 +281,15 @@ class TopicConfig:
         return None if value is None else Setting(value, SettingOrigin.DEFAULT, name)
 
     def _of_broker(self, known: _Known) -> Setting | None:
+        dynamic = self._broker
         for found_as, unit_ms in known.broker.items():
-            text = self._broker.get(found_as)
+            text = dynamic.get(found_as, self._file.get(found_as))
             if unit_ms != 1:
                 units = _read(_UNITS, text)
                 text = str(units * unit_ms if units > 0 else units) if isinstance(units, int) else None
             value = _read(known.kind, text)
             if value is not None:
-                return Setting(value, SettingOrigin.BROKER, found_as)
+                return Setting(value, SettingOrigin.BROKER if found_as in dynamic else SettingOrigin.FILE, found_as)
         return None
 
 
@@ -307,13 +317,35 @@ def _option(name: str, text: str) -> Value:
     return value
 
 
+def parse_settings(given: Sequence[str], names: Sequence[str]) -> dict[str, str]:
+    """Return the settings in `NAME=VALUE`, as options give them: those of *names*, which decide something there.
+
+    internal.segment.bytes goes before segment.bytes.  Raises UsageError.
+    """
+    found: dict[str, str] = {}
+    small = _SEGMENT_BYTES.instead
+    for one in given:
+        name, equals, value = one.partition("=")
+        if name not in (*names, small):
+            raise UsageError(f"--config {one}: {name} decides nothing here{near_misses(name, names)}")
+        if not equals:
+            raise UsageError(f"--config {one}: expected NAME=VALUE")
+        found[name] = value
+    if small in found:
+        found["segment.bytes"] = found.pop(small)
+    return found
+
+
 def topic_configs(
-    log_dirs: Sequence[LogDir], options: Mapping[str, str], metadata: str | None = None
+    log_dirs: Sequence[LogDir],
+    options: Mapping[str, str],
+    metadata: str | None = None,
+    file: Mapping[str, str] = {},
 ) -> list[TopicConfig]:
     """Return the settings that hold in each log dir: of a broker's log dirs one has the metadata log.
 
     *options*: settings that are given, by their names.  *metadata*: the path of a log dir that has the metadata log.
-    Raises UsageError, UnreadableError.
+    *file*: the content of the broker's `server.properties`.  Raises UsageError, UnreadableError.
     """
     given: LogDir | None = None
     if metadata is not None:
@@ -326,5 +358,5 @@ def topic_configs(
     for log_dir in log_dirs:
         of_cluster = (one for one in with_metadata if one.cluster_id == log_dir.cluster_id)
         own = log_dir if log_dir in with_metadata else next(of_cluster, None)
-        found.append(TopicConfig(log_dir, options, given or own))
+        found.append(TopicConfig(log_dir, options, given or own, file))
     return found

@@ -78,7 +78,7 @@ class _Places:
             self._log_dirs.setdefault(disk.node, []).append(disk.log_dir)
 
     def now(self, node: int, old: str, topic: str, key: PartitionKey) -> str:
-        """Return the id of the log dir that had the id *old*, or *old*: it is there, reserved, or nobody knows."""
+        """Return the id of the log dir that had the id *old*, or *old*: it is there, reserved, or not known."""
         mine = self._log_dirs.get(node, [])
         if not mine or old in _RESERVED or any(log_dir.directory_id == old for log_dir in mine):
             return old
@@ -135,7 +135,7 @@ def unregistrations(state: ClusterMetadata, node: int) -> Iterator[MetadataRecor
 
 
 def end_of_open_transaction(state: ClusterMetadata) -> list[MetadataRecord]:
-    """Return the record without which what follows would be a part of a transaction that nobody ends.
+    """Return the record without which what follows would be a part of a transaction that never ends.
 
     Kafka: QuorumController, ActivationRecordsGenerator.
     """

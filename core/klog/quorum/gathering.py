@@ -33,7 +33,7 @@ class Gathering:
     def collect(self, state: ClusterMetadata) -> None:
         """Plan every partition of the cluster.
 
-        Raises UsageError where somebody has to say which copy counts, KlogError, UnreadableError.
+        Raises UsageError where the user has to say which copy counts, KlogError, UnreadableError.
         """
         found = {(one.topic, one.number): one for one in copies_on(self._disks, choice=IdentityChoice(by_name=True))}
         for topic, topic_id in sorted(state.topic_ids.items()):

@@ -135,7 +135,7 @@ def _divergences(comparison: Comparison, logs: Sequence[ComparedLog]) -> list[Di
     for one, other in combinations(range(len(logs)), 2):
         part = comparison.first_difference(one, other)
         pair = (logs[one], logs[other])
-        # Where a batch of one cannot be read nobody knows whether they differ.
+        # Where a batch of one cannot be read it is not known whether they differ.
         if part < min(comparison.copies[i].log_end for i in (one, other)) and not any(
             part in log.bad_batches for log in pair
         ):

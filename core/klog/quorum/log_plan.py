@@ -144,7 +144,7 @@ class LogPlan:
 
 
 def _put_snapshots(draft: Draft, log: Partition, log_start: int) -> None:
-    """Put the snapshots without which nobody knows what was before the start of the log."""
+    """Put the snapshots that say what was before the start of the log."""
     for file in log.files:
         if file.kind is FileKind.KRAFT_SNAPSHOT and (file.offset or 0) >= log_start:
             path = log.file(file.name)

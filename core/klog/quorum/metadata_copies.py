@@ -95,7 +95,7 @@ def choose_base(copies: Sequence[MetadataCopy], node: int | None) -> MetadataCop
 
 
 def unused_epoch(copies: Sequence[MetadataCopy]) -> int:
-    """Return an epoch in which nobody has written or voted, as far as these disks know."""
+    """Return an epoch that was not used by a leader or a vote, as far as these disks know."""
     return 1 + max(copy.latest_epoch for copy in copies)
 
 

@@ -62,7 +62,7 @@ def parse_voters(text: str) -> dict[int, VoterAddress]:
 
 
 def check_named(voters: Sequence[Voter], addresses: Mapping[int, VoterAddress], without: Collection[int] = ()) -> None:
-    """Raise UsageError unless *addresses* name each of *voters* and nobody else, and *without* only such ones.
+    """Raise UsageError unless *addresses* name each of *voters* and no other, and *without* only such ones.
 
     KlogError for a set of voters that Kafka would not take.
     """

@@ -38,7 +38,7 @@ class ComparedCopy(NamedTuple):
 class HeldRecord(NamedTuple):
     """A record and the nodes whose copies have it; *producer_id*: of a transaction, else -1.
 
-    *line*: as JSON has it, empty where nobody wants to see it.
+    *line*: as JSON has it, empty where it is not shown.
     """
 
     record: DataRecord

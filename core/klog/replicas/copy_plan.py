@@ -9,7 +9,7 @@ session.finish(plan.drafts(), losses=plan.losses, copies=plan.copies)
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from klog import truncate
@@ -23,9 +23,9 @@ from klog.plan.draft import Draft
 from klog.plan.model import Loss
 from klog.plan.staging import Staging
 from klog.replicas import source_log
-from klog.replicas.catch_up import CatchUp, CatchUpPlan, CatchUpSource, CatchUpTarget, Offsets
+from klog.replicas.catch_up import CatchUp, CatchUpPlan, CatchUpSource, CatchUpTarget
 from klog.replicas.copy_choice import NO_COMPLETE_COPY, CopyChoice, LeftPartition, kept_copy
-from klog.replicas.diff import PartitionDiff, ReplicaDiffer, Verdict
+from klog.replicas.diff import PartitionDiff, ReplicaDiffer, Verdict, diff_all
 from klog.replicas.disks import BrokerCopies, BrokerDisk
 from klog.replicas.merged_copy import merged_copy
 
@@ -111,7 +111,14 @@ class CopyPlan:
 
         Raises KlogError for a replica whose disk is not given, UsageError for a chosen node that is none.
         """
-        diff = self._differ.diff(found)
+        self._add(self._differ.diff(found))
+
+    def add_all(self, wanted: Sequence[BrokerCopies], jobs: int = 1) -> None:
+        """Plan partitions in their order, as `add` does; many, or large ones, are compared in *jobs* processes."""
+        for diff in diff_all(self._differ, wanted, jobs):
+            self._add(diff)
+
+    def _add(self, diff: PartitionDiff) -> None:
         only = self._settings.only
         is_same = diff.verdict is Verdict.SAME and only in (None, *diff.copies)
         if is_same and not (diff.is_compacted and self._is_chosen(diff)):
@@ -173,7 +180,8 @@ class CopyPlan:
                 drafts.append((number, draft))
                 done.append((number, plan.draft(draft)))
         except BaseException:
-            _drop(draft for _, draft in drafts)
+            for _, draft in drafts:
+                draft.abandon()
             raise
         if not done:
             self.same += 1
@@ -264,12 +272,10 @@ class CopyPlan:
         log_dir = self._disks[number].log_dir
         before, after = (Draft(log_dir.path, number, self._stagings[number]) for _ in range(2))
         changes = self._changes[number]
-        checkpoints.plan(log_dir, _by_file({key: one.lower for key, one in changes}), before, mend=False)
-        lowered = list(before.actions)
-        checkpoints.plan(log_dir, _by_file({key: one.final for key, one in changes}), before, mend=False)
-        # What is lowered and raised in the end is one history of a file, in two places of the plan.
-        after.actions = [action for action in before.actions if action not in lowered]
-        before.actions = [action for action in before.actions if action in lowered]
+        lower = checkpoints.by_file({key: one.lower for key, one in changes})
+        checkpoints.plan_around(
+            log_dir, lower, checkpoints.by_file({key: one.final for key, one in changes}), before, after
+        )
         return before, after
 
 
@@ -289,19 +295,3 @@ def assigned_directory(diff: PartitionDiff, node: int) -> str | None:
     if known is None or node not in known.replicas or not known.directories:
         return None
     return known.directories[known.replicas.index(node)]
-
-
-def _by_file(offsets: Mapping[tuple[str, int], Offsets]) -> dict[FileKind, dict[tuple[str, int], int | None]]:
-    found: dict[FileKind, dict[tuple[str, int], int | None]] = {}
-    for key, values in offsets.items():
-        for kind, value in values.items():
-            found.setdefault(kind, {})[key] = value
-    return found
-
-
-def _drop(drafts: Iterable[Draft]) -> None:
-    """Remove what waits for changes that will not be made."""
-    for draft in drafts:
-        for action in draft.actions:
-            if action.source is not None:
-                draft.staging.drop(action.source)

@@ -46,7 +46,7 @@ class CopyState(NamedTuple):
 
     @property
     def is_clean(self) -> bool:
-        """Whether its log dir has the marker of a clean stop."""
+        """Whether its log dir has the clean-shutdown marker."""
         return self.disk_copy.disk.log_dir.clean_shutdown is not None
 
     def epoch_below(self, offset: int) -> int:
@@ -83,7 +83,7 @@ def copy_states(
 ) -> dict[int, CopyState]:
     """Return the states by node; *comparison* None: they are no copies of one partition.
 
-    *leader_epoch*: of the last leader, None where nobody knows.
+    *leader_epoch*: of the last leader, None where it is not known.
     """
     caches = {node: _epoch_cache(bounds[node], comparison) for node in copies}
     newest = max((cache.latest for cache in caches.values()), default=-1) if leader_epoch is None else leader_epoch

@@ -44,7 +44,7 @@ class LostRecords(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """What an election comes to: who leads, None for nobody; where the others are cut; what is lost then."""
+    """What an election comes to: who leads, None where there is none; where the others are cut; what is lost then."""
 
     leader: int | None
     because: ElectionReason
@@ -99,7 +99,7 @@ class PartitionDiff(NamedTuple):
 
     @property
     def acks_all_safe(self) -> bool | None:
-        """Whether no committed record is lost, whoever leads once all are back; None where nobody can say."""
+        """Whether no committed record is lost, whoever leads once all are back; None where that is not known."""
         if self.registration is None or self.verdict is Verdict.INCOMPARABLE:
             return None
         return not any(outcome.lost.committed_below for outcome in self.all_back)

@@ -73,7 +73,7 @@ class ElectionRules(NamedTuple):
 
 
 class ElectionResult(NamedTuple):
-    """A leader, None for nobody, and why."""
+    """A leader, None where there is none, and why."""
 
     leader: int | None
     because: ElectionReason
@@ -143,7 +143,7 @@ def last_known_leaders(partition: ReplicaSet) -> tuple[int, ...]:
 
 
 def outcomes(partition: ReplicaSet, order: Sequence[Collection[int]], rules: ElectionRules) -> list[ElectionResult]:
-    """Return who may lead when brokers come back group by group; nobody knows who of a group registers first.
+    """Return who may lead when brokers come back group by group; within a group any of them may register first.
 
     Without unclean election the first group after which somebody leads decides: one outcome.  With it any replica of
     that group may have been first.  In the order of the assignment; that nobody leads comes last.

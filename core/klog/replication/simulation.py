@@ -187,7 +187,7 @@ class Simulation:
             self._end_leadership()
 
     def _end_leadership(self) -> None:
-        """End what only the leader knew: fetches, changes of the ISR that nobody confirmed, appends that wait."""
+        """End what only the leader knew: fetches, unconfirmed changes of the ISR, appends that wait."""
         self.leader = None
         self.broken = []
         self.isr.forget_pending()
