@@ -29,7 +29,7 @@ _FATAL = (ProducerAnomalyKind.NOT_TRANSACTIONAL, ProducerAnomalyKind.TXN_NOT_STA
 class PartitionReader:
     """What is read of a partition: where it is, and who hears of the progress.
 
-    *window*: one to use; whoever reads thousands of small partitions keeps it.
+    *window*: one to use; a caller that reads thousands of small partitions keeps it.
     """
 
     def __init__(
@@ -209,7 +209,7 @@ class SegmentRecovery:
         return True
 
     def _ends(self, window: Window, end: int) -> None:
-        """Say that the producers have seen everything before row *end*.  Batches before v2 do not count to a broker."""
+        """Advance what the producers have seen to row *end*.  To a broker batches before v2 do not count."""
         for i in range(end - 1, -1, -1):
             batch = window.batch(i)
             if batch.magic >= 2:

@@ -6,12 +6,10 @@ import os
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from klog.data_dir.root_files import read_small
+from klog.data_dir.root_files import read_server_properties
 from klog.errors import UsageError
-from klog.formats.checkpoint import Malformed
 from klog.formats.java_integers import LONG_MAX
 from klog.formats.java_text import parse_int, parse_long
-from klog.formats.properties import read_properties
 
 DELETE_DELAY_MS: Final = 60_000
 
@@ -27,10 +25,7 @@ class BrokerConfig(NamedTuple):
 
 def read_config(path: str) -> BrokerConfig:
     """Read `server.properties`.  Raises UsageError for a file that is none, or a number that is none."""
-    content = read_small(path)
-    found = content if isinstance(content, Malformed) else read_properties(content)
-    if isinstance(found, Malformed):
-        raise UsageError(f"{path}: {found}")
+    found = read_server_properties(path)
     dirs = found.get("log.dirs") or found.get("log.dir") or ""
     node = found.get("node.id", found.get("broker.id"))
     delay = found.get("log.segment.delete.delay.ms", found.get("file.delete.delay.ms"))

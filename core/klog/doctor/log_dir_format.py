@@ -8,18 +8,23 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
+from contextlib import suppress
 from typing import Final, NamedTuple
 
 from klog.data_dir.log_dir import LogDir
+from klog.data_dir.open_path import open_path
+from klog.data_dir.partition import Partition
 from klog.data_dir.root_files import read_small
-from klog.doctor.outcome import StartFailure
+from klog.doctor.outcome import KafkaVersion, StartFailure
+from klog.errors import KlogError
 from klog.formats.checkpoint import Malformed
-from klog.formats.java_text import uuid_bytes
-from klog.formats.names import CLUSTER_METADATA, FileKind
-from klog.formats.properties import MetaProperties, read_meta_properties
+from klog.formats.java_text import parse_int, uuid_bytes
+from klog.formats.names import CLUSTER_METADATA, FileKind, PartitionState
+from klog.formats.properties import MetaProperties, read_meta_properties, read_properties
 
 _RESERVED_IDS: Final = 100
+_NO_VERSION: Final = -1
 
 
 class FormattedDir(NamedTuple):
@@ -57,7 +62,21 @@ class FormattedDir(NamedTuple):
         return None if self.known else "meta-properties-missing" if self.meta is None else "meta-properties-malformed"
 
 
-def read_format(path: str) -> FormattedDir:
+def not_log_dir(path: str) -> str | None:
+    """Return what is wrong with *path*, and what to name, when no log dir can have been meant."""
+    if os.path.isfile(path):
+        return f"{path}: a file; expected a log dir"
+    with suppress(KlogError):
+        if isinstance(open_path(path), Partition):
+            return f"{path}: a partition directory; name its log dir: {os.path.dirname(os.path.abspath(path))}"
+        return None
+    with suppress(OSError), os.scandir(path) as entries:
+        inner = sorted(one.path for one in entries if os.path.isfile(os.path.join(one, FileKind.META_PROPERTIES.value)))
+        return f"{path}: no log dir, but it holds some; name them: {' '.join(inner)}" if inner else None
+    return None
+
+
+def read_format(path: str, is_kraft: bool) -> FormattedDir:
     """Return what a broker reads of a log dir at first."""
     log_dir = LogDir(path)
     try:
@@ -74,7 +93,24 @@ def read_format(path: str) -> FormattedDir:
     if not os.path.lexists(file):
         return FormattedDir(log_dir, None)
     content = read_small(file)
-    return FormattedDir(log_dir, content if isinstance(content, Malformed) else read_meta_properties(content))
+    if isinstance(content, Malformed):
+        return FormattedDir(log_dir, content)
+    return FormattedDir(log_dir, read_meta_properties(content) if is_kraft else _zookeeper_properties(content))
+
+
+def _zookeeper_properties(content: bytes) -> MetaProperties | Malformed:
+    """Return the content as a broker of ZooKeeper's time reads it: it stops later over numbers that are none.
+
+    Kafka: BrokerMetadataCheckpoint.read, RawMetaProperties.
+    """
+    found = read_properties(content)
+    if isinstance(found, Malformed):
+        return found
+    version, node_id = parse_int(found.get("version", "0")), parse_int(found.get("broker.id", ""))
+    is_read = version is not None and (node_id is not None or "broker.id" not in found)
+    return MetaProperties(
+        version if version is not None and is_read else _NO_VERSION, found.get("cluster.id"), node_id, None, found
+    )
 
 
 def is_reserved(directory_id: str) -> bool:
@@ -83,8 +119,21 @@ def is_reserved(directory_id: str) -> bool:
     return not any(content[:8]) and int.from_bytes(content[8:], "big", signed=True) < _RESERVED_IDS
 
 
-def check_kraft_format(dirs: Sequence[FormattedDir], metadata_dir: str, node_id: int | None) -> StartFailure | None:
+def foreign_names(log_dir: LogDir, version: KafkaVersion) -> list[str]:
+    """Return the directories of a log dir whose names a broker takes for no partition's."""
+    found = list(log_dir.foreign_directories)
+    if not version.is_kraft:  # it knows no strays
+        names = (partition.name for partition in log_dir.partitions)
+        found += [name.name for name in names if name is not None and name.state is PartitionState.STRAY]
+    return found
+
+
+def check_kraft_format(
+    dirs: Sequence[FormattedDir], metadata_dir: str, node_id: int | None, moved: Container[str] = ()
+) -> StartFailure | None:
     """Return why a KRaft node stops here, None if it goes on.  *node_id*: the configured one.
+
+    *moved*: directories that count as moved away.
 
     Log dirs are taken in the order of their paths' names, as Kafka's sorted maps have them.
     """
@@ -92,7 +141,7 @@ def check_kraft_format(dirs: Sequence[FormattedDir], metadata_dir: str, node_id:
     if not known:
         reason = "meta-properties-missing" if any(one.meta is None for one in dirs) else "meta-properties-malformed"
         return StartFailure(reason, "No readable meta.properties files found.", dirs[0].path)
-    failure = _check_equality(known, node_id) or _check_metadata_dir(dirs, metadata_dir)
+    failure = _check_equality(known, node_id) or _check_metadata_dir(dirs, metadata_dir, moved)
     return failure or _check_completeness(dirs, known)
 
 
@@ -124,7 +173,7 @@ def _check_equality(known: Sequence[FormattedDir], node_id: int | None) -> Start
     return None
 
 
-def _check_metadata_dir(dirs: Sequence[FormattedDir], metadata_dir: str) -> StartFailure | None:
+def _check_metadata_dir(dirs: Sequence[FormattedDir], metadata_dir: str, moved: Container[str]) -> StartFailure | None:
     directory = f"{CLUSTER_METADATA}-0"
     for one in dirs:
         if one.path == metadata_dir and one.is_offline:
@@ -132,9 +181,10 @@ def _check_metadata_dir(dirs: Sequence[FormattedDir], metadata_dir: str) -> Star
             why = one.problem or str(one.meta)
             return StartFailure(one.reason or "", f"{message} ({why})", one.path)
     for one in dirs:
-        if one.path != metadata_dir and one.known and os.path.lexists(os.path.join(one.path, directory)):
+        place = os.path.join(one.path, directory)
+        if one.path != metadata_dir and one.known and place not in moved and os.path.lexists(place):
             message = (
-                f"Found unexpected metadata location in data directory `{os.path.join(one.path, directory)}` "
+                f"Found unexpected metadata location in data directory `{place}` "
                 f"(the configured metadata directory is {metadata_dir})."
             )
             return StartFailure("metadata-log-elsewhere", message, one.path, directory)
@@ -164,21 +214,37 @@ def check_zookeeper_format(
 
     *cluster_id*: the one that ZooKeeper has, where it is known.
     """
-    known = [one for one in dirs if one.known is not None]
-    metas = [one.known for one in known if one.known is not None]
-    facts = {(meta.version, meta.cluster_id, meta.node_id) for meta in metas}
-    if len(facts) > 1:
-        key = "cluster-id-differs" if len({meta.cluster_id for meta in metas}) > 1 else "node-id-differs"
-        message = "BrokerMetadata is not consistent across log.dirs."
-        return StartFailure(key, message, known[-1].path)
-    for version, stored_cluster, stored_node in facts:
-        if version != 0:
-            message = f"Found unexpected version in loaded `meta.properties`: version={version}"
-            return StartFailure("meta-properties-malformed", message, known[0].path)
-        if stored_cluster is not None and cluster_id not in (None, stored_cluster):
-            message = f"The Cluster ID {cluster_id} doesn't match stored clusterId Some({stored_cluster})"
-            return StartFailure("cluster-id-differs", message, known[0].path)
-        if stored_node is not None and node_id not in (None, stored_node):
-            message = f"Configured broker.id {node_id} doesn't match stored broker.id {stored_node}"
-            return StartFailure("node-id-differs", message, known[0].path)
+    for one in dirs:
+        # One that cannot be read at all takes its log dir offline; a broken escape is no IOException.
+        if isinstance(one.meta, Malformed) and one.meta.line:
+            return StartFailure("meta-properties-malformed", f"{one.path}: {one.meta}", one.path)
+    known = [(one, one.known) for one in dirs if one.known is not None]
+    failure = _check_sameness(known)
+    if failure is not None or not known:
+        return failure
+    one, meta = known[0]
+    if meta.version != 0:
+        message = f"Found unexpected version in loaded `meta.properties`, or what is no number: {meta.properties}"
+        return StartFailure("meta-properties-malformed", message, one.path)
+    if meta.cluster_id is not None and cluster_id not in (None, meta.cluster_id):
+        message = f"The Cluster ID {cluster_id} doesn't match stored clusterId Some({meta.cluster_id})"
+        return StartFailure("cluster-id-differs", message, one.path)
+    if meta.node_id is not None and node_id not in (None, meta.node_id):
+        message = f"Configured broker.id {node_id} doesn't match stored broker.id Some({meta.node_id})"
+        return StartFailure("node-id-differs", message, one.path)
     return None
+
+
+def _check_sameness(known: Sequence[tuple[FormattedDir, MetaProperties]]) -> StartFailure | None:
+    """Return what makes the files differ: before KRaft all of their lines have to be the same, in any order."""
+    if all(meta.properties == known[0][1].properties for _, meta in known):
+        return None
+    message = "BrokerMetadata is not consistent across log.dirs."
+    clusters = {meta.cluster_id for _, meta in known} - {None}
+    nodes = {meta.node_id for _, meta in known} - {None}
+    if len(clusters) > 1 or len(nodes) > 1:
+        return StartFailure(
+            "cluster-id-differs" if len(clusters) > 1 else "node-id-differs", message, known[-1][0].path
+        )
+    worst = min(known, key=lambda one: (one[1].version == 0, len(one[1].properties)))
+    return StartFailure("meta-properties-malformed", message, worst[0].path)

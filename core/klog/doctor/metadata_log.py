@@ -49,8 +49,11 @@ class RecoveredMetadata(NamedTuple):
     notes: tuple[StartNote, ...] = ()
 
 
-def recover_metadata(log_dir: str) -> RecoveredMetadata:
-    """Return what a start makes of the metadata log in *log_dir*.  Raises UnreadableError."""
+def recover_metadata(log_dir: str, without_quorum_state: bool = False) -> RecoveredMetadata:
+    """Return what a start makes of the metadata log in *log_dir*.  Raises UnreadableError.
+
+    *without_quorum_state*: that file counts as absent.
+    """
     path = os.path.join(log_dir, DIRECTORY)
     partition = Partition(path)
     if not os.path.isdir(path) or not (partition.size or snapshot_files(partition)):
@@ -60,7 +63,7 @@ def recover_metadata(log_dir: str) -> RecoveredMetadata:
             "with other live voters it would be fetched again"
         )
         return RecoveredMetadata(notes=(StartNote("metadata-log-missing", message),))
-    if failure := _check_quorum_state(partition, log_dir):
+    if not without_quorum_state and (failure := _check_quorum_state(partition, log_dir)):
         return RecoveredMetadata(failure=failure)
     return _recover(partition, log_dir)
 

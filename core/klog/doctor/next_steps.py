@@ -8,12 +8,21 @@ from __future__ import annotations
 
 import os
 import shlex
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping
 from typing import Final
 
-from klog.doctor.outcome import SERVED, Diagnosis, Fate, LogDirFate, NextStep, PartitionFate, StartFailure
+from klog.data_dir.log_dir import LogDir
+from klog.data_dir.partition import Partition
+from klog.data_dir.root_files import read_small
+from klog.doctor.cures import Cures
+from klog.doctor.log_dir_format import foreign_names
+from klog.doctor.metadata_log import DIRECTORY, directories_of
+from klog.doctor.outcome import Diagnosis, Fate, LogDirFate, LogDirState, NextStep, PartitionFate, StartFailure
+from klog.doctor.partition_fates import GOES_WITH_ITS_LOG_DIR
 from klog.errors import counted
-from klog.formats.names import FileKind
+from klog.formats.names import INTERNAL, FileKind, PartitionState
+from klog.formats.properties import MetaProperties, read_properties
 from klog.metadata.loader import ClusterMetadata
 
 _RECOVERED: Final = {
@@ -22,24 +31,50 @@ _RECOVERED: Final = {
     "epochs-malformed": "the broker refuses leader-epoch-checkpoint",
 }
 _DESTROYS: Final = (Fate.EMPTIES, Fate.DELETES, Fate.REPLACED)
+_DESTROYED, _NODE, _ADOPTED, _ASIDE = range(4)
+"""The order of steps: klog adopt needs a sound node; recovery of a log dir truncates what has to be salvaged before."""
+_MOST_FOREIGN: Final = 20
+"""So many directories to move are named one by one."""
 
 
-def next_steps(diagnosis: Diagnosis, cluster: ClusterMetadata | None, node_id: int) -> Iterator[NextStep]:
-    """Yield the steps from here; none when the start is as one wants it."""
-    steps = _Steps(diagnosis, cluster, node_id)
-    found = [*steps.metadata(), *steps.failure(), *steps.log_dirs()]
-    rows = sorted(diagnosis.partitions, key=lambda row: row.fate not in _DESTROYS)
-    destroyed = [step for row in rows if row.fate in _DESTROYS for step in steps.row(row)]
-    aside = [step for row in rows if row.fate not in _DESTROYS for step in steps.row(row)]
-    seen: set[tuple[str | None, str | None]] = set()
-    for step in [*destroyed, *found, *aside]:
-        if (step.command, step.manual) not in seen:
-            seen.add((step.command, step.manual))
-            yield step
+class WayOut:
+    """Gathers the steps of one play of the start after the other, each on a disk where the steps before are done.
+
+    *expected*: directory ids that the cluster is known to have for log dirs, by path.
+    """
+
+    def __init__(self, expected: Mapping[str, str], cures: Cures) -> None:
+        self.cures = cures
+        self._expected = expected
+        self._found: dict[tuple[str | None, str | None], tuple[int, NextStep]] = {}
+
+    @property
+    def steps(self) -> tuple[NextStep, ...]:
+        """All of them, in the order in which they are safe."""
+        return tuple(step for _, step in sorted(self._found.values(), key=lambda ranked: ranked[0]))
+
+    def add(self, diagnosis: Diagnosis, cluster: ClusterMetadata | None, node_id: int) -> bool:
+        """Add the steps out of what a play met; whether it hid something that the next may find."""
+        before = self.cures.count
+        steps = _Steps(diagnosis, cluster, node_id, self.cures, self._expected)
+        for rank, step in (*steps.node(), *steps.partitions()):
+            self._found.setdefault((step.command, step.manual), (rank, step))
+        is_hiding = (
+            diagnosis.failure is not None
+            or any(one.fate is LogDirState.OFFLINE for one in diagnosis.log_dirs)
+            or any(row.fate is Fate.LEADERLESS for row in diagnosis.partitions)
+        )
+        if is_hiding and self.cures.count == before:
+            self.cures.is_blocked = True
+        return is_hiding and not self.cures.is_blocked
 
 
 def _manual(sentence: str, why: str) -> NextStep:
     return NextStep(None, sentence, why)
+
+
+def _aside(path: str, why: str) -> NextStep:
+    return _manual(f"move {path} out of every log dir", why)
 
 
 def _command(*words: str, why: str) -> NextStep:
@@ -47,30 +82,53 @@ def _command(*words: str, why: str) -> NextStep:
 
 
 class _Steps:
-    def __init__(self, diagnosis: Diagnosis, cluster: ClusterMetadata | None, node_id: int) -> None:
-        self._diagnosis, self._cluster, self._node_id = diagnosis, cluster, node_id
-        self._served = {(row.topic, row.partition) for row in diagnosis.partitions if row.fate in SERVED}
+    def __init__(
+        self,
+        diagnosis: Diagnosis,
+        cluster: ClusterMetadata | None,
+        node_id: int,
+        cures: Cures,
+        expected: Mapping[str, str],
+    ) -> None:
+        self._diagnosis, self._cluster, self._node_id, self._cures = diagnosis, cluster, node_id, cures
+        self._expected = expected
+        self._leaderless = Counter(row.log_dir for row in diagnosis.partitions if row.reason == "directory-id-unknown")
+
+    def node(self) -> Iterator[tuple[int, NextStep]]:
+        """Yield the steps for the node itself and its log dirs, and where they stand among all."""
+        for step in (*self._metadata(), *self._failure(), *self._log_dirs()):
+            yield _NODE, step
+
+    def partitions(self) -> Iterator[tuple[int, NextStep]]:
+        """Yield the steps for partitions, and where they stand among all."""
+        for row in self._diagnosis.partitions:
+            steps = list(self._row(row))
+            is_urgent = row.fate in _DESTROYS or row.reason in ("recovery-cuts", "torn-tail")
+            adopts = any((step.command or "").startswith("klog adopt") for step in steps)
+            for step in steps:
+                yield (_ADOPTED if adopts else _DESTROYED) if is_urgent else _ASIDE, step
 
     # the node
 
-    def metadata(self) -> Iterator[NextStep]:
+    def _metadata(self) -> Iterator[NextStep]:
         for note in self._diagnosis.notes:
             if note.id in ("metadata-log-missing", "metadata-log-damaged"):
+                self._cures.is_blocked = True
                 sentence = (
                     "restore the directory __cluster_metadata-0 from another controller or a backup before the first "
                     "start; klog metadata compare shows which copy is ahead"
                 )
                 yield _manual(sentence, note.message)
 
-    def failure(self) -> Iterator[NextStep]:
+    def _failure(self) -> Iterator[NextStep]:
         failure = self._diagnosis.failure
         if failure is None:
             return
-        place = os.path.join(failure.log_dir or "", failure.directory or "")
-        meta = os.path.join(failure.log_dir or "", FileKind.META_PROPERTIES.value)
+        log_dir = failure.log_dir or ""
+        place = os.path.join(log_dir, failure.directory or "")
+        meta = os.path.join(log_dir, FileKind.META_PROPERTIES.value)
         sentence = {
             "lock-held": f"stop the process that holds {os.path.join(place, '.lock')}, and ask again",
-            "foreign-directory": f"move {place} out of the log dir",
             "metadata-log-elsewhere": f"move {place} out, or set metadata.log.dir={failure.log_dir}",
             "quorum-state-malformed": f"move {os.path.join(place, 'quorum-state')} out: a node starts without it",
             "metadata-log-refused": f"restore {place} from another controller or a backup",
@@ -80,87 +138,138 @@ class _Steps:
         }.get(failure.id)
         if sentence is not None:
             yield _manual(sentence, failure.message)
-        elif failure.id.startswith(("meta-properties", "directory-id")):
-            yield self._meta(failure, meta)
+        elif failure.id == "foreign-directory":
+            yield from self._foreign(failure, log_dir)
+        elif failure.id.startswith("meta-properties"):
+            yield self._meta(log_dir, failure.message)
+        elif failure.id.startswith("directory-id"):
+            for one in self._diagnosis.log_dirs:
+                if one.path == log_dir:
+                    yield self._directory_id(one, failure.message)
+        if failure.id == "metadata-log-elsewhere":
+            self._cures.moved.add(place)
+        elif failure.id == "quorum-state-malformed":
+            self._cures.quorum_state, self._cures.metadata = True, None
+        elif failure.id == "cluster-id-differs" and not os.path.lexists(os.path.join(log_dir, DIRECTORY)):
+            self._cures.taken.add(log_dir)
 
-    def _meta(self, failure: StartFailure, meta: str) -> NextStep:
-        if failure.id.startswith("directory-id") and len(free := self._free_ids()) == 1:
-            return _manual(f"set directory.id={free[0]} in {meta}", failure.message)
-        if failure.id.startswith("directory-id"):
-            return _manual(f"remove the line directory.id from {meta}: the broker makes a new one", failure.message)
-        known = next((one.cluster_id for one in self._diagnosis.log_dirs if one.cluster_id), "CLUSTER_ID")
-        free = self._free_ids()
-        lines = [f"node.id={self._node_id}", "version=1", f"cluster.id={known}"]
-        lines += [f"directory.id={free[0]}"] if len(free) == 1 else []
-        return _manual(f"write {meta} with the lines {', '.join(lines)}", failure.message)
+    def _foreign(self, failure: StartFailure, log_dir: str) -> Iterator[NextStep]:
+        self._cures.foreign.add(log_dir)
+        names = foreign_names(LogDir(log_dir), self._diagnosis.version)
+        for name in names[:_MOST_FOREIGN]:
+            yield _manual(f"move {os.path.join(log_dir, name)} out of the log dir", failure.message)
+        if len(names) > _MOST_FOREIGN:
+            rest = f"the other {len(names) - _MOST_FOREIGN} directories whose names are no partition's"
+            yield _manual(f"move {rest} out of the log dir {log_dir}", failure.message)
 
-    def _free_ids(self) -> list[str]:
-        """Return the directory ids that the metadata have for this broker and that no log dir has."""
-        broker = None if self._cluster is None else self._cluster.brokers.get(self._node_id)
-        taken = {one.directory_id for one in self._diagnosis.log_dirs}
-        return [one for one in (broker.log_dirs if broker is not None else ()) if one not in taken]
+    def _directory_id(self, one: LogDirFate, why: str) -> NextStep:
+        """Return the step that gives a log dir the id that the metadata have for its partitions."""
+        meta, wanted = os.path.join(one.path, FileKind.META_PROPERTIES.value), self._wanted_id(one.path)
+        self._cures.metas[one.path] = MetaProperties(1, one.cluster_id, one.node_id, wanted, {})
+        if wanted is not None:
+            return _manual(f"set directory.id={wanted} in {meta}", why)
+        return _manual(f"remove the line directory.id from {meta}: the broker makes a new one", why)
 
-    def log_dirs(self) -> Iterator[NextStep]:
+    def _meta(self, log_dir: str, why: str) -> NextStep:
+        """Return the step that rewrites the file."""
+        meta, wanted = os.path.join(log_dir, FileKind.META_PROPERTIES.value), self._wanted_id(log_dir)
+        cluster_id = next(
+            (one.cluster_id for one in self._diagnosis.log_dirs if one.cluster_id), self._any_cluster_id()
+        )
+        is_kraft = self._diagnosis.version.is_kraft
+        lines = {"node.id" if is_kraft else "broker.id": f"{self._node_id}", "version": f"{int(is_kraft)}"}
+        lines |= {"cluster.id": cluster_id or "CLUSTER_ID"} | ({} if wanted is None else {"directory.id": wanted})
+        self._cures.metas[log_dir] = MetaProperties(int(is_kraft), lines["cluster.id"], self._node_id, wanted, lines)
+        if cluster_id is None or self._node_id < 0:
+            self._cures.is_blocked = True  # they are not known here
+        sentence = f"write {meta} with the lines {', '.join(f'{name}={value}' for name, value in lines.items())}"
+        if not os.path.isdir(log_dir):
+            sentence = f"mount {log_dir}, or, if it is gone for good, make it and {sentence}"
+        return _manual(sentence, why)
+
+    def _any_cluster_id(self) -> str | None:
+        """Return the cluster id in a file that a broker refuses for other lines."""
+        for one in self._diagnosis.log_dirs:
+            content = read_small(os.path.join(one.path, FileKind.META_PROPERTIES.value))
+            found = read_properties(content) if isinstance(content, bytes) else content
+            if isinstance(found, dict) and "cluster.id" in found:
+                return found["cluster.id"]
+        return None
+
+    def _wanted_id(self, log_dir: str) -> str | None:
+        """Return the directory id that the metadata have for most partitions of a log dir.
+
+        Where it has none of theirs, the only one of this broker that no log dir has.
+        """
+        if log_dir in self._expected or self._cluster is None:
+            return self._expected.get(log_dir)
+        broker = self._cluster.brokers.get(self._node_id)
+        registered = {one for one in broker.log_dirs if one} if broker is not None else set()
+        others = [one for one in self._diagnosis.log_dirs if one.path != log_dir]
+        free = registered - {one.directory_id for one in others}
+        if (most := self._most_wanted(log_dir, free)) is not None:
+            return most
+        # Other log dirs may lack theirs as well, and have partitions that tell it.
+        free -= {self._most_wanted(one.path, free) for one in others if one.directory_id not in registered}
+        return next(iter(free)) if len(free) == 1 else None
+
+    def _most_wanted(self, log_dir: str, free: Collection[str]) -> str | None:
+        """Return which of *free* directory ids the metadata have for most partitions of a log dir; None for none."""
+        assert self._cluster is not None, "there are metadata"
+        ids = directories_of(self._cluster, self._node_id)
+        names = (one.name for one in LogDir(log_dir).partitions) if os.path.isdir(log_dir) else ()
+        found = Counter(
+            ids.get((name.topic, name.partition))
+            for name in names
+            if name is not None and name.state is PartitionState.CURRENT
+        )
+        return next((one for one, _ in found.most_common() if one in free), None)
+
+    def _log_dirs(self) -> Iterator[NextStep]:
         for one in self._diagnosis.log_dirs:
             if one.reason == "checkpoint-malformed":
+                self._cures.recovered.add(one.path)
                 why = "a checkpoint that the broker refuses takes the log dir offline"
                 yield _command("klog", "recover", one.path, "--apply", why=why)
             elif one.reason == "meta-properties-malformed" and self._diagnosis.failure is None:
-                meta = os.path.join(one.path, FileKind.META_PROPERTIES.value)
-                yield self._meta(StartFailure(one.reason, "the log dir goes offline", one.path), meta)
+                yield self._meta(one.path, "the log dir goes offline")
             elif one.reason == "log-dir-unusable" and self._diagnosis.failure is None:
                 yield _manual(f"repair or mount {one.path}, or take it out of log.dirs", "the log dir goes offline")
-            if one.path in self._leaderless_dirs:
-                yield self._directory_id(one)
-
-    @property
-    def _leaderless_dirs(self) -> set[str | None]:
-        return {row.log_dir for row in self._diagnosis.partitions if row.fate is Fate.LEADERLESS}
-
-    def _directory_id(self, one: LogDirFate) -> NextStep:
-        """Return the step that gives a log dir the id back that the metadata have for its partitions."""
-        assert self._cluster is not None
-        wanted: dict[str, int] = {}
-        for row in self._diagnosis.partitions:
-            if row.log_dir == one.path and row.fate is Fate.LEADERLESS:
-                found = self._cluster.partition(row.topic, row.partition)
-                if found is not None and found.directories and self._node_id in found.replicas:
-                    directory = found.directories[found.replicas.index(self._node_id)]
-                    wanted[directory] = wanted.get(directory, 0) + 1
-        meta = os.path.join(one.path, FileKind.META_PROPERTIES.value)
-        best = max(wanted, key=lambda directory: wanted[directory])
-        why = f"{counted(wanted[best], 'partition')} of it may have no leader"
-        return _manual(f"set directory.id={best} in {meta}", why)
+            if self._leaderless[one.path] and self._wanted_id(one.path) is not None:
+                yield self._directory_id(one, f"{counted(self._leaderless[one.path], 'partition')} may have no leader")
 
     # the partitions
 
-    def row(self, row: PartitionFate) -> Iterator[NextStep]:
+    def _row(self, row: PartitionFate) -> Iterator[NextStep]:
         path = os.path.join(row.log_dir or "", row.directory or "")
-        if row.reason in _RECOVERED:
+        if row.fate is Fate.OFFLINE and row.message == GOES_WITH_ITS_LOG_DIR:
+            return
+        if row.fate in (Fate.OFFLINE, Fate.REFUSES):
+            yield from self._refused(row, path)
+        elif row.reason in _RECOVERED:
             yield _command("klog", "recover", path, "--apply", why=_RECOVERED[row.reason])
         elif row.reason == "future-without-current":
             wanted = os.path.join(row.log_dir or "", f"{row.topic}-{row.partition}")
-            yield _manual(f"rename {path} to {wanted}", f"{row.lost_records} records are only there")
+            yield _manual(f"rename {path} to {wanted}", f"{counted(row.lost_records, 'record')} only there")
         elif row.reason == "recovery-cuts":
             if row.lost_records:
                 why = f"recovery would cut {counted(row.lost_records, 'intact record')} behind the damage"
                 yield _command("klog", "recover", path, "--salvage", "--apply", why=why)
-        elif row.reason == "metadata-malformed" or (row.reason == "topic-id-missing" and row.becomes == "empty"):
-            yield self._topic_id(row, path)
         elif row.fate is Fate.STRAYS:
-            yield _manual(f"move {path} out of every log dir", f"the broker would set it aside: {row.message}")
+            yield from self._stray(row, path)
         elif row.fate in (Fate.DELETES, Fate.KEEPS):
             yield from self._aside(row, path)
         elif row.fate is Fate.REPLACED and row.lost_records:
-            yield _manual(f"move {path} out of every log dir", f"{row.lost_records} records are only there")
-        elif row.fate is Fate.REFUSES:
-            yield from self._refused(row, path)
+            yield _aside(path, f"{counted(row.lost_records, 'record')} only there")
 
     def _topic_id(self, row: PartitionFate, path: str) -> NextStep:
         topic_id = None if self._cluster is None else self._cluster.topic_ids.get(row.topic)
         file = os.path.join(path, FileKind.PARTITION_METADATA.value)
+        if not self._diagnosis.version.is_kraft:
+            return _manual(f"move {file} out", "the broker refuses it, and needs none")
         if topic_id is None:
-            return _manual(f"move {path} out of every log dir", f"the broker refuses {file}")
+            self._cures.moved.add(path)
+            return _aside(path, f"the broker refuses {file}")
         sentence = f"write {file} with the lines `version: 0` and `topic_id: {topic_id}`"
         return _manual(sentence, "without it the broker does not know whose records these are")
 
@@ -168,24 +277,72 @@ class _Steps:
         if not row.lost_records and row.fate is Fate.KEEPS:
             return
         if row.becomes == "empty" and row.lost_records:
-            wanted = os.path.join(row.log_dir or "", f"{row.topic}-{row.partition}")
-            yield _manual(f"rename {path} to {wanted}", f"{row.lost_records} records are only there")
-        else:
+            yield from self._adopt(row, path)
+        if row.becomes != "empty" or row.fate is Fate.DELETES or not row.lost_records:
             why = "the broker removes it" if row.fate is Fate.DELETES else "no broker serves it"
-            yield _manual(f"move {path} out of every log dir", why)
+            yield _aside(path, why)
+
+    def _stray(self, row: PartitionFate, path: str) -> Iterator[NextStep]:
+        if (
+            row.becomes == "empty"
+            and row.lost_records
+            and not (row.topic in INTERNAL and row.reason != "topic-id-missing")
+        ):
+            yield from self._adopt(row, path)
+            return
+        why = f"the broker would set it aside: {row.message}"
+        if row.lost_records:
+            why += "; once the topic has such a partition here, klog adopt brings it back"
+        yield _aside(path, why)
+
+    def _adopt(self, row: PartitionFate, path: str) -> Iterator[NextStep]:
+        """Yield how a partition comes home; of several directories of one the longest of the right topic does."""
+        rivals = [
+            one
+            for one in self._diagnosis.partitions
+            if (one.topic, one.partition) == (row.topic, row.partition) and one.becomes == "empty" and one.lost_records
+        ]
+        if max(rivals, key=lambda one: (one.fate is not Fate.STRAYS, one.lost_records)) is not row:
+            yield _aside(path, "another directory of the partition has more, or is of the topic that the cluster has")
+            return
+        for one in rivals:
+            if one is not row and one.fate is Fate.STRAYS:  # in the place that this one is going to have
+                yield from self._adopt(one, os.path.join(one.log_dir or "", one.directory or ""))
+        into = [word for one in self._diagnosis.log_dirs for word in ("--into", one.path)]
+        why = row.message
+        if row.fate is Fate.KEEPS:
+            why = "the broker loads no directory of such a name"
+        elif row.fate is Fate.DELETES:
+            why = f"the broker removes it {row.message}"
+        why = f"{counted(row.lost_records, 'record')} would be only there: {why}"
+        yield _command("klog", "adopt", path, *into, "--apply", why=why)
 
     def _refused(self, row: PartitionFate, path: str) -> Iterator[NextStep]:
         if row.reason == "duplicate-partition":
             yield from self._duplicate(row)
         elif row.reason == "checkpoint-malformed":
+            self._cures.recovered.add(row.log_dir or "")
             why = "a checkpoint that the broker refuses takes the log dir offline"
             yield _command("klog", "recover", row.log_dir or "", "--apply", why=why)
         elif row.reason == "future-beside-current":
-            yield _manual(f"move {path} out of every log dir", "it cannot take the place of the partition beside it")
-        elif row.reason == "foreign-log-name":
-            yield _manual(f"move the file out of {path} that {row.message} names", "the broker takes it for a segment")
+            self._cures.moved.add(path)
+            yield _aside(path, "it cannot take the place of the partition beside it")
         else:
-            yield _command("klog", "recover", path, "--apply", why=row.message)
+            self._cures.mended.add(path)
+            yield self._mended(row, path)
+            partition = Partition(path)
+            if row.reason != "metadata-malformed" and partition.metadata is not None and partition.topic_id is None:
+                yield self._topic_id(row, path)
+
+    def _mended(self, row: PartitionFate, path: str) -> NextStep:
+        if row.reason == "metadata-malformed":
+            return self._topic_id(row, path)
+        if row.reason == "foreign-log-name":
+            file = os.path.join(path, row.message.rpartition(": ")[2])
+            return _manual(f"move {file} out", "the broker takes it for a segment")
+        if row.reason == "unreadable":
+            return _manual(f"make {path} readable", row.message)
+        return _command("klog", "recover", path, "--apply", why=_RECOVERED.get(row.reason or "", row.message))
 
     def _duplicate(self, row: PartitionFate) -> Iterator[NextStep]:
         same = [
@@ -196,7 +353,8 @@ class _Steps:
         places = [os.path.join(one.log_dir or "", one.directory or "") for one in same]
         ends = ", ".join(f"{place} ends at {one.log_end}" for place, one in zip(places, same, strict=True))
         shorter = places[min(range(len(same)), key=lambda i: (same[i].log_end or 0, -_age(places[i])))]
-        yield _manual(f"move {shorter} out of every log dir", f"the same partition twice: {ends}")
+        self._cures.moved.add(shorter)
+        yield _aside(shorter, f"the same partition twice: {ends}")
 
 
 def _age(path: str) -> float:

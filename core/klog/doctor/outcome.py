@@ -87,7 +87,7 @@ class PartitionFate(NamedTuple):
     """A directory that names a partition, or a partition without one (*directory* None).
 
     *topic_id*: as `partition.metadata` has it.  *becomes*: what has the partition's name afterwards, if not this.
-    *log_start*, *log_end*: after the start.  *records*: intact data records between them, None: nobody counted.
+    *log_start*, *log_end*: after the start.  *records*: intact data records between them, None: not counted.
     *lost_records*, *lost_bytes*: those that nobody can read through this partition after the start and its delays.
     """
 
@@ -132,7 +132,7 @@ class StartNote(NamedTuple):
 
 
 class Diagnosis(NamedTuple):
-    """The whole answer.  *metadata_known*: the cluster's metadata were read, so partitions were compared with them."""
+    """The whole answer.  *is_whole_way*: after *next* it starts and loses nothing, as far as the disk tells."""
 
     version: KafkaVersion
     failure: StartFailure | None
@@ -142,6 +142,7 @@ class Diagnosis(NamedTuple):
     recovery: RecoveryWork
     notes: tuple[StartNote, ...] = ()
     next: tuple[NextStep, ...] = ()
+    is_whole_way: bool = True
 
     @property
     def starts(self) -> bool:

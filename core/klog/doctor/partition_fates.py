@@ -13,11 +13,15 @@ from klog.doctor.loading import LoadedPartition
 from klog.doctor.metadata_log import directories_of
 from klog.doctor.outcome import SERVED, Fate, KafkaVersion, PartitionFate, StartFailure
 from klog.doctor.record_tally import EVERYTHING, NOTHING, OffsetSpan, tally_records
+from klog.errors import counted
 from klog.formats.names import PartitionName, PartitionState
 from klog.metadata.loader import ClusterMetadata
 from klog.replication.election import LOST_DIRECTORY, MIGRATING_DIRECTORY, UNASSIGNED_DIRECTORY
 
 _NO_DIRECTORY: Final = frozenset({None, LOST_DIRECTORY, MIGRATING_DIRECTORY, UNASSIGNED_DIRECTORY})
+
+GOES_WITH_ITS_LOG_DIR: Final = "its log dir goes offline"
+"""The message of a partition with which nothing is wrong but that."""
 
 Key = tuple[str, int]
 
@@ -87,7 +91,7 @@ class PartitionFates:
 
     def _load(self, row: _Row) -> None:
         loaded, outcome = row.loaded, row.loaded.outcome
-        if outcome.fails is not None and outcome.offline:
+        if outcome.fails is not None and outcome.offline and self._version.is_kraft:
             self.offline.setdefault(loaded.log_dir, outcome.reason or "log-refused")
             row.set(Fate.OFFLINE, outcome.reason, outcome.fails)
         elif outcome.fails is not None:
@@ -134,7 +138,7 @@ class PartitionFates:
             return "topic-id-differs", f"its topic id is {loaded.topic_id}, the cluster's is {wanted}"
         registration = known.get(number)
         if registration is None:
-            return "partition-unknown", f"the topic has {len(known)} partitions"
+            return "partition-unknown", f"the topic has {counted(len(known), 'partition')}"
         if self._broker.node_id not in registration.replicas:
             nodes = ", ".join(map(str, registration.replicas))
             return "not-assigned", f"its replicas are on {nodes}"
@@ -171,7 +175,12 @@ class PartitionFates:
             current = self._current.get(key)
             wanted = self._assigned.get(key)
             is_here = wanted is not None and self._broker.directory_ids.get(future.loaded.log_dir) == wanted
-            if is_here and current is not None and current.loaded.log_dir == future.loaded.log_dir:
+            if not self._version.is_kraft and current is not None and current.loaded.log_dir == future.loaded.log_dir:
+                # The rename is tried once the copy has caught up.  Kafka: LogManager.replaceCurrentWithFutureLog.
+                self.offline.setdefault(future.loaded.log_dir, "future-beside-current")
+                why = f"it cannot replace {current.loaded.path} beside it: the log dir goes offline then"
+                future.set(Fate.OFFLINE, "future-beside-current", why)
+            elif is_here and current is not None and current.loaded.log_dir == future.loaded.log_dir:
                 why = f"DirectoryNotEmptyException: {current.loaded.path} is beside {future.loaded.name.name}"
                 future.set(Fate.REFUSES, "future-beside-current", why)
                 self.refused.append(
@@ -184,9 +193,8 @@ class PartitionFates:
             elif current is None and self._broker.lacks_log_dirs and self._is_elsewhere(wanted):
                 future.message = "the partition is in a log dir that is offline"
             elif current is None:
-                why = (
-                    "the broker makes an empty partition in the log dir that the metadata have, and truncates the copy"
-                )
+                place = "that the metadata have" if self._version.is_kraft else "with the fewest logs"
+                why = f"the broker makes an empty partition in the log dir {place}, and truncates the copy"
                 future.set(Fate.EMPTIES, "future-without-current", why)
 
     def _is_elsewhere(self, directory_id: str | None) -> bool:
@@ -240,7 +248,7 @@ class PartitionFates:
         for row in self.rows:
             if row.loaded.log_dir in offline and row.fate is not Fate.REFUSES:
                 reason = row.reason if row.fate is Fate.OFFLINE else offline[row.loaded.log_dir]
-                row.set(Fate.OFFLINE, reason, row.message if row.fate is Fate.OFFLINE else "its log dir goes offline")
+                row.set(Fate.OFFLINE, reason, row.message if row.fate is Fate.OFFLINE else GOES_WITH_ITS_LOG_DIR)
         served = {row.key: row for row in self.rows if row.fate in SERVED}
         served |= {row.key: row for row in self.rows if row.fate is Fate.PROMOTES}
         for row in self.rows:
@@ -248,9 +256,9 @@ class PartitionFates:
         named = {row.key for row in self.rows}
         for log_dir, name in self._not_loaded:
             named.add((name.topic, name.partition))
-            why = "its log dir goes offline"
+            fate = Fate.OFFLINE, offline[log_dir]
             yield PartitionFate(
-                name.topic, name.partition, None, log_dir, name.name, Fate.OFFLINE, offline[log_dir], message=why
+                name.topic, name.partition, None, log_dir, name.name, *fate, message=GOES_WITH_ITS_LOG_DIR
             )
         yield from self._without_directory(named, offline)
 
@@ -274,6 +282,8 @@ class PartitionFates:
 
     def _counted(self, row: _Row, served: _Row | None, fact: PartitionFate, count_all: bool) -> PartitionFate:
         own = OffsetSpan(row.loaded.outcome.log_start, row.loaded.outcome.log_end)
+        if not row.loaded.size:
+            return fact._replace(records=0)
         if row.fate in (Fate.SERVES, Fate.LEADERLESS, Fate.PROMOTES, Fate.MOVES):
             if not count_all and not row.loaded.is_cut and row.loaded.torn is None:
                 return fact
@@ -302,8 +312,8 @@ class PartitionFates:
             if offline and log_dir is None and wanted not in _NO_DIRECTORY:
                 log_dir = next(iter(offline))  # one of those that cannot be listed
             if log_dir is not None and log_dir in offline:
-                why = "its log dir goes offline"
-                yield PartitionFate(*key, topic_id, log_dir, None, Fate.OFFLINE, offline[log_dir], message=why)
+                fate = Fate.OFFLINE, offline[log_dir]
+                yield PartitionFate(*key, topic_id, log_dir, None, *fate, message=GOES_WITH_ITS_LOG_DIR)
                 continue
             made = PartitionFate(*key, topic_id, log_dir, None, Fate.CREATES, "no-directory", None, 0, 0, 0)
             yield made._replace(message="an empty log; fetched from the leader, if another replica has it")

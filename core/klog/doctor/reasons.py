@@ -40,9 +40,9 @@ _TABLE = (
     # log dirs
     StartReason("foreign-directory", "does not start", "`lost+found`, a backup, a copy under another name", _OUT),
     StartReason("duplicate-partition", "does not start", "a move between log dirs that a crash interrupted, a restored copy", "move the shorter one out of every log dir"),
-    StartReason("future-beside-current", "does not start", "a copy into the log dir that the partition is in already", "move the `-future` directory out of every log dir"),
+    StartReason("future-beside-current", "does not start; before KRaft the log dir goes offline", "a copy into the log dir that the partition is in already", "move the `-future` directory out of every log dir"),
     StartReason("checkpoint-malformed", "the log dir goes offline", "a cut or edited file", "`klog recover LOG_DIR`"),
-    StartReason("checkpoint-number", "takes nothing from the file, and goes on", "an edited file", "`klog recover LOG_DIR`"),
+    StartReason("checkpoint-number", "takes nothing from the file, and goes on; before KRaft the log dir goes offline", "an edited file", "`klog recover LOG_DIR`"),
     StartReason("metadata-dir-offline", "does not start, or stops seconds later", "something takes the log dir with the metadata log offline", "see the reason of the log dir"),
     StartReason("log-dirs-offline", "does not start, or stops seconds later", "something takes the last log dir offline", "see the reasons of the log dirs"),
     # partitions
@@ -51,8 +51,8 @@ _TABLE = (
     StartReason("topic-unknown", "sets the directory aside as -stray", "the topic was deleted, or is another cluster's", _OUT),
     StartReason("partition-unknown", "sets the directory aside as -stray", "the topic has fewer partitions than that", _OUT),
     StartReason("not-assigned", "sets the directory aside as -stray", "the partition was reassigned to other brokers while this one was away", _OUT),
-    StartReason("metadata-malformed", "does not start, or the log dir goes offline", "a cut or edited `partition.metadata`", "write the file with the topic id that `next` names"),
-    StartReason("epochs-malformed", "the log dir goes offline, or it does not start", "a cut or edited `leader-epoch-checkpoint`", "`klog recover PARTITION`"),
+    StartReason("metadata-malformed", "does not start, or the log dir goes offline; before KRaft does not start", "a cut or edited `partition.metadata`", "write the file with the topic id that `next` names"),
+    StartReason("epochs-malformed", "the log dir goes offline, or it does not start; before KRaft does not start", "a cut or edited `leader-epoch-checkpoint`", "`klog recover PARTITION`"),
     StartReason("foreign-log-name", "does not start", "a file that ends like a segment's, but has no offset in front", "move the file out"),
     StartReason("log-start-beyond-end", "deletes all segments", "a restored checkpoint, a log that lost its end", "`klog recover PARTITION`"),
     StartReason("torn-tail", "appends behind it, where nobody reads; where the index leads to it, takes an earlier offset for the end, and gives offsets out again", "a truncated file under the clean-shutdown marker", "`klog recover PARTITION`"),

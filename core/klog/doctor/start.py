@@ -15,11 +15,14 @@ from typing import NamedTuple
 
 from klog.data_dir.log_dir import LogDir
 from klog.doctor.broker_config import DELETE_DELAY_MS
+from klog.doctor.cures import Cures
 from klog.doctor.loading import LoadedPartition, PartitionLoader
 from klog.doctor.log_dir_format import (
     FormattedDir,
     check_kraft_format,
     check_zookeeper_format,
+    foreign_names,
+    not_log_dir,
     read_format,
 )
 from klog.doctor.metadata_log import DIRECTORY, RecoveredMetadata, recover_metadata
@@ -35,10 +38,10 @@ from klog.doctor.outcome import (
     StartNote,
     StartStep,
 )
-from klog.doctor.partition_fates import BrokerIdentity, PartitionFates
+from klog.doctor.partition_fates import GOES_WITH_ITS_LOG_DIR, BrokerIdentity, PartitionFates
 from klog.doctor.recovery_time import recovery_work
 from klog.errors import KlogError, UsageError, counted
-from klog.formats.names import CLUSTER_METADATA, ROOT_CHECKPOINTS, FileKind, PartitionName, PartitionState
+from klog.formats.names import CLUSTER_METADATA, ROOT_CHECKPOINTS, FileKind, PartitionName
 from klog.metadata.loader import ClusterMetadata
 from klog.progress import Sink
 
@@ -63,14 +66,25 @@ class StartRequest(NamedTuple):
 
 def diagnose(request: StartRequest, sink: Sink | None = None) -> Diagnosis:
     """Return what a start does.  Raises UsageError for another broker's disks, UnreadableError."""
-    return _Start(request, sink).run()
+    start = _Start(request, sink, Cures())
+    found = play = start.run()
+    if found.is_harmless and not found.notes:
+        return found
+    from klog.doctor.next_steps import WayOut
+
+    way = WayOut(dict(zip(request.log_dirs, request.directory_ids, strict=False)), start.cures)
+    while way.add(play, start.cluster, start.node_id):
+        start = _Start(request, sink, way.cures)
+        play = start.run()
+    return found._replace(next=way.steps, is_whole_way=not way.cures.is_blocked)
 
 
 class _Start:
-    def __init__(self, request: StartRequest, sink: Sink | None) -> None:
-        self._request, self._sink = request, sink
-        self._dirs = [read_format(path) for path in request.log_dirs]
+    def __init__(self, request: StartRequest, sink: Sink | None, cures: Cures) -> None:
+        self._request, self._sink, self.cures = request, sink, cures
+        self._dirs = [read_format(path, request.version.is_kraft) for path in request.log_dirs]
         self._check_request()
+        self._dirs = cures.formats(self._dirs)
         self._metadata_dir = self._choose_metadata_dir()
         self._steps: list[StartStep] = []
         self._notes: list[StartNote] = []
@@ -80,6 +94,7 @@ class _Start:
         self._failure: StartFailure | None = None
         self._rows: tuple[PartitionFate, ...] | None = None
         self._work = RecoveryWork()
+        self.cluster: ClusterMetadata | None = None
 
     def _check_request(self) -> None:
         paths = [os.path.realpath(one.path) for one in self._dirs]
@@ -93,6 +108,8 @@ class _Start:
             )
         if all(one.meta is None and one.problem is None and not os.path.isdir(one.path) for one in self._dirs):
             raise UsageError(f"{self._dirs[0].path}: no such directory; expected a log dir")
+        if all(one.meta is None for one in self._dirs) and (wrong := not_log_dir(self._dirs[0].path)):
+            raise UsageError(wrong)
 
     def _choose_metadata_dir(self) -> str:
         wanted = self._request.metadata_log_dir
@@ -100,13 +117,14 @@ class _Start:
         if wanted is not None:
             same = [path for path in paths if os.path.realpath(path) == os.path.realpath(wanted)]
             if not same:
-                self._dirs.append(read_format(wanted))
+                self._dirs.append(read_format(wanted, self._request.version.is_kraft))
             return same[0] if same else wanted
         having = [path for path in paths if os.path.lexists(os.path.join(path, DIRECTORY))]
         return having[0] if having else paths[0]
 
     @property
-    def _node_id(self) -> int:
+    def node_id(self) -> int:
+        """The configured one, else the one that the log dirs have; -1 where none has one."""
         known = (one.known.node_id for one in self._dirs if one.known is not None and one.known.node_id is not None)
         return self._request.node_id if self._request.node_id is not None else next(known, -1)
 
@@ -115,6 +133,7 @@ class _Start:
         return [one for one in self._dirs if one.is_there and one.path not in self._offline]
 
     def run(self) -> Diagnosis:
+        """Play the start; *cluster* is then what the node knows, or would know if it came so far."""
         self._format()
         if self._failure is None:
             self._lock()
@@ -123,28 +142,33 @@ class _Start:
             metadata = self._metadata()
         if self._failure is None:
             self._load(metadata)
-        rows = self._rows if self._rows is not None else tuple(self._never_reached())
-        diagnosis = Diagnosis(
+        elif metadata.cluster is None:
+            metadata = self._unreached_metadata()
+        self.cluster = metadata.cluster
+        return Diagnosis(
             self._request.version,
             self._failure,
             tuple(map(self._log_dir_fate, self._dirs)),
             tuple(self._steps),
-            rows,
+            self._rows if self._rows is not None else tuple(self._never_reached()),
             self._work,
             tuple(self._notes),
         )
-        from klog.doctor.next_steps import next_steps
 
-        cluster = metadata.cluster or self._unreached_cluster()
-        return diagnosis._replace(next=tuple(next_steps(diagnosis, cluster, self._node_id)))
-
-    def _unreached_cluster(self) -> ClusterMetadata | None:
+    def _unreached_metadata(self) -> RecoveredMetadata:
         """Return the metadata that the broker stops too early to read: they have the ids that its files should have."""
         if self._failure is None or not self._request.version.is_kraft or self._failure.id == "lock-held":
-            return None
+            return RecoveredMetadata()
         with suppress(KlogError):
-            return recover_metadata(self._metadata_dir).cluster
-        return None
+            found = recover_metadata(self._metadata_dir, without_quorum_state=True)
+            self._notes[:0] = found.notes
+            return found
+        return RecoveredMetadata()
+
+    def _recovered(self) -> RecoveredMetadata:
+        if self.cures.metadata is None:
+            self.cures.metadata = recover_metadata(self._metadata_dir, self.cures.quorum_state)
+        return self.cures.metadata
 
     def _stop(self, step: str, failure: StartFailure) -> None:
         self._failure = failure
@@ -155,7 +179,7 @@ class _Start:
     def _format(self) -> None:
         request = self._request
         if request.version.is_kraft:
-            failure = check_kraft_format(self._dirs, self._metadata_dir, self._node_id)
+            failure = check_kraft_format(self._dirs, self._metadata_dir, self.node_id, self.cures.moved)
         else:
             failure = check_zookeeper_format(self._dirs, request.node_id, request.cluster_id)
         if failure is not None:
@@ -170,7 +194,7 @@ class _Start:
         if not self._live:
             return self._stop("format", StartFailure("log-dir-unusable", "no log dir is left", self._dirs[0].path))
         fate = next(iter(self._offline.values()), "ok")
-        self._steps.append(StartStep("format", fate, f"cluster {cluster_id}, node {self._node_id}"))
+        self._steps.append(StartStep("format", fate, f"cluster {cluster_id}, node {self.node_id}"))
         return None
 
     def _problem(self, path: str) -> str:
@@ -186,7 +210,7 @@ class _Start:
         return None
 
     def _metadata(self) -> RecoveredMetadata:
-        found = recover_metadata(self._metadata_dir)
+        found = self._recovered()
         self._notes[:0] = found.notes
         if found.failure is not None:
             self._stop("metadata", found.failure)
@@ -229,14 +253,13 @@ class _Start:
 
     def _names(self, log_dir: LogDir) -> list[PartitionName]:
         found = [partition.name for partition in log_dir.partitions if partition.name is not None]
-        return [name for name in found if name.topic != CLUSTER_METADATA or not self._request.version.is_kraft]
+        left = [name for name in found if self.cures.keeps(log_dir.path, name)]
+        return [name for name in left if name.topic != CLUSTER_METADATA or not self._request.version.is_kraft]
 
     def _foreign(self) -> StartFailure | None:
         """Return the directory whose name stops the broker, if there is one."""
         for one in self._live_at_load:
-            found = list(one.log_dir.foreign_directories)
-            if not self._request.version.is_kraft:  # it knows no strays
-                found += [name.name for name in self._names(one.log_dir) if name.state is PartitionState.STRAY]
+            found = [] if one.path in self.cures.foreign else foreign_names(one.log_dir, self._request.version)
             if found:
                 more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
                 message = (
@@ -248,12 +271,12 @@ class _Start:
 
     def _read_checkpoints(self) -> None:
         for one in self._live:
-            for kind in ROOT_CHECKPOINTS:
-                found = one.log_dir.checkpoints.file(kind)
-                if found is None or found.malformed is None:
+            for kind in () if one.path in self.cures.recovered else ROOT_CHECKPOINTS:
+                malformed = one.log_dir.checkpoints.malformed(kind)
+                if malformed is None:
                     continue
-                message = f"{os.path.join(one.path, kind.value)}: {found.malformed}"
-                if found.malformed.is_unchecked:
+                message = f"{os.path.join(one.path, kind.value)}: {malformed}"
+                if malformed.is_unchecked and self._request.version.is_kraft:
                     self._notes.append(StartNote("checkpoint-number", f"{message}; the broker takes none of it"))
                     continue
                 # High watermarks are read only when the broker leads.  Kafka: LazyOffsetCheckpoints.
@@ -267,13 +290,21 @@ class _Start:
     def _load_dir(self, log_dir: LogDir, metadata: RecoveredMetadata) -> list[LoadedPartition]:
         clean = log_dir.clean_shutdown is not None
         loader = PartitionLoader(log_dir.checkpoints, clean, metadata.cluster, self._sink)
-        return [loader.load(name) for name in self._names(log_dir)]
+        known = self.cures.loaded
+        ids = {} if metadata.cluster is None else metadata.cluster.topic_ids
+        found = []
+        for name in self._names(log_dir):
+            path = os.path.join(log_dir.path, name.name)
+            if path not in known:
+                known[path] = loader.load(name)
+            found.append(self.cures.load(known[path], ids.get(name.topic)))
+        return found
 
     def _identity(self) -> BrokerIdentity:
         given = dict(zip(self._request.log_dirs, self._request.directory_ids, strict=False))
         ids = {one.path: one.known.directory_id for one in self._dirs if one.known is not None}
         lacks = any(one.is_offline for one in self._dirs)
-        return BrokerIdentity(self._node_id, ids, given, self._request.delete_delay_ms, lacks)
+        return BrokerIdentity(self.node_id, ids, given, self._request.delete_delay_ms, lacks)
 
     def _partitions(self, fates: PartitionFates) -> None:
         for path, reason in fates.offline.items():
@@ -308,7 +339,8 @@ class _Start:
         gone = [row for row in rows if row.fate in (Fate.DELETES, Fate.REPLACED)]
         if gone:
             delay = f"{self._request.delete_delay_ms / 1000:g} s after the start"
-            self._steps.append(StartStep("after", "ok", f"{counted(len(gone), 'directory', '')} removed, {delay}"))
+            which = "1 directory" if len(gone) == 1 else f"{len(gone)} directories"
+            self._steps.append(StartStep("after", "ok", f"{which} removed, {delay}"))
 
     # what the answer consists of
 
@@ -350,6 +382,8 @@ def _as_unreached(row: PartitionFate) -> PartitionFate:
     """Return the row of a start that stops: only what stops it is told."""
     if row.fate is Fate.REFUSES:
         return row
+    if row.fate is Fate.OFFLINE and row.message != GOES_WITH_ITS_LOG_DIR:
+        return row._replace(fate=Fate.REFUSES)
     return row._replace(
         fate=Fate.UNREACHED, reason=None, becomes=None, records=None, lost_records=0, lost_bytes=0, message=""
     )

@@ -123,7 +123,7 @@ _TABLE: Final = (
     FindingKind("offset-gap", _W, "offsets that no batch has; legal if the topic was compacted", _NOT_LOOKED),
     FindingKind("offsets-missing", _D, "offsets that no batch has, in a topic that is not compacted", _NOT_LOOKED),
     FindingKind("oversized-log", _D, "a log of more than 2 GiB", "does not start", ""),
-    FindingKind("unreadable", _D, "the operating system cannot read it", "the log dir goes offline", ""),
+    FindingKind("unreadable", _D, "the operating system cannot read it", _start("unreadable"), ""),
     FindingKind("vanished", _N, "gone since it was listed: the running broker deleted it", "nothing"),
     # indexes
     FindingKind("index-missing", _W, "a segment without .index", "recovers the segment: rebuilds it, and truncates the log at the first damage", _INDEXES),

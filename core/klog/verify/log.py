@@ -38,20 +38,25 @@ def damages(facts: PartitionFacts) -> Findings:
     """Damaged stretches and batches, with what still follows them."""
     for segment in facts.segments:
         log = segment.files.log
-        for stretch in segment.damages:
-            kind, damage = _kind(facts, segment, stretch), stretch.damage
-            told = stretch.expected is None or kind.endswith("tail") or kind == "unfinished-append"
-            follows = "" if told else _what_follows(facts, segment, stretch)
-            offset = damage.place.offset if stretch.expected is None else stretch.expected
-            position = damage.place.position or 0
+        for stretch, kind, message in damaged_places(facts, segment):
+            position = stretch.damage.place.position or 0
             broker = reaction_to_damage(facts, segment, position) if kind != "unfinished-append" else None
-            message = damage.detail + follows + _bit(segment, stretch)
-            yield facts.finding(kind, message, log, position, offset, broker, _fix(facts, kind, segment, stretch))
+            fix = _fix(facts, kind, segment, stretch)
+            yield facts.finding(kind, message, log, position, stretch.offset, broker, fix)
         if segment.more_damages:
             position = segment.damages[-1].end
             yield facts.finding(
                 "more-damage", f"{segment.more_damages} more damaged places from here on", log, position
             )
+
+
+def damaged_places(facts: PartitionFacts, segment: SegmentFacts) -> Iterator[tuple[ByteRange, str, str]]:
+    """Yield each damaged stretch of a segment, the id of its kind of finding, and what is said of it."""
+    for stretch in segment.damages:
+        kind = _kind(facts, segment, stretch)
+        told = stretch.expected is None or kind.endswith("tail") or kind == "unfinished-append"
+        follows = "" if told else _what_follows(facts, segment, stretch)
+        yield stretch, kind, stretch.damage.detail + follows + _bit(segment, stretch)
 
 
 def _fix(facts: PartitionFacts, kind: str, segment: SegmentFacts, stretch: ByteRange) -> str:
@@ -63,7 +68,7 @@ def _fix(facts: PartitionFacts, kind: str, segment: SegmentFacts, stretch: ByteR
 
 
 def _bit(segment: SegmentFacts, stretch: ByteRange) -> str:
-    """Say which single bit is all that is wrong, where that is so."""
+    """Return which single bit is wrong, where nothing else is."""
     from klog.log.bit_flips import offer
 
     at = segment.damages.index(stretch)
@@ -172,7 +177,7 @@ _DECIDED_BY_START = frozenset({"odd-offset", "offsets-backwards", "offset-overfl
 def gaps(facts: PartitionFacts) -> Findings:
     """Offsets that no batch has, inside segments and between them; legal where the topic was compacted.
 
-    Below the log start, too, where nobody reads: a copy has gaps there of what was deleted before it was copied.
+    Below the log start, too, which is never served: a copy has gaps there of what was deleted before it was copied.
     """
     for log, position, first, found in _gaps(facts):
         if facts.is_compacted:

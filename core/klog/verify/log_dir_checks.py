@@ -22,10 +22,10 @@ def root(log_dir: LogDir) -> Iterator[Finding]:
         )
     yield from _twice(log_dir)
     for kind in ROOT_CHECKPOINTS:
-        found = log_dir.checkpoints.file(kind)
-        if found is not None and found.malformed is not None:
-            broker = REASONS["checkpoint-number" if found.malformed.is_unchecked else "checkpoint-malformed"].broker
-            yield _finding(log_dir, "checkpoint-malformed", kind.value, str(found.malformed), broker=broker)
+        malformed = log_dir.checkpoints.malformed(kind)
+        if malformed is not None:
+            broker = REASONS["checkpoint-number" if malformed.is_unchecked else "checkpoint-malformed"].broker
+            yield _finding(log_dir, "checkpoint-malformed", kind.value, str(malformed), broker=broker)
     meta = log_dir.meta
     if isinstance(meta, Malformed):
         yield _finding(log_dir, "meta-properties-malformed", FileKind.META_PROPERTIES.value, str(meta))

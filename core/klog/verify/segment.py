@@ -26,7 +26,7 @@ _LARGE_BYTES = 8 << 20
 _kept = threading.local()
 
 MOST_DAMAGES = 1000
-"""How many are reported one by one for a segment; a file can be all damage, and a million lines help nobody."""
+"""How many are reported one by one for a segment; a file can be all damage, and a million lines help no one."""
 
 
 class IndexFile(NamedTuple):
@@ -57,6 +57,11 @@ class ByteRange(NamedTuple):
     batches: int
     records: int
     expected: int | None
+
+    @property
+    def offset(self) -> int | None:
+        """The offset by which it is told."""
+        return self.damage.place.offset if self.expected is None else self.expected
 
 
 class SegmentFacts:

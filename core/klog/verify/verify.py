@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from klog.data_dir.log_dir import LogDir
 from klog.data_dir.partition import Partition
@@ -59,12 +59,23 @@ class VerifyTotals(NamedTuple):
 
 
 class PartitionResult(NamedTuple):
-    """What came of a partition."""
+    """What came of a partition.  *summary*: what the caller's own observer made of the pass."""
 
     partition: Partition
     findings: list[Finding]
     totals: VerifyTotals
+    summary: object = None
 
+
+class PassObserver(BatchObserver, Protocol):
+    """Keeps of the pass over a partition what is small: the facts are gone when the next one is looked at."""
+
+    def summary(self, facts: PartitionFacts) -> object:
+        """Return it, once the pass is over."""
+
+
+Observe = Callable[[Partition], PassObserver]
+"""Makes an observer for a pass over a partition; beside a running broker there may be several."""
 
 Chosen = Callable[[int, str], bool]
 """Whether to look at a segment: given its place in the partition and the path of its log."""
@@ -93,6 +104,7 @@ def verify_partition(
     request: SurveyOptions = _USUAL,
     sink: Sink = _SILENCE,
     chosen: Chosen | None = None,
+    observe: Observe | None = None,
 ) -> PartitionResult:
     """Check a partition, or the *chosen* ones of its segments.
 
@@ -101,11 +113,11 @@ def verify_partition(
     the same place, in passes over the files as they were then.
     """
     around = facts_around(partition) if around is None else around
-    checked = _check(partition, around, request, sink, chosen)
+    checked = _check(partition, around, request, sink, chosen, observe)
     tries = _TRIES if around.live else 0
     while tries and any(finding.severity is not Severity.NOTE for finding in checked.findings):
         time.sleep(_PAUSE_SECONDS)
-        again = _check(Partition(partition.path), around, request, sink, chosen)
+        again = _check(Partition(partition.path), around, request, sink, chosen, observe)
         seen = {(finding.id, finding.file, finding.position) for finding in checked.findings}
         kept = [
             finding
@@ -118,10 +130,16 @@ def verify_partition(
 
 
 def _check(
-    partition: Partition, around: LogDirFacts, request: SurveyOptions, sink: Sink, chosen: Chosen | None
+    partition: Partition,
+    around: LogDirFacts,
+    request: SurveyOptions,
+    sink: Sink,
+    chosen: Chosen | None,
+    observe: Observe | None,
 ) -> PartitionResult:
-    facts, findings = examine(partition, around, request, sink, chosen)
-    return PartitionResult(partition, findings, _totals(facts))
+    observer = None if observe is None else observe(partition)
+    facts, findings = examine(partition, around, request, sink, chosen, observer=observer)
+    return PartitionResult(partition, findings, _totals(facts), None if observer is None else observer.summary(facts))
 
 
 def examine(

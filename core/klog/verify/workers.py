@@ -12,7 +12,7 @@ from klog.progress import Silence, Sink
 from klog.verify.facts import LogDirFacts
 from klog.verify.findings import Finding
 from klog.verify.segment import SurveyOptions
-from klog.verify.verify import Chosen, PartitionResult, VerifyTotals, verify_partition
+from klog.verify.verify import Chosen, Observe, PartitionResult, VerifyTotals, verify_partition
 
 Wanted = Sequence[tuple[Partition, LogDirFacts]]
 """The partitions to check, each with what it has to know of its log dir."""
@@ -22,17 +22,18 @@ _SMALL_BYTES = 8 << 20
 
 
 def verify_partitions(
-    wanted: Wanted, request: SurveyOptions, sink: Sink, chosen: Chosen | None
+    wanted: Wanted, request: SurveyOptions, sink: Sink, chosen: Chosen | None, observe: Observe | None = None
 ) -> Iterator[PartitionResult]:
     """Check one partition after the other, in their order; many small ones in *request.jobs* processes.
 
+    A summary comes from another process then, so it must be plain data.
     The threads of large segments share one process, which also reports progress as it is made.
     """
     if request.jobs > 1 and len(wanted) >= FEWEST and may_fork() and _are_small(wanted):
-        yield from _by_processes(wanted, request, sink, chosen)
+        yield from _by_processes(wanted, request, sink, chosen, observe)
     else:
         for partition, around in wanted:
-            yield verify_partition(partition, around, request, sink, chosen)
+            yield verify_partition(partition, around, request, sink, chosen, observe)
 
 
 def _are_small(wanted: Wanted) -> bool:
@@ -49,17 +50,17 @@ def _are_small(wanted: Wanted) -> bool:
 
 
 def _by_processes(
-    wanted: Wanted, request: SurveyOptions, sink: Sink, chosen: Chosen | None
+    wanted: Wanted, request: SurveyOptions, sink: Sink, chosen: Chosen | None, observe: Observe | None
 ) -> Iterator[PartitionResult]:
     alone = request._replace(jobs=1)
 
-    def verify(number: int) -> tuple[list[Finding], VerifyTotals]:
+    def verify(number: int) -> tuple[list[Finding], VerifyTotals, object]:
         partition, around = wanted[number]
-        found = verify_partition(partition, around, alone, Silence(), chosen)
-        return found.findings, found.totals
+        found = verify_partition(partition, around, alone, Silence(), chosen, observe)
+        return found.findings, found.totals, found.summary
 
     results = map_in_processes(verify, len(wanted), request.jobs)
-    for (partition, _), (findings, totals) in zip(wanted, results, strict=True):
+    for (partition, _), (findings, totals, summary) in zip(wanted, results, strict=True):
         sink.expect(totals.bytes)
         sink.advance(totals.bytes)
-        yield PartitionResult(partition, findings, totals)
+        yield PartitionResult(partition, findings, totals, summary)
