@@ -4,7 +4,7 @@
     appender.append(window, 0, window.count)        # whole batches whose checksums were computed and match
     appender.close()
 
-Batches are taken as they are: whoever feeds it has given them their offsets and epochs.  What is written goes to an
+Batches are taken as they are: the caller has given them their offsets and epochs.  What is written goes to an
 `AppendTarget`.  Afterwards the log is as after a clean stop.  Kafka: UnifiedLog.append, UnifiedLog.close.
 """
 

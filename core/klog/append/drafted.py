@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 
+from klog.append.resume import Resumption
 from klog.data_dir.partition import Partition
 from klog.disk.growing_files import GrowingFiles
 from klog.files.read_only import ReadOnlyFile
 from klog.formats.names import SEGMENT_KINDS, FileKind, parse_file
 from klog.plan.draft import Draft
-from klog.plan.file_state import Digest
+from klog.plan.file_state import Digest, digest_of_end
 from klog.plan.model import APPEND, PUT, REMOVE, Action, FileState
 
 
@@ -39,20 +40,19 @@ class _StagedLog:
 class DraftedPartition:
     """An `AppendTarget` whose files become changes in *draft*, when `finish` is called.
 
-    *log*, *digest*: the name of the active segment's log, and the digest of what it has.
-    *now_ns*: when logs are changed.
+    *found*: how the log goes on.  *now_ns*: when logs are changed.  Raises UnreadableError.
     """
 
-    def __init__(
-        self, draft: Draft, partition: Partition, log: str, digest: Digest, files: GrowingFiles, now_ns: int
-    ) -> None:
+    def __init__(self, draft: Draft, partition: Partition, found: Resumption, files: GrowingFiles, now_ns: int) -> None:
         self._now_ns = now_ns
         self._draft, self._partition, self._files = draft, partition, files
-        self._log, self._digest = log, digest
+        self._log, self._found = partition.segments[-1].log, found
+        with ReadOnlyFile(partition.file(self._log)) as source:
+            self._digest = digest_of_end(source)
         self._logs: dict[str, _StagedLog] = {}
         self._small: dict[str, bytes] = {}
         self._removed: list[str] = []
-        draft.read_through(self._file(log), digest.copy())
+        draft.read_through(self._file(self._log), self._digest.copy())
 
     def _file(self, name: str) -> str:
         return f"{self._partition.directory}/{name}"
@@ -68,8 +68,12 @@ class DraftedPartition:
             self._logs[name].write(data)
 
     def put(self, name: str, content: bytes) -> None:
-        """Let a small file have *content*."""
-        self._small[name] = content
+        """Let a small file have *content*, or an index of the active segment behind what that has."""
+        before = self._found.entries.get(name, b"")
+        if size := self._found.sizes.get(name):
+            with ReadOnlyFile(self._partition.file(name)) as index:
+                before = index.read(0, size) + before
+        self._small[name] = before + content
 
     def remove(self, name: str) -> None:
         """Let a file go, if it is there."""
@@ -103,6 +107,7 @@ class DraftedPartition:
 
     def _say_log(self, name: str, log: _StagedLog) -> None:
         file = self._file(name)
+        self._draft.staging.know(file, log.added)
         if log.whole is None:
             after = self._new_state(file, log.added)
             self._draft.add(Action(PUT, file, self._draft.state(file), after, file, self._draft.number))

@@ -1,7 +1,7 @@
 """One connection to one broker: requests out, answers in, one at a time.
 
 An answer is received into a buffer that the next one overwrites; records in it are views of that buffer, so nothing is
-copied between the socket and whoever writes them.  The buffer grows with the bytes that have come, never with those
+copied between the socket and the file.  The buffer grows with the bytes that have come, never with those
 that were announced.
 """
 
@@ -10,18 +10,20 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from threading import Event
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from klog import __version__
 from klog.client.failures import AuthenticationError, ForeignAnswerError, LostConnectionError, RefusedRequestError
 from klog.client.requests import REQUESTS, RequestVersions
-from klog.client.sasl import SaslConversation, conversation
 from klog.client.security import Credentials, Security
 from klog.client.stream import Stream
 from klog.errors import UnsupportedError
 from klog.formats.error_codes import ErrorCode, error_code
 from klog.formats.structs.schema import Data
 from klog.wire.messages import SIZE_BYTES, WireError, api_named, body_size, read_response, write_request
+
+if TYPE_CHECKING:
+    from klog.client.sasl import SaslConversation
 
 MOST_BYTES: Final = 16 << 20
 MOST_ELEMENTS: Final = 1_000_000
@@ -219,6 +221,8 @@ class BrokerConnection:
 
     def _authenticate(self, credentials: Credentials) -> None:
         """Authenticate, or do so again on the same connection (KIP-368).  Kafka: SaslClientAuthenticator."""
+        from klog.client.sasl import conversation
+
         began = time.monotonic()
         self._send("SaslHandshake", {"mechanism": credentials.mechanism})
         answer = self.receive()

@@ -84,7 +84,7 @@ class ScramConversation:
     def _proof(self, challenge: bytes, fields: dict[str, str]) -> bytes:
         nonce, iterations = fields.get("r", ""), fields.get("i", "")
         if "m" in fields:
-            raise self._failure("the server asks for an extension that nobody has defined")
+            raise self._failure("the server asks for an extension that no standard defines")
         if not nonce.startswith(self._nonce) or len(nonce) == len(self._nonce):
             raise self._failure("the server's nonce does not continue ours")
         count = int(iterations) if iterations.isascii() and iterations.isdigit() and len(iterations) < 10 else 0

@@ -70,7 +70,7 @@ class Stream:
         made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
     def _addresses(self, until: float) -> list[Any]:
-        """Return what the host's name resolves to.  On a thread: the resolver listens to nobody."""
+        """Return what the host's name resolves to.  On a thread: the resolver cannot be interrupted."""
         found: list[list[Any] | Exception] = []
 
         def resolve() -> None:

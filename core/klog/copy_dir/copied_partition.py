@@ -13,10 +13,10 @@ from shlex import quote
 
 from klog.append.appender import Appender
 from klog.append.log_state import AppendSettings
+from klog.append.resume import load_producers, resume
 from klog.copy_dir.copy_disk import CopyDisk
 from klog.copy_dir.live_directory import LiveDirectory, remove_temporaries
 from klog.copy_dir.partition_plans import cut_log, empty
-from klog.copy_dir.resume import resume
 from klog.data_dir.partition import Partition
 from klog.errors import DamagedError
 from klog.files.directory import names_in
@@ -24,9 +24,6 @@ from klog.formats.checkpoint import EpochEntry, Malformed, write_epochs, write_p
 from klog.formats.names import SEGMENT_KINDS, FileKind, file_name
 from klog.kernel import DONE, MORE, Window
 from klog.log.log_end import find_log_end
-from klog.log.txn_index import AbortedTxn, read_txn_index
-from klog.transactions.markers import CompletedTxn
-from klog.transactions.replay import nearest_state, replay
 
 
 class CrcMismatchError(DamagedError):
@@ -65,13 +62,13 @@ class CopiedPartition:
         """Find out how the log goes on.  Raises DamagedError, UnreadableError, OSError."""
         copy = self._copy
         partition = Partition(self.path, copy.root)
-        found = resume(partition, self.settings, copy.window)
+        found = resume(partition, self.settings, copy.window, partition.recovery_point or 0)
         if found.torn is not None:
             assert found.torn.place.position is not None, "it was found there"
             self.torn += partition.segments[-1].size - found.torn.place.position
             cut_log(copy, self.path, found.log.end, self.settings.index_interval)
             partition = Partition(self.path, copy.root)
-            found = resume(partition, self.settings, copy.window)
+            found = resume(partition, self.settings, copy.window, partition.recovery_point or 0)
         self._log, self._has_producers = found.log, False
         log = partition.segments[-1].log if partition.segments else None
         self._target = LiveDirectory(self.path, copy.files, copy.disk, log, dict(found.sizes))
@@ -138,7 +135,7 @@ class CopiedPartition:
         try:
             return self._append_all(window)
         finally:
-            window.buffer(0)  # whoever owns the bytes may use them again
+            window.buffer(0)  # the owner of the bytes may use them again
 
     def _append_all(self, window: Window) -> int:
         status = window.scan(0, check=True)
@@ -190,18 +187,8 @@ class CopiedPartition:
 
     def _load_producers(self) -> None:
         """Find the producers at the end of the log, and the aborted transactions of its active segment."""
-        log, base = self._log, self._log.segment.base
         self._has_producers = True
-        partition = Partition(self.path, self._copy.root)
-        log.producers = nearest_state(partition, log.end)
-        entries: list[AbortedTxn] = []
-        if partition.segments and partition.segments[-1].txn_index is not None:
-            found, _ = read_txn_index(self.path, partition.segments[-1].txn_index)
-            entries = [entry for entry in found if entry.last_offset < log.producers.end]
-        for event in replay(log.producers, self.path, partition.segments, end=log.end):
-            if isinstance(event, CompletedTxn) and event.index_entry is not None:
-                entries.append(event.index_entry)
-        log.aborted = [entry for entry in entries if entry.last_offset >= base]
+        load_producers(Partition(self.path, self._copy.root), self._log, self._log.end)
 
     def skip_to(self, offset: int) -> None:
         """Go on at *offset*: the leader's log starts there, above `end`.
@@ -256,7 +243,7 @@ class CopiedPartition:
         """Cut the log so that nothing from *offset* on is left, in whole batches; return where that is kept.
 
         None where nothing was to cut.  As `klog truncate` does it: `klog plans` lists it, `klog undo` takes it back.
-        Below the log start the log begins anew, at 0.  Raises KlogError, OSError.
+        Below the log start the log starts over, at 0.  Raises KlogError, OSError.
         """
         if offset >= self.end:
             return None
@@ -271,7 +258,7 @@ class CopiedPartition:
         return backup
 
     def replace(self, topic_id: str | None) -> str | None:
-        """Begin anew, as a partition of the topic with that id; return where the files of the old one are kept.
+        """Start over, as a partition of the topic with that id; return where the files of the old one are kept.
 
         Raises KlogError, OSError.
         """

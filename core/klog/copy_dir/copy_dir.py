@@ -40,8 +40,6 @@ from klog.plan.model import TEMPORARY
 from klog.plan.session import Reporter, SilentReporter, finish_interrupted
 from klog.plan.staging import make_directories, remove_made
 
-_NO_NODE: Final = -1
-"""The node id of a log dir that no broker takes for its own."""
 _WINDOW_BYTES: Final = 1 << 20
 
 
@@ -124,7 +122,7 @@ class CopyDir:
                 self.write_follow_file(FollowFile(cluster_id, bootstrap, iso_seconds(now_ms), {}, {}))
             path = os.path.join(self.path, FileKind.META_PROPERTIES.value)
             if not os.path.lexists(path):
-                replace_file(path, write_meta_properties(cluster_id, _NO_NODE, now_ms), self._disk)
+                replace_file(path, write_meta_properties(cluster_id, now_ms), self._disk)
                 self._disk.sync([self.path])
             self._copy.offsets.write()
             self._disk.sync([os.path.dirname(path) for path in self._made])
@@ -147,7 +145,7 @@ class CopyDir:
         """Return a partition, which is made where it is not there; once made, the same one each time.
 
         *topic_id*: of the leader's topic, for a new directory; where the one that is there is of another topic,
-        its `topic_id` differs, and `CopiedPartition.replace` begins anew.  *settings*: by which segments roll.  A torn
+        its `topic_id` differs, and `CopiedPartition.replace` starts over.  *settings*: by which segments roll.  A torn
         tail is cut first.  Raises KlogError for a name that no topic has, and for what is no directory; DamagedError,
         UnreadableError, OSError.
         """

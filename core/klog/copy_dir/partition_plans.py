@@ -19,7 +19,6 @@ from klog.partition_plan.losses import whole_losses
 from klog.plan.draft import Draft
 from klog.plan.model import NOTHING, Amount, Loss
 from klog.plan.session import PlanOptions, PlanSession
-from klog.truncate import TruncateOptions, cut
 
 _Change = Callable[[LogDir, Partition, Draft, Draft], "tuple[tuple[Loss, ...], Amount]"]
 """Drafts changes of a partition and, in the second draft, of checkpoints; returns what is lost, and what is kept."""
@@ -30,6 +29,8 @@ def cut_log(copy: CopyDisk, path: str, offset: int, index_interval: int) -> str 
 
     Raises KlogError, OSError.
     """
+    # Few runs cut anything, and each begins with what is imported.
+    from klog.truncate import TruncateOptions, cut
 
     def draft_cut(log_dir: LogDir, found: Partition, draft: Draft, last: Draft) -> tuple[tuple[Loss, ...], Amount]:
         # A copy forgets no producer.

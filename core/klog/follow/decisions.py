@@ -55,7 +55,7 @@ class Skip(NamedTuple):
 
 
 class Wait(NamedTuple):
-    """The partition has to wait, and its leader has to be found anew."""
+    """The partition has to wait, and its leader has to be looked up again."""
 
     why: str
 

@@ -18,7 +18,7 @@ _HIGHEST_EPOCH: Final = 2**31 - 1
 
 
 class FollowedPlace(NamedTuple):
-    """A partition as requests name it.  A topic made anew is another place: it has another id."""
+    """A partition as requests name it.  A topic created again is another place: it has another id."""
 
     topic: str
     topic_id: str
@@ -92,7 +92,7 @@ class FetchSession:
             self._id, self._epoch = session_id, self._epoch % _HIGHEST_EPOCH + 1
 
     def lost(self) -> None:
-        """Begin anew: the connection is gone."""
+        """Start over: the connection is gone."""
         self._id = self._epoch = 0
 
     def let_others_go_first(self, places: Iterable[FollowedPlace]) -> None:

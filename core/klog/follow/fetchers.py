@@ -24,7 +24,10 @@ class _Running(NamedTuple):
 
 
 class Fetchers:
-    """What fetches.  *connect* makes a connection to a node; *released*: see LeaderFetcher."""
+    """What fetches.  *connect* makes a connection to a node.
+
+    *released*: see LeaderFetcher; it also gets what ends everything, an exception.
+    """
 
     def __init__(
         self,
@@ -40,15 +43,15 @@ class Fetchers:
         self._running: dict[int, _Running] = {}
 
     def assign(self, partition: FollowedPartition) -> None:
-        """Let the partition be fetched from its leader.  Raises LostConnectionError if nobody says where that is."""
+        """Let the partition be fetched from its leader.  Raises LostConnectionError if none is known."""
         there = self._running.get(partition.leader)
         if there is not None and there.fetcher.assign(partition):
             return
         fetcher = LeaderFetcher(
-            self._connect(partition.leader), self._options, self._limit, self._released, self._reporter, self._stop
+            self._connect(partition.leader), self._options, self._limit, self._released.put, self._reporter, self._stop
         )
         fetcher.assign(partition)
-        self._running[partition.leader] = _Running(fetcher, start(fetcher.run))
+        self._running[partition.leader] = _Running(fetcher, start(fetcher.run, self._released.put))
         self._share_memory()
 
     @property

@@ -266,7 +266,7 @@ class FollowRun:
                 partition.first_offset = 0
 
     def _renew(self, partition: FollowedPartition, place: FollowedPlace) -> None:
-        """Follow a topic that was made anew, as soon as its fetcher has released the old one."""
+        """Follow a topic that was created again, as soon as its fetcher has released the old one."""
         if partition.error is None and partition not in self._due:
             self._fetchers.revoke(partition)
             return

@@ -12,8 +12,8 @@ from __future__ import annotations
 
 import time
 from collections import deque
+from collections.abc import Callable
 from math import inf
-from queue import SimpleQueue
 from threading import Event, Lock
 from typing import Final, NamedTuple
 
@@ -77,7 +77,7 @@ class Released(NamedTuple):
 class LeaderFetcher:
     """Fetches what it has been assigned; *fetch_bytes*: at most so many at a time.
 
-    *released* gets partitions, and what ends everything: an exception.
+    *released* gets partitions.
     """
 
     def __init__(
@@ -85,7 +85,7 @@ class LeaderFetcher:
         connection: BrokerConnection,
         options: FollowOptions,
         limit: RateLimit,
-        released: SimpleQueue[Released | BaseException],
+        released: Callable[[Released], None],
         reporter: FollowReporter,
         stop: Event,
     ) -> None:
@@ -116,15 +116,13 @@ class LeaderFetcher:
     # ------------------------------------------------------------ the loop
 
     def run(self) -> None:
-        """Fetch until `stop` is set or the connection is lost.  Raises nothing."""
+        """Fetch until `stop` is set or the connection is lost.  Raises OSError where a copy cannot be written."""
         try:
             self._follow()
         except (LostConnectionError, ForeignAnswerError, RefusedRequestError) as error:
             self._end(Wait(str(error)))
         except KlogError as error:
             self._end(Leave(str(error), ExitCode.OPERATIONAL_ERROR))
-        except BaseException as error:
-            self._released.put(error)
         finally:
             self._connection.close()
             self._end(Wait("the connection was closed"))
@@ -147,14 +145,14 @@ class LeaderFetcher:
         with self._lock:
             self._ended = True
         for partition in (*self._partitions.values(), *self._inbox):
-            self._released.put(Released(partition, why, self._sent_at or time.monotonic()))
+            self._released(Released(partition, why, self._sent_at or time.monotonic()))
         self._partitions.clear()
         self._inbox.clear()
 
     def _admit(self) -> None:
         """Take up what was assigned, and let go what was revoked."""
         if self._revoked:
-            self._write()  # whoever gets the partition next finds all that has come
+            self._write()  # the next owner of the partition finds all that has come
         while self._inbox:
             self._silent_since = inf
             partition = self._inbox.popleft()
@@ -174,7 +172,7 @@ class LeaderFetcher:
         self._unwritten = [one for one in self._unwritten if one[0] is not partition]
         self._session.forget(partition.place)
         del self._partitions[self._key(partition.place)]
-        self._released.put(Released(partition, decision, self._sent_at))
+        self._released(Released(partition, decision, self._sent_at))
 
     def _fetch(self) -> None:
         if (pause := self._resume_at - time.monotonic()) > 0:
@@ -238,7 +236,7 @@ class LeaderFetcher:
         for topic, row in rows:
             key = (topic["topicId"] if self._by_id else topic["topic"], row["partitionIndex"])
             partition = self._partitions.get(key)
-            if partition is None or key in seen:  # nobody has asked for it
+            if partition is None or key in seen:  # it was not asked for
                 continue
             seen.add(key)
             got = _fetch_answer(row)
@@ -302,7 +300,7 @@ class LeaderFetcher:
         self._session.follow(partition.place, partition.position())
         if not partition.reached and partition.copy.end >= partition.high_watermark >= 0:
             partition.reached = True
-            self._released.put(Released(partition, None, self._sent_at))
+            self._released(Released(partition, None, self._sent_at))
 
 
 def _fetch_answer(row: Data) -> FetchAnswer:

@@ -7,11 +7,9 @@ from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import Final, Literal, TypeAlias
 
-from klog.errors import UsageError, near_misses
-
 OnDivergence: TypeAlias = Literal["cut", "stop"]
-_SETTINGS: Final = ("segment.bytes", "segment.ms", "index.interval.bytes", "segment.index.bytes")
-_SMALL_SEGMENTS: Final = "internal.segment.bytes"
+COPY_SETTINGS: Final = ("segment.bytes", "segment.ms", "index.interval.bytes", "segment.index.bytes")
+"""The settings of a topic that decide something in a copy."""
 
 
 @dataclass(frozen=True)
@@ -51,18 +49,3 @@ class FollowOptions:
     def wants_number(self, number: int) -> bool:
         """Return whether partitions of this number are to be followed."""
         return not self.numbers or number in self.numbers
-
-
-def copy_settings(given: Sequence[str]) -> dict[str, str]:
-    """Return the settings in `NAME=VALUE`; internal.segment.bytes goes before segment.bytes.  Raises UsageError."""
-    found: dict[str, str] = {}
-    for one in given:
-        name, equals, value = one.partition("=")
-        if name not in (*_SETTINGS, _SMALL_SEGMENTS):
-            raise UsageError(f"--config {one}: {name} decides nothing here{near_misses(name, _SETTINGS)}")
-        if not equals:
-            raise UsageError(f"--config {one}: expected NAME=VALUE")
-        found[name] = value
-    if _SMALL_SEGMENTS in found:
-        found["segment.bytes"] = found.pop(_SMALL_SEGMENTS)
-    return found

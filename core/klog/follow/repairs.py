@@ -77,7 +77,7 @@ def _cut(partition: FollowedPartition, cut: Cut, options: FollowOptions, reporte
     said, start, end = _parting(partition, cut), partition.copy.log_start, partition.copy.end
     with partition.lock:
         partition.keep(partition.copy.cut(cut.to))
-    # Where nothing was left, the copy begins anew, at the leader's log start.
+    # Where nothing was left, the copy starts over, at the leader's log start.
     partition.is_new = not partition.copy.end
     now = max(start, partition.copy.end)
     if options.trace:
@@ -98,11 +98,11 @@ def _skip(partition: FollowedPartition, skip: Skip, reporter: FollowReporter) ->
 
 
 def replace(partition: FollowedPartition, place: FollowedPlace, reporter: FollowReporter) -> None:
-    """Begin the copy anew: the topic was deleted, and made again with another id.  Raises KlogError, OSError."""
+    """Start the copy over: the topic was deleted, and made again with another id.  Raises KlogError, OSError."""
     before, end = partition.copy.topic_id, partition.copy.end
     with partition.lock:
         partition.keep(partition.copy.replace(place.topic_id if place.topic_id != ZERO_UUID else None))
-    said = f"{partition.name}: the topic was made anew, {place.topic_id} after {before}"
+    said = f"{partition.name}: the topic was created again, {place.topic_id} after {before}"
     kept = f"is in {partition.backups[-1]}" if end else "was empty"
     reporter.error(f"{said}: the old copy, which ended at {end}, {kept}")
     partition.place, partition.is_new = place, True

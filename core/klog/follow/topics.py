@@ -23,7 +23,7 @@ class WantedPartitions(NamedTuple):
 def wanted_partitions(cluster: ClusterTopics, options: FollowOptions) -> WantedPartitions:
     """Return the partitions that are to be followed, with their leaders.
 
-    A name that no broker gives to a topic becomes no directory, whoever says it.
+    A name that no broker gives to a topic never becomes a directory.
     """
     found = WantedPartitions({}, {})
     for topic in cluster.topics:
@@ -46,8 +46,8 @@ def unmatched_globs(cluster: ClusterTopics, options: FollowOptions) -> list[str]
 
 
 class TopicChanges(NamedTuple):
-    """What has changed.  *new*: places nobody has followed; *renewed*: the old place of each topic made anew, with the
-    new one; *gone*: what the cluster no longer has."""
+    """What has changed.  *new*: places not followed yet; *renewed*: the old place of each topic created again, with
+    the new one; *gone*: what the cluster no longer has."""
 
     new: list[FollowedPlace]
     renewed: dict[FollowedPlace, FollowedPlace]

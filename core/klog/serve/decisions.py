@@ -12,20 +12,19 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
 
+from klog.coordinator.entries import records_until
+from klog.coordinator.transactions import EPOCH_BUMPS
 from klog.data_dir.partition import Partition
 from klog.errors import UnreadableError
 from klog.formats.batch import Attributes, BatchFacts
 from klog.formats.internal_topics import TRANSACTION_STATE, CoordinatorRecord, coordinator_record
 from klog.formats.structs.schema import Data
 from klog.formats.transaction_state import VALUE_HEAD, TransactionStatus
-from klog.serve.coordinators import taken
 from klog.transactions.markers import FlawedMarker, Marker
 from klog.transactions.producer_state import Event, ProducerState
 from klog.transactions.replay import nearest_state, replay
 
 _NONE: Final = -1
-_EPOCH_BUMPS: Final = 2
-"""From this transaction version on each transaction has an epoch of its own.  Kafka: TransactionVersion.TV_2."""
 _LAST_EPOCH: Final = 2**15 - 2
 """The last one that a producer writes with: its end brings a new producer id.  Kafka: isEpochExhausted."""
 _LEAD_MS: Final = 500
@@ -88,7 +87,7 @@ def decisions(partitions: Iterable[Partition], until_ms: int | None = None) -> I
     """
     for partition in partitions:
         kept: dict[bytes, deque[bytes]] = {}
-        for key, value in taken(partition, until_ms):
+        for key, value in records_until(partition, until_ms):
             if value is not None and len(value) >= VALUE_HEAD.size and VALUE_HEAD.read(value)[-1] in _KEPT_STATUSES:
                 kept.setdefault(key, deque(maxlen=_KEPT)).append(value)
         for key, values in kept.items():
@@ -116,7 +115,7 @@ def _of_one_id(key: bytes, values: Iterable[bytes]) -> Iterator[TransactionDecis
 def _prepared(told: Data, before: Data | None) -> TransactionDecision:
     topics = told["transactionPartitions"] or ()
     pairs = ((topic["topic"], number) for topic in topics for number in topic["partitionIds"])
-    bumped = told.get("clientTransactionVersion", 0) >= _EPOCH_BUMPS
+    bumped = told.get("clientTransactionVersion", 0) >= EPOCH_BUMPS
     starts, ends = told["transactionStartTimestampMs"], told["transactionLastUpdateTimestampMs"]
     begins = starts
     if before is not None and before["transactionStatus"] in _UNDECIDED:
@@ -135,7 +134,7 @@ def _completes(told: Data, before: Data | None) -> bool:
 
 
 def _completed(told: Data) -> TransactionDecision:
-    bumped = told.get("clientTransactionVersion", 0) >= _EPOCH_BUMPS
+    bumped = told.get("clientTransactionVersion", 0) >= EPOCH_BUMPS
     producer, epoch = told["producerId"], told["producerEpoch"] - bumped
     if bumped and epoch < 0:  # it ended the last epoch of the producer id before
         producer, epoch = told["previousProducerId"], _LAST_EPOCH

@@ -31,20 +31,18 @@ from klog.fetch.slices import SliceCache, WindowPool
 from klog.files.read_only import ReadOnlyFile
 from klog.formats.checkpoint import Malformed
 from klog.formats.follow_file import FOLLOW_FILE, FollowFile, FollowTopic
-from klog.formats.names import CLUSTER_METADATA
+from klog.formats.names import CLUSTER_METADATA, INTERNAL
 from klog.serve.options import Missing, OnceReporter, ServeOptions
 from klog.serve.partitions import PartitionContext, PartitionView
 
 if TYPE_CHECKING:
     from klog.metadata.loader import ClusterMetadata
-    from klog.serve.coordinators import Committed
     from klog.serve.decisions import TransactionDecision
+    from klog.serve.groups import Offsets
 
 __all__ = ["PartitionView", "ServeOptions", "Topic", "View"]
 
 NO_ID: Final = "A" * 22
-INTERNAL: Final = ("__consumer_offsets", "__transaction_state", "__share_group_state")
-"""Kafka: Topic.isInternal."""
 _CONSUMER_OFFSETS, _TRANSACTION_STATE, _ = INTERNAL
 _MOST_NAMED: Final = 10
 
@@ -174,7 +172,7 @@ class View:
 
     @cached_property
     def node_id(self) -> int:
-        """The id of the broker whose disk it is; of several the first's.  A copy is nobody's, and -1 leads nothing."""
+        """The id of the broker whose disk it is; of several the first's.  A copy has none, and -1 leads nothing."""
         return next((one.node_id for one in self._dirs if one.node_id is not None and one.node_id >= 0), 0)
 
     @cached_property
@@ -236,15 +234,21 @@ class View:
             yield best_replica(copies, "leader-epoch")
 
     @cached_property
-    def _committed(self) -> Mapping[str, Committed]:
-        from klog.serve.coordinators import committed_offsets
+    def _committed(self) -> Mapping[str, Offsets]:
+        from klog.coordinator.groups import group_images
 
-        found = committed_offsets(self._of(_CONSUMER_OFFSETS), self.options.until_ms)
+        found: dict[str, Offsets] = {}
+        for group in group_images(self._of(_CONSUMER_OFFSETS), lambda _: None, self.options.until_ms):
+            offsets = [(one, one.offset) for one in group.offsets if one.offset is not None]
+            if offsets:
+                found[group.group] = {
+                    (one.topic, one.partition): (offset, one.leader_epoch, one.metadata) for one, offset in offsets
+                }
         if self._followed is not None and self.options.until_ms is None:
             # Asked of the coordinators when all else had been copied.
-            for group, offsets in self._followed.groups.items():
-                own = {(one.topic, one.partition): (one.offset, one.leader_epoch, one.metadata) for one in offsets}
-                found[group] = {**found.get(group, {}), **own}
+            for name, told in self._followed.groups.items():
+                own = {(one.topic, one.partition): (one.offset, one.leader_epoch, one.metadata) for one in told}
+                found[name] = {**found.get(name, {}), **own}
         return found
 
     @property
@@ -252,7 +256,7 @@ class View:
         """The groups that have committed offsets on the disk."""
         return tuple(self._committed)
 
-    def committed(self, group: str) -> Committed:
+    def committed(self, group: str) -> Offsets:
         """Return what a group has committed: (topic, partition) → (offset, leader epoch or -1, metadata)."""
         return dict(self._committed.get(group, {}))
 

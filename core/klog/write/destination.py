@@ -15,7 +15,7 @@ from klog.metadata.topic_config import SettingOrigin, TopicConfig
 from klog.write.options import SHIFT, WriteOptions
 
 _OUTPUT_BYTES = 1 << 20
-_ALL_OUTPUT_BYTES = 8 << 20
+_ALL_OUTPUT_BYTES = 1 << 20
 _MANY = 64
 _OWN_PRODUCERS = SHIFT + (1 << 61)
 

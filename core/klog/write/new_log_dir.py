@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 
 from klog.append.appender import Appender
@@ -24,15 +24,18 @@ from klog.plan.staging import make_directories, remove_made, remove_tree
 from klog.write.destination import OpenPartition, TopicPlace
 from klog.write.options import WriteOptions
 
-_NO_NODE = -1
-"""The node id of a log dir that no broker takes for its own."""
+_MOST_PARTITIONS = 100_000
+"""Each is a directory; the name of one alone, or one digit too many, must not make a billion of them."""
 
 
 class NewLogDir:
-    """A `Destination` that is written at *path* and is not there before; `finish` completes it."""
+    """A `Destination` that is written at *path* and is not there before; `finish` completes it.
 
-    def __init__(self, path: str, options: WriteOptions, disk: Disk) -> None:
-        self._path, self._options, self._disk = path, options, disk
+    *configs*: the settings of topics that the input is from, by their names.
+    """
+
+    def __init__(self, path: str, options: WriteOptions, configs: Mapping[str, TopicConfig], disk: Disk) -> None:
+        self._path, self._options, self._configs, self._disk = path, options, configs, disk
         self._files = GrowingFiles(disk)
         self._config = TopicConfig(None, options.config)
         self._topics: dict[str, TopicPlace] = {}
@@ -45,8 +48,14 @@ class NewLogDir:
         if name not in self._topics:
             if self._options.topic_id is not None and self._topics:
                 raise KlogError(f"--topic-id: of {next(iter(self._topics))}, but there is also {name}")
+            count = self._options.partitions or 1
+            if count > _MOST_PARTITIONS:
+                raise KlogError(
+                    f"{name}: {count} partitions; a new topic gets at most {_MOST_PARTITIONS} (--partitions N)"
+                )
             topic_id = self._options.topic_id or _new_id()
-            self._topics[name] = TopicPlace(name, topic_id, self._options.partitions or 1, self._config)
+            config = self._configs.get(name, self._config)
+            self._topics[name] = TopicPlace(name, topic_id, count, config)
         return self._topics[name]
 
     def open(self, place: TopicPlace, number: int) -> OpenPartition:
@@ -69,7 +78,7 @@ class NewLogDir:
         self._files.close_all()
         entries = [OffsetEntry(topic, number, end) for (topic, number), end in sorted(ends.items())]
         content = {
-            FileKind.META_PROPERTIES: write_meta_properties(_new_id(), _NO_NODE, self._options.now_ms),
+            FileKind.META_PROPERTIES: write_meta_properties(_new_id(), self._options.now_ms),
             FileKind.RECOVERY_POINTS: write_offsets(entries),
             FileKind.HIGH_WATERMARKS: write_offsets(entries),
         }
@@ -102,7 +111,9 @@ def is_new(path: str) -> bool:
 
 
 @contextmanager
-def new_log_dir(path: str, options: WriteOptions, disk: Disk) -> Iterator[NewLogDir]:
+def new_log_dir(
+    path: str, options: WriteOptions, configs: Mapping[str, TopicConfig], disk: Disk
+) -> Iterator[NewLogDir]:
     """Yield a destination that appears at *path* when the block ends; if it raises, nothing is left of it.
 
     What a killed run has left beside *path* is removed.  Raises UsageError, LockedError where another klog is at it.
@@ -119,7 +130,7 @@ def new_log_dir(path: str, options: WriteOptions, disk: Disk) -> Iterator[NewLog
             disk.make_directory(building)
         with Locks([building], disk):
             _clear(building, disk)
-            found = NewLogDir(building, options, disk)
+            found = NewLogDir(building, options, configs, disk)
             try:
                 yield found
                 is_whole = True
@@ -130,7 +141,7 @@ def new_log_dir(path: str, options: WriteOptions, disk: Disk) -> Iterator[NewLog
         if os.path.isdir(path):
             disk.remove_directory(path)
         disk.rename(building, path)
-        disk.sync([os.path.dirname(path)])
+        disk.sync([os.path.dirname(path), *map(os.path.dirname, reversed(made))])
     finally:
         if not is_whole and os.path.isdir(building) and not os.listdir(building):
             disk.remove_directory(building)

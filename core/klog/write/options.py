@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from klog.errors import KlogError, UsageError, near_misses
+from klog.errors import KlogError, UsageError
 from klog.formats.batch import CODEC_NAMES
 from klog.formats.java_text import parse_uuid
 from klog.formats.names import topic_is_legal
@@ -24,6 +24,11 @@ _RESERVED_IDS: Final = ("AAAAAAAAAAAAAAAAAAAAAA", "AAAAAAAAAAAAAAAAAAAAAQ")
 _SOME_ID: Final = "PzrBv7lLQpWSVOmKqE-xgg"
 LEVELS: Final[Mapping[str, tuple[int, int]]] = {"gzip": (1, 9), "lz4": (1, 17), "zstd": (-131072, 22)}
 """The levels of each codec that has some.  Kafka: CompressionType."""
+WRITE_SETTINGS: Final = (
+    "segment.bytes", "segment.ms", "index.interval.bytes", "segment.index.bytes", "max.message.bytes",
+    "message.timestamp.type", "compression.type", "cleanup.policy", "preallocate",
+)  # fmt: skip
+"""The settings of a topic that decide what is written."""
 
 
 class BadRecordError(KlogError):
@@ -86,25 +91,3 @@ def check_level(codec: str | None, level: int | None) -> None:
     if not lowest <= level <= highest:
         known = f"from {lowest} to {highest}" if lowest <= highest else "for gzip, lz4 and zstd"
         raise UsageError(f"--level {level}: {codec or 'without --codec'}; levels are {known}")
-
-
-_SETTINGS: Final = (
-    "segment.bytes", "segment.ms", "index.interval.bytes", "segment.index.bytes", "max.message.bytes",
-    "message.timestamp.type", "compression.type", "cleanup.policy", "preallocate",
-)  # fmt: skip
-_SMALL_SEGMENTS: Final = "internal.segment.bytes"
-
-
-def topic_settings(given: Sequence[str]) -> dict[str, str]:
-    """Return the settings in `NAME=VALUE`; internal.segment.bytes goes before segment.bytes.  Raises UsageError."""
-    found: dict[str, str] = {}
-    for one in given:
-        name, equals, value = one.partition("=")
-        if name not in (*_SETTINGS, _SMALL_SEGMENTS):
-            raise UsageError(f"--config {one}: {name} decides nothing here{near_misses(name, _SETTINGS)}")
-        if not equals:
-            raise UsageError(f"--config {one}: expected NAME=VALUE")
-        found[name] = value
-    if _SMALL_SEGMENTS in found:
-        found["segment.bytes"] = found.pop(_SMALL_SEGMENTS)
-    return found

@@ -5,7 +5,9 @@ The kernel reads the buffers of Arrow's arrays where they lie; a column of anoth
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Collection, Iterator
+from contextlib import closing
 from typing import TYPE_CHECKING, Any, Final
 
 from klog.dump.arrow import import_pyarrow
@@ -17,8 +19,8 @@ if TYPE_CHECKING:
 
     from klog.kernel._kernel import ArrowTexts
 
-_MOST_ROWS: Final = 16 << 10
-_BATCH_BYTES: Final = 2 << 20
+_MOST_ROWS: Final = 8 << 10
+_BATCH_BYTES: Final = 1 << 20
 """So many rows, or bytes of them by the file's own word, are in memory at a time."""
 _PAGE_BYTES: Final = 64 << 10
 """So much of a column is read at a time."""
@@ -28,27 +30,40 @@ _NUMBERS: Final = (
 )  # fmt: skip
 _CONTENT: Final = ("key", "value")
 _TEXTS: Final = ("topic", "timestamp_type", "control", *_CONTENT)
+_NULLS_COUNT: Final = (*_CONTENT, "timestamp")
+"""In other columns a null is as if the column were not there."""
+_OFTEN_CONSTANT: Final = {
+    "topic": str, "timestamp_type": str, "partition": int, "leader_epoch": int, "transactional": bool,
+}  # fmt: skip
 
 
 def parquet_records(path: str, without: Collection[str] = ()) -> Iterator[InputRecords]:
-    """Yield the records of a file, some at a time: each time the same rows, filled anew.
+    """Yield the records of a file, some at a time: each time the same rows, refilled.
 
-    *without*: columns that nobody needs.
+    *without*: columns that are not needed.
 
     Raises KlogError for a file that is none, or a column of another type; UnsupportedError without pyarrow.
     """
     pa = import_pyarrow()
-    import pyarrow.parquet as pq
+    # What pyarrow.parquet is made of; the rest of it loads file systems of clouds, 8 MB and 0.05 s.
+    from pyarrow._parquet import ParquetReader
 
-    _use_small_memory(pa)
     rows, columns, first = RecordColumns(), _Columns(pa), 1
     try:
-        with pq.ParquetFile(path) as file:
+        with closing(ParquetReader()) as file:
+            file.open(path)
             known = _known_columns(file.schema_arrow.names, path, without)
-            repeating = _repeating(pa, file)
-        with pq.ParquetFile(path, read_dictionary=repeating, buffer_size=_PAGE_BYTES, pre_buffer=False) as file:
-            for batch in file.iter_batches(_rows_at_once(file.metadata), columns=known, use_threads=False):
+            metadata, repeating = file.metadata, _repeating(pa, file.metadata, file.schema_arrow)
+            told = _told(metadata, known)
+        known = [name for name in known if name not in told]
+        leaves = [i for i in range(metadata.num_columns) if metadata.schema.column(i).path.split(".")[0] in known]
+        with closing(ParquetReader()) as file:
+            file.open(path, read_dictionary=repeating, metadata=metadata, buffer_size=_PAGE_BYTES, pre_buffer=False)
+            groups = [*range(metadata.num_row_groups)]
+            for batch in file.iter_batches(_rows_at_once(metadata), groups, leaves, use_threads=False):
                 rows.begin(batch.num_rows, first)
+                for name, value in told.items():
+                    columns.take_constant(rows, name, value, batch.num_rows)
                 for name, column in zip(known, batch.columns, strict=True):
                     try:
                         columns.take(rows, name, column)
@@ -74,15 +89,14 @@ def _known_columns(names: list[str], path: str, without: Collection[str]) -> lis
     return known
 
 
-def _repeating(pa: Any, file: Any) -> list[str]:
+def _repeating(pa: Any, metadata: Any, schema: pa.Schema) -> list[str]:
     """Return which of key and value have dictionaries: one of their entries may be gigabytes once it is written out."""
     found = []
-    for i, name in enumerate(file.schema.names):
-        is_leaf = name in _CONTENT and file.schema.column(i).path == name
-        if is_leaf and _is_content(pa, file.schema_arrow.field(name).type):
-            groups = (file.metadata.row_group(k).column(i) for k in range(file.metadata.num_row_groups))
-            if any(group.has_dictionary_page for group in groups):
-                found.append(name)
+    for i, name in enumerate(metadata.schema.names):
+        is_leaf = name in _CONTENT and metadata.schema.column(i).path == name
+        coded = is_leaf and any(chunk.has_dictionary_page for chunk in _chunks(metadata, i))
+        if coded and _is_content(pa, schema.field(name).type):
+            found.append(name)
     return found
 
 
@@ -93,10 +107,42 @@ def _is_content(pa: Any, kind: pa.DataType) -> bool:
     )
 
 
-def _use_small_memory(pa: Any) -> None:
-    """Take the allocator that holds least back, where pyarrow has it."""
-    if "jemalloc" in pa.supported_memory_backends():
-        pa.set_memory_pool(pa.jemalloc_memory_pool())
+def _told(metadata: Any, known: Collection[str]) -> dict[str, object]:
+    """Return the columns that need not be read, with the value of all their rows: statistics tell it.
+
+    None: nulls alone.
+    """
+    found = {}
+    for i in range(metadata.num_columns):
+        name = metadata.schema.column(i).path
+        values = _values(metadata, i) if name in known and name not in _NULLS_COUNT else set()
+        if len(values) == 1:
+            value = next(iter(values))
+            fits = type(value) is _OFTEN_CONSTANT.get(name) and not (isinstance(value, int) and abs(value) >> 31)
+            if value is None or fits:
+                found[name] = value
+    return found
+
+
+def _values(metadata: Any, leaf: int) -> set[object]:
+    """Return the values of a column if there is one only, or none but null; else more than one of them."""
+    found: set[object] = set()
+    for chunk in _chunks(metadata, leaf):
+        told = chunk.statistics
+        if told is None or not told.has_null_count or len(found) > 1:
+            return {None, 0}
+        if told.null_count == chunk.num_values:
+            found.add(None)
+        elif told.null_count or not told.has_min_max:
+            return {None, 0}
+        else:
+            found |= {told.min, told.max}
+    return found or {None}
+
+
+def _chunks(metadata: Any, leaf: int) -> Iterator[Any]:
+    """Yield what the file says of a column in each of its row groups."""
+    return (metadata.row_group(i).column(leaf) for i in range(metadata.num_row_groups))
 
 
 def _rows_at_once(metadata: Any) -> int:
@@ -118,7 +164,7 @@ class _Columns:
 
     def take(self, rows: RecordColumns, name: str, column: pa.Array) -> None:
         """Give *rows* a column of theirs.  Raises ArrowInvalid, ArrowNotImplementedError."""
-        if not len(column) or (name not in (*_CONTENT, "timestamp") and column.null_count == len(column)):
+        if not len(column) or (name not in _NULLS_COUNT and column.null_count == len(column)):
             return
         if name == "headers":
             self._take_headers(rows, column)
@@ -130,6 +176,17 @@ class _Columns:
             self._take_numbers(rows, name.encode(), column)
         else:
             self._take_texts(rows, name.encode(), column)
+
+    def take_constant(self, rows: RecordColumns, name: str, value: object, count: int) -> None:
+        """Give *rows* a column that has one value in all *count* rows, or None."""
+        if isinstance(value, str):
+            text = value.encode()
+            found = memoryview(text) if text else None, memoryview(array("i", (0, len(text)))), None, 0
+            rows.coded(name.encode(), found, 1, memoryview(bytes(count)), 1, None, 0)
+        elif isinstance(value, bool):
+            rows.flags(name.encode(), memoryview((b"\xff" if value else b"\0") * (count // 8 + 1)), None, 0)
+        elif isinstance(value, int):
+            rows.numbers(name.encode(), memoryview(array("i", (value,)) * count).cast("B"), 4, None, 0)
 
     def _take_numbers(self, rows: RecordColumns, name: bytes, column: pa.Array) -> None:
         pa = self._pa

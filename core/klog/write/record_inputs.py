@@ -32,7 +32,7 @@ class DescriptorSource:
 
 
 def json_records(source: ByteSource, name: str) -> Iterator[InputRecords]:
-    """Yield the records of JSON lines, some at a time: each time the same rows, filled anew.
+    """Yield the records of JSON lines, some at a time: each time the same rows, refilled.
 
     Raises KlogError for a line that is too long.
     """

@@ -11,13 +11,16 @@ from typing import Final
 
 from klog.append.appender import Appender
 from klog.append.drafted import DraftedPartition, remove_for_a_while
-from klog.append.log_state import open_log
+from klog.append.open_log import open_log
 from klog.data_dir.log_dir import LogDir
 from klog.data_dir.partition import Partition
 from klog.disk.disk import Disk
 from klog.disk.growing_files import GrowingFiles
 from klog.errors import KlogError, counted, near_misses
+from klog.formats.checkpoint import Malformed
 from klog.formats.names import CLUSTER_METADATA, FileKind, PartitionState, topic_is_legal
+from klog.formats.properties import NO_NODE
+from klog.kernel import Window
 from klog.metadata.topic_config import TopicConfig
 from klog.metadata.topics_image import PartitionRegistration
 from klog.partition_plan import checkpoints
@@ -36,8 +39,14 @@ class StoppedLogDir:
     def __init__(
         self, log_dir: LogDir, staging: Staging, config: TopicConfig, options: WriteOptions, disk: Disk
     ) -> None:
+        if isinstance(log_dir.meta, Malformed):
+            raise KlogError(f"{log_dir.path}: {FileKind.META_PROPERTIES.value}: {log_dir.meta.reason}")
+        if config.metadata is not None and not config.metadata.complete:
+            raise KlogError(
+                f"the metadata log is damaged: {config.metadata.problems[0]}; --metadata DIR names another node's"
+            )
         self._log_dir, self._staging, self._config, self._options = log_dir, staging, config, options
-        self._files = GrowingFiles(disk)
+        self._files, self._window = GrowingFiles(disk), Window(output=0)
         self._open: dict[tuple[str, int], tuple[Partition, DraftedPartition, Draft]] = {}
         self._marker = Draft(log_dir.path, 0, staging)
 
@@ -121,15 +130,16 @@ class StoppedLogDir:
             raise KlogError(f"{self._log_dir.path}: there is no {directory}: {_FIRST}")
         if None not in (ids := (partition.topic_id, place.topic_id)) and ids[0] != ids[1]:
             raise KlogError(f"{partition.path}: of topic {ids[0]}, but the cluster's {place.name} is {ids[1]}")
+        partition.check_listed()
         if not partition.segments:
             raise KlogError(f"{partition.path}: there is no segment; first: start and stop its broker")
-        log = open_log(partition, place.settings)
+        # What no broker uses was left by klog, which moves a recovery point only over what is on the disk.
+        is_closed = self._log_dir.clean_shutdown is not None or self._log_dir.node_id == NO_NODE
+        found = open_log(partition, place.settings, self._window, is_closed=is_closed)
         draft = Draft(self._log_dir.path, 0, self._staging)
-        assert log.digest is not None, "a log that is there has one"
-        now_ns = self._options.now_ms * 1_000_000
-        target = DraftedPartition(draft, partition, partition.segments[-1].log, log.digest, self._files, now_ns)
+        target = DraftedPartition(draft, partition, found, self._files, self._options.now_ms * 1_000_000)
         self._open[place.name, number] = partition, target, draft
-        return OpenPartition(log, target)
+        return OpenPartition(found.log, target)
 
     def _check_place(self, directory: str, found: PartitionRegistration | None) -> None:
         node, own = self._log_dir.node_id, self._log_dir.directory_id

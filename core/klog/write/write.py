@@ -9,10 +9,12 @@ from contextlib import ExitStack
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from klog.data_dir.selection import PartitionQuery
 from klog.disk.disk import Disk
 from klog.errors import DamagedError, KlogError, UsageError
 from klog.files.read_only import ReadOnlyFile
 from klog.kernel import InputRecords, TransactionEnds
+from klog.metadata.topic_config import TopicConfig, topic_configs
 from klog.progress import Sink
 from klog.write.destination import Destination
 from klog.write.log_input import copy_batches, partitions_at, place_of, size_of
@@ -237,7 +239,7 @@ class _Write:
 
 def write_new(inputs: Sequence[WriteInput], to: str, options: WriteOptions, sink: Sink, disk: Disk) -> WriteResult:
     """Write *inputs* into a log dir that is not there, or empty.  Raises KlogError, OSError; then it is as before."""
-    with new_log_dir(to, _with_count(inputs, options), disk) as made:
+    with new_log_dir(to, _with_count(inputs, options), _source_configs(inputs, options), disk) as made:
         write = _Write(made, to, options, sink)
         write.run(inputs)
         made.finish((one.place, one.number, one.appender) for one in write.writers)
@@ -253,6 +255,21 @@ def _with_count(inputs: Sequence[WriteInput], options: WriteOptions) -> WriteOpt
     return replace(options, partitions=max(numbers, default=0) + 1)
 
 
+def _source_configs(inputs: Sequence[WriteInput], options: WriteOptions) -> dict[str, TopicConfig]:
+    """Return the settings of topics of other logs, by their names, as their log dirs know them; the first one counts.
+
+    Raises UsageError, DamagedError, UnreadableError.
+    """
+    logs = [one.path for one in inputs if one.format == "log"]
+    selections = PartitionQuery(logs).selections()
+    configs = topic_configs([one.log_dir for one in selections], options.config)
+    found: dict[str, TopicConfig] = {}
+    for selection, config in zip(selections, configs, strict=True):
+        for partition in selection.partitions:
+            found.setdefault(partition.topic or "", config)
+    return found
+
+
 def write_stopped(
     inputs: Sequence[WriteInput],
     to: str,
@@ -264,8 +281,6 @@ def write_stopped(
 ) -> WriteResult:
     """Plan to write *inputs* into a log dir that is there; do it where that is wanted.  Raises KlogError, OSError."""
     # A new log dir needs none of this.
-    from klog.data_dir.selection import PartitionQuery
-    from klog.metadata.topic_config import topic_configs
     from klog.plan.session import PlanSession
     from klog.write.stopped_log_dir import StoppedLogDir
 

@@ -99,7 +99,7 @@ def sasl_handshake(_server: ServerContext, _request: RequestContext) -> Answer:
 
 
 def sasl_authenticate(_server: ServerContext, _request: RequestContext) -> Answer:
-    """Refuse, as a broker does where nobody has to authenticate."""
+    """Refuse, as a broker does that asks for no authentication."""
     told = "SaslAuthenticate request received after successful authentication"
     return {"errorCode": ErrorCode.ILLEGAL_SASL_STATE, "errorMessage": told, "authBytes": b""}
 

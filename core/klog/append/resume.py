@@ -1,7 +1,7 @@
 """Finds out how a log goes on, from its end: of a segment of any size only the last few KiB are read.
 
-The indexes are believed below the recovery point, where they and the log are on the disk.  Behind it every batch is
-read and its checksum computed, and the entries about these batches are made anew.
+The indexes are believed below the offset up to which the log is known to be on the disk.  Behind it every batch is read
+and its checksum computed, and the entries about these batches are rebuilt.
 """
 
 from __future__ import annotations
@@ -14,22 +14,25 @@ from shlex import quote
 from types import MappingProxyType
 from typing import NamedTuple
 
-from klog.append.log_state import AppendSettings, LogState, empty_log, known_epochs
+from klog.append.log_state import AppendSettings, LogState, empty_log
 from klog.data_dir.partition import Partition, SegmentFiles
 from klog.errors import DamagedError
 from klog.files.read_only import ReadableLog, ReadOnlyFile
 from klog.formats.damage import Damage, DamageKind
 from klog.formats.index import OFFSET_ENTRY, TIME_ENTRY
-from klog.formats.names import FileKind, file_name
+from klog.formats.names import FileKind, Stage, belongs, file_name
 from klog.kernel import ActiveSegment, Window
 from klog.location import Location
 from klog.log.header_walk import header_at, walk_headers
 from klog.log.index import IndexEntries, offset_entries, time_entries
 from klog.log.records import intact_runs
 from klog.log.segment import Segment
+from klog.log.txn_index import AbortedTxn, read_txn_index
 from klog.plan.model import TEMPORARY
 from klog.replication.epoch_cache import EpochCache
+from klog.transactions.markers import CompletedTxn
 from klog.transactions.producer_state import ProducerState
+from klog.transactions.replay import nearest_state, replay
 
 
 class Resumption(NamedTuple):
@@ -58,18 +61,18 @@ class _Start(NamedTuple):
     rolling_timestamp: int = -1
 
 
-def resume(partition: Partition, settings: AppendSettings, window: Window) -> Resumption:
-    """Return how *partition* goes on.  *window* is used to read.
+def resume(partition: Partition, settings: AppendSettings, window: Window, known: int) -> Resumption:
+    """Return how *partition* goes on.  *window* is used to read; below offset *known* its files are believed.
 
     Raises DamagedError where it must be recovered first, UnreadableError.
     """
-    epochs = known_epochs(partition)
+    epochs = _known_epochs(partition)
     if not partition.segments:
         return Resumption(empty_log(settings, partition.log_start_offset or 0), is_clean=False)
-    files, known = partition.segments[-1], partition.recovery_point or 0
+    files = partition.segments[-1]
     before = list(epochs.entries)
     _add_epochs(partition, known, epochs)
-    segment, start, torn = _resume_segment(partition, files, settings, epochs, window)
+    segment, start, torn = _resume_segment(partition, files, settings, epochs, window, known)
     end = segment.last_offset + 1 if segment.batches else files.base_offset
     if torn is not None and end < known:
         raise DamagedError(f"{torn.place}: {torn.detail}; first: klog recover {quote(partition.path)}")
@@ -80,6 +83,33 @@ def resume(partition: Partition, settings: AppendSettings, window: Window) -> Re
     sizes, entries = _index_rest(partition, files, start, segment)
     is_clean = torn is None and before == epochs.entries and not entries and _was_closed(partition, files, sizes, end)
     return Resumption(state, sizes, entries, torn, is_clean)
+
+
+def load_producers(partition: Partition, log: LogState, known: int) -> None:
+    """Find the producers at the end of *log*, and the aborted transactions of its active segment.
+
+    Snapshots and transaction indexes are believed up to offset *known*; the rest is read.  Raises UnreadableError.
+    """
+    log.producers = nearest_state(partition, min(known, log.end))
+    entries: list[AbortedTxn] = []
+    if partition.segments and partition.segments[-1].txn_index is not None:
+        found, _ = read_txn_index(partition.path, partition.segments[-1].txn_index)
+        entries = [entry for entry in found if entry.last_offset < log.producers.end]
+    for event in replay(log.producers, partition.path, partition.segments, end=log.end):
+        if isinstance(event, CompletedTxn) and event.index_entry is not None:
+            entries.append(event.index_entry)
+    log.aborted = [entry for entry in entries if entry.last_offset >= log.segment.base]
+
+
+def _known_epochs(partition: Partition) -> EpochCache:
+    """Return the leader epochs of a log that can be continued.  Raises DamagedError where it must be recovered."""
+    recover = f"first: klog recover {quote(partition.path)}"
+    # What a broker deletes soon is none of the log any more.
+    if any(belongs(file) and file.stage not in (Stage.IN_USE, Stage.DELETED) for file in partition.files):
+        raise DamagedError(f"{partition.path}: an operation did not end there; {recover}")
+    if partition.epochs is not None and partition.epochs.malformed is not None:
+        raise DamagedError(f"{partition.path}: leader-epoch-checkpoint, {partition.epochs.malformed}; {recover}")
+    return EpochCache(partition.epochs.entries if partition.epochs is not None else ())
 
 
 def _add_epochs(partition: Partition, known: int, epochs: EpochCache) -> None:
@@ -125,12 +155,17 @@ def _index_rest(
 
 
 def _resume_segment(
-    partition: Partition, files: SegmentFiles, settings: AppendSettings, epochs: EpochCache, window: Window
+    partition: Partition,
+    files: SegmentFiles,
+    settings: AppendSettings,
+    epochs: EpochCache,
+    window: Window,
+    known: int,
 ) -> tuple[ActiveSegment, _Start, Damage | None]:
     """Return the active segment as it goes on, where its reading began, and what ends its log before its file ends."""
     path = partition.file(files.log)
     with ReadOnlyFile(path) as log:
-        start = _find_start(partition, files, log)
+        start = _find_start(partition, files, log, known - files.base_offset)
         segment = settings.segment(files.base_offset, epochs.latest)
         if start.entries:
             segment.continue_at(
@@ -158,9 +193,8 @@ def _walk(path: str, log: ReadableLog, position: int, segment: ActiveSegment, wi
     return None
 
 
-def _find_start(partition: Partition, files: SegmentFiles, log: ReadableLog) -> _Start:
-    """Return where the last index entry below the recovery point leads; the segment's start if that is not a batch."""
-    known = (partition.recovery_point or 0) - files.base_offset
+def _find_start(partition: Partition, files: SegmentFiles, log: ReadableLog, known: int) -> _Start:
+    """Return where the last index entry below *known*, a relative offset, leads; the start if that is not a batch."""
     if known <= 0 or files.offset_index is None or files.time_index is None:
         return _Start()
     with ExitStack() as stack:
