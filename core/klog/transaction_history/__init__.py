@@ -1,0 +1,1 @@
+"""`klog transactions`: what producers wrote between their markers, over all partitions, and what coordinators know."""
