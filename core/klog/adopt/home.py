@@ -1,0 +1,219 @@
+"""Where partitions come home: the log dirs of one broker, and what its cluster says of each partition."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from shlex import join, quote
+from typing import NamedTuple
+
+from klog.adopt.sources import AdoptSource, Key
+from klog.data_dir.log_dir import LogDir
+from klog.data_dir.partition import Partition
+from klog.doctor.metadata_log import recover_metadata
+from klog.errors import KlogError, UsageError, counted
+from klog.formats.names import CLUSTER_METADATA, INTERNAL, ROOT_CHECKPOINTS, PartitionState
+from klog.metadata.history import PartitionSubject, read_history
+from klog.metadata.loader import ClusterMetadata, read_metadata
+from klog.metadata.replay import Problems
+from klog.metadata.topic_config import TopicConfig
+from klog.metadata.topics_image import PartitionRegistration
+from klog.replication.election import UNASSIGNED_DIRECTORY
+
+
+class AdoptRefusal(NamedTuple):
+    """Why a source is not adopted: the *id* of the reason, a sentence, and the command that leads on."""
+
+    source: str
+    id: str
+    message: str
+    next: str
+
+    def json(self) -> dict[str, object]:
+        """Return it as JSON has it."""
+        return self._asdict()
+
+
+class RefusedError(KlogError):
+    """A source that is not adopted."""
+
+    def __init__(self, refusal: AdoptRefusal) -> None:
+        super().__init__(f"{refusal.source}: {refusal.message}")
+        self.refusal = refusal
+
+
+def refuse(source: AdoptSource, reason: str, message: str, *command: str) -> RefusedError:
+    """Return the error for a source; *command*: what leads on, as words, or as a text of its own."""
+    return RefusedError(
+        AdoptRefusal(source.path, reason, message, join(command) if len(command) > 1 else "".join(command))
+    )
+
+
+class AdoptTarget(NamedTuple):
+    """The place of a partition.
+
+    *log_dir*: its number among the home's.  *partition*: its directory, which need not be there.  *epoch*: the leader
+    epoch that the metadata have.  *replicas*: the nodes that have a copy.  *into*: all log dirs of the broker.
+    """
+
+    key: Key
+    topic_id: str
+    epoch: int
+    replicas: tuple[int, ...]
+    log_dir: int
+    partition: Partition
+    into: tuple[str, ...]
+
+    def command(self, source: AdoptSource, *more: str) -> str:
+        """Return the command that adopts a source here, with *more* options."""
+        return join(["klog", "adopt", source.path, *(word for path in self.into for word in ("--into", path)), *more])
+
+    @property
+    def name(self) -> str:
+        """As directories are called."""
+        return f"{self.key[0]}-{self.key[1]}"
+
+    @property
+    def is_there(self) -> bool:
+        """Whether there is a directory already."""
+        return os.path.isdir(self.partition.path)
+
+
+class BrokerHome:
+    """The log dirs of the broker that gets the partitions: those given, of which one has the metadata log.
+
+    Raises UsageError for log dirs of several nodes, KlogError where no metadata log says what the cluster has, or where
+    a broker would refuse a checkpoint.
+    """
+
+    def __init__(self, log_dirs: Sequence[LogDir]) -> None:
+        self.log_dirs = log_dirs
+        nodes = {one.node_id for one in log_dirs}
+        if len(nodes) > 1:
+            raise UsageError(
+                f"--into: log dirs of different nodes ({', '.join(map(str, nodes))}): one broker at a time"
+            )
+        having = [one for one in log_dirs if one.metadata_log is not None]
+        if not having:
+            raise KlogError(
+                f"{log_dirs[0].path}: no {CLUSTER_METADATA}-0 here; give the metadata log dir, too, with --into"
+            )
+        self.node_id = log_dirs[0].node_id
+        self._metadata_dir = having[0]
+        found = recover_metadata(having[0].path)
+        if found.failure is not None or found.cluster is None:
+            why = found.failure.message if found.failure is not None else found.notes[0].message
+            raise KlogError(f"{why}; first: restore it, see klog doctor {quote(having[0].path)}")
+        self.cluster: ClusterMetadata = found.cluster
+        self.notes = [note.message for note in found.notes]
+        self.configs = [TopicConfig(one, metadata=having[0]) for one in log_dirs]
+        for one in log_dirs:
+            _check_checkpoints(one)
+
+    @property
+    def cluster_id(self) -> str | None:
+        """The cluster of the broker."""
+        return self._metadata_dir.cluster_id
+
+    def target(self, source: AdoptSource) -> AdoptTarget:
+        """Return where a source goes.  Raises RefusedError."""
+        key = source.topic, source.number
+        if source.topic == CLUSTER_METADATA:
+            known = (quote(one.path) for one in self.log_dirs)
+            message = "the metadata log is no partition that a broker leads or follows"
+            raise refuse(source, "cluster-metadata", message, f"klog metadata plan {' '.join(known)}")
+        topic_id = self.cluster.topic_ids.get(source.topic)
+        registration = self.cluster.partition(*key)
+        if topic_id is None:
+            message = f"the cluster has no topic {source.topic}"
+            raise refuse(source, "topic-unknown", message, self._create(source))
+        if registration is None:
+            count = len(self.cluster.partitions[topic_id])
+            message = f"the cluster's {source.topic} has {counted(count, 'partition')}"
+            raise refuse(source, "topic-unknown", message, self._more_partitions(source))
+        if self.node_id not in registration.replicas:
+            nodes = ", ".join(map(str, registration.replicas))
+            message = f"its replicas are on {nodes}, and these are log dirs of node {self.node_id}"
+            raise refuse(source, "not-assigned", message, f"klog adopt {quote(source.path)} --into LOG_DIR_OF_{nodes}")
+        number = self._place(source, key, registration)
+        path = os.path.join(self.log_dirs[number].path, f"{key[0]}-{key[1]}")
+        partition = Partition(path, self.log_dirs[number].checkpoints)
+        into = tuple(one.path for one in self.log_dirs)
+        return AdoptTarget(key, topic_id, registration.leader_epoch, registration.replicas, number, partition, into)
+
+    def _place(self, source: AdoptSource, key: Key, registration: PartitionRegistration) -> int:
+        """Return the number of the log dir that has the partition, or to which it is assigned."""
+        for number, one in enumerate(self.log_dirs):
+            if any((p.topic, p.number) == key and p.state is PartitionState.CURRENT for p in one.partitions):
+                return number
+        at = registration.replicas.index(self.node_id if self.node_id is not None else -1)
+        assigned = registration.directories[at] if registration.directories else UNASSIGNED_DIRECTORY
+        ids = [one.directory_id for one in self.log_dirs]
+        if assigned in ids:
+            return ids.index(assigned)
+        if assigned == UNASSIGNED_DIRECTORY or None in ids:
+            return ids.index(None) if None in ids else 0
+        given = " ".join(f"--into {quote(one.path)}" for one in self.log_dirs)
+        message = f"it is assigned to the log dir with directory.id={assigned}, which is not given"
+        raise refuse(source, "not-assigned", message, f"klog adopt {quote(source.path)} {given} --into THAT_LOG_DIR")
+
+    def is_same_cluster(self, source: AdoptSource, target: AdoptTarget) -> bool:
+        """Whether the source's producers are those of this cluster: of a topic that it has, or of its log dirs."""
+        if source.partition.topic_id == target.topic_id:
+            return True
+        return None not in (source.cluster_id, self.cluster_id) and source.cluster_id == self.cluster_id
+
+    @staticmethod
+    def is_internal(source: AdoptSource) -> bool:
+        """Whether the coordinators of a cluster keep their state in it."""
+        return source.topic in INTERNAL
+
+    # what the topic was
+
+    def _create(self, source: AdoptSource) -> str:
+        """Return the command that makes the topic as it was, as far as a metadata log still says how."""
+        known = self._deleted(source) or source.metadata
+        topic = source.partition.topic or source.topic
+        topic_id = None if known is None else known.topic_ids.get(topic)
+        numbers = [one.number for one in source.log_dir.partitions if one.topic == topic and one.number is not None]
+        count, replicas, settings = max([source.number, *numbers]) + 1, 1, {}
+        if known is not None and topic_id is not None:
+            partitions = known.partitions[topic_id]
+            count = max(count, len(partitions))
+            replicas = max((len(one.replicas) for one in partitions.values()), default=1)
+            settings = dict(known.topic_config(topic))
+        words = ["kafka-topics", "--bootstrap-server", "HOST:PORT", "--create", "--topic", source.topic]
+        words += ["--partitions", str(count), "--replication-factor", str(replicas)]
+        for name, value in sorted(settings.items()):
+            words += ["--config", f"{name}={value}"]
+        return join(words)
+
+    def _deleted(self, source: AdoptSource) -> ClusterMetadata | None:
+        """Return the cluster as of just before the topic was deleted; None where the metadata log no longer has that.
+
+        Settings go in the same batch of records as the topic, with the removal before or behind theirs.
+        """
+        log = self._metadata_dir.metadata_log
+        assert log is not None, "it has been read"
+        subject = PartitionSubject(source.partition.topic or source.topic, source.partition.number or source.number)
+        try:
+            changes = list(read_history(log, subject, Problems()))
+            gone = next((at for at in range(len(changes) - 1, 0, -1) if changes[at].state["replicas"] is None), None)
+            if gone is None:
+                return None
+            return read_metadata(self._metadata_dir, changes[gone].offset)
+        except KlogError:
+            return None
+
+    @staticmethod
+    def _more_partitions(source: AdoptSource) -> str:
+        words = ["kafka-topics", "--bootstrap-server", "HOST:PORT", "--alter", "--topic", source.topic]
+        return join([*words, "--partitions", str(source.number + 1)])
+
+
+def _check_checkpoints(log_dir: LogDir) -> None:
+    for kind in ROOT_CHECKPOINTS:
+        found = log_dir.checkpoints.file(kind)
+        if found is not None and found.malformed is not None:
+            path = os.path.join(log_dir.path, kind.value)
+            raise KlogError(f"{path}: {found.malformed}; first: klog recover {quote(log_dir.path)} --apply")
