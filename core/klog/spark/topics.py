@@ -9,9 +9,9 @@ from typing import Final, NamedTuple
 
 from klog.data_dir.partition import Partition
 from klog.errors import UsageError, near_misses
-from klog.formats.names import CLUSTER_METADATA
+from klog.formats.names import CLUSTER_METADATA, INTERNAL
 
-INTERNAL: Final = frozenset(("__consumer_offsets", "__transaction_state", "__share_group_state", CLUSTER_METADATA))
+KAFKAS_OWN: Final = frozenset((*INTERNAL, CLUSTER_METADATA))
 """What no pattern finds: consumers have to name them.  Kafka: Topic.isInternal; the last is no topic to a client."""
 
 
@@ -34,7 +34,7 @@ class Topics(NamedTuple):
             return topic is not None and number in self.assigned.get(topic, ())
         if self.subscribed:
             return topic in self.subscribed
-        if topic in INTERNAL:
+        if topic in KAFKAS_OWN:
             return False
         return self.pattern is None or (topic is not None and re.fullmatch(self.pattern, topic) is not None)
 
