@@ -1,0 +1,1 @@
+"""What fills a disk, why it is still there, and when it goes."""

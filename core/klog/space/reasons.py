@@ -1,0 +1,145 @@
+"""Why a segment is still there, and when it goes: a function of values, without a disk.
+
+    limits = RetentionLimits(deletes=True, retention_ms=3_600_000, retention_bytes=-1)
+    judge_segments([SegmentAge(0, 2500, 1_763_000_000_000), …], limits, log_start=0, now_ms=1_763_003_600_001)
+
+A broker looks at the segments from the front and stops at the first that is not due.  The high watermark, which a
+leader also waits for, is not on the disk.  Kafka: UnifiedLog.deleteOldSegments, deletableSegments,
+deleteRetentionMsBreachedSegments, deleteRetentionSizeBreachedSegments, deleteLogStartOffsetBreachedSegments.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from enum import Enum
+from typing import NamedTuple
+
+from klog.formats.java_integers import LONG_MAX
+
+
+class Reason(str, Enum):
+    """Why bytes are still there: the closed set.  A segment has the first that holds."""
+
+    ACTIVE = "active"
+    RETENTION_TIME = "retention-time"
+    RETENTION_SIZE = "retention-size"
+    RETENTION_DUE = "retention-due"
+    BEHIND = "behind"
+    FUTURE_TIMESTAMP = "future-timestamp"
+    UNLIMITED = "unlimited"
+    COMPACTED = "compacted"
+    DIRTY = "dirty"
+    UNCLEANABLE = "uncleanable"
+    OPEN_TRANSACTION = "open-transaction"
+    BELOW_LOG_START = "below-log-start"
+    DELETING = "deleting"
+    STRAY = "stray"
+    FUTURE = "future"
+    LEFTOVER = "leftover"
+    METADATA = "metadata"
+    REMOTE = "remote"
+
+
+RECLAIMABLE = (Reason.RETENTION_DUE, Reason.BELOW_LOG_START, Reason.DELETING, Reason.STRAY, Reason.LEFTOVER)
+"""What a broker removes by itself, and what is not needed."""
+
+
+class RetentionLimits(NamedTuple):
+    """The limits of a topic: ms and bytes, -1 for none.  *deletes*: its cleanup.policy has `delete`."""
+
+    deletes: bool
+    retention_ms: int
+    retention_bytes: int
+
+
+class SegmentAge(NamedTuple):
+    """What decides about a segment.  *bytes*: of its log.  *largest_timestamp*: ms, as a broker takes it."""
+
+    base_offset: int
+    bytes: int
+    largest_timestamp: int
+
+
+class SegmentFate(NamedTuple):
+    """Why a segment is there.  *due*: ms since the epoch when retention may take it, None: never, or not known.
+
+    *because*: what else decides, such as the segment before it that is not due.
+    """
+
+    reason: Reason
+    due: int | None = None
+    because: str | None = None
+
+
+def count_due(segments: Sequence[SegmentAge], limits: RetentionLimits, log_start: int, now_ms: int) -> tuple[int, int]:
+    """Return how many segments, from the front, are below the log start, and how many a check at *now_ms* deletes."""
+    below = 0
+    while below + 1 < len(segments) and segments[below + 1].base_offset <= log_start:
+        below += 1
+    due = below
+    if limits.deletes and limits.retention_bytes >= 0:
+        excess = sum(one.bytes for one in segments[below:]) - limits.retention_bytes
+        while due < len(segments) and excess >= segments[due].bytes:
+            excess -= segments[due].bytes
+            due += 1
+    if limits.deletes and limits.retention_ms >= 0:
+        while due < len(segments) and now_ms - segments[due].largest_timestamp > limits.retention_ms:
+            due += 1
+    return below, due
+
+
+def judge_segments(
+    segments: Sequence[SegmentAge], limits: RetentionLimits, log_start: int, now_ms: int
+) -> list[SegmentFate | None]:
+    """Return why each segment of a log is still there; None for one that no retention decides about.
+
+    The last is the active one.  Without a limit by time or size, only the cleaner may remove it.
+    """
+    below, due = count_due(segments, limits, log_start, now_ms)
+    by_time = limits.deletes and limits.retention_ms >= 0
+    by_size = limits.deletes and limits.retention_bytes >= 0
+    fates: list[SegmentFate | None] = []
+    last: SegmentAge | None = None  # of those before that stay, the one that goes last
+    for at, one in enumerate(segments):
+        date = min(one.largest_timestamp + limits.retention_ms, LONG_MAX) if by_time else None
+        if at == len(segments) - 1:
+            fates.append(_of_active(one, date, last, due == len(segments)))
+        elif at < due:
+            is_old = date is not None and now_ms > date
+            if at < below and not is_old:
+                fates.append(SegmentFate(Reason.BELOW_LOG_START, None, f"the log starts at offset {log_start}"))
+            else:
+                fates.append(SegmentFate(Reason.RETENTION_DUE, date, "retention.ms" if is_old else "retention.bytes"))
+        elif date is not None:
+            fates.append(_by_time(one, date, now_ms, last))
+        else:
+            fates.append(SegmentFate(Reason.RETENTION_SIZE) if by_size else None)
+        if at >= due and (last is None or one.largest_timestamp > last.largest_timestamp):
+            last = one
+    return fates
+
+
+def _of_active(one: SegmentAge, date: int | None, last: SegmentAge | None, all_due: bool) -> SegmentFate:
+    if not one.bytes:
+        return SegmentFate(Reason.ACTIVE)
+    if all_due:
+        return SegmentFate(Reason.ACTIVE, date, "all of it is due: a broker rolls it, and deletes it at its next check")
+    if date is None or last is None or last.largest_timestamp <= one.largest_timestamp:
+        return SegmentFate(Reason.ACTIVE, date)
+    return SegmentFate(Reason.ACTIVE, _date_of(last, one, date), f"segment {last.base_offset} goes later")
+
+
+def _by_time(one: SegmentAge, date: int, now_ms: int, last: SegmentAge | None) -> SegmentFate:
+    """Judge a segment that stays, by its *date* and the *last* to go of those before it that stay."""
+    if now_ms > date:
+        assert last is not None
+        return SegmentFate(Reason.BEHIND, _date_of(last, one, date), f"segment {last.base_offset}")
+    reason = Reason.FUTURE_TIMESTAMP if one.largest_timestamp > now_ms else Reason.RETENTION_TIME
+    if last is None or last.largest_timestamp <= one.largest_timestamp:
+        return SegmentFate(reason, date)
+    return SegmentFate(reason, date, f"segment {last.base_offset} goes later")
+
+
+def _date_of(last: SegmentAge, one: SegmentAge, date: int) -> int:
+    """Return when *last* goes, by the *date* of *one*."""
+    return min(date - one.largest_timestamp + last.largest_timestamp, LONG_MAX)

@@ -1,0 +1,161 @@
+"""What the files of a directory occupy, with one look at each.
+
+    sizes = read_sizes("data/orders-3")
+    sum(one.log_bytes + one.index_bytes for one in sizes.segments()) + sum(one.bytes for one in sizes.others)
+
+What vanishes meanwhile, as under a running broker, does not count.  A link counts as what it leads to if that is a
+file, else as the link itself.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from struct import Struct
+from typing import Final, NamedTuple
+
+from klog.files.directory import names_in, scan_directory
+from klog.formats.names import SEGMENT_KINDS, FileKind, FileName, Stage, parse_file
+from klog.kernel import partition_sizes
+
+_ROW: Final = Struct("=7q")
+NO_ENTRY: Final = -1
+"""The largest timestamp by a time index without entries."""
+NOT_KNOWN: Final = -2
+"""The largest timestamp where there is no time index, or where it cannot be read."""
+_SEGMENT_SUFFIXES: Final = tuple(f".{kind.value}" for kind in SEGMENT_KINDS)
+
+
+class SegmentSizes(NamedTuple):
+    """The files of a segment: bytes of the log and of its indexes, and what these occupy.
+
+    *modified_ms*: when the log was last written.  *largest*: its largest timestamp by the time index, ms.
+    """
+
+    base_offset: int
+    log_bytes: int
+    index_bytes: int
+    log_disk: int
+    index_disk: int
+    modified_ms: int
+    largest: int
+
+
+class FileSize(NamedTuple):
+    """A file, or with a name that ends in `/` all that is in a directory: bytes, and what these occupy."""
+
+    name: str
+    bytes: int
+    disk_bytes: int
+
+
+@dataclass
+class DirectorySizes:
+    """The files of a partition directory.  *unreadable*: what could not be listed, and why."""
+
+    rows: bytes
+    others: list[FileSize]
+    unreadable: list[str] = field(default_factory=list)
+
+    def segments(self) -> Iterator[SegmentSizes]:
+        """Yield the segments, base offsets ascending."""
+        return map(SegmentSizes._make, _ROW.iter_unpack(self.rows))
+
+    @property
+    def count(self) -> int:
+        """How many segments there are."""
+        return len(self.rows) // _ROW.size
+
+
+def read_sizes(path: str, walk_active: bool = False) -> DirectorySizes:
+    """Look at the files of a partition directory.
+
+    *walk_active*: the last segment's largest timestamp is that of its log, which is ahead of its index while a broker
+    runs or after it was killed.
+    """
+    rows, others, directories, odd, failed = partition_sizes(os.fsencode(path), walk_active)
+    if failed:
+        return DirectorySizes(b"", [], [f"{path}: cannot be listed: {os.strerror(failed)}"])
+    if odd or any(name.endswith(_SEGMENT_SUFFIXES) for name, *_ in others):
+        return _read_odd(path, directories)
+    found = DirectorySizes(rows, list(map(FileSize._make, others)))
+    for name in directories:
+        found.others.append(tree_size(path, name, found.unreadable))
+    return found
+
+
+def tree_size(path: str, name: str, unreadable: list[str]) -> FileSize:
+    """Return what the files in and below directory *name* of *path* occupy; adds to *unreadable* what it cannot see.
+
+    Links are not followed, not even *name* itself.
+    """
+    size = disk = 0
+    waiting = [os.path.join(path, name)]
+    if os.path.islink(waiting[0]):
+        facts = os.lstat(waiting[0])
+        return FileSize(name, facts.st_size, facts.st_blocks * 512)
+    while waiting:
+        place = waiting.pop()
+        try:
+            with scan_directory(place) as entries:
+                for entry in entries:
+                    if entry.is_dir(follow_symlinks=False):
+                        waiting.append(os.path.join(place, entry.name))
+                        continue
+                    facts = entry.stat(follow_symlinks=False)
+                    size, disk = size + facts.st_size, disk + facts.st_blocks * 512
+        except FileNotFoundError:
+            continue
+        except OSError as error:
+            unreadable.append(f"{place}: cannot be listed: {error.strerror}")
+    return FileSize(os.path.join(name, ""), size, disk)
+
+
+def file_sizes(path: str, names: Iterable[str]) -> Iterator[tuple[FileSize, int]]:
+    """Yield the size of each of the files of *path*, and when it was last written (ms); not of what has vanished."""
+    for name in names:
+        place = os.path.join(path, name)
+        try:
+            facts = os.lstat(place)
+            if stat.S_ISLNK(facts.st_mode) and os.path.isfile(place):
+                facts = os.stat(place)
+        except OSError:
+            continue
+        yield FileSize(name, facts.st_size, facts.st_blocks * 512), facts.st_mtime_ns // 1_000_000
+
+
+def _read_odd(path: str, directories: list[str]) -> DirectorySizes:
+    """Look at a directory with links, or with files that a broker reads under names it would not have written.
+
+    A log named `5.log` counts when no other has its offset, as in `klog.data_dir.partition`.
+    """
+    found = DirectorySizes(b"", [])
+    segments: dict[int, dict[FileKind, tuple[FileName, FileSize, int]]] = {}
+    for one, modified in file_sizes(path, sorted(names_in(path))):
+        if one.name in directories:
+            continue
+        name = parse_file(one.name)
+        is_of_segment = (
+            name.kind in SEGMENT_KINDS and name.stage is Stage.IN_USE and name.offset is not None and name.offset >= 0
+        )
+        kinds = segments.setdefault(name.offset or 0, {}) if is_of_segment else {}
+        if not is_of_segment or (name.kind in kinds and not name.canonical):
+            found.others.append(one)
+            continue
+        if name.kind in kinds:
+            found.others.append(kinds[name.kind][1])
+        kinds[name.kind] = name, one, modified
+    rows = []
+    for offset, kinds in sorted(segments.items()):
+        indexes = [kinds[kind][1] for kind in SEGMENT_KINDS[1:] if kind in kinds]
+        if FileKind.LOG not in kinds:
+            found.others += indexes
+            continue
+        _, log, modified = kinds[FileKind.LOG]
+        sizes = log.bytes, sum(one.bytes for one in indexes), log.disk_bytes, sum(one.disk_bytes for one in indexes)
+        rows.append(_ROW.pack(offset, *sizes, modified, NOT_KNOWN))
+    found.rows = b"".join(rows)
+    found.others += [tree_size(path, name, found.unreadable) for name in directories]
+    return found
