@@ -1,0 +1,1 @@
+"""One HTML file about log dirs: verdict, space, partitions, timeline, groups, transactions, findings."""
