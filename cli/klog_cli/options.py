@@ -136,6 +136,24 @@ MapMemory = Annotated[
     str, typer.Option(metavar="SIZE", help="Memory for a partition's offset map: 24 bytes per key, plus 10 %.")
 ]
 
+# space, doctor
+ServerProperties = Annotated[
+    str | None, typer.Option("--config", metavar="FILE", help="The broker's server.properties.")
+]
+
+# space, verify
+PrometheusTo = Annotated[
+    str | None,
+    typer.Option("--to", metavar="FILE", help="With --output prometheus: write FILE, which appears when it is whole."),
+]
+
+
+def check_prometheus(form: str, to: str | None) -> None:
+    """Raise UsageError for a `--to` with another form of output."""
+    if to is not None and form != "prometheus":
+        raise UsageError("--to goes with --output prometheus; redirect other forms with > FILE")
+
+
 # truncate, fetch
 PartitionPath = Annotated[
     str, typer.Argument(metavar="PARTITION", help="A partition directory, or a log dir with --topic and --partition.")

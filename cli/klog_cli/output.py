@@ -108,15 +108,17 @@ def emit_jsonl(rows: Iterable[object]) -> None:
 
 def emit_csv(header: Sequence[str] | None, cells: Sequence[Cell]) -> None:
     """Print a CSV line, below *header* if one is given; None is an empty field."""
+    write(csv_lines([cells] if header is None else [header, cells]))
+
+
+def csv_lines(rows: Iterable[Sequence[Cell]]) -> bytes:
+    """Return a CSV line for each of *rows*; None is an empty field."""
     import csv
     import io
 
     out = io.StringIO()
-    writer = csv.writer(out, lineterminator="\n")
-    if header is not None:
-        writer.writerow(header)
-    writer.writerow(["" if cell is None else cell for cell in cells])
-    text(out.getvalue())
+    csv.writer(out, lineterminator="\n").writerows([["" if cell is None else cell for cell in row] for row in rows])
+    return out.getvalue().encode("utf-8", "surrogateescape")
 
 
 def emit_table(

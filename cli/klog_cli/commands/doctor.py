@@ -29,16 +29,14 @@ def doctor(
         list[str] | None,
         typer.Option("--directory-id", metavar="ID", help="Id by which the cluster knows a log dir, in their order."),
     ] = None,
-    config: Annotated[
-        str | None, typer.Option("--config", metavar="FILE", help="The broker's server.properties.")
-    ] = None,
+    config: options.ServerProperties = None,
     records: Annotated[
         bool, typer.Option("--records", help="Count the records of every partition, also where none can be lost.")
     ] = False,
     form: Annotated[str, typer.Option("--output", metavar="|".join(FORMS), help="Output form.")] = "text",
     quiet: options.Quiet = False,
 ) -> int:
-    """Say what a broker will do with its log dirs at its next start.
+    """Say what a broker will do at its next start.
 
     Whether it starts; which partitions it serves, empties, deletes or sets aside; how many records nobody can read
     after it; how long it recovers; and the steps to a start that loses nothing. Nothing is changed. Exit code 4: it

@@ -149,6 +149,9 @@ def _dump(
 
         _spare_inputs(to, paths)
         check_output(to, paths)
+        if not any(map(os.path.lexists, paths)):
+            # What an earlier run wrote there stays.
+            raise UsageError(f"{paths[0]}: no such file")
     targets = expand(paths, topics, numbers, with_indexes, request.wanted)
     if request.output == PARQUET and to is None and output.is_terminal():
         raise UsageError("Parquet cannot be printed on a terminal: --to FILE")

@@ -89,11 +89,12 @@ def follow(
     form: FollowOutput = "text",
     quiet: options.Quiet = False,
 ) -> int:
-    """Copy partitions of a live cluster byte for byte, and keep up.
+    """Copy partitions of a live cluster as they are, and keep up.
 
     Each run goes on where the last one ended. What is cut because histories part is kept in a backup.
     """
-    from klog.follow.options import FollowOptions, copy_settings
+    from klog.follow.options import COPY_SETTINGS, FollowOptions
+    from klog.metadata.topic_config import parse_settings
 
     from klog_cli.views.follow import follow as run
 
@@ -118,7 +119,7 @@ def follow(
         prune=prune,
         on_divergence=options.known("--on-divergence", on_divergence, ON_DIVERGENCE),
         trace=trace,
-        config=copy_settings(config or ()),
+        config=parse_settings(config or (), COPY_SETTINGS),
     )
     return run(bootstrap, to, wishes, security_config, form)
 

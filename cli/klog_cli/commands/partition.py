@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from inspect import cleandoc
 from typing import Annotated
 
 import typer
@@ -48,6 +49,4 @@ def _table() -> str:
 
 
 # \b: Click is to leave these lines as they are.
-partition.__doc__ = f"{partition.__doc__}\n    \b\n    Partitioners:\n" + "\n".join(
-    f"    {line}" for line in _table().splitlines()
-)
+partition.__doc__ = f"{cleandoc(partition.__doc__ or '')}\n\n\b\nPartitioners:\n{_table()}"

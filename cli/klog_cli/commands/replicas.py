@@ -86,6 +86,7 @@ def plan(
     cluster: options.Clusters = None,
     topic_id: options.TopicIds = None,
     by_name: options.ByName = False,
+    jobs: options.Jobs = None,
     form: options.PlanOutput = "text",
     quiet: options.Quiet = False,
 ) -> int:
@@ -103,7 +104,16 @@ def plan(
     check_exclusive(apply, save)
     choice = options.identity_choice(cluster, topic_id, by_name)
     request = CopyRequest(
-        disks, keep, choose or (), without or (), repair, metadata, topic or (), partition or (), choice
+        disks,
+        keep,
+        choose or (),
+        without or (),
+        repair,
+        metadata,
+        topic or (),
+        partition or (),
+        choice,
+        jobs or os.cpu_count() or 1,
     )
     return run(request, plan_options("replicas", apply, save, backup), form)
 

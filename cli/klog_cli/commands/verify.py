@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from klog.verify.verify import Chosen
 
 
+FORMS = (*options.VERIFY_OUTPUTS, "prometheus")
 Sample = Annotated[str | None, typer.Option(metavar="1/N", help="Check only every Nth segment of each partition.")]
 Since = Annotated[
     str | None, typer.Option(metavar="TIME", help="Check only segments modified since TIME ('2h ago', '2h').")
@@ -29,12 +30,13 @@ def verify(
     deep: options.Deep = False,
     sample: Sample = None,
     since: Since = None,
-    form: options.VerifyOutput = "text",
+    form: Annotated[str, typer.Option("--output", metavar="|".join(FORMS), help="Output form.")] = "text",
+    to: options.PrometheusTo = None,
     jobs: options.Jobs = None,
     max_batch_bytes: options.MaxBatchBytes = "128MiB",
     quiet: options.Quiet = False,
 ) -> int:
-    """Check every batch, index, snapshot and checkpoint, read-only.
+    """Check all batches, indexes, snapshots and checkpoints.
 
     Each finding says what it means, what a broker would do about it at its next start, and which command repairs it.
     """
@@ -43,12 +45,13 @@ def verify(
     from klog_cli.views.verify import verify as run
 
     output.Quiet.on = quiet
-    options.known_form(form, options.VERIFY_OUTPUTS)
+    options.known_form(form, FORMS)
+    options.check_prometheus(form, to)
     if not paths:
         raise UsageError("nothing to verify: name log dirs, partition directories or files")
     request = SurveyOptions(deep, jobs or os.cpu_count() or 1, options.batch_bytes(max_batch_bytes))
     chosen = _chosen(sample, since)
-    return run(paths, topic or (), partition or (), request, chosen, form)
+    return run(paths, topic or (), partition or (), request, chosen, form, to=to)
 
 
 def _chosen(sample: str | None, since: str | None) -> Chosen | None:

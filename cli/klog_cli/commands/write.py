@@ -114,16 +114,16 @@ def write(
     form: options.PlanOutput = "text",
     quiet: options.Quiet = False,
 ) -> int:
-    """Write records into partitions, from files or another log dir.
+    """Write records into partitions, from files or another log.
 
     In a log dir that exists nothing changes without --apply; its broker must be stopped, and have the topic.
     """
-    from klog.write.options import WriteOptions, check_level, check_topic, topic_settings
+    from klog.metadata.topic_config import parse_settings
+    from klog.write.options import WRITE_SETTINGS, WriteOptions, check_level, check_topic
     from klog.write.write import WriteInput, check_record_options
 
     from klog_cli.command_line import check_exclusive, plan_options
-    from klog_cli.views.write import WriteArguments
-    from klog_cli.views.write import write as run
+    from klog_cli.views import write as view
 
     output.Quiet.on = quiet
     check_exclusive(apply, plan)
@@ -131,17 +131,17 @@ def write(
     check_topic(topic, topic_id)
     check_level(codec, level)
     found = [WriteInput.of(path, form_of_input) for path in inputs]
-    check_record_options(
-        found, (batches, batch_size, linger, codec, level, partitioner, timestamp_type, repartition, idempotent)
-    )
+    of_records = batches, batch_size, linger, codec, level, partitioner, timestamp_type, repartition, idempotent
+    check_record_options(found, of_records)
     wishes = WriteOptions(
-        parse_time(now, output.note) if now is not None else int(time.time() * 1000),
-        topic, keep_offsets, batches == "keep", parse_size(batch_size or "16384"),
-        parse_duration(linger) if linger is not None else None,
+        parse_time(now, output.note) if now is not None else int(time.time() * 1000), topic, keep_offsets,
+        batches == "keep", parse_size(batch_size or "16384"), None if linger is None else parse_duration(linger),
         codec, level, partitions, partitioner or "java", seed, repartition, idempotent, producers, timestamp_type,
-        _epoch(leader_epoch), topic_id, one_replica, bool(end_transactions), skip_bad, topic_settings(config or ()),
+        _epoch(leader_epoch), topic_id, one_replica, bool(end_transactions), skip_bad,
+        parse_settings(config or (), WRITE_SETTINGS),
     )  # fmt: skip
-    return run(WriteArguments(found, to, metadata), wishes, plan_options("write", apply, plan, backup), form)
+    asked = view.WriteArguments(found, to, metadata)
+    return view.write(asked, wishes, plan_options("write", apply, plan, backup), form)
 
 
 def _check_choices(*given: str | None) -> None:

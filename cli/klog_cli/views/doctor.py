@@ -126,10 +126,10 @@ def _verdict(found: Diagnosis) -> str:
 
 def _row(row: PartitionFate, width: int) -> str:
     name = row.directory or f"{row.topic}-{row.partition}"
-    facts = [f"{row.lost_records} records lost"] if row.lost_records else []
-    facts += [f"{row.records} records"] if row.records and not row.lost_records else []
+    facts = [f"{counted(row.lost_records, 'record')} lost"] if row.lost_records else []
+    facts += [counted(row.records, "record")] if row.records and not row.lost_records else []
     facts += [row.message] if row.message else []
-    facts += ["the partition is made anew, empty"] if row.becomes == "empty" else []
+    facts += ["the partition is created again, empty"] if row.becomes == "empty" else []
     return f"   {name:<{width}}  {row.fate.value:<10}  {'; '.join(facts) or row.reason or ''}"
 
 
@@ -140,6 +140,7 @@ def _way_out(found: Diagnosis, log_dirs: Sequence[str]) -> Iterator[str]:
         yield f"        ({step.why})"
         head = ""
     if found.next:
-        yield f"then  klog doctor {' '.join(log_dirs)}            (says: starts, loses nothing)"
+        says = "            (says: starts, loses nothing)" if found.is_whole_way else ""
+        yield f"then  klog doctor {' '.join(log_dirs)}{says}"
     if found.starts and found.recovery.seconds[1] >= WORTH_MARKING_SECONDS:
         yield f"klog recover --mark-clean {' '.join(log_dirs)} recovers in advance, and saves most of that time"

@@ -81,7 +81,7 @@ class _Reports(output.TerminalReporter):
             output.error(message)
 
     def trace(self, line: str) -> None:
-        """Print a line about an event; a copy goes on if nobody reads it any more."""
+        """Print a line about an event; a copy goes on after the reader of the output has gone."""
         with self._lock:
             try:
                 if self._read:

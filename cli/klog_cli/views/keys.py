@@ -24,7 +24,7 @@ _SHOWN_MISSING = 5
 
 
 class KeyCheckRequest(NamedTuple):
-    """*partition_count*: of every topic, None when nobody says."""
+    """*partition_count*: of every topic, None where it is not known."""
 
     paths: Sequence[str]
     topics: Sequence[str]

@@ -44,7 +44,7 @@ def diff(request: DiffRequest, form: str) -> int:
                 f"{disk.log_dir.lock.of(disk.log_dir.path, with_pid=False)}: its copies move while they are compared"
             )
     if options.metadata is None:
-        output.note("no metadata log among the disks: nobody can say who leads; --metadata DIR names one")
+        output.note("no metadata log among the disks: it is not known who leads; --metadata DIR names one")
     else:
         node = "" if options.metadata.node is None else f" of node {options.metadata.node}"
         output.note(f"metadata: {options.metadata.path}{node}, offset {options.metadata.state.end_offset}")

@@ -38,6 +38,7 @@ class CopyRequest(NamedTuple):
     topics: Sequence[str]
     numbers: Sequence[int]
     choice: IdentityChoice
+    jobs: int
 
 
 def plan(request: CopyRequest, options: PlanOptions, form: str) -> int:
@@ -53,9 +54,12 @@ def plan(request: CopyRequest, options: PlanOptions, form: str) -> int:
         differ = ReplicaDiffer(disks, DiffOptions(metadata, config))
         copies = CopyPlan(disks, session.staging, differ, settings._replace(config=config), session.disk)
         free = {os.path.realpath(part.path) for one in session.selections for part in one.partitions}
-        for found in copies_on(disks, request.topics, request.numbers, request.choice, output.note):
-            if all(os.path.realpath(copy.partition.path) in free for copy in found.copies.values()):
-                copies.add(found)
+        wanted = [
+            found
+            for found in copies_on(disks, request.topics, request.numbers, request.choice, output.note)
+            if all(os.path.realpath(copy.partition.path) in free for copy in found.copies.values())
+        ]
+        copies.add_all(wanted, request.jobs)
         result = session.finish(copies.drafts(), losses=copies.losses, copies=copies.copies)
     if form == "json":
         output.emit_json(_json(copies, result))

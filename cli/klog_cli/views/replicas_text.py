@@ -90,7 +90,7 @@ def remarks(diff: PartitionDiff) -> Iterator[str]:
     if diff.problem is not None:
         yield diff.problem
     if diff.is_unregistered:
-        yield "the metadata log does not know this partition: nobody can say who leads"
+        yield "the metadata log does not know this partition: it is not known who leads"
     others = [outcome for outcome in diff.all_back if outcome.leader != diff.leader]
     costs = ", ".join(f"{outcome.leader} -> {outcome.lost.records} lost" for outcome in others if outcome.lost.records)
     if others and costs and diff.unclean:

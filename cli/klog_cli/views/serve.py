@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from klog.errors import ExitCode, UsageError
+from klog.kernel import give_memory_back
 
 from klog_cli import output
 
@@ -19,8 +20,6 @@ if TYPE_CHECKING:
 _HIGHEST_PORT = 65535
 _LIVING_OBJECTS = 100_000
 """So many new ones before the collector looks for garbage: what is known of a disk is made once and stays."""
-_M_MMAP_THRESHOLD, _M_ARENA_MAX = -3, -8
-_LARGE_BYTES, _ARENAS = 128 << 10, 2
 _FILES_PER_CONNECTION = 4
 """Its socket and, of logs and indexes, what it may have open at a time."""
 
@@ -43,7 +42,7 @@ def serve(
 ) -> int:
     """Serve *paths* until a signal ends it; *requests*: a line on stdout for each.  Return the exit code."""
     gc.set_threshold(_LIVING_OBJECTS)
-    _give_memory_back()
+    give_memory_back()
     from klog.serve.connection import ConnectionLimits
     from klog.serve.endpoint import Endpoint, EndpointReports, listen
     from klog.serve.view import View
@@ -72,19 +71,6 @@ def serve(
     if cut_off:
         lines.say("klog serve ended while a client was being answered")
     return ExitCode.CANCELLED if cut_off else 0
-
-
-def _give_memory_back() -> None:
-    """Have glibc return what large requests took: else it keeps some of it for each of sixteen groups of threads.
-
-    mallopt(3): the threshold stays where it is set, instead of growing with what is freed.
-    """
-    import ctypes
-
-    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
-    if mallopt is not None:
-        mallopt(_M_MMAP_THRESHOLD, _LARGE_BYTES)
-        mallopt(_M_ARENA_MAX, _ARENAS)
 
 
 def _allowed(connections: int) -> int:

@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
 from typing import NamedTuple
 
+from klog.audit.audit import AuditOptions, audit_misrouted
+from klog.audit.partitions import AuditQuery
 from klog.data_dir.partition import Partition
 from klog.jobs.export import ExportOptions
 from klog.jobs.output import Facts
@@ -19,6 +21,8 @@ from klog.verify.segment import SurveyOptions
 from klog.verify.verify import Chosen, PartitionResult
 from klog.verify.workers import Wanted
 
+from klog_cli.output import Results
+from klog_cli.views.audit import show as show_misrouted
 from klog_cli.views.verify import verify as show
 
 
@@ -81,3 +85,12 @@ def verify(
             return list(run(ours.spark, wanted, request, sink, chosen))
 
     return show(paths, topics, numbers, request, None, form, way)
+
+
+def audit(query: AuditQuery, request: AuditOptions, form: str, memory: int, where: SparkEngine) -> int:
+    """Find misrouted batches on Spark and return the exit code."""
+    from klog.spark.audit import SparkAudit
+
+    with where.session() as ours, Results() as results:
+        report = audit_misrouted(query, request, SparkAudit(ours.spark, memory, results))
+    return show_misrouted(report, form)

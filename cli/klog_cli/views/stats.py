@@ -78,13 +78,16 @@ def _json(one: Stats) -> dict[str, object]:
 
 def _key(key: FrequentKey) -> dict[str, object]:
     """Return a key as in a dump; `length` if only its start is known, `at_most` if the count may be too low."""
-    facts: dict[str, object] = (
-        {"key": key.start.decode()} if is_utf8(key.start) else {"key_base64": b64encode(key.start).decode()}
-    )
+    facts = key_json(key.start)
     if key.length > len(key.start):
         facts["length"] = key.length
     facts["records"] = key.records
     return facts | ({"at_most": key.records + key.more} if key.more else {})
+
+
+def key_json(start: bytes) -> dict[str, object]:
+    """Return a key, or the start of one, as a member of a JSON object."""
+    return {"key": start.decode()} if is_utf8(start) else {"key_base64": b64encode(start).decode()}
 
 
 def _table(found: Sequence[Stats], form: str) -> None:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from klog.data_dir.log_dir import LogDir
 from klog.data_dir.open_path import open_path
+from klog.disk.output_gate import check_output
 from klog.errors import ExitCode, counted
 from klog.progress import Sink
-from klog.verify.findings import Finding, FindingKind, Severity
+from klog.verify.findings import KINDS, Finding, FindingKind, Severity
 from klog.verify.log_dir_checks import root
 from klog.verify.segment import SurveyOptions
 from klog.verify.selection import partitions_to_verify, segments_of_files
@@ -17,9 +19,10 @@ from klog.verify.workers import Wanted, verify_partitions
 
 from klog_cli import output
 from klog_cli.views.finding_lines import coloured, finding_line
+from klog_cli.views.prometheus import Metric, emit_metrics
 
 
-class _Found:
+class FoundFindings:
     """Findings as they come, counted."""
 
     def __init__(self, form: str) -> None:
@@ -29,24 +32,37 @@ class _Found:
         self.all: list[Finding] = []
         self.rows: list[dict[str, object]] = []
         self.counts = dict.fromkeys((Severity.DAMAGE, Severity.WARNING, Severity.NOTE), 0)
+        self.ids = dict.fromkeys(KINDS, 0)
         self.kinds: dict[str, Finding] = {}
         self.could_not = False
 
-    def take(self, findings: Sequence[Finding], heading: str, topic_id: str | None, cluster_id: str | None) -> None:
-        """Take the findings of a partition or a log dir, and its ids; text and jsonl are printed at once."""
-        for finding in findings:
+    def take(
+        self,
+        findings: Sequence[Finding],
+        heading: str,
+        topic_id: str | None,
+        cluster_id: str | None,
+        counts: Sequence[int] | None = None,
+    ) -> None:
+        """Take the findings of a partition or a log dir, and its ids; text and jsonl are printed at once.
+
+        *counts*: how much each finding is about, where one stands for several.
+        """
+        for at, finding in enumerate(findings):
             self.counts[finding.severity] += 1
+            self.ids[finding.id] = self.ids.get(finding.id, 0) + 1
             self.could_not |= finding.id == "unreadable"
             if not (finding.id in self.kinds and self.kinds[finding.id].fix):
                 self.kinds[finding.id] = finding if finding.fix else self.kinds.get(finding.id, finding)
             row = {**finding.json(), "topic_id": topic_id, "cluster_id": cluster_id}
+            row |= {} if counts is None else {"count": counts[at]}
             if self._form == "json":
                 self.rows.append(row)
             elif self._form == "table":
                 self.all.append(finding)
             elif self._form == "jsonl":
                 output.emit_jsonl([row])
-            else:
+            elif self._form == "text":
                 if heading != self._heading:
                     output.text(f"{output.printable(heading)}\n")
                     self._heading = heading
@@ -54,6 +70,7 @@ class _Found:
 
     @property
     def exit_code(self) -> int:
+        """The exit code that the findings so far come to."""
         problems = self.counts[Severity.DAMAGE] + self.counts[Severity.WARNING]
         return (ExitCode.PROBLEMS_LEFT if problems else 0) + (ExitCode.OPERATIONAL_ERROR if self.could_not else 0)
 
@@ -70,10 +87,16 @@ def verify(
     chosen: Chosen | None,
     form: str,
     way: Way = verify_partitions,
+    to: str | None = None,
 ) -> int:
-    """Check all of *paths* and return the exit code.  Raises UsageError for a path that is nothing of Kafka's."""
+    """Check all of *paths* and return the exit code.  Raises UsageError for a path that is nothing of Kafka's.
+
+    *to*: the file for metrics; None for stdout.
+    """
+    if to is not None:
+        check_output(to, paths)
     opened = [open_path(path) for path in paths]
-    found = _Found(form)
+    found = FoundFindings(form)
     wanted = partitions_to_verify(opened, topics, numbers)
     with output.Results() as results:
         for thing in opened:
@@ -83,15 +106,17 @@ def verify(
             of = checked.partition
             found.take(checked.findings, of.path, of.topic_id, of.checkpoints.cluster_id)
             found.totals = found.totals.plus(checked.totals)
-    _end(found, form)
+    finish(found, form, to)
     return found.exit_code
 
 
-def _end(found: _Found, form: str) -> None:
+def finish(found: FoundFindings, form: str, to: str | None = None) -> None:
     """Print what follows the findings."""
     if form == "json":
         members = dict(zip(VerifyTotals._fields, found.totals, strict=True))
         output.emit_json({**members, "findings": found.rows})
+    elif form == "prometheus":
+        emit_metrics(_metrics(found), to)
     elif form == "table":
         rows = [
             (finding.severity.value, finding.id, finding.file, finding.position, finding.offset, finding.message)
@@ -105,7 +130,14 @@ def _end(found: _Found, form: str) -> None:
         output.text(f"{_verdict(found)}\n")
 
 
-def _explained(found: _Found) -> Iterator[str]:
+def _metrics(found: FoundFindings) -> Iterator[Metric]:
+    counts = [({"id": one, "severity": KINDS[one].severity.value}, count) for one, count in found.ids.items()]
+    yield Metric("klog_findings", "Findings of klog verify, by their id.", counts)
+    yield Metric("klog_verify_timestamp_seconds", "When klog verify ended, since the epoch.", [({}, int(time.time()))])
+    yield Metric("klog_verify_bytes", "Bytes of logs that klog verify has checked.", [({}, found.totals.bytes)])
+
+
+def _explained(found: FoundFindings) -> Iterator[str]:
     """Yield, for each kind that was found and is a problem, what it means and what to do."""
     kinds = [finding for finding in found.kinds.values() if finding.severity is not Severity.NOTE]
     for finding in kinds:
@@ -119,7 +151,7 @@ def _explained(found: _Found) -> Iterator[str]:
         yield ""
 
 
-def _verdict(found: _Found) -> str:
+def _verdict(found: FoundFindings) -> str:
     totals = found.totals
     numbers = zip((totals.partitions, totals.segments, totals.batches, totals.records), _NOUNS, strict=True)
     partitions, segments, batches, records = (counted(number, *noun) for number, noun in numbers)

@@ -30,9 +30,9 @@ class WriteArguments(NamedTuple):
 def write(asked: WriteArguments, options: WriteOptions, plan_options: PlanOptions, form: str) -> int:
     """Write, or plan to, and return the exit code.  Raises KlogError, OSError."""
     if any(one.format == "parquet" for one in asked.inputs):
-        from klog.dump.arrow import leave_numpy_out
+        from klog.dump.arrow import make_pyarrow_small
 
-        leave_numpy_out()
+        make_pyarrow_small()
     is_there = is_log_dir(asked.to)
     if not is_there:
         unfit = {"--apply": plan_options.apply, "--plan": plan_options.plan_file, "--metadata": asked.metadata}

@@ -1,0 +1,88 @@
+"""`klog adopt`: its options."""
+
+from __future__ import annotations
+
+import os
+import time
+from typing import Annotated
+
+import typer
+
+from klog_cli import options, output
+from klog_cli.units import parse_time
+
+EPOCHS = ("rewrite", "keep")
+PRODUCERS = ("drop", "keep")
+OPEN_TRANSACTIONS = ("abort", "refuse")
+
+
+Sources = Annotated[
+    list[str],
+    typer.Argument(metavar="SOURCE...", help="Partition directories in any state, from anywhere, or log dirs."),
+]
+Into = Annotated[
+    list[str], typer.Option("--into", metavar="LOG_DIR", help="Log dir of the broker that gets them (repeatable).")
+]
+Name = Annotated[
+    str | None, typer.Option("--as", metavar="TOPIC-N", help="Which partition it becomes; default: its own name.")
+]
+Replace = Annotated[bool, typer.Option("--replace", help="Replace what the partition has; it goes to the backup.")]
+Epochs = Annotated[
+    str | None,
+    typer.Option(
+        metavar="|".join(EPOCHS),
+        help="Give all batches the partition's leader epoch (default where theirs are higher), or keep theirs.",
+    ),
+]
+Producers = Annotated[
+    str | None,
+    typer.Option(
+        metavar="|".join(PRODUCERS),
+        help="Forget the producers (default for another cluster's), or keep them (default for the same cluster).",
+    ),
+]
+OpenTransactions = Annotated[
+    str, typer.Option(metavar="|".join(OPEN_TRANSACTIONS), help="Abort open transactions by a marker, or refuse them.")
+]
+
+
+def adopt(
+    sources: Sources,
+    into: Into,
+    name: Name = None,
+    topic: options.Topics = None,
+    partition: options.Partitions = None,
+    replace: Replace = False,
+    epochs: Epochs = None,
+    producers: Producers = None,
+    open_transactions: OpenTransactions = OPEN_TRANSACTIONS[0],
+    now: options.Now = None,
+    apply: options.Apply = False,
+    plan: options.PlanTo = None,
+    backup: options.BackupTo = None,
+    jobs: options.Jobs = None,
+    form: options.PlanOutput = "text",
+    quiet: options.Quiet = False,
+) -> int:
+    """Bring deleted, stray, recreated or foreign partitions home.
+
+    They get the topic id that the cluster has. The topic must exist, and its broker must be stopped. Sources are only
+    read. Nothing changes without --apply. Exit code 4: some sources were refused; 8: all were.
+    """
+    from klog.adopt.adopt import AdoptRequest
+    from klog.adopt.content import AdoptOptions
+
+    from klog_cli.command_line import check_exclusive, plan_options
+    from klog_cli.views.adopt import adopt as run
+
+    output.Quiet.on = quiet
+    options.known_form(form, options.PLAN_OUTPUTS)
+    for option, given, choices in (("--epochs", epochs, EPOCHS), ("--producers", producers, PRODUCERS)):
+        if given is not None:
+            options.known(option, given, choices)
+    options.known("--open-transactions", open_transactions, OPEN_TRANSACTIONS)
+    check_exclusive(apply, plan)
+    now_ms = parse_time(now, output.note) if now is not None else int(time.time() * 1000)
+    wishes = AdoptOptions(now_ms, replace, epochs, producers, open_transactions, name, jobs or os.cpu_count() or 1)
+    request = AdoptRequest(sources, into, topic or (), partition or ())
+    return run(request, wishes, plan_options("adopt", apply, plan, backup), form)

@@ -1,0 +1,47 @@
+"""`klog report`: its options."""
+
+from __future__ import annotations
+
+import os
+import time
+from typing import Annotated
+
+import typer
+from klog.errors import UsageError
+
+from klog_cli import options, output
+from klog_cli.units import parse_time
+
+To = Annotated[str | None, typer.Option("--to", metavar="FILE.html", help="Write the page here (needed).")]
+Redact = Annotated[bool, typer.Option("--redact", help="Leave out all names on the disk; topics become topic-1, ….")]
+Title = Annotated[str | None, typer.Option(metavar="TEXT", help="Title of the page.")]
+Now = Annotated[str | None, typer.Option(metavar="TIME", help="Say what is due as of TIME, not now.")]
+
+
+def report(
+    paths: options.Paths = None,
+    to: To = None,
+    redact: Redact = False,
+    deep: options.Deep = False,
+    title: Title = None,
+    now: Now = None,
+    jobs: options.Jobs = None,
+    max_batch_bytes: options.MaxBatchBytes = "128MiB",
+    quiet: options.Quiet = False,
+) -> int:
+    """Write one HTML page about log dirs, for the ticket.
+
+    Verdict, space, partitions, timeline, groups, transactions and findings; the page loads nothing from anywhere.
+    """
+    from klog.verify.segment import SurveyOptions
+
+    from klog_cli.views.report import report as run
+
+    output.Quiet.on = quiet
+    if not paths:
+        raise UsageError("nothing to report on: name log dirs or partition directories")
+    if to is None:
+        raise UsageError("--to FILE.html says where to write the page")
+    now_ms = int(time.time() * 1000) if now is None else parse_time(now, output.note)
+    request = SurveyOptions(deep, jobs or os.cpu_count() or 1, options.batch_bytes(max_batch_bytes))
+    return run(paths, to, request, title, now_ms, redact)

@@ -1,0 +1,250 @@
+"""Collects what the commands say about log dirs, and writes the page of `klog report`."""
+
+from __future__ import annotations
+
+import os
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
+from itertools import islice
+from operator import attrgetter
+from typing import NamedTuple
+
+from klog import __version__
+from klog.consumer_groups.describe import GroupQuery, describe_groups
+from klog.data_dir.log_dir import LogDir
+from klog.data_dir.open_path import KafkaFile, open_path
+from klog.data_dir.partition import Partition
+from klog.data_dir.selection import PartitionQuery, Selection
+from klog.disk.disk import Disk
+from klog.errors import ExitCode, KlogError, UsageError
+from klog.report.page import MOST_ROWS, Report, page
+from klog.report.redaction import Redaction
+from klog.report.strips import PartitionStrip, strip_of
+from klog.report.tables import Row
+from klog.space.disk_usage import DiskUsage, SpaceSettings
+from klog.space.totals import add_up
+from klog.timeline.event import EventFilter, TimelineEvent
+from klog.timeline.log_events import LogEvents
+from klog.timeline.timeline import Timeline, pass_events
+from klog.transaction_history.describe import TransactionQuery, describe_transactions
+from klog.verify.facts import PartitionFacts
+from klog.verify.findings import Finding, Severity, quoted
+from klog.verify.log_dir_checks import root
+from klog.verify.segment import SurveyOptions
+from klog.verify.selection import partitions_to_verify, segments_of_files
+from klog.verify.verify import VerifyTotals
+from klog.verify.workers import verify_partitions
+
+from klog_cli import output
+from klog_cli.views.groups import group_json
+from klog_cli.views.space import in_words, log_dir_rows, topic_rows
+from klog_cli.views.timeline import event_json
+from klog_cli.views.transactions import transaction_json
+
+_MOST_COMMANDS = 5
+_MOST_TRANSACTIONS = 100_000
+_BY_ORDER = attrgetter("order")
+_ORDER = (Severity.DAMAGE, Severity.WARNING, Severity.NOTE)
+
+
+class _Summary(NamedTuple):
+    """What is kept of the pass over a partition: its picture, and its latest events."""
+
+    strip: PartitionStrip
+    events: list[TimelineEvent]
+
+
+class _Pass(LogEvents):
+    """The pass over a partition, as the page shows it: its latest events, and its picture."""
+
+    def __init__(self, partition: Partition, log_dir: str, coordinated: Mapping[int, int]) -> None:
+        super().__init__(partition, log_dir, self._keep, coordinated)
+        self._where = log_dir
+        self._latest: list[TimelineEvent] = []
+
+    def _keep(self, event: TimelineEvent) -> None:
+        self._latest.append(event)
+        if len(self._latest) >= 2 * MOST_ROWS:
+            self._latest.sort(key=_BY_ORDER)
+            del self._latest[:-MOST_ROWS]
+
+    def summary(self, facts: PartitionFacts) -> _Summary:
+        """Return what is kept."""
+        for event in pass_events(facts, self._where, self):
+            self._keep(event)
+        return _Summary(strip_of(facts), self._latest)
+
+
+class _Verified:
+    """What a check of all partitions showed; *timeline* gets their events."""
+
+    def __init__(self, timeline: Timeline, selections: Iterable[Selection]) -> None:
+        self.findings: list[Finding] = []
+        self.strips: list[PartitionStrip] = []
+        self.totals = VerifyTotals()
+        self._timeline = timeline
+        self._log_dirs = {os.path.realpath(one.log_dir.path): one.log_dir.path for one in selections}
+
+    def _observe(self, partition: Partition) -> _Pass:
+        log_dir = self._log_dirs.get(os.path.realpath(partition.log_dir), partition.log_dir)
+        return _Pass(partition, log_dir, self._timeline.coordinated)
+
+    def run(
+        self, opened: Sequence[LogDir | Partition | KafkaFile], request: SurveyOptions, sink: output.Results
+    ) -> None:
+        """Check all of *opened*."""
+        for one in opened:
+            if isinstance(one, LogDir):
+                self.findings += root(one)
+        wanted = partitions_to_verify(opened)
+        for result in verify_partitions(wanted, request, sink, segments_of_files(opened), self._observe):
+            self.findings += result.findings
+            self.totals = self.totals.plus(result.totals)
+            counts = [sum(one.severity is severity for one in result.findings) for severity in _ORDER[:2]]
+            if isinstance(result.summary, _Summary):
+                self.strips.append(result.summary.strip._replace(problems=(counts[0], counts[1])))
+                for event in result.summary.events:
+                    self._timeline.add(event)
+            if result.partition.unreadable is not None:
+                self._timeline.problems.append(f"{result.partition.path}: {result.partition.unreadable}")
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """Findings by severity."""
+        return {one.value: sum(finding.severity is one for finding in self.findings) for one in _ORDER}
+
+    @property
+    def exit_code(self) -> int:
+        """As of `klog verify`."""
+        left = any(finding.severity is not Severity.NOTE for finding in self.findings)
+        could_not = any(finding.id == "unreadable" for finding in self.findings)
+        return (ExitCode.PROBLEMS_LEFT if left else 0) + (ExitCode.OPERATIONAL_ERROR if could_not else 0)
+
+
+def report(
+    paths: Sequence[str], target: str, request: SurveyOptions, title: str | None, now_ms: int, redact: bool
+) -> int:
+    """Write the page and return the exit code.  Raises UsageError, OSError."""
+    opened = [open_path(path) for path in paths]
+    log_dirs = list(dict.fromkeys(one.path for one in opened))
+    collected, selections = _Collected(), PartitionQuery(paths).selections()
+    with output.Results(target) as results, Timeline(selections, EventFilter(), Disk()) as timeline:
+        if output.is_terminal(results.descriptor):
+            raise UsageError(f"--to {target}: a page is no text for a terminal; name a file")
+        verified = _Verified(timeline, selections)
+        timeline.read_state()
+        verified.run(opened, request, results)
+        made = Report(
+            title or f"klog report: {', '.join(log_dirs)}",
+            __version__,
+            now_ms,
+            log_dirs,
+            verified.counts,
+            verified.totals._asdict(),
+            _next_commands(verified.findings, _doctors(opened)),
+            [{**one.json(), "meaning": one.kind.meaning} for one in _worst_first(verified.findings)],
+            verified.strips,
+            _space(paths, now_ms),
+            *collected.read(paths, now_ms, timeline),
+            collected.problems,
+        )
+        for part in page(_redacted(made, title) if redact else made):
+            results.write(part)
+    return verified.exit_code
+
+
+def _space(paths: Sequence[str], now_ms: int) -> Row:
+    """Return what `klog space` says of log dirs, topics and reasons."""
+    usage = DiskUsage(PartitionQuery(paths), SpaceSettings({}, None, {}), now_ms)
+    totals = add_up(usage)
+    return {
+        "now": now_ms,
+        "log_dirs": log_dir_rows(totals, "bytes"),
+        "topics": topic_rows(usage, totals, "bytes"),
+        "reasons": in_words(totals.all),
+        "problems": usage.problems,
+    }
+
+
+class _Collected:
+    """What the other commands say.  *problems*: what could not be had, and why: the rest of the page is right."""
+
+    def __init__(self) -> None:
+        self.problems: list[str] = []
+
+    def read(self, paths: Sequence[str], now_ms: int, timeline: Timeline) -> tuple[list[Row], list[Row], list[Row]]:
+        """Return the latest events, the groups and the transactions."""
+        return (
+            self._events(timeline),
+            self._had(partial(self._groups, paths)),
+            self._had(partial(self._transactions, paths, now_ms)),
+        )
+
+    def _had(self, read: Callable[[], Iterable[Row]]) -> list[Row]:
+        try:
+            return list(read())
+        except KlogError as error:
+            self.problems.append(str(error))
+            return []
+
+    def _events(self, timeline: Timeline) -> list[Row]:
+        self.problems += timeline.problems
+        return list(map(event_json, deque(timeline.events(), maxlen=MOST_ROWS)))
+
+    def _groups(self, paths: Sequence[str]) -> Iterable[Row]:
+        return map(group_json, describe_groups(paths, GroupQuery(), self.problems.append) or [])
+
+    def _transactions(self, paths: Sequence[str], now_ms: int) -> Iterable[Row]:
+        found = islice(describe_transactions(paths, TransactionQuery(now_ms)), _MOST_TRANSACTIONS)
+        return map(transaction_json, found)
+
+
+def _worst_first(findings: Sequence[Finding]) -> list[Finding]:
+    return sorted(findings, key=lambda finding: _ORDER.index(finding.severity))
+
+
+def _next_commands(findings: Sequence[Finding], doctors: Sequence[str]) -> list[tuple[str, str]]:
+    """Return what to do: each command that repairs a problem, with the first thing that it repairs."""
+    fixes: dict[str, str] = {}
+    for finding in _worst_first(findings):
+        if finding.fix and finding.severity is not Severity.NOTE:
+            fixes.setdefault(finding.fix, f"{finding.id} in {finding.file}: {finding.kind.meaning}")
+    commands = list(fixes.items())[:_MOST_COMMANDS]
+    return [*commands, *((one, "what a broker does with these log dirs at its next start") for one in doctors)]
+
+
+def _doctors(opened: Sequence[LogDir | Partition | KafkaFile]) -> list[str]:
+    """Return the command that foretells the next start, for each broker whose log dirs these are."""
+    brokers: dict[tuple[str | None, int | None], list[str]] = {}
+    for one in opened:
+        if isinstance(one, LogDir):
+            brokers.setdefault((one.cluster_id, one.node_id), []).append(quoted(one.path))
+    return [" ".join(["klog doctor", *paths]) for paths in brokers.values()]
+
+
+def _redacted(made: Report, title: str | None) -> Report:
+    """Return a report to give away: no string of the disk but ids and numbers."""
+    words = Redaction()
+
+    def redacted(every: Sequence[Row]) -> list[Row]:
+        return [words.row(row) for row in every]
+
+    return made._replace(
+        title=title or "klog report",
+        log_dirs=[words.name("log-dir", path) for path in made.log_dirs],
+        next_commands=[],
+        problems=[],
+        findings=redacted(made.findings),
+        strips=[_redacted_strip(strip, words) for strip in made.strips],
+        space=words.row(made.space),
+        events=redacted(made.events),
+        groups=redacted(made.groups),
+        transactions=redacted(made.transactions),
+    )
+
+
+def _redacted_strip(strip: PartitionStrip, words: Redaction) -> PartitionStrip:
+    topic = None if strip.topic is None else words.name("topic", strip.topic)
+    directory = words.name("directory", strip.directory) if topic is None else f"{topic}-{strip.partition}"
+    return strip._replace(topic=topic, directory=directory, log_dir=words.name("log-dir", strip.log_dir))

@@ -1,0 +1,64 @@
+"""What `klog timeline` tells, as text or JSON lines."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from klog.data_dir.selection import PartitionQuery
+from klog.disk.disk import Disk
+from klog.errors import ExitCode, KlogError, counted
+from klog.timeline.event import METADATA_KINDS, EventFilter, TimelineEvent
+from klog.timeline.timeline import Timeline
+
+from klog_cli import output
+
+_WIDEST = max(map(len, ("broker-unregistered", "partition-changed")))
+
+
+def timeline(paths: Sequence[str], wanted: EventFilter, limit: int | None, form: str, jobs: int) -> int:
+    """Print the events and return the exit code.  Raises UsageError, UnreadableError, KlogError."""
+    selections = PartitionQuery(paths).selections()
+    log_dirs = len(selections)
+    told = 0
+    try:
+        with Timeline(selections, wanted, Disk(), limit, jobs) as found:
+            with output.Results() as results:
+                found.read(results)
+            for event in found.events():
+                told += 1
+                if form == "jsonl":
+                    output.emit_jsonl([event_json(event)])
+                else:
+                    output.text(f"{output.printable(_line(event, log_dirs > 1))}\n")
+    except OSError as error:
+        raise KlogError(f"no room for temporary files: {error.strerror}; TMPDIR says where they go") from error
+    for sentence in found.problems:
+        output.error(sentence)
+    if not told:
+        output.note("no such event")
+    if found.damaged:
+        output.note(f"{counted(found.damaged, 'damaged place')}: klog verify explains them")
+    return ExitCode.PROBLEMS_LEFT if found.damaged or found.problems else ExitCode.CLEAN
+
+
+def event_json(event: TimelineEvent) -> dict[str, object]:
+    """Return an event as the members of a JSON object."""
+    return {name: value for name, value in event._asdict().items() if value is not None}
+
+
+def _line(event: TimelineEvent, several: bool) -> str:
+    where = _where(event)
+    parts = [output.iso_time(event.time), event.clock.ljust(8), event.kind.ljust(_WIDEST), where.ljust(24)]
+    tail = f"  [{event.log_dir}]" if several and event.kind in ("damage", "log-start", "compacted") else ""
+    return f"{' '.join(parts)} {event.message}{tail}"
+
+
+def _where(event: TimelineEvent) -> str:
+    """Return what an event is about, and the offset where that is one of its partition's log."""
+    whose = event.group if event.group is not None else event.transactional_id
+    if whose is not None:
+        return whose
+    if event.topic is not None and event.partition is not None:
+        of_its_log = event.kind not in METADATA_KINDS and event.offset is not None
+        return f"{event.topic}-{event.partition}" + (f"@{event.offset}" if of_its_log else "")
+    return event.topic if event.topic is not None else "" if event.node is None else f"node {event.node}"
