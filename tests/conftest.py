@@ -42,6 +42,7 @@ def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(deadline)
     config.pluginmanager.register(memory)
     config.pluginmanager.register(slowest)
+    config.pluginmanager.register(slowest.ProcessorTime())
     config.pluginmanager.register(workers)
     gc.disable()  # thousands of tests are collected, and none of them is garbage
     # Whoever selects by another marker does not mean to run for hours.
@@ -151,7 +152,7 @@ def _main() -> Callable[[], int]:
     # A command line ends soon and spares the collector; garbage of thousands of them would be gigabytes.
     command_tree._spare_the_collector = gc.enable
     typer.main.get_command = functools.cache(typer.main.get_command)
-    arrow.leave_numpy_out = lambda: None  # this process is not klog's alone: other tests want numpy
+    arrow.make_pyarrow_small = lambda: None  # this process is not klog's alone: other tests want numpy
     return app.main
 
 

@@ -23,6 +23,7 @@ POM = """<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0<
 NEEDED = "<dependency><groupId>{}</groupId><artifactId>{}</artifactId><version>{}</version></dependency>"
 LOGGER = "org.slf4j:slf4j-simple:1.7.36"
 BROKER_AND_TOOLS = ("org.apache.kafka:kafka_2.13:{0}", "org.apache.kafka:kafka-tools:{0}")
+CLIENTS = ("org.apache.kafka:kafka-clients:{0}",)
 MIRROR_MAKER = ("org.apache.kafka:connect-mirror:{0}",)
 # Spark's own Kafka source, to compare with.  Not every release of its parts is to be had; these go together.
 SPARK_SOURCE = (
@@ -38,6 +39,11 @@ OTHER_LOGGERS = ("slf4j-reload4j", "slf4j-log4j12", "log4j-slf4j-impl", "log4j-s
 def install(version: str) -> Path:
     """Return the folder with the jars of *version*; Maven fetches them the first time."""
     return filled(CACHE / version, _fetch_with_all_they_need, version, *BROKER_AND_TOOLS)
+
+
+def install_clients(version: str) -> Path:
+    """Return the folder with the jars of the Java clients of *version*; Maven fetches them the first time."""
+    return filled(CACHE / f"clients-{version}", _fetch_with_all_they_need, version, *CLIENTS)
 
 
 def install_mirror_maker(version: str) -> Path:

@@ -11,7 +11,7 @@ import struct
 from collections.abc import Sequence
 from typing import NamedTuple
 
-_FETCH, _LIST_OFFSETS, _EPOCHS = 1, 2, 23
+_PRODUCE, _FETCH, _LIST_OFFSETS, _COMMIT, _EPOCHS = 0, 1, 2, 8, 23
 
 
 class Answer(NamedTuple):
@@ -133,3 +133,26 @@ class Raw:
         error, _, found, end = reader.take("hiiq")
         assert error == 0
         return found, end
+
+    def commit(self, group: str, topic: str, number: int, offset: int, retention_ms: int) -> int:
+        """Commit an offset that expires; return the error code."""
+        row = _string(topic) + struct.pack(">iiq", 1, number, offset) + _string("")
+        head = _string(group) + struct.pack(">i", -1) + _string("") + struct.pack(">q", retention_ms)
+        reader = self._ask(_COMMIT, 2, head + struct.pack(">i", 1) + row)
+        assert reader.take("i") == (1,)
+        reader.bytes(reader.take("h")[0])
+        return reader.take("iih")[2]
+
+    def produce(self, topic: str, number: int, batch: bytes, transactional_id: str) -> int:
+        """Append a batch as it is; return the error code."""
+        return self.produce_at(topic, number, batch, transactional_id)[0]
+
+    def produce_at(self, topic: str, number: int, batch: bytes, transactional_id: str | None = None) -> tuple[int, int]:
+        """Do the same; return the error code and the base offset."""
+        rows = _string(topic) + struct.pack(">iii", 1, number, len(batch)) + batch
+        name = struct.pack(">h", -1) if transactional_id is None else _string(transactional_id)
+        reader = self._ask(_PRODUCE, 3, name + struct.pack(">hii", -1, 30_000, 1) + rows)
+        assert reader.take("i") == (1,)
+        reader.bytes(reader.take("h")[0])
+        _, _, error, offset = reader.take("iihq")
+        return error, offset

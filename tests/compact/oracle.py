@@ -254,6 +254,11 @@ def retain_step() -> Step:
     return {"do": "retain"}
 
 
+def delete_due_step() -> Step:
+    """Delete what is due of every log; says the base offsets of the segments that are left, by directory."""
+    return {"do": "delete due"}
+
+
 def round_said(said: object) -> Round:
     """Return the round that a force step told of."""
     assert isinstance(said, dict)

@@ -182,6 +182,7 @@ public class CleanMany extends RequestLoop {
                 case "force" -> clean(new LogToClean(log(step), step.get("first_dirty").asLong(),
                     step.get("first_uncleanable").asLong(), true), false);
                 case "retain" -> retain();
+                case "delete due" -> deleteDue();
                 default -> throw new IllegalArgumentException(step.toString());
             };
             scheduler.delete();
@@ -275,6 +276,19 @@ public class CleanMany extends RequestLoop {
                 cleaners.doneDeleting(List.copyOf(deletable.keySet()));
             }
             return segments;
+        }
+
+        /** As the broker's check does for all logs, compacted or not; says the base offsets of what is left of each. */
+        Map<String, Object> deleteDue() throws IOException {
+            Map<String, Object> found = new TreeMap<>();
+            for (UnifiedLog log : logs()) {
+                log.deleteOldSegments();
+                List<Long> bases = new ArrayList<>();
+                for (LogSegment segment : log.logSegments())
+                    bases.add(segment.baseOffset());
+                found.put(log.dir().getName(), bases);
+            }
+            return found;
         }
 
         /** What would be decided about each compacted log now; nothing is written. */

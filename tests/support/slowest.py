@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import os
 from collections import Counter
+from collections.abc import Generator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,43 +15,47 @@ if TYPE_CHECKING:
     from xdist.remote import Producer
     from xdist.scheduler import Scheduling
 
-LINES = 15
+LINES = 40
 AT_LEAST_SECONDS = 2.0
 SLOW = ("slow", "spark", "kafka")
 LONGEST = (
-    "spark/test_serve_corpora.py",
     "spark/test_cluster.py",
+    "spark/test_serve_corpora.py",
+    "adopt/test_real_broker.py",
     "quorum/test_voters_brokers.py",
-    "recover/test_overflow.py",
-    "recover/test_marked_broker.py",
-    "verify/test_fixes.py",
-    "replicas/test_brokers.py",
-    "recover/test_ranges.py",
-    "serve/test_corpora.py",
-    "log/test_hostile.py",
-    "recover/test_power.py",
-    "replicas/test_copy_plan_brokers.py",
+    "write/test_brokers.py",
+    "consumer_groups/test_brokers.py",
     "dump/test_corpora.py",
-    "serve/test_restore.py",
-    "plan/test_executor.py",
-    "metadata/test_live_cluster.py",
+    "serve/test_corpora.py",
+    "recover/test_overflow.py",
+    "follow/test_brokers.py",
+    "log/test_hostile.py",
+    "follow/test_events_brokers.py",
+    "recover/test_marked_broker.py",
+    "doctor/test_zookeeper_starts.py",
+    "quorum/test_only_broker_brokers.py",
+    "doctor/test_real_starts.py",
     "spark/test_connect.py",
-    "recover/test_images.py",
-    "recover/test_mark_clean_broker.py",
-    "replicas/test_copy_plan_power.py",
+    "fuzz/test_fuzz.py",
     "lookup/test_broker.py",
-    "verify/test_flips.py",
+    "metadata/test_loader.py",
+    "replicas/test_brokers.py",
     "serve/test_brokers.py",
-    "plan/test_undo_broker.py",
-    "verify/test_live.py",
-    "recover/test_real_broker.py",
-    "lookup/test_corpora.py",
-    "spark/test_drop_in.py",
-    "plan/test_replace_segments.py",
-    "serve/test_old_clients.py",
-    "recover/test_survey_walks.py",
+    "placement/test_assign_brokers.py",
+    "client/test_brokers.py",
+    "adopt/test_recipes.py",
+    "replicas/test_copy_plan_brokers.py",
+    "recover/test_mark_clean_broker.py",
+    "recover/test_power.py",
+    "write/test_replicas.py",
     "dump/test_consumer.py",
-    "recover/test_places.py",
+    "follow/test_hostile.py",
+    "plan/test_executor.py",
+    "serve/test_old_clients.py",
+    "serve/test_restore.py",
+    "follow/test_leaders_brokers.py",
+    "timeline/test_brokers.py",
+    "compact/test_broker.py",
 )
 """Files of tests/ that take longest, the slowest first (see "where the time goes").
 
@@ -62,7 +67,7 @@ SESSION = frozenset(
     f"spark/test_{name}.py"
     for name in (
         *("drop_in", "files_command", "follow", "identity_options", "outputs", "run", "serve", "serve_corpora"),
-        *("session", "source", "stats", "verify"),
+        *("session", "source", "stats", "verify", "audit"),
     )
 )
 """Files whose tests share a Spark session.  A single worker takes them: a session costs as much as many of them."""
@@ -98,18 +103,64 @@ def _rank(slow: set[Path], item: pytest.Item) -> int:
     return len(LONGEST) + (item.path not in slow)
 
 
+def processor_seconds(process: int) -> float:
+    """Return the processor time that *process* and all its descendants have used, those that it waited for included.
+
+    A process that has gone meanwhile counts nothing: its parent has its time, or it has none.
+    """
+    try:
+        fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+        threads = os.listdir(f"/proc/{process}/task")
+    except OSError:
+        return 0.0
+    children = [child for thread in threads for child in _children(process, thread)]
+    ticks = sum(map(int, fields[11:15]))  # utime, stime, cutime, cstime
+    return ticks / os.sysconf("SC_CLK_TCK") + sum(map(processor_seconds, children))
+
+
+def _children(process: int, thread: str) -> list[int]:
+    """Return the processes that a thread has started; none when it has ended, which says nothing of the others."""
+    try:
+        return [int(child) for child in Path(f"/proc/{process}/task/{thread}/children").read_text().split()]
+    except OSError:
+        return []
+
+
+class ProcessorTime:
+    """Notes with each test how much processor time it took: what it waits for does not depend on the other workers."""
+
+    def __init__(self) -> None:
+        self._before = processor_seconds(os.getpid())
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_makereport(
+        self, call: pytest.CallInfo[None]
+    ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+        report = yield
+        if call.when == "teardown":
+            now = processor_seconds(os.getpid())
+            report.processor_seconds = max(now - self._before, 0.0)  # type: ignore[attr-defined]
+            self._before = now
+        return report
+
+
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Print the files that took longest."""
+    """Print the files that took longest, and the processor time they used: a wait costs nothing."""
     seconds: Counter[str] = Counter()
+    used: Counter[str] = Counter()
     for reports in terminalreporter.stats.values():
         for report in reports:
             if isinstance(report, pytest.TestReport):
-                seconds[report.nodeid.partition("::")[0]] += report.duration  # type: ignore[assignment]
+                file = report.nodeid.partition("::")[0]
+                seconds[file] += report.duration  # type: ignore[assignment]
+                used[file] += getattr(report, "processor_seconds", 0)
     if not any(taken >= AT_LEAST_SECONDS for taken in seconds.values()):
         return
     terminalreporter.section("where the time goes")
+    terminalreporter.write_line("  seconds  processor")
     for file, taken in seconds.most_common(LINES):
         if taken >= AT_LEAST_SECONDS:
-            terminalreporter.write_line(f"{taken:8.1f} s  {file}")
-    shown = sum(taken for _, taken in seconds.most_common(LINES))
-    terminalreporter.write_line(f"{sum(seconds.values()) - shown:8.1f} s  {max(len(seconds) - LINES, 0)} other files")
+            terminalreporter.write_line(f"{taken:9.1f}  {used[file]:9.1f}  {file}")
+    shown = [file for file, _ in seconds.most_common(LINES)]
+    rest = [sum(times.values()) - sum(times[file] for file in shown) for times in (seconds, used)]
+    terminalreporter.write_line(f"{rest[0]:9.1f}  {rest[1]:9.1f}  {max(len(seconds) - LINES, 0)} other files")
