@@ -14,13 +14,19 @@ from tests.brokers import clients, kafka
 TOPIC, PARTITIONS = "orders", 24
 OTHER = "small"
 DELETE_DELAY_MS = 1500
+ZOOKEEPER_FORGETS_S = 9
+"""After this the session of a broker that was killed has run out, and the broker may register again."""
+LEGACY_DELETES_S = 35
+"""Before 4.x it is fixed when a broker deletes what it found marked for that: 30 s after its start."""
 NAMES = ("data", "data1")
+STARTED = r"Kafka Server started|KafkaServer id=\d+\] started"
 
 FATAL = {
-    "cluster-id-differs": "Invalid cluster.id in",
-    "node-id-differs": "Stored node id",
+    "cluster-id-differs": "Invalid cluster.id in|InconsistentClusterIdException|InconsistentBrokerMetadataException",
+    "node-id-differs": "Stored node id|InconsistentBrokerIdException|InconsistentBrokerMetadataException",
     "meta-properties-missing": "No `meta.properties` found in|No readable meta.properties files found",
-    "meta-properties-malformed": "node ID not found in|cluster ID not found in|I/O error in metadata log directory",
+    "meta-properties-malformed": "node ID not found in|cluster ID not found in|I/O error in metadata log directory|"
+    "Found unexpected version in loaded|InconsistentBrokerMetadataException|Malformed .uxxxx encoding|Failed to parse",
     "directory-id-twice": "Duplicate directory ID",
     "directory-id-reserved": "Invalid res(?:erv|rv)ed directory ID",
     "metadata-log-elsewhere": "Found unexpected metadata location",
@@ -31,10 +37,12 @@ FATAL = {
     "metadata-dir-offline": "because the metadata log dir",
     "log-dirs-offline": "because all log dirs in|because none of the specified log dirs",
     "foreign-log-name": "NumberFormatException: For input string",
-    "metadata-malformed": "CharSequence.length|Invalid topic ID|IllegalArgumentException",
+    "metadata-malformed": "CharSequence.length|Invalid topic ID|IllegalArgumentException|"
+    "reading partition metadata file",
     "checkpoint-malformed": "The log dir .* is already offline due to",
     "quorum-state-malformed": "Error while reading the Quorum status",
-    "epochs-malformed": "NumberFormatException|Received invalid partition leader epoch",
+    "epochs-malformed": "NumberFormatException|Received invalid partition leader epoch|"
+    "reading checkpoint file .*/leader-epoch-checkpoint",
 }
 """What a broker logs when it stops for a reason, by the doctor's ids."""
 
@@ -67,6 +75,7 @@ class TwoDirBroker(kafka.Cluster):
             "log.cleaner.backoff.ms": "300",
             "broker.session.timeout.ms": "3000",
             "broker.heartbeat.interval.ms": "500",
+            "zookeeper.session.timeout.ms": "6000",
         }
         super().__init__(version, folder, port=port, settings=settings)
 
@@ -92,6 +101,13 @@ class TwoDirBroker(kafka.Cluster):
             time.sleep(0.1)
         return False
 
+    def power_off(self) -> None:
+        """End the broker and what it keeps the cluster in, without a word to either."""
+        self.kill()
+        if self._zookeeper is not None:
+            time.sleep(ZOOKEEPER_FORGETS_S)
+        self.__exit__()
+
     @property
     def is_running(self) -> bool:
         return self._broker is not None and self._broker.poll() is None
@@ -116,19 +132,17 @@ def build_disks(version: str, folder: Path, port: int = kafka.PORT) -> dict[str,
         producer.produce(OTHER, b"one", partition=0)
         assert producer.flush(clients.WAIT_S) == 0
         time.sleep(1)
-        broker.kill()
+        broker.power_off()
         found = {"killed": copy_disk(broker.folder, folder / "killed")}
         broker.start()
-        assert broker.wait_for(60, "Kafka Server started")
-        broker.stop()
-        found["clean"] = copy_disk(broker.folder, folder / "clean")
-    return found
+        assert broker.wait_for(60, STARTED)
+    return {**found, "clean": copy_disk(broker.folder, folder / "clean")}
 
 
 def copy_disk(source: Path, target: Path) -> Path:
-    """Copy both log dirs into a new folder."""
+    """Copy both log dirs into a new folder, and what a ZooKeeper has."""
     target.mkdir(parents=True)
-    for name in NAMES:
+    for name in (*NAMES, "zookeeper"):
         if (source / name).is_dir():
             shutil.copytree(source / name, target / name, symlinks=True)
     return target
@@ -142,9 +156,9 @@ def start(version: str, folder: Path, port: int = kafka.PORT) -> Started:
     started = True
     try:
         broker.start()
-        started = broker.wait_for(90, r"Kafka Server started|KafkaServer id=\d+\] started")
+        started = broker.wait_for(90, STARTED)
         if started:
-            time.sleep(DELETE_DELAY_MS / 1000 + 2.5)
+            time.sleep(DELETE_DELAY_MS / 1000 + 2.5 + _fixed_delay(broker))
         started = started and broker.is_running
         served = _served(broker) if started else {}
         if started:
@@ -154,6 +168,7 @@ def start(version: str, folder: Path, port: int = kafka.PORT) -> Started:
         started, served = False, {}
     finally:
         broker.kill()
+        broker.__exit__()
     log = broker.log()
     found = Started(started, log, served=served if started else {})
     if not started:
@@ -161,6 +176,11 @@ def start(version: str, folder: Path, port: int = kafka.PORT) -> Started:
     found.offline = {str(one) for one in broker.dirs if _is_offline(log, one)}
     _compare(before, _inodes(broker.dirs), found)
     return found
+
+
+def _fixed_delay(broker: TwoDirBroker) -> int:
+    is_due = any(path.name.endswith("-delete") for one in broker.dirs if one.is_dir() for path in one.iterdir())
+    return LEGACY_DELETES_S if is_due and not broker.kraft else 0
 
 
 def _is_offline(log: str, log_dir: Path) -> bool:

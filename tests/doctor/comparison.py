@@ -38,12 +38,13 @@ def differences(told: Diagnosis, did: Started) -> list[str]:
     if offline != did.offline:
         found.append(f"offline: told {offline}, did {did.offline}")
     for row in told.partitions:
-        found += _row(row, did, (row.topic, row.partition) in moving)
+        found += _row(row, did, (row.topic, row.partition) in moving, told.version.is_kraft)
     named = {f"{row.log_dir}/{row.directory}" for row in told.partitions if row.directory}
-    return found + [f"{path}: no row" for path in did.fates if path not in named and "__cluster_metadata" not in path]
+    others = ("__cluster_metadata-0", "meta.properties")
+    return found + [f"{path}: no row" for path in did.fates if path not in named and not path.endswith(others)]
 
 
-def _row(row: PartitionFate, did: Started, is_moving: bool) -> list[str]:
+def _row(row: PartitionFate, did: Started, is_moving: bool, is_kraft: bool) -> list[str]:
     where = f"{row.topic}-{row.partition} ({row.directory}) told {row.fate.value} {row.reason}"
     found = []
     if row.fate is Fate.OFFLINE:
@@ -52,7 +53,8 @@ def _row(row: PartitionFate, did: Started, is_moving: bool) -> list[str]:
         fate = did.fates.get(f"{row.log_dir}/{row.directory}", "stays")
         if fate not in AFTER[row.fate] and not (is_moving and fate in AFTER[Fate.REPLACED]):
             found.append(f"{where}: did {fate}")
-    if row.topic.startswith("__"):
+    is_unknown = not is_kraft and (row.topic, row.partition) not in did.served  # ZooKeeper alone has the assignments
+    if row.topic.startswith("__") or is_unknown:
         return found
     served = did.served.get((row.topic, row.partition))
     if row.fate in (Fate.SERVES, Fate.EMPTIES, Fate.PROMOTES):

@@ -74,11 +74,11 @@ def logs(path: Path) -> list[Path]:
     return sorted(path.glob("*.log"))
 
 
-def _id(which: int, name: str, value: str | None) -> Callable[[Disk], None]:
+def in_one(which: int, name: str, value: str | None) -> Callable[[Disk], None]:
     return lambda disk: disk.set_property(disk.dirs[which], name, value)
 
 
-def _everywhere(name: str, value: str | None) -> Callable[[Disk], None]:
+def everywhere(name: str, value: str | None) -> Callable[[Disk], None]:
     def change(disk: Disk) -> None:
         for one in disk.dirs:
             disk.set_property(one, name, value)
@@ -241,25 +241,25 @@ def _zookeeper_dirs(disk: Disk) -> None:
 
 DISK_STATES: dict[str, Callable[[Disk], None]] = {
     "untouched": lambda disk: None,
-    "cluster-id-of-one": _id(1, "cluster.id", "AAAAAAAAQACAAAAAAAAAAA"),
-    "cluster-id-of-all": _everywhere("cluster.id", "AAAAAAAAQACAAAAAAAAAAA"),
-    "node-id-of-one": _id(1, "node.id", "7"),
-    "node-id-of-all": _everywhere("node.id", "7"),
-    "node-id-missing": _id(1, "node.id", None),
-    "node-id-missing-in-metadata-dir": _id(0, "node.id", None),
-    "cluster-id-missing": _id(1, "cluster.id", None),
+    "cluster-id-of-one": in_one(1, "cluster.id", "AAAAAAAAQACAAAAAAAAAAA"),
+    "cluster-id-of-all": everywhere("cluster.id", "AAAAAAAAQACAAAAAAAAAAA"),
+    "node-id-of-one": in_one(1, "node.id", "7"),
+    "node-id-of-all": everywhere("node.id", "7"),
+    "node-id-missing": in_one(1, "node.id", None),
+    "node-id-missing-in-metadata-dir": in_one(0, "node.id", None),
+    "cluster-id-missing": in_one(1, "cluster.id", None),
     "empty-meta": _empty_meta,
     "no-meta-in-metadata-dir": _without_meta(0),
     "no-meta-in-other": _without_meta(1),
     "no-meta": _without_meta(0, 1),
-    "version-9": _id(1, "version", "9"),
-    "version-9-in-metadata-dir": _id(0, "version", "9"),
+    "version-9": in_one(1, "version", "9"),
+    "version-9-in-metadata-dir": in_one(0, "version", "9"),
     "same-directory-id": _same_directory_id,
-    "reserved-directory-id": _id(1, "directory.id", RESERVED),
-    "directory-id-no-uuid": _id(1, "directory.id", "short"),
+    "reserved-directory-id": in_one(1, "directory.id", RESERVED),
+    "directory-id-no-uuid": in_one(1, "directory.id", "short"),
     "directory-id-changed": lambda disk: disk.set_property(disk.data1, "directory.id", cluster_identity()),
-    "directory-id-missing": _id(1, "directory.id", None),
-    "directory-ids-missing": _everywhere("directory.id", None),
+    "directory-id-missing": in_one(1, "directory.id", None),
+    "directory-ids-missing": everywhere("directory.id", None),
     "directory-ids-swapped": _swapped_ids,
     "meta-version-0": _version_0,
     "lost+found": _directory(0, "lost+found"),

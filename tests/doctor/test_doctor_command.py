@@ -53,6 +53,16 @@ def digest(folder: Path) -> dict[str, tuple[int, int, str]]:
     return found
 
 
+def flip_metadata(disk: Path) -> None:
+    """Damage the metadata log in its middle, and leave no snapshot behind."""
+    for snapshot in (disk / METADATA).glob("*.checkpoint"):
+        snapshot.unlink()
+    log = sorted((disk / METADATA).glob("*.log"))[0]
+    content = bytearray(log.read_bytes())
+    content[len(content) // 2] ^= 0xFF
+    log.write_bytes(content)
+
+
 def test_a_clean_disk_starts_and_loses_nothing(klog: Klog, disk: Path) -> None:
     """The answer before every start; partitions that are not on this disk are made, which is no loss."""
     found = answer(klog, disk, code=0)
@@ -91,21 +101,13 @@ def test_every_field_of_the_contract_is_there(klog: Klog, disk: Path) -> None:
         "strays", "topic-id-missing", "empty", 113
     )  # fmt: skip
     assert set(found["recovery"]) == {"partitions", "segments", "bytes", "seconds"}
-    assert [set(step) for step in found["next"]] == [{"manual", "why"}]
+    assert [set(step) for step in found["next"]] == [{"command", "why"}]
     assert found["loses"] == 113
 
 
 def test_a_cut_metadata_log_is_what_partitions_are_judged_by(klog: Klog, disk: Path) -> None:
     """One flipped bit rolls the cluster back, and every topic since then strays: that stands first."""
-    shutil.rmtree(disk / METADATA)
-    shutil.copytree(FIXTURES / "modern" / METADATA, disk / METADATA)
-    for snapshot in (disk / METADATA).glob("*.checkpoint"):
-        snapshot.unlink()
-    log = sorted((disk / METADATA).glob("*.log"))[0]
-    log.chmod(0o644)
-    content = bytearray(log.read_bytes())
-    content[len(content) // 2] ^= 0xFF
-    log.write_bytes(content)
+    flip_metadata(disk)
     found = answer(klog, disk, code=4)
     assert found["notes"][0]["id"] == "metadata-log-damaged"
     assert any(one["fate"] == "strays" and one["reason"] == "topic-unknown" for one in found["partitions"])
@@ -257,7 +259,7 @@ def test_files_of_any_size_need_little_memory(disk: Path, tmp_path_factory: pyte
     command = [sys.executable, "-m", "klog_cli.app", "doctor", "--output", "json", str(disk)]
     done = measured(command, tmp_path_factory.mktemp("measured"))
     assert (done.exit_code, json.loads(done.stdout)["starts"]) == (0, True), done.stderr
-    assert done.rss < 700_000_000, f"{done.rss >> 20} MiB"
+    assert done.rss < 120_000_000, f"{done.rss >> 20} MiB"
     with (disk / "meta.properties").open("r+b") as meta:
         meta.truncate(1 << 30)
     done = measured(command, tmp_path_factory.mktemp("measured"))
@@ -298,3 +300,20 @@ def test_an_index_that_leads_behind_the_last_batch(klog: Klog, disk: Path) -> No
     assert found["lost_records"] > 0
     assert klog("recover", disk / "dense-0", "--apply").exit_code in (1, 5)
     assert row(answer(klog, disk, code=0), "dense-0")["lost_records"] == 0
+
+
+@pytest.mark.parametrize(
+    ("wrong", "told"),
+    [
+        ("disk/plain-1", "a partition directory; name its log dir: {disk}"),
+        ("disk/meta.properties", "a file; expected a log dir"),
+        (".", "no log dir, but it holds some; name them: {folder}/disk"),
+    ],
+)
+def test_what_to_name_instead(wrong: str, told: str, disk: Path, tmp_path: Path, klog: Klog) -> None:
+    """Where a path cannot be meant as a log dir, nobody is told to make one of it."""
+    (tmp_path / "other").mkdir()
+    done = klog("doctor", str(tmp_path / wrong))
+    assert done.exit_code == 16
+    assert done.stdout == b""
+    assert done.stderr.decode() == f"klog: {tmp_path / wrong}: {told.format(disk=disk, folder=tmp_path)}\n"

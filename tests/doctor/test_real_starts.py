@@ -13,7 +13,7 @@ import pytest
 from tests.brokers import kafka
 from tests.doctor.broker import build_disks, copy_disk, start
 from tests.doctor.comparison import differences
-from tests.doctor.disks import all_partition_states, ask, combination, follow
+from tests.doctor.disks import all_partition_states, ask, can_follow, combination, follow
 from tests.doctor.states import DISK_STATES, Disk
 
 pytestmark = pytest.mark.kafka
@@ -21,6 +21,7 @@ pytestmark = pytest.mark.kafka
 VERSIONS = (kafka.NEWEST, kafka.BEFORE)
 STOPS = ("killed", "clean")
 Disks = Callable[[str, str], Path]
+TOGETHER = {4, 7}
 SAMPLE = {
     (kafka.NEWEST, "killed", "version-9"),
     (kafka.NEWEST, "clean", "same-directory-id"),
@@ -86,8 +87,12 @@ def test_after_the_steps_nothing_is_lost(disks: Disks, tmp_path: Path, version: 
     assert not {"stray", "delete"} & set(did.fates.values()), did.fates
 
 
-@pytest.mark.long
-@pytest.mark.parametrize("seed", range(100))
+def seeds() -> list[object]:
+    """Return a hundred seeds of combinations; a sample is not `long`."""
+    return [pytest.param(seed, marks=[] if seed in TOGETHER else [pytest.mark.long]) for seed in range(100)]
+
+
+@pytest.mark.parametrize("seed", seeds())
 def test_states_together(disks: Disks, tmp_path: Path, seed: int) -> None:
     """Where one state hides another, it does so in the answer, too."""
     version, stop = VERSIONS[seed % 2], STOPS[seed // 2 % 2]
@@ -96,3 +101,22 @@ def test_states_together(disks: Disks, tmp_path: Path, seed: int) -> None:
     change(Disk(folder))
     told = ask(folder, version)
     assert differences(told, start(version, folder)) == [], name
+
+
+@pytest.mark.parametrize("seed", seeds())
+def test_the_way_out_of_states_together(disks: Disks, tmp_path: Path, seed: int) -> None:
+    """One list has the steps about what stops a broker, and about all that it would have met behind that."""
+    version, stop = VERSIONS[seed % 2], STOPS[seed // 2 % 2]
+    folder = copy_disk(disks(version, stop), tmp_path / "disk")
+    name, change = combination(seed)
+    change(Disk(folder))
+    before = ask(folder, version)
+    if not before.is_whole_way or not can_follow(before.next):
+        assert before.next, name  # a metadata log to restore, a disk to mount: nobody here has them
+        return
+    follow(before.next, tmp_path / "aside")
+    told = ask(folder, version)
+    assert (told.is_harmless, told.next) == (True, ()), (name, before.next, told)
+    did = start(version, folder)
+    assert differences(told, did) == [], name
+    assert "stray" not in did.fates.values(), (name, did.fates)

@@ -1,0 +1,1 @@
+"""Tests of `klog.adopt`: partitions that come home."""
