@@ -12,7 +12,7 @@ from klog.spark.bounds import EARLIEST, LATEST, OffsetBound
 from klog.spark.options import SourceOptions, read_columns, read_options
 from klog.spark.ranges import NAMELESS
 from klog.spark.replicas import chosen
-from klog.spark.topics import INTERNAL, Topics
+from klog.spark.topics import KAFKAS_OWN, Topics
 
 HERE = {"path": "/data/broker-1"}
 
@@ -182,7 +182,7 @@ def test_topics_are_told_apart() -> None:
 )
 def test_internal_topics_are_only_read_by_name(topics: Topics, meant: set[tuple[str | None, int | None]]) -> None:
     """A pattern is the whole name's, as in Kafka's clients, and finds no internal topic there either."""
-    assert "__consumer_offsets" in INTERNAL
+    assert "__consumer_offsets" in KAFKAS_OWN
     there = [("orders", 0), ("orders", 1), ("old-orders", 0), ("__consumer_offsets", 0), (None, None)]
     assert {(topic, number) for topic, number in there if topics.mean(topic, number)} == meant
 

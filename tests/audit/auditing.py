@@ -1,0 +1,44 @@
+"""What the tests of `klog audit` share: the images with misrouted batches, their truth, and rows by place."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from tests.conftest import CORPORA, run_klog
+
+Place = tuple[str, int]
+"""A partition as its directory is called, and an offset."""
+
+
+def truth_of(name: str) -> dict[str, Any]:
+    """Return what was really done to an image."""
+    with gzip.open(CORPORA / "misrouted" / f"{name}.truth.json.gz") as file:
+        found: dict[str, Any] = json.load(file)
+    return found
+
+
+def disks(image: Callable[[str], Path], name: str) -> list[str]:
+    """Return the log dirs of an image's two brokers."""
+    return [str(image(f"misrouted/{name}-{number}.tar.xz") / "data") for number in (1, 2)]
+
+
+def audit(*arguments: object, exit_code: int | None = None) -> dict[str, Any]:
+    """Run `klog audit misrouted` with JSON output; *exit_code*: what it must be, None: 4 with rows and 0 without."""
+    done = run_klog("audit", "misrouted", *map(str, arguments), "--output", "json")
+    found: dict[str, Any] = json.loads(done.stdout)
+    assert done.exit_code == ((4 if found["misrouted"] else 0) if exit_code is None else exit_code), done.stderr
+    return found
+
+
+def place(of: dict[str, Any]) -> Place:
+    """Return where a row, a home or a twin is."""
+    return f"{of['topic']}-{of['partition']}", of["first_offset"]
+
+
+def places(rows: Sequence[dict[str, Any]]) -> set[Place]:
+    """Return where rows are."""
+    return {place(row) for row in rows}
