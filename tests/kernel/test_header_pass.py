@@ -1,0 +1,102 @@
+"""The pass over headers: what a broker rewrites leaves digest and CRC as they are; nothing else does."""
+
+from __future__ import annotations
+
+import os
+import random
+import struct
+from pathlib import Path
+
+import pytest
+from crc32c import crc32c
+from klog.kernel import DONE, ENTRY_FULL, HeaderPass
+from klog.log.windows import window_of
+
+from tests.oracles.plain.encode import BatchHeader, raw_batch
+
+SECRET = bytes(range(16))
+FOREVER = (0, 0, 0, 2**62, -1, 2**62)
+
+
+def entry(data: bytes) -> tuple[int, int]:
+    """Return digest and CRC of a batch's entry."""
+    headers = HeaderPass(SECRET)
+    headers.begin(0, *FOREVER)
+    window = window_of(data, 0)
+    window.scan(0)
+    assert (window.count, headers.take(window, 0, 1)) == (1, 1)
+    headers.finish()
+    digest, _, _, crc, _ = struct.unpack("=QIIII", headers.entries())
+    return digest, crc
+
+
+def stamped(data: bytes, now: int) -> bytes:
+    """Return a batch as a broker with LogAppendTime writes it: bit 3, the largest timestamp, the CRC."""
+    other = bytearray(data)
+    other[22] |= 8
+    other[35:43] = now.to_bytes(8, "big")
+    other[17:21] = crc32c(bytes(other[21:])).to_bytes(4, "big")
+    return bytes(other)
+
+
+@pytest.mark.parametrize("producer", [-1, 4000])
+def test_a_broker_that_stamps_a_batch_changes_neither_digest_nor_crc(producer: int) -> None:
+    """CRCs are linear: what the largest timestamp and the bit contribute is taken out, whatever follows them."""
+    chance = random.Random(producer)
+    sizes = [
+        0,
+        1,
+        2,
+        3,
+        100,
+        2047 - 18,
+        2048 - 18,
+        2049 - 18,
+        1 << 20,
+        (1 << 22) + 5,
+        *(chance.randrange(9000) for _ in range(300)),
+    ]
+    for size in sizes:
+        header = BatchHeader(
+            base_timestamp=chance.getrandbits(40), max_timestamp=chance.getrandbits(41), producer_id=producer, count=1
+        )
+        data = raw_batch(header, chance.randbytes(size))
+        assert entry(stamped(data, chance.getrandbits(42))) == entry(data), size
+        if size:
+            other = bytearray(data)
+            other[-1] ^= 1
+            other[17:21] = crc32c(bytes(other[21:])).to_bytes(4, "big")
+            digest, crc = entry(bytes(other))
+            assert crc != entry(data)[1]
+            assert (digest == entry(data)[0]) == (producer >= 0), "without a producer id the CRC is part of the digest"
+
+
+@pytest.mark.parametrize("size", [70, 300, 5000])
+def test_a_file_is_passed_as_its_rows_are(size: int, tmp_path: Path) -> None:
+    """By single headers where batches are large, by windows where they are small; in pieces when there are many."""
+    chance = random.Random(size)
+    batches = [
+        raw_batch(BatchHeader(base_offset=i, base_timestamp=i, max_timestamp=i, count=1), chance.randbytes(size - 61))
+        for i in range(40_000 if size == 70 else 400)
+    ]
+    path = tmp_path / "log"
+    path.write_bytes(b"".join(batches))
+    by_rows, by_file = HeaderPass(SECRET), HeaderPass(SECRET)
+    for headers in (by_rows, by_file):
+        headers.begin(7, *FOREVER)
+    window = window_of(path.read_bytes(), 0)
+    window.scan(0)
+    taken, wanted = 0, b""
+    while (taken := by_rows.take(window, taken, window.count)) < window.count:
+        wanted += by_rows.entries()
+    by_rows.finish()
+    wanted += by_rows.entries()
+    found, at, status = b"", 0, ENTRY_FULL
+    descriptor = os.open(path, os.O_RDONLY)
+    while status == ENTRY_FULL:
+        status, at = by_file.read(descriptor, at, path.stat().st_size)
+        found += by_file.entries()
+    os.close(descriptor)
+    assert (status, at) == (DONE, path.stat().st_size)
+    assert found == wanted
+    assert by_file.facts_found() == by_rows.facts_found()
