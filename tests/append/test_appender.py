@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 from klog.append.appender import Appender
-from klog.append.log_state import AppendSettings, LogState, empty_log, open_log
+from klog.append.log_state import AppendSettings, LogState, empty_log
 from klog.append.new_directory import NewDirectory
+from klog.append.resume import load_producers, resume
 from klog.data_dir.partition import Partition
 from klog.disk.disk import Disk
 from klog.disk.growing_files import GrowingFiles
@@ -16,8 +17,8 @@ from klog.errors import DamagedError
 from klog.files.read_only import ReadOnlyFile
 from klog.kernel import Window
 from klog.log.segment import Segment
-from klog.metadata.topic_config import TopicConfig
-from klog.write.options import topic_settings
+from klog.metadata.topic_config import TopicConfig, parse_settings
+from klog.write.options import WRITE_SETTINGS
 
 from tests.write.sources import EQUAL, SOURCE, differences, topic
 
@@ -39,7 +40,7 @@ def windows(partition: Partition) -> Iterator[Window]:
 
 def settings_of(word: str) -> AppendSettings:
     known = [f"{name}={value}" for name, value in topic(word).settings.items() if not name.startswith("min.")]
-    return AppendSettings.of(TopicConfig(None, topic_settings(known)), topic(word).name)
+    return AppendSettings.of(TopicConfig(None, parse_settings(known, WRITE_SETTINGS)), topic(word).name)
 
 
 def append_all(log: LogState, target: Path, sources: Iterator[Window]) -> None:
@@ -77,16 +78,28 @@ class _Collected:
         self.files.pop(name, None)
 
 
+def entries(times: bytes) -> list[bytes]:
+    """Return the entries of a time index."""
+    return [times[at : at + 12] for at in range(0, len(times), 12)]
+
+
 @pytest.mark.parametrize("word", ["bytes", "tx", "idem", "full"])
 @pytest.mark.parametrize("cut", [1, 7, 15])
-def test_a_log_is_continued_where_it_ends(word: str, cut: int, image: Callable[[str], Path], tmp_path: Path) -> None:
-    """Closed after any batch and opened again, it becomes what it would have become in one go."""
+@pytest.mark.parametrize("known", [0, 5, 1 << 40])
+def test_a_log_is_continued_where_it_ends(
+    word: str, cut: int, known: int, image: Callable[[str], Path], tmp_path: Path
+) -> None:
+    """Closed after any batch and opened again, it becomes what it would have become in one go, however much is read.
+
+    But for an entry of the time index: each close writes one, a broker's as well.
+    """
     source = topic(word).directories(image(SOURCE) / "data")[0]
     begun = tmp_path / source.name
     left = cut
     files = GrowingFiles(Disk())
     first = Appender(empty_log(settings_of(word)), NewDirectory(str(begun), files, Disk()))
-    target, second = _Collected(), None
+    target, second, settings = _Collected(), None, settings_of(word)
+    before: dict[str, bytes] = {}
     for window in windows(Partition(str(source))):
         at = min(left, window.count)
         if at:
@@ -96,13 +109,26 @@ def test_a_log_is_continued_where_it_ends(word: str, cut: int, image: Callable[[
             if second is None:
                 first.close()
                 files.close_all()
-                second = Appender(open_log(Partition(str(begun)), settings_of(word)), target)
+                partition = Partition(str(begun))
+                found = resume(partition, settings, Window(output=0), known)
+                assert found.torn is None
+                load_producers(partition, found.log, known)
+                for name, size in found.sizes.items():
+                    before[name] = (begun / name).read_bytes()[:size] + found.entries.get(name, b"")
+                second = Appender(found.log, target)
             second.append(window, at, window.count)
     assert second is not None
     second.close()
     whole = {path.name: path.read_bytes() for path in begun.iterdir()}
     for name, data in target.files.items():
-        whole[name] = whole.get(name, b"") + data if name.endswith(".log") else data
+        whole[name] = whole.get(name, b"") + data if name.endswith(".log") else before.get(name, b"") + data
+    for name in before:
+        if name.endswith(".timeindex"):
+            once = (source / name).read_bytes()
+            made, whole[name] = entries(whole[name]), once
+            assert made == sorted(made)
+            assert {*entries(once)} <= {*made}
+            assert len(made) - len(entries(once)) in (0, 1)
     for path in source.iterdir():
         if path.suffix in (".log", ".index", ".timeindex", ".txnindex") or path.name == "leader-epoch-checkpoint":
             assert whole[path.name] == path.read_bytes(), path.name

@@ -9,9 +9,9 @@ from random import Random
 import pytest
 from klog.append.log_state import AppendSettings
 from klog.data_dir.partition import Partition
-from klog.metadata.topic_config import TopicConfig
+from klog.metadata.topic_config import TopicConfig, parse_settings
 from klog.verify.verify import verify_partition
-from klog.write.options import topic_settings
+from klog.write.options import WRITE_SETTINGS
 
 from tests.conftest import FIXTURES, Ran
 from tests.copy_dir.feeding import answers, copy_of, logs_of, open_copy, whole_bytes
@@ -24,7 +24,7 @@ ALL = (*EQUAL, "gzip", "snappy", "lz4", "zstd", "stamp")
 
 def settings_of(word: str) -> AppendSettings:
     known = [f"{name}={value}" for name, value in topic(word).settings.items() if not name.startswith("min.")]
-    return AppendSettings.of(TopicConfig(None, topic_settings(known)), topic(word).name)
+    return AppendSettings.of(TopicConfig(None, parse_settings(known, WRITE_SETTINGS)), topic(word).name)
 
 
 @pytest.mark.parametrize("word", ALL)

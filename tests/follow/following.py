@@ -38,10 +38,15 @@ def followed(bootstrap: str, copy: Path, *words: str | Path, exit_code: int = 0)
 class Following:
     """`klog follow … --continuous --trace` as a process, in the background; *said*: stderr, *traced*: stdout."""
 
-    def __init__(self, bootstrap: str, copy: Path, *words: str | Path, trace: bool = True) -> None:
+    def __init__(
+        self, bootstrap: str, copy: Path, *words: str | Path, trace: bool = True, continuous: bool = True
+    ) -> None:
         environment = os.environ | {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
-        command = [sys.executable, "-m", "klog_cli.app", "follow", bootstrap, "--to", str(copy), "--continuous"]
-        command += ["--trace"] * trace + ["--max-wait", "100ms", *map(str, words)]
+        # Whoever runs the tests may ignore ^C, as shells let programs in the background do; that would be inherited.
+        start = "import signal, sys\nsignal.signal(signal.SIGINT, signal.default_int_handler)\n"
+        start += "from klog_cli.app import main\nsys.exit(main())"
+        command = [sys.executable, "-c", start, "follow", bootstrap, "--to", str(copy)]
+        command += ["--continuous"] * continuous + ["--trace"] * trace + ["--max-wait", "100ms", *map(str, words)]
         pipe = subprocess.PIPE
         self.process = subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True, env=environment)
         self._lines: dict[str, list[str]] = {"stdout": [], "stderr": []}

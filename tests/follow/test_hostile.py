@@ -257,6 +257,25 @@ def test_another_cluster_at_the_same_address_changes_nothing(klog: Klog, tmp_pat
     assert {path: path.read_bytes() for path in copy.rglob("*") if path.is_file()} == before
 
 
+def test_a_disk_that_takes_no_more_ends_it(klog: Klog, tmp_path: Path) -> None:
+    """What the thread of a leader cannot write ends all of it, in one line; the next run goes on."""
+    copy, wanted = tmp_path / "copy", b"".join(GOOD)
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
+    limited = [sys.executable, "-c", "import resource, sys\nfrom klog_cli.app import main\n"]
+    limited[-1] += f"resource.setrlimit(resource.RLIMIT_FSIZE, 2 * ({len(wanted) // 2},))\nsys.exit(main())"
+    with ScriptedCluster({"bad": GOOD}) as cluster:
+        command = [*limited, "follow", cluster.bootstrap, "--to", str(copy), "--partition-bytes", "1"]
+        done = subprocess.run(command, capture_output=True, env=environment, timeout=60, check=False)
+        assert done.returncode == 8, done.stderr
+        assert done.stderr.count(b"\n") == 1
+        assert b"bad-0" in done.stderr
+        assert b"File too large" in done.stderr
+        assert len(log_of(copy, "bad-0")) <= len(wanted) // 2
+        assert wanted.startswith(log_of(copy, "bad-0"))
+        assert klog("follow", cluster.bootstrap, "--to", copy).exit_code == 0
+    assert log_of(copy, "bad-0") == wanted
+
+
 def test_memory_is_bounded_whatever_is_announced(tmp_path: Path) -> None:
     """Twice --fetch-bytes and 64 MB, however much the leader sends, and however large its batches say they are."""
     huge = [renumbered(GOOD[0], 20 * at) for at in range(20_000)]

@@ -13,10 +13,11 @@ from klog.client.failures import RefusedRequestError
 from klog.errors import UsageError
 from klog.follow.fetch_session import FollowedPlace
 from klog.follow.leader import RateLimit
-from klog.follow.options import FollowOptions, copy_settings
+from klog.follow.options import COPY_SETTINGS, FollowOptions
 from klog.follow.side_file import SideFile
 from klog.follow.topics import TopicChanges, changes, unmatched_globs, wanted_partitions
 from klog.formats.error_codes import ErrorCode
+from klog.metadata.topic_config import parse_settings
 from klog_cli.commands.follow import _flush
 
 from tests.conftest import run_klog
@@ -98,11 +99,11 @@ def test_flush_is_a_duration_or_a_size(text: str, expected: tuple[int | None, in
 
 def test_settings_of_the_copy_are_those_that_roll_segments() -> None:
     """Small segments go first, as at a broker; others would decide nothing."""
-    found = copy_settings(["segment.bytes=1000000", "internal.segment.bytes=5000", "segment.ms=10"])
+    found = parse_settings(["segment.bytes=1000000", "internal.segment.bytes=5000", "segment.ms=10"], COPY_SETTINGS)
     assert found == {"segment.bytes": "5000", "segment.ms": "10"}
     for wrong in ("retention.ms=1", "segment.bytes"):
         with pytest.raises(UsageError):
-            copy_settings([wrong])
+            parse_settings([wrong], COPY_SETTINGS)
 
 
 @pytest.mark.parametrize(

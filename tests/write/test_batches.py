@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
@@ -21,6 +22,7 @@ from klog.write.options import WriteOptions
 from klog.write.write import WriteInput, write_new
 
 from tests.conftest import Ran
+from tests.support.power import MODELS, HastyDisk, PowerCutDisk, PowerCutError
 from tests.support.samples import some_or_all
 from tests.write.sources import SOURCE, lines, topic
 
@@ -284,6 +286,41 @@ def test_a_new_log_dir_is_whole_or_not_there_whenever_it_is_killed(every: int, k
             break
     assert outcomes[0] == 1
     assert outcomes[-signal.SIGKILL] > 60 // every
+
+
+@some_or_all
+def test_a_new_log_dir_is_whole_or_not_there_after_a_power_cut(every: int, tmp_path: Path) -> None:
+    """Before any call, under any model of a disk: a name that is there stands for all of it."""
+    file, root = tmp_path / "in.jsonl", tmp_path / "cut"
+    out = root / "there" / "out"
+    rows = [{"topic": "t", "key": f"k{i}", "value": "v" * 50, "partition": i % 2, "timestamp": i} for i in range(60)]
+    file.write_text("".join(json.dumps(one) + "\n" for one in rows))
+    options = WriteOptions(1_900_000_000_000, partitions=2, batch_bytes=400, config={"segment.bytes": "1500"})
+    inputs = [WriteInput(str(file), "jsonl")]
+    write_new(inputs, str(tmp_path / "whole"), options, Silence(), Disk())
+    whole, outcomes = logs(tmp_path / "whole"), Counter[bool]()
+    for model in MODELS:
+        for at in range(0, 1000, every):
+            root.mkdir()
+            disk, is_cut = PowerCutDisk(root, at), False
+            try:
+                write_new(inputs, str(out), options, Silence(), disk)
+            except PowerCutError:
+                is_cut = True
+            disk.lose_power(model, Random(f"{model} {at}"))
+            is_there = out.exists()
+            outcomes[is_there] += 1
+            assert is_there or is_cut, "what was said to be written is on the disk"
+            if not is_there:
+                write_new(inputs, str(out), options, Silence(), HastyDisk())
+            assert logs(out) == whole, (model, at)
+            assert {"meta.properties", "recovery-point-offset-checkpoint"} <= {path.name for path in out.iterdir()}
+            assert [path.name for path in out.parent.iterdir()] == ["out"]
+            shutil.rmtree(root)
+            if not is_cut:
+                break
+    assert outcomes[True] >= len(MODELS)
+    assert outcomes[False] > 60 // every
 
 
 def logs(folder: Path) -> dict[str, bytes]:

@@ -246,3 +246,16 @@ def test_a_million_bad_lines_are_told_one_by_one_and_left_out(klog: Klog, tmp_pa
     )
     assert (done.exit_code, done.stderr.count(b"\n")) == (4, 10_000)
     assert json.loads(done.stdout)["skipped"] == 10_000
+
+
+def test_a_name_or_a_digit_too_many_does_not_make_a_billion_directories(klog: Klog, tmp_path: Path) -> None:
+    """A new topic gets a directory for each partition, also for all below the one that is named."""
+    (tmp_path / "in.jsonl").write_text('{"key":"k","value":"v"}\n')
+    refused(klog, tmp_path / "in.jsonl", "at most 100000", "--partitions", "100000000")
+    made = klog("write", tmp_path / "in.jsonl", "--to", tmp_path / "made", "--topic", "t")
+    assert made.exit_code == 0
+    (tmp_path / "logs").mkdir()
+    (tmp_path / "made" / "t-0").rename(tmp_path / "logs" / "t-2147483646")
+    done = klog("write", tmp_path / "logs", "--to", tmp_path / "out")
+    assert (done.exit_code, b"at most 100000" in done.stderr) == (8, True), done.stderr
+    assert not [path for path in tmp_path.iterdir() if "out" in path.name]

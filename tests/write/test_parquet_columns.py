@@ -118,5 +118,37 @@ def test_the_command_does_without_numpy(tmp_path: Path) -> None:
     done = subprocess.run([*words, "--partitions", "3"], cwd=tmp_path, capture_output=True, text=True, timeout=60)
     assert done.returncode == 0, done.stderr[-500:]
     imported = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines()}
-    assert "pyarrow.parquet" in imported
+    assert "pyarrow._parquet" in imported
     assert not {name for name in imported if name.split(".")[0] in ("numpy", "pandas")}
+
+
+@pytest.mark.parametrize("size", [700, ROWS])
+@pytest.mark.parametrize("often", ["once", "one more", "null", "all"])
+def test_what_statistics_tell_is_what_the_column_has(often: str, size: int, klog: Klog, tmp_path: Path) -> None:
+    """A column of one value is not read where statistics tell it; one other value, or a null, anywhere must count."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    plain = columns()
+    del plain["headers"]
+    constant = {"topic": ["t"], "partition": [2], "leader_epoch": [1], "timestamp_type": ["LogAppendTime"]}
+    others = {"topic": "u", "partition": 1, "leader_epoch": 2, "timestamp_type": "CreateTime"}
+    for name, value in constant.items():
+        rows: list[Any] = value * ROWS
+        if often == "null" and name != "topic":
+            rows[ROWS - 5] = None
+        elif often in ("once", "one more"):
+            rows[-1] = others[name]
+            rows[-2] = value[0] if often == "once" else others[name]
+        plain[name] = pa.array(rows)
+    plain["transactional"] = pa.array([False] * ROWS)
+    plain["producer_id"] = pa.nulls(ROWS, pa.int64())
+    told = []
+    for has_statistics in (True, False):
+        path = tmp_path / f"{has_statistics}.parquet"
+        pq.write_table(pa.table(plain), path, row_group_size=size, write_statistics=has_statistics)
+        done = klog("write", path, "--to", tmp_path / f"to-{has_statistics}", "--partitions", "3", "--now", "5")
+        made = sorted((tmp_path / f"to-{has_statistics}").rglob("*.log"))
+        told.append((done.exit_code, [(file.parent.name, file.read_bytes()) for file in made]))
+    assert told[0] == told[1]
+    assert told[0][0] == 0

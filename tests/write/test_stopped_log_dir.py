@@ -314,3 +314,28 @@ def test_a_log_is_not_written_to_itself(klog: Klog, target: Path, tmp_path: Path
     inside.write_bytes((tmp_path / "one.jsonl").read_bytes())
     assert klog("write", inside, "--to", target, "--apply").exit_code == 0
     assert len(lines(klog, [source])) == 2
+
+
+@pytest.mark.parametrize(
+    ("file", "told"),
+    [
+        ("meta.properties", b"meta.properties: "),
+        ("__cluster_metadata-0/00000000000000000000.log", b"the metadata log is damaged: "),
+    ],
+)
+def test_what_says_where_records_belong_is_sound(
+    file: str, told: bytes, klog: Klog, target: Path, tmp_path: Path
+) -> None:
+    """By half a metadata log a topic may be another one, and its leader epoch an old one."""
+    path = next(target.rglob(file))
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 0xFF
+    path.write_bytes(content if b"log" in told else b"version=7\n")
+    for snapshot in target.glob("__cluster_metadata-0/*.checkpoint"):
+        snapshot.unlink()
+    before = tree(target)
+    (tmp_path / "records.jsonl").write_text('{"topic":"order.tx","partition":0,"value":"v"}\n')
+    refused = klog("write", tmp_path / "records.jsonl", "--to", target, "--apply")
+    assert refused.exit_code == 8, refused
+    assert told in refused.stderr
+    assert tree(target) == before
