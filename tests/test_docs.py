@@ -29,6 +29,7 @@ PAGES = (
             "dump",
             "lookup",
             "search",
+            "space",
             "verify",
             "recover",
             "compact",
@@ -36,6 +37,9 @@ PAGES = (
             "metadata",
             "partition",
             "keys",
+            "groups",
+            "transactions",
+            "timeline",
         )
     ),
 )

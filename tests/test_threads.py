@@ -141,6 +141,18 @@ def test_handlers_wait_while_threads_are_started(monkeypatch: pytest.MonkeyPatch
     assert sorted(heard) == [signal.SIGINT, signal.SIGTERM]
 
 
+def test_what_a_thread_raises_is_told() -> None:
+    """To whoever started it: an interrupt, too, and the interpreter prints nothing."""
+    for error in (OSError("full"), KeyboardInterrupt()):
+        told: list[BaseException] = []
+
+        def work(error: BaseException = error) -> None:
+            raise error
+
+        start(work, told.append).join()
+        assert told == [error]
+
+
 def test_a_thread_may_have_threads_too() -> None:
     """It runs no handlers, and may not set any."""
     done: list[bool] = []

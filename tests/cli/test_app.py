@@ -22,7 +22,7 @@ from klog.errors import KlogError
 from klog.kernel import hardware_crc
 from klog_cli import app, command_tree, output
 
-from tests.conftest import Ran
+from tests.conftest import FIXTURES, Ran
 from tests.oracles.plain.encode import Record, batch
 from tests.oracles.plain.shapes import MS, some_records
 from tests.support.bad_sectors import spoil
@@ -96,7 +96,9 @@ def test_help_names_every_command(klog: Klog) -> None:
 
 
 @pytest.mark.parametrize(
-    "arguments", [["--help"], *([group, "--help"] for group in ("spark", "replicas", "metadata", "keys"))], ids=" ".join
+    "arguments",
+    [["--help"], *([group, "--help"] for group in ("spark", "replicas", "metadata", "keys", "audit"))],
+    ids=" ".join,
 )
 def test_each_command_has_a_summary_that_fits_80_columns(
     klog: Klog, arguments: list[str], monkeypatch: pytest.MonkeyPatch
@@ -181,8 +183,11 @@ VERBS = {
     "replicas": ["simulate"],
     "metadata": ["show"],
     "keys": ["check"],
+    "audit": ["misrouted"],
     "write": ["--to", "out", "--format", "log"],
     "assign": ["--check"],
+    "adopt": ["--into", str(FIXTURES / "modern")],
+    "report": ["--to", "out.html"],
 }
 WITHOUT_PATHS = ("partition", "follow")
 

@@ -209,6 +209,15 @@ def test_the_first_decoder_given_counts(klog: Klog, folder: Path) -> None:
     assert b"keySize" in done.stdout
 
 
+def test_an_export_without_the_library_says_what_to_install(
+    klog: Klog, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    done = klog("export", "--output-path", tmp_path / "out", folder)
+    assert done.exit_code == 8
+    assert done.stderr == b"klog: Parquet needs pyarrow: pip install 'klog[parquet]'\n"
+
+
 def test_parquet_without_its_library_says_what_to_install(
     klog: Klog, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

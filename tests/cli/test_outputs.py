@@ -52,10 +52,13 @@ class Writer(NamedTuple):
 CUT = "{}/data/calm-0 --to-offset 5"
 KEYS = "{}/data/keys-none-0 --policy compact"
 WRITE = "{0}/empty.jsonl --to {0}/data"
+ADOPT = "{0}/quorum/broker-1 --into {0}/quorum/broker-1"
 DISKS = "{}/data"
 QUORUM = "{0}/quorum/broker-1 {0}/quorum/broker-2 {0}/quorum/broker-3 --voters 1@one:1,2@two:2,3@three:3"
 WRITERS = (
     Writer("dump", "--to", "{}/data/torn-0 --output jsonl"),
+    Writer("space", "--to", "{}/data --output prometheus"),
+    Writer("verify", "--to", "{}/data --output prometheus"),
     Writer("recover", "--rescue-records", "{}/data", is_idle=True),
     Writer("recover", "--plan", "{}/data"),
     Writer("recover", "--backup", "{}/data", is_file=False),
@@ -68,6 +71,11 @@ WRITERS = (
     Writer("write", "--plan", WRITE, is_idle=True),
     Writer("write", "--backup", WRITE, is_file=False, is_idle=True),
     Writer("write", "--backup", f"{WRITE} --apply", is_file=False, is_idle=True),
+    Writer("groups", "--export", f"{FIXTURES}/modern --group sticky"),
+    Writer("report", "--to", "{}/data"),
+    Writer("adopt", "--plan", ADOPT, is_idle=True),
+    Writer("adopt", "--backup", ADOPT, is_file=False, is_idle=True),
+    Writer("adopt", "--backup", f"{ADOPT} --apply", is_file=False, is_idle=True),
     Writer("follow", "--to", "127.0.0.1:1 --timeout 1ms", is_file=False),
     Writer("undo", "--backup", "{}/kept --apply", is_file=False),
     Writer("replicas rescue", "--to", f"{DISKS} --if-leads 1", is_idle=True),
@@ -92,6 +100,9 @@ READ = {
     ("follow", "--security-config"),
     ("write", "--to"),  # a log dir is changed by a plan; a new one has its own test
     ("doctor", "--config"),
+    ("space", "--config"),
+    ("space", "--metadata"),
+    ("adopt", "--into"),
     ("assign", "--from"),
     ("assign", "--check"),
     ("search", "--keys-from"),
@@ -99,7 +110,8 @@ READ = {
     ("spark compact", "--metadata"),
     *((f"replicas {verb}", "--metadata") for verb in ("diff", "rescue", "plan")),
     ("replicas rescue", "--plan"),
-    *((f"spark {verb}", "--ship") for verb in ("verify", "stats", "search", "export", "compact")),
+    *((command, "--with") for command in ("audit misrouted", "audit headers", "spark audit")),
+    *((f"spark {verb}", "--ship") for verb in ("verify", "audit", "stats", "search", "export", "compact")),
 }
 ARGUMENTS_READ = {
     "BOOTSTRAP",
@@ -113,6 +125,7 @@ ARGUMENTS_READ = {
     "PARTITION",
     "PATH...",
     "PLAN",
+    "SOURCE...",
 }
 """What commands are given without an option is read, or changed by a plan."""
 NO_PLACE = (
@@ -120,6 +133,8 @@ NO_PLACE = (
         "BYTES",
         "DURATION",
         "DURATION|SIZE",
+        "GLOB",
+        "LIST",
         "HOST:PORT",
         "HOST[:PORT]",
         "K=V",
@@ -127,11 +142,14 @@ NO_PLACE = (
         "RATIO",
         "REGEX",
         "SIZE",
+        "TEXT",
         "TIME",
         "URL",
     ),
     *(
         "1/N",
+        "FRACTION",
+        "LIST",
         "N|keep",
         "CreateTime|LogAppendTime",
         "abort",
@@ -143,6 +161,7 @@ NO_PLACE = (
         "ORDER",
         "T-P",
         "T-P=N",
+        "TOPIC-N",
         "newest|longest|kafka|N",
     ),
     *("ID@HOST:PORT,...", "ID,ID,...", "ID:RACK,...", "ID,ID,...|none"),
@@ -372,6 +391,58 @@ SAYS = {
     "alone/torn-0/new": "lies in the partition directory {0}/alone/torn-0 (it has ",
     "lone/leader-epoch-checkpoint": "is one of Kafka's files; name a place",
 }
+
+
+# pipes and devices
+
+
+def test_a_pipe_is_written_into(klog: Klog, root: Path, tmp_path: Path) -> None:
+    """A new file in its place would leave the reader waiting for ever."""
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    before = os.lstat(pipe)
+    words = ("dump", root / "data/torn-0", "--output", "jsonl")
+    with subprocess.Popen(["cat", pipe], stdout=subprocess.PIPE) as reader:
+        try:
+            done = klog(*words, "--to", pipe)
+            assert reader.communicate(timeout=20)[0] == klog(*words).stdout != b""
+        finally:
+            reader.kill()
+    assert (done.stdout, os.lstat(pipe).st_ino, os.listdir(tmp_path)) == (b"", before.st_ino, ["pipe"])
+
+
+@pytest.mark.usefixtures("no_spark")
+@pytest.mark.parametrize("writer", [writer for writer in WRITERS if writer.is_file], ids=str)
+def test_what_a_process_has_open_is_written_into(root: Path, writer: Writer, tmp_path: Path) -> None:
+    """As root a new file in its place would be the whole machine's /dev/stdout, or its /dev/null."""
+    stdout = tmp_path / "stdout"
+    stdout.symlink_to("/dev/null")
+    words = [*writer.command.split(), *writer.words.format(root).split(), writer.option, stdout]
+    before = os.lstat("/dev/null").st_ino
+    done = run_klog(*words)
+    if writer.option == "--plan" and not writer.is_idle:
+        assert (done.exit_code, b"is a pipe or a device; a plan needs a file" in done.stderr) == (8, True)
+    assert done.exit_code in (0, 4, 8, 16)
+    assert os.readlink(stdout) == "/dev/null"
+    assert (os.lstat("/dev/null").st_ino, os.listdir(tmp_path)) == (before, ["stdout"])
+
+
+@pytest.mark.parametrize("place", ["/dev/null", "/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"])
+def test_devices_are_no_files(place: str) -> None:
+    """The gate alone: a test that fails must not cost the machine its /dev/null."""
+    output_gate.check_output(place)
+    assert output_gate.is_stream(place)
+    assert not output_gate.is_stream(__file__)
+
+
+def test_nothing_replaces_an_earlier_dump_when_there_is_nothing_to_dump(klog: Klog, tmp_path: Path) -> None:
+    """A path with a typing error costs nobody the file of yesterday."""
+    earlier = tmp_path / "out.jsonl"
+    earlier.write_text("yesterday\n")
+    done = klog("dump", tmp_path / "orders-1", "--output", "jsonl", "--to", earlier)
+    assert (done.exit_code, done.stderr.decode()) == (16, f"klog: {tmp_path}/orders-1: no such file\n")
+    assert earlier.read_text() == "yesterday\n"
+    assert os.listdir(tmp_path) == ["out.jsonl"]
 
 
 # log dirs that only tell by being named
@@ -661,8 +732,3 @@ def test_a_log_dir_behind_a_link_and_dots_is_the_one_that_is_repaired(klog: Klog
     assert klog("recover", f"{own}/hop/../data", "--apply").exit_code == 1
     assert whole(own / "data") == before
     assert (own / "far/data/torn-0" / SEGMENT).stat().st_size == 8091
-
-
-@pytest.mark.parametrize("device", [os.devnull, "/dev/stdout"])
-def test_devices_are_no_files_of_kafkas(device: str) -> None:
-    output_gate.check_output(device)

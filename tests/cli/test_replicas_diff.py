@@ -121,7 +121,7 @@ def test_without_metadata_nobody_is_named(klog: Klog) -> None:
     one = partition(ran, "orders-0")
     assert (one["leader_if_all_back"], one["because"], one["acks_all_safe"]) == (None, "no metadata", None)
     assert document(ran)["metadata"] is None
-    assert b"nobody can say who leads" in ran.stderr
+    assert b"it is not known who leads" in ran.stderr
 
 
 @pytest.mark.parametrize(
@@ -241,6 +241,25 @@ def test_processes_find_what_one_finds(klog_process: Klog, tmp_path: Path) -> No
     one, three = (klog_process(*words, jobs) for jobs in ("1", "3"))
     assert one.exit_code == 4
     assert one == three
+    words = (
+        "replicas",
+        "plan",
+        *sorted(tmp_path.iterdir()),
+        *METADATA,
+        "--keep",
+        "longest",
+        "--output",
+        "json",
+        "--jobs",
+    )
+    ran = klog_process(*words, "3")
+    assert ran.exit_code == 0
+    made = {(one["topic"], one["partition"]): one for one in json.loads(ran.stdout)["copies"]}
+    numbers = ("cut_to", "records_lost", "records_added", "bytes_copied")
+    wanted = [[target[name] for name in numbers] for target in made["orders", 0]["targets"]]
+    for number in range(FEWEST):
+        same = made["many", number]
+        assert [[target[name] for name in numbers] for target in same["targets"]] == wanted
 
 
 def test_a_node_with_several_log_dirs(klog: Klog, disks: list[Path], tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ from klog.data_dir.lock_state import Lock, lock_state
 from klog.data_dir.log_dir import LogDir
 from klog.data_dir.open_path import KafkaFile, open_path
 from klog.data_dir.partition import Partition
+from klog.data_dir.root_files import RootFiles
 from klog.data_dir.selection import select
 from klog.errors import KlogError, UnreadableError, UsageError
 from klog.formats.checkpoint import Malformed
@@ -361,3 +362,19 @@ def test_a_partition_is_found_by_its_directory(tmp_path: Path) -> None:
     assert log_dir.partition("orders-1").number == 1
     with pytest.raises(UsageError, match=r"no partition order-1; did you mean orders-1 or orders-0\?"):
         log_dir.partition("order-1")
+
+
+def test_a_checkpoint_of_a_million_lines_still_tells_of_the_partitions_that_are_here(tmp_path: Path) -> None:
+    """Only what is about a directory of the log dir is kept of it, whichever name the directory has meanwhile."""
+    for name in ("orders-3", f"orders-4.{UNIQUE}-delete"):
+        (tmp_path / name).mkdir()
+    others = [f"topic-{i} 0 7" for i in range(100_000)]
+    lines = ["orders 3 1", *others, "orders 4 18", "orders 5 19", "orders 3 41"]
+    (tmp_path / "log-start-offset-checkpoint").write_text("\n".join(["0", str(len(lines)), *lines]) + "\n")
+    found = RootFiles(str(tmp_path))
+    assert [found.offset(FileKind.LOG_STARTS, "orders", number) for number in (3, 4, 5)] == [41, 18, None]
+    assert found.malformed(FileKind.LOG_STARTS) is None
+    (tmp_path / "log-start-offset-checkpoint").write_text("\n".join(["0", str(len(lines) + 1), *lines]) + "\n")
+    malformed = RootFiles(str(tmp_path))
+    assert malformed.offset(FileKind.LOG_STARTS, "orders", 3) is None
+    assert malformed.malformed(FileKind.LOG_STARTS) is not None

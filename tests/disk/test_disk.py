@@ -211,7 +211,7 @@ def test_what_others_have_written_meanwhile_stays(tmp_path: Path) -> None:
 def test_nothing_is_set_aside_where_the_end_is_not_ours(
     tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(disk, "_set_aside", lambda *_: pytest.fail("set aside"))
+    monkeypatch.setattr(disk, "set_aside", lambda *_: pytest.fail("set aside"))
     path = tmp_path / "out"
     if kind == "shared log":
         room = write_with_room(path, os.O_APPEND, 20)
@@ -228,7 +228,7 @@ def test_nothing_is_set_aside_where_the_end_is_not_ours(
 @pytest.mark.usefixtures("small_steps")
 def test_a_disk_that_cannot_is_asked_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     asked = []
-    monkeypatch.setattr(disk, "_set_aside", lambda _, start, size: bool(asked.append((start, size))))
+    monkeypatch.setattr(disk, "set_aside", lambda _, start, size: bool(asked.append((start, size))))
     room = write_with_room(tmp_path / "out", 0, 60)
     room.release()
     assert asked == [(1 << 20, 1 << 20)]

@@ -111,6 +111,14 @@ def test_the_last_of_two_lines_for_a_partition_counts() -> None:
     assert offsets_by_partition(read_offsets(b"0\n2\norders 3 1\norders 3 1841\n")) == {("orders", 3): 1841}
 
 
+def test_lines_that_nobody_wants_are_checked_and_not_kept() -> None:
+    """A million lines about other partitions cost time alone; one of them that is malformed refuses the file."""
+    content = b"0\n3\ntx 0 7\norders 3 1841\ntx 1 9\n"
+    assert read_offsets(content, {("orders", 3)}) == Checkpoint((ORDERS,))
+    assert read_offsets(content.replace(b"\n3\n", b"\n2\n"), {("orders", 3)}).malformed is not None
+    assert read_offsets(content.replace(b"tx 1 9", b"tx 1"), {("orders", 3)}).malformed is not None
+
+
 def test_a_flood_of_garbage_makes_a_short_message() -> None:
     assert len(malformed(b"0\n1\n" + b"x" * 1_000_000).reason) < 150
 

@@ -12,15 +12,18 @@ import importlib.util
 import io
 import json
 import sys
+import tempfile
 import time
 from array import array
 from bisect import bisect_right
 from collections.abc import Callable, Iterator
 from itertools import accumulate, pairwise
+from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING
 
 from tests.fuzz import seeds
+from tests.fuzz.metadata import MetadataLogs
 from tests.oracles.plain import encode
 
 if TYPE_CHECKING:
@@ -66,11 +69,14 @@ Take = Callable[["Window"], None]
 class Fuzzer:
     """Makes windows of mutated entries and takes them apart."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, folder: Path) -> None:
         from klog.formats.codec import Decompressor
-        from klog.kernel._kernel import KeySet, OffsetMap, Window
+        from klog.kernel._kernel import KeyPlaces, KeyReader, KeySet, OffsetMap, Window
 
         self.make_window, self.chance, self.done = Window, Random(seed), 0
+        self.metadata_logs = MetadataLogs(Random(seed), folder)
+        self.new_reader = lambda: KeyReader(KeyPlaces(self.chance.randrange(1, 9)))
+        self.reader = self.new_reader()
         self.keys = KeySet([b"key", b"key-1", b"", b"a" * 100])
         self.named: Codecs = (given_back,) * 8
         self.real = Decompressor(1 << 20).functions
@@ -147,6 +153,7 @@ class Fuzzer:
             if not often:
                 self.skip_broken(window, first, stop)
             assert first <= window.first_unsound(first, stop) <= stop
+            assert first <= self.reader.take(window, first, stop, self.chance.randrange(3), 50, 2**62) <= stop
             window.begin(first, stop, whole)
             while True:
                 status = window.decode()
@@ -240,6 +247,10 @@ class Fuzzer:
 
     def as_keys(self, window: Window) -> None:
         """A map that is full is emptied and goes on where it stopped; the last key put is there with its offset."""
+        self.reader.add(window, 7)
+        if self.chance.random() < 0.05:
+            self.reader.close()
+            self.reader = self.new_reader()
         table, start, row = self.chance.choice(self.maps), self.chance.choice((0, 50, 2**62)), 0
         while row < window.records:
             table.clear()
@@ -424,6 +435,11 @@ class Fuzzer:
         for checksum, shift in ((crc32c, crc32c_shift), (crc32, crc32_shift)):
             assert checksum(data[start:]) == checksum(data) ^ shift(checksum(data[:start]), len(data) - start)
 
+    def metadata(self) -> None:
+        """Metadata logs: some files of a quorum, through all that reads them."""
+        self.metadata_logs.spoil_and_read()
+        self.done += 1
+
     def run(self, seconds: float, inputs: int) -> None:
         """Go on for *seconds* or until *inputs* are done, whichever is not 0."""
         end = time.monotonic() + seconds if seconds else float("inf")
@@ -435,6 +451,7 @@ class Fuzzer:
             self.walk,
             self.huge,
             self.compact,
+            self.metadata,
         )
         while time.monotonic() < end and (not inputs or self.done < inputs):
             self.chance.choice(rounds)()
@@ -448,11 +465,12 @@ def main() -> None:
     parser.add_argument("--inputs", type=int, default=0)
     options = parser.parse_args()
     load_kernel(options.kernel)
-    fuzzer = Fuzzer(options.seed)
-    try:
-        fuzzer.run(options.seconds, options.inputs)
-    finally:
-        print(fuzzer.done, flush=True)
+    with tempfile.TemporaryDirectory(prefix="klog-fuzz-") as folder:
+        fuzzer = Fuzzer(options.seed, Path(folder))
+        try:
+            fuzzer.run(options.seconds, options.inputs)
+        finally:
+            print(fuzzer.done, flush=True)
 
 
 if __name__ == "__main__":

@@ -479,7 +479,7 @@ def test_many_keys_are_told_apart_while_the_table_grows() -> None:
         keys = users(2_000, start)
         reader.add(window_of(keys), start // 2_000 % 11)
         reader.add(window_of(keys), start // 2_000 % 11)
-    assert reader.counted[0] == 120_000
+    assert reader.take_counts()[0] == 120_000
     reader.close()
     assert (table.keys, table.several, sum(table.records_by_rules)) == (60_000, 0, 120_000)
 

@@ -40,7 +40,7 @@ def taken(data: bytes, *, from_offset: int = 0, to_offset: int = LONG_MAX, rows_
             window.keep(from_offset, to_offset, -LONG_MAX, LONG_MAX, True, None)
             reader.add(window, 3)
             first += 1
-    counts = reader.counted
+    counts = reader.take_counts()
     reader.close()
     return (*counts[:3], [*counts[3:], table.keys, table.several], [*table.places_by_rules, *table.records_by_rules])
 
@@ -73,10 +73,10 @@ def test_a_batch_that_is_broken_or_old_is_not_taken_in_part() -> None:
     reader = KeyReader(KeyPlaces(7))
     assert window.decompress(0, 4, CODECS, 1 << 30) == 4
     assert reader.take(window, 0, 4, 0, 0, LONG_MAX) == 1
-    assert reader.counted[0] == 2
+    assert reader.take_counts()[0] == 2
     assert reader.take(window, 1, 4, 0, 0, LONG_MAX) == 1
     assert reader.take(window, 2, 4, 0, 0, LONG_MAX) == 2
-    assert (reader.take(window, 3, 4, 0, 0, LONG_MAX), reader.counted[0]) == (4, 3)
+    assert (reader.take(window, 3, 4, 0, 0, LONG_MAX), reader.take_counts()[0]) == (4, 1)
 
 
 def test_a_very_large_batch_is_read_by_its_rows() -> None:
@@ -89,10 +89,27 @@ def test_a_very_large_batch_is_read_by_its_rows() -> None:
     window.begin(0, 1)
     assert window.decode() == DONE
     reader.add(window, 0)
-    assert reader.counted[0] == 40_000
+    assert reader.take_counts()[0] == 40_000
 
 
 def test_full_rows_are_placed_between_batches() -> None:
     keys: list[bytes | None] = [b"k%d" % (i % 900) for i in range(9_000)]
     data = b"".join(batch(records(9_000 * i, keys)) for i in range(5))
     assert taken(data) == taken(data, rows_only=True)
+
+
+@pytest.mark.parametrize(("size", "different", "count"), [(9, 3, 4_000), (900, 70, 6_000), (1100, 70, 200)])
+def test_keys_that_wait_are_counted_whatever_room_runs_out(size: int, different: int, count: int) -> None:
+    """Room for the keys of a shard, for the bytes of all keys, for a single key; and the next partition comes."""
+    keys = [b"%d " % i + bytes(size) for i in range(different)]
+    table = KeyPlaces(7)
+    reader = KeyReader(table)
+    for partition in (3, 5, 3):
+        for start in range(0, count, 1_000):
+            some: list[bytes | None] = [keys[i % different] for i in range(start, min(start + 1_000, count))]
+            window = scanned(batch(records(start, some)), records=1)
+            assert window.decompress(0, 1, CODECS, 1 << 30) == 1
+            assert reader.take(window, 0, 1, partition, 0, LONG_MAX) == 1
+    reader.close()
+    assert (table.keys, table.several) == (different, different)
+    assert (sum(table.places_by_rules), sum(table.records_by_rules)) == (2 * different, 3 * count)

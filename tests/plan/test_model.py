@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable
 
 import pytest
@@ -150,10 +151,21 @@ def test_paths_that_lead_elsewhere_are_refused(path: str, place: tuple[object, .
 def test_guards_and_sources_and_directories_that_lead_elsewhere_are_refused(path: str) -> None:
     if path[:1] in ("", "/", ".") or path[-1:] in ("/", ".", "\0") or "//" in path or ".." in path:
         refused(at("actions", 1, "from", to=path))
-    refused(at("unchanged", 0, "file", to=path))
+    if not os.path.isabs(path) or "\0" in path:
+        refused(at("unchanged", 0, "file", to=path))
     refused(at("cut_out", 0, "file", to=path))
     if path:
         refused(at("directory_times", 0, "directory", to=path))
+
+
+def test_a_source_elsewhere_is_only_looked_at() -> None:
+    """What a plan copies from another disk must not have changed; nothing is synced or done there."""
+    members = json.loads(WRITTEN)
+    at("unchanged", 0, "file", to="/backup/orders-3/00000000000000001841.log")(members)
+    members["unchanged"][0].pop("sync", None)
+    assert read_plan(json.dumps(members).encode()).guards[0].file.startswith("/backup/")
+    members["unchanged"][0]["sync"] = True
+    refused(lambda plan: plan.update(members))
 
 
 def refused(change: Change) -> str:

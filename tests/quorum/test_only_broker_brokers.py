@@ -88,11 +88,23 @@ def test_a_disk_of_the_corpora_serves_what_any_disk_held(
         )
 
 
-def test_a_cluster_of_3_9_comes_down_to_one_broker(tmp_path: Path, klog: Callable[..., Any], state_home: Path) -> None:
+def moves_to_other_ports(klog: Callable[..., Any], cluster: Combined) -> None:
+    """Let the controllers of a killed cluster listen elsewhere: all brokers start, by the addresses of a plan."""
+    cluster.controller_port += 20
+    disks = [cluster.disk(node) for node in BROKERS]
+    made = klog("metadata", "plan", *disks, "--voters", cluster.voters, "--apply", "--output", "json")
+    assert made.exit_code == 0, made.stderr
+    assert [one["records"] for one in json.loads(made.stdout)["metadata"]["appended"]] == [["VOTERS"]]
+    cluster.start(*BROKERS)
+
+
+def test_a_cluster_of_3_9_moves_and_comes_down_to_one_broker(
+    tmp_path: Path, klog: Callable[..., Any], state_home: Path
+) -> None:
     """With its versions of the records, and with its internal topics: consumer groups keep their offsets."""
     from confluent_kafka import Consumer, TopicPartition
 
-    cluster = Combined(kafka.BEFORE, tmp_path, is_dynamic=False)
+    cluster = Combined(kafka.BEFORE, tmp_path)
     places = [("orders", 0), ("orders", 1), ("orders", 2), ("solo", 0), ("solo", 1), ("solo", 2)]
     group = {"group.id": "readers", **clients.SILENT}
     with cluster:
@@ -105,10 +117,17 @@ def test_a_cluster_of_3_9_comes_down_to_one_broker(tmp_path: Path, klog: Callabl
         consumer.commit(offsets=[TopicPartition("orders", 1, 17)], asynchronous=False)
         consumer.close()
         cluster.kill(*BROKERS)
+        moves_to_other_ports(klog, cluster)
+        await_full_isr(cluster.bootstrap, ("orders", "solo"))
+        assert serving.read(cluster.bootstrap, written) == written
+        for place, records in serving.write(cluster.bootstrap, places, 5, "moved").items():
+            written[place] += records
+        cluster.kill(*BROKERS)
     cluster.alone = 3
     plan = applied(klog, cluster, 3)["metadata"]
     assert plan["lost"] == []
     assert {name for batch in plan["appended"] for name in batch["records"]} == {
+        "VOTERS",
         "PARTITION_CHANGE",
         "UNREGISTER_BROKER",
     }

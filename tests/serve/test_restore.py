@@ -15,6 +15,7 @@ import pytest
 from tests.brokers import jars, kafka
 from tests.brokers.clients import SILENT
 from tests.conftest import CORPORA, FIXTURES
+from tests.follow.following import followed
 from tests.serve.readers import Row, with_librdkafka
 from tests.serve.serving import Serving
 from tests.serve.test_clients import on_disk
@@ -22,8 +23,8 @@ from tests.test_docs import blocks
 
 pytestmark = pytest.mark.kafka
 
-DISKS = {"fixtures": FIXTURES / "modern", "corpus": CORPORA / "modern" / "data"}
-"""A disk of which some partitions and topics are elsewhere, and one that has all of them."""
+DISKS = {"fixtures": FIXTURES / "modern", "corpus": CORPORA / "modern" / "data", "copy": CORPORA / "modern" / "data"}
+"""A disk of which some partitions and topics are elsewhere, one that has all of them, and one that is copied first."""
 AT_THE_END = {("classic", "plain", 1): 113, ("classic", "plain", 2): 87, ("sticky", "snappy", 1): 124}
 BEFORE_THE_END = {("loses-one", "plain", 1): 93, ("classic-static", "gzip", 0): 200}
 PATIENCE_S = 400
@@ -132,10 +133,15 @@ def wait_for(what: str, done: Callable[[], bool], log: Callable[[], str]) -> Non
         # Where the corpora are they hold what the fixtures do, and more of it.
         pytest.param("fixtures", marks=[pytest.mark.long] * (CORPORA / "manifest.json").exists()),
         pytest.param("corpus", marks=pytest.mark.corpora),
+        pytest.param("copy", marks=[pytest.mark.corpora, pytest.mark.long]),
     ],
 )
 def restored(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Restored]:
     folder, old = tmp_path_factory.mktemp("restored"), DISKS[request.param]
+    if request.param == "copy":
+        with Serving(old) as source:
+            old = folder / "copy"
+            followed(source.bootstrap, old)
     jars.install_mirror_maker(kafka.NEWEST)  # before the clocks of what follows run
     with Serving(old) as disk, kafka.Cluster(kafka.NEWEST, folder / "new") as new:
         wanted = {topic: len(expected(old, topic)) for topic in topics_in(old)}

@@ -1,0 +1,202 @@
+"""The site that `make docs` builds: strictly, from pages and declarations; no page asks another host for anything."""
+
+from __future__ import annotations
+
+import functools
+import os
+import re
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from html.parser import HTMLParser
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import ROOT
+from tests.support.browser import open_page
+from tools.command_line import Command, read
+from tools.make_pictures import CHOSEN, DIMMED
+
+LOADED = {"script": "src", "img": "src", "iframe": "src", "source": "src", "video": "src", "object": "data"}
+"""Elements that a browser fetches something for, and the attribute with its place."""
+LOADING_LINKS = {"stylesheet", "icon", "preload", "preconnect", "dns-prefetch", "prefetch", "modulepreload", "manifest"}
+IN_CSS = re.compile(r"""url\(\s*["']?([^"')]+)|@import\s+["']([^"']+)""")
+ELSEWHERE = re.compile(r"(?:https?:)?//")
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of the site, built once."""
+    folder = tmp_path_factory.mktemp("site")
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(folder)]
+    environment = {**os.environ, "NO_MKDOCS_2_WARNING": "1", "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, env=environment, timeout=120)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    return folder
+
+
+class Resources(HTMLParser):
+    """Everything that a page makes a browser load."""
+
+    def __init__(self, page: Path) -> None:
+        super().__init__()
+        self.found: list[str] = []
+        self.feed(page.read_text(encoding="utf-8"))
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        of = {name: value or "" for name, value in attrs}
+        if tag == "link" and LOADING_LINKS & set(of.get("rel", "").split()):
+            self.found.append(of["href"])
+        elif tag in LOADED:
+            self.found.append(of.get(LOADED[tag], ""))
+        self.found += _in_css(of.get("style", ""))
+
+    def handle_data(self, data: str) -> None:
+        if self.cdata_elem == "style":
+            self.found += _in_css(data)
+
+
+def _in_css(text: str) -> list[str]:
+    return [first or second for first, second in IN_CSS.findall(text)]
+
+
+def loaded(site: Path) -> Iterator[tuple[str, str]]:
+    """Yield each file of *site* with each place from which it loads something."""
+    for path in sorted(site.rglob("*")):
+        name = path.relative_to(site).as_posix()
+        if path.suffix == ".html":
+            yield from ((name, place) for place in Resources(path).found)
+        elif path.suffix in (".css", ".svg"):
+            yield from ((name, place) for place in _in_css(path.read_text(encoding="utf-8")))
+
+
+def _file(site: Path, page: str, place: str) -> Path:
+    """Return the file that *page* means by *place*; the page of a 404 is shown anywhere, so it names the root."""
+    return site / place.removeprefix("/") if place.startswith("/") else site / os.path.dirname(page) / place
+
+
+def test_every_page_has_its_place(site: Path) -> None:
+    """A page that is written is a page that is read: those of docs/, and the front page from the README."""
+    pages = [*(ROOT / "docs").rglob("*.md"), ROOT / "README.md", ROOT / "bench/README.md"]
+    made = [site / page.relative_to(ROOT).with_suffix(".html") for page in pages]
+    made = [page.with_name("index.html") if page.stem == "README" else page for page in made]
+    assert [page for page in made if not page.exists()] == []
+    assert "shows what a log dir, a partition or a file contains" in (site / "index.html").read_text(encoding="utf-8")
+
+
+def test_no_page_loads_anything_from_elsewhere(site: Path) -> None:
+    """Hosts of brokers have no way out, and what an operator reads at night is nobody else's business."""
+    places = list(loaded(site))
+    assert {name.rpartition(".")[2] for name, _ in places} >= {"html"}
+    assert [one for one in places if ELSEWHERE.match(one[1])] == []
+    files = {(name, place.partition("#")[0].partition("?")[0]) for name, place in places if place[:5] != "data:"}
+    assert [one for one in files if not _file(site, *one).exists()] == []
+
+
+@pytest.mark.parametrize("element", ['<script src="https://a.example/a.js">', '<link rel="stylesheet" href="//a/b">'])
+def test_a_resource_from_elsewhere_is_seen(element: str, tmp_path: Path) -> None:
+    """Were it not, the test above could not fail."""
+    (tmp_path / "page.html").write_text(f"{element}</script><style>p {{background: url(https://b.example/b)}}</style>")
+    assert len([place for _, place in loaded(tmp_path) if ELSEWHERE.match(place)]) == 2
+
+
+@contextmanager
+def served(site: Path) -> Iterator[str]:
+    """Serve the folder as any web server does, and give its URL."""
+    handler = functools.partial(Silent, directory=str(site))
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        thread = threading.Thread(target=server.serve_forever, daemon=True)
+        thread.start()
+        yield f"http://127.0.0.1:{server.server_address[1]}/"
+        server.shutdown()
+
+
+class Silent(SimpleHTTPRequestHandler):
+    """Serves files without a word."""
+
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - its name
+        pass
+
+
+SEARCH = "document.querySelector('.md-search__input').focus(); document.execCommand('insertText', false, 'torn-tail')"
+FOUND = "document.querySelectorAll('.md-search-result__item').length"
+
+
+@pytest.mark.browser
+def test_a_browser_asks_no_other_host_and_finds_what_is_searched(site: Path, tmp_path: Path) -> None:
+    """Scripts may load what no attribute shows, and the search needs one that runs."""
+    with served(site) as url, open_page(tmp_path) as page:
+        for name in ("index.html", "docs/doctor.html", "docs/reference/commands.html", "docs/questions.html"):
+            page.open(url + name)
+            assert page.evaluate("document.querySelector('h1').innerText") != ""
+        page.evaluate(SEARCH)
+        end = time.monotonic() + 60
+        while not (found := page.evaluate(FOUND)) and time.monotonic() < end:
+            time.sleep(0.05)
+        assert found > 0
+        assert page.messages == []
+        assert [one for one in page.requests if not one.startswith((url, "data:", "blob:"))] == []
+
+
+def _command_of(klog: Command, words: list[str]) -> Command:
+    found = klog
+    for word in words:
+        found = next((child for child in found.children if child.words[-1] == word), found)
+    return found
+
+
+def test_the_questions_name_commands_and_options_that_exist() -> None:
+    """The first thing that somebody in trouble copies."""
+    commands = re.findall(r"\| `klog ([^`]+)` \|", (ROOT / "docs/questions.md").read_text(encoding="utf-8"))
+    assert len(commands) >= 30
+    unknown, klog = [], read()
+    for command in commands:
+        words = command.split()
+        found = _command_of(klog, words[:2])
+        options = {name for option in found.options for name in option.names}
+        if not found.words or found.children or not {word for word in words if word.startswith("--")} <= options:
+            unknown.append(command)
+    assert unknown == []
+
+
+def test_pictures_are_of_what_klog_said(site: Path) -> None:
+    """A lookup ends in one batch; what the cleaner left is what its log has; three copies fork where they differ."""
+    shown = {path.stem: path.read_text(encoding="utf-8") for path in (site / "docs/pictures").glob("*.svg")}
+    assert "one of 5 segments" in shown["lookup"]
+    assert shown["lookup"].count(CHOSEN) == 3
+    assert (shown["compaction"].count("<title>offset "), shown["compaction"].count(DIMMED)) == (220 + 114, 220 - 114)
+    assert "alike up to offset 31" in shown["replicas"]
+    assert re.findall(r"if it leads, (\d+) lost", shown["replicas"]) == ["26", "36", "44"]
+    assert "bad-crc" in shown["terminal-verify"]
+
+
+def test_the_reference_has_every_command_and_every_option(site: Path) -> None:
+    """Who searches the site for an option finds it."""
+    page = (site / "docs/reference/commands.html").read_text(encoding="utf-8")
+    sections = {part.partition('"')[0]: part for part in page.split('<h2 id="klog-')}
+    for command in read().walk():
+        if command.words and not command.children:
+            section = sections["-".join(command.words)]
+            names = [name for option in command.options for name in option.names]
+            assert [name for name in names if f"<code>{name}</code>" not in section] == []
+
+
+def test_the_comparison_has_the_figures_of_the_last_benchmark() -> None:
+    """Each line has its row there, beside the same program, and names a job of the benchmark."""
+    from bench.__main__ import JOBS
+
+    results = max((ROOT / "bench/results").glob("*.md"))
+    page = (ROOT / "docs/comparison.md").read_text()
+    assert results.name in page
+    rows = [row.split(" | ") for row in results.read_text().splitlines()]
+    lines = re.findall(r"^\| (.+?) \| (.+?) \| ([\d.]+ ×).* \| `(.+)` \|$", page, re.MULTILINE)
+    assert len(lines) > 5
+    for what, beside, figure, job in lines:
+        assert job in JOBS
+        found = [row for row in rows if row[0] == f"| {what}" and beside.split(",")[0] in row[1]]
+        assert figure in {row[2] for row in found}, what
