@@ -11,9 +11,13 @@ import time
 from dataclasses import replace
 
 from bench import table
+from bench.adopt import adopt
 from bench.against import Pair, Version, built, compared
+from bench.audit import audit
 from bench.compact import compact
+from bench.doctor import doctor
 from bench.follow import follow
+from bench.groups import groups
 from bench.installed import HERE, NotInstalledError, child, find_klog, kafka_dump, peers_python
 from bench.jobs import JOBS as OF_FILES
 from bench.jobs import Bench, DisagreementError
@@ -24,7 +28,9 @@ from bench.metadata import metadata
 from bench.recover import recover
 from bench.replicas import replicas
 from bench.serve import serve
+from bench.space import report, space
 from bench.spark import spark
+from bench.timeline import timeline
 from bench.write import write, write_and_produce
 
 QUICK_SCALE = 8
@@ -43,7 +49,14 @@ JOBS = {
     "replicas": replicas,
     "write": write,
     "keys": keys,
+    "audit": audit,
     "metadata": metadata,
+    "space": space,
+    "report": report,
+    "doctor": doctor,
+    "groups": groups,
+    "timeline": timeline,
+    "adopt": adopt,
     **OF_BROKERS,
 }
 

@@ -47,15 +47,15 @@ def _copied(bench: Bench, broker: Broker, log: str) -> Iterator[Row]:
     host, _, port = broker.address.rpartition(":")
     commands = {}
     for mib in (1, 8):
-        loop = [sys.executable, child("follower.py"), host, port, TOPIC, str(mib * MIB), bench.file("follower.out")]
+        loop = [sys.executable, child("fetcher.py"), host, port, TOPIC, str(mib * MIB), bench.file("fetched.out")]
         commands[f"klog, {mib} MiB"] = _follow(
             bench, broker, "followed", "--topic", TOPIC, "--partition-bytes", f"{mib}MiB"
         )
-        commands[f"{LOOP}, {mib} MiB"] = Command(loop, target=bench.file("follower.out"))
+        commands[f"{LOOP}, {mib} MiB"] = Command(loop, target=bench.file("fetched.out"))
     # What each costs before the first byte comes: the same, of a partition that has nothing.
     commands["klog, nothing"] = _follow(bench, broker, "followed-nothing", "--topic", MANY, "--partition", "0")
-    loop = [sys.executable, child("follower.py"), host, port, MANY, str(MIB), bench.file("follower.out")]
-    commands["loop, nothing"] = Command(loop, target=bench.file("follower.out"))
+    loop = [sys.executable, child("fetcher.py"), host, port, MANY, str(MIB), bench.file("fetched.out")]
+    commands["loop, nothing"] = Command(loop, target=bench.file("fetched.out"))
     java = [*bench.kafka[: bench.kafka.index("-cp") + 2], "org.apache.kafka.tools"]
     wanted = ["--bootstrap-server", broker.address, "--topic", TOPIC]
     perf = [*java[:-1], f"{java[-1]}.ConsumerPerformance", *wanted, "--num-records", str(records)]

@@ -9,8 +9,7 @@ import struct
 from collections.abc import Iterable, Iterator
 from itertools import islice
 
-from klog.kernel import crc32c
-
+from bench.batches import batch
 from bench.jobs import Bench, seconds
 from bench.measure import Command
 from bench.table import Row
@@ -53,10 +52,13 @@ def metadata(bench: Bench) -> Iterator[Row]:
     shutil.rmtree(root)
 
 
-def write(root: str, topics: int, partitions: int, changes: int) -> tuple[str, str]:
+def write(
+    root: str, topics: int, partitions: int, changes: int, name: str = "topic-{}", alone: bool = False
+) -> tuple[str, str]:
     """Write a log dir with a metadata log and its snapshot; return the paths of the two files.
 
-    The log begins where the snapshot ends, as after its segments below were deleted.
+    *name*: of a topic, by its number.  *alone*: all partitions are on node 1 and nowhere else.  The log begins where
+    the snapshot ends, as after its segments below were deleted.
     """
     folder = os.path.join(root, "__cluster_metadata-0")
     os.makedirs(folder)
@@ -65,7 +67,7 @@ def write(root: str, topics: int, partitions: int, changes: int) -> tuple[str, s
     end = topics * (partitions + 1)
     snapshot = os.path.join(folder, f"{end:020d}-{_EPOCH:010d}.checkpoint")
     with open(snapshot, "wb") as out:
-        out.writelines(_snapshot(topics, partitions))
+        out.writelines(_snapshot(topics, partitions, name, alone))
     log = os.path.join(folder, f"{end:020d}.log")
     with open(log, "wb") as out:
         values = _changes(topics, partitions, changes)
@@ -76,11 +78,11 @@ def write(root: str, topics: int, partitions: int, changes: int) -> tuple[str, s
     return log, snapshot
 
 
-def _topic_id(number: int) -> bytes:
+def topic_id(number: int) -> bytes:
     return random.Random(number).randbytes(16)
 
 
-def _directory(node: int) -> bytes:
+def directory_id(node: int) -> bytes:
     return random.Random(-node).randbytes(16)
 
 
@@ -89,22 +91,23 @@ def _ints(nodes: Iterable[int]) -> bytes:
     return bytes([len(found) + 1]) + struct.pack(f">{len(found)}i", *found)
 
 
-def _snapshot(topics: int, partitions: int) -> Iterator[bytes]:
+def _snapshot(topics: int, partitions: int, name: str, alone: bool) -> Iterator[bytes]:
     yield _batch(0, [b"\0\0" + struct.pack(">q", _BASE_MS) + b"\0"], control=3)
-    records = list(_registrations(topics, partitions))
+    records = list(_registrations(topics, partitions, name, alone))
     for first in range(0, len(records), _PER_SNAPSHOT_BATCH):
         yield _batch(1 + first, records[first : first + _PER_SNAPSHOT_BATCH])
     yield _batch(1 + len(records), [b"\0\0\0"], control=4)
 
 
-def _registrations(topics: int, partitions: int) -> Iterator[bytes]:
+def _registrations(topics: int, partitions: int, name: str, alone: bool) -> Iterator[bytes]:
     for topic in range(topics):
-        name = f"topic-{topic}".encode()
-        yield b"\1\2\0" + bytes([len(name) + 1]) + name + _topic_id(topic) + b"\0"
+        title = name.format(topic).encode()
+        yield b"\1\2\0" + bytes([len(title) + 1]) + title + topic_id(topic) + b"\0"
         for number in range(partitions):
-            nodes = _replicas(topic, number)
-            body = struct.pack(">i", number) + _topic_id(topic) + _ints(nodes) * 2 + b"\1\1"
-            body += struct.pack(">iii", nodes[0], 3, 9) + b"\4" + b"".join(map(_directory, nodes)) + b"\0"
+            nodes = [1] if alone else _replicas(topic, number)
+            body = struct.pack(">i", number) + topic_id(topic) + _ints(nodes) * 2 + b"\1\1"
+            body += struct.pack(">iii", nodes[0], 3, 9) + bytes([len(nodes) + 1])
+            body += b"".join(map(directory_id, nodes)) + b"\0"
             yield b"\1\3\2" + body
 
 
@@ -116,7 +119,7 @@ def _replicas(topic: int, number: int) -> list[int]:
 def _changes(topics: int, partitions: int, count: int) -> Iterator[bytes]:
     """Yield what a cluster under strain writes: the ISR shrinks and grows, leaders move, directories are assigned."""
     chance = random.Random(1)
-    ids = [_topic_id(topic) for topic in range(topics)]
+    ids = [topic_id(topic) for topic in range(topics)]
     for _ in range(count):
         topic, number = chance.randrange(topics), chance.randrange(partitions)
         nodes = _replicas(topic, number)
@@ -127,7 +130,7 @@ def _changes(topics: int, partitions: int, count: int) -> Iterator[bytes]:
         if chance.random() < 0.6:
             tags += [b"\6" + _sized(_ints(set(nodes) - set(isr))), b"\7" + _sized(_ints([]))]
         if chance.random() < 0.4:
-            tags.append(b"\x08" + _sized(b"\4" + b"".join(map(_directory, nodes))))
+            tags.append(b"\x08" + _sized(b"\4" + b"".join(map(directory_id, nodes))))
         yield b"\1\5\2" + struct.pack(">i", number) + ids[topic] + bytes([len(tags)]) + b"".join(tags)
 
 
@@ -135,24 +138,8 @@ def _sized(content: bytes) -> bytes:
     return bytes([len(content)]) + content
 
 
-def _varint(value: int) -> bytes:
-    encoded = value << 1 if value >= 0 else (-value << 1) - 1
-    out = bytearray()
-    while encoded > 0x7F:
-        out.append(encoded & 0x7F | 0x80)
-        encoded >>= 7
-    out.append(encoded)
-    return bytes(out)
-
-
 def _batch(first: int, values: list[bytes], control: int | None = None) -> bytes:
     """Return values as one batch; *control*: the type of its single control record."""
-    key = _varint(-1) if control is None else _varint(4) + struct.pack(">hh", 0, control)
-    records = bytearray()
-    for delta, value in enumerate(values):
-        body = b"\0\0" + _varint(delta) + key + _varint(len(value)) + value + b"\0"
-        records += _varint(len(body)) + body
+    key = None if control is None else struct.pack(">hh", 0, control)
     attributes = 0 if control is None else 0x20
-    last = len(values) - 1
-    checked = struct.pack(">hiqqqhii", attributes, last, _BASE_MS, _BASE_MS, -1, -1, -1, len(values)) + records
-    return struct.pack(">qiibI", first, 9 + len(checked), _EPOCH, 2, crc32c(checked)) + checked
+    return batch(first, [(key, value) for value in values], _BASE_MS, attributes=attributes, leader_epoch=_EPOCH)
