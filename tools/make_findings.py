@@ -8,6 +8,7 @@ import sys
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 sys.path.insert(0, os.path.join(ROOT, "core"))
 
+from klog.audit.header_findings import HEADER_KINDS  # noqa: E402
 from klog.doctor.reasons import REASONS  # noqa: E402
 from klog.verify.findings import KINDS  # noqa: E402
 
@@ -42,13 +43,27 @@ than what brokers do ([recover.md](recover.md)).
 """
 
 
+AUDIT = """
+## What `klog audit` finds
+
+Nothing of this is damage on the disk, and no command repairs it ([audit.md](audit.md)). In its JSON, `count` says how
+many batches a finding is about.
+
+| id | severity | what it is | what a broker of 4.x does about it |
+|---|---|---|---|
+"""
+
+
 def text() -> str:
     """Return the whole page."""
     rows = [
         f"| `{kind.id}` | {kind.severity.value} | {kind.meaning} | {kind.broker} | {_command(kind.fix)} |"
         for kind in KINDS.values()
     ]
-    return HEAD + "\n".join(rows) + "\n"
+    of_audit = [
+        f"| `{kind.id}` | {kind.severity.value} | {kind.meaning} | {kind.broker} |" for kind in HEADER_KINDS.values()
+    ]
+    return HEAD + "\n".join(rows) + "\n" + AUDIT + "\n".join(of_audit) + "\n"
 
 
 def _command(fix: str) -> str:

@@ -11,7 +11,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "core"))
 
-from klog.formats import batch, index, legacy  # noqa: E402
+from klog.formats import batch, index, legacy, transaction_state  # noqa: E402
 
 TARGET = ROOT / "core/klog/kernel/layouts.pxi"
 PREFIXES = {
@@ -21,6 +21,7 @@ PREFIXES = {
     "ENTRY": batch.ENTRY,
     "OFFSET_ENTRY": index.OFFSET_ENTRY,
     "TIME_ENTRY": index.TIME_ENTRY,
+    "STATE": transaction_state.VALUE_HEAD,
 }
 
 

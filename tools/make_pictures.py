@@ -1,0 +1,212 @@
+"""The site's pictures (`make docs`), each of a run over fixtures/: terminals, a lookup, a compaction, a fork."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterable, Iterator
+from typing import Any, NamedTuple
+from xml.etree.ElementTree import Element
+
+from klog.report.markup import element, html
+from rich.console import Console
+
+ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+FIXTURES = os.path.join(ROOT, "fixtures")
+WIDTH, LEFT, HEIGHT = 1000, 210, 24
+"""Of a picture, of the names on its left, and of a bar, in the picture's units."""
+
+KEPT, CHOSEN, DIMMED = "#5b8bb5", "#d9822b", "#b0b8bf"
+OWN = ("#d9822b", "#2a9d68", "#8e5ea2")
+TERMINALS = {
+    "terminal-verify": "verify crash/flip-middle",
+    "terminal-doctor": "doctor crash/flip-middle",
+    "terminal-describe": "describe modern/idempotent-0",
+}
+LOOKUP = ("modern/idempotent-0", "202")
+COMPACTED = "keys-none-0"
+FORKED = "orders-0"
+
+PAGE = """# In pictures
+
+Each is of a run over `fixtures/`, made anew with this site.
+
+## Where is offset {offset}?
+
+`klog lookup {directory} --offset {offset}`: the segment by its name, the index entry below the
+offset, batch headers from there on.
+
+![A lookup in three steps: segment, index, scan](../pictures/lookup.svg)
+
+## What does compaction leave?
+
+The same partition before and after one pass of a broker's log cleaner, offset by offset: what a later
+record of the key supersedes is gone.
+
+![Offsets of a partition before and after compaction](../pictures/compaction.svg)
+
+## Three replicas that forked
+
+`klog replicas diff replicas/split/broker-*`: three brokers led one after another, each alone.
+What is not on all of them is lost if another one leads.
+
+![Three copies of a partition, alike up to an offset](../pictures/replicas.svg)
+
+## In a terminal
+
+"""
+
+
+class Bar(NamedTuple):
+    """A bar over offsets *first* up to *end*, and what is said of it where a pointer rests on it."""
+
+    first: int
+    end: int
+    colour: str
+    title: str
+
+
+class Row(NamedTuple):
+    """Bars on a scale from *first* to *end*, which are written below it."""
+
+    name: str
+    first: int
+    end: int
+    bars: list[Bar]
+
+
+def run(*words: str) -> str:
+    """Return what klog prints; its findings are no failure."""
+    command = [sys.executable, "-m", "klog_cli.app", *words]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path)), "COLUMNS": "110"}
+    done = subprocess.run(command, cwd=FIXTURES, env=environment, capture_output=True, text=True, timeout=60)
+    if done.returncode not in (0, 4):
+        raise RuntimeError(f"klog {' '.join(words)}: {done.stderr}")
+    return done.stdout
+
+
+def rows_of(*words: str) -> list[dict[str, Any]]:
+    """Return the lines of a run as objects."""
+    return [json.loads(line) for line in run(*words, "--output", "jsonl").splitlines()]
+
+
+def terminal(name: str) -> str:
+    """Return a terminal with a command and what it prints, as SVG that names no font of another host."""
+    command = TERMINALS[name]
+    console = Console(record=True, width=110, file=io.StringIO(), force_terminal=True, color_system="truecolor")
+    console.print(f"$ klog {command}", style="bold", markup=False, highlight=False)
+    console.print(run(*command.split()).rstrip(), markup=False)
+    return re.sub(r"@font-face\s*\{.*?\}\s*", "", console.export_svg(title="klog", unique_id=name), flags=re.DOTALL)
+
+
+def draw(title: str, rows: Iterable[Row]) -> str:
+    """Return rows of bars as SVG, one below another."""
+    shapes: list[Element] = []
+    top = 10
+    for row in rows:
+        shapes += _shapes(row, top)
+        top += HEIGHT + 36
+    frame = {"xmlns": "http://www.w3.org/2000/svg", "viewBox": f"0 0 {WIDTH} {top}", "role": "img"}
+    style = {"font-family": "sans-serif", "font-size": 13}
+    ground = element("rect", {"width": WIDTH, "height": top, "fill": "#fff"})
+    return html(element("svg", {**frame, **style}, element("title", None, title), ground, *shapes))
+
+
+def _shapes(row: Row, top: int) -> Iterator[Element]:
+    unit = (WIDTH - LEFT - 10) / (row.end - row.first)
+    yield element("text", {"x": 8, "y": top + 17}, row.name)
+    yield element("rect", {"x": LEFT, "y": top, "width": WIDTH - LEFT - 10, "height": HEIGHT, "fill": "#eceff1"})
+    for bar in row.bars:
+        left, width = LEFT + (bar.first - row.first) * unit, max((bar.end - bar.first) * unit - 1, 1)
+        place = {"x": round(left, 2), "y": top, "width": round(width, 2), "height": HEIGHT, "fill": bar.colour}
+        yield element("rect", place, element("title", None, bar.title))
+    for number, left, anchor in ((row.first, LEFT, "start"), (row.end, WIDTH - 10, "end")):
+        place = {"x": left, "y": top + HEIGHT + 15, "fill": "#555", "text-anchor": anchor}
+        yield element("text", place, str(number))
+
+
+def lookup() -> str:
+    """Return the picture of a lookup: segments, entries of the index, batches."""
+    directory, offset = LOOKUP
+    found = rows_of("lookup", directory, "--offset", offset)[0]
+    segments = json.loads(run("describe", directory, "--output", "json"))["segment_list"]
+    bases, chosen = [one["base_offset"] for one in segments], found["segment"]["file"]
+    log_end = segments[-1]["last_offset"] + 1
+    boxes = [
+        Bar(base, end, CHOSEN if one["file"] == chosen else KEPT, one["file"])
+        for one, base, end in zip(segments, bases, [*bases[1:], log_end], strict=True)
+    ]
+    batches = rows_of("dump", f"{directory}/{chosen}", "--batches")
+    first, end = batches[0]["base_offset"], batches[-1]["last_offset"] + 1
+    printed = run("dump", f"{directory}/{chosen.removesuffix('.log')}.index")
+    entries = [tuple(map(int, one)) for one in re.findall(r"^offset: (\d+) position: (\d+)", printed, re.MULTILINE)]
+    index = [
+        Bar(entry, entry + 1, CHOSEN if entry == found["index"]["offset"] else KEPT, f"offset {entry} at {position}")
+        for entry, position in entries
+    ]
+    return draw(
+        f"lookup of offset {offset} in {directory}",
+        [
+            Row(f"1  one of {len(segments)} segments", bases[0], log_end, boxes),
+            Row(f"2  one of {len(entries)} index entries", first, end, index),
+            Row(f"3  {found['scan']['batches']} batch headers", first, end, [_scanned(one, found) for one in batches]),
+        ],
+    )
+
+
+def _scanned(batch: dict[str, Any], found: dict[str, Any]) -> Bar:
+    position, last = batch["position"], found["batch"]["position"]
+    colour = CHOSEN if position == last else KEPT if found["scan"]["from"] <= position < last else DIMMED
+    title = f"batch {batch['base_offset']} to {batch['last_offset']} at {position}, {batch['size']} bytes"
+    return Bar(batch["base_offset"], batch["last_offset"] + 1, colour, title)
+
+
+def compaction() -> str:
+    """Return the picture of a partition before and after a broker's cleaner; what it took away is dimmed."""
+    before, after = (rows_of("dump", f"compaction/{side}/{COMPACTED}") for side in ("before", "after"))
+    left = {record["offset"] for record in after}
+    first, end = before[0]["offset"], before[-1]["offset"] + 1
+    return draw(
+        f"{COMPACTED} before and after compaction",
+        [
+            Row(f"{side}: {len(records)} records", first, end, [_record(one, one["offset"] in left) for one in records])
+            for side, records in (("before", before), ("after", after))
+        ],
+    )
+
+
+def _record(record: dict[str, Any], is_left: bool) -> Bar:
+    offset: int = record["offset"]
+    return Bar(offset, offset + 1, KEPT if is_left else DIMMED, f"offset {offset}, key {record.get('key')}")
+
+
+def replicas() -> str:
+    """Return the picture of three copies: what all have, and what is on one of them alone."""
+    disks = [f"replicas/split/broker-{node}" for node in (1, 2, 3)]
+    found = json.loads(run("replicas", "diff", *disks, "--output", "json"))["partitions"]
+    (partition,) = (one for one in found if f"{one['topic']}-{one['partition']}" == FORKED)
+    common, end = partition["common_prefix_end"], max(copy["log_end"] for copy in partition["copies"].values())
+    rows = []
+    for node, copy in partition["copies"].items():
+        lost = partition["lost_if_leads"][node]["records"]
+        bars = [Bar(copy["log_start"], common, KEPT, f"offsets {copy['log_start']} to {common - 1}, on all three")]
+        bars.append(Bar(common, copy["log_end"], OWN[int(node) - 1], f"offsets {common} to {copy['log_end'] - 1}"))
+        rows.append(Row(f"node {node}: if it leads, {lost} lost", 0, end, bars))
+    return draw(f"three copies of {FORKED}, alike up to offset {common}", rows)
+
+
+def pictures() -> dict[str, str]:
+    """Return each picture by the name of its file."""
+    drawn = {"lookup": lookup(), "compaction": compaction(), "replicas": replicas()}
+    return {f"{name}.svg": text for name, text in (drawn | {name: terminal(name) for name in TERMINALS}).items()}
+
+
+def page() -> str:
+    """Return the page that shows them all."""
+    directory, offset = LOOKUP
+    shown = "\n\n".join(f"![klog {command}](../pictures/{name}.svg)" for name, command in TERMINALS.items())
+    return PAGE.format(directory=directory, offset=offset) + shown + "\n"
