@@ -9,7 +9,7 @@ PIP := PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_INPUT=1 $(BIN)/python -m pip insta
 UV := uv==0.13.9
 KERNEL := $(wildcard $(addprefix core/klog/kernel/*.,pyx pxi pxd h))
 
-.PHONY: help demo test build dev lint format lock bench fuzz completions dist clean
+.PHONY: help demo test build dev lint format lock bench fuzz completions docs dist clean
 
 help:                ## this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "%-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -41,10 +41,14 @@ bench: dev           ## klog beside its peers (ARGS="--quick"); see bench/README
 fuzz: dev            ## damaged input into a kernel built with sanitizers (ARGS="--seconds 600")
 	$(BIN)/python -m tests.fuzz $(ARGS)
 
-completions: build   ## completions/, docs/klog.1 and docs/findings.md, from the command line's own declarations
+completions: build   ## completions/, docs/klog.1, docs/findings.md and docs/schemas, from klog's own declarations
 	$(BIN)/python -m tools.make_completions
 	$(BIN)/python -m tools.make_man
 	$(BIN)/python -m tools.make_findings
+	$(BIN)/python -m tools.json_fields
+
+docs: dev            ## the site, in site/
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
 
 dist: dev            ## sdist and wheel in dist/
 	$(BIN)/python -m build --no-isolation
@@ -57,7 +61,7 @@ lock:                ## requirements.lock: today's newest versions that fit pypr
 	    --annotation-style line --custom-compile-command "make lock" --output-file requirements.lock pyproject.toml
 
 clean:               ## all that was built, .venv included
-	rm -rf .venv build dist core/*.egg-info *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf .venv build dist site core/*.egg-info *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
 	rm -f core/klog/kernel/_kernel*.so core/klog/kernel/_kernel.c
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 

@@ -30,5 +30,8 @@ show 4 "And this one?" klog verify crash/flip-middle
 show 4 "A bit was flipped here: told in its place, and reading goes on" \
     klog dump --output jsonl --values none --from-offset 299 --limit 3 crash/flip-middle/torn-0
 
-printf '\nklog is in .venv/bin/klog; README.md goes on from here.\n'
+mkdir -p ../build
+show 4 "All of it on one page, for the ticket" klog report modern crash/flip-middle --to ../build/report.html
+
+printf '\nThe page is build/report.html.  klog is in .venv/bin/klog; README.md goes on from here.\n'
 exit "$failed"

@@ -3,6 +3,8 @@
 #
 #     tools/machine.sh build       a C compiler, Python 3.10 or newer with its headers and venv
 #     tools/machine.sh kafka       a JDK of 17 or newer and Maven, for real Kafka in tests and benchmarks
+#     tools/machine.sh browser     Chromium, for the pages of `klog report` in tests
+#     tools/machine.sh strace      strace, by which system calls fail in tests
 #     tools/machine.sh make        make itself
 #     tools/machine.sh python      prints the Python to use
 #
@@ -54,6 +56,15 @@ jdk_package() {
     fi
 }
 
+lacking_browser() {
+    command -v chromium >/dev/null || command -v chromium-browser >/dev/null || command -v google-chrome >/dev/null ||
+        echo chromium
+}
+
+lacking_strace() {
+    command -v strace >/dev/null || echo strace
+}
+
 lacking_make() {
     command -v make >/dev/null || echo make
 }
@@ -82,6 +93,6 @@ install() {
 
 case ${1:-} in
     python) find_python || { echo "machine: no Python of 3.10 or newer (set PYTHON=...)" >&2; exit 1; } ;;
-    build | kafka | make) install "$1" ;;
-    *) echo "usage: tools/machine.sh build|kafka|make|python" >&2; exit 16 ;;
+    build | kafka | browser | strace | make) install "$1" ;;
+    *) echo "usage: tools/machine.sh build|kafka|browser|strace|make|python" >&2; exit 16 ;;
 esac

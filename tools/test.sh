@@ -15,6 +15,14 @@ if ! tools/machine.sh kafka; then
     missed+=("the tests against real Kafka, and on Spark: they need a JDK of 17 or newer, and Maven (see above)")
     wanted="not kafka and not spark"
 fi
+if ! tools/machine.sh browser; then
+    missed+=("the tests of pages in a browser: they need Chromium (see above)")
+    wanted+="${wanted:+ and }not browser"
+fi
+if ! tools/machine.sh strace; then
+    missed+=("the tests of system calls that fail: they need strace (see above)")
+    wanted+="${wanted:+ and }not strace"
+fi
 if [[ -z ${KLOG_CORPORA:-} && ! -e ../shared/corpora/manifest.json ]]; then
     no_corpora="the tests over the large corpora: they are not beside this folder (KLOG_CORPORA names another place)"
     wanted+="${wanted:+ and }not corpora"
