@@ -8,7 +8,8 @@ import re
 import shutil
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -33,13 +34,20 @@ def plain(found: list[Received]) -> list[tuple[object, ...]]:
     return [(one.offset, one.timestamp, one.key, one.value, one.headers) for one in found]
 
 
+def consumed(bootstrap: str, topics: Iterable[str]) -> Truth:
+    """Return what consumers of both levels get; several at a time, for most of it is waiting."""
+    wanted = [(topic, level) for topic in topics for level in LEVELS]
+    with ThreadPoolExecutor(8) as pool:
+        found = pool.map(lambda one: plain(clients.consume(bootstrap, *one)), wanted)
+        return dict(zip(wanted, found, strict=True))
+
+
 class Source:
     """What another cluster left behind: its log dir, and what its consumers got of each topic before it stopped."""
 
     topics = (*(f"codec-{codec}" for codec in CODECS), "idem", "tx", "open", "many", "trimmed", "compacted", "above")
 
     def __init__(self, folder: Path) -> None:
-        self.truth: Truth = {}
         small, keyed = {"internal.segment.bytes": "3000"}, {"cleanup.policy": "compact"}
         with kafka.Cluster(kafka.NEWEST, folder, settings={"log.cleaner.backoff.ms": "200"}) as cluster:
             soon = {"min.cleanable.dirty.ratio": "0.01"}
@@ -51,9 +59,7 @@ class Source:
             with clients.open_transaction(cluster.bootstrap, "open", clients.records("open", 7)):
                 self._trim(cluster.bootstrap)
                 self._await_cleaner(cluster.data)
-                for topic in self.topics:
-                    for level in LEVELS:
-                        self.truth[topic, level] = plain(clients.consume(cluster.bootstrap, topic, level))
+                self.truth = consumed(cluster.bootstrap, self.topics)
                 cluster.stop()
         self.data = cluster.data
         assert len(list(self.data.glob("many-0/*.log"))) > 200, "a segment for each batch"
@@ -105,7 +111,9 @@ class Home:
     """A broker of *version* with the topics of the source, each empty; what is adopted into it, while it is stopped."""
 
     def __init__(self, version: str, folder: Path) -> None:
-        self.cluster = kafka.Cluster(version, folder)
+        # So soon does it take part again after a kill.
+        settings = {"broker.session.timeout.ms": "3000", "broker.heartbeat.interval.ms": "500"}
+        self.cluster = kafka.Cluster(version, folder, settings=settings)
         self.more: dict[str, list[tuple[object, ...]]] = {}
 
     def make(self, topics: list[str]) -> None:
@@ -125,24 +133,24 @@ class Home:
 
     def check(self, truth: Truth, topics: list[str]) -> None:
         """Compare what consumers get: the source's records, and behind them what was sent since."""
-        for topic in topics:
-            for level in LEVELS:
-                wanted = truth[topic, level]
-                found = plain(clients.consume(self.cluster.bootstrap, topic, level))
-                assert found[: len(wanted)] == wanted, (topic, level)
-                behind = [(key, value) for _, _, key, value, _ in found[len(wanted) :]]
-                assert behind == self.more.get(topic, []), (topic, level)
+        for (topic, level), found in consumed(self.cluster.bootstrap, topics).items():
+            wanted = truth[topic, level]
+            assert found[: len(wanted)] == wanted, (topic, level)
+            behind = [(key, value) for _, _, key, value, _ in found[len(wanted) :]]
+            assert behind == self.more.get(topic, []), (topic, level)
 
     def send(self, topics: list[str]) -> None:
-        """Let an idempotent and a transactional producer go on; the latter's second batch of ten is aborted."""
-        for number, topic in enumerate(topics):
-            given = [one for one in clients.records(f"{topic}-{len(self.more.get(topic, []))}", 4) if one.key]
-            bootstrap = self.cluster.bootstrap
-            if number % 2:
-                clients.with_librdkafka(bootstrap, topic, "none", given, enable_idempotence=True)
-            else:
-                clients.with_librdkafka(bootstrap, topic, "none", given, transaction=f"goes-on-{topic}")
-            self.more.setdefault(topic, []).extend((one.key, one.value) for one in given)
+        """Let an idempotent and a transactional producer go on, by turns."""
+        with ThreadPoolExecutor(8) as pool:
+            sent = pool.map(self._send, topics, (bool(number % 2) for number in range(len(topics))))
+            for topic, behind in zip(topics, sent, strict=True):
+                self.more.setdefault(topic, []).extend(behind)
+
+    def _send(self, topic: str, is_idempotent: bool) -> list[tuple[object, ...]]:
+        given = [one for one in clients.records(f"{topic}-{len(self.more.get(topic, []))}", 4) if one.key]
+        more = {"enable_idempotence": True} if is_idempotent else {"transaction": f"goes-on-{topic}"}
+        clients.with_librdkafka(self.cluster.bootstrap, topic, "none", given, **more)
+        return [(one.key, one.value) for one in given]
 
     def is_quiet(self) -> None:
         """Nothing was set aside, made anew, cut or taken offline."""
@@ -175,10 +183,9 @@ def home(
     found = doctor(data)
     assert (found["starts"], found["loses"]) == (True, 0)
     with home.cluster:
-        for topic in OLD:
-            for level in LEVELS:
-                truth[topic, level] = plain(clients.consume(home.cluster.bootstrap, topic, level))
-                assert len(truth[topic, level]) > 100
+        old = consumed(home.cluster.bootstrap, OLD)
+        assert all(len(found) > 100 for found in old.values())
+        truth |= old
         # The aborted transaction of "open" no longer holds back what is behind it.
         undecided = len(truth["open", "read_committed"])
         assert len(truth["open", "read_uncommitted"]) == undecided + 7

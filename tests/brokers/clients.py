@@ -132,6 +132,7 @@ def with_librdkafka(
     if transaction:
         config["transactional.id"] = transaction
     producer = Producer(config | {name.replace("_", "."): value for name, value in settings.items()})
+    producer.list_topics(topic, WAIT_S)  # else it asks for a producer id half a second after it begins
     failed: list[object] = []
 
     def delivered(error: object, _: object) -> None:
@@ -251,6 +252,7 @@ def consume(bootstrap: str, topic: str, isolation: str, *, seconds: float = 60) 
         **SILENT,
     }
     consumer = Consumer(config)
+    consumer.list_topics(topic, WAIT_S)  # else it asks for the leader half a second after it begins
     consumer.assign([TopicPartition(topic, 0, OFFSET_BEGINNING)])
     found: list[Received] = []
     began = time.monotonic()
