@@ -92,6 +92,18 @@ def test_a_plan_is_shown_and_nothing_is_changed(klog: Klog, torn: Path) -> None:
     assert backups(torn) == []
 
 
+def test_a_sum_says_whether_the_records_of_all_that_is_lost_are_known(klog: Klog, tmp_path: Path) -> None:
+    """Nobody knows how many records a damaged end had: "at least" comes with a number, and zero is none."""
+    data = Damageable(tmp_path / "data", "plain-1", "idempotent-0")
+    data.change(PLAIN, flipped(-300))
+    text = klog("recover", data.path, "--salvage").stdout.decode()
+    assert "lost     an unknown number of records, offsets 93 to the end, 1991 bytes (bad-crc)\n" in text
+    assert "\nlost: an unknown number of records, 1991 bytes\n" in text
+    data.change(FLIPPED, flipped(100))
+    text = klog("recover", data.path, "--salvage").stdout.decode()
+    assert "\nlost: at least 25 records, 2650 bytes\n" in text
+
+
 def test_what_is_repaired_stays_so_and_can_be_taken_back(klog: Klog, torn: Path) -> None:
     before = tree(torn)
     done = klog("recover", torn, "--apply")

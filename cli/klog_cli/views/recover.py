@@ -280,19 +280,26 @@ def _amount(amount: Amount) -> str:
 
 
 def _loss(loss: Loss) -> str:
-    records = "an unknown number of" if loss.records is None else str(loss.records)
     offsets = "" if loss.first_offset is None else f", offsets {loss.first_offset} to {_end(loss)}"
-    return f"{records} records{offsets}, {loss.bytes} bytes ({loss.reason})"
+    return f"{_records([loss])}{offsets}, {loss.bytes} bytes ({loss.reason})"
 
 
 def _end(loss: Loss) -> str:
     return "the end" if loss.last_offset is None else str(loss.last_offset)
 
 
+def _records(losses: Sequence[Loss]) -> str:
+    known = sum(loss.records or 0 for loss in losses)
+    if all(loss.records is not None for loss in losses):
+        return f"{known} records"
+    return f"at least {known} records" if known else "an unknown number of records"
+
+
 def _total(losses: Sequence[Loss]) -> str:
-    records = sum(loss.records or 0 for loss in losses)
-    more = "at least " if any(loss.records is None for loss in losses) else ""
-    ends = [loss.last_offset for loss in losses if loss.last_offset is not None]
-    firsts = [loss.first_offset for loss in losses if loss.first_offset is not None]
-    offsets = f", offsets {min(firsts)} to {max(ends)}" if firsts and ends else ""
-    return f"{more}{records} records, {sum(loss.bytes for loss in losses)} bytes{offsets}"
+    bounded = [(loss.first_offset, loss.last_offset) for loss in losses if loss.first_offset is not None]
+    ends = [last for _, last in bounded if last is not None]
+    # Offsets of several partitions have nothing to do with each other.
+    is_one = len({(loss.topic, loss.partition) for loss in losses}) == 1
+    known = is_one and ends and len(ends) == len(bounded)
+    offsets = f", offsets {min(first for first, _ in bounded)} to {max(ends)}" if known else ""
+    return f"{_records(losses)}, {sum(loss.bytes for loss in losses)} bytes{offsets}"
