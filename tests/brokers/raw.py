@@ -8,8 +8,14 @@ from __future__ import annotations
 
 import socket
 import struct
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
+
+from tests.brokers.clients import WAIT_S
+
+_NOT_YET = (3, 5, 6, 9, 78)
+"""Error codes of a broker that listens and does not lead its partitions yet: clients ask again."""
 
 _PRODUCE, _FETCH, _LIST_OFFSETS, _COMMIT, _EPOCHS = 0, 1, 2, 8, 23
 
@@ -46,6 +52,14 @@ class _Reader:
             shift += 7
             if byte < 128:
                 return value
+
+
+def _settled(ask: Callable[[], tuple[int, ...]]) -> tuple[int, ...]:
+    """Return the first answer, error code first, of a broker that leads the partition."""
+    until = time.monotonic() + WAIT_S
+    while (answer := ask())[0] in _NOT_YET and time.monotonic() < until:
+        time.sleep(0.1)
+    return answer
 
 
 def _string(text: str) -> bytes:
@@ -110,6 +124,11 @@ class Raw:
 
     def list_offset(self, topic: str, number: int, timestamp: int, committed: bool = False) -> tuple[int, int, int]:
         """Return offset, timestamp and leader epoch."""
+        error, at_ms, offset, epoch = _settled(lambda: self._list_offset(topic, number, timestamp, committed))
+        assert error == 0, error
+        return offset, at_ms, epoch
+
+    def _list_offset(self, topic: str, number: int, timestamp: int, committed: bool) -> tuple[int, ...]:
         name = topic.encode()
         topics = b"\2" + bytes([len(name) + 1]) + name + b"\2" + struct.pack(">iiq", number, -1, timestamp) + b"\0\0"
         reader = self._ask(_LIST_OFFSETS, 9, struct.pack(">ib", -1, committed) + topics + b"\0", flexible=True)
@@ -118,21 +137,22 @@ class Raw:
         assert reader.varint() == 2
         reader.bytes(reader.varint() - 1)
         assert reader.varint() == 2
-        _, error, at_ms, offset, epoch = reader.take("ihqqi")
-        assert error == 0
-        return offset, at_ms, epoch
+        return reader.take("ihqqi")[1:]
 
     def epoch_end(self, topic: str, number: int, epoch: int) -> tuple[int, int]:
         """Return epoch and end offset."""
+        error, _, found, end = _settled(lambda: self._epoch_end(topic, number, epoch))
+        assert error == 0, error
+        return found, end
+
+    def _epoch_end(self, topic: str, number: int, epoch: int) -> tuple[int, ...]:
         rows = struct.pack(">i", 1) + struct.pack(">iii", number, -1, epoch)
         reader = self._ask(_EPOCHS, 3, struct.pack(">ii", -2, 1) + _string(topic) + rows)
         reader.take("i")
         assert reader.take("i") == (1,)
         reader.bytes(reader.take("h")[0])
         assert reader.take("i") == (1,)
-        error, _, found, end = reader.take("hiiq")
-        assert error == 0
-        return found, end
+        return reader.take("hiiq")
 
     def commit(self, group: str, topic: str, number: int, offset: int, retention_ms: int) -> int:
         """Commit an offset that expires; return the error code."""
@@ -149,10 +169,13 @@ class Raw:
 
     def produce_at(self, topic: str, number: int, batch: bytes, transactional_id: str | None = None) -> tuple[int, int]:
         """Do the same; return the error code and the base offset."""
+        error, offset = _settled(lambda: self._produce(topic, number, batch, transactional_id))
+        return error, offset
+
+    def _produce(self, topic: str, number: int, batch: bytes, transactional_id: str | None) -> tuple[int, ...]:
         rows = _string(topic) + struct.pack(">iii", 1, number, len(batch)) + batch
         name = struct.pack(">h", -1) if transactional_id is None else _string(transactional_id)
         reader = self._ask(_PRODUCE, 3, name + struct.pack(">hii", -1, 30_000, 1) + rows)
         assert reader.take("i") == (1,)
         reader.bytes(reader.take("h")[0])
-        _, _, error, offset = reader.take("iihq")
-        return error, offset
+        return reader.take("iihq")[2:]
