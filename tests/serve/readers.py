@@ -16,11 +16,34 @@ Row = tuple[str, int, int, int, "bytes | None", "bytes | None", tuple[tuple[str,
 
 Topics = str | Sequence[str]
 
-QUIET_S = 5.0
-"""Nothing more has come for so long: this is the end, where a client does not get as far as the end it is told of.
 
-So it is behind an open transaction, and behind damage.
-"""
+class Patience:
+    """When a client is at the end that does not get as far as the end it is told of: nothing more has come for long.
+
+    So it is behind an open transaction, and behind damage.  How long is long: some seconds, or some times what the
+    first records took, on a busy machine.
+    """
+
+    FIRST_S, MORE_S, TIMES = 30.0, 5.0, 5.0
+
+    def __init__(self) -> None:
+        self._until, self._assigned, self._more = time.monotonic() + WAIT_S, 0.0, 0.0
+
+    @property
+    def is_over(self) -> bool:
+        return time.monotonic() >= self._until
+
+    def assigned(self) -> None:
+        """From now on records may come."""
+        if not self._more:
+            self._assigned = time.monotonic()
+            self._until = self._assigned + self.FIRST_S
+
+    def came(self) -> None:
+        """Records have come."""
+        now = time.monotonic()
+        self._more = self._more or max(self.MORE_S, self.TIMES * (now - (self._assigned or now)))
+        self._until = now + self._more
 
 
 def names_of(topics: Topics) -> list[str]:
@@ -96,14 +119,15 @@ def with_kafka_python(bootstrap: str, topics: Topics, isolation: str, group: str
         else:
             consumer.subscribe(names)
         found: list[Row] = []
-        until, ends = time.monotonic() + WAIT_S, {}
-        while time.monotonic() < until:
+        patience, ends = Patience(), {}
+        while not patience.is_over:
             if got := consumer.poll(timeout_ms=100):
                 found += [_of_python(message) for messages in got.values() for message in messages]
-                until = time.monotonic() + QUIET_S
+                patience.came()
             elif places := consumer.assignment():
                 if not ends:
-                    ends, until = consumer.end_offsets(places), time.monotonic() + QUIET_S
+                    ends = consumer.end_offsets(places)
+                    patience.assigned()
                 if all(consumer.position(place) >= ends[place] for place in places):
                     break
         if group is not None:
@@ -145,14 +169,15 @@ async def _with_aiokafka(bootstrap: str, names: list[str], isolation: str, group
             consumer.assign(
                 [TopicPartition(name, one) for name in names for one in metadata.partitions_for_topic(name)]
             )
-        until, ends = time.monotonic() + WAIT_S, {}
-        while time.monotonic() < until:
+        patience, ends = Patience(), {}
+        while not patience.is_over:
             if got := await consumer.getmany(timeout_ms=100):
                 found += [_of_python(message) for messages in got.values() for message in messages]
-                until = time.monotonic() + QUIET_S
+                patience.came()
             elif places := consumer.assignment():
                 if not ends:
-                    ends, until = await consumer.end_offsets(places), time.monotonic() + QUIET_S
+                    ends = await consumer.end_offsets(places)
+                    patience.assigned()
                 if all([await consumer.position(place) >= ends[place] for place in places]):
                     break
         if group is not None:
