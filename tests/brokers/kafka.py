@@ -89,6 +89,15 @@ def dump(version: str, *arguments: str, cwd: Path | None = None) -> Dumped:
     return Dumped(done.stdout, done.stderr, done.returncode)
 
 
+def is_of_load(line: str) -> bool:
+    """Return whether a line of a broker's log tells of a slow machine, not of its files.
+
+    A controller complains of each event that took seconds.  A broker that registers before the quorum of one has its
+    leader logs an error and tries again.
+    """
+    return "EventPerformanceMonitor" in line or "ControllerApis" in line
+
+
 class Jvm:
     """A program of tests/java that answers one request after the other.
 

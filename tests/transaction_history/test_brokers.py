@@ -266,7 +266,7 @@ def test_the_commands_given_end_what_hangs(disk: Disk) -> None:
                 run(tool, cluster, *words[3:])
             until = time.monotonic() + clients.WAIT_S
             while broker.list_offset("t", 1, -1, committed=True)[0] == before:
-                assert time.monotonic() < until
+                assert time.monotonic() < until, "a marker is not written"
                 time.sleep(0.1)
         assert run(tool, cluster, "find-hanging", "--broker-id", "1") == []
         cluster.stop()
