@@ -50,10 +50,26 @@ if ((workers > 1)); then
     mv "$ours" "$compiled"
 fi
 
+failures() {
+    "$python" -c 'import json, sys; print(*json.load(open(sys.argv[1])), sep="\n", end="")' .pytest_cache/v/cache/lastfailed
+}
+
 report=$(mktemp)
 trap 'rm -f "$report"' EXIT
 "$python" -m pytest -n "$workers" --dist loadfile --no-loadscope-reorder --junitxml="$report" ${wanted:+-m "$wanted"} "$@"
 status=$?
+
+# The tests share the cores with each other's brokers: one that stalls there may fail a test that is right.  The gate
+# runs a few such tests once more, alone, and names them; what fails alone has failed.  Others get no second run.
+few=10
+if [[ ${CI:-} == @(true|1) ]] && ((status == 1)); then
+    mapfile -t failed < <(failures)
+    if ((${#failed[@]} <= few)); then
+        echo "********  ONCE MORE, ALONE  what failed beside others, and needs a broker or Spark"
+        "$python" -m pytest -n 0 --last-failed -m "kafka or spark" && [[ -z $(failures) ]] && status=0
+        printf '********  FAILED BESIDE OTHERS  %s\n' "${failed[@]}"
+    fi
+fi
 
 while read -r reason; do
     missed+=("skipped: $reason")
