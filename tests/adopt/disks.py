@@ -39,16 +39,21 @@ def foreign(folder: Path) -> Path:
     return data
 
 
-def set_epochs(partition: Path, epoch: int) -> None:
-    """Let all batches and the checkpoint of a partition be of one leader epoch."""
+def set_epochs(partition: Path, epoch: int, *later: tuple[int, int]) -> None:
+    """Let all batches and the checkpoint of a partition be of one leader epoch.
+
+    *later*: pairs of an epoch and the base offset of the batch from which it is another, ascending.
+    """
+    history = [(epoch, 0), *later]
     for log in partition.glob("*.log"):
         content, at = bytearray(log.read_bytes()), 0
         while at + 61 <= len(content):
-            (size,) = struct.unpack_from(">i", content, at + 8)
-            struct.pack_into(">i", content, at + 12, epoch)
+            base, size = struct.unpack_from(">qi", content, at)
+            struct.pack_into(">i", content, at + 12, max(one for one, start in history if start <= base))
             at += size + 12
         log.write_bytes(content)
-    (partition / "leader-epoch-checkpoint").write_text(f"0\n1\n{epoch} 0\n")
+    entries = "".join(f"{one} {start}\n" for one, start in history)
+    (partition / "leader-epoch-checkpoint").write_text(f"0\n{len(history)}\n{entries}")
 
 
 def epochs(partition: Path) -> set[int]:

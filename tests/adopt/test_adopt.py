@@ -25,6 +25,8 @@ from tests.adopt.disks import (
     set_epochs,
 )
 from tests.conftest import FIXTURES, Ran, writable_copy
+from tests.oracles.plain.encode import batch, marker
+from tests.oracles.plain.shapes import some_records
 from tests.support.power import tree
 
 Klog = Callable[..., Ran]
@@ -151,6 +153,37 @@ def test_epochs_above_the_clusters_are_rewritten(tmp_path: Path) -> None:
     assert records(data / "tx-0") == records(source / "tx-0")
 
 
+def test_epochs_up_to_the_clusters_are_kept_with_their_history(tmp_path: Path) -> None:
+    """The cluster's own epoch is no higher one: where each began stays known, to followers and consumers."""
+    source, data = foreign(tmp_path / "other"), home(tmp_path / "data")
+    set_epochs(source / "dense-0", 2, (5, 98))
+    (one,) = adopted(source / "dense-0", "--into", data, "--apply")["adopted"]
+    assert (one["epochs"], one["epoch"]) == ("keep", None)
+    assert epochs(data / "dense-0") == {2, 5}
+    assert (data / "dense-0/leader-epoch-checkpoint").read_text() == "0\n2\n2 0\n5 98\n"
+
+
+def test_rewritten_epochs_begin_at_the_log_start(tmp_path: Path) -> None:
+    """In front of it nothing is left that could be of an epoch; a broker moves the first entry there as well."""
+    source, data = foreign(tmp_path / "other"), home(tmp_path / "data")
+    set_epochs(source / "trimmed-0", 7, (50, 210))
+    (one,) = adopted(source / "trimmed-0", "--into", data, "--apply")["adopted"]
+    assert (one["epochs"], one["log_start"]) == ("rewrite", 137)
+    assert epochs(data / "trimmed-0") == {5}
+    assert (data / "trimmed-0/leader-epoch-checkpoint").read_text() == "0\n1\n5 137\n"
+    assert fates(data)["trimmed-0"] == "serves"
+
+
+def test_epochs_that_begin_at_either_end_of_the_log(tmp_path: Path) -> None:
+    """One that begins at its start is that of its records; one at its end has none, and a broker drops it."""
+    source, data = foreign(tmp_path / "other"), home(tmp_path / "data")
+    set_epochs(source / "trimmed-0", 2)
+    (source / "trimmed-0/leader-epoch-checkpoint").write_text("0\n2\n2 137\n4 360\n")
+    (one,) = adopted(source / "trimmed-0", "--into", data, "--apply")["adopted"]
+    assert (one["epochs"], one["log_start"], one["log_end"]) == ("keep", 137, 360)
+    assert (data / "trimmed-0/leader-epoch-checkpoint").read_text() == "0\n1\n2 137\n"
+
+
 @pytest.mark.parametrize(("option", "there"), [("keep", 50), ("rewrite", 5)])
 def test_epochs_as_asked(option: str, there: int, tmp_path: Path) -> None:
     """--epochs decides against the default."""
@@ -222,6 +255,27 @@ def _open_from(source: Path) -> int:
     return min(one.current_txn_first_offset for one in producers if one.current_txn_first_offset >= 0)
 
 
+@pytest.mark.parametrize(("before", "wanted"), [(9, 9), (None, 0)])
+def test_a_marker_has_the_epochs_that_a_broker_would_take(before: int | None, wanted: int, tmp_path: Path) -> None:
+    """A coordinator epoch not below the producer's last one, whatever becomes of leader epochs, which it shares."""
+    source, data = tmp_path / "other/tx-open-0", home(tmp_path / "data")
+    source.mkdir(parents=True)
+    producer, given = (7, 3, 0), some_records(0, 4)
+    content = batch(given[:2], transactional=True, producer=producer, leader_epoch=50)
+    if before is not None:
+        end = {"producer_id": 7, "producer_epoch": 3, "coordinator_epoch": before, "leader_epoch": 50}
+        content += marker(2, commit=True, timestamp=given[2].timestamp, **end)
+        content += batch(given[3:], transactional=True, producer=(7, 3, 2), leader_epoch=50)
+    (source / f"{0:020}.log").write_bytes(content)
+    (one,) = adopted(source, "--into", data, "--apply")["adopted"]
+    assert one["ended"] == [{"producer_id": 7, "first_offset": 0 if before is None else 3}]
+    last = records(data / "tx-open-0")[-1]
+    found = [last[name] for name in ("control", "producer_id", "producer_epoch", "coordinator_epoch")]
+    assert found == ["ABORT", 7, 3, wanted]
+    assert one["epochs"] == "rewrite"
+    assert epochs(data / "tx-open-0") == {5}
+
+
 # recovered on the way
 
 
@@ -272,6 +326,16 @@ def test_replace_keeps_what_was_there_in_the_backup(tmp_path: Path, klog: Klog) 
     assert {**tree(data), ".lock": 0} == {**before, ".lock": 0}
 
 
+def test_what_is_replaced_goes_from_its_end(tmp_path: Path) -> None:
+    """Stopped anywhere, a prefix of the old log is there: the last segment goes first, each log before its indexes."""
+    source, data = foreign(tmp_path / "other"), home(tmp_path / "data", "trimmed-0")
+    words = (source / "plain-1", "--as", "trimmed-0", "--replace", "--into", data)
+    gone = [one["file"] for one in adopted(*words)["actions"] if one["do"] == "remove"]
+    kinds = ("log", "index", "timeindex")
+    segments = [f"trimmed-0/{start:020}.{kind}" for start in (320, 210, 110, 0) for kind in kinds]
+    assert gone == segments + [f"trimmed-0/{at:020}.snapshot" for at in (110, 210, 320, 360)]
+
+
 def test_a_second_run_has_nothing_to_do(tmp_path: Path) -> None:
     """What is in place with the same bytes is not put again."""
     source, data = foreign(tmp_path / "other"), home(tmp_path / "data")
@@ -290,6 +354,18 @@ def test_log_start_lines_of_the_target_do_not_empty_what_comes(tmp_path: Path) -
     adopted(source / "plain-1", "--into", data, "--apply")
     assert "plain-1" not in lines(data, "log-start")
     assert fates(data)["plain-1"] == "serves"
+
+
+@pytest.mark.parametrize("name", [f"plain-1.{UNIQUE}-delete", f"plain-1.{UNIQUE}-stray", "131073"])
+def test_checkpoints_say_nothing_of_what_is_not_in_use(name: str, tmp_path: Path) -> None:
+    """They are about the directories that are in their places: another's log start would hide records."""
+    data = home(tmp_path / "data", "plain-1")
+    shutil.copytree(data / "plain-1", data / name)
+    for kind in ("log-start", "cleaner"):
+        (data / f"{kind}-offset-checkpoint").write_text("0\n2\nplain 1 100\nplain 2 90\n")
+    (one,) = adopted(data / name, "--as", "plain-2", "--into", data, "--apply")["adopted"]
+    assert (one["log_start"], one["records"]) == (0, 113)
+    assert [lines(data, kind) for kind in ("log-start", "cleaner")] == [{"plain-1": 100}] * 2
 
 
 def test_text_says_what_comes_and_what_is_next(tmp_path: Path, klog: Klog) -> None:

@@ -21,6 +21,7 @@ from klog.doctor.start import StartRequest, diagnose
 
 from tests.conftest import FIXTURES, Ran, writable_copy
 from tests.support.measure import measured
+from tests.support.metadata_logs import MetadataLog, topic, uuid, value
 
 Klog = Callable[..., Ran]
 METADATA = "__cluster_metadata-0"
@@ -114,6 +115,40 @@ def test_a_cut_metadata_log_is_what_partitions_are_judged_by(klog: Klog, disk: P
     text = klog("doctor", disk).stdout.decode()
     assert text.startswith("metadata-log-damaged: ")
     assert "restore the directory __cluster_metadata-0" in text
+
+
+def test_a_partition_that_the_topic_does_not_have(klog: Klog, disk: Path) -> None:
+    """The topic id is right, and there are fewer partitions: nothing is made in its place."""
+    shutil.copytree(disk / "plain-1", disk / "plain-3")
+    found = answer(klog, disk, code=4)
+    one = row(found, "plain-3")
+    assert (one["fate"], one["reason"], one["message"]) == ("strays", "partition-unknown", "the topic has 3 partitions")
+    assert (one["becomes"], one["lost_records"], found["loses"]) == (None, 113, 113)
+    assert [step["manual"] for step in found["next"]] == [f"move {disk / 'plain-3'} out of every log dir"]
+    assert row(found, "plain-1")["fate"] == row(found, "plain-2")["fate"] == "serves"
+
+
+def test_a_partition_of_other_brokers(klog: Klog, tmp_path: Path) -> None:
+    """Reassigned while the broker was away: of what it has, it serves what the metadata assign to it, at any place."""
+    log = MetadataLog(tmp_path / "data")
+    places = {0: [2, 3], 1: [2, 1], 2: [1, 2]}
+    partitions = (
+        value(
+            "Partition", partitionId=number, topicId=uuid(1), replicas=nodes, isr=[2], leader=2, leaderEpoch=0,
+            partitionEpoch=0, directories=[uuid(800), uuid(800)],
+        )
+        for number, nodes in places.items()
+    )  # fmt: skip
+    log.add(topic("orders", 1), *partitions)
+    meta = log.log_dir / "meta.properties"
+    meta.write_text(f"{meta.read_text()}directory.id={uuid(800)}\n")
+    for number in places:
+        shutil.copytree(FIXTURES / "modern/plain-1", log.log_dir / f"orders-{number}")
+        (log.log_dir / f"orders-{number}/partition.metadata").write_text(f"version: 0\ntopic_id: {uuid(1)}")
+    found = answer(klog, log.log_dir, code=4)
+    fates = [(one["fate"], one["reason"], one["becomes"]) for one in found["partitions"]]
+    assert fates == [("strays", "not-assigned", None), ("serves", None, None), ("serves", None, None)]
+    assert (found["partitions"][0]["message"], found["loses"]) == ("its replicas are on 2, 3", 113)
 
 
 def test_without_a_metadata_log_everything_strays(klog: Klog, disk: Path) -> None:
