@@ -4,12 +4,18 @@ from __future__ import annotations
 
 import json
 import shlex
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 from jsonschema import Draft202012Validator
+from jsonschema.exceptions import best_match
 
-from tests.conftest import FIXTURES, ROOT, run_klog
+from tests.conftest import CORPORA, FIXTURES, ROOT, run_klog, run_klog_process, writable_copy
+from tests.serve.serving import Serving, Wire
+from tests.support.samples import sampled
+from tests.verify.faults import FAULTS
 from tools import json_fields
 from tools.command_line import read
 
@@ -34,37 +40,193 @@ RUNS = [
     f"replicas diff {SPLIT} --metadata replicas/split/controller-4",
     f"replicas diff {SPLIT} --metadata replicas/split/controller-4 --up 1",
     f"replicas diff {SPLIT.replace('split', 'behind')}",
+    *("space modern", "space modern --top-keys 3 --codecs zstd,gzip --sample 1 --free 5G", "space compaction/before"),
+    *("space legacy crash/flip-middle", f"space {SPLIT} --free 10K"),
+    *("metadata show modern", "metadata show replicas/quorum/broker-1", "metadata show replicas/split/controller-4"),
+    *("metadata compare replicas/quorum/broker-1 replicas/quorum/broker-2", "metadata compare modern"),
+    *("assign --brokers 0,1,2 --partitions 4 --replication 2 --seed 1", "assign --check modern"),
+    *("assign --brokers 0,1 --racks 0:a,1:b --partitions 4 --replication 2 --algorithm classic --start-index 1",),
+    "assign --check replicas/split/controller-4",
+    *("recover crash/flip-middle", "recover --like-broker crash/torn-in-batch", "recover --salvage legacy"),
+    *("recover --mark-clean crash/torn-in-batch", "recover modern --salvage", "truncate modern/plain-1 --to-offset 20"),
+    *("truncate modern/tx-0 --to-offset 9999", "compact modern", "compact compaction/before --policy compact --all"),
+    *("compact compaction/before --policy compact --estimate", "compact crash/flip-middle --policy compact --all"),
+    "adopt modern --into modern",
+    *("plans modern", f"replicas plan {SPLIT} --metadata replicas/split/controller-4", f"replicas plan {SPLIT}"),
+    f"replicas plan {SPLIT} --metadata replicas/split/controller-4 --keep newest",
 ]
+LINES = [
+    *("timeline modern", "timeline crash/flip-middle", "timeline compaction/before", "timeline legacy"),
+    f"timeline {SPLIT} replicas/split/controller-4",
+    *("dump modern/plain-1 modern/tx-0 modern/__consumer_offsets-1", "dump compaction/after/tx-later-0 legacy"),
+    *("dump crash/flip-middle", "dump modern legacy crash/flip-middle --batches", "dump modern/dense-0 --with-indexes"),
+    *(f"dump modern/tx-0/00000000000000000016.{kind}" for kind in ("index", "timeindex", "txnindex")),
+    *("partition user-42 --partitions 12", "partition ff --as hex --partitions 12", "partition --null --partitions 3"),
+    *("metadata history modern --partition plain-1", "metadata history modern --broker 1"),
+    *("metadata history replicas/quorum/broker-1 --quorum", "metadata history replicas/split/controller-4 --broker 1"),
+    "metadata history replicas/split/controller-4 --partition orders-0",
+    *(f"replicas simulate replicas/simulate/{path.name}" for path in sorted(FIXTURES.glob("replicas/simulate/*.json"))),
+]
+RECORDS = '{"topic":"plain","partition":1,"key":"k","value":"v"}\n' * 3 + '{"bad":1}\n'
+CHANGES = {
+    "modern": [
+        *("write records.jsonl --to data --skip-bad", "write records.jsonl --to new --skip-bad"),
+        *("write data/tx-open-0 --to another", "write records.jsonl --to data --skip-bad --apply"),
+        *("truncate data/plain-1 --to-offset 20 --plan plan.json", "apply plan.json", "apply plan.json"),
+        *(
+            "plans data",
+            "undo plan.json",
+            "undo plan.json --apply",
+            "adopt data/tx-0 --as plain-0 --into data --replace",
+        ),
+        "adopt data/plain-1 --as plain-0 --into data --replace --apply",
+    ],
+    "crash/flip-middle": ["recover data --salvage --apply", "recover data --apply", "plans data"],
+    "crash/torn-in-batch": ["recover data --mark-clean --apply", "recover data --mark-clean"],
+    "compaction/before": [
+        "compact data --topic grouping --policy compact --apply",
+        "compact data --to out --policy compact",
+    ],
+    "replicas/quorum": [
+        "metadata plan data/broker-1 data/broker-2 data/broker-3 --voters 1@a:1,2@b:2,3@c:3",
+        "metadata plan data/broker-1 data/broker-2 data/broker-3 --only-broker 1",
+        "metadata plan data/broker-1 data/broker-2 data/broker-3 --voters 1@a:1,2@b:2,3@c:3 --apply",
+    ],
+}
+"""Commands one after the other, by the log dir that they change."""
 
 
 def command_of(run: str) -> str:
     """Return the command in *run*: of one word or of two."""
     words = run.split()
-    return max((name for name in (words[0], " ".join(words[:2])) if name in json_fields.SCHEMAS), key=len)
+    return max((name for name in (words[0], " ".join(words[:2])) if name in json_fields.every()), key=len)
 
 
 def faults(command: str, printed: Any) -> list[str]:
     """Return what a strict reader of *command*'s schema says about *printed*."""
-    strict = Draft202012Validator(json_fields.schema(json_fields.SCHEMAS[command], only_these=True))
-    return [f"{error.json_path}: {error.message[:200]}" for error in strict.iter_errors(printed)]
+    strict = Draft202012Validator(json_fields.schema(json_fields.every()[command], only_these=True))
+    # Of something that is one of several, what is wrong with the likeliest.
+    likely = [best_match([error]) for error in strict.iter_errors(printed)]
+    return [f"{error.json_path}: {error.message[:200]}" for error in likely if error is not None]
 
 
-@pytest.mark.parametrize("run", RUNS)
-def test_what_is_printed_is_what_the_schema_says(run: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def check(run: str, codes: tuple[int, ...] = (0, 1, 4, 5)) -> int:
+    """Run a command and hold all that it prints against its schema; return how much that was."""
+    command = command_of(run)
+    done = run_klog(*shlex.split(run), "--output", "json" if command in json_fields.SCHEMAS else "jsonl")
+    assert done.exit_code in codes, (run, done.exit_code, done.stderr)
+    printed = [done.stdout] if command in json_fields.SCHEMAS and done.stdout else done.stdout.splitlines()
+    found = [fault for one in printed for fault in faults(command, json.loads(one))]
+    assert found == [], run
+    return len(printed)
+
+
+@pytest.mark.parametrize("run", [*RUNS, *LINES])
+def test_what_is_printed_is_what_the_schema_says(run: str, monkeypatch: pytest.MonkeyPatch, state_home: Path) -> None:
     """Who writes a script reads the schema, not klog's source."""
     monkeypatch.chdir(FIXTURES)
-    done = run_klog(*shlex.split(run), "--output", "json")
-    assert done.exit_code in (0, 4), done.stderr
-    assert faults(command_of(run), json.loads(done.stdout)) == []
+    assert check(run, (0, 4, 8))
+
+
+@pytest.mark.usefixtures("hasty")
+@pytest.mark.parametrize("name", CHANGES)
+def test_what_a_change_prints_is_what_the_schema_says(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Planned, applied, when there is nothing left to do, and taken back."""
+    writable_copy(FIXTURES / name, tmp_path / "data")
+    (tmp_path / "records.jsonl").write_text(RECORDS)
+    monkeypatch.chdir(tmp_path)
+    for run in CHANGES[name]:
+        assert check(run)
+
+
+def test_what_a_copy_and_its_server_print_is_what_the_schemas_say(tmp_path: Path) -> None:
+    """One line for each request, and the copied partitions at the end."""
+    log = tmp_path / "requests"
+    with (
+        log.open("wb") as requests,
+        Serving(FIXTURES / "modern", "--output=jsonl", stdout=requests.fileno()) as serving,
+    ):
+        with Wire(serving.port) as wire:
+            assert wire.fetch("plain", 0, partition=1)["records"]
+        to = tmp_path / "copy"
+        done = run_klog_process("follow", serving.bootstrap, "--to", to, "--topic", "tx*", "--output", "json")
+    assert done.exit_code == 0, done.stderr
+    copied = json.loads(done.stdout)
+    assert len(copied["partitions"]) > 1
+    assert faults("follow", copied) == []
+    lines = [json.loads(line) for line in log.read_bytes().splitlines()]
+    assert {"Fetch", "Metadata"} <= {line["api"] for line in lines}
+    assert [fault for line in lines for fault in faults("serve", line)] == []
+
+
+WHOLE = (
+    "verify --deep",
+    "describe",
+    "recover",
+    "recover --salvage",
+    "recover --like-broker",
+    "doctor",
+    "audit",
+    "space",
+)
+WHOLE += ("transactions", "groups", "timeline", "stats", "audit misrouted", "keys check")
+
+
+def images() -> Iterator[tuple[str, str]]:
+    """Yield each damage that is known, as kind and name."""
+    return ((kind, name) for kind, makers in FAULTS.items() for name in makers)
+
+
+@pytest.mark.parametrize(("kind", "name"), sampled(images(), 11))
+def test_what_is_printed_of_damage_is_what_the_schema_says(
+    kind: str, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, state_home: Path
+) -> None:
+    """It is then that fields are null."""
+    FAULTS[kind][name](tmp_path / "data")
+    monkeypatch.chdir(tmp_path)
+    # 16: of Kafka's own topics there is nothing to audit, and some names are none of a partition.
+    for command in WHOLE:
+        check(f"{command} data", (0, 4, 8, 16))
+    for partition in sorted((tmp_path / "data").glob("*-[0-9]*")):
+        check(f"dump {partition}", (0, 4, 8, 16))
+
+
+ARCHIVES = sorted(str(path.relative_to(CORPORA)) for path in CORPORA.glob("crash/*/before.tar.gz"))
+
+
+@pytest.mark.corpora
+@pytest.mark.parametrize("archive", sampled(ARCHIVES, 17))
+def test_what_is_printed_of_wrecks_is_what_the_schema_says(
+    archive: str, image: Callable[[str], Path], state_home: Path
+) -> None:
+    """Log dirs of killed brokers, with a damage each."""
+    data = image(archive)
+    for command in WHOLE:
+        check(f"{command} {data}", (0, 4, 8))
 
 
 def test_each_schema_is_held_against_an_output() -> None:
     """One that nothing is held against may say anything."""
-    assert {command_of(run) for run in RUNS} == set(json_fields.SCHEMAS)
-    assert set(json_fields.SCHEMAS) <= {command.name for command in read().walk()}
+    runs = [*RUNS, *LINES, *(run for runs in CHANGES.values() for run in runs)]
+    assert {command_of(run) for run in runs} | {"follow", "serve"} == set(json_fields.every())
 
 
-@pytest.mark.parametrize("command", json_fields.SCHEMAS)
+def test_each_command_with_json_has_a_schema() -> None:
+    """A new one gets its fields declared."""
+    forms = {
+        command.name: option.metavar or ""
+        for command in read().walk()
+        for option in command.options
+        if "--output" in option.names
+    }
+    printing = {name for name, metavar in forms.items() if "json" in metavar}
+    assert printing == json_fields.every().keys() - {"audit"} | json_fields.SAME.keys()
+    assert {name for name in printing if "json" not in forms[name].split("|")} == json_fields.LINES.keys()
+
+
+@pytest.mark.parametrize("command", json_fields.every())
 def test_the_files_are_those_of_the_declarations(command: str) -> None:
     """`make completions` mends a file from yesterday."""
     text = (ROOT / "docs/schemas" / json_fields.file_of(command)).read_text(encoding="utf-8")

@@ -10,27 +10,19 @@ import json
 import os
 from typing import Any
 
+from tools import json_parts as parts
+
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 FOLDER = os.path.join(ROOT, "docs", "schemas")
 
 Declared = Any
 """A declaration as above."""
 
-INT, TEXT, BOOL = "integer", "string", "boolean"
-INT_OR_NULL, TEXT_OR_NULL = "integer|null", "string|null"
-WHERE: Declared = {"topic": TEXT, "partition": INT}
+INT, TEXT, BOOL = parts.INT, parts.TEXT, parts.BOOL
+INT_OR_NULL, TEXT_OR_NULL = parts.INT_OR_NULL, parts.TEXT_OR_NULL
+WHERE: Declared = parts.WHERE
+FINDING: Declared = parts.FINDING
 RANGES: Declared = [[INT]]
-FINDING: Declared = {
-    **{
-        "id": TEXT,
-        "severity": "=note|warning|damage",
-        "topic": TEXT_OR_NULL,
-        "partition": INT_OR_NULL,
-        "file": TEXT_OR_NULL,
-    },
-    **{"position": INT_OR_NULL, "offset": INT_OR_NULL, "message": TEXT, "broker": TEXT_OR_NULL, "fix": TEXT_OR_NULL},
-    **{"topic_id?": TEXT_OR_NULL, "cluster_id?": TEXT_OR_NULL, "count?": INT},
-}
 FINDINGS: Declared = {
     **{"partitions": INT, "segments": INT, "bytes": INT, "batches": INT, "records": INT, "findings": [FINDING]}
 }
@@ -40,6 +32,23 @@ RECORD: Declared = {
     **{"timestamp_type?": TEXT, "leader_epoch?": INT, "producer_id?": INT, "producer_epoch?": INT, "sequence?": INT},
     **{"transactional?": BOOL, "control?": TEXT, "coordinator_epoch?": INT, "position": INT},
 }
+BATCH: Declared = {
+    **{"base_offset": INT_OR_NULL, "last_offset": INT, "records": INT_OR_NULL, "position": INT, "size": INT},
+    **{"magic": INT, "codec": TEXT, "crc": INT, "crc_holds": BOOL, "leader_epoch": INT_OR_NULL},
+    **{"producer_id": INT_OR_NULL, "producer_epoch": INT_OR_NULL, "base_sequence": INT_OR_NULL},
+    **{"last_sequence": INT_OR_NULL, "max_timestamp": INT_OR_NULL, "timestamp_type": TEXT_OR_NULL},
+    **{"transactional": BOOL, "control": BOOL, "delete_horizon_ms": INT_OR_NULL, "partition?": INT, "topic?": TEXT},
+}
+DAMAGE: Declared = {
+    **{"damage": TEXT, "position": INT, "offset?": INT, "stored?": INT, "computed?": INT, "size?": INT},
+    **{"detail?": TEXT, "file?": TEXT},
+}
+DUMP: Declared = (
+    *(RECORD, BATCH, DAMAGE, {"offset": INT, "position": INT}, {"offset": INT, "timestamp": INT}),
+    {
+        **{"version": INT, "producer_id": INT, "first_offset": INT, "last_offset": INT, "last_stable_offset": INT},
+    },
+)
 PARTITION_OF_DISK: Declared = {
     **{"topic": TEXT_OR_NULL, "partition": INT_OR_NULL, "topic_id": TEXT_OR_NULL, "segments": INT, "bytes": INT},
     **{"log_start_offset": INT_OR_NULL, "high_watermark": INT_OR_NULL, "log_end_offset": INT_OR_NULL},
@@ -240,8 +249,29 @@ SCHEMAS: dict[str, Declared] = {
     "groups": GROUPS,
     "stats": STATS,
     "replicas diff": REPLICAS,
+    **{"recover": parts.RECOVER, "truncate": parts.TRUNCATE, "compact": parts.COMPACT, "write": parts.WRITE},
+    **{
+        "follow": parts.FOLLOW,
+        "adopt": parts.ADOPT,
+        "apply": parts.APPLIED,
+        "undo": parts.UNDONE,
+        "plans": parts.PLANS,
+    },
+    **{"replicas plan": parts.REPLICAS_PLAN, "metadata plan": parts.METADATA_PLAN, "space": parts.SPACE},
+    **{"metadata show": parts.METADATA_SHOW, "metadata compare": parts.METADATA_COMPARE, "assign": parts.ASSIGN},
 }
 """Of each command, what `--output json` prints."""
+LINES: dict[str, Declared] = {
+    **{"dump": DUMP, "timeline": parts.TIMELINE, "partition": parts.PARTITION},
+    **{"metadata history": parts.METADATA_HISTORY, "replicas simulate": parts.SIMULATE},
+    "serve": {
+        **{"client": TEXT, "client_id": TEXT_OR_NULL, "software": TEXT_OR_NULL, "api": TEXT, "version": INT},
+        **{"ms": "number", "bytes": INT},
+    },
+}
+"""Of each command that has no `--output json`, what a line of `--output jsonl` is."""
+SAME = {"spark verify": "verify", "spark stats": "stats", "spark audit": "audit misrouted", "audit headers": "audit"}
+"""Commands that print what another prints."""
 
 
 def schema(declared: Declared, only_these: bool = False) -> dict[str, Any]:
@@ -272,6 +302,11 @@ def fields(declared: Declared) -> list[str]:
     return list(dict.fromkeys(name for one in declared for name in fields(one)))
 
 
+def every() -> dict[str, Declared]:
+    """Return the declarations of all commands."""
+    return SCHEMAS | LINES
+
+
 def file_of(command: str) -> str:
     """Return the name of a command's file in docs/schemas."""
     return command.replace(" ", "-") + ".schema.json"
@@ -279,13 +314,14 @@ def file_of(command: str) -> str:
 
 def text(command: str) -> str:
     """Return a command's schema as the file has it."""
-    head = {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": f"klog {command} --output json"}
-    return json.dumps(head | schema(SCHEMAS[command]), indent=1) + "\n"
+    title = f"klog {command} --output json" if command in SCHEMAS else f"a line of klog {command} --output jsonl"
+    head = {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": title}
+    return json.dumps(head | schema(every()[command]), indent=1) + "\n"
 
 
 def main() -> None:
     os.makedirs(FOLDER, exist_ok=True)
-    for command in SCHEMAS:
+    for command in every():
         with open(os.path.join(FOLDER, file_of(command)), "w", encoding="utf-8") as file:
             file.write(text(command))
 

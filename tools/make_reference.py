@@ -29,8 +29,9 @@ def commands_page() -> str:
 
 JSON = """# JSON fields
 
-What `--output json` prints, as [JSON Schema](https://json-schema.org/draft/2020-12/schema) files. No field is ever
-renamed and none changes its type; later versions may add some. A test holds the outputs for the fixtures against them.
+What `--output json` prints, as [JSON Schema](https://json-schema.org/draft/2020-12/schema) files; of a command that has
+`--output jsonl` alone, what a line is. No field is ever renamed and none changes its type; later versions may add some.
+Tests hold outputs of sound and of damaged log dirs against them.
 
 | Command | Schema | Fields |
 |---|---|---|
@@ -42,7 +43,7 @@ def json_page() -> str:
     return JSON + "".join(
         f"| `klog {command}` | [{json_fields.file_of(command)}](../schemas/{json_fields.file_of(command)}) | "
         f"{', '.join(f'`{name}`' for name in json_fields.fields(declared))} |\n"
-        for command, declared in json_fields.SCHEMAS.items()
+        for command, declared in json_fields.every().items()
     )
 
 
