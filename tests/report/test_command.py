@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import FIXTURES, run_klog, writable_copy
+from tests.oracles.plain.encode import Record, batch
 from tests.report.test_page import Outline
 from tests.support.power import tree as tree_of
 from tests.support.reads import count_reads
@@ -113,6 +114,34 @@ def test_one_pass_serves_findings_pictures_and_events(tmp_path: Path, monkeypatc
     alone = bytes_read("verify", disk, "--jobs", "1") + bytes_read("transactions", disk)
     more = bytes_read("report", disk, "--jobs", "1", "--to", tmp_path / "r.html") - alone
     assert more < bytes_read("timeline", disk) / 10
+
+
+def test_transactions_are_looked_for_only_where_some_can_be(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A marker alone is one, and a batch with a bad checksum may be one; a plain log is not read again."""
+    disk = tmp_path / "disk"
+    now, in_transaction = 1_800_000_000_000, {"transactional": True, "producer": (7, 0, 0)}
+    marker = Record(0, now, b"\0\0\0\1", b"\0\0\0\0\0\7")
+    damaged = bytearray(batch([Record(0, now, b"k", b"v")], **in_transaction))  # type: ignore[arg-type]
+    damaged[-1] ^= 0xFF
+    logs = {
+        "plain": b"".join(batch([Record(offset, now, b"k", b"v" * 1000)]) for offset in range(1000)),
+        "marker": batch([marker], control=True, **in_transaction),  # type: ignore[arg-type]
+        "damaged": bytes(damaged),
+    }
+    for topic, content in logs.items():
+        (disk / f"{topic}-0").mkdir(parents=True)
+        (disk / f"{topic}-0" / f"{0:020d}.log").write_bytes(content)
+    (disk / "meta.properties").write_text("version=1\nnode.id=1\ncluster.id=x\n")
+    found = answers("transactions", disk, "--now", str(now))["transactions"]
+    assert isinstance(found, list)
+    assert [part["topic"] for one in found for part in one["partitions"]] == ["marker", "damaged"]
+    plain = disk / "plain-0" / f"{0:020d}.log"
+    counted = count_reads(monkeypatch)
+    run_klog("verify", plain.parent, "--jobs", "1")
+    needed = counted.of(plain)[1]
+    run_klog("report", disk, "--jobs", "1", "--now", str(now), "--to", tmp_path / "r.html")
+    assert read(tmp_path / "r.html")[1]["transactions"] == found
+    assert counted.of(plain)[1] < 2.1 * needed
 
 
 def test_it_changes_nothing(tmp_path: Path) -> None:

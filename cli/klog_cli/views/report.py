@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from functools import partial
 from itertools import islice
 from operator import attrgetter
@@ -49,10 +49,11 @@ _ORDER = (Severity.DAMAGE, Severity.WARNING, Severity.NOTE)
 
 
 class _Summary(NamedTuple):
-    """What is kept of the pass over a partition: its picture, and its latest events."""
+    """What is kept of the pass over a partition: its picture, its latest events, whether there are transactions."""
 
     strip: PartitionStrip
     events: list[TimelineEvent]
+    has_transactions: bool
 
 
 class _Pass(LogEvents):
@@ -73,7 +74,8 @@ class _Pass(LogEvents):
         """Return what is kept."""
         for event in pass_events(facts, self._where, self):
             self._keep(event)
-        return _Summary(strip_of(facts), self._latest)
+        could_not = any(segment.unreadable is not None for segment in facts.segments)
+        return _Summary(strip_of(facts), self._latest, self.has_transactions or could_not)
 
 
 class _Verified:
@@ -83,12 +85,16 @@ class _Verified:
         self.findings: list[Finding] = []
         self.strips: list[PartitionStrip] = []
         self.totals = VerifyTotals()
+        self.without_transactions: set[str] = set()
         self._timeline = timeline
         self._log_dirs = {os.path.realpath(one.log_dir.path): one.log_dir.path for one in selections}
+        self._known: dict[str, str] = {}
 
     def _observe(self, partition: Partition) -> _Pass:
-        log_dir = self._log_dirs.get(os.path.realpath(partition.log_dir), partition.log_dir)
-        return _Pass(partition, log_dir, self._timeline.coordinated)
+        around = partition.log_dir
+        if around not in self._known:
+            self._known[around] = self._log_dirs.get(os.path.realpath(around), around)
+        return _Pass(partition, self._known[around], self._timeline.coordinated)
 
     def run(
         self, opened: Sequence[LogDir | Partition | KafkaFile], request: SurveyOptions, sink: output.Results
@@ -106,6 +112,8 @@ class _Verified:
                 self.strips.append(result.summary.strip._replace(problems=(counts[0], counts[1])))
                 for event in result.summary.events:
                     self._timeline.add(event)
+                if not result.summary.has_transactions:
+                    self.without_transactions.add(result.partition.path)
             if result.partition.unreadable is not None:
                 self._timeline.problems.append(f"{result.partition.path}: {result.partition.unreadable}")
 
@@ -146,7 +154,7 @@ def report(
             [{**one.json(), "meaning": one.kind.meaning} for one in _worst_first(verified.findings)],
             verified.strips,
             _space(paths, now_ms),
-            *collected.read(paths, now_ms, timeline),
+            *collected.read(paths, now_ms, timeline, verified.without_transactions),
             collected.problems,
         )
         for part in page(_redacted(made, title) if redact else made):
@@ -173,12 +181,14 @@ class _Collected:
     def __init__(self) -> None:
         self.problems: list[str] = []
 
-    def read(self, paths: Sequence[str], now_ms: int, timeline: Timeline) -> tuple[list[Row], list[Row], list[Row]]:
-        """Return the latest events, the groups and the transactions."""
+    def read(
+        self, paths: Sequence[str], now_ms: int, timeline: Timeline, without: Container[str]
+    ) -> tuple[list[Row], list[Row], list[Row]]:
+        """Return the latest events, the groups and the transactions; *without*: the logs that have none of these."""
         return (
             self._events(timeline),
             self._had(partial(self._groups, paths)),
-            self._had(partial(self._transactions, paths, now_ms)),
+            self._had(partial(self._transactions, paths, now_ms, without)),
         )
 
     def _had(self, read: Callable[[], Iterable[Row]]) -> list[Row]:
@@ -195,9 +205,9 @@ class _Collected:
     def _groups(self, paths: Sequence[str]) -> Iterable[Row]:
         return map(group_json, describe_groups(paths, GroupQuery(), self.problems.append) or [])
 
-    def _transactions(self, paths: Sequence[str], now_ms: int) -> Iterable[Row]:
-        found = islice(describe_transactions(paths, TransactionQuery(now_ms)), _MOST_TRANSACTIONS)
-        return map(transaction_json, found)
+    def _transactions(self, paths: Sequence[str], now_ms: int, without: Container[str]) -> Iterable[Row]:
+        found = describe_transactions(paths, TransactionQuery(now_ms), without=without)
+        return map(transaction_json, islice(found, _MOST_TRANSACTIONS))
 
 
 def _worst_first(findings: Sequence[Finding]) -> list[Finding]:

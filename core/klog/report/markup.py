@@ -23,6 +23,8 @@ def visible(text: str, most: int = MOST_CHARACTERS) -> str:
     """Return *text*, cut to *most*, with escapes for control characters, directions, lone surrogates and line ends."""
     if len(text) > most:
         text = f"{text[: most - _KEPT]}… ({len(text)} characters)"
+    if text.isprintable():  # all of "Other" and of the separators but the space are not
+        return text
     return "".join(
         char if unicodedata.category(char) not in _INVISIBLE else char.encode("unicode_escape").decode("ascii")
         for char in text

@@ -44,7 +44,7 @@ class LogEvents:
     """Watches the pass over a partition (`klog.verify.segment.BatchObserver`), and hands its events to *emit*.
 
     *coordinated*: producer id → since when (ms) its coordinator tells of its transactions; this log is silent about
-    those that end then or later.
+    those that end then or later.  *has_transactions*: some of its batches are of transactions, or damage may hide them.
     """
 
     def __init__(self, partition: Partition, log_dir: str, emit: Emit, coordinated: Mapping[int, int]) -> None:
@@ -60,6 +60,7 @@ class LogEvents:
         self._log = ""
         self._modified = 0
         self._begins_segment = False
+        self.has_transactions = False
 
     # ---- the pass
 
@@ -84,6 +85,7 @@ class LogEvents:
 
     def damaged(self, damage: Damage) -> None:
         """Keep the time at which damage is told: that of what is before it."""
+        self.has_transactions = True
         if len(self._damaged) < MOST_DAMAGES:
             last = self._last
             latest = -1 if last is None else max(self._landmarks.latest, last.max_timestamp)
@@ -114,6 +116,7 @@ class LogEvents:
 
     def _producer(self, window: Window, row: int, batch: BatchFacts) -> None:
         producer = batch.producer_id
+        self.has_transactions |= batch.is_control or batch.is_transactional
         if batch.is_control:
             self._marker(window, row, batch)
             return

@@ -6,7 +6,7 @@ for one in describe_transactions(["data"], TransactionQuery(now_ms)):
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from fnmatch import fnmatchcase
 from shlex import quote
 from typing import Final, Literal, NamedTuple, TypeAlias
@@ -90,14 +90,15 @@ class TransactionQuery(NamedTuple):
 
 
 def describe_transactions(
-    paths: Iterable[str], query: TransactionQuery, note: Note = ignore
+    paths: Iterable[str], query: TransactionQuery, note: Note = ignore, without: Container[str] = ()
 ) -> Iterator[TransactionDetail]:
     """Yield the transactions in *paths* that *query* selects, about in the order of their ends, the open ones last.
 
-    *note* gets a sentence about each thing that could not be read.  Raises UsageError, UnreadableError, IdentityError.
+    *without*: the paths of partitions whose logs are known to have none, and are not read.  *note* gets a sentence
+    about each thing that could not be read.  Raises UsageError, UnreadableError, IdentityError.
     """
     partitions = select_replicas(paths, (), (), "leader-epoch", query.choice, note)
-    logs = [one for one in partitions if one.topic not in _WITHOUT and one.segments]
+    logs = [one for one in partitions if one.topic not in _WITHOUT and one.path not in without and one.segments]
     # Listed after the logs: beside a running broker, too, they know of each transaction in these.
     coordinators = [Partition(one.path) for one in partitions if one.topic == TRANSACTION_STATE]
     known = _Coordinators(transaction_images(coordinators, note=note), query.now_ms)
