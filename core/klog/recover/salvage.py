@@ -187,7 +187,7 @@ class _Salvage:
         content = self._content(log, pieces, part.base, segment)
         self._end = content.end_offset
         self._epochs += content.epochs
-        keeps = segment.is_whole and not self._is_wrong(part.base)
+        keeps = segment.is_whole and not self._is_wrong(part.base, limit)
         if not (keeps and index in there and time_index in there) and content.builder is None:
             content.builder = self._builder(log, pieces, part.base, segment)
         self._files[index] = there[index] if keeps and index in there else _built(content).offset_entries
@@ -197,9 +197,12 @@ class _Salvage:
         if entries or txns in there:
             self._files[txns] = txn_index_content(entries)
 
-    def _is_wrong(self, base: int) -> bool:
-        found = [one for one in self._survey.facts.segments if one.files.base_offset == base]
-        return any(self._survey.has_wrong_index(segment) for segment in found)
+    def _is_wrong(self, base: int, limit: int | None) -> bool:
+        """Whether the indexes of a segment are wrong, or were only right while no segment followed (at *limit*)."""
+        segments = self._survey.facts.segments
+        if limit is not None and segments[-1].files.base_offset == base:
+            return True
+        return any(self._survey.has_wrong_index(one) for one in segments if one.files.base_offset == base)
 
     def _content(self, log: str, pieces: tuple[FileRange, ...], base: int, segment: SegmentRanges) -> KeptContent:
         """Return what is kept of a segment gives; it is read only where the survey has not followed it."""
