@@ -300,11 +300,11 @@ def test_the_segment_that_was_the_active_one_gets_the_end_of_its_time_index(
     tmp_path: Path, klog: Callable[..., Ran]
 ) -> None:
     """A broker writes that when it closes the segment; now others follow, and retention goes by it."""
-    place = make(tmp_path, {0: [A, C], 100: [five(100)]})
+    place = make(tmp_path, {0: [A, E, F], 100: [five(100)]})
     for kind in ("index", "timeindex"):
         (place / f"{100:020}.{kind}").touch()
     klog("recover", place.parent, "--salvage", NOW, "--apply")
-    assert sorted(logs_of(place)) == [0, 100, FAR]
+    assert sorted(logs_of(place)) == [0, 100, FARTHER]
     assert (place / f"{100:020}.timeindex").stat().st_size == 12
     assert problems(klog, place.parent) == []
     assert json.loads(klog("recover", place.parent, "--salvage", NOW, "--output=json").stdout)["actions"] == []
