@@ -1,0 +1,46 @@
+#!/usr/bin/env bash
+# Brings all of inputs.txt into the cache, and takes nothing whose digest is another.  What is there is not asked for again.
+set -euo pipefail
+source "$(dirname "$0")/environment.sh"
+
+missing() {
+    local name version licence place digest file
+    while read -r name version licence place digest; do
+        file=$downloads/$(basename "${place#*:}")
+        if [[ $name != \#* && $place == "$1":* ]] && ! echo "$digest  $file" | sha256sum --check --status 2>/dev/null; then
+            echo "$name $version ${place#*:} $digest"
+        fi
+    done < <(grep -v '^#' "$release/inputs.txt")
+}
+
+# The pool lies where this machine's own apt finds Debian's packages.
+fetch_debian() {
+    local pool name version path digest
+    pool=${KLOG_DEBIAN:-$(apt-get indextargets --format '$(REPO_URI)' 'Created-By: Packages' 'Origin: Debian' 'Component: main' |
+        grep -v security | head -n 1)}
+    [[ -n $pool ]] || { say "apt knows no mirror of Debian: set KLOG_DEBIAN to one"; return 1; }
+    while read -r name version path digest; do
+        say "fetching $name $version"
+        /usr/lib/apt/apt-helper -o APT::Sandbox::User=root download-file "${pool%/}/$path" "$downloads/$(basename "$path")" \
+            "SHA256:$digest" >&2
+    done
+}
+
+fetch_pypi() {
+    local list name version path digest
+    list=$(mktemp)
+    while read -r name version path digest; do
+        say "fetching $name $version"
+        echo "$name==$version --hash=sha256:$digest" >>"$list"
+    done
+    "$clone/.venv/bin/python" -m pip download --quiet --no-deps --require-hashes --dest "$downloads" --requirement "$list" >&2
+    rm -f "$list"
+}
+
+mkdir -p "$downloads"
+for kind in debian pypi; do
+    wanted=$(missing "$kind")
+    [[ -z $wanted ]] || "fetch_$kind" <<<"$wanted"
+done
+left=$(missing debian; missing pypi)
+[[ -z $left ]] || { say "not what inputs.txt names: $left"; exit 1; }

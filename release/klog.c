@@ -1,0 +1,65 @@
+/* The one file's main: a Python that knows its modules from the start, looks for nothing on the disk and writes nothing there. */
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+
+PyMODINIT_FUNC PyInit__kernel(void);
+PyMODINIT_FUNC PyInit__version(void);
+PyMODINIT_FUNC PyInit__block(void);
+PyMODINIT_FUNC PyInit__frame(void);
+PyMODINIT_FUNC PyInit_backend_c(void);
+PyMODINIT_FUNC PyInit_isal_zlib(void);
+PyMODINIT_FUNC PyInit__isal(void);
+PyMODINIT_FUNC PyInit_snappy(void);
+
+extern const struct _frozen klog_modules[]; /* freeze.py */
+
+static struct _inittab compiled[] = {
+    {"klog.kernel._kernel", PyInit__kernel},
+    {"lz4._version", PyInit__version},
+    {"lz4.block._block", PyInit__block},
+    {"lz4.frame._frame", PyInit__frame},
+    {"zstandard.backend_c", PyInit_backend_c},
+    {"isal.isal_zlib", PyInit_isal_zlib},
+    {"isal._isal", PyInit__isal},
+    {"snappy", PyInit_snappy},
+    {NULL, NULL},
+};
+
+static const wchar_t command[] = L"import sys; from klog_cli.app import main; sys.exit(main())\n";
+
+static PyStatus start(int count, char **arguments) {
+    PyPreConfig before;
+    PyPreConfig_InitIsolatedConfig(&before);
+    before.utf8_mode = 1;
+    before.configure_locale = 0;
+    PyStatus status = Py_PreInitialize(&before);
+    if (PyStatus_Exception(status)) return status;
+
+    PyConfig config;
+    PyConfig_InitIsolatedConfig(&config); /* no environment, no user's directory */
+    config.site_import = 0;
+    config.write_bytecode = 0;
+    config.pathconfig_warnings = 0;
+    config.install_signal_handlers = 1;
+    config.parse_argv = 0;
+    config.use_frozen_modules = 1;
+    config.module_search_paths_set = 1; /* to nothing: no directory is looked through */
+    status = PyConfig_SetString(&config, &config.executable, L"klog");
+    if (!PyStatus_Exception(status)) status = PyConfig_SetString(&config, &config.run_command, command);
+    wchar_t **places[] = {&config.prefix, &config.exec_prefix, &config.base_prefix, &config.base_exec_prefix,
+                          &config.base_executable, &config.stdlib_dir};
+    for (size_t i = 0; i < sizeof places / sizeof *places && !PyStatus_Exception(status); i++)
+        status = PyConfig_SetString(&config, places[i], L"");
+    if (!PyStatus_Exception(status)) status = PyConfig_SetBytesArgv(&config, count, arguments);
+    if (!PyStatus_Exception(status)) status = Py_InitializeFromConfig(&config);
+    PyConfig_Clear(&config);
+    return status;
+}
+
+int main(int count, char **arguments) {
+    PyImport_FrozenModules = klog_modules;
+    if (PyImport_ExtendInittab(compiled)) return 1;
+    PyStatus status = start(count, arguments);
+    if (PyStatus_Exception(status)) Py_ExitStatusException(status);
+    return Py_RunMain();
+}

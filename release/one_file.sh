@@ -1,0 +1,68 @@
+#!/usr/bin/env bash
+# Builds dist/klog-VERSION-linux-ARCH: Python, klog, its kernel and all that it depends on, in one static program.
+set -euo pipefail
+source "$(dirname "$0")/environment.sh"
+source "$release/libraries.sh"
+"$release/fetch.sh"
+
+version=$(sed -n 's/^version = "\(.*\)"/\1/p' "$clone/pyproject.toml")
+made=$clone/dist/klog-$version-linux-$arch
+build=$clone/build/release-$arch
+rm -rf "$build"
+mkdir -p "$build/site" "$clone/dist"
+
+[[ -x $tools/ziglang/zig ]] || unpack_wheel ziglang "$tools"
+write_compilers
+zlib=$(library zlib) openssl=$(library openssl) snappy=$(library snappy) isal=$(library isal) python=$(library cpython)
+
+run_python() { PYTHONHOME=$python PYTHONPATH=${path:-} "$python/python" -s -S "$@"; }
+
+say "compiling the kernel and the codecs"
+for name in typer rich pygments markdown-it-py mdurl shellingham annotated-doc cython; do
+    unpack_wheel "$name" "$build/$([[ $name == cython ]] && echo cython || echo site)"
+done
+for name in lz4 zstandard isal; do unpack "$name" "$build/$name"; done
+cp -r "$build/lz4/lz4" "$build/zstandard/zstandard" "$build/site/"
+cp -r "$build/isal/src/isal" "$build/site/isal"
+
+cd "$build"
+cp -r "$clone/core/klog/kernel" kernel
+rm -f kernel/*.so kernel/_kernel.c
+(cd kernel && path=$build/cython run_python -m cython -3 --module-name klog.kernel._kernel _kernel.pyx -o _kernel.c) >cython.log 2>&1 || { cat cython.log >&2; exit 1; }
+
+compile() {
+    local object=$1
+    shift
+    klog-cc -O3 -w -DNDEBUG -fvisibility=hidden -I"$python/include/python" -c -o "$build/$object.o" "$@" &
+    compilers+=($!)
+}
+finish() {
+    local one
+    for one in "${compilers[@]}"; do wait "$one"; done
+    compilers=()
+}
+compilers=()
+# -mevex512: without it Zig takes the wide registers from the functions that ask for AVX-512 themselves.
+compile kernel -mevex512 -Ikernel kernel/_kernel.c
+compile zstd -Izstandard/zstd -Izstandard/c-ext -DZSTD_SINGLE_FILE -DZSTDLIB_VISIBLE= -DZDICTLIB_VISIBLE= \
+    -DZSTDERRORLIB_VISIBLE= zstandard/c-ext/backend_c.c
+for name in lz4 lz4hc lz4frame xxhash; do compile "$name" -Ilz4/lz4libs "lz4/lz4libs/$name.c"; done
+compile lz4_version -Ilz4/lz4libs lz4/lz4/_version.c
+compile lz4_block -Ilz4/lz4libs lz4/lz4/block/_block.c
+compile lz4_frame -Ilz4/lz4libs lz4/lz4/frame/_frame.c
+compile isal_zlib -I"$isal/include" isal/src/isal/isal_zlibmodule.c
+compile isal_version -I"$isal/include" isal/src/isal/_isalmodule.c
+compile snappy -I"$snappy/include" "$release/snappy.c"
+compile klog "$release/klog.c"
+finish
+
+say "freezing the modules"
+run_python "$release/freeze.py" "$build/modules" "$clone/core" "$clone/cli" "$build/site" "$python/lib/python$python_version"
+compile modules modules.c
+finish
+
+say "linking"
+klog-c++ -static -s -Wl,--gc-sections -Wl,--build-id=none -o klog ./*.o "$python"/lib/lib{python$python_version,mpdec,Hacl_Hash_SHA2,expat}.a \
+    "$isal/lib/isa-l.a" "$snappy/lib/libsnappy.a" "$openssl/lib/libssl.a" "$openssl/lib/libcrypto.a" "$zlib/lib/libz.a" -lm
+install -m 755 klog "$made"
+say "$(stat -c %s "$made") bytes: ${made#"$clone"/}"
