@@ -9,7 +9,7 @@ PIP := PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_INPUT=1 $(BIN)/python -m pip insta
 UV := uv==0.13.9
 KERNEL := $(wildcard $(addprefix core/klog/kernel/*.,pyx pxi pxd h))
 
-.PHONY: help demo test build dev lint format lock bench fuzz completions docs dist clean
+.PHONY: help demo test build dev lint format lock bench fuzz completions docs dist release clean
 
 help:                ## this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "%-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -52,6 +52,9 @@ docs: dev            ## the site, in site/
 
 dist: dev            ## sdist and wheel in dist/
 	$(BIN)/python -m build --no-isolation
+
+release: build       ## dist/klog-VERSION-linux-x86_64: klog and its Python in one static file
+	@release/one_file.sh
 
 lock:                ## requirements.lock: today's newest versions that fit pyproject.toml, for every supported Python
 	@tools/machine.sh build

@@ -23,8 +23,19 @@ BESIDES = (
 
 LEFT_OUT = (
     *("klog.spark", "zstandard.backend_cffi", "lz4.stream", "isal.igzip_lib"),
-    *("test", "idlelib", "tkinter", "turtle", "turtledemo", "ensurepip", "venv", "pydoc", "pydoc_data", "pdb", "doctest"),
-    *("unittest", "_pyrepl", "ctypes", "sqlite3", "curses", "readline", "multiprocessing", "concurrent", "asyncio"),
+    *("test", "idlelib", "tkinter", "turtle", "turtledemo", "ensurepip", "venv", "pydoc", "pydoc_data", "pdb"),
+    *(
+        "doctest",
+        "unittest",
+        "_pyrepl",
+        "ctypes",
+        "sqlite3",
+        "curses",
+        "readline",
+        "multiprocessing",
+        "concurrent",
+        "asyncio",
+    ),
     *("sysconfig", "_sysconfigdata", "xmlrpc", "wsgiref", "cProfile", "profile", "lzma", "bz2"),
     *("IPython", "ipywidgets", "attr", "cffi", "jupyter", "linkify_it", "numpy"),
 )

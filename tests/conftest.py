@@ -47,8 +47,10 @@ def pytest_configure(config: pytest.Config) -> None:
     gc.disable()  # thousands of tests are collected, and none of them is garbage
     # Whoever selects by another marker does not mean to run for hours.
     selected: str = config.option.markexpr
-    if "long" not in selected:
-        config.option.markexpr = f"({selected}) and not long" if selected else "not long"
+    for marker in ("long", "release"):
+        if marker not in selected:
+            expression = config.option.markexpr
+            config.option.markexpr = f"({expression}) and not {marker}" if expression else f"not {marker}"
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -1,0 +1,1 @@
+"""The one file that `make release` builds."""
