@@ -108,6 +108,18 @@ def _swapped_ids(disk: Disk) -> None:
         disk.set_property(one, "directory.id", directory)
 
 
+def _of_an_absent_log_dir(disk: Disk) -> None:
+    """A log dir has another id, and neither it nor the other has two of the partitions that were in it.
+
+    A third, whose topic id is gone, is to be set aside.
+    """
+    first, second, third = sorted(disk.data1.glob(f"{TOPIC}-*"))[:3]
+    shutil.rmtree(first)
+    shutil.rmtree(second)
+    (third / "partition.metadata").unlink()
+    disk.set_property(disk.data1, "directory.id", cluster_identity())
+
+
 def _version_0(disk: Disk) -> None:
     for one in disk.dirs:
         cluster = disk.property_of(one, "cluster.id")
@@ -258,6 +270,7 @@ DISK_STATES: dict[str, Callable[[Disk], None]] = {
     "reserved-directory-id": in_one(1, "directory.id", RESERVED),
     "directory-id-no-uuid": in_one(1, "directory.id", "short"),
     "directory-id-changed": lambda disk: disk.set_property(disk.data1, "directory.id", cluster_identity()),
+    "directory-id-changed-and-partitions-gone": _of_an_absent_log_dir,
     "directory-id-missing": in_one(1, "directory.id", None),
     "directory-ids-missing": everywhere("directory.id", None),
     "directory-ids-swapped": _swapped_ids,

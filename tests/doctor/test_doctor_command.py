@@ -229,6 +229,45 @@ def test_a_directory_id_that_the_cluster_does_not_have(klog: Klog, disk: Path) -
     assert found["next"][0]["manual"] == f"set {before} in {disk / 'meta.properties'}"
 
 
+def test_a_partition_without_a_directory_that_the_cluster_has_elsewhere(klog: Klog, disk: Path) -> None:
+    """A broker makes it, and may not lead it: after a clean stop 3.9.1 and 4.3.1 did not.  No other one is made so."""
+    meta = (disk / "meta.properties").read_text()
+    before = next(line for line in meta.splitlines() if line.startswith("directory.id"))
+    there = sorted(path.name for path in disk.glob("*-[0-9]*") if path.name != METADATA)
+    for name in there:
+        shutil.rmtree(disk / name)
+    assert {one["fate"] for one in answer(klog, disk, code=0)["partitions"]} == {"creates"}
+    (disk / "meta.properties").write_text(meta.replace(before, f"directory.id={uuid(800)}"))
+    found = answer(klog, disk, code=4)
+    assert (found["starts"], found["loses"]) == (True, 0)
+    assert len(found["partitions"]) > len(there)
+    for one in found["partitions"]:
+        assert (one["fate"], one["reason"]) == ("leaderless", "directory-id-unknown"), one
+        assert (one["log_dir"], one["directory"], one["log_start"], one["log_end"]) == (None, None, 0, 0)
+    assert [step["manual"] for step in found["next"]] == [f"set {before} in {disk / 'meta.properties'}"]
+
+
+def test_a_log_dir_that_was_not_named(klog: Klog, tmp_path: Path) -> None:
+    """Its partitions would be made in another: it has to come back, or to be named."""
+    log = MetadataLog(tmp_path / "data")
+    meta = log.log_dir / "meta.properties"
+    meta.write_text(f"{meta.read_text()}directory.id={uuid(800)}\n")
+    broker = value("RegisterBroker", brokerId=1, incarnationId=uuid(5), brokerEpoch=1, logDirs=[uuid(800), uuid(801)])
+    partitions = (
+        value(
+            "Partition", partitionId=number, topicId=uuid(1), replicas=[1], isr=[1], leader=1, leaderEpoch=0,
+            partitionEpoch=0, directories=[uuid(800 + number)],
+        )
+        for number in range(2)
+    )  # fmt: skip
+    log.add(broker, topic("orders", 1), *partitions)
+    found = answer(klog, log.log_dir, code=4)
+    assert [one["fate"] for one in found["partitions"]] == ["creates", "leaderless"]
+    (step,) = found["next"]
+    assert step["manual"].startswith(f"mount the log dir with directory.id={uuid(801)} and name it in log.dirs, or")
+    assert b"(says: starts, loses nothing)" not in klog("doctor", log.log_dir).stdout
+
+
 def test_beside_a_running_broker(klog: Klog, disk: Path) -> None:
     """It says who holds the lock, and waits for nothing."""
     (disk / ".lock").touch()

@@ -27,6 +27,7 @@ SAMPLE = {
     (kafka.NEWEST, "clean", "same-directory-id"),
     (kafka.NEWEST, "clean", "lost+found"),
     (kafka.NEWEST, "clean", "future-beside-current"),
+    (kafka.BEFORE, "clean", "directory-id-changed-and-partitions-gone"),
 }
 
 

@@ -16,6 +16,7 @@ from klog.files.paths import straight
 from klog.formats.checkpoint import OffsetEntry, write_offsets
 from klog.formats.names import FileKind, Stage
 from klog.plan.draft import Draft
+from klog.plan.full_disk import naming
 from klog.plan.model import PUT, Action, FileState
 from klog.plan.staging import Staging, make_directories, remove_tree
 
@@ -31,6 +32,11 @@ def copy(to: str, make: Callable[[Sequence[Staging]], CompactionRun], log_dirs: 
     to = os.path.abspath(straight(to))
     if os.path.lexists(to) and (not os.path.isdir(to) or os.listdir(to)):
         raise UsageError(f"--to {to}: exists, and is not an empty directory")
+    with naming(to, disk, "nothing is left of the copy; make room, or name another place with --to"):
+        return _copy(to, make, log_dirs, disk)
+
+
+def _copy(to: str, make: Callable[[Sequence[Staging]], CompactionRun], log_dirs: int, disk: Disk) -> CompactionRun:
     made = make_directories(to, disk)
     staged = os.path.join(to, _STAGED)
     is_whole = False

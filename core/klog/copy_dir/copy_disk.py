@@ -15,6 +15,7 @@ from klog.errors import DamagedError, KlogError
 from klog.formats.checkpoint import OffsetEntry, offsets_by_partition, write_offsets
 from klog.formats.names import ROOT_CHECKPOINTS, FileKind
 from klog.kernel import Window
+from klog.plan.full_disk import full_disk, is_full
 from klog.plan.locks import Locks
 from klog.plan.session import Reporter
 
@@ -115,6 +116,10 @@ class CopyDisk:
             raise
         except BaseException as error:
             # What memory has may be ahead of what the files have.
+            if is_full(error) and error is not self.failure:
+                standing = "what was copied until then is whole; make room, and the next run goes on"
+                self.failure = full_disk(error, self.path, self.disk, standing)
+                raise self.failure from error
             self.failure = error
             raise
 

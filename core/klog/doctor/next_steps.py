@@ -96,7 +96,7 @@ class _Steps:
 
     def node(self) -> Iterator[tuple[int, NextStep]]:
         """Yield the steps for the node itself and its log dirs, and where they stand among all."""
-        for step in (*self._metadata(), *self._failure(), *self._log_dirs()):
+        for step in (*self._metadata(), *self._failure(), *self._log_dirs(), *self._absent()):
             yield _NODE, step
 
     def partitions(self) -> Iterator[tuple[int, NextStep]]:
@@ -235,8 +235,23 @@ class _Steps:
                 yield self._meta(one.path, "the log dir goes offline")
             elif one.reason == "log-dir-unusable" and self._diagnosis.failure is None:
                 yield _manual(f"repair or mount {one.path}, or take it out of log.dirs", "the log dir goes offline")
-            if self._leaderless[one.path] and self._wanted_id(one.path) is not None:
-                yield self._directory_id(one, f"{counted(self._leaderless[one.path], 'partition')} may have no leader")
+            count = self._leaderless[one.path] or self._leaderless[None]
+            if count and self._wanted_id(one.path) not in (None, one.directory_id):
+                yield self._directory_id(one, f"{counted(count, 'partition')} may have no leader")
+
+    def _absent(self) -> Iterator[NextStep]:
+        """Yield a step for each directory id in the metadata that no log dir has, or is to get."""
+        if self._cluster is None or not self._leaderless.total():
+            return
+        here = {one.directory_id for one in self._diagnosis.log_dirs}
+        here |= {one.directory_id for one in self._cures.metas.values()}
+        ids = directories_of(self._cluster, self._node_id)
+        rows = (row for row in self._diagnosis.partitions if row.reason == "directory-id-unknown")
+        for wanted, count in Counter(ids.get((row.topic, row.partition)) for row in rows).items():
+            if wanted is not None and wanted not in here:
+                mount = f"mount the log dir with directory.id={wanted} and name it in log.dirs"
+                sentence = f"{mount}, or, if it is one of these, set its directory.id back to that"
+                yield _manual(sentence, f"{counted(count, 'partition')} may have no leader")
 
     # the partitions
 

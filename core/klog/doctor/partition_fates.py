@@ -23,6 +23,9 @@ _NO_DIRECTORY: Final = frozenset({None, LOST_DIRECTORY, MIGRATING_DIRECTORY, UNA
 GOES_WITH_ITS_LOG_DIR: Final = "its log dir goes offline"
 """The message of a partition with which nothing is wrong but that."""
 
+MAY_HAVE_NO_LEADER: Final = "the empty one may stay without a leader: no log dir here has the directory id"
+"""Part of the message of a directory in whose place a partition is made that the metadata have elsewhere."""
+
 Key = tuple[str, int]
 
 
@@ -198,7 +201,11 @@ class PartitionFates:
                 future.set(Fate.EMPTIES, "future-without-current", why)
 
     def _is_elsewhere(self, directory_id: str | None) -> bool:
-        """Whether a directory id is that of a log dir that is not here: no broker makes a partition then."""
+        """Whether a directory id is that of a log dir that is not here.
+
+        A broker whose log dirs are all online then makes a partition where it likes; as leader the controller chooses
+        it after a kill, and does not after a clean stop.
+        """
         return directory_id not in _NO_DIRECTORY and directory_id not in self._broker.directory_ids.values()
 
     @staticmethod
@@ -274,6 +281,8 @@ class PartitionFates:
         aside = row.fate in (Fate.STRAYS, Fate.DELETES, Fate.KEEPS)
         if aside and served is None and row.key in self._assigned:
             fact = fact._replace(becomes="empty")
+            if self._is_elsewhere(self._assigned[row.key]):
+                fact = fact._replace(message="; ".join(filter(None, (row.message, MAY_HAVE_NO_LEADER))))
         if row.reason == "future-without-current":
             fact = fact._replace(log_start=0, log_end=0)
         elif row.fate is not Fate.DELETES:
@@ -315,8 +324,14 @@ class PartitionFates:
                 fate = Fate.OFFLINE, offline[log_dir]
                 yield PartitionFate(*key, topic_id, log_dir, None, *fate, message=GOES_WITH_ITS_LOG_DIR)
                 continue
-            made = PartitionFate(*key, topic_id, log_dir, None, Fate.CREATES, "no-directory", None, 0, 0, 0)
-            yield made._replace(message="an empty log; fetched from the leader, if another replica has it")
+            fate, why = (
+                (Fate.CREATES, "no-directory"),
+                "an empty log; fetched from the leader, if another replica has it",
+            )
+            if self._is_elsewhere(wanted):
+                fate = Fate.LEADERLESS, "directory-id-unknown"
+                why = f"an empty log; the metadata have it in directory {wanted}, which no log dir here is"
+            yield PartitionFate(*key, topic_id, log_dir, None, *fate, None, 0, 0, 0, message=why)
 
 
 def _span_of(row: _Row) -> OffsetSpan:

@@ -28,7 +28,7 @@ _TABLE = (
     StartReason("meta-properties-malformed", "does not start if it is the metadata log dir; else the log dir goes offline", "a cut or edited file, a version other than 0 and 1", "write the file again"),
     StartReason("directory-id-twice", "does not start", "a cloned disk", "give the clone the id that the metadata have for it, or take it out"),
     StartReason("directory-id-reserved", "does not start", "an edited file", "remove the line: the broker makes a new id"),
-    StartReason("directory-id-unknown", "loads the partitions; they may stay without a leader until another start", "the line `directory.id` was changed, removed, or is from another time: an old backup, a file of version 0", "put the id back that `next` names"),
+    StartReason("directory-id-unknown", "loads the partitions, and makes those that it does not have; they may stay without a leader until another start", "the line `directory.id` was changed, removed, or is from another time: an old backup, a file of version 0; or the log dir is not in `log.dirs`", "put the id back that `next` names, or mount the log dir"),
     StartReason("log-dir-unusable", "the log dir goes offline; does not start if it is the metadata log dir or the last one", "a file in its place, no permission, a disk that fails", "repair or mount it"),
     StartReason("lock-held", "does not start", "a broker is running on the log dir, or klog changes it", "stop that process; the answer is about the next start"),
     # the metadata log

@@ -23,6 +23,7 @@ from klog.disk.output_gate import check_places
 from klog.errors import KlogError
 from klog.formats.names import FileKind, parse_file
 from klog.plan.backup_writer import BackupWriter, begun
+from klog.plan.full_disk import disk_refused
 from klog.plan.guards import differences, is_above
 from klog.plan.locks import Locks, check_closed
 from klog.plan.model import (
@@ -76,8 +77,7 @@ def apply(plan: Plan, disk: Disk, progress: Sink | None = None, locks: Locks | N
         with Locks(plan.locked, disk) as own:
             return run.all(own)
     except OSError as error:
-        where = error.filename or plan.log_dirs[0]
-        raise ApplyError(f"{where}: {error.strerror or error}; {run.standing()}") from error
+        raise ApplyError(disk_refused(error, plan.backups, plan.log_dirs, disk, run.standing())) from error
 
 
 def bring_to_disk(plan: Plan, disk: Disk) -> None:

@@ -24,6 +24,7 @@ from klog.disk.disk import Disk, NewFile, OpenFile
 from klog.disk.output_gate import check_places
 from klog.errors import KlogError, UsageError
 from klog.plan.draft import Draft, backup_places, make_plan, plan_id, separate_reads, staged_beside, staging_of
+from klog.plan.full_disk import is_full, plan_disk_full
 from klog.plan.model import NOTHING, STAGED, Amount, Loss, Plan, StaleError
 from klog.plan.staging import Staging, in_pieces
 from klog.progress import Silence, Sink
@@ -234,6 +235,10 @@ class PlanSession:
             if not self._is_wanted:
                 for one in self.staging:
                     one.discard()
+        if is_full(error):
+            is_saved = self._options.plan_file is not None
+            waits = [one.directory for one in self.staging] if is_saved else self._backups
+            raise plan_disk_full(error, waits, self._log_dirs, self.disk, is_saved) from error
 
 
 def save_plan(plan: Plan, path: str, disk: Disk) -> None:
@@ -246,9 +251,6 @@ def save_plan(plan: Plan, path: str, disk: Disk) -> None:
         for piece in in_pieces(plan_pieces(plan._replace(staging=()))):
             disk.write(OpenFile(file.descriptor, path), piece)
         file.commit()
-
-
-# plans that were interrupted
 
 
 def finish_interrupted(

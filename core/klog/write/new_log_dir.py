@@ -19,6 +19,7 @@ from klog.formats.java_text import uuid_text
 from klog.formats.names import FileKind, topic_is_legal
 from klog.formats.properties import write_meta_properties
 from klog.metadata.topic_config import TopicConfig
+from klog.plan.full_disk import naming
 from klog.plan.locks import Locks
 from klog.plan.staging import make_directories, remove_made, remove_tree
 from klog.write.destination import OpenPartition, TopicPlace
@@ -122,6 +123,11 @@ def new_log_dir(
     path = os.path.abspath(straight(path))
     if not is_new(path):
         raise UsageError(f"--to {path}: exists, and is not an empty directory")
+    with naming(path, disk, "nothing was written; make room, or name another place with --to"):
+        yield from _built(path, options, configs, disk)
+
+
+def _built(path: str, options: WriteOptions, configs: Mapping[str, TopicConfig], disk: Disk) -> Iterator[NewLogDir]:
     made = make_directories(os.path.dirname(path), disk)
     building = os.path.join(os.path.dirname(path), f".{os.path.basename(path)}.klog-write")
     is_whole = False
