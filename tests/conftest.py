@@ -26,7 +26,7 @@ from pathlib import Path
 import pytest
 
 from tests.brokers import kafka
-from tests.support import deadline, memory, slowest, workers
+from tests.support import deadline, examples, memory, slowest, workers
 
 ROOT = Path(__file__).resolve().parent.parent
 FIXTURES = ROOT / "fixtures"
@@ -44,6 +44,7 @@ def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(slowest)
     config.pluginmanager.register(slowest.ProcessorTime())
     config.pluginmanager.register(workers)
+    examples.settings.load_profile(examples.DEFAULT)
     gc.disable()  # thousands of tests are collected, and none of them is garbage
     # Whoever selects by another marker does not mean to run for hours.
     selected: str = config.option.markexpr

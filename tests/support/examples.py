@@ -8,6 +8,10 @@ from typing import Any
 
 from hypothesis import HealthCheck, settings
 
+DEFAULT = "klog"
+"""The profile of tests that set nothing: other work may share the machine."""
+settings.register_profile(DEFAULT, derandomize=True, deadline=None, suppress_health_check=list(HealthCheck))
+
 EXAMPLES = int(os.environ.get("KLOG_EXAMPLES", "0"))
 
 
