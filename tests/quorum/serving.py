@@ -43,6 +43,14 @@ def create(bootstrap: str, topics: dict[str, tuple[int, int]]) -> None:
                     raise
 
 
+def await_fenced(bootstrap: str, node: int) -> None:
+    """Wait until the controller takes a node that was killed for gone: before, it may place new replicas there."""
+    until = time.monotonic() + WAIT_S
+    while node in clients.admin(bootstrap).list_topics(timeout=WAIT_S).brokers:
+        assert time.monotonic() < until, f"node {node} is not fenced"
+        time.sleep(0.2)
+
+
 def write(
     bootstrap: str, partitions: Iterable[Key], count: int, who: str, acks: str = "all"
 ) -> dict[Key, list[Record]]:

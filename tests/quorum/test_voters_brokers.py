@@ -50,6 +50,7 @@ def killed(tmp_path_factory: pytest.TempPathFactory) -> Killed:
         await_full_isr(cluster.bootstrap, tuple(TOPICS))
         written = serving.write(cluster.bootstrap, PLACES, 40, "before")
         cluster.kill(2)
+        serving.await_fenced(cluster.bootstrap, 2)
         serving.create(cluster.bootstrap, {"late": (1, 1)})
         for place, records in serving.write(cluster.bootstrap, [*PLACES, ("late", 0)], 10, "after").items():
             written.setdefault(place, []).extend(records)
