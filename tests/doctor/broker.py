@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 import shutil
 import subprocess
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from tests.brokers import clients, kafka
+
+if TYPE_CHECKING:
+    from confluent_kafka import Consumer
 
 TOPIC, PARTITIONS = "orders", 24
 OTHER = "small"
@@ -18,6 +23,8 @@ ZOOKEEPER_FORGETS_S = 9
 """After this the session of a broker that was killed has run out, and the broker may register again."""
 LEGACY_DELETES_S = 35
 """Before 4.x it is fixed when a broker deletes what it found marked for that: 30 s after its start."""
+LEADERS_S = 12
+"""How long partitions without a leader are waited for: on a busy machine they have one seconds after the start."""
 NAMES = ("data", "data1")
 STARTED = r"Kafka Server started|KafkaServer id=\d+\] started"
 
@@ -217,19 +224,10 @@ def _served(broker: TwoDirBroker) -> dict[tuple[str, int], tuple[int, int, int] 
     consumer = Consumer(clients.SILENT | settings | {"auto.offset.reset": "earliest", "enable.partition.eof": True})
     found: dict[tuple[str, int], tuple[int, int, int] | None] = {}
     try:
-        topics = consumer.list_topics(timeout=30).topics
-        for topic, about in topics.items():
-            if topic.startswith("__"):
-                continue
-            for number, partition in about.partitions.items():
-                found[topic, number] = None
-                if partition.leader < 0:
-                    continue
-                try:
-                    low, high = consumer.get_watermark_offsets(TopicPartition(topic, number), timeout=30)
-                except KafkaException:
-                    continue
-                found[topic, number] = (low, high, 0)
+        for key in _leaders(consumer, found):
+            with contextlib.suppress(KafkaException):
+                low, high = consumer.get_watermark_offsets(TopicPartition(*key), timeout=clients.WAIT_S)
+                found[key] = (low, high, 0)
         wanted = {key: ends for key, ends in found.items() if ends is not None and ends[0] < ends[1]}
         _count(consumer, wanted, found)
     finally:
@@ -237,12 +235,29 @@ def _served(broker: TwoDirBroker) -> dict[tuple[str, int], tuple[int, int, int] 
     return found
 
 
+def _leaders(consumer: Consumer, found: dict[tuple[str, int], tuple[int, int, int] | None]) -> list[tuple[str, int]]:
+    """Return the partitions that have a leader, some time after the start; add all to *found*."""
+    end = time.monotonic() + LEADERS_S
+    while True:
+        topics = consumer.list_topics(timeout=clients.WAIT_S).topics
+        leaders = {
+            (topic, number): partition.leader
+            for topic, about in topics.items()
+            for number, partition in about.partitions.items()
+            if not topic.startswith("__")
+        }
+        if (leaders and min(leaders.values()) >= 0) or time.monotonic() > end:
+            found.update(dict.fromkeys(leaders))
+            return [key for key, leader in leaders.items() if leader >= 0]
+        time.sleep(0.5)
+
+
 def _count(consumer: object, wanted: dict[tuple[str, int], tuple[int, int, int]], found: dict) -> None:  # type: ignore[type-arg]
     from confluent_kafka import TopicPartition
 
     consumer.assign([TopicPartition(*key, ends[0]) for key, ends in wanted.items()])  # type: ignore[attr-defined]
     counts, left = dict.fromkeys(wanted, 0), set(wanted)
-    end = time.monotonic() + 20
+    end = time.monotonic() + clients.WAIT_S
     while left and time.monotonic() < end:
         message = consumer.poll(0.5)  # type: ignore[attr-defined]
         if message is None:
