@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import NewTopic
 
-from tests.brokers import kafka
+from tests.brokers import clients, kafka
 from tests.brokers.raw import Raw
 from tests.oracles.plain.encode import Record, batch
 
@@ -23,9 +23,7 @@ MS = 1_790_000_000_000
 def broker(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Raw]:
     folder: Path = tmp_path_factory.mktemp(f"tables-{request.param}")
     with kafka.Cluster(request.param, folder, port=kafka.PORT + 80) as cluster:
-        admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
-        for made in admin.create_topics([NewTopic("t", num_partitions=30)]).values():
-            made.result(60)
+        clients.make(cluster.bootstrap, [NewTopic("t", num_partitions=30)])
         with Raw(cluster.bootstrap) as raw:
             yield raw
 

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka import Producer
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import NewTopic
 
 from tests.audit.auditing import Place, audit, place, places
-from tests.brokers import jars, kafka
+from tests.brokers import clients, jars, kafka
 from tests.brokers.quorum import CONTROLLER, Brokers
 from tests.brokers.stalling_link import StallingLink
 from tests.oracles.plain.decode import Batch, scan
@@ -79,14 +79,12 @@ def produce(brokers: Pair, link: StallingLink, version: str, topics: list[str], 
 
 def make_topics(brokers: Pair, prefix: str) -> list[str]:
     names = [f"{speed}_{prefix}{i}" for speed in ("fast", "slow") for i in range(5)]
-    admin = AdminClient({"bootstrap.servers": f"localhost:{brokers.port + FAST}"})
     leaders = {name: SLOW if name.startswith("slow") else FAST for name in names}
     new = [
         NewTopic(name, num_partitions=PARTITIONS, replica_assignment=[[leader]] * PARTITIONS)
         for name, leader in leaders.items()
     ]
-    for made in admin.create_topics(new).values():
-        made.result(60)
+    clients.make(f"localhost:{brokers.port + FAST}", new)
     fill(brokers, [name for name in names if name.startswith("slow")])
     return names
 

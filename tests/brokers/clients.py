@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from confluent_kafka import Message
-    from confluent_kafka.admin import AdminClient
+    from confluent_kafka.admin import AdminClient, NewTopic
 
 # librdkafka tells of every reconnection and deprecated setting on stderr; what matters reaches the caller as an error.
 SILENT = {"log_level": 2}
@@ -96,20 +96,25 @@ def admin(bootstrap: str) -> AdminClient:
     return made
 
 
-def create(bootstrap: str, topics: dict[str, dict[str, str]], partitions: int = 1, replicas: int = 1) -> None:
-    """Create *topics*, name → settings, of so many *partitions* and *replicas*, on a cluster that has none of them."""
+def make(bootstrap: str, topics: list[NewTopic]) -> None:
+    """Create topics."""
     from confluent_kafka import KafkaError, KafkaException
-    from confluent_kafka.admin import NewTopic
 
     client = admin(bootstrap)  # without a name it would be gone before the answer comes
-    wanted = [NewTopic(name, partitions, replicas, config=settings) for name, settings in topics.items()]
-    for future in client.create_topics(wanted).values():
+    for future in client.create_topics(topics).values():
         try:
             future.result(WAIT_S)
         except KafkaException as error:
             # The client asks again when an answer is slow to come, and the broker has done it all the same.
             if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
                 raise
+
+
+def create(bootstrap: str, topics: dict[str, dict[str, str]], partitions: int = 1, replicas: int = 1) -> None:
+    """Create *topics*, name → settings, of so many *partitions* and *replicas*, on a cluster that has none of them."""
+    from confluent_kafka.admin import NewTopic
+
+    make(bootstrap, [NewTopic(name, partitions, replicas, config=settings) for name, settings in topics.items()])
     time.sleep(1)  # until every part of the broker knows them
 
 

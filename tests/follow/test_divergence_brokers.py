@@ -30,11 +30,9 @@ FORKED = ("--topic", "short", "--topic", "long")
 def create(bootstrap: str) -> None:
     from confluent_kafka.admin import NewTopic
 
-    client = clients.admin(bootstrap)
     config = {"unclean.leader.election.enable": "true"}
     wanted = [NewTopic(name, 1, replica_assignment=[on], config=config) for name, on in REPLICAS.items()]
-    for future in client.create_topics(wanted).values():
-        future.result(clients.WAIT_S)
+    clients.make(bootstrap, wanted)
 
 
 def led_by(bootstrap: str, node: int, topics: tuple[str, ...], isr: int) -> None:

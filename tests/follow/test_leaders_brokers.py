@@ -27,15 +27,13 @@ def create(bootstrap: str) -> None:
     """Each broker leads one partition of the first topic; the other topic has small segments, and is compacted soon."""
     from confluent_kafka.admin import NewTopic
 
-    client = clients.admin(bootstrap)
     replicas = [[1, 2, 3], [2, 3, 1], [3, 1, 2]]
     settings = {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.01", "segment.ms": "100"}
     wanted = [
         NewTopic(MOVING, PARTITIONS, replica_assignment=replicas, config={"min.insync.replicas": "2"}),
         NewTopic(COMPACTED, 1, replica_assignment=[[2, 1, 3]], config=settings),
     ]
-    for future in client.create_topics(wanted).values():
-        future.result(clients.WAIT_S)
+    clients.make(bootstrap, wanted)
 
 
 @dataclass

@@ -30,12 +30,10 @@ Record = tuple[int, int, "bytes | None", "bytes | None"]
 def create(bootstrap: str) -> None:
     from confluent_kafka.admin import NewTopic
 
-    client = clients.admin(bootstrap)
     wanted = [
         NewTopic(name, len(ASSIGNMENT), replica_assignment=ASSIGNMENT, config=config) for name, config in TOPICS.items()
     ]
-    for future in client.create_topics(wanted).values():
-        future.result(clients.WAIT_S)
+    clients.make(bootstrap, wanted)
 
 
 def in_sync(bootstrap: str, replicas: int, topics: tuple[str, ...] = tuple(TOPICS)) -> None:

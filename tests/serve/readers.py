@@ -66,7 +66,7 @@ def with_librdkafka(bootstrap: str, topics: Topics, isolation: str, group: str |
     }
     consumer, found, names = Consumer(config), [], names_of(topics)
     try:
-        left = {(name, one) for name in names for one in consumer.list_topics(name, 20).topics[name].partitions}
+        left = {(name, one) for name in names for one in consumer.list_topics(name, WAIT_S).topics[name].partitions}
         if group is None:
             consumer.assign([TopicPartition(*place, OFFSET_BEGINNING) for place in left])
         else:

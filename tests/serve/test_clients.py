@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from tests.brokers.clients import SILENT
+from tests.brokers import clients
+from tests.brokers.clients import SILENT, WAIT_S
 from tests.conftest import FIXTURES, run_klog
 from tests.dump.test_consumer import received
 from tests.serve.readers import READERS, Row, with_librdkafka
@@ -85,15 +86,14 @@ def test_a_group_reads_all_partitions_and_resumes(client: str) -> None:
 def test_a_group_of_the_disk_goes_on_where_it_was() -> None:
     """Where its last commit before the crash left it, without a word from anybody."""
     from confluent_kafka import ConsumerGroupTopicPartitions
-    from confluent_kafka.admin import AdminClient
 
     with Serving(MODERN) as serving:
-        admin = AdminClient({"bootstrap.servers": serving.bootstrap, **SILENT})
+        admin = clients.admin(serving.bootstrap)
         asked = [ConsumerGroupTopicPartitions("loses-one")]
-        told = admin.list_consumer_group_offsets(asked)["loses-one"].result(20).topic_partitions
+        told = admin.list_consumer_group_offsets(asked)["loses-one"].result(WAIT_S).topic_partitions
         committed = {(one.topic, one.partition): one.offset for one in told}
         assert committed["plain", 1] == 93
-        assert {one.group_id for one in admin.list_consumer_groups().result(20).valid} >= {"classic", "sticky"}
+        assert {one.group_id for one in admin.list_consumer_groups().result(WAIT_S).valid} >= {"classic", "sticky"}
         left = [row for row in on_disk(MODERN, "plain") if row[2] >= committed.get((row[0], row[1]), 0)]
         assert 0 < len(left) < len(on_disk(MODERN, "plain"))
         assert with_librdkafka(serving.bootstrap, "plain", "read_committed", "loses-one") == left
@@ -107,27 +107,27 @@ def test_offsets_by_time(modern: Serving) -> None:
     consumer = Consumer({"bootstrap.servers": modern.bootstrap, "group.id": "times", **SILENT})
     try:
         for time_ms in (0, rows[0][3], rows[40][3], rows[41][3] + 1, rows[-1][3], max(row[3] for row in rows) + 1):
-            (found,) = consumer.offsets_for_times([TopicPartition("zstd", 0, time_ms)], 20)
+            (found,) = consumer.offsets_for_times([TopicPartition("zstd", 0, time_ms)], WAIT_S)
             expected = next((row[2] for row in rows if row[3] >= time_ms), -1)
             assert found.offset == expected, time_ms
-        assert consumer.get_watermark_offsets(TopicPartition("trimmed", 0), 20)[0] == 137
+        assert consumer.get_watermark_offsets(TopicPartition("trimmed", 0), WAIT_S)[0] == 137
     finally:
         consumer.close()
 
 
 def test_the_cluster_is_the_one_of_the_disk(modern: Serving) -> None:
     from confluent_kafka import TopicCollection, TopicPartition
-    from confluent_kafka.admin import AdminClient, ConfigResource, OffsetSpec, ResourceType
+    from confluent_kafka.admin import ConfigResource, OffsetSpec, ResourceType
 
-    admin = AdminClient({"bootstrap.servers": modern.bootstrap, **SILENT})
-    assert admin.describe_cluster().result(20).cluster_id == "fXeC61JOQie3q2pvw8VSPQ"
+    admin = clients.admin(modern.bootstrap)
+    assert admin.describe_cluster().result(WAIT_S).cluster_id == "fXeC61JOQie3q2pvw8VSPQ"
     (topic,) = admin.describe_topics(TopicCollection(["plain"])).values()
-    assert len(topic.result(20).partitions) == 3
+    assert len(topic.result(WAIT_S).partitions) == 3
     (config,) = admin.describe_configs([ConfigResource(ResourceType.TOPIC, "lz4-broker")]).values()
-    assert {name: entry.value for name, entry in config.result(20).items()} == {"compression.type": "lz4"}
+    assert {name: entry.value for name, entry in config.result(WAIT_S).items()} == {"compression.type": "lz4"}
     (latest,) = admin.list_offsets({TopicPartition("zstd", 0): OffsetSpec.latest()}).values()
-    assert latest.result(20).offset == on_disk(MODERN, "zstd")[-1][2] + 1
-    internal = {name for name in admin.list_topics(timeout=20).topics if name.startswith("__")}
+    assert latest.result(WAIT_S).offset == on_disk(MODERN, "zstd")[-1][2] + 1
+    internal = {name for name in admin.list_topics(timeout=WAIT_S).topics if name.startswith("__")}
     assert internal == set()
 
 
@@ -136,19 +136,19 @@ def test_the_cluster_is_the_one_of_the_disk(modern: Serving) -> None:
 
 def test_librdkafka_is_refused_at_once(modern: Serving) -> None:
     from confluent_kafka import KafkaError, Producer
-    from confluent_kafka.admin import AdminClient, NewTopic
+    from confluent_kafka.admin import NewTopic
 
     told: list[Any] = []
     for idempotent in (False, True):
         config = {"bootstrap.servers": modern.bootstrap, "enable.idempotence": idempotent, **SILENT}
         producer = Producer(config)
         producer.produce("zstd", b"x", on_delivery=lambda error, _: told.append(error))
-        assert producer.flush(20) == 0
+        assert producer.flush(WAIT_S) == 0
     assert [error.code() for error in told] == [KafkaError.POLICY_VIOLATION] * 2
     assert not any(error.retriable() for error in told)
-    admin = AdminClient({"bootstrap.servers": modern.bootstrap, **SILENT})
+    admin = clients.admin(modern.bootstrap)
     (created,) = admin.create_topics([NewTopic("new", 1, 1)]).values()
-    assert TEXT in str(created.exception(20))
+    assert TEXT in str(created.exception(WAIT_S))
     assert "Produce was refused" in modern.said
     assert "CreateTopics was refused" in modern.said
 
@@ -157,10 +157,10 @@ def test_kafka_python_is_told_why(modern: Serving) -> None:
     from kafka import KafkaProducer
     from kafka.errors import PolicyViolationError
 
-    producer = KafkaProducer(bootstrap_servers=modern.bootstrap, max_block_ms=20_000)
+    producer = KafkaProducer(bootstrap_servers=modern.bootstrap, max_block_ms=WAIT_S * 1000)
     try:
         with pytest.raises(PolicyViolationError, match="klog serve is read-only"):
-            producer.send("zstd", b"x").get(20)
+            producer.send("zstd", b"x").get(WAIT_S)
     finally:
         producer.close()
 
@@ -178,4 +178,4 @@ def test_aiokafka_is_refused_at_once(modern: Serving) -> None:
             await producer.stop()
 
     with pytest.raises(PolicyViolationError):
-        asyncio.run(asyncio.wait_for(produce(), 20))
+        asyncio.run(asyncio.wait_for(produce(), WAIT_S))

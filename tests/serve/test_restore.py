@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.brokers import jars, kafka
-from tests.brokers.clients import SILENT
+from tests.brokers import clients, jars, kafka
+from tests.brokers.clients import SILENT, WAIT_S
 from tests.conftest import CORPORA, FIXTURES
 from tests.follow.following import followed
 from tests.serve.readers import Row, with_librdkafka
@@ -85,13 +85,12 @@ def expected(disk: Path, topic: str) -> list[Row]:
 def committed(bootstrap: str) -> Offsets:
     """Return what all groups have committed."""
     from confluent_kafka import ConsumerGroupTopicPartitions
-    from confluent_kafka.admin import AdminClient
 
-    admin = AdminClient({"bootstrap.servers": bootstrap, **SILENT})
-    names = [one.group_id for one in admin.list_consumer_groups().result(20).valid]
+    admin = clients.admin(bootstrap)
+    names = [one.group_id for one in admin.list_consumer_groups().result(WAIT_S).valid]
     found: Offsets = {}
     for name in names:
-        told = admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(name)])[name].result(20)
+        told = admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(name)])[name].result(WAIT_S)
         found |= {(name, one.topic, one.partition): one.offset for one in told.topic_partitions}
     return found
 
@@ -102,14 +101,14 @@ def counts(bootstrap: str, wanted: Sequence[str]) -> Mapping[str, int]:
 
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "counting", **SILENT})
     try:
-        topics = consumer.list_topics(timeout=20).topics.items()
+        topics = consumer.list_topics(timeout=WAIT_S).topics.items()
         places = [
             TopicPartition(name, number) for name, topic in topics for number in topic.partitions if name in wanted
         ]
         found = dict.fromkeys(wanted, 0)
         for place in places:
             try:
-                low, high = consumer.get_watermark_offsets(place, 20)
+                low, high = consumer.get_watermark_offsets(place, WAIT_S)
             except KafkaException as error:
                 if error.args[0].code() not in (KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.LEADER_NOT_AVAILABLE):
                     raise
@@ -166,10 +165,10 @@ def test_what_was_committed_is_in_the_new_cluster(restored: Restored) -> None:
 
 def test_topics_have_their_partitions_and_settings(restored: Restored) -> None:
     """Those as well of which this disk has nothing: keys go to the partitions where they went before."""
-    from confluent_kafka.admin import AdminClient, ConfigResource, ConfigSource, ResourceType
+    from confluent_kafka.admin import ConfigResource, ConfigSource, ResourceType
 
-    admin = AdminClient({"bootstrap.servers": restored.bootstrap, **SILENT})
-    topics = admin.list_topics(timeout=20).topics
+    admin = clients.admin(restored.bootstrap)
+    topics = admin.list_topics(timeout=WAIT_S).topics
     assert {name: len(topics[name].partitions) for name in ("plain", "snappy", "tx", "empty", "zstd")} == {
         "plain": 3, "snappy": 2, "tx": 2, "empty": 3, "zstd": 1,
     }  # fmt: skip
@@ -178,7 +177,7 @@ def test_topics_have_their_partitions_and_settings(restored: Restored) -> None:
     stayed = (("logappend", "message.timestamp.type", "CreateTime"), ("plain", "retention.ms", "-1"))
     for topic, name, value in (*came, *stayed):
         (told,) = admin.describe_configs([ConfigResource(ResourceType.TOPIC, topic)]).values()
-        entry = told.result(20)[name]
+        entry = told.result(WAIT_S)[name]
         its_own = entry.source == ConfigSource.DYNAMIC_TOPIC_CONFIG.value
         assert (entry.value, its_own) == (value, (topic, name, value) in came), topic
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from klog.serve.view import ServeOptions, View
 
-from tests.brokers.clients import SILENT
+from tests.brokers.clients import SILENT, WAIT_S
 from tests.oracles.plain.encode import Record, batch
 from tests.serve.coordinator_logs import T, commit_of, ending, rows, state, write_batches, write_records
 from tests.serve.serving import Serving, Wire
@@ -167,14 +167,14 @@ def test_clients_see_the_disk_as_it_was(log_dir: Path) -> None:
         consumer = Consumer({**settings, "group.id": "g"})
         try:
             place = TopicPartition("t", 0)
-            assert consumer.get_watermark_offsets(place, 20) == (0, 50)
-            assert consumer.committed([place], 20)[0].offset == 45
+            assert consumer.get_watermark_offsets(place, WAIT_S) == (0, 50)
+            assert consumer.committed([place], WAIT_S)[0].offset == 45
         finally:
             consumer.close()
         admin = AdminClient(settings)
-        newest = admin.list_offsets({place: OffsetSpec.max_timestamp()})[place].result(20)
+        newest = admin.list_offsets({place: OffsetSpec.max_timestamp()})[place].result(WAIT_S)
         assert (newest.offset, newest.timestamp) == (49, T + 4009)
-        known = {one.group_id for one in admin.list_consumer_groups().result(20).valid}
+        known = {one.group_id for one in admin.list_consumer_groups().result(WAIT_S).valid}
         assert {"g", "gone"} <= known
         assert not known & {"later", "reset"}
         with Wire(serving.port) as wire:

@@ -17,6 +17,7 @@ from klog.formats.error_codes import ErrorCode
 from klog.serve.view import NO_ID, ServeOptions, Topic, View
 from klog.transactions.isolation import Isolation
 
+from tests.brokers import clients
 from tests.brokers.kafka import NEWEST, Cluster
 from tests.brokers.raw import Answer, Raw
 from tests.conftest import FIXTURES, run_klog, writable_copy
@@ -63,12 +64,10 @@ def answer(view: View, topic: str, index: int, offset: int, limit: int, committe
 def make_examples(bootstrap: str) -> None:
     """Send the two documented examples: five batches of one 1 KB record, and one of 1 KB and 2 KB."""
     from confluent_kafka import Producer
-    from confluent_kafka.admin import AdminClient, NewTopic
+    from confluent_kafka.admin import NewTopic
 
     settings = {"bootstrap.servers": bootstrap, "log_level": 0}
-    admin = AdminClient(settings)
-    for made in admin.create_topics([NewTopic("five", 1, 1), NewTopic("pair", 1, 1)]).values():
-        made.result()
+    clients.make(bootstrap, [NewTopic("five", 1, 1), NewTopic("pair", 1, 1)])
     producer = Producer({**settings, "linger.ms": 0})
     for _ in range(5):
         producer.produce("five", b"v" * 1024, partition=0)
