@@ -242,7 +242,7 @@ def open_transaction(bootstrap: str, topic: str, given: Iterable[Given]) -> Iter
     del producer
 
 
-def consume(bootstrap: str, topic: str, isolation: str, *, seconds: float = 60) -> list[Received]:
+def consume(bootstrap: str, topic: str, isolation: str, *, seconds: float = WAIT_S) -> list[Received]:
     """Return everything a consumer of partition 0 is handed, from the first record to the end it is told of."""
     from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, TopicPartition
 

@@ -305,7 +305,7 @@ def test_an_interrupt_from_the_keyboard_is_32(log: Path) -> None:
     assert process.stdout
     process.stdout.read(1)
     process.send_signal(signal.SIGINT)
-    _, stderr = process.communicate(timeout=30)
+    _, stderr = process.communicate(timeout=120)
     assert (process.returncode, stderr) == (32, b"klog: cancelled\n")
 
 
@@ -354,7 +354,7 @@ def test_a_closed_pipe_ends_quietly(log: Path) -> None:
         assert process.stderr
         assert process.stdout.readline()
         process.stdout.close()
-        assert process.wait(timeout=30) == 0
+        assert process.wait(timeout=120) == 0
         assert process.stderr.read() == b""
         process.stderr.close()
 
@@ -388,7 +388,7 @@ def on_a_terminal(*arguments: str | Path, **more: str) -> bytes:
     process, terminal = pty.fork()
     if process == 0:
         os.execve(sys.executable, command(*arguments), environment(**({"TERM": "xterm-256color"} | more)))
-    seen, until = b"", time.monotonic() + 30
+    seen, until = b"", time.monotonic() + 120
     while time.monotonic() < until:
         if not select.select([terminal], [], [], 1)[0]:
             continue

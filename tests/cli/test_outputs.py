@@ -405,7 +405,7 @@ def test_a_pipe_is_written_into(klog: Klog, root: Path, tmp_path: Path) -> None:
     with subprocess.Popen(["cat", pipe], stdout=subprocess.PIPE) as reader:
         try:
             done = klog(*words, "--to", pipe)
-            assert reader.communicate(timeout=20)[0] == klog(*words).stdout != b""
+            assert reader.communicate(timeout=120)[0] == klog(*words).stdout != b""
         finally:
             reader.kill()
     assert (done.stdout, os.lstat(pipe).st_ino, os.listdir(tmp_path)) == (b"", before.st_ino, ["pipe"])

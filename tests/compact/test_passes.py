@@ -65,7 +65,7 @@ def test_large_partitions_have_a_thread_each(
 
     def plan(self: PartitionCompaction, draft: Draft, scratch: Staging) -> CompactionResult:
         seen.add(threading.get_ident())
-        together.wait(30)
+        together.wait(120)
         return real(self, draft, scratch)
 
     monkeypatch.setattr(run, "_LARGE_BYTES", large_bytes)
@@ -88,10 +88,10 @@ def test_what_one_thread_raises_ends_the_others(other: str, memory: Path, monkey
 
     def plan(self: PartitionCompaction, draft: Draft, scratch: Staging) -> CompactionResult:
         begun.append(self)
-        if together.wait(30) == 0:
+        if together.wait(120) == 0:
             failed.set()
             raise OSError(errno.ENOSPC, "nothing is left")
-        failed.wait(30)
+        failed.wait(120)
         time.sleep(0.1)
         if other == "fails":
             raise UnreadableError("a bad sector")

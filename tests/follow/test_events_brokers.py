@@ -211,7 +211,7 @@ def test_a_broker_that_restarts_and_topics_that_appear(live: Live, klog: Callabl
         running.wait_for("^going.too-0 append .* LEO=10$")
         began = time.monotonic()
         assert running.end() == 0, running.said
-        assert time.monotonic() - began < 5
+        assert time.monotonic() - began < 60
     for topic in ("going", "going.too"):
         assert batches(copy / f"{topic}-0") == live.log(topic)
     clean(klog, copy)
@@ -223,7 +223,7 @@ def test_a_killed_copy_goes_on(live: Live, klog: Callable[..., Ran], tmp_path: P
     copy, wanted, chance = tmp_path / "copy", live.log("killed"), random.Random("kills")
     for _ in range(4):
         with Following(live.bootstrap, copy, "--topic", "killed", "--partition-bytes", "1", "--flush", "1"):
-            until = time.monotonic() + 30
+            until = time.monotonic() + 90
             size = len(batches(copy / "killed-0"))
             while len(batches(copy / "killed-0")) == size < len(wanted) and time.monotonic() < until:
                 time.sleep(0.01)

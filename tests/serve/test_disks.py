@@ -61,7 +61,7 @@ def given_away(folder: Path) -> None:
 
 
 def said(serving: Serving, what: str) -> bool:
-    until = time.monotonic() + 10
+    until = time.monotonic() + 90
     while what not in serving.said and time.monotonic() < until:
         time.sleep(0.05)
     return serving.said.count(what) == 1

@@ -78,7 +78,7 @@ class Later:
         return self._thread.is_alive()
 
     def answer(self) -> Data:
-        self._thread.join(10)
+        self._thread.join(90)
         return self._answer[0]
 
 

@@ -43,7 +43,7 @@ def started(folder: Path, *arguments: str | Path) -> Iterator[subprocess.Popen[s
         env=class_data.environment() | {"TMPDIR": str(folder)},
     ) as process:
         yield process
-    end = time.monotonic() + 20
+    end = time.monotonic() + 90
     while time.monotonic() < end and strays(folder):
         time.sleep(0.05)
     assert strays(folder) == []
