@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from klog.dump.arrow import import_pyarrow
-from klog.dump.files import kind_of
+from klog.dump.files import kind_of, report_failure
 from klog.dump.log_input import LogInputs
 from klog.dump.request import DumpRequest, DumpTarget
 from klog.dump.table import Table
@@ -38,8 +38,7 @@ def dump_parquet(targets: Iterable[DumpTarget], request: DumpRequest, sink: Sink
                     else:
                         table.add(found, *target.origin)
             except KlogError as error:
-                sink.report(str(error))
-                code |= error.exit_code
+                code |= report_failure(error, target, sink)
     return code
 
 

@@ -54,8 +54,7 @@ def dump_text(targets: Iterable[DumpTarget], request: DumpRequest, sink: Sink) -
         try:
             code |= _text_file(target, inputs, sink, reports, count)
         except KlogError as error:
-            sink.report(str(error))
-            code |= error.exit_code
+            code |= report_failure(error, target, sink)
     for line in reports.lines():
         sink.report(line)
     return code | (ExitCode.PROBLEMS_LEFT if reports.disagreement else ExitCode.CLEAN)
@@ -81,6 +80,15 @@ def _must_exist(target: DumpTarget) -> None:
         from klog.data_dir.open_path import EXPECTED
 
         raise UsageError(f"{target.shown}: no such file; {EXPECTED}")
+
+
+def report_failure(error: KlogError, target: DumpTarget, sink: Sink) -> int:
+    """Report why a file was not dumped; return the exit code: what a running broker removed is no problem."""
+    if target.may_go and not os.path.lexists(target.path):
+        sink.report(f"{target.shown}: not dumped: the broker that is running here removed it meanwhile")
+        return ExitCode.CLEAN
+    sink.report(str(error))
+    return error.exit_code
 
 
 def _text_file(target: DumpTarget, inputs: LogInputs, sink: Sink, reports: DumpReports, count: RecordLimit) -> int:
@@ -189,8 +197,7 @@ def dump_lines(targets: Iterable[DumpTarget], request: DumpRequest, sink: Sink) 
 
                 code |= value_lines(target, kind, request, sink)
         except KlogError as error:
-            sink.report(str(error))
-            code |= error.exit_code
+            code |= report_failure(error, target, sink)
     return code
 
 

@@ -72,13 +72,15 @@ class DumpTarget(NamedTuple):
     """A file to dump: its path, how it is shown, its segment and partition where it belongs to one.
 
     *segments* are all of the partition's, ascending; *segment* is the file's own, None for other files.
-    *live*: a broker is writing this very file.
+    *live*: a broker is writing this very file.  *may_go*: klog found it in a log dir of a broker that is running, so
+    retention or compaction may remove it before it is read.
     """
 
     path: str
     segment: SegmentFiles | None = None
     segments: tuple[SegmentFiles, ...] = ()
     live: bool = False
+    may_go: bool = False
 
     @property
     def shown(self) -> str:
@@ -142,11 +144,11 @@ def _files(partition: Partition, with_indexes: bool, wanted: RecordFilter) -> It
     segments = segments_between(partition.segments, wanted.from_offset, wanted.to_offset)
     for segment in segments[-1:] if wanted.tail else segments:
         last = segment is partition.segments[-1]
-        yield DumpTarget(partition.file(segment.log), segment, partition.segments, live and last)
+        yield DumpTarget(partition.file(segment.log), segment, partition.segments, live and last, live)
         if with_indexes:
             beside = [segment.offset_index, segment.time_index, segment.txn_index]
             snapshot = file_name(segment.base_offset, FileKind.SNAPSHOT)
             beside += [snapshot] if snapshot in {name.name for name in partition.snapshots} else []
-            yield from (DumpTarget(partition.file(name)) for name in beside if name)
+            yield from (DumpTarget(partition.file(name), may_go=live) for name in beside if name)
     # what has a log's name but is no file (a link to nowhere, a FIFO) is for the dump to say
     yield from (DumpTarget(partition.file(name)) for name in partition.others if name.endswith(".log"))
