@@ -22,6 +22,7 @@ from klog.log import split_points
 from klog.log.record_filter import RecordFilter
 
 from tests.conftest import CORPORA, FIXTURES
+from tests.data_dir.test_log_dir import held
 from tests.jobs.test_slices import some_batches
 from tests.kernel.windows import plain_batches
 from tests.oracles.plain import compress, dump_text, encode, shapes
@@ -472,20 +473,29 @@ def test_what_a_running_broker_has_not_finished_is_no_damage(folder: Path) -> No
 
 
 def test_a_held_lock_says_that_a_broker_runs(folder: Path) -> None:
-    """Another process holds it, as a broker does; only the last log is written to."""
+    """Only the last log is written to."""
     for base in (0, 400):
         lookup_logs.write_segment(folder, base, some_batches(base, 10))
     lock = folder.parent / ".lock"
     lock.touch()
-    hold = "import fcntl,sys; f=open(sys.argv[1],'w'); fcntl.lockf(f,fcntl.LOCK_EX); print(1,flush=True); input()"
-    with subprocess.Popen(
-        [sys.executable, "-c", hold, str(lock)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
-    ) as held:
-        assert held.stdout
-        held.stdout.readline()
+    with held(lock):
         assert [part.live for part in slice_partition(Partition(str(folder)))] == [False, True]
-        held.communicate(b"\n")
     assert [part.live for part in slice_partition(Partition(str(folder)))] == [False, False]
+
+
+def test_a_log_that_a_running_broker_removes_has_no_records(folder: Path) -> None:
+    """Retention does so between the listing and the reading; where no broker runs, somebody has to be told."""
+    for base in (0, 400):
+        lookup_logs.write_segment(folder, base, some_batches(base, 10))
+    unit = slice_partition(Partition(str(folder)))
+    (folder / f"{0:020}.log").unlink()
+    assert "cannot open" in damage_in(table(unit))[0]
+    lock = folder.parent / ".lock"
+    lock.touch()
+    with held(lock):
+        found = table(unit)
+    assert damage_in(found) == []
+    assert found["offset"].to_pylist()[0] == 400
 
 
 def test_zeros_behind_the_last_batch_are_room_unless_records_stood_there(folder: Path) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 
+from klog.data_dir.lock_state import lock_state
 from klog.data_dir.partition import Partition
 from klog.data_dir.preallocation import is_preallocated_tail
 from klog.errors import KlogError
@@ -16,6 +17,7 @@ from klog.files.read_only import ReadOnlyFile
 from klog.formats.codec import Decompressor
 from klog.formats.damage import Damage, DamageKind
 from klog.formats.java_integers import LONG_MAX
+from klog.formats.names import FileKind
 from klog.jobs.slices import LogSlice
 from klog.kernel import Window
 from klog.location import Location
@@ -41,13 +43,22 @@ def records(
     A window is to be used before the next step, and need not be *window*.  Control records are left out unless there
     are to be *controls*, and so is whatever the slice says is not to be seen; *wanted*'s limit and tail do not count.
     Raises nothing for content, nor for a log that cannot be read, has shrunk or was changed since the slice was made:
-    that is damage.  *taker* may take batches whole; it then has to leave out what is not wanted.
+    that is damage; a log that a running broker has removed has no records.  *taker* may take batches whole; it then has
+    to leave out what is not wanted.
     """
     try:
         with ReadOnlyFile(part.path) as source:
             yield from _SliceWalk(part, wanted, max_batch_bytes, controls).all(source, window, codecs, taker)
     except KlogError as error:
+        if _was_removed(part.path):
+            return
         yield Damage(DamageKind.UNREADABLE, Location(part.path), str(error).removeprefix(part.path).lstrip(" :"))
+
+
+def _was_removed(path: str) -> bool:
+    """Whether a log is gone from the log dir of a running broker: retention and compaction remove segments."""
+    log_dir = os.path.dirname(os.path.dirname(path))
+    return not os.path.lexists(path) and bool(lock_state(os.path.join(log_dir, FileKind.LOCK.value)).held)
 
 
 class _SliceWalk:
