@@ -229,21 +229,21 @@ def test_progress_is_told_in_turn(path: Path, jobs: int) -> None:
 @pytest.mark.parametrize("jobs", WORKERS)
 def test_each_worker_has_a_work_of_its_own(path: Path, jobs: int) -> None:
     """Decompression contexts are for one thread."""
-    users: dict[int, set[int]] = {}
+    users: list[set[int]] = []
 
     def make() -> Work:
-        number = len(users)
-        users[number] = set()
+        mine: set[int] = set()
+        users.append(mine)  # in one step: several threads do so at once
 
         def work(window: Window, piece: WindowResult, lane: OrderedOutput) -> bool:
-            users[number].add(threading.get_ident())
+            mine.add(threading.get_ident())
             return False
 
         return work
 
     carry_out(path, make, Kept(), jobs, made=True)
     assert len(users) == jobs
-    assert all(len(threads) <= 1 for threads in users.values())
+    assert all(len(threads) <= 1 for threads in users)
 
 
 def test_one_worker_is_the_caller_s_own_thread(path: Path) -> None:
