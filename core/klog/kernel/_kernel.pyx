@@ -9,15 +9,22 @@ The interpreter's lock is released for every call that has more than a little to
 """
 
 cimport cython
-from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_Resize
-from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
-from cpython.list cimport PyList_GET_SIZE
+from cpython.bytearray cimport PyByteArray_Resize
+from cpython.bytes cimport PyBytes_FromStringAndSize
 from cpython.memoryview cimport PyMemoryView_FromMemory
 from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc, realloc
 from libc.string cimport memcmp, memcpy, memmove, memset
 
 from os import urandom
+
+# Functions, for the limited API has no macros that look into an object.  Declared without the exception that they raise
+# for an object of another class: it was looked at before.
+cdef extern from "Python.h":
+    char *PyBytes_AsString(object content)
+    Py_ssize_t PyBytes_Size(object content)
+    char *PyByteArray_AsString(object content)
+    Py_ssize_t PyList_Size(object items)
 
 cdef extern from "crc.h" nogil:
     int klog_hardware
@@ -176,7 +183,7 @@ def json_text(const unsigned char[::1] data not None, bint portable=False):
     if n == 0:
         return b""
     out = bytearray(json_size(&data[0], n) + 16)
-    start = <uint8_t *>PyByteArray_AS_STRING(out)
+    start = <uint8_t *>PyByteArray_AsString(out)
     end = json_string_portable(start, &data[0], n) if portable else json_string(start, &data[0], n)
     return None if end == NULL else bytes(memoryview(out)[1 : end - start - 1])
 
@@ -194,5 +201,5 @@ def java_string(const unsigned char[::1] data not None):
     if n == 0:
         return b""
     out = bytearray(3 * n + 16)
-    w = <uint8_t *>PyByteArray_AS_STRING(out)
+    w = <uint8_t *>PyByteArray_AsString(out)
     return bytes(out[: java_text(w, &data[0], n) - w])

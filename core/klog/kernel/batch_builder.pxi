@@ -113,7 +113,7 @@ cdef class BatchBuilder:
     def flushed(self):
         """Mark the output as taken; the target's buffer may be another one now."""
         self.used = 0
-        self.out, self.out_room = <uint8_t *>PyByteArray_AS_STRING(self.target.data), len(self.target.data)
+        self.out, self.out_room = <uint8_t *>PyByteArray_AsString(self.target.data), len(self.target.data)
 
     def drop(self):
         """Forget the open batch, as if its records had never come; return how many those were."""

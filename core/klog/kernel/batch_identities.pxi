@@ -22,7 +22,7 @@ def batch_identities(Window window not None, Py_ssize_t first, Py_ssize_t end):
     cdef Py_ssize_t i
     window._range(first, end)
     result = PyBytes_FromStringAndSize(NULL, (end - first) * <Py_ssize_t>sizeof(BatchIdentity))
-    to = <BatchIdentity *>PyBytes_AS_STRING(result)
+    to = <BatchIdentity *>PyBytes_AsString(result)
     with nogil:
         for i in range(first, end):
             row = window.view.batches + i

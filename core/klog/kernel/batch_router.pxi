@@ -32,11 +32,11 @@ cdef class TopicRoute:
         z = self.random
         z = (z ^ (z >> 30)) * <uint64_t>0xBF58476D1CE4E5B9
         z = (z ^ (z >> 27)) * <uint64_t>0x94D049BB133111EB
-        return <uint32_t>((z ^ (z >> 31)) % <uint64_t>PyList_GET_SIZE(self.builders))
+        return <uint32_t>((z ^ (z >> 31)) % <uint64_t>PyList_Size(self.builders))
 
     cdef uint32_t choose(self, const InRecord *r) noexcept:
         """The partition of a record that names none.  librdkafka: rd_kafka_msg_partitioner_…"""
-        cdef uint32_t count = <uint32_t>PyList_GET_SIZE(self.builders)
+        cdef uint32_t count = <uint32_t>PyList_Size(self.builders)
         cdef int how = self.partitioner
         cdef const uint8_t *key = r.key if r.key_length > 0 else <const uint8_t *>b""
         cdef size_t n = max(r.key_length, 0)
@@ -109,15 +109,15 @@ cdef class BatchRouter:
             return NO_TOPIC
         partition[0] = r.partition
         if r.partition < 0 or self.repartition:
-            if not PyList_GET_SIZE(self.latest.builders):
+            if not PyList_Size(self.latest.builders):
                 return NO_TOPIC
-            if PyList_GET_SIZE(self.latest.builders) > 1 and (r.control != KLOG_NO_CONTROL or r.transactional):
+            if PyList_Size(self.latest.builders) > 1 and (r.control != KLOG_NO_CONTROL or r.transactional):
                 return MOVED
             if self.chosen_line != r.line:  # else it has been asked for before, and this is the same record again
                 self.chosen, self.chosen_line = <int>self.latest.choose(r), r.line
             partition[0] = self.chosen
         self.partition = partition[0]
-        if partition[0] >= PyList_GET_SIZE(self.latest.builders):
+        if partition[0] >= PyList_Size(self.latest.builders):
             return NO_PARTITION
         found = self.latest.builders[partition[0]]
         if found is None:
@@ -130,11 +130,11 @@ cdef class BatchRouter:
         cdef const uint8_t *name = r.topic
         cdef Py_ssize_t n = r.topic_length
         if self.topic is not None:
-            name, n = <const uint8_t *>PyBytes_AS_STRING(self.topic), PyBytes_GET_SIZE(self.topic)
+            name, n = <const uint8_t *>PyBytes_AsString(self.topic), PyBytes_Size(self.topic)
         if n < 0:
             self.name = None
             return False
-        if self.latest_name is None or PyBytes_GET_SIZE(self.latest_name) != n or memcmp(PyBytes_AS_STRING(self.latest_name), name, n):
+        if self.latest_name is None or PyBytes_Size(self.latest_name) != n or memcmp(PyBytes_AsString(self.latest_name), name, n):
             self.name = (<const char *>name)[:n]
             found = self.routes.get(self.name)
             if found is None:

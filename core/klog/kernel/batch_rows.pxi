@@ -163,8 +163,8 @@ cdef class BatchRows(WindowBuffer):
         cdef Py_ssize_t count = self.view.batches_count
         cdef bytes ends = PyBytes_FromStringAndSize(NULL, count * sizeof(long long))
         cdef bytes lasts = PyBytes_FromStringAndSize(NULL, count * sizeof(long long))
-        cdef long long *end_at = <long long *>PyBytes_AS_STRING(ends)
-        cdef long long *last_at = <long long *>PyBytes_AS_STRING(lasts)
+        cdef long long *end_at = <long long *>PyBytes_AsString(ends)
+        cdef long long *last_at = <long long *>PyBytes_AsString(lasts)
         while i < count and self.view.batches[i].magic == self.view.batches[0].magic:
             row = self.view.batches + i
             end_at[i] = row.position + row.size

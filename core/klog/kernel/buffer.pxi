@@ -28,7 +28,7 @@ cdef class WindowBuffer:
         if not 0 <= size <= len(self.data) or size > 2147483647:
             raise ValueError(f"a window of {size} bytes in a buffer of {len(self.data)}")
         self._forget()
-        self.view.data = <const uint8_t *>PyByteArray_AS_STRING(self.data)
+        self.view.data = <const uint8_t *>PyByteArray_AsString(self.data)
         self.view.position = position
         self.view.size = size
 

@@ -18,10 +18,10 @@ cdef class KeySet:
         if self.starts == NULL or self.lengths == NULL:
             raise MemoryError()
         for key in self.keys:
-            slot = <Py_ssize_t>(fnv(<const uint8_t *>PyBytes_AS_STRING(key), len(key)) % <uint64_t>self.slots)
+            slot = <Py_ssize_t>(fnv(<const uint8_t *>PyBytes_AsString(key), len(key)) % <uint64_t>self.slots)
             while self.starts[slot] != NULL:
                 slot = slot + 1 if slot + 1 < self.slots else 0
-            self.starts[slot] = <const uint8_t *>PyBytes_AS_STRING(key)
+            self.starts[slot] = <const uint8_t *>PyBytes_AsString(key)
             self.lengths[slot] = len(key)
 
     def __dealloc__(self):

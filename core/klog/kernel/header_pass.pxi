@@ -63,7 +63,7 @@ cdef class HeaderPass(ProducerRuns):
         cdef uint8_t zeros[STAMPED_BYTES]
         if len(secret) != 16:
             raise ValueError(f"a key of {len(secret)} bytes for SipHash, which takes 16")
-        memcpy(self.secret, PyBytes_AS_STRING(secret), 16)
+        memcpy(self.secret, PyBytes_AsString(secret), 16)
         self.spread = int.from_bytes(secret[:8], "little") | 1
         self.buffer = <uint8_t *>malloc(PASS_BYTES)
         self.batches = <BatchEntry *>malloc((ENTRIES + 2) * sizeof(BatchEntry))  # the last batches of a log come without asking

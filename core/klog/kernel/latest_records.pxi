@@ -101,9 +101,9 @@ cdef class LatestRecords:
                 self.deleted.add(key)
         else:
             value = PyBytes_FromStringAndSize(NULL, PACKED + row.value_length)
-            put64(<uint8_t *>PyBytes_AS_STRING(value), <uint64_t>row.offset)
-            put64(<uint8_t *>PyBytes_AS_STRING(value) + 8, <uint64_t>row.timestamp)
-            memcpy(PyBytes_AS_STRING(value) + PACKED, base + row.value_at, row.value_length)
+            put64(<uint8_t *>PyBytes_AsString(value), <uint64_t>row.offset)
+            put64(<uint8_t *>PyBytes_AsString(value) + 8, <uint64_t>row.timestamp)
+            memcpy(PyBytes_AsString(value) + PACKED, base + row.value_at, row.value_length)
             if batch.magic >= 2 and batch.attributes & ATTRIBUTE_TRANSACTIONAL:
                 self.waiting.setdefault(batch.producer_id, {})[key] = value
             else:
@@ -132,7 +132,7 @@ cdef enum:
 
 
 cdef inline long long offset_of(bytes packed):
-    return be64(<const uint8_t *>PyBytes_AS_STRING(packed))
+    return be64(<const uint8_t *>PyBytes_AsString(packed))
 
 
 cdef dict unpacked(dict kept):
@@ -142,6 +142,6 @@ cdef dict unpacked(dict kept):
     cdef bytes packed
     cdef const uint8_t *p
     for key, packed in kept.items():
-        p = <const uint8_t *>PyBytes_AS_STRING(packed)
+        p = <const uint8_t *>PyBytes_AsString(packed)
         found[key] = be64(p), be64(p + 8), packed[PACKED:]
     return found

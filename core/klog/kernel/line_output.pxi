@@ -22,7 +22,7 @@ cdef class LineOutput(RecordRows):
 
     cdef int _reserve_output(self, Py_ssize_t size) except -1:
         self.out = bytearray(size)
-        self.out_start = <uint8_t *>PyByteArray_AS_STRING(self.out)
+        self.out_start = <uint8_t *>PyByteArray_AsString(self.out)
         self.out_room = size
         return 0
 
@@ -68,8 +68,8 @@ cdef class LineOutput(RecordRows):
             raise IndexError(f"row {first}")
         if kind != TEXT_LINES:
             self._all_there()
-        style.origin = <const uint8_t *>PyBytes_AS_STRING(origin)
-        style.origin_length = PyBytes_GET_SIZE(origin)
+        style.origin = <const uint8_t *>PyBytes_AsString(origin)
+        style.origin_length = PyBytes_Size(origin)
         set_values(&style, option if kind == TEXT_LINES else option & ~BATCH_OFFSETS, kind != TEXT_LINES and option & BATCH_OFFSETS)
         try:
             if contents is not None:
@@ -100,8 +100,8 @@ cdef class LineOutput(RecordRows):
             raise ValueError(f"{len(contents)} contents for {self.view.records_count} rows")
         for i in range(self.view.records_count):
             if contents[i] is not None:
-                starts[i] = <const uint8_t *>PyBytes_AS_STRING(<bytes?>contents[i])
-                lengths[i] = PyBytes_GET_SIZE(contents[i])
+                starts[i] = <const uint8_t *>PyBytes_AsString(<bytes?>contents[i])
+                lengths[i] = PyBytes_Size(contents[i])
         return 0
 
     cdef Py_ssize_t _write(self, Py_ssize_t row, Py_ssize_t stop, int kind, LineStyle *style, const uint8_t **starts, Py_ssize_t *lengths,
@@ -165,7 +165,7 @@ cdef class LineOutput(RecordRows):
         cdef uint8_t *end
         if not 0 <= i < self.view.records_count or self.out_used:
             raise ValueError(f"row {i}, with output of {self.out_used} bytes waiting")
-        style.origin = <const uint8_t *>PyBytes_AS_STRING(origin)
+        style.origin = <const uint8_t *>PyBytes_AsString(origin)
         style.origin_length = len(origin)
         set_values(&style, values & ~BATCH_OFFSETS, values & BATCH_OFFSETS)
         r.value_length = -1
@@ -202,8 +202,8 @@ cdef class LineOutput(RecordRows):
         cdef uint8_t *w
         cdef uint8_t *stop
         self._range(first, end)
-        style.origin = <const uint8_t *>PyBytes_AS_STRING(origin)
-        style.origin_length = PyBytes_GET_SIZE(origin)
+        style.origin = <const uint8_t *>PyBytes_AsString(origin)
+        style.origin_length = PyBytes_Size(origin)
         with nogil:
             w = self.out_start + self.out_used
             stop = self.out_start + self.out_room

@@ -78,7 +78,7 @@ cdef class OffsetMap:
             key = urandom(16)
         if len(key) != 16:
             raise ValueError(f"a key of {len(key)} bytes for SipHash, which takes 16")
-        memcpy(self.secret, PyBytes_AS_STRING(key), 16)
+        memcpy(self.secret, PyBytes_AsString(key), 16)
         self.md5 = md5
         self.part, self.parts = 0, 1
         self.memory, self.usable = self.slots * ENTRY_OF_MAP_BYTES, <Py_ssize_t>(self.slots * load_factor)

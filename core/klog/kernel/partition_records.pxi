@@ -162,7 +162,7 @@ def skip_partitions(RecordRows rows not None, Py_ssize_t first, long long expect
     cdef const uint8_t *wanted = NULL
     cdef Py_ssize_t i, k
     if keys is not None:
-        wanted = <const uint8_t *>PyBytes_AS_STRING(keys)
+        wanted = <const uint8_t *>PyBytes_AsString(keys)
     for i in range(first, rows.view.records_count):
         row = rows.view.records + i
         if row.offset != expected or expected >= until or not is_metadata(&rows.view, row):

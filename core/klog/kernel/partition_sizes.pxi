@@ -40,7 +40,7 @@ def partition_sizes(bytes path not None, bint walk_active=False):
         if failed:
             return b"", [], [], [], failed
         rows = PyBytes_FromStringAndSize(NULL, d.count * sizeof(SizedSegment))
-        out = <SizedSegment *>PyBytes_AS_STRING(rows)
+        out = <SizedSegment *>PyBytes_AsString(rows)
         with nogil:
             count = klog_gather_segments(&d, walk_active, out)
         others, directories, odd = [], [], []

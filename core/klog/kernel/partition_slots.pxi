@@ -72,8 +72,8 @@ cdef class PartitionSlots:
 
     def __cinit__(self):
         cdef bytes secret = urandom(32)  # else a log could be made so that all its keys collide
-        memcpy(self.secrets, PyBytes_AS_STRING(secret), 24)
-        self.factor = klog_le64(<const uint8_t *>PyBytes_AS_STRING(secret) + 24) | 1
+        memcpy(self.secrets, PyBytes_AsString(secret), 24)
+        self.factor = klog_le64(<const uint8_t *>PyBytes_AsString(secret) + 24) | 1
         self.first_elr_topic = -1
         self.by_id = {}
 
@@ -94,7 +94,7 @@ cdef class PartitionSlots:
         if self.topics_count == self.topics_room:
             self.topics = <TopicSlot *>grow_slots(self.topics, &self.topics_room, sizeof(TopicSlot))
         topic = self.topics + self.topics_count
-        memcpy(topic.id, PyBytes_AS_STRING(topic_id), 16)
+        memcpy(topic.id, PyBytes_AsString(topic_id), 16)
         topic.first = topic.first_elr = topic.next_elr = -1
         topic.is_elr_listed, topic.is_there, topic.count = False, True, 0
         self.by_id[topic_id] = self.topics_count
@@ -270,7 +270,7 @@ cdef class PartitionSlots:
         if len(topic_id) != 16:
             return -1
         put32(key, <uint32_t>number)
-        memcpy(key + 4, PyBytes_AS_STRING(topic_id), 16)
+        memcpy(key + 4, PyBytes_AsString(topic_id), 16)
         return self._find(key)
 
     def get(self, bytes topic_id not None, int number):
@@ -312,9 +312,9 @@ cdef class PartitionSlots:
             content = <bytes?>lists[i]
             if len(content) // list_width(which) >= MOST_REPLICAS:
                 raise OverflowError(f"{len(content) // list_width(which)} members")
-            facts.lists[which].p = <const uint8_t *>PyBytes_AS_STRING(content)
+            facts.lists[which].p = <const uint8_t *>PyBytes_AsString(content)
             facts.lists[which].count = <int>(len(content) // list_width(which))
         facts.leader, facts.leader_epoch, facts.partition_epoch, facts.recovery = leader, leader_epoch, partition_epoch, recovering
         put32(key, <uint32_t>number)
-        memcpy(key + 4, PyBytes_AS_STRING(topic_id), 16)
+        memcpy(key + 4, PyBytes_AsString(topic_id), 16)
         self._replace(self._slot(key, topic), &facts)

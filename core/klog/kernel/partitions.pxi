@@ -41,7 +41,7 @@ def read_key(const unsigned char[::1] text not None, int form):
     """Return the key that *text* means; None if it means none.  *form*: a place in KEY_FORMS."""
     cdef bytearray key = bytearray(text.shape[0] + 8)
     cdef const uint8_t *p = &text[0] if text.shape[0] else <const uint8_t *>b""
-    cdef int64_t length = read_key_text(<uint8_t *>PyByteArray_AS_STRING(key), p, text.shape[0], form)
+    cdef int64_t length = read_key_text(<uint8_t *>PyByteArray_AsString(key), p, text.shape[0], form)
     return None if length < 0 else bytes(memoryview(key)[:length])
 
 
@@ -84,10 +84,10 @@ cdef class KeyLines:
         self.form = form
         self.names = [name for name, _, _ in members]
         self.closing = b',"partitions":%d,"partition":{' % partitions
-        self.closing_start, self.closing_length = <const uint8_t *>PyBytes_AS_STRING(self.closing), len(self.closing)
+        self.closing_start, self.closing_length = <const uint8_t *>PyBytes_AsString(self.closing), len(self.closing)
         self.count = len(members)
         for i, (name, rule, of_empty) in enumerate(members):
-            self.members[i].name, self.members[i].name_length = PyBytes_AS_STRING(name), PyBytes_GET_SIZE(name)
+            self.members[i].name, self.members[i].name_length = PyBytes_AsString(name), PyBytes_Size(name)
             self.members[i].rule = rule
             self.members[i].of_empty = -1 if of_empty is None else of_empty
         self._reserve(room, 4096)
@@ -145,11 +145,11 @@ cdef class KeyLines:
         cdef bytearray out
         if room > self.out_room:
             out = bytearray(room)
-            memcpy(PyByteArray_AS_STRING(out), self.out_start, self.used)
-            self.out, self.out_start, self.out_room = out, <uint8_t *>PyByteArray_AS_STRING(out), room
+            memcpy(PyByteArray_AsString(out), self.out_start, self.used)
+            self.out, self.out_start, self.out_room = out, <uint8_t *>PyByteArray_AsString(out), room
         if length + 8 > self.key_room:
             self.key = bytearray(length + 8)
-            self.key_start, self.key_room = <uint8_t *>PyByteArray_AS_STRING(self.key), length + 8
+            self.key_start, self.key_room = <uint8_t *>PyByteArray_AsString(self.key), length + 8
         return 0
 
     cdef Py_ssize_t _line(self, const uint8_t *text, Py_ssize_t length) noexcept nogil:

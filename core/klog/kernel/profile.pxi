@@ -51,7 +51,7 @@ cdef class Profile:
     def __cinit__(self, bytes key not None):
         if len(key) != 16:
             raise ValueError(f"a key of {len(key)} bytes for SipHash, which takes 16")
-        memcpy(self.secret, PyBytes_AS_STRING(key), 16)
+        memcpy(self.secret, PyBytes_AsString(key), 16)
         self.counted = <CountedKey *>calloc(COUNTED_SLOTS, sizeof(CountedKey))
         self.spare = <CountedKey *>calloc(COUNTED_SLOTS, sizeof(CountedKey))
         if self.counted == NULL or self.spare == NULL:

@@ -135,7 +135,7 @@ cdef class RecordLines(InputRecords):
     def buffer(self):
         """Return where the next bytes go; the records of the bytes before are gone.  It grows while a line is not whole."""
         cdef Py_ssize_t left = self.used - self.at
-        cdef uint8_t *start = <uint8_t *>PyByteArray_AS_STRING(self.data)
+        cdef uint8_t *start = <uint8_t *>PyByteArray_AsString(self.data)
         self.count = 0
         if self.at:
             memmove(start, start + self.at, left)
@@ -154,7 +154,7 @@ cdef class RecordLines(InputRecords):
         cdef uint8_t *start
         if not 0 <= size <= len(self.data) - INPUT_SLACK - self.used:
             raise ValueError(f"{size} bytes in a smaller buffer")
-        start = <uint8_t *>PyByteArray_AS_STRING(self.data)
+        start = <uint8_t *>PyByteArray_AsString(self.data)
         self.used += size
         if not size and self.used > self.at:
             start[self.used] = 10
@@ -165,7 +165,7 @@ cdef class RecordLines(InputRecords):
 
     def parse(self):
         """Make rows of the lines that are whole, as many as there is room for; False when there is no such line."""
-        cdef uint8_t *start = <uint8_t *>PyByteArray_AS_STRING(self.data)
+        cdef uint8_t *start = <uint8_t *>PyByteArray_AsString(self.data)
         with nogil:
             self._parse(start)
         return self.count > 0

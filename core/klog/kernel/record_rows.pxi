@@ -51,9 +51,9 @@ cdef class RecordRows(BatchRows):
                 return i
             self.payloads.append(content)
             if type(content) is bytes:
-                self.view.bases[i] = <const uint8_t *>PyBytes_AS_STRING(content)
+                self.view.bases[i] = <const uint8_t *>PyBytes_AsString(content)
             else:
-                self.view.bases[i] = <const uint8_t *>PyByteArray_AS_STRING(<bytearray?>content)
+                self.view.bases[i] = <const uint8_t *>PyByteArray_AsString(<bytearray?>content)
             length = len(content)
             if length > 2147483647:
                 raise OverflowError(f"a batch of {length} bytes when decompressed")
@@ -246,10 +246,10 @@ cdef class RecordRows(BatchRows):
     def keep_with_header(self, bytes name not None, bytes value=None):
         """Drop the rows without a header *name*, or without one of that *value*; return how many stay."""
         cdef Py_ssize_t n, name_length = len(name), length = -1
-        cdef const uint8_t *wanted = <const uint8_t *>PyBytes_AS_STRING(name)
+        cdef const uint8_t *wanted = <const uint8_t *>PyBytes_AsString(name)
         cdef const uint8_t *p = wanted
         if value is not None:
-            p, length = <const uint8_t *>PyBytes_AS_STRING(value), PyBytes_GET_SIZE(value)
+            p, length = <const uint8_t *>PyBytes_AsString(value), PyBytes_Size(value)
         with nogil:
             n = keep_with_header(&self.view, wanted, name_length, p, length)
         return n

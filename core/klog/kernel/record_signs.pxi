@@ -20,7 +20,7 @@ def record_signs(Window window not None, Py_ssize_t first, Py_ssize_t end, int p
     cdef bint wanted
     window._range(first, end)
     if usual is not None:
-        ids, ids_count = <const int *>PyBytes_AS_STRING(usual), PyBytes_GET_SIZE(usual) // <Py_ssize_t>sizeof(int)
+        ids, ids_count = <const int *>PyBytes_AsString(usual), PyBytes_Size(usual) // <Py_ssize_t>sizeof(int)
     found = []
     for i in range(first, end):
         with nogil:

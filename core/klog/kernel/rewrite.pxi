@@ -80,7 +80,7 @@ cdef class Rewriter(RecordRetention):
     def run(self):
         """Go on; return DONE, or what has to be done first, or how batch `at` is broken."""
         cdef int status
-        cdef const uint8_t *decisions = <const uint8_t *>PyByteArray_AS_STRING(self.decisions)
+        cdef const uint8_t *decisions = <const uint8_t *>PyByteArray_AsString(self.decisions)
         if self.is_waiting:
             raise ValueError("records wait to be compressed")
         self._look_at_target()
@@ -98,7 +98,7 @@ cdef class Rewriter(RecordRetention):
         self._look_at_target()
 
     cdef _look_at_target(self):
-        self.out = <uint8_t *>PyByteArray_AS_STRING(self.target.data)
+        self.out = <uint8_t *>PyByteArray_AsString(self.target.data)
         self.out_room = len(self.target.data)
 
     def plain_records(self):

@@ -47,10 +47,10 @@ cdef class SegmentSurvey(IndexComparison):
         self.max_timestamp = self.max_timestamp_offset = self.max_timestamp_position = -1
         self.previous.position = self.before.position = self.previous.epoch = self.before.epoch = -1
         self.offset_entries, self.time_entries = offset_entries, time_entries
-        self.slots = <const uint8_t *>PyBytes_AS_STRING(offset_entries)
-        self.time_slots = <const uint8_t *>PyBytes_AS_STRING(time_entries)
-        self.slots_count = PyBytes_GET_SIZE(offset_entries) // OFFSET_ENTRY_BYTES
-        self.time_slots_count = PyBytes_GET_SIZE(time_entries) // TIME_ENTRY_BYTES
+        self.slots = <const uint8_t *>PyBytes_AsString(offset_entries)
+        self.time_slots = <const uint8_t *>PyBytes_AsString(time_entries)
+        self.slots_count = PyBytes_Size(offset_entries) // OFFSET_ENTRY_BYTES
+        self.time_slots_count = PyBytes_Size(time_entries) // TIME_ENTRY_BYTES
 
     def __dealloc__(self):
         free(self.epochs_start)
