@@ -60,7 +60,7 @@ lock:                ## requirements.lock: today's newest versions that fit pypr
 	@tools/machine.sh build
 	rm -rf build/lock && "$$(tools/machine.sh python)" -m venv build/lock
 	build/lock/bin/python -m pip install --quiet $(UV)
-	build/lock/bin/uv pip compile --quiet --no-config --universal --python-version 3.10 --upgrade --extra dev \
+	build/lock/bin/uv pip compile --quiet --no-config --universal --python-version 3.11 --upgrade --extra dev \
 	    --annotation-style line --custom-compile-command "make lock" --output-file requirements.lock pyproject.toml
 
 clean:               ## all that was built, .venv included

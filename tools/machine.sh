@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # What klog needs of the machine, outside its virtual environment.
 #
-#     tools/machine.sh build       a C compiler, Python 3.10 or newer with its headers and venv
+#     tools/machine.sh build       a C compiler, Python 3.11 or newer with its headers and venv
 #     tools/machine.sh kafka       a JDK of 17 or newer and Maven, for real Kafka in tests and benchmarks
 #     tools/machine.sh browser     Chromium, for the pages of `klog report` in tests
 #     tools/machine.sh strace      strace, by which system calls fail in tests
@@ -14,8 +14,8 @@ set -euo pipefail
 
 find_python() {
     local name
-    for name in ${PYTHON:-python3 python3.13 python3.12 python3.11 python3.10 python3.14}; do
-        if "$name" -c 'import sys; sys.exit(sys.version_info < (3, 10))' 2>/dev/null; then
+    for name in ${PYTHON:-python3 python3.13 python3.12 python3.11 python3.14}; do
+        if "$name" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then
             # A shim (pyenv) may point elsewhere tomorrow: the interpreter itself is named.
             "$name" -c 'import sys; print(sys.executable)'
             return
@@ -92,7 +92,7 @@ install() {
 }
 
 case ${1:-} in
-    python) find_python || { echo "machine: no Python of 3.10 or newer (set PYTHON=...)" >&2; exit 1; } ;;
+    python) find_python || { echo "machine: no Python of 3.11 or newer (set PYTHON=...)" >&2; exit 1; } ;;
     build | kafka | browser | strace | make) install "$1" ;;
     *) echo "usage: tools/machine.sh build|kafka|browser|strace|make|python" >&2; exit 16 ;;
 esac

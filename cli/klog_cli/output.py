@@ -180,9 +180,9 @@ def human_size(size: int) -> str:
 
 def iso_time(timestamp: int) -> str:
     """Return ms since the epoch as ISO 8601 in UTC; as the number itself if it is beyond the calendar."""
-    from datetime import datetime, timedelta, timezone
+    from datetime import UTC, datetime, timedelta
 
-    epoch = datetime(1970, 1, 1, tzinfo=timezone.utc)
+    epoch = datetime(1970, 1, 1, tzinfo=UTC)
     try:
         return (epoch + timedelta(milliseconds=timestamp)).isoformat(timespec="milliseconds").replace("+00:00", "Z")
     except OverflowError:

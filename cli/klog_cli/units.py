@@ -54,7 +54,7 @@ def parse_time(text: str, say: Callable[[str], None], now: float | None = None) 
     if text == "now" or text.endswith(" ago"):
         moment = time.time() if now is None else now
         return int(moment * 1000) - (0 if text == "now" else parse_duration(text.removesuffix(" ago")))
-    from datetime import datetime, timezone
+    from datetime import UTC, datetime
 
     try:
         moment_given = datetime.fromisoformat(text.replace("Z", "+00:00").replace("z", "+00:00"))
@@ -63,7 +63,7 @@ def parse_time(text: str, say: Callable[[str], None], now: float | None = None) 
         raise UsageError(f"{text!r} is not a time: {message}") from None
     if moment_given.tzinfo is None:
         say(f"{text} has no zone: UTC is assumed")
-        moment_given = moment_given.replace(tzinfo=timezone.utc)
+        moment_given = moment_given.replace(tzinfo=UTC)
     seconds = moment_given.timestamp()
     return round(seconds * 1000)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from contextlib import suppress
-from datetime import datetime, timedelta, timezone
+from datetime import UTC, datetime, timedelta
 
 import pytest
 from klog.errors import UsageError
@@ -149,8 +149,8 @@ def test_the_zone_of_the_machine_means_nothing(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_now_is_the_clock_where_none_is_given() -> None:
-    before = datetime.now(timezone.utc)
-    found = datetime(1970, 1, 1, tzinfo=timezone.utc) + timedelta(milliseconds=parse_time("now", no_note))
+    before = datetime.now(UTC)
+    found = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=parse_time("now", no_note))
     assert before - timedelta(seconds=1) < found < before + timedelta(seconds=60)
 
 

@@ -10,7 +10,7 @@ import json
 import re
 import tempfile
 from collections.abc import Iterable, Mapping
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import NamedTuple
 
@@ -60,7 +60,7 @@ class Recorded(NamedTuple):
         found = []
         for time, partition in _BEGINNING.findall(self.log):
             moment = datetime.strptime(time.replace(",", ".") + "000+0000", "%Y-%m-%d %H:%M:%S.%f%z")
-            since = moment - datetime(1970, 1, 1, tzinfo=timezone.utc)
+            since = moment - datetime(1970, 1, 1, tzinfo=UTC)
             found.append((round(since.total_seconds() * 1000), partition))
         return found
 

@@ -6,7 +6,7 @@ import json
 import re
 import tempfile
 from collections.abc import Callable, Iterator
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -56,7 +56,7 @@ def beginnings(log: str) -> list[tuple[int, str]]:
     found = []
     for time, partition in BEGINNING.findall(log):
         moment = datetime.strptime(time + "000+0000", "%Y-%m-%d %H:%M:%S.%f%z")
-        found.append((round((moment - datetime(1970, 1, 1, tzinfo=timezone.utc)).total_seconds() * 1000), partition))
+        found.append((round((moment - datetime(1970, 1, 1, tzinfo=UTC)).total_seconds() * 1000), partition))
     return found
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta, timezone
+from datetime import UTC, datetime, timedelta
 
 import pytest
 from klog.formats.java_integers import LONG_MAX, LONG_MIN
@@ -22,7 +22,7 @@ from pyspark.sql.datasource import (
 )
 
 TOPIC, PARTITION, OFFSET, TIME = ("topic",), ("partition",), ("offset",), ("timestamp",)
-T = datetime(2025, 6, 15, 12, tzinfo=timezone.utc)
+T = datetime(2025, 6, 15, 12, tzinfo=UTC)
 T_MS = int(T.timestamp()) * 1000
 HALF = timedelta(microseconds=500)
 

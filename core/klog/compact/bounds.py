@@ -7,7 +7,7 @@ lastRecordsOfActiveProducers.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from enum import Enum
+from enum import StrEnum
 from typing import NamedTuple
 
 from klog.compact.rules import Refusal, damaged
@@ -21,7 +21,7 @@ from klog.transactions.producer_state import ProducerState
 from klog.transactions.replay import nearest_state, replay
 
 
-class CleaningLimit(str, Enum):
+class CleaningLimit(StrEnum):
     """What keeps a part of a log from being cleaned."""
 
     ACTIVE = "active segment"

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
-from enum import Enum
+from enum import StrEnum
 from typing import NamedTuple
 
 from klog.compact.legacy import remade
@@ -39,7 +39,7 @@ from klog.transactions.markers import read_marker
 _OUTPUT_BYTES = 2 << 20
 
 
-class CleanerRelease(str, Enum):
+class CleanerRelease(StrEnum):
     """Whose rules: they have changed between releases of Kafka."""
 
     V4_3 = "4.3"

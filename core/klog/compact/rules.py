@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
-from enum import Enum
+from enum import StrEnum
 from itertools import pairwise
 from shlex import quote
 from typing import NamedTuple
@@ -66,7 +66,7 @@ _NAMES = (
 )
 
 
-class RefusalReason(str, Enum):
+class RefusalReason(StrEnum):
     """Why a partition is not compacted: the closed set."""
 
     METADATA_LOG = "metadata log"

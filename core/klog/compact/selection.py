@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from enum import Enum
+from enum import StrEnum
 from typing import Final, NamedTuple
 
 from klog.compact.bounds import CleaningBound, CleaningLimit, LastRecord, find_producers, overdue_ms, too_young
@@ -22,7 +22,7 @@ from klog.compact.rules import Refusal, TopicRules, refusal
 from klog.data_dir.partition import Partition, SegmentFiles, segments_between
 
 
-class DirtyStart(str, Enum):
+class DirtyStart(StrEnum):
     """Why a log is taken for dirty from an offset on."""
 
     CHECKPOINT = "checkpoint"
@@ -32,7 +32,7 @@ class DirtyStart(str, Enum):
     ALL = "all"
 
 
-class Eligibility(str, Enum):
+class Eligibility(StrEnum):
     """Whether a log is to be cleaned, and why."""
 
     DIRTY = "dirty ratio"

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from enum import Enum
+from enum import StrEnum
 from typing import NamedTuple
 
 
-class KafkaVersion(str, Enum):
+class KafkaVersion(StrEnum):
     """A version whose start is known: 4.3 stands for all of 4.x, 3.9 for KRaft before it, 2.8 for ZooKeeper's time."""
 
     V4_3 = "4.3"
@@ -19,7 +19,7 @@ class KafkaVersion(str, Enum):
         return self is not KafkaVersion.V2_8
 
 
-class LogDirState(str, Enum):
+class LogDirState(StrEnum):
     """What becomes of a log dir: `LOADS`; `OFFLINE`: the broker goes on without it; `FATAL`: it is why it stops."""
 
     LOADS = "loads"
@@ -28,7 +28,7 @@ class LogDirState(str, Enum):
     UNREACHED = "unreached"
 
 
-class Fate(str, Enum):
+class Fate(StrEnum):
     """What becomes of a directory that names a partition, or of a partition that has none."""
 
     SERVES = "serves"

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from enum import Enum
+from enum import StrEnum
 from typing import NamedTuple
 
 from klog.location import Location
 
 
-class DamageKind(str, Enum):
+class DamageKind(StrEnum):
     """The closed set of ways in which a log's content can be wrong."""
 
     TORN_TAIL = "torn tail"

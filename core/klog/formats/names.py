@@ -13,7 +13,7 @@ reads them and are not `canonical`.  Names are `str` as `os.fsdecode` makes them
 
 from __future__ import annotations
 
-from enum import Enum
+from enum import StrEnum
 from typing import Final, NamedTuple
 
 from klog.formats.java_integers import LONG_MAX
@@ -35,7 +35,7 @@ _TOPIC_LETTERS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ
 _MAX_TOPIC = 249
 
 
-class PartitionState(str, Enum):
+class PartitionState(StrEnum):
     """What a partition directory is there for."""
 
     CURRENT = "current"
@@ -99,7 +99,7 @@ def topic_is_legal(topic: str) -> bool:
     return 0 < len(topic) <= _MAX_TOPIC and topic not in (".", "..") and _TOPIC_LETTERS.issuperset(topic)
 
 
-class FileKind(str, Enum):
+class FileKind(StrEnum):
     """The kinds of files, by their names."""
 
     LOG = "log"
@@ -122,7 +122,7 @@ class FileKind(str, Enum):
     OTHER = "other"
 
 
-class Stage(str, Enum):
+class Stage(StrEnum):
     """Whether a file is in use, or part of an operation that adds or removes it.  The value is the suffix."""
 
     IN_USE = ""

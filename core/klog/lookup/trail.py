@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from enum import Enum
+from enum import StrEnum
 from typing import NamedTuple
 
 from klog.formats.record import Record
 
 
-class LookupOutcome(str, Enum):
+class LookupOutcome(StrEnum):
     """The closed set of ways in which a search can end."""
 
     RECORD = "record"

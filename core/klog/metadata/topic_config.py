@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from enum import Enum
+from enum import StrEnum
 from functools import cached_property
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 Value: TypeAlias = "int | float | bool | str | tuple[str, ...]"
 
 
-class SettingOrigin(str, Enum):
+class SettingOrigin(StrEnum):
     """Where a setting came from."""
 
     OPTION = "option"

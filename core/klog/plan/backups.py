@@ -7,7 +7,7 @@ import os
 import threading
 from collections.abc import Collection, Iterable
 from contextlib import suppress
-from enum import Enum
+from enum import StrEnum
 from typing import NamedTuple
 
 from klog.disk.disk import Disk
@@ -24,7 +24,7 @@ from klog.plan.staging import ROUNDS, make_directories, nearest_directory, remov
 from klog.plan.status import FileHistory, locate_histories
 
 
-class PlanStatus(str, Enum):
+class PlanStatus(StrEnum):
     """How far a plan has come."""
 
     PLANNING = "being planned"

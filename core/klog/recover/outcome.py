@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from enum import Enum
+from enum import StrEnum
 from typing import NamedTuple
 
 from klog.broker_start.files import ReadSettings
@@ -15,7 +15,7 @@ from klog.plan.model import NOTHING, Amount, Loss
 from klog.verify.findings import Finding
 
 
-class RecoverMode(str, Enum):
+class RecoverMode(StrEnum):
     """What is kept where a log is damaged."""
 
     DEFAULT = "default"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from enum import Enum
+from enum import StrEnum
 from typing import Final, NamedTuple
 
 from klog.errors import KlogError
@@ -21,7 +21,7 @@ _LARGE_BYTES = 64 << 20
 """Less is compared before a second process has started."""
 
 
-class Verdict(str, Enum):
+class Verdict(StrEnum):
     """How the copies of a partition stand to each other, the worst first."""
 
     INCOMPARABLE = "incomparable"

@@ -12,7 +12,7 @@ Kafka: PartitionChangeBuilder.electLeader, ReplicationControlManager.handleUncle
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from enum import Enum
+from enum import StrEnum
 from typing import Final, NamedTuple
 
 NO_LEADER: Final = -1
@@ -24,7 +24,7 @@ MIGRATING_DIRECTORY, UNASSIGNED_DIRECTORY, LOST_DIRECTORY = (
 """Ids that stand for no directory.  Kafka: DirectoryId."""
 
 
-class ElectionReason(str, Enum):
+class ElectionReason(StrEnum):
     """Why a replica leads, or that none does."""
 
     ISR = "isr"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from xml.etree.ElementTree import Element
 
 from klog.report.markup import Child, element
@@ -78,7 +78,7 @@ def time(value: object) -> str:
     if not isinstance(value, int):
         return str(value)
     try:
-        return datetime.fromtimestamp(value / 1000, timezone.utc).strftime("%Y-%m-%d %H:%M:%S.%f")[:-3] + "Z"
+        return datetime.fromtimestamp(value / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S.%f")[:-3] + "Z"
     except (ValueError, OverflowError, OSError):
         return str(value)
 

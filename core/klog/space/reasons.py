@@ -11,13 +11,13 @@ deleteRetentionMsBreachedSegments, deleteRetentionSizeBreachedSegments, deleteLo
 from __future__ import annotations
 
 from collections.abc import Sequence
-from enum import Enum
+from enum import StrEnum
 from typing import NamedTuple
 
 from klog.formats.java_integers import LONG_MAX
 
 
-class Reason(str, Enum):
+class Reason(StrEnum):
     """Why bytes are still there: the closed set.  A segment has the first that holds."""
 
     ACTIVE = "active"

@@ -6,14 +6,14 @@ their transaction are what one must find.
 
 from __future__ import annotations
 
-from enum import Enum
+from enum import StrEnum
 from typing import Final, NamedTuple
 
 from klog.location import Location
 from klog.transactions.markers import MarkerFlaw
 
 
-class ProducerAnomalyKind(str, Enum):
+class ProducerAnomalyKind(StrEnum):
     """The closed set of things in a log that a leader would not have written, or that only look like it."""
 
     SEQUENCE_GAP = "sequence gap"

@@ -7,7 +7,7 @@ transaction began is known only from the data batches before it.
 from __future__ import annotations
 
 from bisect import bisect_left
-from enum import Enum
+from enum import StrEnum
 from typing import NamedTuple
 
 from klog.formats.batch import CODEC_BITS
@@ -29,7 +29,7 @@ class Marker(NamedTuple):
     timestamp: int
 
 
-class MarkerFlaw(str, Enum):
+class MarkerFlaw(StrEnum):
     """The ways in which a control batch of a producer is no marker, by what they do to a broker that meets one."""
 
     UNKNOWN_TYPE = "control batch of a producer that is neither COMMIT nor ABORT"

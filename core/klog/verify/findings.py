@@ -5,13 +5,13 @@ Ids never change and are never reused; `docs/findings.md` is generated from this
 
 from __future__ import annotations
 
-from enum import Enum
+from enum import StrEnum
 from typing import Final, NamedTuple
 
 from klog.doctor.reasons import REASONS
 
 
-class Severity(str, Enum):
+class Severity(StrEnum):
     """How bad it is: a note does not affect the exit code, the others add 4."""
 
     NOTE = "note"
