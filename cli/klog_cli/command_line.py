@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Sequence
 from shlex import quote
 
 from klog.errors import UsageError
+from klog.plan.model import PLAN, Plan
+from klog.plan.pointers import backups_of_plan
 from klog.plan.session import PlanOptions, PlanResult
 
 from klog_cli import output
@@ -27,9 +30,15 @@ def next_step(result: PlanResult, options: PlanOptions) -> str:
     """Return what to do next, once something is to change or has changed."""
     assert result.plan is not None
     if result.is_applied:
-        return f"next: start the broker; until then 'klog undo {result.plan.id} --apply' takes it back"
+        return f"next: start the broker; until then 'klog undo {_name(result.plan)} --apply' takes it back"
     where = with_option("--apply") if options.plan_file is None else f"klog apply {quote(options.plan_file)}"
     return f"nothing has been changed; next: {where}"
+
+
+def _name(plan: Plan) -> str:
+    """Return the plan's id if its backup is found by that, else where the backup is."""
+    is_found = any(os.path.isfile(os.path.join(place, PLAN)) for place in backups_of_plan(plan.id, os.getcwd()))
+    return plan.id if is_found else quote(plan.backups[0])
 
 
 def command_line() -> str:

@@ -169,7 +169,8 @@ class Disk:
 
     def set_directory_time(self, path: str, modified_ns: int) -> None:
         """Give a directory a modification time in ns."""
-        os.utime(path, ns=(modified_ns, modified_ns))
+        with _named(path):  # Python leaves the name out
+            os.utime(path, ns=(modified_ns, modified_ns))
 
     def private_directory(self) -> str:
         """Create a private directory for temporary files; raises UsageError if it would be in a log dir."""

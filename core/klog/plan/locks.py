@@ -32,7 +32,7 @@ class Locks:
     """The locks of these log dirs, taken at once or not at all, until the block ends.
 
     *made*: the log dirs, as absolute paths, whose `.lock` was not there before; it goes again at the end.  Raises
-    LockedError, and OSError where there may be no lock file.
+    LockedError, and OSError where there may be no lock file, or a log dir does not keep its modification time.
     """
 
     def __init__(self, log_dirs: Sequence[str], disk: Disk) -> None:
@@ -47,7 +47,7 @@ class Locks:
             is_done = True
         finally:
             if not is_done:
-                self.release()
+                self.release(is_done=False)
 
     def hold(self, log_dirs: Sequence[str]) -> bool:
         """Whether these log dirs are among those that are held."""
@@ -80,13 +80,20 @@ class Locks:
             return self._disk.open_lock(path)
         file = self._disk.open_lock(path)
         self.made.add(log_dir)
-        self._keep_time(log_dir, before)
+        is_kept = False
+        try:
+            self._keep_time(log_dir, before)
+            is_kept = True
+        finally:
+            if not is_kept:
+                os.close(file.descriptor)
+                self._remove(log_dir, before)
         return file
 
     def _keep_time(self, log_dir: str, modified_ns: int) -> None:
         try:
             self._disk.set_directory_time(log_dir, modified_ns)
-        except OSError:
+        except PermissionError:
             pass  # only its owner may: the time is a nicety
 
     def assure(self) -> None:
@@ -94,25 +101,36 @@ class Locks:
         for log_dir, file in self._files.items():
             _lock(file, log_dir)
 
-    def release(self) -> None:
-        """Release the locks.  Lock files that klog created are removed before that."""
+    def release(self, is_done: bool = True) -> None:
+        """Release the locks.  Lock files that klog created are removed before that.
+
+        *is_done*: what was done under them is complete.  Then it raises OSError where a log dir does not keep its time.
+        """
         try:
             for log_dir in self._files:
                 if log_dir in self.made:
-                    self._remove(log_dir)
+                    self._leave(log_dir, is_done)
         finally:
             for file in self._files.values():
                 HELD_HERE.discard(inode_of(os.fstat(file.descriptor)))
                 os.close(file.descriptor)
             self._files = {}
 
-    def _remove(self, log_dir: str) -> None:
-        before = os.stat(log_dir).st_mtime_ns
+    def _leave(self, log_dir: str, is_done: bool) -> None:
+        try:
+            self._remove(log_dir, os.stat(log_dir).st_mtime_ns)
+        except OSError as error:
+            if is_done:
+                why = f"{error.strerror}; all that was asked is done, but the directory has a new modification time"
+                raise OSError(error.errno, why, log_dir) from error
+
+    def _remove(self, log_dir: str, modified_ns: int) -> None:
+        """Remove a lock file; the log dir then has this time.  Raises OSError."""
         try:
             self._disk.unlink(os.path.join(log_dir, FileKind.LOCK.value))
         except OSError:
             return  # it is empty and says nothing: brokers before 3.8 always leave theirs
-        self._keep_time(log_dir, before)
+        self._keep_time(log_dir, modified_ns)
 
     def __enter__(self) -> Locks:
         return self
@@ -120,7 +138,7 @@ class Locks:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.release()
+        self.release(is_done=kind is None)
 
 
 def _lock(file: OpenFile, log_dir: str) -> None:

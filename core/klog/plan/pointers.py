@@ -21,7 +21,7 @@ from collections.abc import Iterable, Iterator
 
 from klog.disk.disk import Disk, NewFile
 from klog.disk.output_gate import check_directory, check_output
-from klog.errors import KlogError, UsageError
+from klog.errors import KlogError
 from klog.files.directory import names_in
 from klog.files.read_only import ReadOnlyFile
 from klog.plan.json_file import load_plan
@@ -152,7 +152,7 @@ def _write(path: str, target: str, disk: Disk) -> bool:
         with NewFile(path) as file:
             os.write(file.descriptor, os.fsencode(target))
             file.commit()
-    except (OSError, UsageError):
+    except (OSError, KlogError):
         remove_made(made, disk)
         return False
     return True
@@ -194,5 +194,5 @@ def _index_older_notes(disk: Disk) -> None:
     try:
         check_directory(index)
         make_directories(index, disk)
-    except (OSError, UsageError):
+    except (OSError, KlogError):
         pass  # then the notes are read once more

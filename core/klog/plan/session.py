@@ -308,8 +308,6 @@ def without_blocked(selections: Sequence[Selection], blocked: Mapping[str, str])
 
     Raises StaleError when nothing is left.
     """
-    if not blocked:
-        return list(selections), []
     reasons: dict[str, None] = {}
     left = []
     for one in selections:
@@ -382,13 +380,14 @@ def undo_plan(
     from klog.plan.backups import Announcement, plans_of, sweep
     from klog.plan.executor import end_plan
     from klog.plan.locks import Locks
-    from klog.plan.undo import plan_undo, stage_undo
+    from klog.plan.undo import end_begun, plan_undo, stage_undo
 
     disk, reporter = disk or Disk(), reporter or SilentReporter()
     with Locks(plan.log_dirs, disk) as locks:
         sweep((kept for log_dir in plan.log_dirs for kept in plans_of(log_dir)), disk)
         back = plan_undo(plan, int(time.time() * 1000), backup)
         if not back.actions:
+            end_begun(plan, disk)
             return back, None
         announcement = Announcement(back._replace(actions=()), disk)
         try:

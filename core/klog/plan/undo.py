@@ -13,11 +13,12 @@ from shlex import quote
 
 from klog.disk.disk import Disk
 from klog.disk.output_gate import check_places
+from klog.files.directory import names_in
 from klog.formats.names import FileKind
 from klog.plan.backup_writer import begun, keeps_tail, original_place, tail_place
 from klog.plan.backups import has_begun, may_stay, plans_of, used_since
 from klog.plan.draft import backup_places, iso_seconds, plan_id
-from klog.plan.executor import drop_staged
+from klog.plan.executor import drop_staged, end_plan
 from klog.plan.file_state import file_state, status_of
 from klog.plan.guards import differences, is_above
 from klog.plan.model import APPEND, PUT, REMOVE, TRUNCATE, Action, FileState, Plan, StaleError, same_content
@@ -59,6 +60,23 @@ def plan_undo(plan: Plan, now_ms: int, backup: str | None = None, disk: Disk | N
     )
     check_places(back.log_dirs, backups=back.backups)
     return _with_room(plan, back, found, disk or Disk(), is_free=backup is None)
+
+
+def end_begun(plan: Plan, disk: Disk) -> None:
+    """Remove what is left of *plan*, which has begun and changed no file: directories for new partitions.
+
+    Raises OSError.
+    """
+    if not has_begun(plan):
+        return
+    for number, inside in plan.new_directories:
+        directory = plan.path(number, inside)
+        if os.path.isdir(directory) and not names_in(directory):
+            disk.remove_directory(directory)
+            if (number, "") in plan.directory_times:
+                disk.set_directory_time(plan.log_dirs[number], plan.directory_times[number, ""])
+            disk.sync([plan.log_dirs[number]])
+    end_plan(plan, disk)
 
 
 def way_out(plan: Plan, path: str, now_ms: int) -> str | None:
