@@ -17,8 +17,8 @@ import stat
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
-from klog.errors import KlogError, PlanError, UsageError
-from klog.files.directory import scan_directory
+from klog.errors import KlogError, PlanError, UnreadableError, UsageError
+from klog.files.directory import names_in, scan_directory
 from klog.files.paths import inode_of
 from klog.formats.names import ROOT_KINDS, FileKind, parse_file, parse_partition
 
@@ -32,7 +32,10 @@ _ADVICE: Final = "name a place outside of log dirs and partitions"
 
 
 def check_output(path: str, paths: Iterable[str] = ()) -> None:
-    """Raise UsageError if no file may be written at *path*.  *paths*: what the same command reads."""
+    """Raise UsageError if no file may be written at *path*.  *paths*: what the same command reads.
+
+    Raises UnreadableError, as the two below do, where a directory may be a partition's and cannot be listed.
+    """
     _raise(UsageError, _refusal(path, _known(_read_as_kafkas(paths))))
 
 
@@ -191,18 +194,16 @@ def _partitions(directory: str) -> Iterator[str]:
 
 def _paths(directory: str) -> Iterator[str]:
     """Yield the paths of a directory's entries; nothing if it cannot be listed."""
-    return (os.path.join(directory, name) for name in _names(directory) or ())
+    return (os.path.join(directory, name) for name in names_in(directory))
 
 
-def _names(directory: str) -> list[str] | None:
-    """Return the names in a directory, none if it does not exist; None if it cannot be listed."""
+def _names(directory: str) -> list[str]:
+    """Return the names in a directory, none if it does not exist.  Raises OSError."""
     try:
         with scan_directory(directory) as entries:
             return [entry.name for entry in entries]
     except (FileNotFoundError, NotADirectoryError):
         return []
-    except OSError:
-        return None
 
 
 def own_file(directory: str) -> str | None:
@@ -224,13 +225,18 @@ def _partition_sign(directory: str) -> str | None:
     """Return the name of the file that makes a directory a partition; None if it is not one.
 
     People copy single segments and checkpoints anywhere, so these count only beside a partition's name, or together.
+    Raises UnreadableError where the name is a partition's and the rest cannot be known.
     """
     is_named = parse_partition(os.path.basename(os.path.abspath(directory))) is not None
     if not is_named and not any(os.path.lexists(os.path.join(directory, name)) for name in _OF_PARTITIONS):
         return None
-    names = _names(directory)
-    if names is None:
-        return "what cannot be listed" if is_named else None
+    try:
+        names = _names(directory)
+    except OSError as error:
+        if is_named:
+            why = f"cannot be listed: {error.strerror}; it may be a partition's"
+            raise UnreadableError(f"{directory}: {why}") from error
+        return None
     found = (name for name in names if name != FileKind.LOCK.value and _is_kafkas(name))
     return next((name for name in found if is_named or name not in _OF_PARTITIONS), None)
 
