@@ -56,6 +56,8 @@ def recover_metadata(log_dir: str, without_quorum_state: bool = False) -> Recove
     """
     path = os.path.join(log_dir, DIRECTORY)
     partition = Partition(path)
+    if os.path.isdir(path):
+        partition.check_listed()
     if not os.path.isdir(path) or not (partition.size or snapshot_files(partition)):
         what = "is not there" if not os.path.isdir(path) else "is empty"
         message = (

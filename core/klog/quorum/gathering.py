@@ -70,7 +70,8 @@ class Gathering:
         if self.copies.left:
             lines = [_said(one) for one in self.copies.left[:_MOST_LINES]]
             more = len(self.copies.left) - len(lines)
-            raise UsageError("; ".join([*lines, *([f"and {more} more"] if more else [])]))
+            told = "; ".join([*lines, *([f"and {more} more"] if more else [])])
+            raise KlogError(told) if any(one.is_unreadable for one in self.copies.left) else UsageError(told)
 
 
 def _said(one: LeftPartition) -> str:

@@ -13,6 +13,7 @@ from typing import NamedTuple
 from klog.data_dir.log_dir import LogDir
 from klog.disk.disk import Disk
 from klog.errors import KlogError, UsageError
+from klog.formats.checkpoint import Malformed
 from klog.formats.internal_topics import MetadataRecord
 from klog.metadata.cluster_image import Voter
 from klog.metadata.loader import ClusterMetadata, read_log
@@ -128,6 +129,8 @@ class QuorumPlanner:
     def _directory_id(self, node: int) -> str:
         disk = self.disks[self._number(node)]
         found = disk.log_dir.directory_id
+        if isinstance(disk.log_dir.meta, Malformed):
+            raise KlogError(f"{disk.log_dir.path}: its meta.properties cannot be used: {disk.log_dir.meta}")
         if found is None:
             raise KlogError(f"{disk.log_dir.path}: its meta.properties has no directory.id; no voter is without one")
         return found

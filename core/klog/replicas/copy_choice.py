@@ -32,10 +32,11 @@ class CopyChoice(NamedTuple):
 
 
 class LeftPartition(NamedTuple):
-    """A partition whose copies stay as they are, and why."""
+    """A partition whose copies stay as they are, and why.  *is_unreadable*: something of them could not be read."""
 
     diff: PartitionDiff
     reason: str
+    is_unreadable: bool = False
 
 
 def kept_copy(diff: PartitionDiff, choice: CopyChoice) -> int | LeftPartition:
@@ -44,7 +45,7 @@ def kept_copy(diff: PartitionDiff, choice: CopyChoice) -> int | LeftPartition:
     Raises UsageError for a chosen node that is no replica.
     """
     if diff.problem is not None or diff.verdict is Verdict.INCOMPARABLE:
-        return LeftPartition(diff, diff.problem or "the copies cannot be compared")
+        return LeftPartition(diff, diff.problem or "the copies cannot be compared", diff.problem is not None)
     if diff.verdict is Verdict.DAMAGED and not choice.repairs:
         return LeftPartition(diff, f"{_bad_batches(diff)}; --repair takes intact batches from other copies")
     explicit = choice.explicit(diff)

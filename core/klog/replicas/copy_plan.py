@@ -15,7 +15,7 @@ from typing import NamedTuple
 from klog import truncate
 from klog.data_dir.partition import Partition
 from klog.disk.disk import Disk
-from klog.errors import KlogError
+from klog.errors import KlogError, UnreadableError
 from klog.formats.names import FileKind
 from klog.metadata.topic_config import TopicConfig
 from klog.partition_plan import checkpoints
@@ -138,7 +138,7 @@ class CopyPlan:
         try:
             self._equalise(diff, kept)
         except KlogError as error:
-            self.left.append(LeftPartition(diff, str(error)))
+            self.left.append(LeftPartition(diff, str(error), isinstance(error, UnreadableError)))
 
     def _equalise(self, diff: PartitionDiff, kept: int) -> None:
         """Draft all targets of a partition, or raise KlogError and leave all as they are."""

@@ -161,6 +161,8 @@ class ReplicaDiffer:
             is_unregistered=registration is None and self._options.metadata is not None,
         )
         try:
+            for copy in found.copies.values():
+                copy.partition.check_listed()
             bounds = {node: compared_copy(copy) for node, copy in sorted(found.copies.items())}
             problem = _obstacle(found, bounds)
             if problem is not None:

@@ -14,6 +14,7 @@ from klog.data_dir.partition import Partition
 from klog.data_dir.replicas import last_leader_epoch, log_end
 from klog.data_dir.selection import select
 from klog.errors import KlogError, UsageError
+from klog.formats.checkpoint import Malformed
 from klog.formats.names import CLUSTER_METADATA, PartitionState
 from klog.metadata.loader import ClusterMetadata, read_metadata
 from klog.replication.election import BrokerDisks
@@ -93,6 +94,10 @@ def _open_disk(path: str) -> BrokerDisk:
         if node is not None and node != int(given[1]):
             raise UsageError(f"{path}: its meta.properties says node {node}")
         node = int(given[1])
+    if node is None and isinstance(opened.meta, Malformed):
+        raise KlogError(
+            f"{place}: its meta.properties cannot be used: {opened.meta}; N={place} says that it is node N's"
+        )
     if node is None:
         raise UsageError(f"{place}: no meta.properties says whose it is; N={place} says that it is node N's")
     return BrokerDisk(node, opened)
