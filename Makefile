@@ -55,6 +55,7 @@ dist: dev            ## sdist and wheel in dist/
 
 release: build       ## dist/klog-VERSION-linux-x86_64: klog and its Python in one static file
 	@release/one_file.sh
+	@release/wheels.sh
 
 lock:                ## requirements.lock: today's newest versions that fit pyproject.toml, for every supported Python
 	@tools/machine.sh build
