@@ -101,8 +101,12 @@ def backups_of_plan(plan: str, directory: str) -> Iterator[str]:
 
 
 def _home() -> str:
-    home = os.environ.get("XDG_STATE_HOME") or os.path.join(os.path.expanduser("~"), ".local", "state")
-    return os.path.join(home, "klog")
+    state = os.environ.get("XDG_STATE_HOME", "")
+    if not os.path.isabs(state):  # as its specification has it
+        home = os.path.expanduser("~")
+        # A container's user may have neither a HOME nor a line in passwd.
+        state = os.path.join(home if os.path.isabs(home) else "/", ".local", "state")
+    return os.path.join(state, "klog")
 
 
 def _notes() -> str:
