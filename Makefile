@@ -53,9 +53,9 @@ docs: dev            ## the site, in site/
 dist: dev            ## sdist and wheel in dist/
 	$(BIN)/python -m build --no-isolation
 
-release: build       ## dist/klog-VERSION-linux-x86_64: klog and its Python in one static file
-	@release/one_file.sh
-	@release/wheels.sh
+release: build       ## dist/: klog and its Python in one static file, for x86_64 and aarch64; archives, SHA256SUMS
+	@tools/machine.sh release
+	@release/all.sh
 
 lock:                ## requirements.lock: today's newest versions that fit pyproject.toml, for every supported Python
 	@tools/machine.sh build

@@ -6,13 +6,13 @@ clone=$(dirname "$release")
 cache=${KLOG_RELEASE_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/klog-release}
 downloads=$cache/downloads
 tools=$cache/tools
-arch=x86_64
+arch=${KLOG_ARCH:-x86_64} # what is built; aarch64 is built on x86_64 as well
 target=$arch-linux-musl
 python_version=3.13
 
 export LC_ALL=C.UTF-8 TZ=UTC SOURCE_DATE_EPOCH=1577836800 PYTHONDONTWRITEBYTECODE=1 PYTHONHASHSEED=0
 export ZIG_GLOBAL_CACHE_DIR=$cache/zig ZIG_LOCAL_CACHE_DIR=$cache/zig
-export PATH=$tools/bin:$PATH
+export PATH=$tools/bin-$arch:$PATH
 unset CC CXX CFLAGS CXXFLAGS CPPFLAGS LDFLAGS PYTHONPATH PYTHONHOME MAKEFLAGS
 
 say() { echo "release: $*" >&2; }
@@ -39,13 +39,13 @@ unpack_wheel() {
 # Write the compilers.  Their flags are in them, and not in CFLAGS, which Python and OpenSSL keep in what they build.  The
 # prefix maps take the paths of this machine out; -target without a processor is the oldest of its kind, as every host has.
 write_compilers() {
-    local zig=$tools/ziglang/zig common
-    mkdir -p "$tools/bin"
+    local zig=$tools/ziglang/zig bin=$tools/bin-$arch common
+    mkdir -p "$bin"
     common="-target $target -fno-sanitize=undefined -g0 -Wno-date-time -Wno-error=date-time"
     common+=" -ffile-prefix-map=$cache=/klog -ffile-prefix-map=$clone=/klog"
-    printf '#!/bin/sh\nexec "%s" cc %s "$@"\n' "$zig" "$common" >"$tools/bin/klog-cc"
-    printf '#!/bin/sh\nexec "%s" c++ %s "$@"\n' "$zig" "$common" >"$tools/bin/klog-c++"
-    printf '#!/bin/sh\nexec "%s" ar "$@"\n' "$zig" >"$tools/bin/klog-ar"
-    printf '#!/bin/sh\nexec "%s" ranlib "$@"\n' "$zig" >"$tools/bin/klog-ranlib"
-    chmod +x "$tools"/bin/klog-*
+    printf '#!/bin/sh\nexec "%s" cc %s "$@"\n' "$zig" "$common" >"$bin/klog-cc"
+    printf '#!/bin/sh\nexec "%s" c++ %s "$@"\n' "$zig" "$common" >"$bin/klog-c++"
+    printf '#!/bin/sh\nexec "%s" ar "$@"\n' "$zig" >"$bin/klog-ar"
+    printf '#!/bin/sh\nexec "%s" ranlib "$@"\n' "$zig" >"$bin/klog-ranlib"
+    chmod +x "$bin"/klog-*
 }

@@ -22,7 +22,7 @@ BESIDES = (
 """What the interpreter imports on its own."""
 
 LEFT_OUT = (
-    *("klog.spark", "zstandard.backend_cffi", "lz4.stream", "isal.igzip_lib"),
+    *("zstandard.backend_cffi", "lz4.stream"),
     *("test", "idlelib", "tkinter", "turtle", "turtledemo", "ensurepip", "venv", "pydoc", "pydoc_data", "pdb"),
     *(
         "doctest",
@@ -33,7 +33,6 @@ LEFT_OUT = (
         "curses",
         "readline",
         "multiprocessing",
-        "concurrent",
         "asyncio",
     ),
     *("sysconfig", "_sysconfigdata", "xmlrpc", "wsgiref", "cProfile", "profile", "lzma", "bz2"),

@@ -7,6 +7,7 @@ PyMODINIT_FUNC PyInit__version(void);
 PyMODINIT_FUNC PyInit__block(void);
 PyMODINIT_FUNC PyInit__frame(void);
 PyMODINIT_FUNC PyInit_backend_c(void);
+PyMODINIT_FUNC PyInit_igzip_lib(void);
 PyMODINIT_FUNC PyInit_isal_zlib(void);
 PyMODINIT_FUNC PyInit__isal(void);
 PyMODINIT_FUNC PyInit_snappy(void);
@@ -19,6 +20,7 @@ static struct _inittab compiled[] = {
     {"lz4.block._block", PyInit__block},
     {"lz4.frame._frame", PyInit__frame},
     {"zstandard.backend_c", PyInit_backend_c},
+    {"isal.igzip_lib", PyInit_igzip_lib},
     {"isal.isal_zlib", PyInit_isal_zlib},
     {"isal._isal", PyInit__isal},
     {"snappy", PyInit_snappy},
@@ -31,6 +33,7 @@ static PyStatus start(int count, char **arguments) {
     PyPreConfig before;
     PyPreConfig_InitIsolatedConfig(&before);
     before.utf8_mode = 1;
+    before.allocator = PYMEM_ALLOCATOR_MIMALLOC; /* musl's gives each large buffer back to the kernel at once */
     before.configure_locale = 0;
     PyStatus status = Py_PreInitialize(&before);
     if (PyStatus_Exception(status)) return status;
@@ -44,7 +47,9 @@ static PyStatus start(int count, char **arguments) {
     config.parse_argv = 0;
     config.use_frozen_modules = 1;
     config.module_search_paths_set = 1; /* to nothing: no directory is looked through */
-    status = PyConfig_SetString(&config, &config.executable, L"klog");
+    status = PyConfig_SetString(&config, &config.executable, L"/klog");
+    /* Without a home Python would read pyvenv.cfg and klog._pth where it is started, and believe them. */
+    if (!PyStatus_Exception(status)) status = PyConfig_SetString(&config, &config.home, L"/");
     if (!PyStatus_Exception(status)) status = PyConfig_SetString(&config, &config.run_command, command);
     wchar_t **places[] = {&config.prefix, &config.exec_prefix, &config.base_prefix, &config.base_exec_prefix,
                           &config.base_executable, &config.stdlib_dir};

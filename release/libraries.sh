@@ -6,16 +6,18 @@ jobs=$(nproc)
 
 # Print the directory of a library, which is built if it is not there.  It appears whole or not at all.
 library() {
-    local name=$1 place
-    place=$cache/libraries/$name-$( { grep -E "^($name|ziglang) " "$release/inputs.txt"; declare -f "build_$name" \
-        write_compilers; case $name in cpython) library zlib; library openssl ;; esac; } | sha256sum | cut -c1-16)
+    local name=$1 under="" place
+    case $name in cpython) under="$(library zlib) $(library openssl) $([[ $arch == x86_64 ]] || host_python)" ;; esac
+    place=$cache/libraries/$name-$arch-$( { grep -E "^($name|ziglang) " "$release/inputs.txt"
+        declare -f "build_$name" write_compilers; echo "$under"; } | sha256sum | cut -c1-16)
     if [[ ! -d $place ]]; then
         say "building $name"
-        local work=$cache/work/$name
+        local work=$cache/work/$name-$arch
         unpack "$name" "$work"
         rm -rf "$place.new"
         mkdir -p "$place.new/lib" "$place.new/include"
-        if ! (set -e; cd "$work"; "build_$name" "$place.new") >"$work.log" 2>&1; then
+        (cd "$work" && set -e && "build_$name" "$place.new") >"$work.log" 2>&1 &
+        if ! wait $!; then # a condition around the build itself would have `set -e` ignored in it
             tail -n 30 "$work.log" >&2
             say "$name: the build failed, see $work.log"
             return 1
@@ -46,7 +48,7 @@ build_snappy() {
 
 build_isal() {
     cd src/isal/isa-l
-    make -j"$jobs" -f Makefile.unx CC=klog-cc AR=klog-ar host_cpu="$arch" isa-l.h bin/isa-l.a
+    make -j"$jobs" -f Makefile.unx units="crc igzip" CC=klog-cc AR=klog-ar host_cpu="$arch" isa-l.h bin/isa-l.a
     cp bin/isa-l.a "$1/lib/"
     cp -r include "$1/include/isa-l"
     cp isa-l.h "$1/include/"
@@ -63,19 +65,36 @@ build_openssl() {
     cp -r include/openssl "$1/include/"
 }
 
+# Print the directory of the Python that runs here, and makes what the other one contains.
+host_python() (
+    [[ $arch == x86_64 ]] || KLOG_ARCH=x86_64 source "$release/environment.sh"
+    write_compilers
+    library cpython
+)
+
 # All extension modules are inside.  Those stay out that need a library that is not here; klog uses none of them.
+# MI_NO_GETENV: or the allocator would obey variables.  What follows --build is what configure can only learn by running a
+# program, and --with-build-python is for what `make` runs.
 build_cpython() {
-    local zlib openssl name
+    local zlib openssl host name cross=()
     zlib=$(library zlib)
     openssl=$(library openssl)
     for name in _ctypes readline _tkinter _sqlite3 _curses _curses_panel _gdbm _dbm _uuid _bz2 _lzma nis; do
         export "py_cv_module_$name=n/a"
     done
+    if [[ $arch != x86_64 ]]; then
+        host=$(host_python)
+        printf '#!/bin/sh\nPYTHONHOME=%s exec %s/python "$@"\n' "$host" "$host" >build-python
+        chmod +x build-python
+        cross=(--host="$target" --build=x86_64-linux-gnu --with-build-python="$PWD/build-python" --with-computed-gotos
+            ac_cv_file__dev_ptmx=no ac_cv_file__dev_ptc=no ac_cv_buggy_getaddrinfo=no ac_cv_working_tzset=yes
+            ac_cv_aligned_required=no)
+    fi
     MODULE_BUILDTYPE=static PKG_CONFIG=false ZLIB_CFLAGS="-I$zlib/include" ZLIB_LIBS="-L$zlib/lib -lz" \
-        CC=klog-cc CXX=klog-c++ AR=klog-ar RANLIB=klog-ranlib LDFLAGS=-static LINKFORSHARED=" " \
-        ac_cv_working_openssl_ssl=yes ac_cv_working_openssl_hashlib=yes ./configure --prefix=/klog \
+        CFLAGS_NODIST=-DMI_NO_GETENV CC=klog-cc CXX=klog-c++ AR=klog-ar RANLIB=klog-ranlib LDFLAGS=-static \
+        LINKFORSHARED=" " ac_cv_working_openssl_ssl=yes ac_cv_working_openssl_hashlib=yes ./configure --prefix=/klog \
         --disable-shared --disable-test-modules --without-ensurepip --with-openssl="$openssl" \
-        --with-ssl-default-suites=openssl
+        --with-ssl-default-suites=openssl "${cross[@]}"
     make -j"$jobs" "libpython$python_version.a" python
     cp "libpython$python_version.a" Modules/_decimal/libmpdec/libmpdec.a Modules/_hacl/libHacl_Hash_SHA2.a \
         Modules/expat/libexpat.a "$1/lib/"

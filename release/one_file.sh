@@ -12,10 +12,18 @@ rm -rf "$build"
 mkdir -p "$build/site" "$clone/dist"
 
 [[ -x $tools/ziglang/zig ]] || unpack_wheel ziglang "$tools"
+exec 8>"$cache/lock" # one builds at a time
+flock 8
 write_compilers
-zlib=$(library zlib) openssl=$(library openssl) snappy=$(library snappy) isal=$(library isal) python=$(library cpython)
+zlib=$(library zlib)
+openssl=$(library openssl)
+snappy=$(library snappy)
+isal=$(library isal)
+python=$(library cpython)
+host=$(host_python)
+flock --unlock 8
 
-run_python() { PYTHONHOME=$python PYTHONPATH=${path:-} "$python/python" -s -S "$@"; }
+run_python() { PYTHONHOME=$host PYTHONPATH=${path:-} "$host/python" -s -S "$@"; }
 
 say "compiling the kernel and the codecs"
 for name in typer rich pygments markdown-it-py mdurl shellingham annotated-doc cython; do
@@ -42,14 +50,19 @@ finish() {
     compilers=()
 }
 compilers=()
-# -mevex512: without it Zig takes the wide registers from the functions that ask for AVX-512 themselves.
-compile kernel -mevex512 -Ikernel kernel/_kernel.c
+kernel=()
+if [[ $arch == x86_64 ]]; then
+    kernel=(-mevex512) # else Zig takes the wide registers from the functions that ask for AVX-512 themselves
+    compile memory -fno-builtin "$release/memory.c"
+fi
+compile kernel "${kernel[@]}" -Ikernel kernel/_kernel.c
 compile zstd -Izstandard/zstd -Izstandard/c-ext -DZSTD_SINGLE_FILE -DZSTDLIB_VISIBLE= -DZDICTLIB_VISIBLE= \
     -DZSTDERRORLIB_VISIBLE= zstandard/c-ext/backend_c.c
 for name in lz4 lz4hc lz4frame xxhash; do compile "$name" -Ilz4/lz4libs "lz4/lz4libs/$name.c"; done
 compile lz4_version -Ilz4/lz4libs lz4/lz4/_version.c
 compile lz4_block -Ilz4/lz4libs lz4/lz4/block/_block.c
 compile lz4_frame -Ilz4/lz4libs lz4/lz4/frame/_frame.c
+compile igzip_lib -I"$isal/include" isal/src/isal/igzip_libmodule.c
 compile isal_zlib -I"$isal/include" isal/src/isal/isal_zlibmodule.c
 compile isal_version -I"$isal/include" isal/src/isal/_isalmodule.c
 compile snappy -I"$snappy/include" "$release/snappy.c"

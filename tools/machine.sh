@@ -5,6 +5,7 @@
 #     tools/machine.sh kafka       a JDK of 17 or newer and Maven, for real Kafka in tests and benchmarks
 #     tools/machine.sh browser     Chromium, for the pages of `klog report` in tests
 #     tools/machine.sh strace      strace, by which system calls fail in tests
+#     tools/machine.sh release     what `make release` needs: nasm, xz, perl, and apt's helper to fetch sources
 #     tools/machine.sh make        make itself
 #     tools/machine.sh python      prints the Python to use
 #
@@ -65,6 +66,14 @@ lacking_strace() {
     command -v strace >/dev/null || echo strace
 }
 
+lacking_release() {
+    command -v nasm >/dev/null || echo nasm
+    command -v xz >/dev/null || echo xz-utils
+    command -v perl >/dev/null || echo perl
+    [[ -x /usr/lib/apt/apt-helper ]] || echo apt
+    lacking_make
+}
+
 lacking_make() {
     command -v make >/dev/null || echo make
 }
@@ -93,6 +102,6 @@ install() {
 
 case ${1:-} in
     python) find_python || { echo "machine: no Python of 3.11 or newer (set PYTHON=...)" >&2; exit 1; } ;;
-    build | kafka | browser | strace | make) install "$1" ;;
-    *) echo "usage: tools/machine.sh build|kafka|browser|strace|make|python" >&2; exit 16 ;;
+    build | kafka | browser | strace | release | make) install "$1" ;;
+    *) echo "usage: tools/machine.sh build|kafka|browser|strace|release|make|python" >&2; exit 16 ;;
 esac

@@ -1,0 +1,112 @@
+"""Nothing around the one file changes what it does: variables, the directory it is started in, links, users, disks."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import FIXTURES, Ran, run_klog
+from tests.release.root import NOBODY, WAY, Root, one_file, run
+from tests.support.insight import unpack
+
+pytestmark = pytest.mark.release
+HOSTILE = {
+    "PYTHONPATH": "/hostile",
+    "PYTHONHOME": "/hostile",
+    "PYTHONSTARTUP": "/hostile/start.py",
+    "PYTHONINSPECT": "1",
+    "PYTHONVERBOSE": "1",
+    "PYTHONDEVMODE": "1",
+    "PYTHONWARNINGS": "error",
+    "PYTHONMALLOC": "debug",
+    "PYTHONMALLOCSTATS": "1",
+    "PYTHONHASHSEED": "no number",
+    "PYTHONIOENCODING": "utf-16",
+    "PYTHONUTF8": "0",
+    "PYTHONDONTWRITEBYTECODE": "",
+    "PYTHONOPTIMIZE": "2",
+    "PYTHONPROFILEIMPORTTIME": "1",
+    "PYTHONDUMPREFS": "1",
+    "MIMALLOC_VERBOSE": "3",
+    "MIMALLOC_SHOW_STATS": "1",
+    "LC_ALL": "xx_XX.nonsense",
+}
+PLANTED = ("sitecustomize.py", "usercustomize.py", "pyarrow.py", "encodings.py", "klog.py", "typer.py")
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory: pytest.TempPathFactory) -> Root:
+    made = Root(tmp_path_factory.mktemp("root"))
+    unpack(made.folder)
+    return made
+
+
+@pytest.fixture(scope="module")
+def usual(root: Root) -> Ran:
+    found = root.run("dump", "/data", "--output", "jsonl")
+    assert (found.exit_code, found.stderr, found.stdout.count(b"\n") > 100) == (0, b"", True)
+    return found
+
+
+def test_variables_change_nothing(root: Root, usual: Ran) -> None:
+    assert root.run("dump", "/data", "--output", "jsonl", environment=WAY | HOSTILE) == usual
+
+
+def test_what_lies_where_it_is_started_is_not_run(tmp_path: Path) -> None:
+    """Else whoever may write to a directory could have code run by an administrator who looks into it."""
+    for name in PLANTED:
+        (tmp_path / name).write_text("raise SystemExit('planted')")
+    (tmp_path / "klog._pth").write_text(".\nimport site\n")
+    (tmp_path / "pyvenv.cfg").write_text(f"home = {tmp_path}\n")
+    for words in (("--version", "--version"), ("export", str(FIXTURES / "modern"), "--output-path", "rows")):
+        found = run([str(one_file()), *words], cwd=tmp_path)
+        assert b"planted" not in found.stdout + found.stderr
+        assert (found.exit_code, b"pyarrow" in found.stderr) == ((0, False) if words[0] == "--version" else (8, True))
+
+
+@pytest.mark.strace
+def test_it_looks_for_no_file_of_its_own_and_unpacks_nothing(tmp_path: Path) -> None:
+    """The first start is as fast as any: no file is made, and none is sought that could be planted."""
+    log = tmp_path / "calls"
+    found = run(["strace", "-f", "-qq", "-e", "trace=%file", "-o", str(log), str(one_file()), "--version", "--version"])
+    assert found.exit_code == 0
+    calls = log.read_text().splitlines()
+    paths = {path for call in calls[1:] for path in re.findall(r'"([^"]*)"', call)}
+    assert all(path.startswith(("/proc/", "/sys/", "/etc/localtime", "/klog")) for path in paths), paths
+    assert not [call for call in calls if re.search("O_WRONLY|O_RDWR|O_CREAT|memfd", call)]
+
+
+def test_it_is_started_by_a_link(root: Root, usual: Ran) -> None:
+    (root.folder / "linked").symlink_to("/klog")
+    command = [word if word != "/klog" else "/linked" for word in root.command("dump", "/data", "--output", "jsonl")]
+    assert run(command) == usual
+
+
+def test_another_user_reads(root: Root, usual: Ran) -> None:
+    """Who has no line in passwd, for there is none."""
+    if os.geteuid():
+        pytest.fail("only root may become another user")
+    assert root.run("dump", "/data", "--output", "jsonl", user=NOBODY) == usual
+
+
+def test_a_root_that_cannot_be_written_is_read(root: Root, usual: Ran) -> None:
+    words = root.command("dump", "/data", "--output", "jsonl")
+    mount = 'mount --bind "$0" "$0" && mount -o remount,bind,ro "$0" && shift && exec "$@"'
+    alone = ["unshare", "--mount", *(["--map-root-user"] if os.geteuid() else [])]
+    assert run([*alone, "sh", "-c", mount, str(root.folder), "-", *words]) == usual
+
+
+def test_many_threads_say_what_one_says(root: Root, usual: Ran) -> None:
+    """musl gives threads small stacks, unless the program asks for more."""
+    assert root.run("dump", "/data", "--output", "jsonl", "--jobs", "32") == usual
+    wanted = run_klog("verify", root.folder / "data", "--deep")
+    assert root.run("verify", "/data", "--deep", "--jobs", "32").exit_code == wanted.exit_code
+
+
+def test_a_change_without_a_home_ends(root: Root, tmp_path: Path) -> None:
+    """Notes about a plan go to the home of whoever repairs.  A user without one has `/`."""
+    wanted = root.run("recover", "/data", "--apply", "--quiet")
+    assert (wanted.exit_code, wanted.stderr) == (0, b"")
